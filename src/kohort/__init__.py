@@ -1,0 +1,24 @@
+"""kohort: consumer groups that do not stop the world.
+
+The public names are loaded on first use, so that ``import kohort`` stays cheap.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from kohort.client.consumer import Consumer as Consumer
+
+__version__ = "0.1.0"
+__all__ = ["Consumer", "__version__"]
+
+_LAZY = {"Consumer": "kohort.client.consumer"}
+
+
+def __getattr__(name: str) -> object:
+    module = _LAZY.get(name)
+    if module is None:
+        raise AttributeError(f"module 'kohort' has no attribute {name!r}")
+    return getattr(importlib.import_module(module), name)

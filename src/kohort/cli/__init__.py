@@ -1,0 +1,1 @@
+"""Layer 8. Commands, one file per noun."""

@@ -1,0 +1,4 @@
+"""Layer 2. The protocols inside the opaque bytes of JoinGroup and SyncGroup.
+
+Knows model and schema.
+"""

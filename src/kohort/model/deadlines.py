@@ -1,0 +1,86 @@
+"""Named deadlines: the only timers a core has.
+
+A deadline is armed under a key; arming the key again replaces it. The heap is lazy: an entry whose
+deadline was replaced or cancelled stays in the heap until it surfaces, and stale entries are swept
+when they outnumber the live ones.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Hashable, Iterator
+from typing import Generic, TypeVar
+
+from kohort.model.instants import Instant
+
+K = TypeVar("K", bound=Hashable)
+
+_SWEEP_FLOOR = 64
+
+
+class Deadlines(Generic[K]):
+    """A table of deadlines by key, popped in order of instant, then of arming."""
+
+    __slots__ = ("_heap", "_live", "_sequence")
+
+    def __init__(self) -> None:
+        self._heap: list[tuple[Instant, int, K]] = []
+        self._live: dict[K, tuple[Instant, int]] = {}
+        self._sequence = 0
+
+    def __len__(self) -> int:
+        return len(self._live)
+
+    def __contains__(self, key: K) -> bool:
+        return key in self._live
+
+    def __iter__(self) -> Iterator[K]:
+        return iter(self._live)
+
+    def arm(self, key: K, at: Instant) -> None:
+        """Set the deadline of ``key`` to ``at``, in place of any it had."""
+        self._sequence += 1
+        self._live[key] = (at, self._sequence)
+        heapq.heappush(self._heap, (at, self._sequence, key))
+        if len(self._heap) > _SWEEP_FLOOR and len(self._heap) > 2 * len(self._live):
+            self._rebuild()
+
+    def cancel(self, key: K) -> bool:
+        """Forget the deadline of ``key``; tells whether it had one."""
+        return self._live.pop(key, None) is not None
+
+    def at(self, key: K) -> Instant | None:
+        """The deadline of ``key``, or None."""
+        entry = self._live.get(key)
+        return entry[0] if entry else None
+
+    def next(self) -> Instant | None:
+        """The earliest deadline, or None when there is none. Changes nothing that can be seen."""
+        heap = self._heap
+        while heap:
+            at, sequence, key = heap[0]
+            if self._live.get(key) == (at, sequence):
+                return at
+            heapq.heappop(heap)
+        return None
+
+    def pop_due(self, now: Instant) -> K | None:
+        """Remove and return the key of the earliest deadline that is at or before ``now``.
+
+        One at a time, since handling one deadline may cancel or arm others.
+        """
+        at = self.next()
+        if at is None or at > now:
+            return None
+        key = heapq.heappop(self._heap)[2]
+        del self._live[key]
+        return key
+
+    def shift(self, micros: int) -> None:
+        """Move every deadline ``micros`` later: the process itself was asleep that long."""
+        self._live = {key: (Instant(at + micros), n) for key, (at, n) in self._live.items()}
+        self._rebuild()
+
+    def _rebuild(self) -> None:
+        self._heap = [(at, sequence, key) for key, (at, sequence) in self._live.items()]
+        heapq.heapify(self._heap)

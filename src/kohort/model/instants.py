@@ -1,0 +1,32 @@
+"""Time as the cores know it: integers handed in by the caller.
+
+An instant counts microseconds of a monotonic clock whose zero means nothing. Time of day appears
+only as ``WallMillis`` inside values that are stored. Integers, since floats make equal deadlines
+unequal.
+"""
+
+from __future__ import annotations
+
+from typing import NewType
+
+Instant = NewType("Instant", int)
+"""Microseconds on a monotonic clock."""
+
+Millis = NewType("Millis", int)
+"""A duration in milliseconds, Kafka's unit for every timeout."""
+
+WallMillis = NewType("WallMillis", int)
+"""Time of day in milliseconds since 1970-01-01 UTC, as Kafka's records carry it."""
+
+MICROS_PER_MILLI = 1_000
+MICROS_PER_SECOND = 1_000_000
+
+
+def after(now: Instant, delay: Millis) -> Instant:
+    """The instant that is ``delay`` milliseconds later than ``now``."""
+    return Instant(now + delay * MICROS_PER_MILLI)
+
+
+def millis_between(earlier: Instant, later: Instant) -> Millis:
+    """Whole milliseconds from ``earlier`` to ``later``, rounded down; negative if swapped."""
+    return Millis((later - earlier) // MICROS_PER_MILLI)

@@ -1,0 +1,2 @@
+"""Layer 1. Wire types, message declarations and the compiler of straight-line codecs.
+"""

@@ -1,0 +1,1 @@
+"""Layer 7. Pytest plugin and fixtures for users."""

@@ -1,0 +1,1 @@
+"""Kafka's request and response messages, one file per API key."""
