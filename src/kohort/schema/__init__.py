@@ -1,2 +1,1 @@
-"""Layer 1. Wire types, message declarations and the compiler of straight-line codecs.
-"""
+"""Layer 1. Wire types, message declarations and the compiler of straight-line codecs."""
