@@ -1,0 +1,73 @@
+"""The ``kohort`` command: one group, one file per noun, each loaded only when it is asked for.
+
+In comes the command line; out go an exit status and, for a mistake of the user, one line on
+standard error. What a noun does is known to its own file alone. Nothing heavy may be imported
+here: ``kohort --help`` has a budget of 300 ms.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any, Final
+
+import click
+
+import kohort
+from kohort.model.errors import KohortError
+
+USER_ERROR: Final = 2
+"""Exit status when what was asked for cannot be done as it was asked; click's own too."""
+
+COMMANDS: Final[dict[str, tuple[str, str]]] = {
+    "broker": ("kohort.cli.broker:broker", "Run an embedded Kafka-compatible broker."),
+    "topics": ("kohort.cli.topics:topics", "Create, list, describe and delete topics."),
+    "groups": ("kohort.cli.groups:groups", "List and describe consumer groups."),
+}
+"""Name -> (module:attribute, the line that ``--help`` shows), so that help imports no noun."""
+
+
+class LazyGroup(click.Group):
+    """A click group that imports a subcommand's module when the subcommand is run."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Names in the order of the table, which goes from serving to analysing."""
+        return [*COMMANDS, *super().list_commands(ctx)]
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import and return the command, or None when there is no such noun."""
+        entry = COMMANDS.get(cmd_name)
+        if entry is None:
+            return super().get_command(ctx, cmd_name)
+        module_name, _, attribute = entry[0].partition(":")
+        command = getattr(importlib.import_module(module_name), attribute)
+        if not isinstance(command, click.Command):
+            raise TypeError(f"{entry[0]} is not a click command")
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the table of nouns from ``COMMANDS`` without importing them."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, text) for name, (_, text) in COMMANDS.items()])
+
+
+@click.command(
+    cls=LazyGroup,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog="`kohort NOUN --help` shows what a noun can do.",
+)
+@click.version_option(kohort.__version__, prog_name="kohort")
+def cli() -> None:
+    """Consumer groups that do not stop the world."""
+
+
+def main(args: list[str] | None = None) -> Any:
+    """Run the command line; the process's entry point.
+
+    Every ``KohortError`` becomes one line on standard error and exit status 2. A traceback is
+    therefore always a bug.
+    """
+    try:
+        return cli.main(args=args, prog_name="kohort")
+    except KohortError as error:
+        click.echo(f"kohort: {error}", err=True)
+        raise SystemExit(USER_ERROR) from None

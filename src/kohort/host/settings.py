@@ -1,0 +1,266 @@
+"""Settings of the broker: Kafka's dotted names, Kafka's defaults, validated once.
+
+In come pairs of name and value (command line, properties file, keyword arguments); out goes one
+frozen ``BrokerSettings`` or a ``ConfigError`` that names the setting, what was given and what is
+allowed. Nothing here reads the environment or touches the disk, except ``read_properties``.
+
+A field is called like its setting with underscores for dots; ``dotted`` and ``attribute`` turn one
+into the other. Only settings that change something are listed: a setting that is accepted and
+ignored would be a lie.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+from kohort.model.errors import ConfigError
+
+INT_MAX: Final = 2**31 - 1
+LONG_MAX: Final = 2**63 - 1
+
+S = TypeVar("S")
+
+GIVEN_OTHERWISE: Final[Mapping[str, str]] = {
+    "listeners": "--host and --port",
+    "advertised.listeners": "--advertised",
+    "log.dir": "--data-dir",
+    "log.dirs": "--data-dir",
+    "broker.id": "node.id",
+}
+"""Settings of Kafka that kohort takes in another way, and which."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rule:
+    """What values a setting takes: a kind, a range (inclusive) or a list of words."""
+
+    kind: type
+    low: int = -(2**63)
+    high: int = LONG_MAX
+    choices: tuple[str, ...] = ()
+    doc: str = ""
+
+    def parse(self, name: str, value: object) -> int | bool | str:
+        """The value in its own type.
+
+        Raises:
+            ConfigError: it is of another kind, outside the range, or not one of the words.
+        """
+        if self.kind is bool:
+            return self._parse_bool(name, value)
+        if self.kind is int:
+            return self._parse_int(name, value)
+        if not isinstance(value, str) or (self.choices and value not in self.choices):
+            raise ConfigError(f"{name} is {value!r}, expected {' or '.join(self.choices)}")
+        return value
+
+    @staticmethod
+    def _parse_bool(name: str, value: object) -> bool:
+        text = str(value).strip().lower()
+        if text not in ("true", "false"):
+            raise ConfigError(f"{name} is {value!r}, expected true or false")
+        return text == "true"
+
+    def _parse_int(self, name: str, value: object) -> int:
+        if isinstance(value, bool) or not isinstance(value, int | str):
+            raise ConfigError(f"{name} is {value!r}, expected a whole number")
+        try:
+            number = int(value)
+        except ValueError:
+            raise ConfigError(f"{name} is {value!r}, expected a whole number") from None
+        if not self.low <= number <= self.high:
+            raise ConfigError(f"{name} is {number}, expected {self.low} to {self.high}")
+        return number
+
+
+def _int(default: int | None, low: int, high: int, doc: str) -> Any:
+    rule = Rule(kind=int, low=low, high=high, doc=doc)
+    return dataclasses.field(default=default, metadata={"rule": rule})
+
+
+def _bool(default: bool, doc: str) -> Any:
+    return dataclasses.field(default=default, metadata={"rule": Rule(kind=bool, doc=doc)})
+
+
+def _word(default: str, choices: tuple[str, ...], doc: str) -> Any:
+    rule = Rule(kind=str, choices=choices, doc=doc)
+    return dataclasses.field(default=default, metadata={"rule": rule})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerSettings:
+    """Every setting of the broker. Source: Kafka's broker configs, version 4.3."""
+
+    node_id: int = _int(1, 0, INT_MAX, "Id of this broker in Metadata and FindCoordinator.")
+
+    group_min_session_timeout_ms: int = _int(6_000, 1, INT_MAX, "Shortest session timeout.")
+    group_max_session_timeout_ms: int = _int(1_800_000, 1, INT_MAX, "Longest session timeout.")
+    group_initial_rebalance_delay_ms: int = _int(
+        3_000, 0, INT_MAX, "How long the first rebalance of an empty group waits for joiners."
+    )
+    group_max_size: int = _int(INT_MAX, 1, INT_MAX, "Most members of one group.")
+    offset_metadata_max_bytes: int = _int(4_096, 0, INT_MAX, "Longest metadata of a commit.")
+    offsets_retention_minutes: int = _int(
+        10_080, 1, INT_MAX, "How long the offsets of a group without members are kept."
+    )
+    offsets_retention_check_interval_ms: int = _int(
+        600_000, 1, INT_MAX, "How often expired offsets are looked for."
+    )
+    offsets_topic_num_partitions: int = _int(
+        50, 1, INT_MAX, "Partitions of __consumer_offsets; fixed once the topic exists."
+    )
+    offsets_topic_segment_bytes: int = _int(
+        104_857_600, 1, INT_MAX, "Segment size of __consumer_offsets."
+    )
+
+    num_partitions: int = _int(1, 1, INT_MAX, "Partitions of a topic that is created unasked.")
+    auto_create_topics_enable: bool = _bool(True, "Metadata creates the topics it is asked for.")
+    delete_topic_enable: bool = _bool(True, "DeleteTopics deletes.")
+
+    message_max_bytes: int = _int(1_048_588, 0, INT_MAX, "Largest record batch.")
+    log_segment_bytes: int = _int(1_073_741_824, 14, INT_MAX, "Size at which a segment rolls.")
+    log_roll_hours: int = _int(168, 1, INT_MAX, "Age at which a segment rolls.")
+    log_roll_ms: int | None = _int(None, 1, LONG_MAX, "The same in ms; wins over hours.")
+    log_index_interval_bytes: int = _int(4_096, 0, INT_MAX, "Bytes of log an index entry.")
+    log_retention_bytes: int = _int(-1, -1, LONG_MAX, "Bytes kept of a partition; -1: all.")
+    log_retention_hours: int = _int(168, -1, INT_MAX, "How long records are kept.")
+    log_retention_minutes: int | None = _int(None, -1, INT_MAX, "The same; wins over hours.")
+    log_retention_ms: int | None = _int(None, -1, LONG_MAX, "The same; wins over minutes.")
+    log_retention_check_interval_ms: int = _int(
+        300_000, 1, LONG_MAX, "How often old segments are looked for."
+    )
+    log_flush_interval_messages: int = _int(
+        LONG_MAX, 1, LONG_MAX, "Records after which a partition is synced before it answers."
+    )
+    log_flush_interval_ms: int | None = _int(
+        None, 1, LONG_MAX, "Longest time that a record may wait for a sync."
+    )
+    log_cleanup_policy: str = _word("delete", ("delete", "compact"), "Of topics without their own.")
+    log_message_timestamp_type: str = _word(
+        "CreateTime", ("CreateTime", "LogAppendTime"), "Whose clock a record's timestamp is."
+    )
+    producer_id_expiration_ms: int = _int(
+        86_400_000, 1, INT_MAX, "How long an idle producer's sequences are remembered."
+    )
+
+    socket_request_max_bytes: int = _int(104_857_600, 1, INT_MAX, "Largest request.")
+    max_connections: int = _int(INT_MAX, 0, INT_MAX, "Most connections at a time.")
+    max_connections_per_ip: int = _int(INT_MAX, 0, INT_MAX, "Most connections from one address.")
+    connections_max_idle_ms: int = _int(
+        600_000, 1, LONG_MAX, "A connection that says nothing that long is closed."
+    )
+    fetch_max_bytes: int = _int(57_671_680, 1_024, INT_MAX, "Most bytes of one fetch answer.")
+
+    def __post_init__(self) -> None:
+        if self.group_min_session_timeout_ms > self.group_max_session_timeout_ms:
+            raise ConfigError(
+                f"group.min.session.timeout.ms is {self.group_min_session_timeout_ms}, expected at "
+                f"most group.max.session.timeout.ms, which is {self.group_max_session_timeout_ms}"
+            )
+
+    @property
+    def retention_ms(self) -> int:
+        """How long records are kept, in ms; -1: for ever. The finest unit given wins."""
+        if self.log_retention_ms is not None:
+            return self.log_retention_ms
+        if self.log_retention_minutes is not None:
+            return _scaled(self.log_retention_minutes, 60_000)
+        return _scaled(self.log_retention_hours, 3_600_000)
+
+    @property
+    def roll_ms(self) -> int:
+        """Age at which a segment rolls, in ms."""
+        return self.log_roll_ms if self.log_roll_ms is not None else self.log_roll_hours * 3_600_000
+
+
+def _scaled(value: int, factor: int) -> int:
+    return -1 if value < 0 else value * factor
+
+
+def dotted(attribute_name: str) -> str:
+    """The setting's name of a field: ``num_partitions`` is ``num.partitions``."""
+    return attribute_name.replace("_", ".")
+
+
+def attribute(name: str) -> str:
+    """The field's name of a setting, from the dotted name or the one with underscores."""
+    return name.strip().replace(".", "_")
+
+
+def rules(cls: type) -> dict[str, Rule]:
+    """The rules of a settings class by dotted name, in the order of its fields."""
+    return {dotted(field.name): field.metadata["rule"] for field in dataclasses.fields(cls)}
+
+
+def parse_settings(cls: type[S], pairs: Mapping[str, object]) -> S:
+    """Build a settings object from names and values.
+
+    Args:
+        cls: a settings class such as ``BrokerSettings``.
+        pairs: values by dotted name (underscores are taken too); text is parsed.
+
+    Raises:
+        ConfigError: a name is unknown (the nearest ones are told), given twice, or its value
+            is not allowed.
+    """
+    known = rules(cls)
+    values: dict[str, Any] = {}
+    for given, value in pairs.items():
+        name = dotted(attribute(given))
+        rule = known.get(name)
+        if rule is None:
+            raise ConfigError(_unknown(name, known))
+        if attribute(name) in values:
+            raise ConfigError(f"{name} is given twice")
+        values[attribute(name)] = rule.parse(name, value)
+    return cls(**values)
+
+
+def _unknown(name: str, known: Iterable[str]) -> str:
+    if name in GIVEN_OTHERWISE:
+        return f"{name} is not a setting here: use {GIVEN_OTHERWISE[name]}"
+    near = difflib.get_close_matches(name, list(known), n=3, cutoff=0.6)
+    hint = f"; the nearest are {', '.join(near)}" if near else ""
+    return f"unknown setting {name}{hint}"
+
+
+def parse_assignments(assignments: Iterable[str]) -> dict[str, str]:
+    """Turn ``name=value`` texts of a command line into a mapping; the last of a name wins.
+
+    Raises:
+        ConfigError: a text has no equals sign or no name.
+    """
+    pairs: dict[str, str] = {}
+    for text in assignments:
+        name, equals, value = text.partition("=")
+        if not equals or not name.strip():
+            raise ConfigError(f"{text!r} is not a setting, expected name=value")
+        pairs[dotted(attribute(name))] = value.strip()
+    return pairs
+
+
+def read_properties(path: Path) -> dict[str, str]:
+    """Read a properties file: ``name=value`` lines, blank lines, ``#`` and ``!`` comments.
+
+    Raises:
+        ConfigError: the file cannot be read or a line is none of these; says which.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"cannot read settings from {path}: {error}") from error
+    pairs: dict[str, str] = {}
+    for number, line in enumerate(text.splitlines(), start=1):
+        stripped = line.strip()
+        if not stripped or stripped[0] in "#!":
+            continue
+        try:
+            pairs.update(parse_assignments([stripped]))
+        except ConfigError as error:
+            raise ConfigError(f"{path}, line {number}: {error}") from None
+    return pairs
