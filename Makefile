@@ -1,0 +1,63 @@
+# What people and CI type. Each goal does its own set-up: Python >= 3.11, make and a package index are enough.
+#   make run [INPUT=file] [ARGS=...]   the demo: a broker, a group of Spark applications, a kill, a verdict
+#   make test [ARGS=...]               the whole suite
+#   make check                         format, lint, types, layers, fast tests: under two minutes
+#   make bench [ARGS=...]              the measurements
+#   make setup | format | clean        environment only | rewrite to the house format | drop the environment
+# PYTHON=/path/to/python3.12 chooses the interpreter; VENV=dir another place for the environment.
+
+VENV ?= .venv
+PY := $(VENV)/bin/python
+EXTRAS := spark,uvloop,dev
+# The stamp carries the checkout's place, since an editable install points at it.
+STAMP := $(VENV)/ready-$(shell pwd -P | cksum | cut -d' ' -f1)
+CANDIDATES := $(if $(PYTHON),$(PYTHON),python3 python3.13 python3.12 python3.11 python)
+
+.PHONY: help setup run test check bench format clean
+help:
+	@sed -n 's/^#   //p' Makefile
+
+setup: $(STAMP)
+
+$(STAMP): pyproject.toml constraints.txt
+	@set -e; \
+	if ! $(PY) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then \
+	  found=''; \
+	  for name in $(CANDIDATES); do \
+	    if $$name -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1; then found=$$name; break; fi; \
+	  done; \
+	  if [ -z "$$found" ]; then \
+	    echo "kohort needs Python 3.11 or newer; none among: $(CANDIDATES). Install one or say make PYTHON=/path/to/python3.11" >&2; exit 1; \
+	  fi; \
+	  echo "Making $(VENV) with $$($$found -V) (about 1 GB, a few minutes, once)"; \
+	  $$found -m venv "$(VENV)" >/dev/null 2>&1 \
+	    || { $$found -m venv --without-pip "$(VENV)" && $$found -m pip --python "$(PY)" install -q pip; } >/dev/null 2>&1 \
+	    || { rm -rf "$(VENV)"; echo "$$found cannot make an environment; install its venv part (Debian, Ubuntu: apt-get install python3-venv)" >&2; exit 1; }; \
+	fi
+	@# setuptools first and no build isolation: later set-ups then need no package index.
+	@$(PY) -m pip install -q --disable-pip-version-check -c constraints.txt setuptools
+	@$(PY) -m pip install -q --disable-pip-version-check --no-build-isolation -c constraints.txt -e '.[$(EXTRAS)]'
+	@touch $@
+
+run: $(STAMP)
+	@$(VENV)/bin/kohort demo $(if $(INPUT),--input '$(INPUT)') $(ARGS)
+
+test: $(STAMP)
+	@$(PY) -m pytest $(ARGS)
+
+check: $(STAMP)
+	@$(PY) -m ruff format --check
+	@$(PY) -m ruff check
+	@$(PY) -m mypy
+	@$(VENV)/bin/lint-imports
+	@$(PY) -m pytest -q -m 'not slow' $(ARGS)
+
+bench: $(STAMP)
+	@$(PY) -m bench $(ARGS)
+
+format: $(STAMP)
+	@$(PY) -m ruff format
+	@$(PY) -m ruff check --fix
+
+clean:
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache out

@@ -1,0 +1,51 @@
+"""What every test here shares: Hypothesis profiles, and the rule for absent peers.
+
+A test that needs a real Kafka, a foreign client or Spark skips where that is absent and says why.
+On a machine that must have them (``KOHORT_REQUIRE_PEERS=1``, as ``.ci/run`` sets) the same skip is
+a failure.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Generator
+
+import hypothesis
+import pytest
+
+# Same examples on every run, so that a red test is about the change at hand.
+# HYPOTHESIS_PROFILE=search looks for new ones.
+hypothesis.settings.register_profile("kohort", deadline=None, derandomize=True, database=None)
+hypothesis.settings.register_profile("search", deadline=None, max_examples=2_000, print_blob=True)
+hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "kohort"))
+
+PEER_MARKS = ("real_kafka", "interop", "spark")
+PEERS_REQUIRED = os.environ.get("KOHORT_REQUIRE_PEERS", "") not in {"", "0"}
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Turns the skip of a test that needs a peer into a failure where peers are required."""
+    report = yield
+    if PEERS_REQUIRED and report.skipped and any(item.get_closest_marker(m) for m in PEER_MARKS):
+        report.outcome = "failed"
+        report.longrepr = f"skipped although KOHORT_REQUIRE_PEERS is set: {_reason(call)}"
+    return report
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(
+    collector: pytest.Collector,
+) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+    """The same for a module that skips itself while it is imported."""
+    report = yield
+    if PEERS_REQUIRED and report.skipped:
+        report.outcome = "failed"
+        report.longrepr = f"{collector.nodeid} skipped itself although KOHORT_REQUIRE_PEERS is set"
+    return report
+
+
+def _reason(call: pytest.CallInfo[None]) -> str:
+    return str(call.excinfo.value) if call.excinfo is not None else "no reason given"

@@ -1,0 +1,76 @@
+"""The house rules, held against the whole package."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from tests.tidy import rules
+from tests.tidy.trees import PURE_ROOMS, ROOT, SOURCE, configuration, sources
+
+
+@pytest.mark.parametrize("rule", rules.RULES, ids=lambda rule: rule.__name__)
+def test_rule(rule: rules.Rule) -> None:
+    found = [
+        violation
+        for source in sources()
+        if (source.name, rule.__name__) not in rules.EXCEPTIONS
+        for violation in rule(source)
+    ]
+    assert not found, "\n" + "\n".join(found)
+
+
+def test_exceptions_are_still_needed() -> None:
+    by_name = {source.name: source for source in sources()}
+    for (name, rule_name), reason in rules.EXCEPTIONS.items():
+        rule: rules.Rule = getattr(rules, rule_name)
+        assert reason
+        assert list(rule(by_name[name])), f"{name} keeps {rule_name}; drop its exception"
+
+
+def test_every_room_of_the_contracts_exists_and_every_folder_is_a_room() -> None:
+    tool = configuration()["tool"]
+    assert isinstance(tool, dict)
+    layers = next(c for c in tool["importlinter"]["contracts"] if c["type"] == "layers")["layers"]
+    rooms = {room for layer in layers for room in re.split(r"\s*[|:]\s*", layer)}
+    folders = {path.parent.name for path in SOURCE.glob("*/__init__.py")}
+    assert rooms == folders
+
+
+def test_pure_rooms_here_are_those_of_the_contract() -> None:
+    assert {f"kohort.{room}" for room in PURE_ROOMS} == set(rules.pure_contract()["source_modules"])
+
+
+def test_every_room_says_its_layer() -> None:
+    for path in SOURCE.glob("*/__init__.py"):
+        assert re.match(r'"""Layer \d\. ', path.read_text(encoding="utf-8")), path.parent.name
+
+
+def test_no_file_names_a_path_of_one_machine() -> None:
+    found = [
+        f"{name}:{number} {match[0]}"
+        for name, text in rules.tracked_texts()
+        if not name.startswith("tests/tidy/")
+        for number, line in enumerate(text.splitlines(), start=1)
+        for match in [rules.MACHINE_PATH.search(line)]
+        if match
+    ]
+    assert not found, "\n" + "\n".join(found)
+
+
+def test_constraints_are_names_and_versions_only() -> None:
+    lines = (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
+    odd = [line for line in lines if not re.fullmatch(r"[A-Za-z0-9._-]+==[A-Za-z0-9.]+", line)]
+    assert not odd
+    assert lines == sorted(lines, key=str.lower), "keep constraints.txt in alphabetical order"
+
+
+def test_every_requirement_is_pinned() -> None:
+    project = configuration()["project"]
+    assert isinstance(project, dict)
+    extras = project["optional-dependencies"].values()
+    wanted = [*project["dependencies"], *(name for extra in extras for name in extra)]
+    pins = (ROOT / "constraints.txt").read_text(encoding="utf-8").lower().splitlines()
+    pinned = {line.split("==")[0].replace("_", "-") for line in pins}
+    missing = {re.split(r"[<>=\[;~! ]", name)[0].lower() for name in wanted} - pinned
+    assert not missing
