@@ -78,16 +78,19 @@ class Rule:
         return number
 
 
-def _int(default: int | None, low: int, high: int, doc: str) -> Any:
+def whole(default: int | None, low: int, high: int, doc: str) -> Any:
+    """Declare a setting that is a whole number from ``low`` to ``high``; None: not set."""
     rule = Rule(kind=int, low=low, high=high, doc=doc)
     return dataclasses.field(default=default, metadata={"rule": rule})
 
 
-def _bool(default: bool, doc: str) -> Any:
+def flag(default: bool, doc: str) -> Any:
+    """Declare a setting that is true or false."""
     return dataclasses.field(default=default, metadata={"rule": Rule(kind=bool, doc=doc)})
 
 
-def _word(default: str, choices: tuple[str, ...], doc: str) -> Any:
+def word(default: str | None, choices: tuple[str, ...], doc: str) -> Any:
+    """Declare a setting that is one of a few words; None: not set."""
     rule = Rule(kind=str, choices=choices, doc=doc)
     return dataclasses.field(default=default, metadata={"rule": rule})
 
@@ -96,65 +99,62 @@ def _word(default: str, choices: tuple[str, ...], doc: str) -> Any:
 class BrokerSettings:
     """Every setting of the broker. Source: Kafka's broker configs, version 4.3."""
 
-    node_id: int = _int(1, 0, INT_MAX, "Id of this broker in Metadata and FindCoordinator.")
+    node_id: int = whole(1, 0, INT_MAX, "Id of this broker in Metadata and FindCoordinator.")
 
-    group_min_session_timeout_ms: int = _int(6_000, 1, INT_MAX, "Shortest session timeout.")
-    group_max_session_timeout_ms: int = _int(1_800_000, 1, INT_MAX, "Longest session timeout.")
-    group_initial_rebalance_delay_ms: int = _int(
+    group_min_session_timeout_ms: int = whole(6_000, 1, INT_MAX, "Shortest session timeout.")
+    group_max_session_timeout_ms: int = whole(1_800_000, 1, INT_MAX, "Longest session timeout.")
+    group_initial_rebalance_delay_ms: int = whole(
         3_000, 0, INT_MAX, "How long the first rebalance of an empty group waits for joiners."
     )
-    group_max_size: int = _int(INT_MAX, 1, INT_MAX, "Most members of one group.")
-    offset_metadata_max_bytes: int = _int(4_096, 0, INT_MAX, "Longest metadata of a commit.")
-    offsets_retention_minutes: int = _int(
+    group_max_size: int = whole(INT_MAX, 1, INT_MAX, "Most members of one group.")
+    offset_metadata_max_bytes: int = whole(4_096, 0, INT_MAX, "Longest metadata of a commit.")
+    offsets_retention_minutes: int = whole(
         10_080, 1, INT_MAX, "How long the offsets of a group without members are kept."
     )
-    offsets_retention_check_interval_ms: int = _int(
+    offsets_retention_check_interval_ms: int = whole(
         600_000, 1, INT_MAX, "How often expired offsets are looked for."
     )
-    offsets_topic_num_partitions: int = _int(
+    offsets_topic_num_partitions: int = whole(
         50, 1, INT_MAX, "Partitions of __consumer_offsets; fixed once the topic exists."
     )
-    offsets_topic_segment_bytes: int = _int(
+    offsets_topic_segment_bytes: int = whole(
         104_857_600, 1, INT_MAX, "Segment size of __consumer_offsets."
     )
 
-    num_partitions: int = _int(1, 1, INT_MAX, "Partitions of a topic that is created unasked.")
-    auto_create_topics_enable: bool = _bool(True, "Metadata creates the topics it is asked for.")
-    delete_topic_enable: bool = _bool(True, "DeleteTopics deletes.")
+    num_partitions: int = whole(1, 1, INT_MAX, "Partitions of a topic that is created unasked.")
+    auto_create_topics_enable: bool = flag(True, "Metadata creates the topics it is asked for.")
+    delete_topic_enable: bool = flag(True, "DeleteTopics deletes.")
 
-    message_max_bytes: int = _int(1_048_588, 0, INT_MAX, "Largest record batch.")
-    log_segment_bytes: int = _int(1_073_741_824, 14, INT_MAX, "Size at which a segment rolls.")
-    log_roll_hours: int = _int(168, 1, INT_MAX, "Age at which a segment rolls.")
-    log_roll_ms: int | None = _int(None, 1, LONG_MAX, "The same in ms; wins over hours.")
-    log_index_interval_bytes: int = _int(4_096, 0, INT_MAX, "Bytes of log an index entry.")
-    log_retention_bytes: int = _int(-1, -1, LONG_MAX, "Bytes kept of a partition; -1: all.")
-    log_retention_hours: int = _int(168, -1, INT_MAX, "How long records are kept.")
-    log_retention_minutes: int | None = _int(None, -1, INT_MAX, "The same; wins over hours.")
-    log_retention_ms: int | None = _int(None, -1, LONG_MAX, "The same; wins over minutes.")
-    log_retention_check_interval_ms: int = _int(
+    message_max_bytes: int = whole(1_048_588, 0, INT_MAX, "Largest record batch.")
+    log_segment_bytes: int = whole(1_073_741_824, 14, INT_MAX, "Size at which a segment rolls.")
+    log_roll_hours: int = whole(168, 1, INT_MAX, "Age at which a segment rolls.")
+    log_roll_ms: int | None = whole(None, 1, LONG_MAX, "The same in ms; wins over hours.")
+    log_index_interval_bytes: int = whole(4_096, 0, INT_MAX, "Bytes of log an index entry.")
+    log_retention_bytes: int = whole(-1, -1, LONG_MAX, "Bytes kept of a partition; -1: all.")
+    log_retention_hours: int = whole(168, -1, INT_MAX, "How long records are kept.")
+    log_retention_minutes: int | None = whole(None, -1, INT_MAX, "The same; wins over hours.")
+    log_retention_ms: int | None = whole(None, -1, LONG_MAX, "The same; wins over minutes.")
+    log_retention_check_interval_ms: int = whole(
         300_000, 1, LONG_MAX, "How often old segments are looked for."
     )
-    log_flush_interval_messages: int = _int(
+    log_flush_interval_messages: int = whole(
         LONG_MAX, 1, LONG_MAX, "Records after which a partition is synced before it answers."
     )
-    log_flush_interval_ms: int | None = _int(
+    log_flush_interval_ms: int | None = whole(
         None, 1, LONG_MAX, "Longest time that a record may wait for a sync."
     )
-    log_cleanup_policy: str = _word("delete", ("delete", "compact"), "Of topics without their own.")
-    log_message_timestamp_type: str = _word(
-        "CreateTime", ("CreateTime", "LogAppendTime"), "Whose clock a record's timestamp is."
-    )
-    producer_id_expiration_ms: int = _int(
+    log_cleanup_policy: str = word("delete", ("delete", "compact"), "Of topics without their own.")
+    producer_id_expiration_ms: int = whole(
         86_400_000, 1, INT_MAX, "How long an idle producer's sequences are remembered."
     )
 
-    socket_request_max_bytes: int = _int(104_857_600, 1, INT_MAX, "Largest request.")
-    max_connections: int = _int(INT_MAX, 0, INT_MAX, "Most connections at a time.")
-    max_connections_per_ip: int = _int(INT_MAX, 0, INT_MAX, "Most connections from one address.")
-    connections_max_idle_ms: int = _int(
+    socket_request_max_bytes: int = whole(104_857_600, 1, INT_MAX, "Largest request.")
+    max_connections: int = whole(INT_MAX, 0, INT_MAX, "Most connections at a time.")
+    max_connections_per_ip: int = whole(INT_MAX, 0, INT_MAX, "Most connections from one address.")
+    connections_max_idle_ms: int = whole(
         600_000, 1, LONG_MAX, "A connection that says nothing that long is closed."
     )
-    fetch_max_bytes: int = _int(57_671_680, 1_024, INT_MAX, "Most bytes of one fetch answer.")
+    fetch_max_bytes: int = whole(57_671_680, 1_024, INT_MAX, "Most bytes of one fetch answer.")
 
     def __post_init__(self) -> None:
         if self.group_min_session_timeout_ms > self.group_max_session_timeout_ms:

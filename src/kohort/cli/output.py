@@ -1,0 +1,66 @@
+"""How commands print: tables as Kafka's tools print them, JSON for programs.
+
+In come rows of values; out goes text on standard output. Kafka's conventions hold: columns in
+order, at least two spaces between them, ``-`` for a value that is missing. Knows no Kafka.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypeVar
+
+import click
+
+MISSING = "-"
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def json_option(command: F) -> F:
+    """Add ``--json`` to a command; it arrives as the argument ``as_json``."""
+    return click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")(
+        command
+    )
+
+
+def bootstrap_option(command: F) -> F:
+    """Add ``--bootstrap-server`` (Kafka's name; ``--bootstrap`` is taken too) as ``bootstrap``."""
+    return click.option(
+        "--bootstrap-server",
+        "--bootstrap",
+        "bootstrap",
+        default="127.0.0.1:9092",
+        show_default=True,
+        metavar="HOST:PORT[,...]",
+        help="Brokers to ask first.",
+    )(command)
+
+
+def table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    """Lay out rows under their headings; widths grow with the content."""
+    cells = [[MISSING if cell is None else str(cell) for cell in row] for row in rows]
+    widths = [len(column) for column in columns]
+    for row in cells:
+        widths = [max(width, len(cell)) for width, cell in zip(widths, row, strict=True)]
+    lines = [columns, *cells]
+    return "\n".join(
+        "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
+        for line in lines
+    )
+
+
+def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+    """Print a table after one blank line, as Kafka's group tool does."""
+    click.echo()
+    click.echo(table(columns, rows))
+
+
+def print_json(value: object) -> None:
+    """Print one JSON document, keys in the order given."""
+    click.echo(json.dumps(value, indent=2, ensure_ascii=False))
+
+
+def note(text: str) -> None:
+    """Print a remark on standard error, so that the table stays clean for pipes."""
+    click.echo(text, err=True)
