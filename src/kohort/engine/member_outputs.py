@@ -1,0 +1,171 @@
+"""What a member engine hands out, and where requests can be sent to.
+
+Here: the closed set of outputs that the shell (threads, sockets) carries out in order, and the
+targets of the owner's own requests. The membership effects (`PrepareJoin`, `Joined`, `Lost`,
+`Failed`, `Left`, `Observe`) are the member's, passed on as they are. Must not know: sockets,
+threads, librdkafka.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any, TypeAlias
+
+from kohort.member.effects import (
+    Failed,
+    Joined,
+    Left,
+    Lost,
+    Observe,
+    PerformAssignment,
+    PrepareJoin,
+)
+from kohort.member.requests import RequestId
+from kohort.model.errors import ErrorCode
+from kohort.model.ids import ConnectionId, TopicPartition
+
+
+class Target(Enum):
+    """Where a request goes when it is no certain node."""
+
+    ANY = "any"
+    """Any node that is connected or can be reached, bootstrap servers included."""
+
+    COORDINATOR = "coordinator"
+    """The group's coordinator, looked up when unknown; on the connection for commits."""
+
+    CONTROLLER = "controller"
+    """The node that Metadata names as controller (topic administration)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Node:
+    """A certain node, by the id that Metadata or FindCoordinator gave it."""
+
+    node_id: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaderOf:
+    """The leader of a partition, by the engine's metadata, which is fetched when it is unknown."""
+
+    partition: TopicPartition
+
+
+Where: TypeAlias = Target | Node | LeaderOf
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Offset:
+    """An offset to commit: the next one to be consumed."""
+
+    offset: int
+    leader_epoch: int = -1
+    metadata: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Connect:
+    """Open a TCP connection; then say ``connected(conn)``, or ``lost(conn)`` if that fails."""
+
+    conn: ConnectionId
+    host: str
+    port: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Transmit:
+    """Send these bytes on that connection, whole and in order."""
+
+    conn: ConnectionId
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Close:
+    """Close that connection. The engine has forgotten it: nothing about it need be reported."""
+
+    conn: ConnectionId
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answered:
+    """The one answer to a request of the owner.
+
+    Exactly one of ``message`` (the response, of the class that belongs to the request; it may carry
+    error codes of its own) and ``error`` is set.
+    """
+
+    request_id: RequestId
+    message: Any = None
+    error: RequestError | None = None
+
+
+class RequestErrorKind(Enum):
+    """Why a request got no response."""
+
+    TIMED_OUT = "timed out"
+    DISCONNECTED = "disconnected"
+    """The connection broke after the request was sent: it may or may not have been carried out."""
+    UNSUPPORTED = "unsupported"
+    """The node speaks no version of this API that kohort speaks, or not the fields set."""
+    UNAVAILABLE = "unavailable"
+    """No node could be reached, or the coordinator lookup failed for good."""
+    MEMBERSHIP = "membership"
+    """A commit under a place in the group that was lost: the partitions may be somebody else's."""
+    REBALANCING = "rebalancing"
+    """A commit that the coordinator refuses until the running rebalance is over; try again then."""
+    CLOSED = "closed"
+    """The engine was closed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequestError:
+    """Why a request got no response, with Kafka's code if the coordinator gave one."""
+
+    kind: RequestErrorKind
+    message: str
+    code: ErrorCode = ErrorCode.NETWORK_EXCEPTION
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Committed:
+    """The one answer to ``MemberEngine.commit``.
+
+    ``error`` set: nothing is known to be committed (see its kind). Else ``refused`` names the
+    partitions that the coordinator refused, with its code; all others are committed.
+    """
+
+    request_id: RequestId
+    refused: Mapping[TopicPartition, ErrorCode] = field(default_factory=dict)
+    error: RequestError | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetadataChanged:
+    """The engine's view of topics was refreshed (own subscription, or the group's for a leader).
+
+    ``partitions`` has the count for each topic asked for that exists.
+    """
+
+    partitions: Mapping[str, int]
+
+
+Output: TypeAlias = (
+    Connect
+    | Transmit
+    | Close
+    | Answered
+    | Committed
+    | MetadataChanged
+    | PrepareJoin
+    | Joined
+    | Lost
+    | Failed
+    | Left
+    | Observe
+    | PerformAssignment
+)

@@ -1,0 +1,126 @@
+"""What an assignor is given, and what it gives back: the only signature an assignor has.
+
+In: the members with what they want and hold, and how many partitions each topic has. Out: who gets
+which partitions. Nothing here depends on the order in which maps were filled. Must not know: bytes,
+requests, generations' timers, in how many rounds a plan is reached.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Protocol, TypeAlias
+
+from kohort.model.errors import ConfigError
+from kohort.model.ids import (
+    NO_GENERATION,
+    GenerationId,
+    GroupInstanceId,
+    MemberId,
+    ProtocolName,
+    TopicPartition,
+)
+
+MAX_MEMBERS = 65_533
+"""As franz-go: more members than this are refused with a clear error instead of an overflow."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemberSpec:
+    """One member: the topics it wants, the partitions it says it holds, and since which generation.
+
+    Claims are what strangers say: they may name unknown topics, absurd partitions, or what somebody
+    else claims too.
+    """
+
+    topics: frozenset[str]
+    owned: frozenset[TopicPartition] = frozenset()
+    generation_id: GenerationId = NO_GENERATION
+    group_instance_id: GroupInstanceId | None = None
+    rack_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupSpec:
+    """A group at the moment of assignment; topics without a partition count do not exist.
+
+    Raises:
+        ConfigError: with more than MAX_MEMBERS members.
+    """
+
+    members: Mapping[MemberId, MemberSpec]
+    partitions: Mapping[str, int]
+
+    def __post_init__(self) -> None:
+        if len(self.members) > MAX_MEMBERS:
+            raise ConfigError(
+                f"a group of {len(self.members)} members cannot be assigned: the limit is "
+                f"{MAX_MEMBERS}; split the group"
+            )
+
+    def member_order(self) -> list[MemberId]:
+        """Static members by instance id, then dynamic ones by member id (Kafka's order)."""
+        members = self.members
+
+        def key(member_id: MemberId) -> tuple[bool, str, str]:
+            instance = members[member_id].group_instance_id
+            return (instance is None, instance or "", member_id)
+
+        return sorted(members, key=key)
+
+    def wanted_topics(self) -> list[str]:
+        """Topics that exist and that somebody wants, sorted."""
+        wanted = set().union(*(m.topics for m in self.members.values())) if self.members else set()
+        return sorted(t for t in wanted if self.partitions.get(t, 0) > 0)
+
+
+GroupAssignment: TypeAlias = dict[MemberId, list[TopicPartition]]
+"""Partitions for every member of the spec, sorted; members without any have an empty list."""
+
+
+class RebalanceProtocol(Enum):
+    """What members do with what they own when a rebalance starts."""
+
+    EAGER = "eager"
+    """Give up everything before joining."""
+    COOPERATIVE = "cooperative"
+    """Keep everything while joining; give up only what the new assignment withholds."""
+
+
+class Assignor(Protocol):
+    """A policy for one round, known in the group under its protocol name."""
+
+    @property
+    def name(self) -> ProtocolName:
+        """The name on the wire."""
+        ...
+
+    @property
+    def rebalance_protocol(self) -> RebalanceProtocol:
+        """Whether members keep what they own while joining."""
+        ...
+
+    def assign(self, spec: GroupSpec) -> GroupAssignment:
+        """Who gets what. Pure: the same spec gives the same answer in every process."""
+        ...
+
+
+@dataclass(slots=True, kw_only=True)
+class TopicSubscribers:
+    """For each existing wanted topic, who wants it, in the group's member order."""
+
+    order: list[MemberId]
+    by_topic: dict[str, list[MemberId]] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, spec: GroupSpec) -> TopicSubscribers:
+        """Read a spec once."""
+        order = spec.member_order()
+        found = cls(order=order, by_topic={topic: [] for topic in spec.wanted_topics()})
+        for member_id in order:
+            for topic in sorted(spec.members[member_id].topics):
+                subscribers = found.by_topic.get(topic)
+                if subscribers is not None:
+                    subscribers.append(member_id)
+        return found
