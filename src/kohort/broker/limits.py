@@ -1,0 +1,46 @@
+"""Every bound of the broker's shell that no setting of Kafka names, each with its reason."""
+
+from __future__ import annotations
+
+from typing import Final
+
+RECEIVE_BUFFER_BYTES: Final = 256 * 1024
+"""One buffer, shared by all connections: it is emptied before the next socket is read. Large
+enough that a produce request of 1 MiB takes four reads."""
+
+UNREAD_PAUSE_BYTES: Final = 256 * 1024
+"""Unread answer bytes at which a connection's requests are no longer served."""
+
+UNREAD_CLOSE_BYTES: Final = 128 * 1024 * 1024
+"""Unread answer bytes at which a connection is closed. Larger than any single answer; reached
+only by a client that pipelines group requests and reads nothing."""
+
+WAITING_REQUESTS: Final = 64
+"""Requests of one connection that wait behind the one in hand before its socket is read no more.
+Kafka's clients have 5 in flight; librdkafka's producer may have more when told so."""
+
+FETCH_ANSWER_BYTES: Final = 8 * 1024 * 1024
+"""Most record bytes in one fetch answer, whatever the client allows. An answer may always hold
+less than asked for; this one keeps the broker's memory and the loop's turns short: 8 MiB are
+copied in about 2 ms. A single batch may be larger."""
+
+CLOSE_GRACE_SECONDS: Final = 5.0
+"""How long a connection that is being closed may take to read its last answers."""
+
+STOP_GRACE_SECONDS: Final = 10.0
+"""How long a stopping broker waits for answers that wait for the disk."""
+
+STALL_FLOOR_MICROS: Final = 1_000_000
+"""A loop that slept longer than this tells the coordinator, so that members do not expire for it."""
+
+TICK_MICROS: Final = 250_000
+"""How often the loop looks at the clock when nothing happens; a stall is measured against it."""
+
+METADATA_CACHE_ENTRIES: Final = 16
+"""Encoded Metadata answers kept between changes; one per version and set of topics asked for."""
+
+TOPIC_PARTITIONS: Final = 10_000
+"""Most partitions of one topic. Each is a directory; Kafka's own clusters stay far below."""
+
+BROKER_PARTITIONS: Final = 100_000
+"""Most partitions in all, so that a stranger's CreateTopics cannot fill the file system."""

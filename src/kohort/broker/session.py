@@ -1,0 +1,165 @@
+"""One client connection: reads into the shared buffer, hands bytes to the pump, writes answers.
+
+In come bytes of a socket and orders of the pump (transmit, close, serve this request); out go calls
+of the pump. A session knows no message. It keeps its client from filling the broker's memory:
+requests that are the broker's own are served one at a time, as Kafka does, and not while the client
+leaves answers unread; when too many wait, the socket is read no more.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from typing import Protocol, TypeVar
+
+from kohort.broker.limits import (
+    CLOSE_GRACE_SECONDS,
+    UNREAD_CLOSE_BYTES,
+    UNREAD_PAUSE_BYTES,
+    WAITING_REQUESTS,
+)
+from kohort.model.ids import ConnectionId
+from kohort.model.instants import Instant
+
+RequestT = TypeVar("RequestT")
+
+
+class SessionHost(Protocol):
+    """What a session needs of the pump."""
+
+    def opened(self, session: Session) -> bool:
+        """Admit a new connection, giving it its id; False: refuse it."""
+
+    def received(self, session: Session, data: bytes) -> None:
+        """Bytes came in."""
+
+    def closed(self, session: Session) -> None:
+        """The connection is gone."""
+
+    def ready(self, session: Session) -> None:
+        """The session can be served again: its client has read enough."""
+
+
+class Session(asyncio.BufferedProtocol):
+    """The asyncio protocol of one connection."""
+
+    __slots__ = (
+        "_buffer",
+        "_host",
+        "_paused_reading",
+        "_paused_writing",
+        "_transport",
+        "conn",
+        "in_hand",
+        "last_heard",
+        "peer_host",
+        "waiting",
+    )
+
+    def __init__(self, host: SessionHost, buffer: memoryview) -> None:
+        self._host = host
+        self._buffer = buffer
+        self._transport: asyncio.Transport | None = None
+        self._paused_writing = False
+        self._paused_reading = False
+        self.conn = ConnectionId(-1)
+        self.peer_host = ""
+        self.last_heard = Instant(0)
+        self.waiting: deque[object] = deque()
+        """Requests for the broker that wait for their turn, oldest first."""
+        self.in_hand = False
+        """Whether a request for the broker is being served; then the waiting ones stay."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Introduce the connection to the pump, or hang up when it is one too many."""
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        peer = transport.get_extra_info("peername")
+        self.peer_host = str(peer[0]) if peer else ""
+        transport.set_write_buffer_limits(high=UNREAD_PAUSE_BYTES)
+        if not self._host.opened(self):
+            transport.abort()
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        """The buffer of all sessions: what is read into it is copied out in ``buffer_updated``."""
+        return self._buffer
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """Hand the bytes on."""
+        self._host.received(self, bytes(self._buffer[:nbytes]))
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Tell the pump, once; a refused connection was never the pump's."""
+        self._transport = None
+        self.waiting.clear()
+        if self.conn >= 0:
+            self._host.closed(self)
+
+    def pause_writing(self) -> None:
+        """The client leaves answers unread: serve it no more, and read no more of it."""
+        self._paused_writing = True
+        self._steer_reading()
+
+    def resume_writing(self) -> None:
+        """The client has read: go on."""
+        self._paused_writing = False
+        self._steer_reading()
+        self._host.ready(self)
+
+    @property
+    def servable(self) -> bool:
+        """Whether a waiting request may be taken in hand now."""
+        return (
+            bool(self.waiting)
+            and not self.in_hand
+            and not self._paused_writing
+            and self._transport is not None
+        )
+
+    @property
+    def open(self) -> bool:
+        """Whether the connection is still there."""
+        return self._transport is not None
+
+    def enqueue(self, request: object) -> None:
+        """Put a request behind those that wait."""
+        self.waiting.append(request)
+        if len(self.waiting) == WAITING_REQUESTS:
+            self._steer_reading()
+
+    def take(self) -> object:
+        """Take the oldest waiting request in hand. Only when ``servable``."""
+        request = self.waiting.popleft()
+        self.in_hand = True
+        if len(self.waiting) == WAITING_REQUESTS - 1:
+            self._steer_reading()
+        return request
+
+    def transmit(self, data: bytes) -> None:
+        """Send; hang up on a client that has let too much pile up."""
+        transport = self._transport
+        if transport is None:
+            return
+        transport.write(data)
+        if self._paused_writing and transport.get_write_buffer_size() > UNREAD_CLOSE_BYTES:
+            transport.abort()
+
+    def close(self) -> None:
+        """Send what is still to be sent, then hang up; after a grace hang up anyway."""
+        transport = self._transport
+        if transport is None or transport.is_closing():
+            return
+        transport.close()
+        if transport.get_write_buffer_size():
+            asyncio.get_running_loop().call_later(CLOSE_GRACE_SECONDS, transport.abort)
+
+    def _steer_reading(self) -> None:
+        transport = self._transport
+        wanted = self._paused_writing or len(self.waiting) >= WAITING_REQUESTS
+        if transport is None or transport.is_closing() or wanted == self._paused_reading:
+            return
+        self._paused_reading = wanted
+        if wanted:
+            transport.pause_reading()
+        else:
+            transport.resume_reading()

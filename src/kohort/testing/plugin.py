@@ -1,0 +1,49 @@
+"""pytest fixtures: a real broker on a free port of the loopback interface, gone after the test.
+
+Registered as a pytest plugin by the distribution, so that ``pip install kohort`` is all a test
+needs. Nothing of kohort is imported before a fixture is asked for.
+
+The fixtures' brokers differ from Kafka's defaults in one setting, said here and nowhere else:
+``group.initial.rebalance.delay.ms`` is 0, as in Kafka's own sample configuration and Docker image,
+since a test should not wait three seconds for every first join.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from kohort.broker.embedded import EmbeddedBroker
+
+FIXTURE_SETTINGS = {"group.initial.rebalance.delay.ms": 0}
+
+
+@pytest.fixture
+def kohort_broker_factory() -> Iterator[Callable[..., EmbeddedBroker]]:
+    """Start brokers with settings of your own: ``factory(**{"num.partitions": 8})``.
+
+    Takes what ``EmbeddedBroker`` takes; ``data_dir`` may be handed in to start again on the same
+    data. All brokers are closed at the end of the test.
+    """
+    from kohort.broker.embedded import EmbeddedBroker  # noqa: PLC0415: asked for, not before
+
+    started: list[EmbeddedBroker] = []
+
+    def start(data_dir: str | None = None, **settings: object) -> EmbeddedBroker:
+        given = {name.replace("_", "."): value for name, value in settings.items()}
+        broker = EmbeddedBroker(data_dir, **{**FIXTURE_SETTINGS, **given})
+        started.append(broker.start())
+        return broker
+
+    yield start
+    for broker in reversed(started):
+        broker.close()
+
+
+@pytest.fixture
+def kohort_broker(kohort_broker_factory: Callable[..., EmbeddedBroker]) -> EmbeddedBroker:
+    """A broker of this test alone; clients connect to ``kohort_broker.bootstrap_servers``."""
+    return kohort_broker_factory()

@@ -1,0 +1,304 @@
+"""A real Apache Kafka on loopback, one KRaft node or three, for tests and measurements.
+
+What lives here: the nodes' settings, their processes, and the pytest fixture ``real_kafka``. In go
+a directory and settings in Kafka's names, out come bootstrap addresses. The jars are those of
+``kafka_jars``; the Java is the one that ``kohort.host.java`` finds. It must not know what runs
+against the cluster.
+"""
+
+from __future__ import annotations
+
+import base64
+import os
+import shutil
+import socket
+import subprocess
+import time
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Final, Self
+
+import pytest
+
+from kohort.host.java import find_java
+from kohort.model.errors import ConfigError
+from kohort.testing.kafka_jars import KAFKA_VERSION, KafkaUnavailable, home, installed
+
+HOST: Final = "127.0.0.1"
+START_TIMEOUT_S: Final = 90
+STOP_TIMEOUT_S: Final = 20
+_POLL_S: Final = 0.05
+_READY: Final = "Kafka Server started"
+
+_LOGGING: Final = """\
+status=warn
+appender.file.type=File
+appender.file.name=file
+appender.file.fileName={path}
+appender.file.layout.type=PatternLayout
+appender.file.layout.pattern=[%d] %p %m (%c)%n
+rootLogger.level=info
+rootLogger.appenderRef.file.ref=file
+"""
+
+
+class RealKafka:
+    """A cluster of one node or three below one directory; a context manager.
+
+    ``settings`` are server properties by Kafka's names and override the ones chosen here, which are
+    Kafka's own defaults but for sizes that suit a test machine (8 partitions of
+    ``__consumer_offsets``, 4 of a created topic). ``ports`` are 2 per node (clients, controller);
+    free ones by default. ``heap`` is each node's, as Java writes it.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        *,
+        nodes: int = 1,
+        settings: Mapping[str, str | int] | None = None,
+        ports: Sequence[int] = (),
+        heap: str = "512m",
+    ) -> None:
+        if nodes not in {1, 3}:
+            raise ConfigError(f"a cluster of {nodes} nodes was asked for; 1 and 3 are supported")
+        if ports and len(ports) != 2 * nodes:
+            raise ConfigError(f"{nodes} nodes need {2 * nodes} ports, {len(ports)} were given")
+        self.directory = directory
+        self._nodes = range(1, nodes + 1)
+        self._settings = dict(settings or {})
+        chosen = list(ports) or free_ports(2 * nodes)
+        self._client_ports, self._controller_ports = chosen[:nodes], chosen[nodes:]
+        self._heap = heap
+        self._processes: dict[int, subprocess.Popen[bytes]] = {}
+        self._java = ""
+        self._classpath = ""
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """Addresses of all nodes, as clients take them."""
+        return ",".join(f"{HOST}:{port}" for port in self._client_ports)
+
+    @property
+    def pids(self) -> dict[int, int]:
+        """Node id to process id, of the nodes that were started."""
+        return {node: process.pid for node, process in self._processes.items()}
+
+    def log(self, node: int = 1) -> Path:
+        """The node's log file, in Kafka's wording."""
+        return self.directory / f"server-{node}.log"
+
+    def start(self) -> Self:
+        """Format what is new, start every node, return when all of them serve.
+
+        Raises:
+            KafkaUnavailable: the jars are missing, or a node died or was not ready in 90 s.
+            ConfigError: no Java 17 or newer.
+        """
+        self._java, self._classpath = str(find_java().executable), classpath()
+        self.directory.mkdir(parents=True, exist_ok=True)
+        self._format()
+        try:
+            for node in self._nodes:
+                self._launch(node)
+            for node in self._nodes:
+                self._await_ready(node)
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+    def stop(self) -> None:
+        """Ask every node to end, and end those that have not after 20 s."""
+        for process in self._processes.values():
+            process.terminate()
+        deadline = time.monotonic() + STOP_TIMEOUT_S
+        for process in self._processes.values():
+            try:
+                process.wait(max(0.0, deadline - time.monotonic()))
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+        self._processes.clear()
+
+    def kill(self, node: int = 1) -> None:
+        """End a node without warning (SIGKILL)."""
+        process = self._processes.pop(node)
+        process.kill()
+        process.wait()
+
+    def restart(self, node: int = 1) -> None:
+        """Start a node again that was killed, on its port and its data; return when it serves."""
+        self.log(node).unlink(missing_ok=True)
+        self._launch(node)
+        self._await_ready(node)
+
+    def tool(self, main_class: str, *arguments: str, timeout_s: float = 60) -> str:
+        """Run one of Kafka's own tools, as ``org.apache.kafka.tools.TopicCommand``; its output.
+
+        Raises:
+            KafkaUnavailable: it failed; the message ends with what it said.
+        """
+        command = [str(find_java().executable), "-cp", classpath(), main_class, *arguments]
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=timeout_s, check=False
+        )
+        if done.returncode != 0:
+            told = "\n".join((done.stdout + done.stderr).splitlines()[-10:])
+            raise KafkaUnavailable(f"{main_class} ended with {done.returncode}:\n{told}")
+        return done.stdout
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(self, *exception: object) -> None:
+        self.stop()
+
+    def _format(self) -> None:
+        identity = self.directory / "cluster-id"
+        if not identity.exists():
+            identity.write_text(_cluster_id(), encoding="ascii")
+        cluster = identity.read_text(encoding="ascii")
+        running: list[tuple[int, subprocess.Popen[bytes], Path]] = []
+        with ExitStack() as files:
+            for node in self._nodes:
+                properties = self.directory / f"server-{node}.properties"
+                properties.write_text(self._properties(node), encoding="utf-8")
+                told = self.directory / f"format-{node}.log"
+                out = files.enter_context(told.open("wb"))
+                command = [self._java, "-cp", self._classpath, "kafka.tools.StorageTool", "format"]
+                command += ["--ignore-formatted", "-t", cluster, "-c", str(properties)]
+                process = subprocess.Popen(command, stdout=out, stderr=subprocess.STDOUT)
+                running.append((node, process, told))
+            codes = [process.wait() for _, process, _ in running]
+        for (node, _, told), code in zip(running, codes, strict=True):
+            if code != 0:
+                raise KafkaUnavailable(f"node {node} could not be formatted:\n{_tail(told)}")
+
+    def _launch(self, node: int) -> None:
+        logging = self.directory / f"log4j2-{node}.properties"
+        logging.write_text(_LOGGING.format(path=self.log(node)), encoding="utf-8")
+        self.log(node).unlink(missing_ok=True)
+        command = [self._java, f"-Xms{self._heap}", f"-Xmx{self._heap}", "-XX:+UseG1GC"]
+        command += [f"-Dlog4j2.configurationFile={logging}", "-cp", self._classpath]
+        command += ["kafka.Kafka", str(self.directory / f"server-{node}.properties")]
+        with self._output(node).open("wb") as out:
+            # Its own session: a Ctrl-C at the terminal is for the tests, which then stop the node.
+            self._processes[node] = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+
+    def _await_ready(self, node: int) -> None:
+        deadline = time.monotonic() + START_TIMEOUT_S
+        process = self._processes[node]
+        while time.monotonic() < deadline:
+            if self.log(node).exists() and _READY in self.log(node).read_text(errors="replace"):
+                return
+            if process.poll() is not None:
+                raise KafkaUnavailable(
+                    f"node {node} ended with {process.returncode} before it served:\n"
+                    f"{_tail(self.log(node))}\n{_tail(self._output(node))}"
+                )
+            time.sleep(_POLL_S)
+        raise KafkaUnavailable(
+            f"node {node} did not serve within {START_TIMEOUT_S} s; its log is {self.log(node)}:\n"
+            f"{_tail(self.log(node))}"
+        )
+
+    def _output(self, node: int) -> Path:
+        return self.directory / f"out-{node}.log"
+
+    def _properties(self, node: int) -> str:
+        port, controller = self._client_ports[node - 1], self._controller_ports[node - 1]
+        copies = len(self._nodes)
+        voters = ",".join(f"{n}@{HOST}:{self._controller_ports[n - 1]}" for n in self._nodes)
+        properties: dict[str, str | int] = {
+            "process.roles": "broker,controller",
+            "node.id": node,
+            "controller.quorum.voters": voters,
+            "controller.listener.names": "CONTROLLER",
+            "listeners": f"PLAINTEXT://{HOST}:{port},CONTROLLER://{HOST}:{controller}",
+            "advertised.listeners": f"PLAINTEXT://{HOST}:{port}",
+            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+            "inter.broker.listener.name": "PLAINTEXT",
+            "log.dirs": str(self.directory / f"data-{node}"),
+            "num.partitions": 4,
+            "default.replication.factor": copies,
+            "offsets.topic.num.partitions": 8,
+            "offsets.topic.replication.factor": copies,
+            "transaction.state.log.num.partitions": 4,
+            "transaction.state.log.replication.factor": copies,
+            "transaction.state.log.min.isr": 1,
+            "share.coordinator.state.topic.num.partitions": 4,
+            "share.coordinator.state.topic.replication.factor": copies,
+            "share.coordinator.state.topic.min.isr": 1,
+            "log.cleaner.dedupe.buffer.size": 20 * 1024 * 1024,
+            "num.network.threads": 2,
+            "num.io.threads": 4,
+        }
+        properties |= self._settings
+        return "".join(f"{name}={value}\n" for name, value in properties.items())
+
+
+def classpath() -> str:
+    """Java's class path of the fetched jars.
+
+    Raises:
+        KafkaUnavailable: nothing was fetched yet.
+    """
+    jars = installed()
+    if jars is None:
+        raise KafkaUnavailable(absence())
+    return f"{jars}{os.sep}*"
+
+
+def absence() -> str:
+    """The sentence that says what is missing and how to get it."""
+    return (
+        f"Apache Kafka {KAFKA_VERSION} is not in {home()}; `kohort kafka fetch` gets it from Maven "
+        "Central (60 MB, once)"
+    )
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports of the loopback address that nobody listens on now; all differ."""
+    with ExitStack() as stack:
+        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for each in sockets:
+            each.bind((HOST, 0))
+        return [each.getsockname()[1] for each in sockets]
+
+
+@pytest.fixture(scope="session")
+def real_kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealKafka]:
+    """One node for the whole run, without initial delay and with sessions from 1 s upwards.
+
+    Skips when Kafka was not fetched; where ``KOHORT_REQUIRE_PEERS`` is set, that is a failure.
+    """
+    if installed() is None:
+        if os.environ.get("KOHORT_REQUIRE_PEERS", "") not in {"", "0"}:
+            pytest.fail(f"{absence()}, and KOHORT_REQUIRE_PEERS asks for it")
+        pytest.skip(absence())
+    directory = tmp_path_factory.mktemp("real-kafka")
+    settings = {"group.initial.rebalance.delay.ms": 0, "group.min.session.timeout.ms": 1_000}
+    with RealKafka(directory, settings=settings) as kafka:
+        yield kafka
+    shutil.rmtree(directory, ignore_errors=True)
+
+
+def _cluster_id() -> str:
+    # Kafka's ids are 16 bytes in the URL alphabet without padding; a leading "-" would be an option.
+    text = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+    return text.replace("-", "_", 1) if text.startswith("-") else text
+
+
+def _tail(path: Path, lines: int = 15) -> str:
+    if not path.exists():
+        return f"({path.name} was not written)"
+    return "\n".join(path.read_text(errors="replace").splitlines()[-lines:])

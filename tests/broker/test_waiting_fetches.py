@@ -1,0 +1,64 @@
+"""The index of parked fetches: who is woken by what."""
+
+import pytest
+
+from kohort.broker.waiting_fetches import WaitingFetch, WaitingFetches
+from kohort.model.ids import TopicPartition
+
+A, B, C = (TopicPartition("t", n) for n in range(3))
+
+
+@pytest.fixture
+def index():
+    fetches = WaitingFetches()
+    yield fetches
+    for fetch in fetches.everything():
+        fetches.remove(fetch)
+    assert (fetches._by_partition, fetches._by_connection, fetches._ready) == ({}, {}, {})
+
+
+def park(index, conn, partitions, missing=1):
+    fetch = WaitingFetch(
+        conn=conn, call=f"call {conn}", partitions=partitions, missing=missing, deadline=0
+    )
+    index.park(fetch)
+    return fetch
+
+
+def test_an_append_wakes_those_who_wait_for_its_partition(index):
+    first, second = park(index, 1, (A, B)), park(index, 2, (C,))
+    index.appended(B, 10)
+    assert index.take_ready() == [first]
+    assert index.take_ready() == []
+    assert index.everything() == [second]
+
+
+def test_min_bytes_add_up_over_partitions(index):
+    fetch = park(index, 1, (A, B), missing=100)
+    index.appended(A, 60)
+    assert index.take_ready() == []
+    index.appended(B, 40)
+    assert index.take_ready() == [fetch]
+
+
+def test_two_appends_in_one_turn_wake_once(index):
+    fetch = park(index, 1, (A, B))
+    index.appended(A, 5)
+    index.appended(B, 5)
+    assert index.take_ready() == [fetch]
+
+
+def test_a_deleted_partition_wakes_whatever_is_missing(index):
+    fetch = park(index, 1, (A,), missing=10**9)
+    index.changed([B])
+    assert index.take_ready() == []
+    index.changed([A, B])
+    assert index.take_ready() == [fetch]
+
+
+def test_a_lost_connection_is_forgotten_even_when_ready(index):
+    fetch = park(index, 1, (A,))
+    index.appended(A, 1)
+    assert index.lost(1) is fetch
+    assert index.take_ready() == []
+    assert index.lost(1) is None

@@ -1,0 +1,61 @@
+"""The command itself: lazy, quick, and plain about mistakes."""
+
+import subprocess
+import sys
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from kohort.cli import main as main_module
+from kohort.cli.main import COMMANDS, cli, main
+from kohort.cli.output import table
+from kohort.model.errors import ConfigError
+
+
+def test_help_names_every_noun_and_imports_none():
+    names = ", ".join(repr(entry[0].partition(":")[0]) for entry in COMMANDS.values())
+    script = (
+        "import sys\n"
+        "from kohort.cli.main import main\n"
+        "try: main(['--help'])\n"
+        "except SystemExit as e: assert not e.code\n"
+        f"nouns = ({names}, 'asyncio', 'confluent_kafka', 'rich')\n"
+        "heavy = [m for m in nouns if m in sys.modules]\n"
+        "assert not heavy, heavy\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
+    for name in COMMANDS:
+        assert f"  {name} " in done.stdout
+
+
+def test_every_noun_is_a_command():
+    for name in COMMANDS:
+        result = CliRunner().invoke(cli, [name, "--help"])
+        assert result.exit_code == 0, (name, result.output)
+
+
+def test_an_unknown_noun_is_a_user_error():
+    assert CliRunner().invoke(cli, ["nonsense"]).exit_code == 2
+
+
+def test_a_kohort_error_is_one_line_and_status_2(monkeypatch, capsys):
+    @click.command()
+    def failing():
+        raise ConfigError("port 9092 is taken")
+
+    monkeypatch.setattr(main_module, "cli", failing)
+    with pytest.raises(SystemExit) as caught:
+        main([])
+    assert caught.value.code == 2
+    assert capsys.readouterr().err == "kohort: port 9092 is taken\n"
+
+
+def test_tables_grow_and_show_what_is_missing():
+    assert table(["GROUP", "LAG"], [["a-long-name", None], ["b", 12]]).splitlines() == [
+        "GROUP        LAG",
+        "a-long-name  -",
+        "b            12",
+    ]
