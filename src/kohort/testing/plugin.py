@@ -28,7 +28,7 @@ def kohort_broker_factory() -> Iterator[Callable[..., EmbeddedBroker]]:
     Takes what ``EmbeddedBroker`` takes; ``data_dir`` may be handed in to start again on the same
     data. All brokers are closed at the end of the test.
     """
-    from kohort.broker.embedded import EmbeddedBroker  # noqa: PLC0415: asked for, not before
+    from kohort.broker.embedded import EmbeddedBroker  # noqa: PLC0415 (asked for, not before)
 
     started: list[EmbeddedBroker] = []
 
