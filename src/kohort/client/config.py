@@ -1,0 +1,278 @@
+"""Settings of the clients: Kafka's dotted names, or with underscores, validated once.
+
+In comes what a user wrote (a mapping, keyword arguments, or both); out goes one frozen
+``ClientSettings``, which hands each room its share: the consumer's core, the member, librdkafka.
+A setting that would be ignored is refused, with the nearest name that is not. Where a default
+differs from the Java client's, the field says why.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from kohort.host.settings import INT_MAX, attribute, dotted, flag, parse_settings, whole, word
+from kohort.model.consumer_config import ConsumerConfig, OffsetReset
+from kohort.model.errors import ConfigError
+from kohort.model.instants import Millis
+
+Deserializer = Callable[[bytes], Any]
+"""Turns a key's or value's bytes into what the application wants; null is never handed to it."""
+
+LIBRDKAFKA_RECEIVE_MAX: Final = 100_000_000
+"""librdkafka's default of ``receive.message.max.bytes``; it must exceed a fetch answer."""
+
+_OTHER_NAMES: Final[Mapping[str, str]] = {
+    "metadata.broker.list": "bootstrap.servers",
+    "fetch.wait.max.ms": "fetch.max.wait.ms",
+    "fetch.message.max.bytes": "max.partition.fetch.bytes",
+    "group.remote.assignor": "partition.assignment.strategy",
+}
+"""librdkafka's name -> Kafka's, where the two differ."""
+
+_RESET_WORDS: Final[Mapping[str, str]] = {
+    "smallest": "earliest",
+    "beginning": "earliest",
+    "largest": "latest",
+    "end": "latest",
+    "error": "none",
+}
+"""librdkafka's words for ``auto.offset.reset`` -> Kafka's."""
+
+_JAVA_ASSIGNORS: Final[Mapping[str, str]] = {
+    "RangeAssignor": "range",
+    "RoundRobinAssignor": "roundrobin",
+    "StickyAssignor": "sticky",
+    "CooperativeStickyAssignor": "cooperative-sticky",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientSettings:
+    """Every setting of Consumer, GroupMembership, RecordFetcher and Admin.
+
+    Sources: Kafka's consumer configs, version 4.3, and librdkafka's for the fetching ones.
+    """
+
+    bootstrap_servers: str = word("", (), "host:port, comma separated.")
+    client_id: str = word("kohort", (), "Name of this client in the broker's logs.")
+    client_rack: str = word("", (), "Rack of this client; fetch from a replica there (KIP-392).")
+    group_id: str | None = word(None, (), "The group to join.")
+    group_instance_id: str | None = word(None, (), "Identity of a static member (KIP-345).")
+    group_protocol: str = word("classic", ("classic",), "The group protocol that is spoken.")
+    partition_assignment_strategy: str = word(
+        "cooperative-sticky", (), "Assignors by wire name, preferred first, comma separated."
+    )
+
+    session_timeout_ms: int = whole(45_000, 1, INT_MAX, "Silence after which a member is out.")
+    heartbeat_interval_ms: int = whole(3_000, 1, INT_MAX, "Time between heartbeats.")
+    max_poll_interval_ms: int = whole(
+        300_000, 1, INT_MAX, "Longest time between polls; also the rebalance timeout."
+    )
+    max_poll_records: int = whole(500, 1, INT_MAX, "Records taken at once by poll and iteration.")
+
+    enable_auto_commit: bool = flag(True, "Commit positions without being asked.")
+    auto_commit_interval_ms: int = whole(5_000, 1, INT_MAX, "How often that is.")
+    auto_offset_reset: str = word(
+        "latest", ("earliest", "latest", "none"), "Where to start without a usable offset."
+    )
+    # As librdkafka, not as Java (true): a misspelt topic must be an error, not a new topic.
+    allow_auto_create_topics: bool = flag(False, "Subscribing may create the topic.")
+    isolation_level: str = word(
+        "read_uncommitted", ("read_uncommitted", "read_committed"), "Whose records are seen."
+    )
+
+    metadata_max_age_ms: int = whole(300_000, 1, INT_MAX, "How old the known topics may become.")
+    request_timeout_ms: int = whole(30_000, 1, INT_MAX, "Longest wait for one answer.")
+    default_api_timeout_ms: int = whole(60_000, 1, INT_MAX, "Longest wait of one call.")
+    retry_backoff_ms: int = whole(100, 1, INT_MAX, "First wait before a retry.")
+    retry_backoff_max_ms: int = whole(1_000, 1, INT_MAX, "Longest wait before a retry.")
+    socket_connection_setup_timeout_ms: int = whole(
+        10_000, 1, INT_MAX, "Longest wait for a connection."
+    )
+
+    fetch_min_bytes: int = whole(1, 1, 100_000_000, "Bytes a broker waits for before it answers.")
+    # Java: 500. A partition that is added waits for the fetch under way to come back.
+    fetch_max_wait_ms: int = whole(200, 0, 300_000, "How long a broker waits for that many.")
+    fetch_max_bytes: int = whole(52_428_800, 1_000, 2_147_483_135, "Most bytes of a fetch answer.")
+    max_partition_fetch_bytes: int = whole(1_048_576, 1, 1_000_000_000, "The same, a partition.")
+    check_crcs: bool = flag(True, "Verify the checksum of every batch.")
+    # librdkafka: 1000, which holds a consumer that is as fast as its queue to a fifth of its speed.
+    fetch_queue_backoff_ms: int = whole(5, 0, 300_000, "Pause when enough is queued.")
+    # librdkafka: 100000.
+    queued_min_messages: int = whole(200_000, 1, 10_000_000, "Records kept ready, a partition.")
+    queued_max_messages_kbytes: int = whole(65_536, 1, 2_097_151, "KiB kept ready in all.")
+    debug: str = word("", (), "librdkafka's debug contexts, logged as kohort.client.fetching.")
+
+    # No rule: functions are not parsed from text.
+    key_deserializer: Deserializer | None = field(default=None, metadata={"rule": None})
+    value_deserializer: Deserializer | None = field(default=None, metadata={"rule": None})
+
+    def __post_init__(self) -> None:
+        if self.heartbeat_interval_ms >= self.session_timeout_ms:
+            raise ConfigError(
+                f"heartbeat.interval.ms is {self.heartbeat_interval_ms}, expected less than "
+                f"session.timeout.ms, which is {self.session_timeout_ms}; a third of it is usual"
+            )
+        if self.retry_backoff_ms > self.retry_backoff_max_ms:
+            raise ConfigError(
+                f"retry.backoff.ms is {self.retry_backoff_ms}, expected at most "
+                f"retry.backoff.max.ms, which is {self.retry_backoff_max_ms}"
+            )
+        if self.group_id == "":
+            raise ConfigError("group.id is empty; leave it out to consume without a group")
+
+    @property
+    def bootstrap(self) -> list[tuple[str, int]]:
+        """The bootstrap servers as (host, port).
+
+        Raises:
+            ConfigError: none is given, or one is not ``host:port``.
+        """
+        return parse_bootstrap(self.bootstrap_servers)
+
+    @property
+    def assignors(self) -> tuple[str, ...]:
+        """Assignors by wire name, preferred first."""
+        return tuple(name for name in self.partition_assignment_strategy.split(",") if name)
+
+    @property
+    def consumer(self) -> ConsumerConfig:
+        """The share of the consumer's core."""
+        return ConsumerConfig(
+            enable_auto_commit=self.enable_auto_commit,
+            auto_commit_interval_ms=Millis(self.auto_commit_interval_ms),
+            auto_offset_reset=OffsetReset(self.auto_offset_reset),
+            retry_backoff_ms=Millis(self.retry_backoff_ms),
+            retry_backoff_max_ms=Millis(self.retry_backoff_max_ms),
+        )
+
+    def librdkafka(self) -> dict[str, str | int | bool]:
+        """The share of librdkafka, in its names.
+
+        Its part is records: it never joins a group, commits or resets an offset by itself. The
+        group's id is handed on only since its consumer will not start without one.
+        """
+        settings: dict[str, str | int | bool] = {
+            "bootstrap.servers": self.bootstrap_servers,
+            "client.id": self.client_id,
+            "client.rack": self.client_rack,
+            "group.id": self.group_id or self.client_id,
+            "enable.auto.commit": False,
+            "enable.auto.offset.store": False,
+            "auto.offset.reset": "error",
+            "allow.auto.create.topics": False,
+            "isolation.level": self.isolation_level,
+            "check.crcs": self.check_crcs,
+            "fetch.min.bytes": self.fetch_min_bytes,
+            "fetch.wait.max.ms": self.fetch_max_wait_ms,
+            "fetch.max.bytes": self.fetch_max_bytes,
+            "message.max.bytes": min(1_000_000, self.fetch_max_bytes),
+            "receive.message.max.bytes": max(LIBRDKAFKA_RECEIVE_MAX, self.fetch_max_bytes + 512),
+            "max.partition.fetch.bytes": self.max_partition_fetch_bytes,
+            "fetch.queue.backoff.ms": self.fetch_queue_backoff_ms,
+            "queued.min.messages": self.queued_min_messages,
+            "queued.max.messages.kbytes": self.queued_max_messages_kbytes,
+            "socket.connection.setup.timeout.ms": max(
+                1_000, self.socket_connection_setup_timeout_ms
+            ),
+            "topic.metadata.refresh.interval.ms": min(3_600_000, self.metadata_max_age_ms),
+            "max.poll.interval.ms": 86_400_000,
+        }
+        if not self.client_rack:
+            del settings["client.rack"]
+        if self.debug:
+            settings["debug"] = self.debug
+        return settings
+
+
+def parse_client_settings(
+    settings: Mapping[str, object] | None = None, /, **more: object
+) -> ClientSettings:
+    """Build the settings from a mapping, keyword arguments, or both.
+
+    Args:
+        settings: values by dotted name (``group.id``) or with underscores (``group_id``).
+        more: the same as keyword arguments.
+
+    Raises:
+        ConfigError: a name is unknown (the nearest are told) or given twice, or a value is not
+            allowed, or a setting asks for TLS or SASL.
+    """
+    pairs: dict[str, object] = {}
+    callables: dict[str, Any] = {}
+    for given, value in [*(settings or {}).items(), *more.items()]:
+        name = dotted(attribute(given))
+        name = _OTHER_NAMES.get(name, name)
+        if name in pairs or name in callables:
+            raise ConfigError(f"{name} is given twice")
+        _refuse_security(name, value)
+        if name in ("key.deserializer", "value.deserializer"):
+            callables[name] = _deserializer(name, value)
+        elif value is not None and name != "security.protocol":
+            pairs[name] = _normal(name, value)
+    settled = parse_settings(ClientSettings, pairs)
+    return dataclasses.replace(settled, **{attribute(n): call for n, call in callables.items()})
+
+
+def parse_bootstrap(servers: str) -> list[tuple[str, int]]:
+    """Split ``host:port,host:port`` (an IPv6 address stands in brackets).
+
+    Raises:
+        ConfigError: there is none, or one is not ``host:port``.
+    """
+    found: list[tuple[str, int]] = []
+    for server in servers.split(","):
+        text = server.strip()
+        if not text:
+            continue
+        host, colon, port = text.rpartition(":")
+        if not colon or not host or not port.isdigit() or not 0 < int(port) < 65_536:
+            raise ConfigError(f"bootstrap.servers has {text!r}, expected host:port")
+        found.append((host.strip("[]"), int(port)))
+    if not found:
+        raise ConfigError("bootstrap.servers is missing, expected host:port of one broker or more")
+    return found
+
+
+def _normal(name: str, value: object) -> object:
+    """One spelling of values that users write in several ways."""
+    if isinstance(value, str | bytes) or not isinstance(value, Iterable):
+        words = [value]
+    else:
+        words = list(value)
+    if name == "partition.assignment.strategy":
+        return ",".join(_assignor(part) for word in words for part in str(word).split(","))
+    if name == "bootstrap.servers":
+        return ",".join(str(word).strip() for word in words)
+    if name == "auto.offset.reset":
+        return _RESET_WORDS.get(str(value), value)
+    return value
+
+
+def _assignor(name: str) -> str:
+    bare = name.strip().rpartition(".")[2]
+    return _JAVA_ASSIGNORS.get(bare, name.strip())
+
+
+def _deserializer(name: str, value: object) -> Deserializer | None:
+    if value is None or callable(value):
+        return value
+    raise ConfigError(
+        f"{name} is {value!r}, expected a function of bytes, for example bytes.decode or json.loads"
+    )
+
+
+def _refuse_security(name: str, value: object) -> None:
+    if name == "security.protocol" and str(value).upper() == "PLAINTEXT":
+        return
+    if name == "security.protocol" or name.startswith(
+        ("sasl.", "ssl.", "enable.ssl", "enable.sasl")
+    ):
+        raise ConfigError(
+            f"{name} is given, but kohort's own connection to the group coordinator speaks "
+            "PLAINTEXT only: records would travel secured and the membership would not. "
+            "Leave it out, and reach the brokers through a listener without TLS and SASL"
+        )

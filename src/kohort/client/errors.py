@@ -1,0 +1,132 @@
+"""What a user of the client room can catch, the whole tree first.
+
+    KohortError
+    ├── ConfigError            a setting is wrong; nothing was started       (kohort.model.errors)
+    └── ClientError
+        ├── BrokerUnreachable  no bootstrap server, or not the one needed, could be reached in time
+        ├── RequestTimedOut    a broker was reached and did not answer in time
+        ├── RequestFailed      a broker answered with an error code
+        ├── CommitFailed       the group gave these partitions to somebody else: do not retry
+        ├── RebalanceInProgress  not now; the same commit may succeed after the rebalance
+        ├── Fenced             another process has this group.instance.id; stop
+        ├── NoOffset           auto.offset.reset=none, and the group has no usable offset
+        ├── DeserializationFailed  one record's key or value; its place is in the exception
+        ├── FetchFailed        librdkafka reports a failure that it does not repair by itself
+        ├── WrongUse           called in a way that cannot work: the text says what to do instead
+        └── Closed             the consumer, membership or admin was closed before
+
+Only this room raises to users; the cores below answer with values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from kohort.model.errors import ErrorCode, KohortError
+from kohort.model.ids import TopicPartition
+
+
+class ClientError(KohortError):
+    """Base of what the client room raises."""
+
+    retriable = False
+    """Whether the same call may succeed later without anybody changing anything."""
+
+
+class BrokerUnreachable(ClientError):
+    """No connection to a broker within the time given."""
+
+    retriable = True
+
+
+class RequestTimedOut(ClientError):
+    """A connected broker did not answer within the time given; the request may have been done."""
+
+    retriable = True
+
+
+class RequestFailed(ClientError):
+    """A broker answered with an error code.
+
+    Attributes:
+        code: the error code, Kafka's name.
+        about: what the request was about: a topic, a partition, a group.
+    """
+
+    def __init__(self, code: ErrorCode, about: str, message: str | None = None) -> None:
+        self.code = code
+        self.about = about
+        detail = f": {message}" if message else ""
+        super().__init__(f"{about}: the broker answered {code.name} ({int(code)}){detail}")
+
+    @property
+    def retriable(self) -> bool:  # type: ignore[override]
+        """As Kafka's own clients treat this code."""
+        return self.code.retriable
+
+
+class CommitFailed(ClientError):
+    """The commit was refused since the group has moved on; the records may be processed again."""
+
+
+class RebalanceInProgress(ClientError):
+    """The group is between two generations; try the commit again after the rebalance."""
+
+    retriable = True
+
+
+class Fenced(ClientError):
+    """Another member joined with the same ``group.instance.id`` (KIP-345); this one must stop."""
+
+
+class NoOffset(ClientError):
+    """No committed offset, or one that left the log, and no policy to choose another.
+
+    Attributes:
+        partitions: the partitions that have no position; seek them, or set auto.offset.reset.
+    """
+
+    def __init__(self, partitions: Mapping[TopicPartition, int | None]) -> None:
+        self.partitions = dict(partitions)
+        shown = ", ".join(
+            f"{tp} ({'nothing committed' if at is None else f'offset {at} is not in the log'})"
+            for tp, at in sorted(self.partitions.items())
+        )
+        super().__init__(
+            f"no position for {shown} and auto.offset.reset is none: "
+            "seek() these partitions, or set auto.offset.reset to earliest or latest"
+        )
+
+
+class DeserializationFailed(ClientError):
+    """A deserializer raised. The position stands behind the record: the next poll goes on after it.
+
+    Attributes:
+        partition, offset: where the record is.
+        field: ``key`` or ``value``.
+        data: its bytes as they are in the log.
+    """
+
+    def __init__(
+        self, partition: TopicPartition, offset: int, field: str, data: bytes, cause: Exception
+    ) -> None:
+        self.partition = partition
+        self.offset = offset
+        self.field = field
+        self.data = data
+        super().__init__(
+            f"{field} of record {partition} offset {offset} ({len(data)} bytes) could not be "
+            f"deserialized: {type(cause).__name__}: {cause}; poll again to go on behind it"
+        )
+
+
+class FetchFailed(ClientError):
+    """librdkafka stopped fetching and needs help: an unknown topic, no right, a bad batch."""
+
+
+class WrongUse(ClientError):
+    """The call does not fit the state; the text says what to do instead."""
+
+
+class Closed(WrongUse):
+    """The object was closed; make a new one."""

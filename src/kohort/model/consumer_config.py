@@ -1,0 +1,52 @@
+"""Settings of the consumer's core: what is committed when, and where reading starts.
+
+Frozen and checked when built; Kafka's names and defaults. Names as users write them, dotted or not,
+and everything about sockets and fetching belong to ``kohort.client.config``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final
+
+from kohort.model.errors import ConfigError
+from kohort.model.instants import Millis
+
+_AUTO_COMMIT_INTERVAL: Final = Millis(5_000)
+_RETRY_BACKOFF: Final = Millis(100)
+_RETRY_BACKOFF_MAX: Final = Millis(1_000)
+
+
+class OffsetReset(Enum):
+    """``auto.offset.reset``: where to start when the group has no usable offset."""
+
+    EARLIEST = "earliest"
+    LATEST = "latest"
+    NONE = "none"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConsumerConfig:
+    """How a consumer keeps its place.
+
+    Raises:
+        ConfigError: an interval is not positive.
+    """
+
+    enable_auto_commit: bool = True
+    """Commit positions by itself: at the interval, before a revocation and on close."""
+
+    auto_commit_interval_ms: Millis = _AUTO_COMMIT_INTERVAL
+    auto_offset_reset: OffsetReset = OffsetReset.LATEST
+
+    retry_backoff_ms: Millis = _RETRY_BACKOFF
+    """Wait before a request that failed in passing is sent again; doubles up to the maximum."""
+
+    retry_backoff_max_ms: Millis = _RETRY_BACKOFF_MAX
+
+    def __post_init__(self) -> None:
+        for name in ("auto_commit_interval_ms", "retry_backoff_ms", "retry_backoff_max_ms"):
+            if getattr(self, name) <= 0:
+                dotted = name.replace("_", ".")
+                raise ConfigError(f"{dotted} must be positive, not {getattr(self, name)}")

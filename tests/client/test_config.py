@@ -1,0 +1,122 @@
+"""What users write, and what each room gets of it."""
+
+from __future__ import annotations
+
+import pytest
+
+from kohort.client.config import parse_bootstrap, parse_client_settings
+from kohort.model.consumer_config import OffsetReset
+from kohort.model.errors import ConfigError
+
+
+def test_dotted_and_underscored_names_are_the_same_setting() -> None:
+    dotted = parse_client_settings({"bootstrap.servers": "a:1", "session.timeout.ms": "6000"})
+    keywords = parse_client_settings(bootstrap_servers="a:1", session_timeout_ms=6000)
+    assert dotted == keywords
+    assert dotted.session_timeout_ms == 6000
+
+
+def test_defaults_are_kafkas_where_nothing_is_said() -> None:
+    settings = parse_client_settings(bootstrap_servers="a:1")
+    assert settings.session_timeout_ms == 45_000
+    assert settings.heartbeat_interval_ms == 3_000
+    assert settings.max_poll_interval_ms == 300_000
+    assert settings.consumer.enable_auto_commit
+    assert settings.consumer.auto_commit_interval_ms == 5_000
+    assert settings.consumer.auto_offset_reset is OffsetReset.LATEST
+    assert settings.assignors == ("cooperative-sticky",)
+
+
+def test_librdkafka_never_joins_commits_or_resets_and_is_not_throttled() -> None:
+    share = parse_client_settings(bootstrap_servers="a:1", group_id="g").librdkafka()
+    assert share["enable.auto.commit"] is False
+    assert share["enable.auto.offset.store"] is False
+    assert share["auto.offset.reset"] == "error"
+    assert share["fetch.queue.backoff.ms"] == 5
+    assert share["queued.min.messages"] == 200_000
+    assert share["queued.max.messages.kbytes"] == 65_536
+
+
+def test_a_large_fetch_raises_the_receive_limit_that_must_exceed_it() -> None:
+    share = parse_client_settings(fetch_max_bytes=200_000_000).librdkafka()
+    assert share["receive.message.max.bytes"] == 200_000_512
+
+
+@pytest.mark.parametrize(
+    ("written", "wire"),
+    [
+        ("org.apache.kafka.clients.consumer.CooperativeStickyAssignor", ("cooperative-sticky",)),
+        (["range", "org.apache.kafka.clients.consumer.StickyAssignor"], ("range", "sticky")),
+        ("range, roundrobin", ("range", "roundrobin")),
+    ],
+)
+def test_assignors_by_wire_name_and_by_java_class(written: object, wire: tuple[str, ...]) -> None:
+    assert parse_client_settings(partition_assignment_strategy=written).assignors == wire
+
+
+def test_librdkafkas_names_and_words_are_understood() -> None:
+    settings = parse_client_settings(
+        {"metadata.broker.list": "a:1", "fetch.wait.max.ms": 7, "auto.offset.reset": "smallest"}
+    )
+    assert settings.bootstrap == [("a", 1)]
+    assert settings.fetch_max_wait_ms == 7
+    assert settings.consumer.auto_offset_reset is OffsetReset.EARLIEST
+
+
+def test_an_unknown_name_is_told_with_its_nearest() -> None:
+    with pytest.raises(
+        ConfigError, match=r"unknown setting sesion\.timeout\.ms.*session\.timeout\.ms"
+    ):
+        parse_client_settings({"sesion.timeout.ms": 6000})
+
+
+@pytest.mark.parametrize(
+    ("pairs", "text"),
+    [
+        ({"session.timeout.ms": "soon"}, "expected a whole number"),
+        ({"session.timeout.ms": 3_000, "heartbeat.interval.ms": 3_000}, "expected less than"),
+        ({"auto.offset.reset": "yesterday"}, "earliest or latest or none"),
+        ({"group.protocol": "consumer"}, "expected classic"),
+        ({"group.id": ""}, "group.id is empty"),
+        ({"value.deserializer": "json"}, "expected a function"),
+        ({"group.id": "g", "group_id": "h"}, "given twice"),
+        ({"retry.backoff.ms": 2_000}, "retry.backoff.max.ms"),
+    ],
+)
+def test_a_wrong_value_names_the_setting_and_what_is_allowed(
+    pairs: dict[str, object], text: str
+) -> None:
+    with pytest.raises(ConfigError, match=text):
+        parse_client_settings(pairs)
+
+
+@pytest.mark.parametrize(
+    "pair",
+    [
+        {"security.protocol": "SASL_SSL"},
+        {"sasl.username": "me"},
+        {"ssl.ca.location": "ca.pem"},
+        {"sasl_plain_password": "x"},
+    ],
+)
+def test_tls_and_sasl_are_refused_with_the_reason(pair: dict[str, object]) -> None:
+    with pytest.raises(ConfigError, match="PLAINTEXT only"):
+        parse_client_settings(pair)
+
+
+def test_plaintext_said_aloud_is_accepted() -> None:
+    assert (
+        parse_client_settings({"security.protocol": "PLAINTEXT", "client.id": "c"}).client_id == "c"
+    )
+
+
+def test_bootstrap_servers() -> None:
+    assert parse_bootstrap("a:1, b:2") == [("a", 1), ("b", 2)]
+    assert parse_bootstrap("[::1]:9092") == [("::1", 9092)]
+    for wrong in ("", "a", "a:b", ":1", "a:0", "a:70000"):
+        with pytest.raises(ConfigError, match="host:port"):
+            parse_bootstrap(wrong)
+
+
+def test_bootstrap_servers_may_be_a_list() -> None:
+    assert parse_client_settings(bootstrap_servers=["a:1", "b:2"]).bootstrap == [("a", 1), ("b", 2)]
