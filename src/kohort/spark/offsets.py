@@ -1,0 +1,133 @@
+"""The offset document that Spark journals for the source, and its typed form.
+
+What lives here: parsing and writing of ``{"v":1,"p":{"topic-n":[begin,end,epoch]}}``. In goes what
+``json.loads`` made of a checkpoint, out come ``SourceOffset`` values, and back. It must not know
+Spark, groups or ledgers.
+
+Spark never looks inside the document: it compares the text of two documents and hands them back.
+So equal offsets have to be written alike (sorted keys), and a begin has to stand beside the end,
+since a partition that was just acquired is missing from the offset before (reference: the call
+orders of Spark's Python streaming sources).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any
+
+from kohort.model.errors import ConfigError
+from kohort.model.ids import TopicPartition
+
+VERSION = 1
+
+_WHAT_TO_DO = (
+    "the checkpoint was written by another source or another version of kohort: "
+    "start the query with a new checkpoint directory (with a ledger nothing is lost by that)"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OwnedRange:
+    """Offsets ``begin`` (inclusive) to ``end`` (exclusive), read under fence number ``epoch``."""
+
+    begin: int
+    end: int
+    epoch: int
+
+    @property
+    def size(self) -> int:
+        """How many offsets the range spans; records may be fewer (compaction, transactions)."""
+        return self.end - self.begin
+
+    def settled(self) -> OwnedRange:
+        """The empty range at this one's end."""
+        return OwnedRange(begin=self.end, end=self.end, epoch=self.epoch)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceOffset:
+    """Where one application's source stands: a range for each partition that it owned.
+
+    ``warm_up`` counts the starts of the query that were marked by an empty first micro-batch; None
+    in every offset but that batch's.
+    """
+
+    ranges: Mapping[TopicPartition, OwnedRange] = field(
+        default_factory=lambda: MappingProxyType({})
+    )
+    warm_up: int | None = None
+
+    def warmed_up(self) -> SourceOffset:
+        """The offset of the warm-up batch that follows this one: no records, another text."""
+        return SourceOffset(
+            ranges={partition: r.settled() for partition, r in self.ranges.items()},
+            warm_up=(self.warm_up or 0) + 1,
+        )
+
+
+def parse(document: object) -> SourceOffset:
+    """The offset that a JSON document holds.
+
+    Raises:
+        ConfigError: the document is not one of this source's, or is damaged.
+    """
+    if not isinstance(document, Mapping):
+        raise _malformed(f"expected a JSON object, found {document!r}")
+    version = document.get("v")
+    if version != VERSION or isinstance(version, bool):
+        raise _malformed(f"expected version {VERSION} under 'v', found {version!r}")
+    unknown = set(document) - {"v", "p", "w"}
+    if unknown:
+        raise _malformed(f"unknown keys {sorted(map(str, unknown))}")
+    partitions = document.get("p")
+    if not isinstance(partitions, Mapping):
+        raise _malformed(f"expected an object of partitions under 'p', found {partitions!r}")
+    warm_up = document.get("w")
+    if warm_up is not None and not _is_count(warm_up):
+        raise _malformed(f"expected a count under 'w', found {warm_up!r}")
+    return SourceOffset(
+        ranges={_partition(name): _range(name, value) for name, value in partitions.items()},
+        warm_up=warm_up,
+    )
+
+
+def render(offset: SourceOffset) -> dict[str, Any]:
+    """The document of an offset: equal offsets give documents of equal text."""
+    ranges = {str(partition): r for partition, r in offset.ranges.items()}
+    document: dict[str, Any] = {
+        "v": VERSION,
+        "p": {
+            name: [ranges[name].begin, ranges[name].end, ranges[name].epoch]
+            for name in sorted(ranges)
+        },
+    }
+    if offset.warm_up is not None:
+        document["w"] = offset.warm_up
+    return document
+
+
+def _partition(name: object) -> TopicPartition:
+    topic, dash, number = str(name).rpartition("-")
+    # isdecimal alone would accept digits of other scripts, and a second spelling of a partition.
+    if not dash or not topic or not number.isdecimal() or str(int(number)) != number:
+        raise _malformed(f"expected topic-number as the name of a partition, found {name!r}")
+    return TopicPartition(topic, int(number))
+
+
+def _range(name: object, value: object) -> OwnedRange:
+    if not isinstance(value, list) or len(value) != 3 or not all(map(_is_count, value)):
+        raise _malformed(f"expected [begin, end, epoch] for {name}, found {value!r}")
+    begin, end, epoch = value
+    if begin > end:
+        raise _malformed(f"{name} begins at {begin}, behind its end {end}")
+    return OwnedRange(begin=begin, end=end, epoch=epoch)
+
+
+def _is_count(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+
+
+def _malformed(what: str) -> ConfigError:
+    return ConfigError(f"malformed kohort offset: {what}; {_WHAT_TO_DO}")

@@ -1,0 +1,161 @@
+"""Which offsets the next micro-batch reads, which ranges of a replay still count, who reads what.
+
+What lives here: three pure functions and their values. ``plan`` makes the end offset of a batch,
+``replay_filter`` throws out ranges that are no longer this member's to read, ``pack`` cuts the
+ranges of a batch into read tasks. In go numbers, out come numbers; it must not know Spark, a group
+member, a ledger or a clock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+
+from kohort.model.ids import TopicPartition
+from kohort.spark.offsets import OwnedRange, SourceOffset
+
+
+class Dropped(Enum):
+    """Why a range of a batch is not read."""
+
+    NOT_OWNED = "the partition belongs to another member now"
+    OTHER_EPOCH = "the partition was acquired again since the range was planned"
+    MOVED_ON = "the position is no longer the range's begin"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Piece:
+    """A part of one partition's range that one read task reads and one file holds."""
+
+    partition: TopicPartition
+    begin: int
+    end: int
+    epoch: int
+
+
+def plan(
+    start: SourceOffset,
+    epochs: Mapping[TopicPartition, int],
+    positions: Mapping[TopicPartition, int],
+    ends: Mapping[TopicPartition, int],
+    limit: int | None,
+) -> SourceOffset:
+    """The end offset of the batch that follows ``start``; ``start`` itself if nothing changed.
+
+    Args:
+        start: the end of the batch before.
+        epochs: the partitions owned now and their fence numbers.
+        positions: of each owned partition, the first offset that was not processed.
+        ends: of owned partitions, the first offset that cannot be read yet; a partition that is
+            missing here has nothing to read.
+        limit: how many offsets the batch may span; None for all there are.
+    """
+    backlog = {
+        partition: max(0, ends.get(partition, 0) - positions[partition]) for partition in epochs
+    }
+    shares = share(backlog, limit)
+    ranges = {
+        partition: OwnedRange(
+            begin=positions[partition],
+            end=positions[partition] + shares[partition],
+            epoch=epoch,
+        )
+        for partition, epoch in epochs.items()
+    }
+    nothing_to_read = not any(r.size for r in ranges.values())
+    settled = {partition: r.settled() for partition, r in start.ranges.items()}
+    if nothing_to_read and ranges == settled:
+        return start
+    return SourceOffset(ranges=ranges)
+
+
+def share(backlog: Mapping[TopicPartition, int], limit: int | None) -> dict[TopicPartition, int]:
+    """Split ``limit`` over the partitions so that the smallest shares are as large as can be.
+
+    A short partition is emptied and what it leaves goes to the longer ones: nobody starves behind
+    a fat partition. The shares add up to the limit or to the whole backlog.
+    """
+    if limit is None or sum(backlog.values()) <= limit:
+        return dict(backlog)
+    shares: dict[TopicPartition, int] = {}
+    left = limit
+    in_order = sorted(backlog, key=lambda partition: (backlog[partition], partition))
+    for index, partition in enumerate(in_order):
+        # Rounded up for the first ones and down for the last, so that the sum is exact.
+        even = -(-left // (len(in_order) - index))
+        shares[partition] = min(backlog[partition], even)
+        left -= shares[partition]
+    return shares
+
+
+def replay_filter(
+    end: SourceOffset,
+    epochs: Mapping[TopicPartition, int],
+    positions: Mapping[TopicPartition, int],
+) -> tuple[dict[TopicPartition, OwnedRange], dict[TopicPartition, Dropped]]:
+    """The ranges of a batch that this member may read now, and why it may not read the others.
+
+    A range counts if the partition is owned under the very epoch of the range and the
+    authoritative position (the ledger's) is still its begin. Empty ranges are neither.
+    """
+    kept: dict[TopicPartition, OwnedRange] = {}
+    dropped: dict[TopicPartition, Dropped] = {}
+    for partition, planned in end.ranges.items():
+        if not planned.size:
+            continue
+        if partition not in epochs:
+            dropped[partition] = Dropped.NOT_OWNED
+        elif epochs[partition] != planned.epoch:
+            dropped[partition] = Dropped.OTHER_EPOCH
+        elif positions.get(partition) != planned.begin:
+            dropped[partition] = Dropped.MOVED_ON
+        else:
+            kept[partition] = planned
+    return kept, dropped
+
+
+def pack(
+    ranges: Mapping[TopicPartition, OwnedRange], tasks: int, smallest_cut: int = 10_000
+) -> list[list[Piece]]:
+    """Cut ranges into at most ``tasks`` lists of about equal size.
+
+    The ranges are laid end to end and the line is cut, so that a fat partition is split and small
+    ones share a task. Every cut means one more file, so ranges are taken whole when that makes a
+    task at most an eighth larger, and tasks hold at least ``smallest_cut`` offsets.
+    """
+    line = [
+        Piece(partition=partition, begin=r.begin, end=r.end, epoch=r.epoch)
+        for partition, r in sorted(ranges.items())
+        if r.size
+    ]
+    total = sum(piece.end - piece.begin for piece in line)
+    if not total:
+        return []
+    target = max(-(-total // tasks), smallest_cut)
+    packed: list[list[Piece]] = [[]]
+    room = target
+    for whole in line:
+        rest = whole
+        while rest.end - rest.begin > room + target // 8 and len(packed) < tasks:
+            if room > target // 8:
+                cut = rest.begin + room
+                packed[-1].append(_part(rest, rest.begin, cut))
+                rest = _part(rest, cut, rest.end)
+            packed.append([])
+            room = target
+        packed[-1].append(rest)
+        room -= rest.end - rest.begin
+    return [pieces for pieces in packed if pieces]
+
+
+def pieces_of(packed: Iterable[Iterable[Piece]]) -> list[Piece]:
+    """All pieces of all tasks, by partition and offset."""
+    return sorted(
+        (piece for pieces in packed for piece in pieces),
+        key=lambda piece: (piece.partition, piece.begin),
+    )
+
+
+def _part(piece: Piece, begin: int, end: int) -> Piece:
+    return Piece(partition=piece.partition, begin=begin, end=end, epoch=piece.epoch)
