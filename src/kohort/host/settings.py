@@ -45,7 +45,7 @@ class Rule:
     choices: tuple[str, ...] = ()
     doc: str = ""
 
-    def parse(self, name: str, value: object) -> int | bool | str:
+    def parse(self, name: str, value: object) -> int | float | bool | str:
         """The value in its own type.
 
         Raises:
@@ -55,6 +55,8 @@ class Rule:
             return self._parse_bool(name, value)
         if self.kind is int:
             return self._parse_int(name, value)
+        if self.kind is float:
+            return self._parse_ratio(name, value)
         if not isinstance(value, str) or (self.choices and value not in self.choices):
             raise ConfigError(f"{name} is {value!r}, expected {' or '.join(self.choices)}")
         return value
@@ -77,6 +79,16 @@ class Rule:
             raise ConfigError(f"{name} is {number}, expected {self.low} to {self.high}")
         return number
 
+    @staticmethod
+    def _parse_ratio(name: str, value: object) -> float:
+        try:
+            number = float(str(value))
+        except ValueError:
+            number = -1.0
+        if not 0.0 <= number <= 1.0:
+            raise ConfigError(f"{name} is {value!r}, expected 0.0 to 1.0")
+        return number
+
 
 def whole(default: int | None, low: int, high: int, doc: str) -> Any:
     """Declare a setting that is a whole number from ``low`` to ``high``; None: not set."""
@@ -87,6 +99,11 @@ def whole(default: int | None, low: int, high: int, doc: str) -> Any:
 def flag(default: bool, doc: str) -> Any:
     """Declare a setting that is true or false."""
     return dataclasses.field(default=default, metadata={"rule": Rule(kind=bool, doc=doc)})
+
+
+def ratio(default: float, doc: str) -> Any:
+    """Declare a setting that is a number from 0 to 1."""
+    return dataclasses.field(default=default, metadata={"rule": Rule(kind=float, doc=doc)})
 
 
 def word(default: str | None, choices: tuple[str, ...], doc: str) -> Any:
@@ -141,9 +158,28 @@ class BrokerSettings:
         LONG_MAX, 1, LONG_MAX, "Records after which a partition is synced before it answers."
     )
     log_flush_interval_ms: int | None = whole(
-        None, 1, LONG_MAX, "Longest time that a record may wait for a sync."
+        None, 0, LONG_MAX, "Longest time that a record may wait for a sync."
     )
-    log_cleanup_policy: str = word("delete", ("delete", "compact"), "Of topics without their own.")
+    log_cleanup_policy: str = word(
+        "delete",
+        ("delete", "compact", "delete,compact", "compact,delete"),
+        "Old segments are deleted, or keep the newest record of each key, or both.",
+    )
+    log_cleaner_delete_retention_ms: int = whole(
+        86_400_000, 0, LONG_MAX, "How long compaction keeps tombstones."
+    )
+    log_cleaner_min_cleanable_ratio: float = ratio(
+        0.5, "Share of a log not yet compacted that makes compaction worth it."
+    )
+    log_message_timestamp_type: str = word(
+        "CreateTime", ("CreateTime", "LogAppendTime"), "Whose clock a record's timestamp is."
+    )
+    log_message_timestamp_before_max_ms: int = whole(
+        LONG_MAX, 0, LONG_MAX, "How far a record's timestamp may lie behind the broker's clock."
+    )
+    log_message_timestamp_after_max_ms: int = whole(
+        3_600_000, 0, LONG_MAX, "How far a record's timestamp may lie ahead of the broker's clock."
+    )
     producer_id_expiration_ms: int = whole(
         86_400_000, 1, INT_MAX, "How long an idle producer's sequences are remembered."
     )
