@@ -1,0 +1,296 @@
+"""Records, through librdkafka: which partitions are read, from where, and what was read.
+
+In come partitions with the offset to start at, seeks and pauses; out go librdkafka's messages and,
+apart from them, what went wrong with a partition. librdkafka fetches and nothing else: it never
+joins a group, never commits, never chooses an offset. Partitions are added and removed one by one
+(``incremental_assign``), so those that stay are never interrupted. Must not know: groups,
+generations, callbacks.
+
+One thread at a time may call a fetcher, except ``close`` of another thread's idle fetcher.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, Final
+
+import confluent_kafka
+from confluent_kafka import KafkaError, KafkaException, Message
+
+from kohort.client.config import ClientSettings
+from kohort.client.errors import Closed, FetchFailed, WrongUse
+from kohort.consumer.positions import Position
+from kohort.model.errors import ConfigError
+from kohort.model.ids import TopicPartition
+
+LOG: Final = logging.getLogger(__name__)
+
+_NO_POSITION: Final = 0
+"""Smallest offset that librdkafka reports as a position; below it are its special values."""
+
+
+class ProblemKind(Enum):
+    """What went wrong with a partition, and whose turn it is."""
+
+    OUT_OF_RANGE = "out of range"
+    """The offset is not in the log (any more): choose another with ``seek``."""
+
+    PASSING = "passing"
+    """librdkafka tries again by itself; for the log."""
+
+    STOPPED = "stopped"
+    """Fetching this partition cannot go on; tell the application."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FetchProblem:
+    """Something that happened to a partition instead of a record."""
+
+    kind: ProblemKind
+    partition: TopicPartition
+    offset: int
+    code: int
+    message: str
+
+    def as_error(self) -> FetchFailed:
+        """The exception for an application."""
+        return FetchFailed(
+            f"fetching {self.partition} at offset {self.offset} failed: {self.message}"
+        )
+
+
+_OUT_OF_RANGE: Final = frozenset(
+    {KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE, KafkaError._LOG_TRUNCATION}
+)
+_STOPPED: Final = frozenset(
+    {
+        KafkaError.TOPIC_AUTHORIZATION_FAILED,
+        KafkaError.CLUSTER_AUTHORIZATION_FAILED,
+        KafkaError._BAD_MSG,
+        KafkaError._BAD_COMPRESSION,
+        KafkaError._FATAL,
+    }
+)
+
+
+class RecordFetcher:
+    """A librdkafka consumer that reads the partitions it is told to, from where it is told.
+
+    Args:
+        settings: bootstrap servers and everything about fetching.
+
+    Raises:
+        ConfigError: librdkafka refuses a setting.
+    """
+
+    def __init__(self, settings: ClientSettings) -> None:
+        share: dict[str, Any] = dict(settings.librdkafka())
+        share["error_cb"] = _log_error
+        try:
+            self._consumer = confluent_kafka.Consumer(share, logger=LOG)
+        except KafkaException as error:
+            raise ConfigError(f"librdkafka refuses the settings: {error.args[0]}") from error
+        self._starts: dict[TopicPartition, Position] = {}
+        self._paused: set[TopicPartition] = set()
+        self._problems: list[FetchProblem] = []
+        self._closed = False
+
+    @property
+    def partitions(self) -> Collection[TopicPartition]:
+        """What is being read now, paused partitions included."""
+        return self._starts.keys()
+
+    @property
+    def paused(self) -> frozenset[TopicPartition]:
+        """Partitions that hand out no records until they are resumed."""
+        return frozenset(self._paused)
+
+    def add(self, starts: Mapping[TopicPartition, Position]) -> None:
+        """Start reading more partitions; those that are read already go on undisturbed.
+
+        Raises:
+            WrongUse: one of them is being read already; none was added.
+        """
+        self._check_open()
+        double = self._starts.keys() & starts.keys()
+        if double:
+            raise WrongUse(f"already being read: {_names(double)}; use seek to move there")
+        if starts:
+            self._consumer.incremental_assign([_tell(tp, at) for tp, at in starts.items()])
+            self._starts.update(starts)
+
+    def remove(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Position]:
+        """Stop reading these partitions; the rest goes on undisturbed. Unknown ones are no error.
+
+        Returns:
+            Where each stood. No record of theirs is handed out after this returns.
+        """
+        self._check_open()
+        gone = [tp for tp in partitions if tp in self._starts]
+        if not gone:
+            return {}
+        positions = self.positions(gone)
+        # librdkafka remembers a pause beyond the assignment; the next owner's start must not.
+        self.resume(gone)
+        self._consumer.incremental_unassign([_plain(tp) for tp in gone])
+        for tp in gone:
+            del self._starts[tp]
+        return positions
+
+    def seek(self, targets: Mapping[TopicPartition, Position]) -> None:
+        """Go on from other offsets; also revives a partition that was out of range.
+
+        librdkafka's own seek fails while a partition is starting or after an error, so the
+        partition is taken out and put back, which works in every state.
+
+        Raises:
+            WrongUse: one of them is not being read; nothing was changed.
+        """
+        self._check_open()
+        self._check_known(targets)
+        if not targets:
+            return
+        paused = self._paused & targets.keys()
+        self._consumer.incremental_unassign([_plain(tp) for tp in targets])
+        self._consumer.incremental_assign([_tell(tp, at) for tp, at in targets.items()])
+        self._starts.update(targets)
+        if paused:
+            self._consumer.pause([_plain(tp) for tp in paused])
+
+    def pause(self, partitions: Iterable[TopicPartition]) -> None:
+        """Hand out no records of these partitions until ``resume``.
+
+        Raises:
+            WrongUse: one of them is not being read.
+        """
+        self._check_open()
+        wanted = set(partitions)
+        self._check_known(wanted)
+        new = wanted - self._paused
+        if new:
+            self._consumer.pause([_plain(tp) for tp in new])
+            self._paused |= new
+
+    def resume(self, partitions: Iterable[TopicPartition]) -> None:
+        """Undo ``pause``. Partitions that are not paused are no error."""
+        self._check_open()
+        back = self._paused & set(partitions)
+        if back:
+            self._consumer.resume([_plain(tp) for tp in back])
+            self._paused -= back
+
+    def positions(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Position]:
+        """Behind the last record that ``take`` handed out, or where reading starts.
+
+        Raises:
+            WrongUse: one of them is not being read.
+        """
+        self._check_open()
+        wanted = list(partitions)
+        self._check_known(wanted)
+        if not wanted:
+            return {}
+        found: dict[TopicPartition, Position] = {}
+        for tp, told in zip(
+            wanted, self._consumer.position([_plain(tp) for tp in wanted]), strict=True
+        ):
+            if told.offset >= _NO_POSITION:
+                epoch = told.leader_epoch
+                found[tp] = Position(told.offset, -1 if epoch is None else epoch)
+            else:
+                found[tp] = self._starts[tp]
+        return found
+
+    def take(self, max_records: int, timeout_s: float) -> list[Message]:
+        """Records that are there, at once; else wait for the first one.
+
+        Args:
+            max_records: most records to return, at least 1.
+            timeout_s: longest wait for the first record, in seconds.
+
+        Returns:
+            Messages without errors, in order per partition; empty when none came in time or
+            something else did (see ``problems``).
+        """
+        self._check_open()
+        consumer = self._consumer
+        messages = consumer.consume(max_records, 0)
+        if not messages and timeout_s > 0:
+            messages = consumer.consume(1, timeout_s)
+            if messages and max_records > 1:
+                messages += consumer.consume(max_records - 1, 0)
+        good = [message for message in messages if message.error() is None]
+        if len(good) != len(messages):
+            self._note(message for message in messages if message.error() is not None)
+        return good
+
+    def problems(self) -> list[FetchProblem]:
+        """What went wrong since the last call, in order; each is told once."""
+        if not self._problems:
+            return []
+        found, self._problems = self._problems, []
+        return [problem for problem in found if problem.partition in self._starts]
+
+    def close(self) -> None:
+        """Stop everything. Closing twice is harmless."""
+        if not self._closed:
+            self._closed = True
+            self._starts.clear()
+            self._consumer.close()
+
+    def _note(self, messages: Iterable[Message]) -> None:
+        for message in messages:
+            error = message.error()
+            topic, partition = message.topic(), message.partition()
+            if error is None or topic is None or partition is None:
+                LOG.warning("librdkafka: %s", error)
+                continue
+            code = error.code()
+            kind = ProblemKind.PASSING
+            if code in _OUT_OF_RANGE:
+                kind = ProblemKind.OUT_OF_RANGE
+            elif code in _STOPPED or error.fatal():
+                kind = ProblemKind.STOPPED
+            self._problems.append(
+                FetchProblem(
+                    kind=kind,
+                    partition=TopicPartition(topic, partition),
+                    offset=message.offset() or 0,
+                    code=code,
+                    message=error.str(),
+                )
+            )
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise Closed("this record fetcher was closed; make a new one")
+
+    def _check_known(self, partitions: Iterable[TopicPartition]) -> None:
+        unknown = [tp for tp in partitions if tp not in self._starts]
+        if unknown:
+            read = _names(self._starts) or "nothing"
+            raise WrongUse(f"not being read: {_names(unknown)}; being read: {read}")
+
+
+def _plain(tp: TopicPartition) -> confluent_kafka.TopicPartition:
+    return confluent_kafka.TopicPartition(tp.topic, tp.partition)
+
+
+def _tell(tp: TopicPartition, at: Position) -> confluent_kafka.TopicPartition:
+    if at.leader_epoch >= 0:
+        return confluent_kafka.TopicPartition(
+            tp.topic, tp.partition, at.offset, leader_epoch=at.leader_epoch
+        )
+    return confluent_kafka.TopicPartition(tp.topic, tp.partition, at.offset)
+
+
+def _names(partitions: Iterable[TopicPartition]) -> str:
+    return ", ".join(str(tp) for tp in sorted(partitions))
+
+
+def _log_error(error: KafkaError) -> None:
+    """Called by librdkafka for what concerns no partition: brokers down, and back by themselves."""
+    LOG.warning("librdkafka: %s", error.str())
