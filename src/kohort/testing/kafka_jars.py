@@ -1,9 +1,9 @@
 """The jars of a real Apache Kafka, fetched once into the user's cache directory.
 
-What lives here: which Kafka, where its jars are kept, and their fetching from Maven Central with the
-Ivy that is among PySpark's jars, so that neither Maven nor an installed Kafka is needed. Out comes a
-directory of jars, whole or not at all: it appears in one step, and two processes that fetch at once
-take turns. It must not know how a node is configured or started.
+What lives here: which Kafka, where its jars are kept, and their fetching from Maven Central with
+the Ivy that is among PySpark's jars, so that neither Maven nor an installed Kafka is needed. Out
+comes a directory of jars, whole or not at all: it appears in one step, and two processes that fetch
+at once take turns. It must not know how a node is configured or started.
 """
 
 from __future__ import annotations

@@ -17,6 +17,7 @@ import pytest
 
 if TYPE_CHECKING:
     from kohort.broker.embedded import EmbeddedBroker
+    from kohort.testing.real_kafka import RealKafka
 
 FIXTURE_SETTINGS = {"group.initial.rebalance.delay.ms": 0}
 
@@ -47,3 +48,11 @@ def kohort_broker_factory() -> Iterator[Callable[..., EmbeddedBroker]]:
 def kohort_broker(kohort_broker_factory: Callable[..., EmbeddedBroker]) -> EmbeddedBroker:
     """A broker of this test alone; clients connect to ``kohort_broker.bootstrap_servers``."""
     return kohort_broker_factory()
+
+
+@pytest.fixture(scope="session")
+def real_kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealKafka]:
+    """A node of real Apache Kafka for the whole run, or a skip that says how to get one."""
+    from kohort.testing.kafka_fixture import kafka_for_session  # noqa: PLC0415 (asked for)
+
+    yield from kafka_for_session(tmp_path_factory)

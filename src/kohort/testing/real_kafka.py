@@ -1,26 +1,23 @@
 """A real Apache Kafka on loopback, one KRaft node or three, for tests and measurements.
 
-What lives here: the nodes' settings, their processes, and the pytest fixture ``real_kafka``. In go
-a directory and settings in Kafka's names, out come bootstrap addresses. The jars are those of
-``kafka_jars``; the Java is the one that ``kohort.host.java`` finds. It must not know what runs
-against the cluster.
+What lives here: the nodes' settings and their processes. In go a directory and settings in Kafka's
+names, out come bootstrap addresses. The jars are those of ``kafka_jars``; the Java is the one that
+``kohort.host.java`` finds. It must not know what runs against the cluster, nor pytest, since
+``kohort kafka`` uses it too.
 """
 
 from __future__ import annotations
 
 import base64
 import os
-import shutil
 import socket
 import subprocess
 import time
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Final, Self
-
-import pytest
 
 from kohort.host.java import find_java
 from kohort.model.errors import ConfigError
@@ -275,25 +272,8 @@ def free_ports(count: int) -> list[int]:
         return [each.getsockname()[1] for each in sockets]
 
 
-@pytest.fixture(scope="session")
-def real_kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealKafka]:
-    """One node for the whole run, without initial delay and with sessions from 1 s upwards.
-
-    Skips when Kafka was not fetched; where ``KOHORT_REQUIRE_PEERS`` is set, that is a failure.
-    """
-    if installed() is None:
-        if os.environ.get("KOHORT_REQUIRE_PEERS", "") not in {"", "0"}:
-            pytest.fail(f"{absence()}, and KOHORT_REQUIRE_PEERS asks for it")
-        pytest.skip(absence())
-    directory = tmp_path_factory.mktemp("real-kafka")
-    settings = {"group.initial.rebalance.delay.ms": 0, "group.min.session.timeout.ms": 1_000}
-    with RealKafka(directory, settings=settings) as kafka:
-        yield kafka
-    shutil.rmtree(directory, ignore_errors=True)
-
-
 def _cluster_id() -> str:
-    # Kafka's ids are 16 bytes in the URL alphabet without padding; a leading "-" would be an option.
+    # 16 bytes in the URL alphabet without padding; a leading "-" would be taken for an option.
     text = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
     return text.replace("-", "_", 1) if text.startswith("-") else text
 

@@ -1,0 +1,132 @@
+"""``kohort kafka``: a real Apache Kafka on this machine, to try kohort's client side against.
+
+What lives here: the commands ``fetch``, ``start`` and ``stop``, and the file that remembers which
+processes ``start`` left running. How Kafka is fetched and started is known to ``kohort.testing``.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import time
+from pathlib import Path
+from typing import Final
+
+import click
+
+from kohort.model.errors import ConfigError
+from kohort.testing.kafka_jars import fetch as fetch_jars
+from kohort.testing.kafka_jars import home, installed
+from kohort.testing.real_kafka import STOP_TIMEOUT_S, RealKafka, absence, free_ports
+
+STATE: Final = "running.json"
+_POLL_S: Final = 0.1
+
+
+@click.group()
+def kafka() -> None:
+    """Fetch, start and stop a real Apache Kafka on loopback, for trying things out."""
+
+
+@kafka.command()
+def fetch() -> None:
+    """Get Apache Kafka's jars from Maven Central into the cache directory (60 MB, once)."""
+    present = installed()
+    if present is None:
+        click.echo(f"Fetching Apache Kafka into {home()}; this takes a minute or two.", err=True)
+    click.echo(present or fetch_jars())
+
+
+@kafka.command()
+@click.option("--nodes", type=click.Choice(["1", "3"]), default="1", help="Nodes of the cluster.")
+@click.option("--port", default=0, help="The first node's port; the others follow. 0: free ports.")
+@click.option("--dir", "directory", type=click.Path(path_type=Path), help="Data, logs and state.")
+@click.option("--set", "settings", multiple=True, metavar="NAME=VALUE", help="A server property.")
+@click.option("--heap", default="512m", show_default=True, help="Each node's heap.")
+def start(
+    nodes: str, port: int, directory: Path | None, settings: tuple[str, ...], heap: str
+) -> None:
+    """Start a cluster in the background and print its bootstrap addresses."""
+    if installed() is None:
+        raise ConfigError(absence())
+    place = (directory or default_directory()).absolute()
+    running = _running(place)
+    if running:
+        raise ConfigError(
+            f"a Kafka is already running from {place} (pid {', '.join(map(str, running))}); "
+            "`kohort kafka stop` ends it"
+        )
+    count = int(nodes)
+    ports = [*range(port, port + count), *free_ports(count)] if port else []
+    cluster = RealKafka(
+        place, nodes=count, settings=dict(map(_property, settings)), ports=ports, heap=heap
+    )
+    cluster.start()
+    state = {"pids": list(cluster.pids.values()), "bootstrap": cluster.bootstrap_servers}
+    (place / STATE).write_text(json.dumps(state), encoding="utf-8")
+    click.echo(cluster.bootstrap_servers)
+
+
+@kafka.command()
+@click.option("--dir", "directory", type=click.Path(path_type=Path), help="As given to start.")
+@click.option("--wipe", is_flag=True, help="Delete the data and logs too.")
+def stop(directory: Path | None, wipe: bool) -> None:
+    """End what ``start`` started."""
+    place = (directory or default_directory()).absolute()
+    if not (place / STATE).exists():
+        raise ConfigError(f"nothing was started from {place}")
+    pids = _running(place)
+    for pid in pids:
+        os.kill(pid, signal.SIGTERM)
+    deadline = time.monotonic() + STOP_TIMEOUT_S
+    while _running(place) and time.monotonic() < deadline:
+        time.sleep(_POLL_S)
+    for pid in _running(place):
+        os.kill(pid, signal.SIGKILL)
+    (place / STATE).unlink()
+    if wipe:
+        shutil.rmtree(place)
+    click.echo(f"stopped {len(pids)} node{'' if len(pids) == 1 else 's'}", err=True)
+
+
+def default_directory() -> Path:
+    """Where a cluster lives that was given no directory."""
+    return home() / "run"
+
+
+def _property(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not equals or not name.strip():
+        raise ConfigError(f"--set takes NAME=VALUE, as group.max.size=100; it was given {text!r}")
+    return name.strip(), value.strip()
+
+
+def _running(place: Path) -> list[int]:
+    """The noted processes that still run Kafka from this directory; ids are reused by others."""
+    try:
+        pids = json.loads((place / STATE).read_text(encoding="utf-8"))["pids"]
+    except FileNotFoundError:
+        return []
+    return [pid for pid in pids if str(place) in _command_line(pid)]
+
+
+def _command_line(pid: int) -> str:
+    processes = Path("/proc")
+    if (processes / "self").exists():
+        try:
+            return (
+                (processes / str(pid) / "cmdline")
+                .read_bytes()
+                .replace(b"\0", b" ")
+                .decode(errors="replace")
+            )
+        except OSError:
+            return ""
+    # macOS has no /proc, but always ps; a small Linux image has it the other way round.
+    asked = subprocess.run(
+        ["ps", "-ww", "-o", "command=", "-p", str(pid)], capture_output=True, text=True, check=False
+    )
+    return asked.stdout

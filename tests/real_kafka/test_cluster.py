@@ -1,0 +1,109 @@
+"""Real clusters: one node, three nodes, one that dies and returns, the command."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from kohort.testing.real_kafka import RealKafka
+
+pytestmark = [pytest.mark.slow, pytest.mark.real_kafka]
+
+
+def test_a_node_stores_what_it_is_sent(real_kafka: RealKafka) -> None:
+    delivered: list[tuple[int, int]] = []
+    producer = Producer({"bootstrap.servers": real_kafka.bootstrap_servers})
+    for number in range(10):
+        producer.produce(
+            "stored",
+            value=b"%d" % number,
+            partition=0,
+            on_delivery=lambda error, message: delivered.append(
+                (message.partition(), message.offset())
+            ),
+        )
+    assert producer.flush(30) == 0
+    assert delivered == [(0, offset) for offset in range(10)]
+
+
+def test_kafkas_own_tools_run(real_kafka: RealKafka) -> None:
+    told = real_kafka.tool(
+        "org.apache.kafka.tools.TopicCommand",
+        *("--bootstrap-server", real_kafka.bootstrap_servers),
+        *("--create", "--topic", "by-tool", "--partitions", "3"),
+    )
+    assert "Created topic by-tool" in told
+    topics = AdminClient({"bootstrap.servers": real_kafka.bootstrap_servers}).list_topics(
+        timeout=10
+    )
+    assert len(topics.topics["by-tool"].partitions) == 3
+
+
+@pytest.mark.usefixtures("real_kafka")
+def test_three_nodes_outlive_one(tmp_path: Path) -> None:
+    with RealKafka(tmp_path, nodes=3, heap="256m") as cluster:
+        admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
+        admin.create_topics([NewTopic("t", num_partitions=3, replication_factor=3)])["t"].result(30)
+        assert set(admin.list_topics(timeout=10).brokers) == {1, 2, 3}
+
+        cluster.kill(2)
+        _wait_until(lambda: _leaders(admin) <= {1, 3}, "a new leader for every partition")
+        _produce(cluster.bootstrap_servers)
+
+        cluster.restart(2)
+        _wait_until(lambda: set(admin.list_topics(timeout=10).brokers) == {1, 2, 3}, "node 2")
+
+
+@pytest.mark.usefixtures("real_kafka")
+def test_the_command_starts_a_node_and_stops_it(tmp_path: Path) -> None:
+    place = tmp_path / "cluster"
+    started = _kohort("kafka", "start", "--dir", str(place), "--set", "num.partitions=7")
+    try:
+        assert started.returncode == 0, started.stderr
+        bootstrap = started.stdout.strip()
+        _produce(bootstrap)
+        topics = AdminClient({"bootstrap.servers": bootstrap}).list_topics(timeout=10).topics
+        assert len(topics["t"].partitions) == 7
+
+        again = _kohort("kafka", "start", "--dir", str(place))
+        assert again.returncode == 2
+        assert "already running" in again.stderr
+    finally:
+        stopped = _kohort("kafka", "stop", "--dir", str(place), "--wipe")
+    assert stopped.returncode == 0, stopped.stderr
+    assert not place.exists()
+    with pytest.raises(ConnectionRefusedError), socket.socket() as probe:
+        probe.connect(("127.0.0.1", int(bootstrap.rpartition(":")[2])))
+
+
+def _kohort(*arguments: str) -> subprocess.CompletedProcess[str]:
+    program = Path(sys.executable).with_name("kohort")
+    return subprocess.run(
+        [str(program), *arguments], capture_output=True, text=True, timeout=120, check=False
+    )
+
+
+def _produce(bootstrap: str) -> None:
+    producer = Producer({"bootstrap.servers": bootstrap, "acks": "all"})
+    producer.produce("t", b"value")
+    assert producer.flush(30) == 0
+
+
+def _leaders(admin: AdminClient) -> set[int]:
+    partitions = admin.list_topics("t", timeout=10).topics["t"].partitions
+    return {partition.leader for partition in partitions.values()}
+
+
+def _wait_until(holds: Callable[[], bool], what: str, timeout_s: float = 40) -> None:
+    deadline = time.monotonic() + timeout_s
+    while not holds():
+        assert time.monotonic() < deadline, f"waited {timeout_s} s in vain for {what}"
+        time.sleep(0.1)

@@ -1,0 +1,85 @@
+"""Fetching Kafka: whole or not at all, and an absence that says what to do. No network is used."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from kohort.model.errors import ConfigError
+from kohort.testing import kafka_jars
+from kohort.testing.kafka_fixture import kafka_for_session
+from kohort.testing.kafka_jars import KafkaUnavailable
+from kohort.testing.real_kafka import RealKafka, absence, classpath, free_ports
+
+JAR = f"kafka_2.13-{kafka_jars.KAFKA_VERSION}.jar"
+
+
+class Ivy:
+    """Stands in for the Java process: the given outcomes in turn, and the jars of a success."""
+
+    def __init__(self, *outcomes: int) -> None:
+        self.outcomes = list(outcomes)
+        self.calls = 0
+
+    def __call__(self, command: list[str]) -> subprocess.CompletedProcess[str]:
+        self.calls += 1
+        code = self.outcomes.pop(0)
+        libs = Path(command[command.index("-retrieve") + 1]).parent
+        libs.mkdir(parents=True, exist_ok=True)
+        (libs / "half.jar").touch()
+        if code == 0:
+            (libs / JAR).touch()
+        return subprocess.CompletedProcess(command, code, stdout="[FAILED     ] some#jar\nbye\n")
+
+
+@pytest.fixture(autouse=True)
+def empty_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+
+
+def test_nothing_is_installed_at_first() -> None:
+    assert kafka_jars.installed() is None
+    with pytest.raises(KafkaUnavailable, match="kohort kafka fetch"):
+        classpath()
+
+
+def test_what_failed_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    ivy = Ivy(1, 0)
+    monkeypatch.setattr(kafka_jars, "_run", ivy)
+    libs = kafka_jars.fetch()
+    assert ivy.calls == 2
+    assert kafka_jars.installed() == libs
+    assert kafka_jars.fetch() == libs
+    assert ivy.calls == 2, "what is there is not fetched again"
+
+
+def test_a_failure_leaves_nothing_that_looks_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kafka_jars, "_run", Ivy(1, 1, 1))
+    with pytest.raises(KafkaUnavailable, match=r"some#jar") as raised:
+        kafka_jars.fetch()
+    assert "bye" not in str(raised.value), "only what went wrong is worth a reader's time"
+    assert kafka_jars.installed() is None
+
+
+@pytest.mark.parametrize("required", [False, True])
+def test_the_fixture_skips_or_fails(
+    required: bool, monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    monkeypatch.setenv("KOHORT_REQUIRE_PEERS", "1" if required else "0")
+    outcome = pytest.fail.Exception if required else pytest.skip.Exception
+    with pytest.raises(outcome, match="kohort kafka fetch"):
+        next(kafka_for_session(tmp_path_factory))
+
+
+def test_two_nodes_are_no_quorum(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="2 nodes was asked for; 1 and 3"):
+        RealKafka(tmp_path, nodes=2)
+    with pytest.raises(ConfigError, match="3 nodes need 6 ports, 3 were given"):
+        RealKafka(tmp_path, nodes=3, ports=free_ports(3))
+
+
+def test_the_absence_names_place_and_command(tmp_path: Path) -> None:
+    assert str(tmp_path) in absence()
+    assert len(set(free_ports(6))) == 6
