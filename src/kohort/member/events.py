@@ -21,6 +21,7 @@ from kohort.model.ids import (
     ProtocolName,
     ProtocolType,
 )
+from kohort.model.instants import Instant
 
 # -- from the owner -------------------------------------------------------------------------------
 
@@ -163,7 +164,7 @@ class CommitRefused:
 class CommitAccepted:
     """A commit under this identity was accepted, which restarts the session like a heartbeat."""
 
-    request_sent_at: int
+    request_sent_at: Instant
     generation_id: GenerationId
     member_id: MemberId
 

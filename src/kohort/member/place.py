@@ -1,0 +1,362 @@
+"""A member's state, and the few ways in which it changes.
+
+Here: the mutable data of one member and the moves that joining, heartbeating and leaving share:
+change state, send a request, lose the place, fail. Those modules decide when; this one keeps the
+parts in agreement. Must not know: which answer caused what.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+
+from kohort.embedded.base import JoinProtocol
+from kohort.member.backoff import Backoff, Entropy
+from kohort.member.config import MemberConfig
+from kohort.member.effects import (
+    DropCoordinator,
+    Effect,
+    Failed,
+    FindCoordinator,
+    Left,
+    Lost,
+    Observe,
+    Send,
+)
+from kohort.member.requests import (
+    MAX_REASON_LENGTH,
+    Heartbeat,
+    JoinGroup,
+    LeaveGroup,
+    Request,
+    RequestId,
+    SyncGroup,
+)
+from kohort.member.states import BEATING, LEGAL_TRANSITIONS, MemberState
+from kohort.model.deadlines import Deadlines
+from kohort.model.errors import ErrorCode, InvariantViolation
+from kohort.model.ids import NO_GENERATION, NO_MEMBER, GenerationId, MemberId, ProtocolName
+from kohort.model.instants import Instant, Millis, after
+from kohort.model.member_facts import MemberFact, MemberStateChanged, RequestRefused
+
+
+class Timer(Enum):
+    """The deadlines of a member."""
+
+    HEARTBEAT = "heartbeat"
+    SESSION = "session"
+    POLL = "poll"
+    BACKOFF = "backoff"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sent:
+    """A request that waits for its answer, and who sent it, since the sender may have changed."""
+
+    at: Instant
+    member_id: MemberId
+    generation_id: GenerationId
+
+
+@dataclass(slots=True, kw_only=True)
+class Place:
+    """One member. The comments say with what else an attribute must agree; `Member.check` looks."""
+
+    config: MemberConfig
+    entropy: Entropy
+    backoff: Backoff
+    state: MemberState = MemberState.UNJOINED
+
+    wanted: bool = False
+    """The owner wants membership: between Join and Leave, unless it failed for good."""
+    poll_expired: bool = False
+    """max.poll.interval ran out: stays UNJOINED until the next Polled."""
+    coordinator_known: bool = False
+    searching: bool = False
+    """FindCoordinator was emitted and not yet answered."""
+
+    member_id: MemberId = NO_MEMBER
+    generation_id: GenerationId = NO_GENERATION
+    """The newest one told by a JoinGroup answer; what commits and heartbeats are stamped with."""
+    synced_generation_id: GenerationId = NO_GENERATION
+    """The one whose assignment was received last; -1 means that nothing is owned."""
+    synced_protocol: ProtocolName | None = None
+    joining_protocol: ProtocolName | None = None
+    """What the last JoinGroup answer chose; set in SYNCING."""
+    is_leader: bool = False
+
+    attempt: int = 0
+    prepare_started: Instant = Instant(0)
+    protocols: tuple[JoinProtocol, ...] | None = None
+    """The bytes of this attempt, sent unchanged in every try (rule B3); set in JOINING, SYNCING."""
+    rejoin_wanted: bool = False
+    subscription_changed: bool = False
+    reason: str | None = None
+    """Why the next JoinGroup is sent (KIP-800); forgotten when a generation is reached."""
+    refusals: int = 0
+    """Tries of this join that were refused and repeated at once; the second one waits."""
+
+    join_request: RequestId | None = None
+    sync_request: RequestId | None = None
+    heartbeat_request: RequestId | None = None
+    leave_request: RequestId | None = None
+    leaves_wanted: int = 0
+    """Leave events not answered by Left yet; above 0 in LEAVING only."""
+    sent: dict[RequestId, Sent] = field(default_factory=dict)
+    next_request: int = 1
+
+    last_confirmed: Instant | None = None
+    deadlines: Deadlines[Timer] = field(default_factory=Deadlines)
+    effects: list[Effect] = field(default_factory=list)
+
+    # -- saying -------------------------------------------------------------------------------
+
+    def emit(self, effect: Effect) -> None:
+        """Append to what is handed out at the end of this step."""
+        self.effects.append(effect)
+
+    def observe(self, fact: MemberFact) -> None:
+        """Emit a fact."""
+        self.effects.append(Observe(fact=fact))
+
+    def refused(self, request: str, error: ErrorCode, now: Instant) -> None:
+        """Observe that the coordinator answered with an error."""
+        self.observe(
+            RequestRefused(
+                at=now,
+                group_id=self.config.group_id,
+                member_id=self.member_id,
+                generation_id=self.generation_id,
+                request=request,
+                error=error,
+            )
+        )
+
+    def story(self) -> str:
+        """Who and where, for messages."""
+        return (
+            f"group {self.config.group_id!r}, member {self.member_id!r}, "
+            f"generation {self.generation_id}, {self.state.value}"
+        )
+
+    # -- moving -------------------------------------------------------------------------------
+
+    def go(self, state: MemberState, now: Instant, reason: str) -> None:
+        """Change state, and start or stop heartbeats accordingly.
+
+        Raises:
+            InvariantViolation: the table of `states.py` has no such transition.
+        """
+        before = self.state
+        if before is state:
+            return
+        if state not in LEGAL_TRANSITIONS[before]:
+            raise InvariantViolation(
+                f"{self.story()}: {before.value} cannot become {state.value} ({reason})"
+            )
+        self.state = state
+        self.observe(
+            MemberStateChanged(
+                at=now,
+                group_id=self.config.group_id,
+                member_id=self.member_id,
+                generation_id=self.generation_id,
+                before=before.value,
+                after=state.value,
+                reason=reason,
+            )
+        )
+        if not self.beating():
+            self.deadlines.cancel(Timer.HEARTBEAT)
+            self.deadlines.cancel(Timer.SESSION)
+            self.abandon_heartbeat()
+
+    def beating(self) -> bool:
+        """Whether heartbeats are due in this state."""
+        return self.state in BEATING and self.generation_id != NO_GENERATION
+
+    def send(self, request: Request, timeout_ms: Millis, now: Instant) -> RequestId:
+        """Emit a request and remember as whom it was sent."""
+        request_id = RequestId(self.next_request)
+        self.next_request += 1
+        self.sent[request_id] = Sent(
+            at=now, member_id=self.member_id, generation_id=self.generation_id
+        )
+        self.emit(Send(request_id=request_id, request=request, timeout_ms=timeout_ms))
+        return request_id
+
+    def search(self) -> None:
+        """Ask for the coordinator, once until it is found."""
+        if not self.coordinator_known and not self.searching:
+            self.searching = True
+            self.emit(FindCoordinator())
+
+    def drop_coordinator(self, reason: str, now: Instant) -> None:
+        """It is not the coordinator, or silent: forget it and what was sent to it."""
+        if self.coordinator_known:
+            self.emit(DropCoordinator(reason=reason))
+        self.coordinator_lost(now)
+
+    def coordinator_lost(self, now: Instant) -> None:
+        """No answer will come for what is on its way; the join goes on once another is found."""
+        self.coordinator_known = False
+        self.deadlines.cancel(Timer.HEARTBEAT)
+        self.deadlines.cancel(Timer.SESSION)
+        self.abandon_heartbeat()
+        if self.join_request is not None or self.sync_request is not None:
+            self.wait_before_retry(now)
+        self.abandon_join()
+        if self.state is MemberState.SYNCING:
+            self.go(MemberState.JOINING, now, "coordinator lost")
+        if self.state is MemberState.LEAVING:
+            self.left(ErrorCode.NETWORK_EXCEPTION, now)
+
+    def wait_before_retry(self, now: Instant) -> None:
+        """Arm the back-off of joining."""
+        self.deadlines.arm(Timer.BACKOFF, after(now, self.backoff.next()))
+
+    def abandon_heartbeat(self) -> None:
+        """A late answer to the heartbeat on its way means nothing any more."""
+        if self.heartbeat_request is not None:
+            self.sent.pop(self.heartbeat_request, None)
+            self.heartbeat_request = None
+
+    def abandon_join(self) -> None:
+        """Late answers to the join or sync on their way mean nothing any more."""
+        for request_id in (self.join_request, self.sync_request):
+            if request_id is not None:
+                self.sent.pop(request_id, None)
+        self.join_request = self.sync_request = None
+
+    def forget(self, *, keep_member_id: bool) -> None:
+        """Drop the generation, and the member id unless it stays valid (KAFKA-13419)."""
+        self.abandon_join()
+        self.abandon_heartbeat()
+        self.generation_id = self.synced_generation_id = NO_GENERATION
+        self.synced_protocol = self.joining_protocol = None
+        self.is_leader = False
+        self.protocols = None
+        self.last_confirmed = None
+        self.rejoin_wanted = self.subscription_changed = False
+        if not keep_member_id:
+            self.member_id = NO_MEMBER
+
+    def lose(self, now: Instant, reason: str, *, keep_member_id: bool) -> None:
+        """The place is gone: tell the owner, start over."""
+        self.tell_lost(reason)
+        self.forget(keep_member_id=keep_member_id)
+        self.reason = reason
+        self.go(MemberState.UNJOINED, now, reason)
+
+    def tell_lost(self, reason: str) -> None:
+        """Emit Lost if anything can be owned."""
+        if self.synced_generation_id != NO_GENERATION:
+            self.emit(
+                Lost(
+                    generation_id=self.synced_generation_id,
+                    member_id=self.member_id,
+                    reason=reason,
+                )
+            )
+
+    def fail(self, error: ErrorCode, message: str, now: Instant) -> None:
+        """Fatal: tell the owner; give the place back if it is ours, so that the others go on."""
+        if error is not ErrorCode.FENCED_INSTANCE_ID:
+            self.try_leave(message, now)
+        self.tell_lost(message)
+        self.forget(keep_member_id=False)
+        self.wanted = False
+        self.reason = message
+        self.deadlines.cancel(Timer.POLL)
+        self.deadlines.cancel(Timer.BACKOFF)
+        self.go(MemberState.FENCED, now, message)
+        self.emit(Failed(error=error, message=message))
+
+    def left(self, error: ErrorCode, now: Instant) -> None:
+        """Leaving is over."""
+        if self.leave_request is not None:
+            self.sent.pop(self.leave_request, None)
+            self.leave_request = None
+        self.go(MemberState.UNJOINED, now, "left")
+        for _ in range(self.leaves_wanted):
+            self.emit(Left(error=error))
+        self.leaves_wanted = 0
+
+    # -- requests -----------------------------------------------------------------------------
+
+    def send_join(self, now: Instant) -> None:
+        """JoinGroup with the bytes of this attempt."""
+        config = self.config
+        assert self.protocols is not None
+        request = JoinGroup(
+            group_id=config.group_id,
+            member_id=self.member_id,
+            group_instance_id=config.group_instance_id,
+            session_timeout_ms=config.session_timeout_ms,
+            rebalance_timeout_ms=config.rebalance_timeout_ms,
+            protocol_type=config.protocol_type,
+            protocols=self.protocols,
+            reason=cut(self.reason),
+        )
+        self.join_request = self.send(request, config.join_timeout_ms, now)
+
+    def send_sync(self, assignments: dict[MemberId, bytes], now: Instant) -> None:
+        """SyncGroup; it may be parked as long as a join."""
+        config = self.config
+        assert self.joining_protocol is not None
+        request = SyncGroup(
+            group_id=config.group_id,
+            member_id=self.member_id,
+            group_instance_id=config.group_instance_id,
+            generation_id=self.generation_id,
+            protocol_type=config.protocol_type,
+            protocol_name=self.joining_protocol,
+            assignments=assignments,
+        )
+        self.sync_request = self.send(request, config.join_timeout_ms, now)
+
+    def send_heartbeat(self, now: Instant) -> None:
+        """Heartbeat of the newest generation."""
+        config = self.config
+        request = Heartbeat(
+            group_id=config.group_id,
+            member_id=self.member_id,
+            group_instance_id=config.group_instance_id,
+            generation_id=self.generation_id,
+        )
+        timeout_ms = min(config.request_timeout_ms, config.session_timeout_ms)
+        self.heartbeat_request = self.send(request, timeout_ms, now)
+
+    def send_leave(self, reason: str, now: Instant) -> RequestId:
+        """LeaveGroup with the present identity."""
+        config = self.config
+        request = LeaveGroup(
+            group_id=config.group_id,
+            member_id=self.member_id,
+            group_instance_id=config.group_instance_id,
+            reason=cut(reason),
+        )
+        return self.send(request, config.request_timeout_ms, now)
+
+    def try_leave(self, reason: str, now: Instant) -> None:
+        """Give the place back without waiting for an answer, which is ignored."""
+        if self.may_leave(even_if_static=False):
+            self.sent.pop(self.send_leave(reason, now))
+
+    def may_leave(self, *, even_if_static: bool) -> bool:
+        """Whether there is a place to give back, and somebody to give it to."""
+        static = self.config.group_instance_id is not None
+        return (
+            self.coordinator_known
+            and self.member_id != NO_MEMBER
+            and self.state in _LEAVABLE
+            and (even_if_static or not static)
+        )
+
+
+_LEAVABLE = BEATING | {MemberState.JOINING, MemberState.UNJOINED}
+
+
+def cut(reason: str | None) -> str | None:
+    """A reason as it may be sent: at most 255 characters."""
+    return reason[:MAX_REASON_LENGTH] if reason else None
