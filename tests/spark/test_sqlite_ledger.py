@@ -1,0 +1,229 @@
+"""The ledger's transactions, alone and with several processes at once."""
+
+from __future__ import annotations
+
+import sqlite3
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from kohort.model.errors import ConfigError
+from kohort.model.ids import TopicPartition
+from kohort.spark.ledger import LedgerConflict, LedgerError, ManifestRow, WrittenFile
+from kohort.spark.planning import Piece
+from kohort.spark.sqlite_ledger import LEDGER_PATH, SqliteLedger
+
+A, B = TopicPartition("t", 0), TopicPartition("t", 1)
+
+
+@pytest.fixture
+def ledger(tmp_path: Path):  # type: ignore[no-untyped-def]
+    ledger = SqliteLedger(tmp_path, "g")
+    yield ledger
+    ledger.close()
+
+
+def piece(partition: TopicPartition, begin: int, end: int, epoch: int) -> Piece:
+    return Piece(partition=partition, begin=begin, end=end, epoch=epoch)
+
+
+def written(partition: TopicPartition, first: int, last: int, path: str) -> WrittenFile:
+    return WrittenFile(
+        partition=partition,
+        first_offset=first,
+        last_offset=last,
+        path=path,
+        rows=last - first + 1,
+        dead_path=None,
+        dead_letters=0,
+    )
+
+
+def own(ledger: SqliteLedger, *partitions: TopicPartition, position: int = 0) -> dict:  # type: ignore[type-arg]
+    epochs = {p: a.epoch for p, a in ledger.acquire(partitions, 1, "m").items()}
+    ledger.establish(dict.fromkeys(partitions, position), epochs)
+    return epochs
+
+
+def test_each_owner_gets_the_next_fence_number_and_is_noted(ledger: SqliteLedger) -> None:
+    assert ledger.acquire([A], 7, "first")[A].epoch == 1
+    assert ledger.acquire([A, B], 9, "second")[A].epoch == 2
+    position = ledger.positions([A])[A]
+    assert (position.epoch, position.generation, position.member) == (2, 9, "second")
+    assert position.next_offset is None
+
+
+def test_a_first_position_is_set_once_and_only_by_the_owner(ledger: SqliteLedger) -> None:
+    ledger.acquire([A], 1, "old")
+    ledger.acquire([A], 2, "new")
+    ledger.establish({A: 100}, {A: 1})
+    assert ledger.positions([A])[A].next_offset is None
+    ledger.establish({A: 5}, {A: 2})
+    ledger.establish({A: 6}, {A: 2})
+    assert ledger.acquire([A], 3, "next")[A].position == 5
+
+
+def test_a_commit_moves_the_position_and_writes_the_manifest(ledger: SqliteLedger) -> None:
+    epochs = own(ledger, A, B)
+    ledger.intend("app", [piece(A, 0, 10, epochs[A]), piece(A, 10, 20, 1), piece(B, 0, 5, 1)])
+    done = ledger.commit("app", [written(A, 12, 15, "a2")])
+    assert not done.fenced
+    assert [(r.partition, r.begin, r.end, r.path, r.rows) for r in ledger.manifest()] == [
+        (A, 0, 10, None, 0),
+        (A, 10, 20, "a2", 4),
+        (B, 0, 5, None, 0),
+    ]
+    assert ledger.manifest() == list(done.rows)
+    assert ledger.positions([A])[A].next_offset == 20
+    assert ledger.commit("app", []).rows == []
+
+
+def test_what_was_not_intended_is_not_committed(ledger: SqliteLedger) -> None:
+    own(ledger, A, B)
+    ledger.intend("app", [piece(A, 0, 10, 1)])
+    ledger.intend("app", [piece(B, 0, 10, 1)])
+    ledger.commit("app", [])
+    assert ledger.positions([A])[A].next_offset == 0
+    assert ledger.positions([B])[B].next_offset == 10
+
+
+def test_a_fenced_partition_is_kept_out_and_the_others_count(ledger: SqliteLedger) -> None:
+    own(ledger, A, B)
+    ledger.intend("old", [piece(A, 0, 10, 1), piece(B, 0, 10, 1)])
+    assert ledger.acquire([A], 2, "new")[A].position == 0
+    done = ledger.commit("old", [written(A, 0, 9, "a"), written(B, 0, 9, "b")])
+    assert done.fenced == {A}
+    assert [row.path for row in ledger.manifest()] == ["b"]
+    assert ledger.positions([A])[A].next_offset == 0
+
+
+def test_a_position_that_moved_without_a_fence_is_loud_and_changes_nothing(
+    ledger: SqliteLedger,
+) -> None:
+    own(ledger, A, B)
+    ledger.intend("app", [piece(A, 0, 5, 1), piece(B, 3, 10, 1)])
+    with pytest.raises(LedgerConflict, match="expected position 3 under epoch 1"):
+        ledger.commit("app", [])
+    assert ledger.positions([A])[A].next_offset == 0
+    assert ledger.manifest() == []
+
+
+@pytest.mark.parametrize(
+    ("files", "said"),
+    [
+        ([written(A, 5, 10, "x")], "which no intended piece"),
+        ([written(B, 0, 3, "x")], "which no intended piece"),
+        ([written(A, 0, 3, "x"), written(A, 4, 9, "y")], "two files"),
+    ],
+)
+def test_files_that_do_not_fit_the_plan_are_refused(
+    ledger: SqliteLedger, files: list[WrittenFile], said: str
+) -> None:
+    own(ledger, A)
+    ledger.intend("app", [piece(A, 0, 10, 1)])
+    with pytest.raises(LedgerConflict, match=said):
+        ledger.commit("app", files)
+    assert ledger.manifest() == []
+    assert ledger.positions([A])[A].next_offset == 0
+
+
+def test_pieces_must_join(ledger: SqliteLedger) -> None:
+    own(ledger, A)
+    ledger.intend("app", [piece(A, 0, 10, 1), piece(A, 11, 20, 1)])
+    with pytest.raises(LedgerConflict, match="do not join"):
+        ledger.commit("app", [])
+
+
+def test_a_table_is_fed_by_one_group(ledger: SqliteLedger, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="is fed by group g, not by other"):
+        SqliteLedger(tmp_path, "other")
+    same = SqliteLedger.of_table(tmp_path)
+    assert same.group_id == "g"
+    same.close()
+
+
+def test_a_directory_without_a_table_is_told(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="holds no kohort table"):
+        SqliteLedger.of_table(tmp_path)
+
+
+def test_a_damaged_ledger_is_told(tmp_path: Path) -> None:
+    (tmp_path / LEDGER_PATH).parent.mkdir()
+    (tmp_path / LEDGER_PATH).write_bytes(b"not a database, " * 100)
+    for broken in (lambda: SqliteLedger(tmp_path, "g"), lambda: SqliteLedger.of_table(tmp_path)):
+        with pytest.raises(LedgerError, match="ledger"):
+            broken()
+
+
+def test_a_ledger_of_another_version_is_refused(ledger: SqliteLedger, tmp_path: Path) -> None:
+    ledger.describe("version", "99")
+    with pytest.raises(LedgerError, match="has version 99"):
+        SqliteLedger(tmp_path, "g")
+
+
+def test_an_output_that_cannot_be_made_is_told(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ConfigError, match="cannot write to the output directory"):
+        SqliteLedger(tmp_path / "file", "g")
+
+
+def test_a_transaction_that_breaks_off_leaves_no_trace(
+    ledger: SqliteLedger, tmp_path: Path
+) -> None:
+    own(ledger, A)
+    with pytest.raises(sqlite3.IntegrityError):
+        ledger.intend("app", [piece(A, 0, 5, 1), piece(A, 0, 6, 1)])
+    other = SqliteLedger(tmp_path, "g")
+    assert other.commit("app", []).rows == []
+    other.close()
+
+
+WORKER = """
+import sys
+from pathlib import Path
+from kohort.model.ids import TopicPartition
+from kohort.spark.planning import Piece
+from kohort.spark.sqlite_ledger import SqliteLedger
+
+directory, name, goal = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3])
+partition = TopicPartition("t", 0)
+ledger = SqliteLedger(directory, "g")
+fenced = 0
+while True:
+    mine = ledger.acquire([partition], 1, name)[partition]
+    ledger.establish({partition: 0}, {partition: mine.epoch})
+    begin = ledger.positions([partition])[partition].next_offset
+    for _ in range(5):
+        if begin >= goal:
+            print(fenced)
+            sys.exit(0)
+        piece = Piece(partition=partition, begin=begin, end=begin + 1, epoch=mine.epoch)
+        ledger.intend(name, [piece])
+        if ledger.commit(name, []).fenced:
+            fenced += 1
+            break
+        begin += 1
+"""
+
+
+@pytest.mark.slow
+def test_processes_that_fence_each_other_commit_every_offset_once(tmp_path: Path) -> None:
+    goal = 150
+    workers = [
+        subprocess.Popen(
+            [sys.executable, "-c", WORKER, str(tmp_path), f"w{n}", str(goal)],
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for n in range(3)
+    ]
+    fenced = [int(worker.communicate(timeout=120)[0]) for worker in workers]
+    assert [worker.returncode for worker in workers] == [0, 0, 0]
+    assert sum(fenced) > 0
+    ledger = SqliteLedger.of_table(tmp_path)
+    rows: list[ManifestRow] = ledger.manifest()
+    ledger.close()
+    assert [(row.begin, row.end) for row in rows] == [(n, n + 1) for n in range(goal)]
+    assert [row.epoch for row in rows] == sorted(row.epoch for row in rows)
