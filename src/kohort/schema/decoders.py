@@ -1,0 +1,257 @@
+"""Writes the decoder of one message in one version.
+
+In: a class with a table of fields and a version. Out: a function ``decode(d, o, budget)`` of
+straight-line code that returns the message and the offset behind it.
+Must not know: frames, headers, sockets.
+
+Why generated: Python pays for every call and every branch. Written out per version, adjacent
+fixed-size fields, including the length of what follows them, are one ``unpack_from``; nothing is
+asked twice. A slice beyond the end is silently short in Python, so the end is compared once, at
+the end: until then no step reads outside the data, and an array's count is bounded before its
+first element is made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from kohort.schema.declare import FieldSpec, Layout, layout_of
+from kohort.schema.kinds import Kind
+from kohort.schema.runtime import (
+    Malformed,
+    Repeats,
+    skip_tags,
+    uvarint,
+    wide_count,
+    wide_length,
+)
+from kohort.schema.source import Source
+
+
+def make_decoder(cls: type, version: int) -> Callable[..., Any]:
+    """Compile the decoder of ``cls`` in ``version``."""
+    return _Decoder(cls, version).source.compile("decode")
+
+
+def decoder_source(cls: type, version: int) -> str:
+    """The text of that decoder, for people and tests."""
+    return _Decoder(cls, version).source.text()
+
+
+class _Decoder:
+    def __init__(self, cls: type, version: int) -> None:
+        layout = layout_of(cls)
+        self.version = version
+        self.flexible = version in layout.flexible
+        self.run: list[tuple[str, str]] = []
+        self.source = Source(f"{layout.name} v{version} decode", "def decode(d, o, budget):")
+        self.source.scope.update(
+            new=object.__new__,
+            Malformed=Malformed,
+            skip_tags=skip_tags,
+            uvarint=uvarint,
+            wide_count=wide_count,
+            wide_length=wide_length,
+        )
+        self.source.add("z = len(d)")
+        self.struct(cls, "m")
+        self.flush()
+        with self.source.block("if o > z:"):
+            self.source.add("raise Malformed('the last field reaches beyond the end')")
+        self.source.add("return m, o")
+
+    def struct(self, cls: type, target: str) -> None:
+        """Fill ``target`` with a new object of ``cls``. The run may stay open at its end."""
+        self.flush()
+        layout = layout_of(cls)
+        self.source.add(f"{target} = new({self.source.constant('cls', cls)})")
+        for f in layout.absent(self.version):
+            self.source.add(f"{target}.{f.name} = {self.default(f)}")
+        for f in layout.present(self.version):
+            with self.source.at(f.name):
+                self.value(f.kind, f"{target}.{f.name}", nullable=self.version in f.nullable)
+        if self.flexible:
+            self.tags(layout, target)
+
+    def default(self, f: FieldSpec) -> str:
+        if isinstance(f.kind, type):
+            return f"{self.source.constant('cls', f.kind)}()" if f.default_is_fresh else "None"
+        if f.default_is_fresh:
+            return "[]"
+        if f.default is None or isinstance(f.default, (bool, int, str, bytes)):
+            return repr(f.default)
+        return self.source.constant("default", f.default)
+
+    # Fixed-size fields wait in a run and are read together.
+
+    def fixed(self, code: str, target: str) -> None:
+        self.run.append((code, target))
+
+    def flush(self) -> None:
+        if not self.run:
+            return
+        run, self.run = self.run, []
+        codes = "".join(code for code, _ in run)
+        targets = ", ".join(target for _, target in run)
+        if codes == "B":
+            self.source.add(f"{targets} = d[o]")
+            self.source.add("o += 1")
+            return
+        packer = self.source.packer(codes)
+        comma = "," if len(run) == 1 else ""
+        self.source.add(f"{targets}{comma} = {packer}.unpack_from(d, o)")
+        self.source.add(f"o += {self.source.scope[packer].size}")
+
+    def value(self, kind: Kind[Any] | type, target: str, *, nullable: bool) -> None:
+        if isinstance(kind, type):
+            self.nested(kind, target, nullable=nullable)
+        elif kind.code:
+            self.fixed(kind.code, target)
+        elif kind.element is not None:
+            self.array(kind.element, target, nullable=nullable)
+        elif self.flexible:
+            self.compact_slice(kind, target, nullable=nullable)
+        else:
+            self.plain_slice(kind, target, nullable=nullable)
+
+    def nested(self, cls: type, target: str, *, nullable: bool) -> None:
+        inner = self.source.fresh("m")
+        if not nullable:
+            self.struct(cls, inner)
+            self.flush()
+            self.source.add(f"{target} = {inner}")
+            return
+        marker = self.source.fresh("n")
+        self.fixed("b", marker)
+        self.flush()
+        with self.source.block(f"if {marker} < 0:"):
+            self.source.add(f"{target} = None")
+        with self.source.block("else:"):
+            self.struct(cls, inner)
+            self.flush()
+            self.source.add(f"{target} = {inner}")
+
+    # Strings, bytes and records.
+
+    def slice(self, kind: Kind[Any], target: str, end: str) -> None:
+        decode = ".decode()" if kind.name == "string" else ""
+        self.source.add(f"e = {end}")
+        self.source.add(f"{target} = d[o:e]{decode}")
+        self.source.add("o = e")
+
+    def compact_slice(self, kind: Kind[Any], target: str, *, nullable: bool) -> None:
+        n = self.source.fresh("n")
+        self.fixed("B", n)
+        self.flush()
+        if not nullable:
+            with self.source.block(f"if not 0 < {n} < 128:"):
+                self.source.add(f"{n}, o = wide_length(d, o)")
+            self.slice(kind, target, f"o + {n} - 1")
+            return
+        with self.source.block(f"if {n} == 0:"):
+            self.source.add(f"{target} = None")
+        with self.source.block("else:"):
+            with self.source.block(f"if {n} > 127:"):
+                self.source.add(f"{n}, o = wide_length(d, o)")
+            self.slice(kind, target, f"o + {n} - 1")
+
+    def plain_slice(self, kind: Kind[Any], target: str, *, nullable: bool) -> None:
+        n = self.source.fresh("n")
+        self.fixed("h" if kind.name == "string" else "i", n)
+        self.flush()
+        if nullable:
+            with self.source.block(f"if {n} == -1:"):
+                self.source.add(f"{target} = None")
+            with self.source.block("else:"):
+                self.refuse_negative(n)
+                self.slice(kind, target, f"o + {n}")
+        else:
+            self.refuse_negative(n)
+            self.slice(kind, target, f"o + {n}")
+
+    def refuse_negative(self, n: str) -> None:
+        with self.source.block(f"if {n} < 0:"):
+            self.source.add(f"raise Malformed(f'length {{{n}}}')")
+
+    # Arrays.
+
+    def array(self, element: Kind[Any] | type, target: str, *, nullable: bool) -> None:
+        n = self.source.fresh("n")
+        self.fixed("B" if self.flexible else "i", n)
+        self.flush()
+        if self.flexible:
+            with self.source.block(f"if {n} > 127:"):
+                self.source.add(f"{n}, o = wide_count(d, o)")
+            self.source.add(f"{n} -= 1")
+        if nullable:
+            with self.source.block(f"if {n} == -1:"):
+                self.source.add(f"{target} = None")
+            with self.source.block("else:"):
+                self.elements(element, target, n)
+        else:
+            self.elements(element, target, n)
+
+    def elements(self, element: Kind[Any] | type, target: str, n: str) -> None:
+        """Read ``n`` elements; each takes at least one byte, so the rest of the data bounds n."""
+        self.source.add(f"budget -= {n}")
+        with self.source.block(f"if not 0 <= {n} <= z - o or budget < 0:"):
+            self.source.add(f"raise Malformed(f'{{{n}}} elements')")
+        if isinstance(element, Kind) and len(element.code) == 1:
+            self.numbers(element, target, n)
+            return
+        items, append = self.source.fresh("v"), self.source.fresh("a")
+        self.source.add(f"{items} = []")
+        self.source.add(f"{append} = {items}.append")
+        item = self.source.fresh("m")
+        with self.source.block(f"for _ in range({n}):"):
+            if isinstance(element, type):
+                self.struct(element, item)
+            else:
+                self.value(element, item, nullable=False)
+            self.flush()
+            self.source.add(f"{append}({item})")
+        self.source.add(f"{target} = {items}")
+
+    def numbers(self, element: Kind[Any], target: str, n: str) -> None:
+        repeats = self.source.constant("repeats", _REPEATS[element.code], key=element.code)
+        self.source.add(f"{target} = list({repeats}[{n}].unpack_from(d, o))")
+        self.source.add(f"o += {n} * {element.size}" if element.size > 1 else f"o += {n}")
+
+    # Tagged fields.
+
+    def tags(self, layout: Layout, target: str) -> None:
+        count = self.source.fresh("t")
+        self.fixed("B", count)
+        self.flush()
+        known = layout.tagged(self.version)
+        for f in known:
+            self.source.add(f"{target}.{f.name} = {self.default(f)}")
+        with self.source.block(f"if {count}:"):
+            if known:
+                self.known_tags(known, target, count)
+            else:
+                self.source.add("o = skip_tags(d, o - 1)")
+
+    def known_tags(self, known: list[FieldSpec], target: str, count: str) -> None:
+        tag, end = self.source.fresh("t"), self.source.fresh("e")
+        self.source.add(f"{count}, o = wide_count(d, o)")
+        with self.source.block(f"for _ in range({count}):"):
+            self.source.add(f"{tag}, o = uvarint(d, o)")
+            self.source.add(f"{end}, o = uvarint(d, o)")
+            self.source.add(f"{end} += o")
+            with self.source.block(f"if {end} > z:"):
+                self.source.add("raise Malformed('a tagged field reaches beyond the end')")
+            word = "if"
+            for f in known:
+                with self.source.at(f.name), self.source.block(f"{word} {tag} == {f.tag}:"):
+                    self.value(f.kind, f"{target}.{f.name}", nullable=self.version in f.nullable)
+                    self.flush()
+                    with self.source.block(f"if o != {end}:"):
+                        self.source.add("raise Malformed('a tagged field has another size')")
+                word = "elif"
+            with self.source.block("else:"):
+                self.source.add(f"o = {end}")
+
+
+_REPEATS = {code: Repeats(code) for code in "?bhiqd"}

@@ -1,0 +1,304 @@
+"""Writes the encoder of one message in one version, alone or with the frame around it.
+
+In: a class with a table of fields and a version. Out: a function of straight-line code that
+returns bytes.
+Must not know: sockets; what a header means. It is told a frame's header as a list of fixed fields.
+
+Adjacent fixed-size fields, including the length of what follows them, are one ``pack``; the parts
+are joined once. Numbers out of range, None where nothing may be null and the like surface as
+Python's own errors, which ``codec`` turns into a ProtocolError that names the field.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from kohort.schema.declare import FieldSpec, Layout, layout_of
+from kohort.schema.kinds import Kind
+from kohort.schema.runtime import ONE_BYTE, Malformed, Repeats, uvarint_bytes
+from kohort.schema.source import Source
+
+_SIZE_FIELD = 4
+
+
+def make_encoder(cls: type, version: int) -> Callable[..., bytes]:
+    """Compile ``encode(m)``: the message alone."""
+    return _Encoder(cls, version, "m").body()
+
+
+def make_response_encoder(cls: type, version: int, *, tagged_header: bool) -> Callable[..., bytes]:
+    """Compile ``encode(m, correlation_id)``: size, response header and message."""
+    encoder = _Encoder(cls, version, "m, correlation_id")
+    return encoder.frame([("i", "correlation_id")], tagged_header=tagged_header)
+
+
+def make_request_encoder(cls: type, version: int) -> Callable[..., bytes]:
+    """Compile ``encode(m, correlation_id, client)``: size, request header and message.
+
+    ``client`` is the client id as the header writes it, an int16 length and the bytes.
+    """
+    layout = layout_of(cls)
+    encoder = _Encoder(cls, version, "m, correlation_id, client")
+    start = [("h", str(layout.api_key)), ("h", str(version)), ("i", "correlation_id")]
+    return encoder.frame(start, raw="client", tagged_header=version in layout.flexible)
+
+
+def encoder_source(cls: type, version: int) -> str:
+    """The text of the encoder of the message alone, for people and tests."""
+    encoder = _Encoder(cls, version, "m")
+    encoder.body()
+    return encoder.source.text()
+
+
+class _Encoder:
+    def __init__(self, cls: type, version: int, arguments: str) -> None:
+        layout = layout_of(cls)
+        self.cls = cls
+        self.version = version
+        self.flexible = version in layout.flexible
+        self.run: list[tuple[str, str]] = []
+        self.source = Source(f"{layout.name} v{version} encode", f"def encode({arguments}):")
+        self.source.scope.update(
+            Malformed=Malformed, ONE_BYTE=ONE_BYTE, uvarint_bytes=uvarint_bytes, total=_total
+        )
+
+    def body(self) -> Callable[..., bytes]:
+        start = self.source.mark()
+        self.source.add("p = []")
+        self.source.add("w = p.append")
+        first = self.source.mark()
+        self.struct(self.cls, "m")
+        if self.source.mark() == first:
+            self.finish_fixed(start, prefix=[])
+        else:
+            self.flush()
+            self.source.add("return b''.join(p)")
+        return self.source.compile("encode")
+
+    def frame(
+        self, start: list[tuple[str, str]], *, raw: str = "", tagged_header: bool
+    ) -> Callable[..., bytes]:
+        begin = self.source.mark()
+        self.source.add("p = [b'']")
+        self.source.add("w = p.append")
+        first = self.source.mark()
+        self.run += start
+        if raw:
+            self.flush()
+            self.source.add(f"w({raw})")
+        if tagged_header:
+            self.run.append(("B", "0"))
+        self.struct(self.cls, "m")
+        if self.source.mark() == first:
+            self.finish_fixed(begin, prefix=[("i", "SIZE")])
+        else:
+            self.flush()
+            self.finish_frame()
+        return self.source.compile("encode")
+
+    def finish_fixed(self, start: int, prefix: list[tuple[str, str]]) -> None:
+        """Nothing varies in length: the whole is one ``pack``."""
+        self.source.cut(start)
+        run, self.run = prefix + self.run, []
+        packer = self.source.packer("".join(code for code, _ in run)) if run else ""
+        if prefix:
+            self.source.scope["SIZE"] = self.source.scope[packer].size - _SIZE_FIELD
+        values = ", ".join(value for _, value in run)
+        self.source.add(f"return {packer}.pack({values})" if run else "return b''")
+
+    def finish_frame(self) -> None:
+        packer = self.source.packer("i")
+        if _holds_records(self.cls):
+            # Few parts, some of them megabytes: adding their lengths beats copying them twice.
+            self.source.add(f"p[0] = {packer}.pack(total(p))")
+            self.source.add("return b''.join(p)")
+        else:
+            self.source.add("b = b''.join(p)")
+            self.source.add(f"return {packer}.pack(len(b)) + b")
+
+    def struct(self, cls: type, holder: str) -> None:
+        """Write the fields of ``holder``. The run may stay open at its end."""
+        layout = layout_of(cls)
+        for f in layout.absent(self.version):
+            if not f.ignorable:
+                self.refuse(f, holder)
+        for f in layout.present(self.version):
+            with self.source.at(f.name):
+                nullable = self.version in f.nullable
+                self.value(f.kind, f"{holder}.{f.name}", nullable=nullable)
+        if self.flexible:
+            self.tags(layout, holder)
+
+    def refuse(self, f: FieldSpec, holder: str) -> None:
+        """A field that this version lacks may only hold its default."""
+        default = self.source.constant("default", f.fresh_default(), key=f)
+        with self.source.at(f.name), self.source.block(f"if {holder}.{f.name} != {default}:"):
+            self.source.add(
+                f"raise Malformed(f'version {self.version} has no such field, "
+                f"so {{{holder}.{f.name}!r}} cannot be sent')"
+            )
+
+    def flush(self) -> None:
+        if self.run:
+            self.source.add(f"w({self.packed(self.run)})")
+            self.run = []
+
+    def packed(self, run: list[tuple[str, str]]) -> str:
+        """An expression for the bytes of ``run``."""
+        if all(value.lstrip("-").isdigit() for _, value in run):
+            packer = self.source.scope[self.source.packer("".join(code for code, _ in run))]
+            return repr(packer.pack(*(int(value) for _, value in run)))
+        packer_name = self.source.packer("".join(code for code, _ in run))
+        return f"{packer_name}.pack({', '.join(value for _, value in run)})"
+
+    def compact(self, n: str) -> None:
+        """Write ``n`` as an unsigned varint, together with the run before it."""
+        before, self.run = self.run, []
+        if before:
+            short = self.packed([*before, ("B", n)])
+            self.source.add(
+                f"w({short} if {n} < 128 else {self.packed(before)} + uvarint_bytes({n}))"
+            )
+        else:
+            self.source.add(f"w(ONE_BYTE[{n}] if {n} < 128 else uvarint_bytes({n}))")
+
+    def value(self, kind: Kind[Any] | type, value: str, *, nullable: bool) -> None:
+        if isinstance(kind, type):
+            self.nested(kind, value, nullable=nullable)
+        elif kind.code:
+            if kind.code == "16s":
+                self.check_uuid(value)
+            self.run.append((kind.code, value))
+        elif kind.element is not None:
+            self.array(kind.element, value, nullable=nullable)
+        else:
+            self.slice(kind, value, nullable=nullable)
+
+    def check_uuid(self, value: str) -> None:
+        # ``pack`` would cut or fill up without a word.
+        with self.source.block(f"if len({value}) != 16:"):
+            self.source.add(f"raise Malformed(f'a uuid has 16 bytes, not {{len({value})}}')")
+
+    def nested(self, cls: type, value: str, *, nullable: bool) -> None:
+        inner = self.source.fresh("m")
+        self.source.add(f"{inner} = {value}")
+        if not nullable:
+            self.struct(cls, inner)
+            return
+        self.flush()
+        with self.source.block(f"if {inner} is None:"):
+            self.source.add("w(b'\\xff')")
+        with self.source.block("else:"):
+            self.run.append(("b", "1"))
+            self.struct(cls, inner)
+            self.flush()
+
+    def slice(self, kind: Kind[Any], value: str, *, nullable: bool) -> None:
+        """A string, bytes or records, after their length."""
+        n, b = self.source.fresh("n"), self.source.fresh("b")
+        encode = ".encode()" if kind.name == "string" else ""
+        one = " + 1" if self.flexible else ""
+        if nullable:
+            self.source.add(f"{b} = {value}")
+            with self.source.block(f"if {b} is None:"):
+                self.source.add(f"{n} = {0 if self.flexible else -1}")
+                self.source.add(f"{b} = b''")
+            with self.source.block("else:"):
+                if encode:
+                    self.source.add(f"{b} = {b}{encode}")
+                self.source.add(f"{n} = len({b}){one}")
+        else:
+            self.source.add(f"{b} = {value}{encode}")
+            self.source.add(f"{n} = len({b}){one}")
+        self.length(n, "h" if kind.name == "string" else "i")
+        self.source.add(f"w({b})")
+
+    def length(self, n: str, code: str) -> None:
+        if self.flexible:
+            self.compact(n)
+        else:
+            self.run.append((code, n))
+            self.flush()
+
+    def array(self, element: Kind[Any] | type, value: str, *, nullable: bool) -> None:
+        n, items = self.source.fresh("n"), self.source.fresh("v")
+        one = " + 1" if self.flexible else ""
+        self.source.add(f"{items} = {value}")
+        if nullable:
+            with self.source.block(f"if {items} is None:"):
+                self.source.add(f"{n} = {0 if self.flexible else -1}")
+                self.source.add(f"{items} = ()")
+            with self.source.block("else:"):
+                self.source.add(f"{n} = len({items}){one}")
+        else:
+            self.source.add(f"{n} = len({items}){one}")
+        self.length(n, "i")
+        if isinstance(element, Kind) and len(element.code) == 1:
+            repeats = self.source.constant("repeats", _REPEATS[element.code], key=element.code)
+            self.source.add(f"w({repeats}[len({items})].pack(*{items}))")
+        else:
+            self.elements(element, items)
+
+    def elements(self, element: Kind[Any] | type, items: str) -> None:
+        item = self.source.fresh("m")
+        start = self.source.mark()
+        with self.source.block(f"for {item} in {items}:"):
+            if isinstance(element, type):
+                self.struct(element, item)
+            else:
+                self.value(element, item, nullable=False)
+            self.flush()
+        loop, *body = self.source.since(start)
+        if len(body) == 1 and body[0].startswith("w("):
+            # One part an element: a comprehension appends them faster than calls do.
+            self.source.cut(start)
+            self.source.add(f"p += [{body[0][2:-1]} {loop[:-1]}]")
+
+    # Tagged fields.
+
+    def tags(self, layout: Layout, holder: str) -> None:
+        known = layout.tagged(self.version)
+        if not known:
+            self.run.append(("B", "0"))
+            return
+        sent = {f: self.source.fresh("s") for f in known}
+        for f, flag in sent.items():
+            default = self.source.constant("default", f.fresh_default(), key=f)
+            self.source.add(f"{flag} = {holder}.{f.name} != {default}")
+        self.run.append(("B", " + ".join(sent.values())))
+        self.flush()
+        for f, flag in sent.items():
+            with self.source.at(f.name), self.source.block(f"if {flag}:"):
+                self.tagged_value(f, f"{holder}.{f.name}")
+
+    def tagged_value(self, f: FieldSpec, value: str) -> None:
+        """Tag, size, content; the content is put together apart, since its size comes first."""
+        outer, content = self.source.fresh("q"), self.source.fresh("b")
+        self.source.add(f"{outer} = p")
+        self.source.add("p = []")
+        self.source.add("w = p.append")
+        self.value(f.kind, value, nullable=self.version in f.nullable)
+        self.flush()
+        self.source.add(f"{content} = b''.join(p)")
+        self.source.add(f"p = {outer}")
+        self.source.add("w = p.append")
+        self.source.add(f"w(uvarint_bytes({f.tag}) + uvarint_bytes(len({content})))")
+        self.source.add(f"w({content})")
+
+
+def _total(parts: Iterable[bytes]) -> int:
+    return sum(map(len, parts))
+
+
+def _holds_records(cls: type) -> bool:
+    for f in layout_of(cls).fields:
+        inner = f.kind if isinstance(f.kind, type) else f.kind.element
+        if isinstance(f.kind, Kind) and f.kind.name == "records":
+            return True
+        if isinstance(inner, type) and _holds_records(inner):
+            return True
+    return False
+
+
+_REPEATS = {code: Repeats(code) for code in "?bhiqd"}

@@ -1,0 +1,56 @@
+"""Kafka's wire types as values: what a field of a message may hold and how wide it is.
+
+In: nothing. Out: one ``Kind`` per primitive type and ``array(...)`` of any kind or struct class.
+Must not know: how a kind is read or written in a given version (that is the generators' work),
+what any message means.
+
+Source: the protocol primitive types of the Kafka protocol guide, KIP-482 for the compact forms.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Generic, TypeVar, cast
+
+T = TypeVar("T")
+S = TypeVar("S")
+
+
+@dataclass(frozen=True, slots=True)
+class Kind(Generic[T]):
+    """One wire type. ``T`` is what Python holds for it.
+
+    ``code`` is the ``struct`` format character of a fixed-size type and empty for every other.
+    ``element`` is what an array holds: another kind or a struct class.
+    """
+
+    name: str
+    default: T
+    code: str = ""
+    size: int = 0
+    element: Kind[object] | type | None = None
+
+
+BOOL = Kind("bool", False, "?", 1)
+INT8 = Kind("int8", 0, "b", 1)
+INT16 = Kind("int16", 0, "h", 2)
+INT32 = Kind("int32", 0, "i", 4)
+INT64 = Kind("int64", 0, "q", 8)
+FLOAT64 = Kind("float64", 0.0, "d", 8)
+
+UUID = Kind("uuid", bytes(16), "16s", 16)
+"""A topic id: 16 bytes, most significant first. All zero means "none" (KIP-516)."""
+
+STRING = Kind("string", "")
+"""UTF-8 text, at most 32,767 bytes in versions that are not flexible."""
+
+BYTES = Kind("bytes", b"")
+"""Opaque bytes. Written from anything ``bytes.join`` takes, read as ``bytes``."""
+
+RECORDS: Kind[bytes | memoryview] = Kind("records", cast("bytes | memoryview", b""))
+"""Record batches as they were sent: never looked into here, read as ``bytes``."""
+
+
+def array(element: Kind[S] | type[S]) -> Kind[list[S]]:
+    """The kind of an array of ``element``: a primitive kind or a class made by ``struct``."""
+    return Kind("array", cast("list[S]", ()), element=cast("Kind[object] | type", element))

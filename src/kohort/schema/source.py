@@ -1,0 +1,110 @@
+"""Source text under construction: lines, the names they use, and which field each line serves.
+
+In: lines from the two generators. Out: a compiled function, with a map from its line numbers to
+field paths so that an error in the middle of straight-line code can say where it happened.
+Must not know: layouts, kinds, versions.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+_INDENT = "    "
+_FILE_MARK = "<kohort codec "
+
+
+class Source:
+    """A function being written line by line."""
+
+    def __init__(self, title: str, signature: str) -> None:
+        self.title = title
+        self.scope: dict[str, Any] = {}
+        self._names: dict[object, str] = {}
+        self._count = 0
+        self._depth = 0
+        self._lines: list[str] = []
+        self._paths: list[str] = []
+        self.path = ""
+        self.add(signature)
+        self._depth = 1
+
+    def add(self, line: str) -> None:
+        """Append a line at the current depth, on behalf of the current field path."""
+        self._lines.append(_INDENT * self._depth + line)
+        self._paths.append(self.path)
+
+    @contextmanager
+    def block(self, head: str) -> Iterator[None]:
+        """Append ``head`` and indent what is added inside."""
+        self.add(head)
+        self._depth += 1
+        yield
+        self._depth -= 1
+
+    @contextmanager
+    def at(self, name: str) -> Iterator[None]:
+        """Add lines on behalf of the field ``name`` below the current path."""
+        outer = self.path
+        self.path = f"{outer}.{name}" if outer else name
+        yield
+        self.path = outer
+
+    def fresh(self, prefix: str) -> str:
+        """A local name that nothing else uses."""
+        self._count += 1
+        return f"{prefix}{self._count}"
+
+    def constant(self, prefix: str, value: object, key: object = None) -> str:
+        """A global name for ``value``; the same name for the same ``key``."""
+        key = (prefix, id(value) if key is None else key)
+        name = self._names.get(key)
+        if name is None:
+            name = self._names[key] = f"{prefix.upper()}{len(self._names)}"
+            self.scope[name] = value
+        return name
+
+    def packer(self, codes: str) -> str:
+        """A global name for the big-endian ``struct.Struct`` of ``codes``."""
+        return self.constant("fmt", struct.Struct(">" + codes), key=codes)
+
+    def mark(self) -> int:
+        """A position to cut back to."""
+        return len(self._lines)
+
+    def since(self, mark: int) -> list[str]:
+        """The lines after ``mark``, without their indentation."""
+        return [line.strip() for line in self._lines[mark:]]
+
+    def cut(self, mark: int) -> None:
+        """Remove the lines after ``mark``."""
+        del self._lines[mark:], self._paths[mark:]
+
+    def compile(self, name: str) -> Callable[..., Any]:
+        """Run the source and return the function called ``name``; it carries its paths."""
+        code = compile("\n".join(self._lines) + "\n", f"{_FILE_MARK}{self.title}>", "exec")
+        exec(code, self.scope)
+        made: Callable[..., Any] = self.scope[name]
+        made.__kohort_paths__ = tuple(self._paths)  # type: ignore[attr-defined]
+        return made
+
+    def text(self) -> str:
+        """The source as it stands, for people."""
+        return "\n".join(self._lines)
+
+
+def place_of(function: Callable[..., Any], error: BaseException) -> tuple[str, int | None]:
+    """Field path and byte offset at which ``function``, made by ``Source``, raised ``error``.
+
+    The offset is that of the decoder's cursor, None for an encoder.
+    """
+    trace = error.__traceback__
+    while trace is not None:
+        frame = trace.tb_frame
+        if frame.f_code is function.__code__:
+            paths = function.__kohort_paths__  # type: ignore[attr-defined]
+            return paths[trace.tb_lineno - 1], frame.f_locals.get("o")
+        trace = trace.tb_next
+    return "", None

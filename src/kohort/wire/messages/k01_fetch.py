@@ -1,0 +1,152 @@
+"""API key 1, Fetch: read record batches from partitions.
+
+| version | request | response |
+|---|---|---|
+| 4 | isolation level, format 2 batches (KIP-98) | last stable offset, aborted transactions |
+| 5 | log start offset (KIP-107) | log start offset |
+| 6 | | KAFKA_STORAGE_ERROR may be answered (KIP-112) |
+| 7 | fetch sessions (KIP-227) | session id 0 declines the session |
+| 8 | | throttling happens after the answer (KIP-219) |
+| 9 | current leader epoch (KIP-320) | |
+| 10 | zstd batches allowed (KIP-110) | |
+| 11 | rack id (KIP-392) | preferred read replica |
+| 12 | flexible; last fetched epoch, cluster id (KIP-595) | flexible; diverging epoch, leader |
+
+Version 13 replaces names by topic ids (KIP-516); kohort stays on names.
+"""
+
+from __future__ import annotations
+
+from kohort.schema import (
+    INT8,
+    INT16,
+    INT32,
+    INT64,
+    RECORDS,
+    STRING,
+    array,
+    field,
+    request,
+    response,
+    struct,
+)
+
+
+@struct()
+class FetchPartition:
+    """The position to read in one partition."""
+
+    partition: int = field(INT32)
+    current_leader_epoch: int = field(INT32, versions="9+", default=-1, ignorable=True)
+    fetch_offset: int = field(INT64)
+    last_fetched_epoch: int = field(INT32, versions="12+", default=-1)
+    log_start_offset: int = field(INT64, versions="5+", default=-1, ignorable=True)
+    partition_max_bytes: int = field(INT32)
+
+
+@struct()
+class FetchTopic:
+    """The positions to read in one topic."""
+
+    topic: str = field(STRING)
+    partitions: list[FetchPartition] = field(array(FetchPartition))
+
+
+@struct()
+class ForgottenTopic:
+    """Partitions that leave a fetch session."""
+
+    topic: str = field(STRING, versions="7+", ignorable=True)
+    partitions: list[int] = field(array(INT32), versions="7+")
+
+
+@request(api_key=1, versions="4-12", flexible="12+")
+class FetchRequest:
+    """Read from these positions; wait up to ``max_wait_ms`` for ``min_bytes``."""
+
+    cluster_id: str | None = field(
+        STRING, versions="12+", nullable="12+", tag=0, default=None, ignorable=True
+    )
+    replica_id: int = field(INT32, default=-1)
+    max_wait_ms: int = field(INT32)
+    min_bytes: int = field(INT32)
+    max_bytes: int = field(INT32, default=2_147_483_647)
+    isolation_level: int = field(INT8)
+    session_id: int = field(INT32, versions="7+", ignorable=True)
+    session_epoch: int = field(INT32, versions="7+", default=-1, ignorable=True)
+    topics: list[FetchTopic] = field(array(FetchTopic))
+    forgotten_topics_data: list[ForgottenTopic] = field(array(ForgottenTopic), versions="7+")
+    rack_id: str = field(STRING, versions="11+", ignorable=True)
+
+
+@struct()
+class EpochEndOffset:
+    """Where an epoch ended."""
+
+    epoch: int = field(INT32, versions="12+", default=-1)
+    end_offset: int = field(INT64, versions="12+", default=-1)
+
+
+@struct()
+class LeaderIdAndEpoch:
+    """Who leads now."""
+
+    leader_id: int = field(INT32, versions="12+", default=-1)
+    leader_epoch: int = field(INT32, versions="12+", default=-1)
+
+
+@struct()
+class SnapshotId:
+    """A metadata snapshot to fetch first; brokers among themselves only."""
+
+    end_offset: int = field(INT64, default=-1)
+    epoch: int = field(INT32, default=-1)
+
+
+@struct()
+class AbortedTransaction:
+    """A transaction whose records a committed reader passes over."""
+
+    producer_id: int = field(INT64)
+    first_offset: int = field(INT64)
+
+
+@struct()
+class PartitionData:
+    """What was read of one partition."""
+
+    partition_index: int = field(INT32)
+    error_code: int = field(INT16)
+    high_watermark: int = field(INT64)
+    last_stable_offset: int = field(INT64, default=-1)
+    log_start_offset: int = field(INT64, versions="5+", default=-1, ignorable=True)
+    diverging_epoch: EpochEndOffset | None = field(
+        EpochEndOffset, versions="12+", tag=0, default=None
+    )
+    current_leader: LeaderIdAndEpoch | None = field(
+        LeaderIdAndEpoch, versions="12+", tag=1, default=None
+    )
+    snapshot_id: SnapshotId | None = field(SnapshotId, versions="12+", tag=2, default=None)
+    aborted_transactions: list[AbortedTransaction] | None = field(
+        array(AbortedTransaction), nullable="0+"
+    )
+    preferred_read_replica: int = field(INT32, versions="11+", default=-1)
+    records: bytes | memoryview | None = field(RECORDS, nullable="0+", default=None)
+
+
+@struct()
+class FetchableTopicResponse:
+    """What was read of one topic."""
+
+    topic: str = field(STRING)
+    partitions: list[PartitionData] = field(array(PartitionData))
+
+
+@response(api_key=1, versions="4-12", flexible="12+")
+class FetchResponse:
+    """What was read, by partition."""
+
+    throttle_time_ms: int = field(INT32)
+    error_code: int = field(INT16, versions="7+", ignorable=True)
+    session_id: int = field(INT32, versions="7+")
+    responses: list[FetchableTopicResponse] = field(array(FetchableTopicResponse))
