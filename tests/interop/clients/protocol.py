@@ -1,0 +1,71 @@
+"""The common tongue of the client scripts: JSON lines on standard output, SIGTERM to end.
+
+    {"event": "assigned", "partitions": [0, 1]}       added to what the member owns
+    {"event": "revoked", "partitions": [0]}           taken from it
+    {"event": "record", "partition": 0, "offset": 5, "value": "v-17"}
+    {"event": "committed"}                            everything told so far is committed
+    {"event": "commit_refused", "reason": "..."}      a rebalance came between; to be done again
+    {"event": "produced", "count": 100}
+    {"event": "closed"}                               the member has left in good order
+
+A script runs as ``python script.py member|produce --bootstrap … --topic … …``. It knows its own
+library and this file, nothing of kohort.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import signal
+import sys
+import threading
+from typing import IO
+
+
+def emit(event: str, **details: object) -> None:
+    _write(sys.stdout, json.dumps({"event": event, **details}))
+
+
+def emit_record(partition: int, offset: int, value: bytes) -> None:
+    emit("record", partition=partition, offset=offset, value=value.decode())
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("role", choices=["member", "produce"])
+    parser.add_argument("--bootstrap", required=True)
+    parser.add_argument("--topic", required=True)
+    parser.add_argument("--group", default="")
+    parser.add_argument("--client-id", default="interop")
+    parser.add_argument("--session-timeout-ms", type=int, default=6_000)
+    parser.add_argument("--assignor", default="range")
+    parser.add_argument("--prefix", default="v", help="values are PREFIX-0, PREFIX-1, …")
+    parser.add_argument("--count", type=int, default=0)
+    return parser.parse_args()
+
+
+def values(options: argparse.Namespace) -> list[tuple[bytes, bytes]]:
+    """Keys and values to produce; the keys spread over all partitions."""
+    return [(b"k%d" % n, f"{options.prefix}-{n}".encode()) for n in range(options.count)]
+
+
+def stop_requested() -> threading.Event:
+    """Set by SIGTERM."""
+    stop = threading.Event()
+    signal.signal(signal.SIGTERM, lambda *_: stop.set())
+    return stop
+
+
+def heartbeat_ms(options: argparse.Namespace) -> int:
+    return options.session_timeout_ms // 6
+
+
+def log(text: str) -> None:
+    """For whoever reads the log of a failed test."""
+    _write(sys.stderr, text)
+
+
+def _write(stream: IO[str], line: str) -> None:
+    # One call, since kcat's script writes from two threads.
+    stream.write(line + "\n")
+    stream.flush()

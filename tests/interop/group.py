@@ -1,0 +1,205 @@
+"""Runs client scripts as processes and keeps what they tell: who owns what, which records came."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+CLIENTS = Path(__file__).with_name("clients")
+WAIT_S = 60.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Make:
+    """A client of another make: its script, an assignor that it has, whether it tells commits."""
+
+    name: str
+    script: str
+    assignor: str
+
+    def command(self, role: str, **options: object) -> list[str]:
+        command = [sys.executable, str(CLIENTS / self.script), role, "--assignor", self.assignor]
+        for name, value in options.items():
+            command += [f"--{name.replace('_', '-')}", str(value)]
+        return command
+
+
+class Member:
+    """One member process; what it told is kept in order."""
+
+    def __init__(self, make: Make, logs: Path, **options: object) -> None:
+        self.name = str(options["client_id"])
+        self.owned: set[int] = set()
+        self.values: list[str] = []
+        self.places: list[tuple[int, int]] = []
+        self.told: list[str] = []
+        self.log = logs / f"{self.name}.log"
+        with self.log.open("wb") as errors:
+            self._process = subprocess.Popen(
+                make.command("member", **options),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                text=True,
+                start_new_session=True,
+            )
+        self._reader = threading.Thread(target=self._read, name=self.name)
+        self._reader.start()
+
+    def leave(self) -> None:
+        """Asks it to end in good order and waits until it has said goodbye."""
+        self._process.send_signal(signal.SIGTERM)
+        self._end()
+        assert self.told[-1] == "closed", f"{self.name} did not close:\n{self.log.read_text()}"
+
+    def kill(self) -> None:
+        """Ends it and what it started without warning."""
+        os.killpg(self._process.pid, signal.SIGKILL)
+        self._end()
+
+    def discard(self) -> None:
+        """Ends it, if it still runs, when a test is over."""
+        if self._process.poll() is None:
+            self.kill()
+
+    def _end(self) -> None:
+        try:
+            self._process.wait(30)
+        except subprocess.TimeoutExpired:
+            os.killpg(self._process.pid, signal.SIGKILL)
+            self._process.wait()
+        self._reader.join()
+        assert self._process.stdout is not None
+        self._process.stdout.close()
+        self.owned.clear()
+
+    def _read(self) -> None:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            told = json.loads(line)
+            event = told["event"]
+            if event == "record":
+                self.values.append(told["value"])
+                self.places.append((told["partition"], told["offset"]))
+            elif event == "assigned":
+                self.owned = self.owned | set(told["partitions"])
+            elif event == "revoked":
+                self.owned = self.owned - set(told["partitions"])
+            self.told.append(event)
+
+
+class Group:
+    """The members of one group, and questions about all of them."""
+
+    def __init__(self, bootstrap: str, topic: str, partitions: int, logs: Path) -> None:
+        self.bootstrap = bootstrap
+        self.topic = topic
+        self.partitions = partitions
+        self.members: list[Member] = []
+        self.gone: list[Member] = []
+        self._logs = logs
+
+    def join(self, make: Make, name: str, session_timeout_ms: int) -> Member:
+        member = Member(
+            make,
+            self._logs,
+            bootstrap=self.bootstrap,
+            topic=self.topic,
+            group=self.topic,
+            client_id=name,
+            session_timeout_ms=session_timeout_ms,
+        )
+        self.members.append(member)
+        return member
+
+    def leave(self, member: Member) -> None:
+        member.leave()
+        self._forget(member)
+
+    def kill(self, member: Member) -> None:
+        member.kill()
+        self._forget(member)
+
+    def produce(self, make: Make, prefix: str, count: int) -> set[str]:
+        """Has a client of this make produce; the values, once all of them are acknowledged."""
+        done = subprocess.run(
+            make.command(
+                "produce",
+                bootstrap=self.bootstrap,
+                topic=self.topic,
+                prefix=prefix,
+                count=count,
+                client_id=f"producer-{prefix}",
+            ),
+            capture_output=True,
+            text=True,
+            timeout=WAIT_S,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        assert json.loads(done.stdout.splitlines()[-1]) == {"event": "produced", "count": count}
+        return {f"{prefix}-{number}" for number in range(count)}
+
+    def await_balance(self, timeout_s: float = WAIT_S) -> float:
+        """Waits until every partition has one owner and shares differ by one; the seconds."""
+        return self._await(self._balanced, "a balanced assignment", timeout_s)
+
+    def await_values(self, wanted: set[str]) -> float:
+        """Waits until every value was seen by some member; the seconds."""
+        return self._await(lambda: wanted <= self.seen().keys(), f"{len(wanted)} records", WAIT_S)
+
+    def await_commits(self, committed: Callable[[], int], wanted: int) -> float:
+        """Waits until the group's committed offsets add up to so many records."""
+        return self._await(lambda: committed() == wanted, f"{wanted} commits", WAIT_S)
+
+    def seen(self) -> Counter[str]:
+        """How often each value was told, by members present and gone."""
+        return Counter(value for member in self.gone + self.members for value in member.values)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        for member in self.members:
+            member.discard()
+
+    def _forget(self, member: Member) -> None:
+        self.members.remove(member)
+        self.gone.append(member)
+
+    def _balanced(self) -> bool:
+        owned = [member.owned for member in self.members]
+        sizes = [len(each) for each in owned]
+        return (
+            sum(sizes) == self.partitions
+            and set().union(*owned) == set(range(self.partitions))
+            and max(sizes) - min(sizes) <= 1
+        )
+
+    def _await(self, holds: Callable[[], bool], what: str, timeout_s: float) -> float:
+        begin = time.monotonic()
+        while not holds():
+            waited = time.monotonic() - begin
+            assert waited < timeout_s, (
+                f"waited {waited:.0f} s in vain for {what}: {self._picture()}"
+            )
+            time.sleep(0.02)
+        return time.monotonic() - begin
+
+    def _picture(self) -> str:
+        lines = [
+            f"{m.name}: owns {sorted(m.owned)}, {len(m.values)} records, told {m.told[-5:]}, log: "
+            + m.log.read_text(errors="replace")[-1_000:]
+            for m in self.members
+        ]
+        return "\n".join(["", *lines])
