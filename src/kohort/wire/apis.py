@@ -1,0 +1,125 @@
+"""The table of APIs: which keys exist here, under which names, in which versions on which side.
+
+In: nothing. Out: rows by key, by name and by message class; what the broker announces.
+Must not know: connections. Importing it loads no message; a row loads its own on first use.
+
+``broker`` is what kohort's broker announces, which is what it handles and no more. Two entries
+need a reason:
+
+- Produce is announced from 0 and handled from 3: librdkafka before 2.11 takes a higher minimum for
+  a broker without compression (KAFKA-18659), and no client sends 0 to 2 to a broker of today.
+- FindCoordinator stops at 4 on the broker, since 5 and 6 promise transactions and share groups.
+
+Ranges end below the versions that name topics by id (Fetch 13, Produce 13, OffsetCommit and
+OffsetFetch 10). Telemetry (71, 72) and the new group protocol (68, 69) are not announced: clients
+would start using them.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterable
+from functools import cache
+from typing import NamedTuple
+
+from kohort.model.errors import ProtocolError
+from kohort.schema import VersionRange
+
+
+class Api(NamedTuple):
+    """One API: a key of Kafka's protocol and what kohort speaks of it."""
+
+    key: int
+    name: str
+    client: VersionRange
+    """Versions that kohort's client may use."""
+    broker: VersionRange
+    """Versions that kohort's broker announces."""
+    handled: VersionRange
+    """Versions that kohort's broker takes; smaller than ``broker`` only for Produce."""
+
+    @property
+    def module(self) -> str:
+        """The module that declares the two messages."""
+        return f"kohort.wire.messages.k{self.key:02}_{_snake(self.name)}"
+
+    @property
+    def request(self) -> type:
+        """The class of the request."""
+        return _load(self.module, f"{self.name}Request")
+
+    @property
+    def response(self) -> type:
+        """The class of the response."""
+        return _load(self.module, f"{self.name}Response")
+
+    def __str__(self) -> str:
+        return f"{self.name} ({self.key})"
+
+
+@cache
+def _load(module: str, name: str) -> type:
+    loaded: type = getattr(importlib.import_module(module), name)
+    return loaded
+
+
+def _snake(name: str) -> str:
+    return "".join(f"_{c.lower()}" if c.isupper() else c for c in name).lstrip("_")
+
+
+def _row(
+    key: int, name: str, client: str, *, broker: str | None = None, handled: str | None = None
+) -> Api:
+    announced = broker or client
+    return Api(
+        key,
+        name,
+        VersionRange.parse(client),
+        VersionRange.parse(announced),
+        VersionRange.parse(handled or announced),
+    )
+
+
+APIS: tuple[Api, ...] = (
+    _row(0, "Produce", "3-9", broker="0-9", handled="3-9"),
+    _row(1, "Fetch", "4-12"),
+    _row(2, "ListOffsets", "1-7"),
+    _row(3, "Metadata", "0-12"),
+    _row(8, "OffsetCommit", "2-9"),
+    _row(9, "OffsetFetch", "1-9"),
+    _row(10, "FindCoordinator", "0-6", broker="0-4"),
+    _row(11, "JoinGroup", "0-9"),
+    _row(12, "Heartbeat", "0-4"),
+    _row(13, "LeaveGroup", "0-5"),
+    _row(14, "SyncGroup", "0-5"),
+    _row(15, "DescribeGroups", "0-6"),
+    _row(16, "ListGroups", "0-5"),
+    _row(18, "ApiVersions", "0-4"),
+    _row(19, "CreateTopics", "2-7"),
+    _row(20, "DeleteTopics", "1-6"),
+    _row(22, "InitProducerId", "0-4"),
+    _row(23, "OffsetForLeaderEpoch", "2-4"),
+    _row(32, "DescribeConfigs", "1-4"),
+    _row(37, "CreatePartitions", "0-3"),
+    _row(42, "DeleteGroups", "0-2"),
+    _row(47, "OffsetDelete", "0"),
+    _row(60, "DescribeCluster", "0-1"),
+)
+
+BY_KEY: dict[int, Api] = {api.key: api for api in APIS}
+BY_NAME: dict[str, Api] = {api.name: api for api in APIS}
+
+API_VERSIONS = BY_NAME["ApiVersions"]
+
+
+def api_of(key: int) -> Api:
+    """The API with ``key``; ProtocolError for a key that nobody here knows."""
+    api = BY_KEY.get(key)
+    if api is None:
+        raise ProtocolError(f"unknown API key {key}: kohort speaks {sorted(BY_KEY)}")
+    return api
+
+
+def announced(apis: Iterable[Api] = APIS) -> list[tuple[int, int, int]]:
+    """Key, lowest and highest version of each API, as an ApiVersions response lists them."""
+    return [(api.key, api.broker.low, api.broker.high) for api in apis]

@@ -1,0 +1,233 @@
+"""The client's side of one connection, without the socket.
+
+In: requests to send; bytes that arrived. Out: bytes to send; responses with correlation ids.
+Must not know: what the requests are for, which broker this is, time-outs.
+
+The first thing on a connection is ApiVersions; from its answer comes the version of every other
+request: the highest that both sides speak. Requests handed in before that answer wait here and
+come out of ``take_output``.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections import deque
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+from kohort.model.errors import ErrorCode, InvariantViolation, ProtocolError
+from kohort.schema import VersionRange
+from kohort.schema.declare import layout_of
+from kohort.wire.apis import API_VERSIONS, APIS, Api
+from kohort.wire.codec import correlation_id_of, decode_response, encode_request
+from kohort.wire.framing import DEFAULT_MAX_FRAME, FrameSplitter
+from kohort.wire.messages.k00_produce import ProduceRequest
+from kohort.wire.messages.k18_api_versions import ApiVersionsRequest, ApiVersionsResponse
+
+_ERROR_CODE = struct.Struct(">h")
+_MAX_CORRELATION_ID = 0x7FFF_FFFF
+
+
+class _Expected(NamedTuple):
+    """A response that is due."""
+
+    correlation_id: int
+    api: Api
+    version: int
+
+
+class ClientConnection:
+    """Requests out, responses in; speaks the versions that the broker announced.
+
+    Args:
+        client_id: Sent with every request; None sends none.
+        software_name: Told to the broker, which may log it (KIP-511).
+        software_version: The same.
+        apis: What this side may use.
+        max_frame: Bytes of the largest response.
+    """
+
+    def __init__(
+        self,
+        *,
+        client_id: str | None,
+        software_name: str = "kohort",
+        software_version: str = "unknown",
+        apis: Iterable[Api] = APIS,
+        max_frame: int = DEFAULT_MAX_FRAME,
+    ) -> None:
+        self._client_id = client_id
+        self._hello = ApiVersionsRequest(
+            client_software_name=software_name, client_software_version=software_version
+        )
+        self._apis = {api.key: api for api in apis}
+        self._splitter = FrameSplitter(max_frame)
+        self._expected: deque[_Expected] = deque()
+        self._waiting: list[tuple[int, object, int | None]] = []
+        self._output: list[bytes] = []
+        self._versions: dict[int, VersionRange] | None = None
+        self._correlation_id = 0
+
+    @property
+    def ready(self) -> bool:
+        """Whether the broker's versions are known."""
+        return self._versions is not None
+
+    @property
+    def correlation_id(self) -> int:
+        """The correlation id of the request that was handed to ``send`` last."""
+        return self._correlation_id
+
+    @property
+    def unanswered(self) -> int:
+        """Requests whose responses are due, those that still wait for the versions included."""
+        return len(self._expected) + len(self._waiting)
+
+    @property
+    def broker_versions(self) -> dict[int, VersionRange]:
+        """What the broker announced, by API key; empty before it has answered."""
+        return dict(self._versions or {})
+
+    def open(self) -> bytes:
+        """The first bytes to send: what does the broker speak?"""
+        return self._ask_versions(API_VERSIONS.client.high)
+
+    def send(self, message: object, *, max_version: int | None = None) -> bytes:
+        """Number ``message``, encode it in the best common version and return the bytes to send.
+
+        Empty while the broker's versions are unknown: the bytes come out of ``take_output`` later.
+        ``correlation_id`` is the number given. Produce with acks=0 gets no response.
+
+        Raises:
+            ProtocolError: The broker has no version of this API in common with us, or the message
+                holds something that the common version cannot carry.
+        """
+        correlation_id = self._next_correlation_id()
+        if self._versions is None:
+            self._waiting.append((correlation_id, message, max_version))
+            return b""
+        return self._encode(correlation_id, message, max_version)
+
+    def version_of(self, request: type) -> int:
+        """The version in which a request of this class is sent.
+
+        Raises:
+            InvariantViolation: The broker's versions are not known yet.
+            ProtocolError: There is none.
+        """
+        api = self._api_of(request)
+        if self._versions is None:
+            raise InvariantViolation(f"{api}: asked for its version before the broker told its own")
+        return self._common(api, None)
+
+    def receive(self, data: bytes | bytearray | memoryview) -> list[tuple[int, Any]]:
+        """Take bytes off the wire; return correlation id and response of those that are whole.
+
+        The answer to ``open`` is kept here and not returned. Call ``take_output`` afterwards.
+
+        Raises:
+            ProtocolError: The bytes break the protocol, answer what was not asked, or the broker
+                and this side share no version of a request that waits. Close the connection.
+        """
+        responses: list[tuple[int, Any]] = []
+        for frame in self._splitter.feed(data):
+            expected = self._match(frame)
+            if self._versions is None:
+                self._learn_versions(expected, frame)
+            else:
+                responses.append(decode_response(expected.api.response, expected.version, frame))
+        return responses
+
+    def take_output(self) -> bytes:
+        """Bytes that ``receive`` made ready to be sent; empty most of the time."""
+        if not self._output:
+            return b""
+        data = b"".join(self._output)
+        self._output.clear()
+        return data
+
+    def close(self) -> list[int]:
+        """Forget everything; return the correlation ids of requests without a response."""
+        left = [e.correlation_id for e in self._expected if e.api is not API_VERSIONS or self.ready]
+        left += [correlation_id for correlation_id, _, _ in self._waiting]
+        self._expected.clear()
+        self._waiting.clear()
+        self._output.clear()
+        return left
+
+    def _next_correlation_id(self) -> int:
+        self._correlation_id = self._correlation_id % _MAX_CORRELATION_ID + 1
+        return self._correlation_id
+
+    def _ask_versions(self, version: int) -> bytes:
+        correlation_id = self._next_correlation_id()
+        self._expected.append(_Expected(correlation_id, API_VERSIONS, version))
+        return encode_request(self._hello, version, correlation_id, self._client_id)
+
+    def _encode(self, correlation_id: int, message: object, max_version: int | None) -> bytes:
+        api = self._api_of(type(message))
+        version = self._common(api, max_version)
+        data = encode_request(message, version, correlation_id, self._client_id)
+        if not (isinstance(message, ProduceRequest) and message.acks == 0):
+            self._expected.append(_Expected(correlation_id, api, version))
+        return data
+
+    def _api_of(self, request: type) -> Api:
+        layout = layout_of(request)
+        api = self._apis.get(-1 if layout.api_key is None else layout.api_key)
+        if api is None or not layout.is_request:
+            raise ProtocolError(f"{layout.name} is no request that this connection may send")
+        return api
+
+    def _common(self, api: Api, max_version: int | None) -> int:
+        theirs = (self._versions or {}).get(api.key)
+        if theirs is None:
+            raise ProtocolError(f"the broker does not announce {api}")
+        high = min(api.client.high, theirs.high)
+        if max_version is not None:
+            high = min(high, max_version)
+        if high < max(api.client.low, theirs.low):
+            raise ProtocolError(
+                f"no common version of {api}: the broker speaks {theirs}, this side {api.client}"
+                + ("" if max_version is None else f" up to {max_version}")
+            )
+        return high
+
+    def _match(self, frame: bytes) -> _Expected:
+        correlation_id = correlation_id_of(frame)
+        if not self._expected:
+            raise ProtocolError(f"response {correlation_id} came without a request")
+        expected = self._expected.popleft()
+        if expected.correlation_id != correlation_id:
+            raise ProtocolError(
+                f"response {correlation_id} came where {expected.correlation_id} "
+                f"({expected.api}) was due; responses keep the order of requests"
+            )
+        return expected
+
+    def _learn_versions(self, expected: _Expected, frame: bytes) -> None:
+        response = _api_versions_response(frame, expected.version)
+        announced = {
+            entry.api_key: VersionRange(entry.min_version, entry.max_version)
+            for entry in response.api_keys
+        }
+        if response.error_code == ErrorCode.UNSUPPORTED_VERSION and expected.version > 0:
+            theirs = announced.get(API_VERSIONS.key, VersionRange(0, 0))
+            again = min(theirs.high, expected.version - 1)
+            self._output.append(self._ask_versions(max(again, 0)))
+            return
+        if response.error_code:
+            code = ErrorCode.of(response.error_code)
+            raise ProtocolError(f"the broker refuses to tell its versions: {code.name}")
+        self._versions = announced
+        waiting, self._waiting = self._waiting, []
+        for correlation_id, message, max_version in waiting:
+            self._output.append(self._encode(correlation_id, message, max_version))
+
+
+def _api_versions_response(frame: bytes, version: int) -> ApiVersionsResponse:
+    """Read the answer to ApiVersions: one that refuses the version has the layout of version 0."""
+    if len(frame) >= 6 and _ERROR_CODE.unpack_from(frame, 4)[0] == ErrorCode.UNSUPPORTED_VERSION:
+        version = 0
+    _, response = decode_response(ApiVersionsResponse, version, frame)
+    return response

@@ -1,0 +1,178 @@
+"""Frames to messages and back: header and message together.
+
+In: a frame without its size, or a message with what its header says. Out: a header and a message,
+or a frame with its size, ready to send.
+Must not know: connections, order of answers.
+
+The message classes come from the table of APIs, each when its first frame is seen; the functions
+that are compiled for them are kept here, by the four bytes of key and version that open a request.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from typing import Any, NamedTuple, TypeVar
+
+from kohort.model.errors import ProtocolError
+from kohort.schema.codec import (
+    MAX_ELEMENTS,
+    decoder,
+    refuse_decoding,
+    refuse_encoding,
+    request_encoder,
+    response_encoder,
+)
+from kohort.schema.declare import layout_of
+from kohort.schema.runtime import skip_tags
+from kohort.wire.apis import api_of
+from kohort.wire.headers import RequestHeader, client_id_bytes, response_header_is_tagged
+
+T = TypeVar("T")
+
+MAX_REQUEST_ELEMENTS = 250_000
+"""Array elements in one request: far beyond any real one, some 50 MB when a stranger sends it."""
+
+_HEAD = struct.Struct(">Iih")
+_HEAD_FIXED = struct.Struct(">hhi")
+_CORRELATION = struct.Struct(">i")
+_DECODING = (IndexError, ValueError, struct.error)
+_ENCODING = (AttributeError, TypeError, ValueError, IndexError, struct.error)
+_make_header = tuple.__new__
+
+
+class _Request(NamedTuple):
+    """How requests of one key and version are read."""
+
+    decode: Callable[[bytes, int, int], tuple[Any, int]]
+    flexible: bool
+    key: int
+    version: int
+    cls: type
+
+
+_requests: dict[int, _Request] = {}
+_responses: dict[type, dict[int, Callable[[Any, int], bytes]]] = {}
+
+
+def decode_request(
+    frame: bytes, *, max_elements: int = MAX_REQUEST_ELEMENTS
+) -> tuple[RequestHeader, Any]:
+    """Read a request and its header from a whole frame.
+
+    Raises:
+        ProtocolError: The key or version is unknown, or the bytes are no such request.
+    """
+    try:
+        key_and_version, correlation_id, length = _HEAD.unpack_from(frame)
+    except struct.error as error:
+        raise ProtocolError(f"a request of {len(frame)} bytes has no room for a header") from error
+    known = _requests.get(key_and_version)
+    if known is None:
+        known = _learn(key_and_version)
+    decode, flexible, key, version, cls = known
+    try:
+        if length < 0:
+            client_id, end = None, 10
+        else:
+            end = 10 + length
+            client_id = frame[10:end].decode()
+        if flexible:
+            end = skip_tags(frame, end) if frame[end] else end + 1
+        message, _ = decode(frame, end, max_elements)
+    except _DECODING as error:
+        refuse_decoding(decode, cls, version, frame, error)
+    return _make_header(RequestHeader, (key, version, correlation_id, client_id)), message
+
+
+def peek(frame: bytes) -> tuple[int, int, int]:
+    """API key, API version and correlation id of a request, whatever the rest is.
+
+    Raises:
+        ProtocolError: The frame is shorter than that.
+    """
+    try:
+        return _HEAD_FIXED.unpack_from(frame)
+    except struct.error as error:
+        raise ProtocolError(f"a request of {len(frame)} bytes has no room for a header") from error
+
+
+def encode_request(
+    message: object, version: int, correlation_id: int, client_id: str | None
+) -> bytes:
+    """The frame, with its size, of a request.
+
+    Raises:
+        ProtocolError: The version is unknown, or a value does not fit it.
+    """
+    encode = request_encoder(type(message), version)
+    try:
+        return encode(message, correlation_id, client_id_bytes(client_id))
+    except _ENCODING as error:
+        refuse_encoding(encode, type(message), version, error)
+
+
+def encode_response(message: object, version: int, correlation_id: int) -> bytes:
+    """The frame, with its size, of a response.
+
+    Raises:
+        ProtocolError: The version is unknown, or a value does not fit it.
+    """
+    try:
+        encode = _responses[type(message)][version]
+    except KeyError:
+        encode = _learn_response(type(message), version)
+    try:
+        return encode(message, correlation_id)
+    except _ENCODING as error:
+        refuse_encoding(encode, type(message), version, error)
+
+
+def decode_response(
+    cls: type[T], version: int, frame: bytes, *, max_elements: int = MAX_ELEMENTS
+) -> tuple[int, T]:
+    """Correlation id and response in a whole frame; the caller knows what it asked for.
+
+    Raises:
+        ProtocolError: The bytes are no such response.
+    """
+    decode = decoder(cls, version)
+    try:
+        (correlation_id,) = _CORRELATION.unpack_from(frame)
+        end = 4
+        if response_header_is_tagged(layout_of(cls), version):
+            end = skip_tags(frame, end)
+        message, _ = decode(frame, end, max_elements)
+    except _DECODING as error:
+        refuse_decoding(decode, cls, version, frame, error)
+    return correlation_id, message
+
+
+def correlation_id_of(frame: bytes) -> int:
+    """The correlation id that opens a response; ProtocolError when the frame is shorter."""
+    try:
+        (correlation_id,) = _CORRELATION.unpack_from(frame)
+    except struct.error as error:
+        raise ProtocolError(f"a response of {len(frame)} bytes has no header") from error
+    return int(correlation_id)
+
+
+def _learn(key_and_version: int) -> _Request:
+    key, version = struct.unpack(">hh", key_and_version.to_bytes(4, "big"))
+    cls = api_of(key).request
+    known = _Request(
+        decode=decoder(cls, version),
+        flexible=version in layout_of(cls).flexible,
+        key=key,
+        version=version,
+        cls=cls,
+    )
+    _requests[key_and_version] = known
+    return known
+
+
+def _learn_response(cls: type, version: int) -> Callable[[Any, int], bytes]:
+    tagged = response_header_is_tagged(layout_of(cls), version)
+    encode = response_encoder(cls, version, tagged_header=tagged)
+    _responses.setdefault(cls, {})[version] = encode
+    return encode

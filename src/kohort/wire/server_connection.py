@@ -1,0 +1,243 @@
+"""The broker's side of one connection, without the socket.
+
+In: bytes that arrived; answers to requests, in any order. Out: requests with tokens; bytes to
+send, in the order of the requests.
+Must not know: what a request means, who answers it and when.
+
+Kafka's clients take answers in the order of their requests, so an answer that is ready early waits
+for those before it: a parked JoinGroup holds up its own connection and no other. What a stranger
+can fill is bounded: frames, array elements, unanswered requests, bytes of answers that wait.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from itertools import count
+from typing import Any, NamedTuple
+
+from kohort.model.errors import ErrorCode, InvariantViolation, ProtocolError
+from kohort.model.ids import Token
+from kohort.wire.apis import API_VERSIONS, APIS, Api
+from kohort.wire.codec import (
+    MAX_REQUEST_ELEMENTS,
+    decode_request,
+    encode_response,
+    peek,
+)
+from kohort.wire.framing import DEFAULT_MAX_FRAME, FrameSplitter
+from kohort.wire.headers import API_VERSIONS_KEY, RequestHeader
+from kohort.wire.messages.k18_api_versions import ApiVersion, ApiVersionsResponse
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerLimits:
+    """What one client may make the broker hold for it."""
+
+    max_frame: int = DEFAULT_MAX_FRAME
+    """Bytes of a request."""
+    max_elements: int = MAX_REQUEST_ELEMENTS
+    """Array elements in a request."""
+    pause_at: int = 256
+    """Unanswered requests at which the shell should stop reading (``wants_data``)."""
+    max_unanswered: int = 4_096
+    """Unanswered requests at which the connection is given up. Above ``pause_at`` by more than
+    one read can bring, so that only a shell that does not pause lets a client get there."""
+    max_held: int = 256 * 1024 * 1024
+    """Bytes of answers that wait for an earlier one."""
+
+
+class Received(NamedTuple):
+    """A request that wants exactly one ``answer`` or ``skip``."""
+
+    token: Token
+    header: RequestHeader
+    request: Any
+
+
+class _Slot(NamedTuple):
+    """An unanswered request: how its answer is to be written."""
+
+    api: Api
+    version: int
+    correlation_id: int
+    version_refused: bool
+
+
+class ServerConnection:
+    """Requests in, answers out in the same order.
+
+    Args:
+        apis: What the broker serves: anything else is a ProtocolError.
+        limits: Bounds on what the client can fill.
+        next_token: Where tokens come from; an engine gives all its connections the same source.
+    """
+
+    __slots__ = (
+        "_closed",
+        "_held",
+        "_held_bytes",
+        "_limits",
+        "_next_token",
+        "_pending",
+        "_served",
+        "_splitter",
+    )
+
+    def __init__(
+        self,
+        *,
+        apis: Iterable[Api] = APIS,
+        limits: ServerLimits | None = None,
+        next_token: Callable[[], int] | None = None,
+    ) -> None:
+        self._limits = limits or ServerLimits()
+        self._served = _served(tuple(apis))
+        self._splitter = FrameSplitter(self._limits.max_frame)
+        self._next_token = next_token or count(1).__next__
+        self._pending: dict[int, _Slot] = {}
+        self._held: dict[int, bytes] = {}
+        self._held_bytes = 0
+        self._closed = ""
+
+    @property
+    def unanswered(self) -> int:
+        """Requests that were handed out and whose answers have not left."""
+        return len(self._pending)
+
+    @property
+    def wants_data(self) -> bool:
+        """False while the client has so much unanswered that the shell should not read on."""
+        return len(self._pending) < self._limits.pause_at and not self._closed
+
+    def receive(self, data: bytes | bytearray | memoryview) -> list[Received]:
+        """Take bytes off the wire and return the requests that are whole now.
+
+        A request for ApiVersions in a version that is not served comes out like any other, with
+        empty fields; whatever it is answered with, the client gets UNSUPPORTED_VERSION and the
+        range of ApiVersions in the layout of version 0, as KIP-511 wants it.
+
+        Raises:
+            ProtocolError: The bytes break the protocol or a limit, or ask for what is not served.
+                The connection must be closed; requests of the same call are not handed out.
+        """
+        if self._closed:
+            raise ProtocolError(self._closed)
+        frames = self._splitter.feed(data)
+        if len(frames) + len(self._pending) > self._limits.max_unanswered:
+            raise ProtocolError(
+                f"{len(frames) + len(self._pending)} unanswered requests on one connection; "
+                f"at most {self._limits.max_unanswered} are held"
+            )
+        return [self._accept(frame) for frame in frames]
+
+    def answer(self, token: Token, response: object) -> bytes:
+        """Answer the request of ``token``; return what may be sent now, maybe nothing.
+
+        After ``close`` the answer is dropped, since nobody is there to read it.
+
+        Raises:
+            ProtocolError: ``response`` does not fit the version that the client asked in.
+            InvariantViolation: The token was answered before, or the response is another API's.
+        """
+        slot = self._pending.get(token)
+        if slot is None or token in self._held:
+            return self._not_waiting(token)
+        if slot.version_refused:
+            data = _version_refusal(slot.api, slot.correlation_id)
+        elif type(response) is not slot.api.response:
+            raise InvariantViolation(
+                f"{slot.api} of token {token} answered with {type(response).__name__}"
+            )
+        else:
+            data = encode_response(response, slot.version, slot.correlation_id)
+        return self._release(token, data)
+
+    def skip(self, token: Token) -> bytes:
+        """Settle a request that gets no answer (Produce with acks=0); return what may be sent now.
+
+        Raises:
+            InvariantViolation: The token was answered before.
+        """
+        if token not in self._pending or token in self._held:
+            return self._not_waiting(token)
+        return self._release(token, b"")
+
+    def close(self, reason: str = "the connection was closed") -> list[Token]:
+        """Forget everything; return the tokens whose requests were still unanswered.
+
+        Answers that come later are dropped.
+        """
+        left = [Token(token) for token in self._pending if token not in self._held]
+        self._closed = self._closed or reason
+        self._pending.clear()
+        self._held.clear()
+        self._held_bytes = 0
+        return left
+
+    def _accept(self, frame: bytes) -> Received:
+        key, version, correlation_id = peek(frame)
+        api = self._served.get((key, version))
+        if api is None:
+            return self._refuse(key, version, correlation_id)
+        header, request = decode_request(frame, max_elements=self._limits.max_elements)
+        token = Token(self._next_token())
+        self._pending[token] = _Slot(api, version, correlation_id, False)
+        return Received(token, header, request)
+
+    def _refuse(self, key: int, version: int, correlation_id: int) -> Received:
+        if key != API_VERSIONS_KEY or (key, API_VERSIONS.broker.low) not in self._served:
+            raise ProtocolError(f"API key {key} version {version} is not served here")
+        token = Token(self._next_token())
+        self._pending[token] = _Slot(API_VERSIONS, 0, correlation_id, True)
+        header = RequestHeader(key, version, correlation_id, None)
+        return Received(token, header, API_VERSIONS.request())
+
+    def _release(self, token: Token, data: bytes) -> bytes:
+        pending, held = self._pending, self._held
+        if next(iter(pending)) != token:
+            held[token] = data
+            self._held_bytes += len(data)
+            if self._held_bytes > self._limits.max_held:
+                self.close(f"{self._held_bytes} bytes of answers wait for an earlier one")
+            return b""
+        del pending[token]
+        if not held:
+            return data
+        parts = [data]
+        for first in list(pending):
+            if first not in held:
+                break
+            ready = held.pop(first)
+            del pending[first]
+            self._held_bytes -= len(ready)
+            parts.append(ready)
+        return b"".join(parts)
+
+    def _not_waiting(self, token: Token) -> bytes:
+        if self._closed:
+            return b""
+        raise InvariantViolation(
+            f"token {token} waits for no answer: it was answered, or never given"
+        )
+
+
+_SERVED: dict[tuple[Api, ...], dict[tuple[int, int], Api]] = {}
+
+
+def _served(apis: tuple[Api, ...]) -> dict[tuple[int, int], Api]:
+    """(key, version) pairs that are taken; one table for all connections with the same APIs."""
+    table = _SERVED.get(apis)
+    if table is None:
+        table = _SERVED[apis] = {
+            (api.key, version): api
+            for api in apis
+            for version in range(api.handled.low, api.handled.high + 1)
+        }
+    return table
+
+
+def _version_refusal(api: Api, correlation_id: int) -> bytes:
+    own = ApiVersion(api_key=api.key, min_version=api.broker.low, max_version=api.broker.high)
+    response = ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=[own])
+    return encode_response(response, 0, correlation_id)
