@@ -21,7 +21,7 @@ class Dropped(Enum):
 
     NOT_OWNED = "the partition belongs to another member now"
     OTHER_EPOCH = "the partition was acquired again since the range was planned"
-    MOVED_ON = "the position is no longer the range's begin"
+    MOVED_ON = "the position moved on, or somebody else acquired the partition"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

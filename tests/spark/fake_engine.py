@@ -1,0 +1,326 @@
+"""A fake of Spark's micro-batch engine, of a group and of topics, one step at a time.
+
+``Application.run`` is a generator that makes Spark's calls in Spark's order and yields at every
+point where a process may be stopped or killed: before and after the journal entry, after planning,
+after reading, after the sink's commit, after the commit log. Dropping the generator is SIGKILL;
+not resuming it is a pause; a new one on the same ``Checkpoint`` is a restart.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from kohort.model.errors import KohortError
+from kohort.model.ids import TopicPartition
+from kohort.spark.driver import DriverConfig, GroupSnapshot, SourceDriver
+from kohort.spark.ledger import WrittenFile
+from kohort.spark.planning import Piece
+from kohort.spark.sqlite_ledger import SqliteLedger
+
+
+def open_ledger(directory: Path) -> SqliteLedger:
+    """A ledger that does not wait for the disk: processes die here, machines do not."""
+    ledger = SqliteLedger(directory, "g")
+    ledger._connection.execute("PRAGMA synchronous = OFF")
+    return ledger
+
+
+class FakeTopics:
+    """Logs that grow; their records are their offsets."""
+
+    def __init__(self, count: int) -> None:
+        self.end: dict[TopicPartition, int] = {TopicPartition("t", n): 0 for n in range(count)}
+        self.begin: dict[TopicPartition, int] = dict.fromkeys(self.end, 0)
+
+    def partitions(self) -> list[TopicPartition]:
+        return list(self.end)
+
+    def beginnings(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        return {p: self.begin[p] for p in partitions}
+
+    def ends(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        return {p: self.end[p] for p in partitions}
+
+
+@dataclass
+class Member:
+    name: str
+    alive: bool = True
+    view: GroupSnapshot | None = None
+    """What a member believes that the coordinator has expired without its knowledge."""
+
+
+@dataclass
+class Coordinator:
+    """Cooperative assignment: a partition moves when its owner released it or is gone."""
+
+    topics: FakeTopics
+    members: dict[str, Member] = field(default_factory=dict)
+    owner: dict[TopicPartition, str] = field(default_factory=dict)
+    offsets: dict[TopicPartition, int] = field(default_factory=dict)
+    generation: int = 0
+    beats: int = 0
+
+    def join(self, name: str) -> None:
+        self.members[name] = Member(name)
+        self._turn()
+
+    def expire(self, name: str) -> None:
+        """The session timed out; the member itself knows nothing of it yet."""
+        member = self.members.get(name)
+        if member is None or not member.alive:
+            return
+        member.view = self.snapshot(name)
+        member.alive = False
+        self._turn()
+
+    def leave(self, name: str) -> None:
+        if self.members.pop(name, None) is not None:
+            self._turn()
+
+    def release(self, name: str, partitions: Collection[TopicPartition]) -> None:
+        for partition in partitions:
+            if self.owner.get(partition) == name:
+                del self.owner[partition]
+        self._turn()
+
+    def target(self, partition: TopicPartition) -> str | None:
+        living = sorted(name for name, member in self.members.items() if member.alive)
+        return living[partition.partition % len(living)] if living else None
+
+    def _turn(self) -> None:
+        self.generation += 1
+        for partition in self.topics.partitions():
+            owner = self.owner.get(partition)
+            if owner is None or owner not in self.members or not self.members[owner].alive:
+                wanted = self.target(partition)
+                if wanted is None:
+                    self.owner.pop(partition, None)
+                else:
+                    self.owner[partition] = wanted
+
+    def snapshot(self, name: str) -> GroupSnapshot:
+        self.beats += 1
+        owned = frozenset(p for p, owner in self.owner.items() if owner == name)
+        return GroupSnapshot(
+            generation=self.generation,
+            member=name,
+            owned=owned,
+            revoking=frozenset(p for p in owned if self.target(p) != name),
+            confirmations=self.beats,
+            confirmed=True,
+        )
+
+
+class FakeGroup:
+    """One member's view; ``zombie_confirmed`` plays the race in which the check came too early."""
+
+    def __init__(self, coordinator: Coordinator, name: str, zombie_confirmed: bool) -> None:
+        self.coordinator = coordinator
+        self.name = name
+        self.zombie_confirmed = zombie_confirmed
+        self.commits: list[Mapping[TopicPartition, int]] = []
+
+    def join(self) -> None:
+        self.coordinator.join(self.name)
+
+    def touch(self) -> None:
+        pass
+
+    def snapshot(self) -> GroupSnapshot:
+        member = self.coordinator.members.get(self.name)
+        if member is not None and not member.alive:
+            assert member.view is not None
+            view = member.view
+            return GroupSnapshot(
+                generation=view.generation,
+                member=view.member,
+                owned=view.owned,
+                revoking=view.revoking,
+                confirmations=view.confirmations,
+                confirmed=self.zombie_confirmed,
+            )
+        return self.coordinator.snapshot(self.name)
+
+    def wake_up(self) -> None:
+        """The heartbeat that tells an expired member so: it joins again, owning nothing."""
+        member = self.coordinator.members.get(self.name)
+        if member is not None and not member.alive:
+            del self.coordinator.members[self.name]
+            self.coordinator.join(self.name)
+
+    def commit(self, offsets: Mapping[TopicPartition, int]) -> None:
+        member = self.coordinator.members.get(self.name)
+        if member is None or not member.alive:
+            raise KohortError("UNKNOWN_MEMBER_ID")
+        for partition in offsets:
+            if self.coordinator.owner.get(partition) != self.name:
+                raise KohortError("ILLEGAL_GENERATION")
+        self.coordinator.offsets.update(offsets)
+        self.commits.append(dict(offsets))
+
+    def committed(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        offsets = self.coordinator.offsets
+        return {p: offsets[p] for p in partitions if p in offsets}
+
+    def release(self, partitions: Collection[TopicPartition]) -> None:
+        member = self.coordinator.members.get(self.name)
+        if member is not None and member.alive:
+            self.coordinator.release(self.name, partitions)
+
+    def leave(self) -> None:
+        self.coordinator.leave(self.name)
+
+
+@dataclass
+class Checkpoint:
+    """Spark's offset log and commit log, as texts."""
+
+    offsets: list[tuple[str, str]] = field(default_factory=list)
+    committed: int = 0
+
+
+@dataclass
+class World:
+    """What outlives processes: topics, the coordinator, the ledger's file, the written files."""
+
+    directory: Path
+    topics: FakeTopics
+    make_ledger: Callable[[Path], SqliteLedger] = open_ledger
+    files: dict[str, list[tuple[TopicPartition, int]]] = field(default_factory=dict)
+    clock: float = 0.0
+
+    def __post_init__(self) -> None:
+        self.coordinator = Coordinator(self.topics)
+
+    def sleep(self, seconds: float) -> None:
+        self.clock += seconds
+
+    def table(self) -> list[tuple[TopicPartition, int]]:
+        """The records in committed files."""
+        ledger = open_ledger(self.directory)
+        rows = [record for row in ledger.manifest() if row.path for record in self.files[row.path]]
+        ledger.close()
+        return sorted(rows)
+
+    def expected(self) -> list[tuple[TopicPartition, int]]:
+        return [
+            (partition, offset)
+            for partition, end in sorted(self.topics.end.items())
+            for offset in range(end)
+            if survives(offset)
+        ]
+
+
+def survives(offset: int) -> bool:
+    """The query's filter: whole ranges may come out empty."""
+    return offset % 7 < 5
+
+
+class Application:
+    """One start of one application on its checkpoint."""
+
+    def __init__(
+        self,
+        world: World,
+        name: str,
+        checkpoint: Checkpoint,
+        *,
+        limit: int | None = 10,
+        zombie_confirmed: bool = False,
+        available_now: bool = False,
+    ) -> None:
+        self.world = world
+        self.name = name
+        self.checkpoint = checkpoint
+        self.limit = limit
+        self.available_now = available_now
+        self.calls: list[str] = []
+        self.group = FakeGroup(world.coordinator, name, zombie_confirmed)
+        self.ledger = world.make_ledger(world.directory)
+        self.sink = world.make_ledger(world.directory)
+        self.driver = SourceDriver(
+            self.group,
+            self.ledger,
+            world.topics,
+            DriverConfig(application=name, reset="earliest", read_tasks=2, idle_wait_s=0.0),
+            clock=lambda: world.clock,
+            sleep=world.sleep,
+        )
+        self.done = False
+
+    def kill(self) -> None:
+        """SIGKILL: the group is told nothing."""
+        self.ledger.close()
+        self.sink.close()
+
+    def run(self) -> Iterator[str]:
+        log = self.checkpoint
+        if self.available_now:
+            self.driver.prepare_available_now()
+        if log.committed < len(log.offsets):
+            start, end = log.offsets[log.committed]
+            yield "replaying"
+            yield from self._batch(end)
+        else:
+            start = log.offsets[-1][1] if log.offsets else json.dumps(self.driver.initial_offset())
+            end = start
+        while True:
+            start = log.offsets[-1][1] if log.offsets else start
+            self.calls.append("latestOffset")
+            end = json.dumps(self.driver.latest_offset(json.loads(start), self.limit))
+            if end == start:
+                if self.available_now:
+                    break
+                yield "idle"
+                continue
+            yield "planned"
+            log.offsets.append((start, end))
+            yield "journalled"
+            yield from self._batch(end)
+        self.driver.stop()
+        self.done = True
+
+    def _batch(self, end: str) -> Iterator[str]:
+        self.calls.append("partitions")
+        plan = self.driver.read_plan(json.loads(end))
+        yield "reading"
+        files = [f for pieces in plan.tasks for f in self._write(pieces)]
+        yield "written"
+        self.sink.commit(self.name, files)
+        yield "sunk"
+        self.checkpoint.committed += 1
+        yield "committed"
+
+    def _write(self, pieces: list[Piece]) -> Iterator[WrittenFile]:
+        for piece in pieces:
+            rows = [(piece.partition, n) for n in range(piece.begin, piece.end) if survives(n)]
+            if rows:
+                path = f"file-{len(self.world.files)}"
+                self.world.files[path] = rows
+                yield WrittenFile(
+                    partition=piece.partition,
+                    first_offset=rows[0][1],
+                    last_offset=rows[-1][1],
+                    path=path,
+                    rows=len(rows),
+                    dead_path=None,
+                    dead_letters=0,
+                )
+
+
+def run_until(steps: Iterator[str], wanted: str) -> None:
+    """Resume an application until it stands at a point."""
+    for point in steps:
+        if point == wanted:
+            return
+    raise AssertionError(f"the application ended before it stood at {wanted!r}")
+
+
+def ranges(document: str) -> dict[str, Any]:
+    """The partitions of an offset document."""
+    return dict(json.loads(document)["p"])

@@ -1,0 +1,409 @@
+"""The driver's rules: single call orders by hand, thousands of schedules by Hypothesis."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.spark.fake_engine import (
+    Application,
+    Checkpoint,
+    FakeTopics,
+    World,
+    open_ledger,
+    ranges,
+    run_until,
+    survives,
+)
+
+from kohort.model.errors import ConfigError, InvariantViolation
+from kohort.model.ids import TopicPartition
+from kohort.spark.driver import DriverConfig, SourceDriver
+from kohort.spark.ledger import Acquired
+from kohort.spark.sqlite_ledger import SqliteLedger
+from kohort.spark.unfenced import UnfencedLedger
+
+A, B = TopicPartition("t", 0), TopicPartition("t", 1)
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    world = World(tmp_path, FakeTopics(2))
+    world.topics.end.update({A: 20, B: 20})
+    return world
+
+
+def start(world: World, name: str = "a", checkpoint: Checkpoint | None = None, **more):  # type: ignore[no-untyped-def]
+    application = Application(world, name, checkpoint or Checkpoint(), **more)
+    return application, application.run()
+
+
+def test_the_first_batch_only_warms_up_and_the_join_comes_after_it(world: World) -> None:
+    app, steps = start(world)
+    run_until(steps, "journalled")
+    assert ranges(app.checkpoint.offsets[0][1]) == {}
+    assert world.coordinator.members == {}
+    plan = app.driver.read_plan(json.loads(app.checkpoint.offsets[0][1]))
+    assert (plan.tasks, plan.warm_up_tasks) == ([], 2)
+    run_until(steps, "committed")
+    assert world.coordinator.members == {}
+    run_until(steps, "planned")
+    assert list(world.coordinator.members) == ["a"]
+
+
+def test_a_batch_is_committed_to_the_group_at_the_top_of_the_next_call(world: World) -> None:
+    app, steps = start(world)
+    run_until(steps, "committed")
+    run_until(steps, "committed")
+    assert app.group.commits == []
+    run_until(steps, "planned")
+    assert app.group.commits == [{A: 5, B: 5}]
+
+
+def test_the_last_batch_is_committed_to_the_group_although_nothing_follows(world: World) -> None:
+    app, steps = start(world)
+    run_until(steps, "idle")
+    assert world.coordinator.offsets == {A: 20, B: 20}
+    said = app.checkpoint.offsets[-1][1]
+    assert json.dumps(app.driver.latest_offset(json.loads(said), 10)) == said
+    assert len(app.group.commits) == 4
+
+
+def test_a_partition_is_released_between_two_batches_and_not_in_one(world: World) -> None:
+    _, a = start(world, "a")
+    run_until(a, "committed")
+    run_until(a, "reading")
+    _, b = start(world, "b")
+    run_until(b, "committed")
+    assert next(b) == "idle"
+    assert world.coordinator.owner == {A: "a", B: "a"}
+    run_until(a, "committed")
+    assert world.coordinator.owner == {A: "a", B: "a"}
+    run_until(a, "planned")
+    assert world.coordinator.owner == {A: "a", B: "b"}
+    assert world.coordinator.offsets == {A: 5, B: 5}
+    run_until(b, "journalled")
+
+
+def test_the_new_owner_goes_on_where_the_ledger_stands(world: World) -> None:
+    app, a = start(world, "a")
+    run_until(a, "committed")
+    run_until(a, "sunk")
+    app.kill()
+    world.coordinator.expire("a")
+    assert world.coordinator.offsets == {}
+    other, b = start(world, "b")
+    run_until(b, "committed")
+    run_until(b, "planned")
+    run_until(b, "journalled")
+    assert ranges(other.checkpoint.offsets[-1][1]) == {"t-0": [5, 10, 2], "t-1": [5, 10, 2]}
+
+
+@pytest.mark.parametrize("point", ["planned", "journalled", "reading", "written", "sunk"])
+def test_a_kill_at_any_point_of_a_batch_loses_and_doubles_nothing(world: World, point: str) -> None:
+    checkpoint = Checkpoint()
+    app, steps = start(world, "a-1", checkpoint)
+    run_until(steps, "committed")
+    run_until(steps, point)
+    app.kill()
+    world.coordinator.expire("a-1")
+    again, steps = start(world, "a-2", checkpoint)
+    run_until(steps, "idle")
+    assert world.table() == world.expected()
+    first = "latestOffset" if point == "planned" else "partitions"
+    assert again.calls[0] == first
+
+
+def test_a_replay_reads_nothing_that_was_planned_under_an_older_fence(world: World) -> None:
+    checkpoint = Checkpoint()
+    app, steps = start(world, "a-1", checkpoint)
+    run_until(steps, "committed")
+    run_until(steps, "journalled")
+    app.kill()
+    world.coordinator.expire("a-1")
+    again, _ = start(world, "a-2", checkpoint)
+    plan = again.driver.read_plan(json.loads(checkpoint.offsets[-1][1]))
+    assert plan.tasks == []
+    assert plan.warm_up_tasks == 2
+    assert again.driver.held == {A, B}
+    again.driver.latest_offset(json.loads(checkpoint.offsets[-1][1]), 10)
+    assert again.group.commits == []
+
+
+def test_a_replay_within_one_start_is_read_again(world: World) -> None:
+    app, steps = start(world)
+    run_until(steps, "committed")
+    run_until(steps, "reading")
+    again = app.driver.read_plan(json.loads(app.checkpoint.offsets[-1][1]))
+    assert [[(p.partition, p.begin, p.end) for p in task] for task in again.tasks] == [
+        [(A, 0, 5), (B, 0, 5)]
+    ]
+
+
+def test_a_fenced_range_is_left_out_and_acquired_again_after_a_new_confirmation(
+    world: World,
+) -> None:
+    app, steps = start(world)
+    run_until(steps, "committed")
+    run_until(steps, "planned")
+    zombie = open_ledger(world.directory)
+    zombie.acquire([A], 0, "zombie")
+    run_until(steps, "written")
+    assert app.driver.held == {B}
+    run_until(steps, "idle")
+    assert world.table() == world.expected()
+    assert zombie.positions([A])[A].epoch == 3
+    zombie.close()
+
+
+def test_a_member_that_is_not_confirmed_acquires_nothing(world: World) -> None:
+    app, steps = start(world)
+    run_until(steps, "committed")
+    app.group.join()
+    world.coordinator.expire("a")
+    app.driver._joined = True
+    assert next(steps) == "idle"
+    assert app.driver.held == frozenset()
+    assert app.ledger.all_positions() == {}
+
+
+def test_available_now_ends_when_the_group_has_it_all_and_takes_no_more(world: World) -> None:
+    app, a = start(world, "a", available_now=True)
+    other, b = start(world, "b", available_now=True)
+    run_until(a, "committed")
+    run_until(b, "committed")
+    world.topics.end[A] = 30
+    run_until(a, "committed")
+    world.topics.end[A] = 40
+    for _ in range(200):
+        for application, steps in ((app, a), (other, b)):
+            if not application.done and application.driver.held:
+                next(steps, None)
+        if app.done or other.done:
+            break
+    assert app.done or other.done
+    positions = open_ledger(world.directory)
+    assert {p: at.next_offset for p, at in positions.all_positions().items()} == {A: 20, B: 20}
+    positions.close()
+
+
+def test_a_topic_that_was_made_anew_is_told(world: World) -> None:
+    ledger = open_ledger(world.directory)
+    epochs = {A: ledger.acquire([A], 0, "m")[A].epoch}
+    ledger.establish({A: 21}, epochs)
+    ledger.close()
+    _, steps = start(world)
+    run_until(steps, "committed")
+    with pytest.raises(ConfigError, match="made anew"):
+        next(steps)
+
+
+def test_records_that_were_deleted_before_they_were_read_are_told(world: World) -> None:
+    ledger = open_ledger(world.directory)
+    epochs = {A: ledger.acquire([A], 0, "m")[A].epoch}
+    ledger.establish({A: 3}, epochs)
+    ledger.close()
+    world.topics.begin[A] = 4
+    _, steps = start(world)
+    run_until(steps, "committed")
+    with pytest.raises(ConfigError, match="failOnDataLoss"):
+        next(steps)
+
+
+def test_a_sink_that_does_not_commit_to_the_ledger_is_told(world: World) -> None:
+    app, steps = start(world)
+    app.sink.commit = lambda application, files: None  # type: ignore[method-assign,assignment,return-value]
+    run_until(steps, "committed")
+    run_until(steps, "committed")
+    with pytest.raises(InvariantViolation, match="does not commit to the ledger"):
+        next(steps)
+
+
+def test_without_a_ledger_a_restart_reads_again_from_the_group_s_offset(world: World) -> None:
+    def driver(name: str, nonce: int) -> SourceDriver:
+        app = Application(world, name, Checkpoint())
+        return SourceDriver(
+            app.group,
+            UnfencedLedger(nonce),
+            world.topics,
+            DriverConfig(application=name, reset="earliest", idle_wait_s=0),
+            clock=lambda: world.clock,
+            sleep=world.sleep,
+        )
+
+    first = driver("a", 7)
+    said = first.latest_offset(first.initial_offset(), 10)
+    assert first.read_plan(said).warm_up_tasks == 2
+    said = first.latest_offset(said, 10)
+    assert len(first.read_plan(said).tasks) == 1
+    said = first.latest_offset(said, 10)
+    assert len(first.read_plan(said).tasks) == 1
+    world.coordinator.expire("a")
+    second = driver("b", 8)
+    assert second.read_plan(said).tasks == []
+    after = second.latest_offset(said, 10)
+    assert {name: r[:2] for name, r in after["p"].items()} == {"t-0": [5, 10], "t-1": [5, 10]}
+
+
+def test_a_foreign_checkpoint_is_told(world: World) -> None:
+    app, _ = start(world)
+    with pytest.raises(ConfigError, match="malformed kohort offset"):
+        app.driver.latest_offset({"sources": 1}, 10)
+
+
+# --- schedules
+
+NAMES = ("a", "b", "c")
+actions = st.one_of(
+    st.tuples(st.just("step"), st.sampled_from(NAMES), st.integers(1, 12)),
+    st.tuples(st.just("kill"), st.sampled_from(NAMES), st.just(0)),
+    st.tuples(st.just("expire"), st.sampled_from(NAMES), st.just(0)),
+    st.tuples(st.just("wake"), st.sampled_from(NAMES), st.just(0)),
+    st.tuples(st.just("leave"), st.sampled_from(NAMES), st.just(0)),
+    st.tuples(st.just("produce"), st.integers(0, 2), st.integers(1, 15)),
+)
+
+
+@dataclass
+class Slot:
+    """One application's place: its checkpoint lives on, its starts come and go."""
+
+    checkpoint: Checkpoint
+    starts: int = 0
+    application: Application | None = None
+    steps: Iterator[str] | None = None
+
+
+class Schedule:
+    """Runs a list of actions on a world, then lets everything that lives finish."""
+
+    def __init__(self, world: World, zombie_confirmed: bool) -> None:
+        self.world = world
+        self.zombie_confirmed = zombie_confirmed
+        self.slots = {name: Slot(Checkpoint()) for name in NAMES}
+
+    def act(self, action: str, who: str, count: int) -> None:
+        slot = self.slots[who]
+        if action == "step":
+            self.step(who, count)
+        elif slot.application is not None:
+            name = slot.application.name
+            if action == "expire":
+                self.world.coordinator.expire(name)
+            elif action == "wake":
+                slot.application.group.wake_up()
+            elif action == "kill":
+                # The coordinator notices at once or, if "expire" comes later, not before that.
+                slot.application.kill()
+                self.world.coordinator.expire(name)
+                slot.application = slot.steps = None
+            else:
+                slot.application.driver.stop()
+                slot.application.sink.close()
+                slot.application = slot.steps = None
+
+    def step(self, who: str, count: int) -> None:
+        slot = self.slots[who]
+        if slot.application is None or slot.steps is None:
+            slot.starts += 1
+            slot.application = Application(
+                self.world,
+                f"{who}-{slot.starts}",
+                slot.checkpoint,
+                zombie_confirmed=self.zombie_confirmed,
+            )
+            slot.steps = slot.application.run()
+        for _ in range(count):
+            next(slot.steps)
+
+    def finish(self) -> None:
+        for who in NAMES:
+            self.step(who, 1)
+        for _ in range(60):
+            for who in NAMES:
+                application = self.slots[who].application
+                assert application is not None
+                application.group.wake_up()
+                self.step(who, 8)
+        for slot in self.slots.values():
+            assert slot.application is not None
+            slot.application.kill()
+
+
+def play(script: Iterable[tuple[str, object, int]], zombie_confirmed: bool, world: World) -> None:
+    schedule = Schedule(world, zombie_confirmed)
+    for action, who, count in script:
+        if action == "produce":
+            world.topics.end[TopicPartition("t", int(str(who)))] += count
+        else:
+            schedule.act(action, str(who), count)
+    schedule.finish()
+
+
+@given(script=st.lists(actions, max_size=60), zombie_confirmed=st.booleans())
+@settings(max_examples=150)
+def test_every_record_lands_once_whatever_happens(
+    script: list[tuple[str, object, int]], zombie_confirmed: bool
+) -> None:
+    with tempfile.TemporaryDirectory() as directory:
+        world = World(Path(directory), FakeTopics(3))
+        world.topics.end = {TopicPartition("t", n): 10 * (n + 1) for n in range(3)}
+        play(script, zombie_confirmed, world)
+        assert world.table() == world.expected()
+        ledger = open_ledger(world.directory)
+        tiles = [(row.partition, row.begin, row.end) for row in ledger.manifest()]
+        ledger.close()
+        for partition, end in world.topics.end.items():
+            mine = [(begin, stop) for p, begin, stop in tiles if p == partition]
+            assert [begin for begin, _ in mine] == [0, *[stop for _, stop in mine[:-1]]]
+            assert mine[-1][1] == end
+
+
+class FencelessLedger(SqliteLedger):
+    """A ledger that only notes the owner: what goes wrong without the fence must be seen."""
+
+    def acquire(self, partitions, generation, member):  # type: ignore[no-untyped-def]
+        wanted = list(partitions)
+        known = self.positions(wanted)
+        new = super().acquire([p for p in wanted if p not in known], generation, member)
+        return new | {
+            p: Acquired(epoch=at.epoch, position=at.next_offset) for p, at in known.items()
+        }
+
+
+def test_the_harness_sees_what_a_ledger_without_fences_does(tmp_path: Path) -> None:
+    """A zombie writes after the new owner read its position and before its first write."""
+    world = World(tmp_path, FakeTopics(1), lambda directory: FencelessLedger(directory, "g"))
+    world.topics.end = {A: 20}
+    _, zombie = start(world, "a")
+    run_until(zombie, "committed")
+    run_until(zombie, "written")
+    world.coordinator.expire("a")
+    _, owner = start(world, "b")
+    run_until(owner, "committed")
+    run_until(owner, "written")
+    run_until(zombie, "sunk")
+    with pytest.raises(InvariantViolation, match="expected position 0"):
+        run_until(owner, "sunk")
+
+
+def test_with_fences_the_same_zombie_is_kept_out(tmp_path: Path) -> None:
+    world = World(tmp_path, FakeTopics(1))
+    world.topics.end = {A: 20}
+    _, zombie = start(world, "a")
+    run_until(zombie, "committed")
+    run_until(zombie, "written")
+    world.coordinator.expire("a")
+    _, owner = start(world, "b")
+    run_until(owner, "committed")
+    run_until(owner, "written")
+    run_until(zombie, "sunk")
+    assert world.table() == []
+    run_until(owner, "sunk")
+    assert world.table() == [(A, n) for n in range(10) if survives(n)]
