@@ -1,8 +1,8 @@
 """The one public door of the member core: events in, effects out.
 
 The contract is the cores': ``handle`` first lets deadlines pass, effects come in the order in which
-they are to be carried out, nothing here reads a clock, and protocol errors are values. Knows nothing
-of partitions.
+they are to be carried out, nothing here reads a clock, and protocol errors are values. Knows
+nothing of partitions.
 """
 
 from __future__ import annotations

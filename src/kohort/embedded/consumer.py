@@ -1,0 +1,193 @@
+"""The ``consumer`` embedded protocol: what stands inside JoinGroup and SyncGroup of consumers.
+
+In: values (subscription, assignment, sticky userdata). Out: exactly Kafka's bytes, and back. Every
+structure starts with an int16 version; a reader takes any higher version for the highest it knows,
+since later versions only append. Must not know: groups, assignors, who leads.
+
+Source: ConsumerProtocolSubscription and ConsumerProtocolAssignment of Kafka's clients (versions 0
+to 3), the userdata of its sticky assignors.
+"""
+
+from __future__ import annotations
+
+import struct as binary
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from kohort.model.errors import ProtocolError
+from kohort.model.ids import NO_GENERATION, GenerationId, TopicPartition
+from kohort.schema import BYTES, INT32, STRING, array, decode, encode, field, struct
+
+HIGHEST_VERSION = 3
+_VERSION = binary.Struct(">h")
+_GENERATION = binary.Struct(">i")
+
+
+@struct()
+class TopicPartitionList:
+    """Partitions of one topic."""
+
+    topic: str = field(STRING)
+    partitions: list[int] = field(array(INT32))
+
+
+@struct(versions="0-3")
+class ConsumerProtocolSubscription:
+    """The body behind the version number of a subscription."""
+
+    topics: list[str] = field(array(STRING))
+    user_data: bytes | None = field(BYTES, nullable="0+", default=None)
+    owned_partitions: list[TopicPartitionList] = field(
+        array(TopicPartitionList), versions="1+", ignorable=True
+    )
+    generation_id: int = field(INT32, versions="2+", default=-1, ignorable=True)
+    rack_id: str | None = field(STRING, versions="3+", nullable="3+", default=None, ignorable=True)
+
+
+@struct(versions="0-3")
+class ConsumerProtocolAssignment:
+    """The body behind the version number of an assignment."""
+
+    assigned_partitions: list[TopicPartitionList] = field(array(TopicPartitionList))
+    user_data: bytes | None = field(BYTES, nullable="0+", default=None)
+
+
+@struct(versions="0-1")
+class StickyUserData:
+    """Userdata under the name ``sticky``: what was assigned last, and in which generation."""
+
+    previous_assignment: list[TopicPartitionList] = field(array(TopicPartitionList))
+    generation: int = field(INT32, versions="1+", default=-1, ignorable=True)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Subscription:
+    """What a consumer says when it joins: what it wants; what it owns, since which generation."""
+
+    topics: frozenset[str]
+    user_data: bytes | None = None
+    owned: frozenset[TopicPartition] = frozenset()
+    generation_id: GenerationId = NO_GENERATION
+    rack_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Assignment:
+    """What a consumer is to run; partitions may be of topics it does not know (pattern)."""
+
+    partitions: frozenset[TopicPartition]
+    user_data: bytes | None = None
+
+
+def encode_subscription(value: Subscription, version: int = HIGHEST_VERSION) -> bytes:
+    """Bytes of a subscription: sorted, so that equal values give equal bytes (rule B3)."""
+    body = ConsumerProtocolSubscription(
+        topics=sorted(value.topics),
+        user_data=value.user_data,
+        owned_partitions=_lists(value.owned),
+        generation_id=value.generation_id,
+        rack_id=value.rack_id,
+    )
+    return _VERSION.pack(version) + encode(body, version)
+
+
+def decode_subscription(data: bytes) -> Subscription:
+    """Read a subscription of any version.
+
+    Raises:
+        ProtocolError: a negative version, or bytes that are no subscription.
+    """
+    version = _version(data, "subscription")
+    body, _ = decode(ConsumerProtocolSubscription, version, data, _VERSION.size)
+    return Subscription(
+        topics=frozenset(body.topics),
+        user_data=body.user_data,
+        owned=_partitions(body.owned_partitions),
+        generation_id=GenerationId(max(body.generation_id, NO_GENERATION)),
+        rack_id=body.rack_id or None,
+    )
+
+
+def encode_assignment(value: Assignment, version: int = HIGHEST_VERSION) -> bytes:
+    """Bytes of an assignment, sorted."""
+    body = ConsumerProtocolAssignment(
+        assigned_partitions=_lists(value.partitions), user_data=value.user_data
+    )
+    return _VERSION.pack(version) + encode(body, version)
+
+
+def decode_assignment(data: bytes) -> Assignment:
+    """Read an assignment of any version; no bytes at all mean that the leader left us out (B7).
+
+    Raises:
+        ProtocolError: a negative version, or bytes that are no assignment.
+    """
+    if not data:
+        return Assignment(partitions=frozenset())
+    version = _version(data, "assignment")
+    body, _ = decode(ConsumerProtocolAssignment, version, data, _VERSION.size)
+    return Assignment(partitions=_partitions(body.assigned_partitions), user_data=body.user_data)
+
+
+def encode_sticky_userdata(
+    previous: Iterable[TopicPartition], generation_id: GenerationId, version: int = 1
+) -> bytes:
+    """Userdata of the eager sticky assignor; it has no version number in front."""
+    body = StickyUserData(previous_assignment=_lists(previous), generation=generation_id)
+    return encode(body, version)
+
+
+def decode_sticky_userdata(
+    data: bytes | None,
+) -> tuple[frozenset[TopicPartition], GenerationId] | None:
+    """Read sticky userdata, version 1 or else 0; None for anything else."""
+    for version in (1, 0):
+        try:
+            body, end = decode(StickyUserData, version, data or b"")
+        except ProtocolError:
+            continue
+        if end == len(data or b""):
+            generation = GenerationId(max(body.generation, NO_GENERATION))
+            return _partitions(body.previous_assignment), generation
+    return None
+
+
+def encode_generation_userdata(generation_id: GenerationId) -> bytes:
+    """Userdata as Java's cooperative sticky assignor writes it: the generation alone."""
+    return _GENERATION.pack(generation_id)
+
+
+def generation_in_userdata(data: bytes | None) -> GenerationId:
+    """The generation that a member tells in its userdata only (Subscription v0 and v1).
+
+    Java writes four bytes; others write their sticky userdata, which ends with it. Whatever else
+    stands there is no generation.
+    """
+    if data is None:
+        return NO_GENERATION
+    if len(data) == _GENERATION.size:
+        return GenerationId(max(_GENERATION.unpack(data)[0], NO_GENERATION))
+    sticky = decode_sticky_userdata(data)
+    return sticky[1] if sticky else NO_GENERATION
+
+
+def _version(data: bytes, what: str) -> int:
+    if len(data) < _VERSION.size:
+        raise ProtocolError(
+            f"a consumer {what} starts with a version of 2 bytes; there are {len(data)}"
+        )
+    version: int = _VERSION.unpack_from(data)[0]
+    if version < 0:
+        raise ProtocolError(f"a consumer {what} has version {version}; versions start at 0")
+    return min(version, HIGHEST_VERSION)
+
+
+def _lists(partitions: Iterable[TopicPartition]) -> list[TopicPartitionList]:
+    by_topic: dict[str, list[int]] = {}
+    for topic, partition in sorted(partitions):
+        by_topic.setdefault(topic, []).append(partition)
+    return [TopicPartitionList(topic=t, partitions=p) for t, p in by_topic.items()]
+
+
+def _partitions(lists: list[TopicPartitionList]) -> frozenset[TopicPartition]:
+    return frozenset(TopicPartition(entry.topic, p) for entry in lists for p in entry.partitions)

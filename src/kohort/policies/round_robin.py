@@ -1,0 +1,30 @@
+"""Round robin: all partitions in order, members in a circle, skipping who does not subscribe.
+
+Poor with unequal subscriptions, no stickiness. Must not know: what members own.
+"""
+
+from __future__ import annotations
+
+from kohort.model.ids import ProtocolName, TopicPartition
+from kohort.policies.spec import GroupAssignment, GroupSpec, RebalanceProtocol, TopicSubscribers
+
+
+class RoundRobinAssignor:
+    """Kafka's ``roundrobin``."""
+
+    name = ProtocolName("roundrobin")
+    rebalance_protocol = RebalanceProtocol.EAGER
+
+    def assign(self, spec: GroupSpec) -> GroupAssignment:
+        """See `policies.spec.Assignor`."""
+        subscribers = TopicSubscribers.of(spec)
+        order = subscribers.order
+        plan: GroupAssignment = {member_id: [] for member_id in order}
+        position = 0
+        for topic in subscribers.by_topic:
+            for partition in range(spec.partitions[topic]):
+                while topic not in spec.members[order[position]].topics:
+                    position = (position + 1) % len(order)
+                plan[order[position]].append(TopicPartition(topic, partition))
+                position = (position + 1) % len(order)
+        return plan

@@ -1,0 +1,149 @@
+"""Sticky: balance first, then as few moves as possible.
+
+In: a group spec with claims. Out: a plan in which loads are as equal as subscriptions permit and
+members keep what they rightly claim as far as balance lets them. With equal subscriptions each
+member keeps up to its share, which is optimal; with unequal ones the work is done on counts
+(`counts.py`, then `fewer_moves.py`) and turned into partitions here. Must not know: in how many
+rounds the plan is reached.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import deque
+
+from kohort.model.ids import MemberId, ProtocolName, TopicPartition
+from kohort.policies.claims import valid_claims
+from kohort.policies.counts import Counts, hand_out, level
+from kohort.policies.spec import GroupAssignment, GroupSpec, RebalanceProtocol, TopicSubscribers
+
+
+class StickyAssignor:
+    """Kafka's ``sticky``: eager, so everything is given up first and most of it comes back."""
+
+    name = ProtocolName("sticky")
+    rebalance_protocol = RebalanceProtocol.EAGER
+
+    def assign(self, spec: GroupSpec) -> GroupAssignment:
+        """See `policies.spec.Assignor`."""
+        return sticky_plan(spec)
+
+
+def sticky_plan(spec: GroupSpec) -> GroupAssignment:
+    """The balanced plan with few moves, regardless of who has to let go first."""
+    subscribers = TopicSubscribers.of(spec)
+    if not subscribers.order:
+        return {}
+    kept: dict[MemberId, list[TopicPartition]] = {m: [] for m in subscribers.order}
+    for claim, member_id in sorted(valid_claims(spec).items()):
+        kept[member_id].append(claim)
+    everybody = len(subscribers.order)
+    if all(len(members) == everybody for members in subscribers.by_topic.values()):
+        plan = _equal(spec, subscribers, kept)
+    else:
+        plan = _unequal(spec, subscribers, kept)
+    for partitions in plan.values():
+        partitions.sort()
+    return plan
+
+
+def _equal(
+    spec: GroupSpec, subscribers: TopicSubscribers, kept: dict[MemberId, list[TopicPartition]]
+) -> GroupAssignment:
+    """Everybody wants everything: quotas decide who keeps how much."""
+    order = subscribers.order
+    total = sum(spec.partitions[topic] for topic in subscribers.by_topic)
+    quota, extra = divmod(total, len(order))
+    plan: GroupAssignment = {}
+    for member_id in order:
+        mine = kept[member_id]
+        limit = quota
+        if len(mine) > quota and extra:
+            extra -= 1
+            limit = quota + 1
+        plan[member_id] = mine if len(mine) <= limit else _spread(mine)[:limit]
+    taken = {partition for mine in plan.values() for partition in mine}
+    heap = [(len(plan[member_id]), position) for position, member_id in enumerate(order)]
+    heapq.heapify(heap)
+    for topic in subscribers.by_topic:
+        for number in range(spec.partitions[topic]):
+            partition = TopicPartition(topic, number)
+            if partition not in taken:
+                load, position = heap[0]
+                plan[order[position]].append(partition)
+                heapq.heapreplace(heap, (load + 1, position))
+    return plan
+
+
+def _spread(partitions: list[TopicPartition]) -> list[TopicPartition]:
+    """The first of each topic, then the second of each: cut anywhere, topics stay even."""
+    seen: dict[str, int] = {}
+    ranked = []
+    for partition in partitions:
+        rank = seen.get(partition.topic, 0)
+        seen[partition.topic] = rank + 1
+        ranked.append((rank, partition))
+    ranked.sort()
+    return [partition for _, partition in ranked]
+
+
+def _unequal(
+    spec: GroupSpec, subscribers: TopicSubscribers, kept: dict[MemberId, list[TopicPartition]]
+) -> GroupAssignment:
+    """Balance counts, then decide which partitions make them up."""
+    order = subscribers.order
+    topics = list(subscribers.by_topic)
+    topic_index = {topic: index for index, topic in enumerate(topics)}
+    member_index = {member_id: index for index, member_id in enumerate(order)}
+    wanted: list[list[int]] = [[] for _ in order]
+    by_topic: list[list[int]] = []
+    for index, topic in enumerate(topics):
+        members = [member_index[member_id] for member_id in subscribers.by_topic[topic]]
+        by_topic.append(members)
+        for member in members:
+            wanted[member].append(index)
+    owned: list[dict[int, int]] = [{} for _ in order]
+    free = [spec.partitions[topic] for topic in topics]
+    for member_id, mine in kept.items():
+        counted = owned[member_index[member_id]]
+        for partition in mine:
+            index = topic_index[partition.topic]
+            counted[index] = counted.get(index, 0) + 1
+            free[index] -= 1
+    counts = Counts(subscribers=by_topic, wanted=wanted, owned=owned)
+    hand_out(counts, free)
+    level(counts)
+    return _from_counts(spec, order, topics, counts, kept)
+
+
+def _from_counts(
+    spec: GroupSpec,
+    order: list[MemberId],
+    topics: list[str],
+    counts: Counts,
+    kept: dict[MemberId, list[TopicPartition]],
+) -> GroupAssignment:
+    """Keep own partitions up to the count; deal the others out in turns."""
+    plan: GroupAssignment = {member_id: [] for member_id in order}
+    taken: set[TopicPartition] = set()
+    lacking: dict[str, deque[tuple[int, int]]] = {topic: deque() for topic in topics}
+    for member, member_id in enumerate(order):
+        left = {topics[topic]: units for topic, units in counts.held[member].items()}
+        for partition in kept[member_id]:
+            if left.get(partition.topic, 0):
+                left[partition.topic] -= 1
+                plan[member_id].append(partition)
+                taken.add(partition)
+        for topic, units in left.items():
+            if units:
+                lacking[topic].append((member, units))
+    for topic in topics:
+        numbers = range(spec.partitions[topic])
+        pool = [TopicPartition(topic, n) for n in numbers if (topic, n) not in taken]
+        turns = lacking[topic]
+        for partition in pool:
+            member, units = turns.popleft()
+            plan[order[member]].append(partition)
+            if units > 1:
+                turns.append((member, units - 1))
+    return plan
