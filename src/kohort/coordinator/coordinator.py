@@ -1,0 +1,180 @@
+"""The one public door of the coordinator: events and instants in, effects out.
+
+Lives here: the order of things in a step, and who serves which event or timer. Goes out: effects,
+in the order in which they must be carried out. Must not know: what any phase does.
+
+The contract: ``handle`` first does ``advance``, so that no event overtakes a deadline that has
+passed; only ``Stalled`` is taken before. ``next_deadline`` changes nothing that can be seen.
+Protocol errors are answers; an exception is a bug. Same configuration, ids and events, same
+effects.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, assert_never
+
+from kohort.coordinator import joining, liveness, loading, offsets, removing, syncing, views
+from kohort.coordinator.effects import Effect
+from kohort.coordinator.events import (
+    Appended,
+    AppendFailed,
+    DeleteGroups,
+    DescribeGroups,
+    Event,
+    Heartbeat,
+    JoinGroup,
+    LeaveGroup,
+    ListGroups,
+    Loaded,
+    OffsetCommit,
+    OffsetDelete,
+    OffsetFetch,
+    Replay,
+    Stalled,
+    SyncGroup,
+    TimeOfDay,
+    TopicsDeleted,
+)
+from kohort.coordinator.invariants import check
+from kohort.coordinator.rebalancing import join_timer_fired
+from kohort.coordinator.registry import MakeMemberId, Registry
+from kohort.coordinator.timers import JOIN, SESSION, SYNC, Timer
+from kohort.model.errors import InvariantViolation
+from kohort.model.group_config import GroupConfig
+from kohort.model.ids import Ticket
+from kohort.model.instants import Instant
+
+# A table instead of a match: a heartbeat is served thousands of times a second, and a match of
+# classes asks each case in turn.
+_SERVE: dict[type, Callable[[Registry, Any], None]] = {
+    Heartbeat: liveness.heartbeat,
+    JoinGroup: joining.join,
+    SyncGroup: syncing.sync,
+    LeaveGroup: liveness.leave,
+    OffsetCommit: offsets.commit,
+    OffsetFetch: offsets.fetch,
+    OffsetDelete: removing.delete_offsets,
+    DescribeGroups: views.describe,
+    ListGroups: views.list_groups,
+    DeleteGroups: removing.delete_groups,
+    TopicsDeleted: removing.topics_deleted,
+}
+
+
+class Coordinator:
+    """A sans-IO coordinator of classic groups.
+
+    Args:
+        config: its settings.
+        make_member_id: makes an id, never used before, from a prefix (a client id): the prefix,
+            "-" and something unique.
+    """
+
+    __slots__ = ("_loading", "_registry")
+
+    def __init__(self, config: GroupConfig, make_member_id: MakeMemberId) -> None:
+        self._registry = Registry(config, make_member_id)
+        self._loading = loading.Loading()
+
+    def handle(self, event: Event, now: Instant) -> list[Effect]:
+        """Let something happen at ``now``; effects in the order they must be carried out."""
+        registry = self._registry
+        if type(event) is Stalled:
+            registry.deadlines.shift(event.micros)
+        self._fire_due(now)
+        serve = _SERVE.get(type(event))
+        if serve is not None:
+            serve(registry, event)
+        else:
+            self._take_notice(event)
+        return registry.take_effects()
+
+    def advance(self, now: Instant) -> list[Effect]:
+        """Let the time be ``now``. Too early or twice is harmless."""
+        self._fire_due(now)
+        return self._registry.take_effects()
+
+    def next_deadline(self) -> Instant | None:
+        """When ``advance`` has something to do, or None."""
+        return self._registry.deadlines.next()
+
+    def check(self) -> None:
+        """Assert every invariant of the whole.
+
+        Raises:
+            InvariantViolation: one does not hold; a bug.
+        """
+        check(self._registry)
+
+    def _take_notice(self, event: Event) -> None:
+        """Events that nobody waits on an answer to."""
+        match event:
+            case Appended():
+                self._write_of(event.ticket).stored(self._registry, event.ticket)
+            case AppendFailed():
+                self._write_of(event.ticket).failed(self._registry, event.ticket, event.error)
+            case TimeOfDay():
+                self._registry.set_time_of_day(event.micros)
+            case Replay():
+                loading.replay(self._registry, self._loading, event)
+            case Loaded():
+                loading.finish(self._registry, self._loading)
+            case Stalled():
+                pass
+            case (
+                Heartbeat()
+                | JoinGroup()
+                | SyncGroup()
+                | LeaveGroup()
+                | OffsetCommit()
+                | OffsetFetch()
+                | OffsetDelete()
+                | DescribeGroups()
+                | ListGroups()
+                | DeleteGroups()
+                | TopicsDeleted()
+            ):
+                raise InvariantViolation(f"{type(event).__name__} was expected to be served")
+            case _:
+                assert_never(event)
+
+    def _write_of(self, ticket: Ticket) -> Any:
+        write = self._registry.writes.pop(ticket, None)
+        if write is None:
+            raise InvariantViolation(
+                f"ticket {ticket} came back, but was never given out or came back before; "
+                "a shell must report each ticket once"
+            )
+        return write
+
+    def _fire_due(self, now: Instant) -> None:
+        """Fire what is due, each by itself, since one may cancel or arm others.
+
+        Timers armed by one that fires late count from ``now``: a member's session starts when its
+        answer leaves, not when it should have left.
+        """
+        registry = self._registry
+        registry.now = now
+        due = registry.deadlines.next()
+        while due is not None and due <= now:
+            timer = registry.deadlines.pop_due(now)
+            if timer is None:
+                return
+            self._fire(timer)
+            due = registry.deadlines.next()
+
+    def _fire(self, timer: Timer) -> None:
+        registry = self._registry
+        if timer.kind not in {SESSION, JOIN, SYNC}:
+            removing.sweep_timer_fired(registry)
+            return
+        group = registry.groups.get(timer.group_id)
+        if group is None:
+            raise InvariantViolation(f"{timer} fired, but there is no such group")
+        if timer.kind == SESSION:
+            liveness.session_timer_fired(registry, group, timer.member_id)
+        elif timer.kind == JOIN:
+            join_timer_fired(registry, group)
+        else:
+            syncing.sync_timer_fired(registry, group)

@@ -1,0 +1,41 @@
+"""Everything a coordinator can ask for, in the order in which it must be carried out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from kohort.coordinator.answers import Answer
+from kohort.coordinator.records import Record
+from kohort.model.facts import GroupFact
+from kohort.model.ids import GroupId, Ticket, Token
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Respond:
+    """Answer the request of ``token``. Its connection may be gone: then nothing is to be done."""
+
+    token: Token
+    answer: Answer
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Append:
+    """Make ``records`` durable, all or none, behind everything asked for earlier.
+
+    The outcome comes back as ``Appended`` or ``AppendFailed`` with the same ticket.
+    """
+
+    ticket: Ticket
+    group_id: GroupId
+    records: tuple[Record, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Observe:
+    """Tell whoever listens what happened."""
+
+    fact: GroupFact
+
+
+Effect: TypeAlias = Respond | Append | Observe

@@ -1,0 +1,202 @@
+"""Whether members live: heartbeats, sessions that end, members that leave.
+
+Comes in: Heartbeat, LeaveGroup, session timers. Goes out: answers, and rebalances when somebody is
+gone. ``heartbeat`` is the hot path of a coordinator and builds nothing but its effect.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from kohort.coordinator.answers import (
+    HeartbeatAnswer,
+    JoinAnswer,
+    LeaveAnswer,
+    LeftMember,
+    SyncAnswer,
+)
+from kohort.coordinator.events import Heartbeat, LeaveGroup, LeavingMember
+from kohort.coordinator.group import Group, Member
+from kohort.coordinator.rebalancing import EmptyWrite, prepare_rebalance, try_complete
+from kohort.coordinator.registry import Registry
+from kohort.coordinator.timers import session_timer
+from kohort.model.errors import ErrorCode
+from kohort.model.facts import (
+    MemberExpired,
+    MemberLeft,
+    PendingMemberExpired,
+    RebalanceCause,
+)
+from kohort.model.group_config import REASON_MAX_CHARS
+from kohort.model.group_state import GroupState
+from kohort.model.ids import NO_MEMBER, MemberId, Ticket
+
+_ALIVE: Final = HeartbeatAnswer()
+_REBALANCING: Final = HeartbeatAnswer(error=ErrorCode.REBALANCE_IN_PROGRESS)
+
+
+def heartbeat(registry: Registry, event: Heartbeat) -> None:
+    """Serve a Heartbeat."""
+    group = registry.groups.get(event.group_id)
+    if group is not None and event.group_instance_id is None:
+        member = group.members.get(event.member_id)
+        if member is not None and event.generation_id == group.generation_id:
+            # A group with members is neither Empty nor Dead, so nothing else is to be asked.
+            registry.arm_session(member)
+            rebalancing = group.state is GroupState.PREPARING_REBALANCE
+            registry.respond(event.token, _REBALANCING if rebalancing else _ALIVE)
+            return
+    registry.respond(event.token, HeartbeatAnswer(error=_heartbeat_error(registry, group, event)))
+
+
+def _heartbeat_error(  # noqa: PLR0911 - one gate a line reads better than a nest
+    registry: Registry, group: Group | None, event: Heartbeat
+) -> ErrorCode:
+    if not event.group_id:
+        return ErrorCode.INVALID_GROUP_ID
+    if registry.loading:
+        return ErrorCode.NONE
+    if group is None:
+        return ErrorCode.UNKNOWN_MEMBER_ID
+    if group.state is GroupState.DEAD:
+        return ErrorCode.COORDINATOR_NOT_AVAILABLE
+    error = group.identify(event.member_id, event.group_instance_id)
+    if error is not ErrorCode.NONE:
+        return error
+    if event.generation_id != group.generation_id:
+        return ErrorCode.ILLEGAL_GENERATION
+    registry.arm_session(group.members[event.member_id])
+    if group.state is GroupState.PREPARING_REBALANCE:
+        return ErrorCode.REBALANCE_IN_PROGRESS
+    return ErrorCode.NONE
+
+
+def leave(registry: Registry, event: LeaveGroup) -> None:
+    """Serve a LeaveGroup: all entries, then at most one rebalance."""
+    if not event.group_id:
+        registry.respond(event.token, LeaveAnswer(error=ErrorCode.INVALID_GROUP_ID))
+        return
+    if registry.loading:
+        registry.respond(event.token, LeaveAnswer(error=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS))
+        return
+    group = registry.groups.get(event.group_id)
+    if group is None:
+        gone = tuple(_left(entry, ErrorCode.UNKNOWN_MEMBER_ID) for entry in event.members)
+        registry.respond(event.token, LeaveAnswer(members=gone))
+        return
+    if group.state is GroupState.DEAD:
+        registry.respond(event.token, LeaveAnswer(error=ErrorCode.COORDINATOR_NOT_AVAILABLE))
+        return
+    results = tuple(_left(entry, _remove(registry, group, entry)) for entry in event.members)
+    answer = LeaveAnswer(members=results)
+    emptied: Ticket | None = None
+    if any(result.error is ErrorCode.NONE for result in results):
+        emptied = _after_leaving(registry, group, results)
+    if emptied is None:
+        registry.respond(event.token, answer)
+        return
+    # Durable before told: with the last member gone, the empty group's record comes first.
+    write = registry.writes[emptied]
+    if not isinstance(write, EmptyWrite):
+        raise group.violation(f"ticket {emptied} was expected to be the empty group's record")
+    write.waiting.append((event.token, answer))
+
+
+def _after_leaving(
+    registry: Registry, group: Group, results: tuple[LeftMember, ...]
+) -> Ticket | None:
+    """Go on without those that left. A handed-out id that leaves starts a rebalance too, as live.
+
+    (Kafka 4.3 does that, also in Stable.)
+    """
+    if group.state is GroupState.PREPARING_REBALANCE:
+        return try_complete(registry, group)
+    if group.state is GroupState.EMPTY:
+        return None
+    left = tuple(r.member_id for r in results if r.error is ErrorCode.NONE)
+    return prepare_rebalance(registry, group, RebalanceCause.MEMBERS_LEFT, member_ids=left)
+
+
+def _remove(registry: Registry, group: Group, entry: LeavingMember) -> ErrorCode:
+    """Take one entry of a batch out of the group."""
+    member_id = entry.member_id
+    if member_id in group.pending and entry.group_instance_id is None:
+        del group.pending[member_id]
+        registry.deadlines.cancel(session_timer(group.group_id, member_id))
+        _observe_left(registry, group, entry, member_id, pending=True)
+        return ErrorCode.NONE
+    if not member_id and entry.group_instance_id is not None:
+        # How an administrator removes a static member: by its instance id alone.
+        member_id = group.static_members.get(entry.group_instance_id, NO_MEMBER)
+    error = group.identify(member_id, entry.group_instance_id)
+    if error is not ErrorCode.NONE:
+        return error
+    _observe_left(registry, group, entry, member_id, pending=False)
+    remove_member(registry, group, member_id)
+    return ErrorCode.NONE
+
+
+def _observe_left(
+    registry: Registry, group: Group, entry: LeavingMember, member_id: MemberId, *, pending: bool
+) -> None:
+    registry.observe(
+        MemberLeft(
+            group_id=group.group_id,
+            generation_id=group.generation_id,
+            member_id=member_id,
+            group_instance_id=entry.group_instance_id,
+            client_reason=entry.reason[:REASON_MAX_CHARS] if entry.reason else None,
+            pending=pending,
+        )
+    )
+
+
+def _left(entry: LeavingMember, error: ErrorCode) -> LeftMember:
+    return LeftMember(
+        member_id=entry.member_id, group_instance_id=entry.group_instance_id, error=error
+    )
+
+
+def remove_member(registry: Registry, group: Group, member_id: MemberId) -> Member:
+    """Take a member out, and answer what it has parked: UNKNOWN_MEMBER_ID, without an id.
+
+    Kafka leaves a leaver's parked SyncGroup without answer; here every request gets one.
+    """
+    member = group.remove(member_id)
+    registry.deadlines.cancel(member.session_timer)
+    if member.parked_join is not None:
+        registry.respond(member.parked_join, JoinAnswer(error=ErrorCode.UNKNOWN_MEMBER_ID))
+        member.parked_join = None
+    if member.parked_sync is not None:
+        registry.respond(member.parked_sync, SyncAnswer(error=ErrorCode.UNKNOWN_MEMBER_ID))
+        member.parked_sync = None
+    return member
+
+
+def session_timer_fired(registry: Registry, group: Group, member_id: MemberId) -> None:
+    """A handed-out id was never used, or a member shows no life."""
+    if member_id in group.pending:
+        del group.pending[member_id]
+        registry.observe(PendingMemberExpired(group_id=group.group_id, member_id=member_id))
+        try_complete(registry, group, even_initially=True)
+        return
+    member = group.members.get(member_id)
+    if member is None:
+        raise group.violation(f"a session timer of {member_id!r} was expected to be cancelled")
+    parked = member.parked_join is not None or member.parked_sync is not None
+    if parked and not member.is_new:
+        # Its request is in our hands: it lives. The timer comes back when the request is answered.
+        return
+    registry.observe(
+        MemberExpired(
+            group_id=group.group_id,
+            generation_id=group.generation_id,
+            member_id=member_id,
+            group_instance_id=member.group_instance_id,
+        )
+    )
+    remove_member(registry, group, member_id)
+    if group.state is GroupState.PREPARING_REBALANCE:
+        try_complete(registry, group, even_initially=True)
+    else:
+        prepare_rebalance(registry, group, RebalanceCause.MEMBER_EXPIRED, member_ids=(member_id,))

@@ -1,0 +1,127 @@
+"""An empty coordinator made full again from the records of the log.
+
+Comes in: records in the log's order, then the word that this was all. Goes out: groups, with
+members Stable and without Empty, sessions of full length. What was not durable is gone: handed-out
+ids, parked requests, a rebalance that was under way.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from kohort.coordinator.events import JoinProtocol, Replay
+from kohort.coordinator.group import Group, new_member
+from kohort.coordinator.rebalancing import prepare_rebalance, read_subscriptions
+from kohort.coordinator.records import (
+    CommittedOffset,
+    GroupMetadata,
+    GroupRecord,
+    Record,
+)
+from kohort.coordinator.registry import Registry
+from kohort.coordinator.timers import SWEEP_TIMER
+from kohort.model.errors import InvariantViolation
+from kohort.model.facts import GroupLoaded, RebalanceCause
+from kohort.model.group_state import GroupState
+from kohort.model.ids import GroupId, ProtocolName, TopicPartition
+
+
+@dataclass(slots=True)
+class Loading:
+    """What the log has said so far. The last word on a key counts."""
+
+    groups: dict[GroupId, GroupMetadata] = field(default_factory=dict)
+    offsets: dict[GroupId, dict[TopicPartition, CommittedOffset]] = field(default_factory=dict)
+
+    def take(self, record: Record) -> None:
+        """One more record."""
+        if isinstance(record, GroupRecord):
+            if record.value is None:
+                self.groups.pop(record.group_id, None)
+            else:
+                self.groups[record.group_id] = record.value
+            return
+        offsets = self.offsets.setdefault(record.group_id, {})
+        if record.value is not None:
+            offsets[record.partition] = record.value
+            return
+        offsets.pop(record.partition, None)
+        if not offsets:
+            del self.offsets[record.group_id]
+
+
+def replay(registry: Registry, loading: Loading, event: Replay) -> None:
+    """Take records in; requests are refused until all are there.
+
+    Raises:
+        InvariantViolation: the coordinator has groups, which records of a log would overwrite.
+    """
+    if registry.groups:
+        raise InvariantViolation(
+            f"a log can be replayed into an empty coordinator only, but this one has "
+            f"{len(registry.groups)} groups; make a new coordinator and replay first"
+        )
+    registry.loading = True
+    for record in event.records:
+        loading.take(record)
+
+
+def finish(registry: Registry, loading: Loading) -> None:
+    """Bring the groups to life."""
+    registry.loading = False
+    for group_id, metadata in loading.groups.items():
+        _revive(registry, group_id, metadata)
+    for group_id, offsets in loading.offsets.items():
+        group = registry.groups.get(group_id)
+        if group is None:
+            group = registry.groups[group_id] = Group(group_id=group_id)
+        group.offsets = offsets
+    loading.groups, loading.offsets = {}, {}
+    registry.arm(SWEEP_TIMER, registry.config.offsets_retention_check_interval_ms)
+
+
+def _revive(registry: Registry, group_id: GroupId, metadata: GroupMetadata) -> None:
+    group = Group(
+        group_id=group_id,
+        generation_id=metadata.generation_id,
+        current_state_timestamp=metadata.current_state_timestamp,
+        protocol_type=metadata.protocol_type or None,
+        subscribed_topics=frozenset(),
+    )
+    registry.groups[group_id] = group
+    if metadata.members:
+        _revive_members(registry, group, metadata)
+    registry.observe(
+        GroupLoaded(
+            group_id=group_id,
+            generation_id=group.generation_id,
+            member_count=len(group.members),
+        )
+    )
+    if len(group.members) > registry.config.max_size:
+        prepare_rebalance(registry, group, RebalanceCause.OVER_CAPACITY)
+
+
+def _revive_members(registry: Registry, group: Group, metadata: GroupMetadata) -> None:
+    """Members come back with the one protocol that the record kept, and a whole session."""
+    name = metadata.protocol_name or ProtocolName("")
+    for kept in metadata.members:
+        member = new_member(
+            group_id=group.group_id,
+            member_id=kept.member_id,
+            group_instance_id=kept.group_instance_id,
+            client_id=kept.client_id,
+            client_host=kept.client_host,
+            session_timeout_ms=kept.session_timeout_ms,
+            rebalance_timeout_ms=kept.rebalance_timeout_ms,
+            protocols=(JoinProtocol(name=name, metadata=kept.subscription),),
+        )
+        member.assignment = kept.assignment
+        member.is_new = False
+        group.add(member, metadata.protocol_type)
+        registry.arm_session(member)
+    if metadata.leader_id in group.members:
+        group.leader_id = metadata.leader_id
+    group.protocol_name = name
+    group.state = GroupState.STABLE
+    read_subscriptions(registry, group)

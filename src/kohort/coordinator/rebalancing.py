@@ -1,0 +1,286 @@
+"""The join phase from its start to the new generation.
+
+Comes in: a cause, from whichever phase met it, and the join timer. Goes out: parked joins
+answered, the sync phase opened, or the group empty. Must not know: requests.
+
+Functions that can leave the group empty return the ticket of the record that says so, for callers
+whose own answer must not run ahead of it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from kohort.coordinator.answers import JoinAnswer, JoinedMember, LeaveAnswer, SyncAnswer
+from kohort.coordinator.group import Group, InitialDelay, Member
+from kohort.coordinator.records import GroupRecord
+from kohort.coordinator.registry import Registry, mapped_append_error
+from kohort.coordinator.subscriptions import topics_of
+from kohort.coordinator.timers import join_timer, sync_timer
+from kohort.model.errors import ErrorCode
+from kohort.model.facts import (
+    GroupEmptied,
+    InitialDelayExtended,
+    JoinPhaseCompleted,
+    MembersNotRejoined,
+    NobodyRejoined,
+    RebalanceCause,
+    RebalanceStarted,
+    SubscriptionNotParsed,
+    WriteFailed,
+)
+from kohort.model.group_config import REASON_MAX_CHARS
+from kohort.model.group_state import GroupState
+from kohort.model.ids import GenerationId, GroupInstanceId, MemberId, Ticket, Token
+
+
+@dataclass(slots=True, kw_only=True)
+class EmptyWrite:
+    """The record of a group without members, with the leavers' answers that wait for it."""
+
+    group: Group
+    waiting: list[tuple[Token, LeaveAnswer]] = field(default_factory=list)
+
+    def stored(self, registry: Registry, ticket: Ticket) -> None:
+        """Let the waiting answers go."""
+        for token, answer in self.waiting:
+            registry.respond(token, answer)
+
+    def failed(self, registry: Registry, ticket: Ticket, error: ErrorCode) -> None:
+        """The group is empty all the same: after a restart its old members would expire."""
+        registry.observe(
+            WriteFailed(group_id=self.group.group_id, purpose="empty group", error=error)
+        )
+        for token, _ in self.waiting:
+            registry.respond(token, LeaveAnswer(error=mapped_append_error(error)))
+
+
+def prepare_rebalance(
+    registry: Registry,
+    group: Group,
+    cause: RebalanceCause,
+    *,
+    member_ids: tuple[MemberId, ...] = (),
+    group_instance_id: GroupInstanceId | None = None,
+    client_reason: str | None = None,
+    error: ErrorCode = ErrorCode.NONE,
+) -> Ticket | None:
+    """Open a join phase, from Empty, CompletingRebalance or Stable."""
+    previous = group.state
+    if previous is GroupState.COMPLETING_REBALANCE:
+        answer_parked_syncs(registry, group, SyncAnswer(error=ErrorCode.REBALANCE_IN_PROGRESS))
+        for member in group.members.values():
+            member.assignment = b""
+    group.pending_sync.clear()
+    group.sync_write = None
+    registry.deadlines.cancel(sync_timer(group.group_id))
+    group.move_to(GroupState.PREPARING_REBALANCE, registry.time_of_day())
+    registry.observe(
+        RebalanceStarted(
+            group_id=group.group_id,
+            generation_id=group.generation_id,
+            previous_state=previous,
+            cause=cause,
+            member_ids=member_ids,
+            group_instance_id=group_instance_id,
+            client_reason=client_reason[:REASON_MAX_CHARS] if client_reason else None,
+            error=error,
+            member_count=len(group.members),
+        )
+    )
+    if previous is GroupState.EMPTY:
+        _open_initial_window(registry, group)
+        return None
+    if group.all_joined():
+        return complete_join(registry, group)
+    registry.arm(join_timer(group.group_id), group.rebalance_timeout_ms())
+    return None
+
+
+def _open_initial_window(registry: Registry, group: Group) -> None:
+    """KIP-134. The KIP text bounds the first wait by the rebalance timeout; Kafka's code does not.
+
+    A delay of 0 goes through the timer too: the join phase ends at the next tick.
+    """
+    delay = registry.config.initial_rebalance_delay_ms
+    group.initial = InitialDelay(
+        delay_ms=delay, remaining_ms=max(group.rebalance_timeout_ms() - delay, 0)
+    )
+    registry.arm(join_timer(group.group_id), delay)
+
+
+def try_complete(
+    registry: Registry, group: Group, *, even_initially: bool = False
+) -> Ticket | None:
+    """End the join phase if everybody is there.
+
+    The initial window runs out in full, except that an expiry in it may end it
+    (``even_initially``), as Kafka 4 does.
+    """
+    if group.state is not GroupState.PREPARING_REBALANCE or not group.all_joined():
+        return None
+    if group.initial is not None and not even_initially:
+        return None
+    return complete_join(registry, group)
+
+
+def join_timer_fired(registry: Registry, group: Group) -> None:
+    """The join phase has lasted as long as it may, or its initial window has a newcomer."""
+    initial = group.initial
+    if initial is None or not initial.new_member_added or initial.remaining_ms == 0:
+        complete_join(registry, group)
+        return
+    delay = min(registry.config.initial_rebalance_delay_ms, initial.remaining_ms)
+    group.initial = InitialDelay(
+        delay_ms=delay, remaining_ms=max(initial.remaining_ms - initial.delay_ms, 0)
+    )
+    registry.arm(join_timer(group.group_id), delay)
+    registry.observe(
+        InitialDelayExtended(
+            group_id=group.group_id, delay_ms=delay, remaining_ms=group.initial.remaining_ms
+        )
+    )
+
+
+def complete_join(registry: Registry, group: Group) -> Ticket | None:
+    """End the join phase: with a new generation, or with an empty group."""
+    registry.deadlines.cancel(join_timer(group.group_id))
+    _cut_absent_members(registry, group)
+    if group.members and not _ensure_present_leader(group):
+        # Only static members are left, and none of them is here: they get another window.
+        registry.observe(NobodyRejoined(group_id=group.group_id, generation_id=group.generation_id))
+        registry.arm(join_timer(group.group_id), group.rebalance_timeout_ms())
+        return None
+    group.initial = None
+    group.generation_id = GenerationId(group.generation_id + 1)
+    if not group.members:
+        return _fall_empty(registry, group)
+    _open_generation(registry, group)
+    return None
+
+
+def _cut_absent_members(registry: Registry, group: Group) -> None:
+    """Remove dynamic members that did not rejoin. Static ones stay until their session ends."""
+    absent = tuple(
+        m.member_id
+        for m in group.members.values()
+        if m.parked_join is None and m.group_instance_id is None
+    )
+    for member_id in absent:
+        member = group.remove(member_id)
+        registry.deadlines.cancel(member.session_timer)
+    if absent:
+        registry.observe(
+            MembersNotRejoined(
+                group_id=group.group_id, generation_id=group.generation_id, member_ids=absent
+            )
+        )
+
+
+def _ensure_present_leader(group: Group) -> bool:
+    """Keep a leader that rejoined, else let the first that did lead; False if nobody did."""
+    leader = group.members.get(group.leader_id) if group.leader_id is not None else None
+    if leader is not None and leader.parked_join is not None:
+        return True
+    successor = next((m for m in group.members.values() if m.parked_join is not None), None)
+    if successor is None:
+        return False
+    group.leader_id = successor.member_id
+    return True
+
+
+def _fall_empty(registry: Registry, group: Group) -> Ticket:
+    group.protocol_name = None
+    group.leader_id = None
+    group.subscribed_topics = frozenset()
+    group.move_to(GroupState.EMPTY, registry.time_of_day())
+    registry.observe(GroupEmptied(group_id=group.group_id, generation_id=group.generation_id))
+    record = GroupRecord(group_id=group.group_id, value=group.metadata({}))
+    return registry.append(EmptyWrite(group=group), (record,))
+
+
+def _open_generation(registry: Registry, group: Group) -> None:
+    """Tell the new generation and wait for the leader's assignment. Nothing is written yet."""
+    protocol_type, leader_id = group.protocol_type, group.leader_id
+    if protocol_type is None or leader_id is None:
+        raise group.violation("a protocol type and a leader were expected of a joined group")
+    protocol_name = group.choose_protocol()
+    group.protocol_name = protocol_name
+    read_subscriptions(registry, group)
+    group.move_to(GroupState.COMPLETING_REBALANCE, registry.time_of_day())
+    registry.observe(
+        JoinPhaseCompleted(
+            group_id=group.group_id,
+            generation_id=group.generation_id,
+            protocol_type=protocol_type,
+            protocol_name=protocol_name,
+            leader_id=leader_id,
+            member_ids=tuple(group.members),
+        )
+    )
+    for member in group.members.values():
+        member.is_new = False
+        group.pending_sync[member.member_id] = None
+        token = group.unpark_join(member)
+        if token is not None:
+            registry.arm_session(member)
+            registry.respond(token, joined_answer(group, member))
+    registry.arm(sync_timer(group.group_id), group.rebalance_timeout_ms())
+
+
+def read_subscriptions(registry: Registry, group: Group) -> None:
+    """Learn which topics the generation reads; one member's bad bytes make that unknown."""
+    group.subscribed_topics = None
+    if not group.uses_consumer_protocol or group.protocol_name is None:
+        return
+    topics: set[str] = set()
+    known = True
+    for member in group.members.values():
+        subscribed = topics_of(member.metadata_for(group.protocol_name))
+        if subscribed is None:
+            known = False
+            registry.observe(
+                SubscriptionNotParsed(
+                    group_id=group.group_id,
+                    member_id=member.member_id,
+                    protocol_name=group.protocol_name,
+                )
+            )
+        else:
+            topics |= subscribed
+    if known:
+        group.subscribed_topics = frozenset(topics)
+
+
+def joined_answer(group: Group, member: Member) -> JoinAnswer:
+    """The present generation as ``member`` is told of it: with everybody's metadata if it leads."""
+    name, leader_id = group.protocol_name, group.leader_id
+    if name is None or leader_id is None:
+        raise group.violation("a selected protocol and a leader were expected")
+    members: tuple[JoinedMember, ...] = ()
+    if member.member_id == leader_id:
+        members = tuple(
+            JoinedMember(
+                member_id=m.member_id,
+                group_instance_id=m.group_instance_id,
+                metadata=m.metadata_for(name),
+            )
+            for m in group.members.values()
+        )
+    return JoinAnswer(
+        generation_id=group.generation_id,
+        protocol_type=group.protocol_type,
+        protocol_name=name,
+        leader_id=leader_id,
+        member_id=member.member_id,
+        members=members,
+    )
+
+
+def answer_parked_syncs(registry: Registry, group: Group, answer: SyncAnswer) -> None:
+    """Answer everybody who waits for the assignment alike, and restart their sessions."""
+    for member in group.members.values():
+        if member.parked_sync is not None:
+            registry.respond(member.parked_sync, answer)
+            member.parked_sync = None
+            registry.arm_session(member)

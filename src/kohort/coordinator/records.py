@@ -1,0 +1,87 @@
+"""What of a coordinator is durable, as typed values.
+
+Goes out inside ``Append`` and comes back inside ``Replay``. The bytes of these values
+(``__consumer_offsets`` keys and values) are ``kohort.storage.group_records``' business. Not
+durable, as in Kafka: ids handed out, parked requests, protocols that were not selected, timers,
+and that a rebalance is under way.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from kohort.model.ids import (
+    GenerationId,
+    GroupId,
+    GroupInstanceId,
+    MemberId,
+    ProtocolName,
+    ProtocolType,
+    TopicPartition,
+)
+from kohort.model.instants import WallMillis
+
+NO_TIMESTAMP = WallMillis(-1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommittedOffset:
+    """One committed position. ``leader_epoch`` is -1 when the client gave none.
+
+    ``expire_timestamp`` is set only by clients that sent a retention time (OffsetCommit v2-4) and
+    then replaces the group's retention. ``topic_id`` is kept as read and never interpreted.
+    """
+
+    offset: int
+    leader_epoch: int = -1
+    metadata: str = ""
+    commit_timestamp: WallMillis = NO_TIMESTAMP
+    expire_timestamp: WallMillis | None = None
+    topic_id: bytes | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemberMetadata:
+    """A member as the group's record keeps it: its subscription for the selected protocol only."""
+
+    member_id: MemberId
+    group_instance_id: GroupInstanceId | None
+    client_id: str
+    client_host: str
+    rebalance_timeout_ms: int
+    session_timeout_ms: int
+    subscription: bytes
+    assignment: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupMetadata:
+    """A group at the end of a generation's sync phase, when it fell empty, or when it was new."""
+
+    protocol_type: ProtocolType
+    generation_id: GenerationId
+    protocol_name: ProtocolName | None
+    leader_id: MemberId | None
+    current_state_timestamp: WallMillis
+    members: tuple[MemberMetadata, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OffsetRecord:
+    """A committed offset, or with ``value`` None its tombstone."""
+
+    group_id: GroupId
+    partition: TopicPartition
+    value: CommittedOffset | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupRecord:
+    """A group's metadata, or with ``value`` None its tombstone."""
+
+    group_id: GroupId
+    value: GroupMetadata | None
+
+
+Record: TypeAlias = OffsetRecord | GroupRecord

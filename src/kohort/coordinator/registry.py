@@ -1,0 +1,181 @@
+"""What all phases of a coordinator share: the groups, the deadlines, the writes under way.
+
+Lives here: the registry of groups, tickets, the instant of the present step, and the effects
+collected in it. Comes in: calls from the phases. Goes out: the list of effects of a step. Must not
+know: what any phase decides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+from kohort.coordinator.answers import Answer
+from kohort.coordinator.effects import Append, Effect, Observe, Respond
+from kohort.coordinator.group import Group, Member
+from kohort.coordinator.records import Record
+from kohort.coordinator.timers import Timer
+from kohort.model.deadlines import Deadlines
+from kohort.model.errors import ErrorCode, InvariantViolation
+from kohort.model.facts import GroupCreated, GroupFact, LimitReached
+from kohort.model.group_config import GroupConfig
+from kohort.model.ids import GroupId, MemberId, Ticket, Token
+from kohort.model.instants import MICROS_PER_MILLI, Instant, WallMillis
+
+MakeMemberId = Callable[[str], str]
+"""Makes a member id that was never used: the prefix given, "-", and something unique."""
+
+
+class Write(Protocol):
+    """What a phase wants done once records are durable, or known never to be.
+
+    A write holds on to its group. The group may have moved on in the meantime, or be another one
+    under the same id: each write looks for itself, in one place, whether its outcome still counts.
+    """
+
+    group: Group
+
+    def stored(self, registry: Registry, ticket: Ticket) -> None:
+        """The records are durable."""
+
+    def failed(self, registry: Registry, ticket: Ticket, error: ErrorCode) -> None:
+        """The records are not and will not be; ``error`` is what the log said."""
+
+
+class Registry:
+    """Shared state of the phases. One step at a time, on one thread."""
+
+    __slots__ = (
+        "_effects",
+        "_last_ticket",
+        "_make_member_id",
+        "_wall_zero",
+        "config",
+        "deadlines",
+        "groups",
+        "loading",
+        "now",
+        "sweep_queue",
+        "writes",
+    )
+
+    def __init__(self, config: GroupConfig, make_member_id: MakeMemberId) -> None:
+        self.config = config
+        self.groups: dict[GroupId, Group] = {}
+        self.deadlines: Deadlines[Timer] = Deadlines()
+        self.writes: dict[Ticket, Write] = {}
+        self.now = Instant(0)
+        self.loading = False
+        self.sweep_queue: list[GroupId] = []
+        self._make_member_id = make_member_id
+        self._effects: list[Effect] = []
+        self._last_ticket = 0
+        self._wall_zero: int | None = None
+
+    # -- effects -------------------------------------------------------------------------------
+
+    def respond(self, token: Token, answer: Answer) -> None:
+        """Answer a request, once."""
+        self._effects.append(Respond(token=token, answer=answer))
+
+    def observe(self, fact: GroupFact) -> None:
+        """Tell a fact, and remember it in its group's story."""
+        group = self.groups.get(fact.group_id)
+        if group is not None:
+            group.story.append((self.now, fact))
+        self._effects.append(Observe(fact=fact))
+
+    def append(self, write: Write, records: tuple[Record, ...]) -> Ticket:
+        """Ask for records to be made durable; ``write`` learns how it went."""
+        self._last_ticket += 1
+        ticket = Ticket(self._last_ticket)
+        self.writes[ticket] = write
+        self._effects.append(Append(ticket=ticket, group_id=write.group.group_id, records=records))
+        return ticket
+
+    def take_effects(self) -> list[Effect]:
+        """The effects since the last call."""
+        effects, self._effects = self._effects, []
+        return effects
+
+    # -- time ----------------------------------------------------------------------------------
+
+    def arm(self, timer: Timer, delay_ms: int) -> None:
+        """Set or replace a timer, counted from the present step."""
+        self.deadlines.arm(timer, Instant(self.now + delay_ms * MICROS_PER_MILLI))
+
+    def arm_session(self, member: Member) -> None:
+        """Give a member its whole session timeout again."""
+        self.deadlines.arm(
+            member.session_timer,
+            Instant(self.now + member.session_timeout_ms * MICROS_PER_MILLI),
+        )
+
+    def set_time_of_day(self, micros: int) -> None:
+        """The wall clock shows ``micros`` at the present step."""
+        self._wall_zero = micros - self.now
+
+    def time_of_day(self) -> WallMillis:
+        """Time of day of the present step; -1 as long as nobody has said it."""
+        if self._wall_zero is None:
+            return WallMillis(-1)
+        return WallMillis((self._wall_zero + self.now) // MICROS_PER_MILLI)
+
+    # -- groups --------------------------------------------------------------------------------
+
+    def is_live(self, group: Group) -> bool:
+        """Whether ``group`` is still the group of that id, and not another one or none."""
+        return self.groups.get(group.group_id) is group
+
+    def has_room(self, group_id: GroupId) -> bool:
+        """Whether one more group may be kept; says so if not."""
+        if len(self.groups) < self.config.max_groups:
+            return True
+        self.observe(
+            LimitReached(
+                group_id=group_id, setting="kohort.max.groups", limit=self.config.max_groups
+            )
+        )
+        return False
+
+    def adopt(self, group: Group, *, simple: bool) -> None:
+        """Keep a group that was just made."""
+        self.groups[group.group_id] = group
+        self.observe(GroupCreated(group_id=group.group_id, simple=simple))
+
+    def new_member_id(self, group: Group, prefix: str) -> MemberId:
+        """An id that the group does not know.
+
+        Raises:
+            InvariantViolation: the maker repeated itself.
+        """
+        member_id = MemberId(self._make_member_id(prefix))
+        if not member_id or member_id in group.members or member_id in group.pending:
+            raise InvariantViolation(
+                f"a fresh member id was expected for group {group.group_id!r}, but the maker gave "
+                f"{member_id!r}; hand in a maker that never repeats itself"
+            )
+        return member_id
+
+
+def mapped_append_error(error: ErrorCode) -> ErrorCode:
+    """What a client is told when the log refused a write, as Kafka maps it."""
+    match error:
+        case (
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            | ErrorCode.NOT_ENOUGH_REPLICAS
+            | ErrorCode.REQUEST_TIMED_OUT
+        ):
+            return ErrorCode.COORDINATOR_NOT_AVAILABLE
+        case ErrorCode.NOT_LEADER_OR_FOLLOWER | ErrorCode.KAFKA_STORAGE_ERROR:
+            return ErrorCode.NOT_COORDINATOR
+        case (
+            ErrorCode.MESSAGE_TOO_LARGE
+            | ErrorCode.RECORD_LIST_TOO_LARGE
+            | ErrorCode.INVALID_FETCH_SIZE
+        ):
+            return ErrorCode.UNKNOWN_SERVER_ERROR
+        case ErrorCode.NETWORK_EXCEPTION:
+            return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        case _:
+            return error

@@ -1,0 +1,190 @@
+"""The sync phase: parked followers, the leader's assignment, its way to the log, the release.
+
+Comes in: SyncGroup, the outcome of the assignment's write, the sync timer. Goes out: assignments,
+or errors that send members back to the join phase. Must not know: what the bytes mean.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from kohort.coordinator.answers import SyncAnswer
+from kohort.coordinator.events import SyncGroup
+from kohort.coordinator.group import Group, Member
+from kohort.coordinator.rebalancing import answer_parked_syncs, prepare_rebalance
+from kohort.coordinator.records import GroupRecord
+from kohort.coordinator.registry import Registry, mapped_append_error
+from kohort.coordinator.timers import sync_timer
+from kohort.model.errors import ErrorCode
+from kohort.model.facts import (
+    AssignmentDelivered,
+    AssignmentReceived,
+    EmptyAssignmentsSet,
+    GroupStabilized,
+    RebalanceCause,
+    WriteFailed,
+)
+from kohort.model.group_state import GroupState
+from kohort.model.ids import MemberId, Ticket
+
+
+@dataclass(slots=True, kw_only=True)
+class SyncWrite:
+    """The leader's assignment on its way to the log.
+
+    Its outcome counts only while the group still waits for this very write: a group that moved on
+    has answered its parked syncs, and of two writes of one leader the later decides, as in the log.
+    """
+
+    group: Group
+    leader_id: MemberId
+    assignments: dict[MemberId, bytes]
+
+    def stored(self, registry: Registry, ticket: Ticket) -> None:
+        """Members may be told: the group is Stable."""
+        group = self.group
+        if group.sync_write != ticket or not registry.is_live(group):
+            return
+        group.sync_write = None
+        for member in group.members.values():
+            member.assignment = self.assignments[member.member_id]
+        group.move_to(GroupState.STABLE, registry.time_of_day())
+        registry.observe(
+            GroupStabilized(
+                group_id=group.group_id,
+                generation_id=group.generation_id,
+                assignments=tuple(self.assignments.items()),
+            )
+        )
+        for member in group.members.values():
+            if member.parked_sync is not None:
+                token, member.parked_sync = member.parked_sync, None
+                registry.arm_session(member)
+                registry.respond(token, _delivered(registry, group, member))
+
+    def failed(self, registry: Registry, ticket: Ticket, error: ErrorCode) -> None:
+        """The generation has no assignment; its members start over."""
+        group = self.group
+        registry.observe(WriteFailed(group_id=group.group_id, purpose="assignment", error=error))
+        if group.sync_write != ticket or not registry.is_live(group):
+            return
+        told = mapped_append_error(error)
+        answer_parked_syncs(registry, group, SyncAnswer(error=told))
+        prepare_rebalance(
+            registry,
+            group,
+            RebalanceCause.ASSIGNMENT_NOT_STORED,
+            member_ids=(self.leader_id,),
+            error=told,
+        )
+
+
+def sync(registry: Registry, event: SyncGroup) -> None:
+    """Serve a SyncGroup."""
+    group = registry.groups.get(event.group_id)
+    error = _request_error(registry, group, event)
+    if error is not ErrorCode.NONE or group is None:
+        registry.respond(event.token, SyncAnswer(error=error))
+        return
+    member = group.members[event.member_id]
+    group.pending_sync.pop(member.member_id, None)
+    if not group.pending_sync:
+        registry.deadlines.cancel(sync_timer(group.group_id))
+    if group.state is GroupState.STABLE:
+        registry.respond(event.token, _delivered(registry, group, member))
+        return
+    if member.parked_sync is not None:
+        # As with joins: Kafka drops the older request, and with it whatever follows it on its
+        # connection.
+        registry.respond(member.parked_sync, SyncAnswer(error=ErrorCode.REBALANCE_IN_PROGRESS))
+    member.parked_sync = event.token
+    if member.member_id == group.leader_id:
+        _take_assignments(registry, group, member, event)
+
+
+def _request_error(registry: Registry, group: Group | None, event: SyncGroup) -> ErrorCode:  # noqa: PLR0911 - one gate a line reads better than a nest
+    if not event.group_id:
+        return ErrorCode.INVALID_GROUP_ID
+    if event.names_protocol and (event.protocol_type is None or event.protocol_name is None):
+        return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    if registry.loading:
+        # Kafka 4 says COORDINATOR_LOAD_IN_PROGRESS here, which ends its own Java client.
+        return ErrorCode.REBALANCE_IN_PROGRESS
+    if group is None or group.state is GroupState.EMPTY:
+        return ErrorCode.UNKNOWN_MEMBER_ID
+    if group.state is GroupState.DEAD:
+        return ErrorCode.COORDINATOR_NOT_AVAILABLE
+    error = group.identify(event.member_id, event.group_instance_id)
+    if error is not ErrorCode.NONE:
+        return error
+    return _generation_error(group, event)
+
+
+def _generation_error(group: Group, event: SyncGroup) -> ErrorCode:
+    # Kafka 4.3 tells a late SyncGroup of an older generation that the group is rebalancing when it
+    # is; the general rule compares the generation first. Measured: 27 in PreparingRebalance.
+    if group.state is GroupState.PREPARING_REBALANCE and event.generation_id <= group.generation_id:
+        return ErrorCode.REBALANCE_IN_PROGRESS
+    if event.generation_id != group.generation_id:
+        return ErrorCode.ILLEGAL_GENERATION
+    if _differs(event.protocol_type, group.protocol_type) or _differs(
+        event.protocol_name, group.protocol_name
+    ):
+        return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    return ErrorCode.NONE
+
+
+def _differs(given: str | None, held: str | None) -> bool:
+    return given is not None and given != held
+
+
+def _take_assignments(registry: Registry, group: Group, leader: Member, event: SyncGroup) -> None:
+    """Send the leader's assignment to the log. Ids it names that are no members are ignored."""
+    given = dict(event.assignments)
+    assignments = {member_id: given.get(member_id, b"") for member_id in group.members}
+    registry.observe(
+        AssignmentReceived(
+            group_id=group.group_id,
+            generation_id=group.generation_id,
+            leader_id=leader.member_id,
+            member_count=len(group.members),
+            static_count=len(group.static_members),
+        )
+    )
+    left_out = tuple(member_id for member_id in group.members if member_id not in given)
+    if left_out:
+        registry.observe(
+            EmptyAssignmentsSet(
+                group_id=group.group_id,
+                generation_id=group.generation_id,
+                member_ids=left_out,
+            )
+        )
+    write = SyncWrite(group=group, leader_id=leader.member_id, assignments=assignments)
+    record = GroupRecord(group_id=group.group_id, value=group.metadata(assignments))
+    group.sync_write = registry.append(write, (record,))
+
+
+def _delivered(registry: Registry, group: Group, member: Member) -> SyncAnswer:
+    registry.observe(
+        AssignmentDelivered(
+            group_id=group.group_id,
+            generation_id=group.generation_id,
+            member_id=member.member_id,
+        )
+    )
+    return SyncAnswer(
+        protocol_type=group.protocol_type,
+        protocol_name=group.protocol_name,
+        assignment=member.assignment,
+    )
+
+
+def sync_timer_fired(registry: Registry, group: Group) -> None:
+    """Remove members that never asked for their assignment, beating or not (KAFKA-12890)."""
+    late = tuple(group.pending_sync)
+    if not late:
+        return
+    for member_id in late:
+        registry.deadlines.cancel(group.remove(member_id).session_timer)
+    prepare_rebalance(registry, group, RebalanceCause.SYNC_EXPIRED, member_ids=late)

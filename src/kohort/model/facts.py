@@ -1,0 +1,347 @@
+"""What a coordinator observed, one frozen value per happening.
+
+Facts are the one stream that log lines, history, reports and checkers are computed from. They carry
+no time: whoever passes them on knows when. They are named in the past tense, hold ids and numbers
+rather than sentences, and every one names its group, so that facts of many groups can be told
+apart. Wording is the log writer's (``kohort.host.group_log``).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TypeAlias
+
+from kohort.model.errors import ErrorCode
+from kohort.model.group_state import GroupState
+from kohort.model.ids import (
+    GenerationId,
+    GroupId,
+    GroupInstanceId,
+    MemberId,
+    ProtocolName,
+    ProtocolType,
+    TopicPartition,
+)
+
+
+class RebalanceCause(StrEnum):
+    """Why a rebalance started."""
+
+    MEMBER_ADDED = "member added"
+    METADATA_UPDATED = "metadata updated"
+    LEADER_REJOINED = "leader rejoined"
+    MEMBERS_LEFT = "members left"
+    MEMBER_EXPIRED = "member expired"
+    SYNC_EXPIRED = "sync expired"
+    ASSIGNMENT_NOT_STORED = "assignment not stored"
+    OVER_CAPACITY = "over capacity"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupCreated:
+    """A group came to be: by a first join (``simple`` False) or by a commit without membership."""
+
+    group_id: GroupId
+    simple: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemberIdHandedOut:
+    """A client without id was given one and asked to join again with it (KIP-394)."""
+
+    group_id: GroupId
+    state: GroupState
+    member_id: MemberId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemberAddedWithoutId:
+    """An old client that cannot be asked to join twice was given an id and added at once."""
+
+    group_id: GroupId
+    state: GroupState
+    member_id: MemberId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PendingMemberJoined:
+    """A client came back with the id it had been handed."""
+
+    group_id: GroupId
+    state: GroupState
+    member_id: MemberId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemberAdded:
+    """A member is in the group from now on, though in no generation yet."""
+
+    group_id: GroupId
+    member_id: MemberId
+    group_instance_id: GroupInstanceId | None
+    client_id: str
+    client_host: str
+    session_timeout_ms: int
+    rebalance_timeout_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemberRejoined:
+    """A member's JoinGroup was parked in the present join phase: the instant it was ready."""
+
+    group_id: GroupId
+    member_id: MemberId
+    generation_id: GenerationId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StaticMemberRefused:
+    """A JoinGroup carried a ``group.instance.id``, which this coordinator does not serve."""
+
+    group_id: GroupId
+    group_instance_id: GroupInstanceId
+    client_id: str
+    client_host: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JoinRefused:
+    """A JoinGroup was answered with an error that a client takes as final or starts over from."""
+
+    group_id: GroupId
+    member_id: MemberId
+    client_id: str
+    client_host: str
+    error: ErrorCode
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RebalanceStarted:
+    """The group went to PreparingRebalance.
+
+    ``generation_id`` is the old one, ``previous_state`` the state that the cause met.
+    ``member_ids`` are those that caused it, in order.
+    """
+
+    group_id: GroupId
+    generation_id: GenerationId
+    previous_state: GroupState
+    cause: RebalanceCause
+    member_ids: tuple[MemberId, ...] = ()
+    group_instance_id: GroupInstanceId | None = None
+    client_reason: str | None = None
+    error: ErrorCode = ErrorCode.NONE
+    member_count: int = 0
+    """Members of the group at that instant."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InitialDelayExtended:
+    """A newcomer arrived in the initial window, so that it runs for another stretch (KIP-134)."""
+
+    group_id: GroupId
+    delay_ms: int
+    remaining_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MembersNotRejoined:
+    """The join phase closed without these dynamic members; they were removed."""
+
+    group_id: GroupId
+    generation_id: GenerationId
+    member_ids: tuple[MemberId, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NobodyRejoined:
+    """The join phase ran out with static members only, none of which rejoined; it runs again."""
+
+    group_id: GroupId
+    generation_id: GenerationId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JoinPhaseCompleted:
+    """A new generation was told to its members (the log's word for it is "Stabilized")."""
+
+    group_id: GroupId
+    generation_id: GenerationId
+    protocol_type: ProtocolType
+    protocol_name: ProtocolName
+    leader_id: MemberId
+    member_ids: tuple[MemberId, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SubscriptionNotParsed:
+    """Metadata of a ``consumer`` member is no subscription; the group works, topics are unknown."""
+
+    group_id: GroupId
+    member_id: MemberId
+    protocol_name: ProtocolName
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AssignmentReceived:
+    """The leader's SyncGroup arrived; it is not durable yet."""
+
+    group_id: GroupId
+    generation_id: GenerationId
+    leader_id: MemberId
+    member_count: int
+    static_count: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EmptyAssignmentsSet:
+    """The leader's assignment left these members out; they get zero bytes."""
+
+    group_id: GroupId
+    generation_id: GenerationId
+    member_ids: tuple[MemberId, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupStabilized:
+    """The assignment is durable and every waiting member was answered: the rebalance is over.
+
+    ``assignments`` are the bytes by member, in the group's order.
+    """
+
+    group_id: GroupId
+    generation_id: GenerationId
+    assignments: tuple[tuple[MemberId, bytes], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AssignmentDelivered:
+    """A member was given its assignment in a successful SyncGroup answer."""
+
+    group_id: GroupId
+    generation_id: GenerationId
+    member_id: MemberId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupEmptied:
+    """The last member is gone; the generation counts on."""
+
+    group_id: GroupId
+    generation_id: GenerationId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemberExpired:
+    """A member showed no life within its session timeout and was removed."""
+
+    group_id: GroupId
+    generation_id: GenerationId
+    member_id: MemberId
+    group_instance_id: GroupInstanceId | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PendingMemberExpired:
+    """An id was handed out and never used within the session timeout."""
+
+    group_id: GroupId
+    member_id: MemberId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemberLeft:
+    """A member was removed by LeaveGroup; ``pending`` if it had only been handed its id."""
+
+    group_id: GroupId
+    generation_id: GenerationId
+    member_id: MemberId
+    group_instance_id: GroupInstanceId | None
+    client_reason: str | None
+    pending: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OffsetsCommitted:
+    """Offsets are durable. ``generation_id`` is -1 for commits without membership."""
+
+    group_id: GroupId
+    member_id: MemberId
+    generation_id: GenerationId
+    offsets: tuple[tuple[TopicPartition, int], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OffsetsExpired:
+    """Committed offsets outlived their retention and were removed."""
+
+    group_id: GroupId
+    partitions: tuple[TopicPartition, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupDeleted:
+    """The group and its offsets are gone, durably."""
+
+    group_id: GroupId
+    generation_id: GenerationId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupLoaded:
+    """A group came back from the log."""
+
+    group_id: GroupId
+    generation_id: GenerationId
+    member_count: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WriteFailed:
+    """A record of the group could not be made durable; ``purpose`` says which."""
+
+    group_id: GroupId
+    purpose: str
+    error: ErrorCode
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LimitReached:
+    """A bound that keeps strangers from filling memory refused a request."""
+
+    group_id: GroupId
+    setting: str
+    limit: int
+
+
+GroupFact: TypeAlias = (
+    GroupCreated
+    | MemberIdHandedOut
+    | MemberAddedWithoutId
+    | PendingMemberJoined
+    | MemberAdded
+    | MemberRejoined
+    | StaticMemberRefused
+    | JoinRefused
+    | RebalanceStarted
+    | InitialDelayExtended
+    | MembersNotRejoined
+    | NobodyRejoined
+    | JoinPhaseCompleted
+    | SubscriptionNotParsed
+    | AssignmentReceived
+    | EmptyAssignmentsSet
+    | GroupStabilized
+    | AssignmentDelivered
+    | GroupEmptied
+    | MemberExpired
+    | PendingMemberExpired
+    | MemberLeft
+    | OffsetsCommitted
+    | OffsetsExpired
+    | GroupDeleted
+    | GroupLoaded
+    | WriteFailed
+    | LimitReached
+)

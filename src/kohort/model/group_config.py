@@ -1,0 +1,99 @@
+"""Settings of a group coordinator, by Kafka's names and with Kafka's defaults.
+
+Comes in: dotted settings as an operator writes them. Goes out: one frozen ``GroupConfig``, checked
+once when it is built. Knows nothing of files or command lines.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+
+from kohort.model.errors import ConfigError
+from kohort.model.instants import Millis
+
+INT32_MAX = 2**31 - 1
+
+NEW_MEMBER_JOIN_TIMEOUT_MS = Millis(300_000)
+"""How long a parked member of no generation yet is kept: its client cannot heartbeat while parked.
+
+A constant in Kafka too (KAFKA-7610), no setting.
+"""
+
+REASON_MAX_CHARS = 255
+"""Longest client reason that is kept. KIP-800 asks clients to cut theirs to this length."""
+
+
+def _setting(name: str, default: int, low: int, high: int = INT32_MAX) -> int:
+    value: int = field(default=default, metadata={"name": name, "low": low, "high": high})
+    return value
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupConfig:
+    """What a coordinator may be told. Durations in milliseconds unless the name says otherwise.
+
+    Raises:
+        ConfigError: a value is outside its range, or the session timeouts contradict each other.
+    """
+
+    initial_rebalance_delay_ms: int = _setting("group.initial.rebalance.delay.ms", 3_000, 0)
+    min_session_timeout_ms: int = _setting("group.min.session.timeout.ms", 6_000, 1)
+    max_session_timeout_ms: int = _setting("group.max.session.timeout.ms", 1_800_000, 1)
+    max_size: int = _setting("group.max.size", INT32_MAX, 1)
+    offset_metadata_max_bytes: int = _setting("offset.metadata.max.bytes", 4_096, 0)
+    offsets_retention_minutes: int = _setting("offsets.retention.minutes", 10_080, 1)
+    offsets_retention_check_interval_ms: int = _setting(
+        "offsets.retention.check.interval.ms", 600_000, 1
+    )
+    offsets_topic_num_partitions: int = _setting("offsets.topic.num.partitions", 50, 1, 10_000)
+    message_max_bytes: int = _setting("message.max.bytes", 1_048_588, 1_024)
+    """Largest write to ``__consumer_offsets``; a group whose record is larger cannot become Stable.
+    """
+
+    max_groups: int = _setting("kohort.max.groups", 100_000, 1)
+    """Kafka has no such bound; a stranger could fill memory with groups of one request each."""
+
+    max_pending_members: int = _setting("kohort.max.pending.members", 10_000, 1)
+    """Bound on ids a group has handed out and not seen join; Kafka has none."""
+
+    def __post_init__(self) -> None:
+        for spec in fields(self):
+            value, low, high = getattr(self, spec.name), spec.metadata["low"], spec.metadata["high"]
+            if not low <= value <= high:
+                raise ConfigError(
+                    f"{spec.metadata['name']} must be between {low} and {high}, but is {value}"
+                )
+        if self.min_session_timeout_ms > self.max_session_timeout_ms:
+            raise ConfigError(
+                "group.min.session.timeout.ms must not exceed group.max.session.timeout.ms, but "
+                f"they are {self.min_session_timeout_ms} and {self.max_session_timeout_ms}"
+            )
+
+    @classmethod
+    def names(cls) -> frozenset[str]:
+        """The dotted names that ``from_settings`` understands."""
+        return frozenset(spec.metadata["name"] for spec in fields(cls))
+
+    @classmethod
+    def from_settings(cls, settings: Mapping[str, object]) -> GroupConfig:
+        """Build a config from dotted settings; names that are not a coordinator's are passed over.
+
+        Raises:
+            ConfigError: a value is no whole number, or outside its range.
+        """
+        chosen: dict[str, int] = {}
+        for spec in fields(cls):
+            name = spec.metadata["name"]
+            if name in settings:
+                chosen[spec.name] = _whole_number(name, settings[name])
+        return cls(**chosen)
+
+
+def _whole_number(name: str, value: object) -> int:
+    if isinstance(value, bool) or not isinstance(value, int | str):
+        raise ConfigError(f"{name} must be a whole number, but is {value!r}")
+    try:
+        return int(value)
+    except ValueError:
+        raise ConfigError(f"{name} must be a whole number, but is {value!r}") from None
