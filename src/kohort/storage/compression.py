@@ -1,0 +1,155 @@
+"""Kafka's five compression types over byte strings.
+
+In: the record section of a batch and its type; out: the other form of it. Used only where records
+must be looked into (time look-up, compaction, tools); the produce path never decompresses. What
+comes out is bounded, since a stranger chose what goes in.
+
+Source: attributes of a record batch (KIP-98); gzip (RFC 1952), snappy in xerial framing as Java's
+clients write it, LZ4 frames with independent blocks, zstd (KIP-110).
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from enum import IntEnum
+from typing import Final
+
+import cramjam
+
+from kohort.model.errors import ErrorCode
+from kohort.storage.errors import RefusedBatch
+
+MAX_DECOMPRESSED_BYTES: Final = 64 << 20
+"""Default bound on one batch's records: 64 times Kafka's largest batch by default."""
+
+_XERIAL_MAGIC: Final = b"\x82SNAPPY\x00"
+_XERIAL_HEADER: Final = _XERIAL_MAGIC + struct.pack(">ii", 1, 1)
+_XERIAL_BLOCK: Final = 32 << 10
+_LENGTH: Final = struct.Struct(">i")
+_GZIP_WBITS: Final = 31
+
+
+class CompressionType(IntEnum):
+    """The lowest three bits of a batch's attributes."""
+
+    NONE = 0
+    GZIP = 1
+    SNAPPY = 2
+    LZ4 = 3
+    ZSTD = 4
+
+
+def compress(data: bytes, kind: CompressionType) -> bytes:
+    """``data`` as a record section of type ``kind``."""
+    match kind:
+        case CompressionType.NONE:
+            return data
+        case CompressionType.GZIP:
+            deflate = zlib.compressobj(wbits=_GZIP_WBITS)
+            return deflate.compress(data) + deflate.flush()
+        case CompressionType.SNAPPY:
+            return _snappy(data)
+        case CompressionType.LZ4:
+            # Java's reader refuses blocks that refer to earlier ones.
+            encoder = cramjam.lz4.Compressor(level=1, content_checksum=False, block_linked=False)
+            encoder.compress(data)
+            return bytes(encoder.finish())
+        case CompressionType.ZSTD:
+            return bytes(cramjam.zstd.compress(data, level=3))
+
+
+def decompress(data: bytes, kind: int, limit: int = MAX_DECOMPRESSED_BYTES) -> bytes | memoryview:
+    """The records inside a record section of type ``kind``.
+
+    Raises:
+        RefusedBatch: an unknown type, damaged data, or more than ``limit`` bytes of records.
+    """
+    try:
+        match kind:
+            case CompressionType.NONE:
+                return data
+            case CompressionType.GZIP:
+                return _gunzip(data, limit)
+            case CompressionType.SNAPPY:
+                return _unsnappy(data, limit)
+            case CompressionType.LZ4:
+                return _growing(cramjam.lz4, data, limit)
+            case CompressionType.ZSTD:
+                return _growing(cramjam.zstd, data, limit)
+            case _:
+                raise RefusedBatch(
+                    f"compression type {kind}; known are 0 to {max(CompressionType)}",
+                    ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
+                )
+    except (zlib.error, cramjam.DecompressionError, struct.error) as error:
+        raise RefusedBatch(
+            f"the records do not decompress as {CompressionType(kind).name.lower()}: {error}",
+            ErrorCode.CORRUPT_MESSAGE,
+        ) from error
+
+
+def _too_large(limit: int) -> RefusedBatch:
+    return RefusedBatch(
+        f"the records of one batch decompress to more than {limit} bytes; send smaller batches",
+        ErrorCode.CORRUPT_MESSAGE,
+    )
+
+
+def _gunzip(data: bytes, limit: int) -> bytes:
+    inflate = zlib.decompressobj(wbits=_GZIP_WBITS)
+    out = inflate.decompress(data, limit + 1)
+    if len(out) > limit:
+        raise _too_large(limit)
+    if not inflate.eof:
+        raise zlib.error("the stream ends early")
+    return out
+
+
+def _snappy(data: bytes) -> bytes:
+    parts = [_XERIAL_HEADER]
+    for start in range(0, len(data), _XERIAL_BLOCK):
+        block = bytes(cramjam.snappy.compress_raw(data[start : start + _XERIAL_BLOCK]))
+        parts += (_LENGTH.pack(len(block)), block)
+    return b"".join(parts)
+
+
+def _unsnappy(data: bytes, limit: int) -> bytes:
+    if not data.startswith(_XERIAL_MAGIC):
+        return _unsnappy_block(data, limit)
+    parts: list[bytes] = []
+    room = limit
+    position = len(_XERIAL_HEADER)
+    while position < len(data):
+        (length,) = _LENGTH.unpack_from(data, position)
+        position += _LENGTH.size
+        if not 0 < length <= len(data) - position:
+            raise struct.error(f"block of {length} bytes where {len(data) - position} are left")
+        part = _unsnappy_block(data[position : position + length], room)
+        room -= len(part)
+        parts.append(part)
+        position += length
+    return b"".join(parts)
+
+
+def _unsnappy_block(block: bytes, limit: int) -> bytes:
+    if cramjam.snappy.decompress_raw_len(block) > limit:
+        raise _too_large(limit)
+    return bytes(cramjam.snappy.decompress_raw(block))
+
+
+def _growing(module: object, data: bytes, limit: int) -> memoryview:
+    # Neither format must say its size in advance, and a frame of some hundred bytes may hold
+    # gigabytes: so the output buffer grows in steps and never beyond the limit.
+    into = module.decompress_into  # type: ignore[attr-defined]
+    size = min(limit, max(1 << 14, 8 * len(data)))
+    while True:
+        out = bytearray(size)
+        try:
+            return memoryview(out)[: into(data, out)].toreadonly()
+        except cramjam.DecompressionError as error:
+            if "whole buffer" not in str(error):
+                raise
+            if size == limit:
+                raise _too_large(limit) from error
+        size = min(limit, 4 * size)

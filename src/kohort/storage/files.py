@@ -1,0 +1,264 @@
+"""The file layer: everything this room asks of a disk, and the real disk behind it.
+
+In: paths and bytes; out: bytes, or ``OSError`` as the system gives it. The Protocols are what tests
+and a simulated world put in the disk's place (``faulty_files``). Nothing here knows what a log is.
+
+Positions are explicit, so that a write never depends on where an earlier one ended.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import threading
+from collections.abc import Sequence
+from typing import Protocol
+
+
+class File(Protocol):
+    """One open file."""
+
+    @property
+    def path(self) -> str:
+        """Where it was opened."""
+
+    def size(self) -> int:
+        """Bytes in the file, preallocated ones included."""
+
+    def pread(self, size: int, position: int) -> bytes:
+        """Up to ``size`` bytes at ``position``; fewer only at the end of the file."""
+
+    def pwrite(self, parts: Sequence[bytes], position: int) -> None:
+        """Write all of ``parts``, one after another; on OSError some of it may be there."""
+
+    def allocate(self, position: int, length: int) -> None:
+        """Make room: the file then reaches to ``position + length`` with zeros where nothing is."""
+
+    def truncate(self, size: int) -> None:
+        """Cut the file to ``size`` bytes."""
+
+    def sync(self) -> None:
+        """Return when everything written before is on the disk; callable from any thread."""
+
+    def close(self) -> None:
+        """Give the file back; waits for a ``sync`` in another thread, may be called twice."""
+
+
+class Lock(Protocol):
+    """An exclusive lock that is held until released or until the process dies."""
+
+    def release(self) -> None:
+        """Give it up; may be called twice."""
+
+
+class Files(Protocol):
+    """A tree of files. Paths are absolute strings; errors are ``OSError``."""
+
+    def open(self, path: str, *, create: bool = False) -> File:
+        """Open for reading and writing; FileNotFoundError unless there or ``create``."""
+
+    def exists(self, path: str) -> bool:
+        """Whether a file or directory is there."""
+
+    def list_directory(self, path: str) -> list[str]:
+        """The names in a directory, sorted."""
+
+    def make_directory(self, path: str) -> None:
+        """Make a directory and those above it; no error when it is there."""
+
+    def remove(self, path: str) -> None:
+        """Remove a file; no error when it is not there."""
+
+    def remove_directory(self, path: str) -> None:
+        """Remove an empty directory; no error when it is not there."""
+
+    def replace(self, source: str, target: str) -> None:
+        """Rename in one step, in place of what was at ``target``."""
+
+    def sync_directory(self, path: str) -> None:
+        """Return when names made, renamed and removed in ``path`` are on the disk."""
+
+    def lock(self, path: str) -> Lock:
+        """Take the lock at ``path``; BlockingIOError when another process holds it."""
+
+    def boot_id(self) -> str:
+        """Changes when the machine starts anew: until then nothing written is lost by a kill.
+
+        Empty when the system does not say, which is taken as "may have lost what was not synced".
+        """
+
+
+class RealFile:
+    """A file descriptor."""
+
+    __slots__ = ("_fd", "_lock", "_path")
+
+    def __init__(self, path: str, fd: int) -> None:
+        self._path = path
+        self._fd = fd
+        # Closing while another thread syncs could sync a stranger's file under the same number.
+        self._lock = threading.Lock()
+
+    @property
+    def path(self) -> str:
+        """Where it was opened."""
+        return self._path
+
+    def size(self) -> int:
+        """Bytes in the file, preallocated ones included."""
+        return os.fstat(self._fd).st_size
+
+    def pread(self, size: int, position: int) -> bytes:
+        """Up to ``size`` bytes at ``position``; fewer only at the end of the file."""
+        data = os.pread(self._fd, size, position)
+        if len(data) == size or not data:
+            return data
+        parts = [data]
+        got = len(data)
+        while got < size:
+            data = os.pread(self._fd, size - got, position + got)
+            if not data:
+                break
+            parts.append(data)
+            got += len(data)
+        return b"".join(parts)
+
+    def pwrite(self, parts: Sequence[bytes], position: int) -> None:
+        """Write all of ``parts``, one after another; on OSError some of it may be there."""
+        written = os.pwritev(self._fd, parts, position)
+        if written == sum(map(len, parts)):
+            return
+        rest = memoryview(b"".join(parts))
+        while written < len(rest):
+            written += os.pwrite(self._fd, rest[written:], position + written)
+
+    def allocate(self, position: int, length: int) -> None:
+        """Make room: the file then reaches to ``position + length`` with zeros where nothing is."""
+        if hasattr(os, "posix_fallocate"):
+            os.posix_fallocate(self._fd, position, length)
+
+    def truncate(self, size: int) -> None:
+        """Cut the file to ``size`` bytes."""
+        os.ftruncate(self._fd, size)
+
+    def sync(self) -> None:
+        """Return when everything written before is on the disk; callable from any thread."""
+        with self._lock:
+            # macOS has no fdatasync; there fsync does not reach the platter either, and the
+            # documents say so.
+            getattr(os, "fdatasync", os.fsync)(self._fd)
+
+    def close(self) -> None:
+        """Give the file back; waits for a ``sync`` in another thread, may be called twice."""
+        with self._lock:
+            fd, self._fd = self._fd, -1
+            if fd >= 0:
+                os.close(fd)
+
+
+class RealLock:
+    """An advisory lock of the system, on an open file."""
+
+    __slots__ = ("_fd",)
+
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
+
+    def release(self) -> None:
+        """Give it up; may be called twice."""
+        fd, self._fd = self._fd, -1
+        if fd >= 0:
+            os.close(fd)
+
+
+class RealFiles:
+    """The machine's file system."""
+
+    __slots__ = ()
+
+    def open(self, path: str, *, create: bool = False) -> RealFile:
+        """Open for reading and writing; FileNotFoundError unless there or ``create``."""
+        flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
+        return RealFile(path, os.open(path, flags, 0o644))
+
+    def exists(self, path: str) -> bool:
+        """Whether a file or directory is there."""
+        return os.path.exists(path)
+
+    def list_directory(self, path: str) -> list[str]:
+        """The names in a directory, sorted."""
+        return sorted(os.listdir(path))
+
+    def make_directory(self, path: str) -> None:
+        """Make a directory and those above it; no error when it is there."""
+        os.makedirs(path, exist_ok=True)
+
+    def remove(self, path: str) -> None:
+        """Remove a file; no error when it is not there."""
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(path)
+
+    def remove_directory(self, path: str) -> None:
+        """Remove an empty directory; no error when it is not there."""
+        with contextlib.suppress(FileNotFoundError):
+            os.rmdir(path)
+
+    def replace(self, source: str, target: str) -> None:
+        """Rename in one step, in place of what was at ``target``."""
+        os.replace(source, target)
+
+    def sync_directory(self, path: str) -> None:
+        """Return when names made, renamed and removed in ``path`` are on the disk."""
+        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+
+    def lock(self, path: str) -> RealLock:
+        """Take the lock at ``path``; BlockingIOError when another process holds it."""
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            os.close(fd)
+            raise
+        return RealLock(fd)
+
+    def boot_id(self) -> str:
+        """The kernel's own name for this boot; empty where there is none (macOS)."""
+        try:
+            with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
+                return file.read().strip()
+        except OSError:
+            return ""
+
+
+def read_file(files: Files, path: str) -> bytes | None:
+    """The whole content of a small file, or None when it is not there."""
+    try:
+        file = files.open(path)
+    except FileNotFoundError:
+        return None
+    try:
+        return file.pread(file.size(), 0)
+    finally:
+        file.close()
+
+
+def write_file(files: Files, path: str, content: bytes) -> None:
+    """Put ``content`` at ``path`` in one step: after a crash the old or the new, never a mix.
+
+    The name is durable only after ``sync_directory`` on the directory above, which is left to the
+    caller, who may have several files.
+    """
+    temporary = path + ".tmp"
+    file = files.open(temporary, create=True)
+    try:
+        file.truncate(0)
+        file.pwrite([content], 0)
+        file.sync()
+    finally:
+        file.close()
+    files.replace(temporary, path)

@@ -1,0 +1,578 @@
+"""One partition: an append-only log of record batches with consecutive offsets.
+
+In: batches as producers sent them, offsets and times to look for; out: offsets, bytes of whole
+batches, and jobs (``FlushJob``) that make what was appended durable. The log holds no clock and no
+thread: time of day comes as ``now_ms``, and all calls come from one thread, except a job's
+``run``, which may happen in another.
+
+What is promised: an appended batch survives the death of this process (the system has it); it
+survives the death of the machine when ``durable_end_offset`` has passed it. With
+``sync_before_answer`` nothing can be read before that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+from kohort.model.errors import ErrorCode
+from kohort.storage.errors import OffsetOutOfRange, RefusedBatch, StorageError
+from kohort.storage.files import Files
+from kohort.storage.flush_job import FlushJob
+from kohort.storage.log_config import LogConfig
+from kohort.storage.log_state import SNAPSHOT_SUFFIX, LogState, snapshot_path
+from kohort.storage.record_batch import (
+    NO_TIMESTAMP,
+    BatchHeader,
+    check_batch,
+    stored_prefix,
+    with_log_append_time,
+)
+from kohort.storage.records import all_have_keys
+from kohort.storage.recovery import RecoveredLog, recover
+from kohort.storage.retention import expired_segments
+from kohort.storage.segment import FileRange, Segment
+from kohort.storage.segment_list import SegmentList
+
+LATEST_TIMESTAMP: Final = -1
+EARLIEST_TIMESTAMP: Final = -2
+MAX_TIMESTAMP: Final = -3
+EARLIEST_LOCAL_TIMESTAMP: Final = -4
+NOT_FOUND: Final = -1
+
+
+class AppendResult(NamedTuple):
+    """Where a batch is in the log.
+
+    Attributes:
+        base_offset: offset of its first record; of the first copy when it is a repetition.
+        last_offset: offset of its last record.
+        log_append_time_ms: -1 unless ``message.timestamp.type`` is LogAppendTime.
+        duplicate: the same batch was there before, nothing was written.
+        wait_for_sync: answer only after ``durable_end_offset`` has passed ``last_offset``.
+    """
+
+    base_offset: int
+    last_offset: int
+    log_append_time_ms: int
+    duplicate: bool
+    wait_for_sync: bool
+
+
+class TimestampAndOffset(NamedTuple):
+    """Answer to a search by time: -1 in both when there is no such record."""
+
+    timestamp: int
+    offset: int
+    leader_epoch: int
+
+
+class PartitionLog:
+    """A log in a directory of its own; ``open`` makes or recovers it."""
+
+    __slots__ = (
+        "_directory_dirty",
+        "_files",
+        "_flushing",
+        "_segments",
+        "_snapshot_offset",
+        "_state",
+        "_unsynced_sealed",
+        "cleaning",
+        "closed",
+        "config",
+        "directory",
+        "durable_end_offset",
+        "failure",
+        "first_unsynced_ms",
+        "leader_epoch",
+        "name",
+    )
+
+    def __init__(
+        self,
+        files: Files,
+        directory: str,
+        config: LogConfig,
+        found: RecoveredLog,
+        leader_epoch: int,
+    ) -> None:
+        self._files = files
+        self._segments = SegmentList(found.segments or [Segment(files, directory, 0)])
+        self._state = found.state
+        self._unsynced_sealed: list[Segment] = []
+        self._directory_dirty = False
+        self._flushing: FlushJob | None = None
+        self._snapshot_offset = -1 if found.changed else found.state.offset
+        self.directory = directory
+        self.name = directory.rpartition("/")[2]
+        self.config = config
+        self.leader_epoch = leader_epoch
+        """Written into every batch from now on."""
+        self.durable_end_offset = self.log_end_offset
+        """Everything below it is on the disk."""
+        self.first_unsynced_ms: int | None = None
+        """When the first batch was appended that no flush has taken up yet."""
+        self.failure: StorageError | None = None
+        """Set once a sync failed: nothing is appended or acknowledged any more until restart."""
+        self.closed = False
+        self.cleaning = False
+        """A compaction reads the sealed segments: none of them may be removed meanwhile."""
+        self._state.epochs.assign(leader_epoch, self.log_end_offset)
+
+    @classmethod
+    def open(
+        cls,
+        files: Files,
+        directory: str,
+        config: LogConfig,
+        *,
+        leader_epoch: int = 0,
+        machine_restarted: bool = True,
+        report: Callable[[str], None],
+    ) -> PartitionLog:
+        """Open the log in ``directory``, which is made when it is not there.
+
+        Args:
+            files: the disk.
+            directory: absolute, ends with the partition's name, ``topic-number``.
+            config: the topic's settings.
+            leader_epoch: written into batches; greater than in every earlier life of the log.
+            machine_restarted: whether unsynced data may have been lost since it was written.
+            report: takes one sentence about everything that was cut or removed.
+
+        Raises:
+            CorruptLog: durable data is damaged; nothing was changed by that.
+            StorageError: the disk.
+        """
+        try:
+            files.make_directory(directory)
+            found = recover(
+                files, directory, config, machine_restarted=machine_restarted, report=report
+            )
+            log = cls(files, directory, config, found, leader_epoch)
+            if found.changed:
+                log._sync_now()
+        except OSError as error:
+            raise StorageError(f"{directory}: cannot open the log: {error}") from error
+        return log
+
+    def _sync_now(self) -> None:
+        for segment in self._segments:
+            segment.file.sync()
+            if segment is not self._segments.active:
+                segment.close()
+        self._files.sync_directory(self.directory)
+        job = FlushJob(self._files, (), self.directory, self._artifacts(), self.log_end_offset, ())
+        job.run()
+        if job.error is not None:
+            raise job.error
+        self._remove_old_snapshots()
+
+    # What it holds
+
+    @property
+    def log_start_offset(self) -> int:
+        """The first offset that may be read."""
+        return self._segments.first.base_offset
+
+    @property
+    def log_end_offset(self) -> int:
+        """The offset the next record will get."""
+        return self._segments.active.next_offset
+
+    @property
+    def high_watermark(self) -> int:
+        """The offset below which consumers may read."""
+        return self.durable_end_offset if self.config.sync_before_answer else self.log_end_offset
+
+    @property
+    def size(self) -> int:
+        """Bytes of batches."""
+        return self._segments.size
+
+    @property
+    def segments(self) -> SegmentList:
+        """All segments, oldest first; the last is the active one."""
+        return self._segments
+
+    @property
+    def state(self) -> LogState:
+        """Producers and leader epochs."""
+        return self._state
+
+    @property
+    def unsynced_messages(self) -> int:
+        """How many offsets are not known to be on the disk."""
+        return self.log_end_offset - self.durable_end_offset
+
+    # Appending
+
+    def append(self, records: bytes | bytearray | memoryview, now_ms: int) -> AppendResult:
+        """Append exactly one batch, as it came from a producer or from ``build_batch``.
+
+        Raises:
+            RefusedBatch: the batch breaks a rule; its ``code`` is the answer. Nothing was written.
+            StorageError: the disk is full or broken. Nothing was written.
+        """
+        self._check_usable()
+        config = self.config
+        header, body = check_batch(records, config.max_message_bytes)
+        if header.producer_id >= 0:
+            known = self._state.producers.check(header)
+            if known is not None:
+                return AppendResult(
+                    known.base_offset,
+                    known.last_offset,
+                    known.timestamp,
+                    True,
+                    self._must_wait(known.last_offset),
+                )
+        self._check_content(header, records, now_ms)
+        if config.log_append_time:
+            header, body = with_log_append_time(header, body, now_ms)
+        segment = self._segments.active
+        base_offset = segment.next_offset
+        header = header._replace(base_offset=base_offset, partition_leader_epoch=self.leader_epoch)
+        try:
+            if not segment.fits(
+                header.size, header.next_offset, config.segment_bytes
+            ) or self._is_old(segment, header, now_ms):
+                segment = self._roll()
+            if not segment.is_open:
+                self._directory_dirty = True
+            segment.append(
+                header,
+                (stored_prefix(header, base_offset, self.leader_epoch), body),
+                config.preallocate_bytes,
+            )
+        except OSError as error:
+            raise self._append_failed(segment, error) from error
+        segment.account(header, config.index_interval_bytes)
+        if header.producer_id >= 0:
+            self._state.producers.appended(header, base_offset, now_ms)
+        if self.first_unsynced_ms is None:
+            self.first_unsynced_ms = now_ms
+        return AppendResult(
+            base_offset,
+            header.last_offset,
+            now_ms if config.log_append_time else NO_TIMESTAMP,
+            False,
+            self._must_wait(header.last_offset),
+        )
+
+    def _must_wait(self, last_offset: int) -> bool:
+        if last_offset < self.durable_end_offset:
+            return False
+        return self.config.sync_before_answer or (
+            self.log_end_offset - self.durable_end_offset >= self.config.flush_messages
+        )
+
+    def _check_usable(self) -> None:
+        if self.failure is not None:
+            raise self.failure
+        if self.closed:
+            raise StorageError(
+                f"{self.name}: the log is closed", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            )
+
+    def _check_content(
+        self, header: BatchHeader, records: bytes | bytearray | memoryview, now_ms: int
+    ) -> None:
+        config = self.config
+        if header.size > config.segment_bytes:
+            raise RefusedBatch(
+                f"a batch of {header.size} bytes is larger than segment.bytes = "
+                f"{config.segment_bytes}",
+                ErrorCode.RECORD_LIST_TOO_LARGE,
+            )
+        ahead = header.max_timestamp - now_ms
+        has_time = header.max_timestamp != NO_TIMESTAMP and not config.log_append_time
+        if (
+            has_time
+            and not -config.timestamp_before_max_ms <= ahead <= config.timestamp_after_max_ms
+        ):
+            raise RefusedBatch(
+                f"timestamp {header.max_timestamp}, and the time is {now_ms}: further apart than "
+                f"message.timestamp.before.max.ms or message.timestamp.after.max.ms allow",
+                ErrorCode.INVALID_TIMESTAMP,
+            )
+        if config.compact and not all_have_keys(header, bytes(records)):
+            raise RefusedBatch("a record without a key, in a topic with cleanup.policy=compact")
+
+    def _append_failed(self, segment: Segment, error: OSError) -> StorageError:
+        # Part of the batch may be in the file. The next append goes to the same place; cutting it
+        # off keeps a restart from finding half a batch there.
+        try:
+            segment.cut_to_size()
+        except OSError:
+            return self.fail(f"a write failed and could not be undone: {error}")
+        return StorageError(f"{self.name}: cannot append to {segment.path}: {error}")
+
+    def _is_old(self, segment: Segment, header: BatchHeader, now_ms: int) -> bool:
+        if not segment.size:
+            return False
+        newest = header.max_timestamp if header.max_timestamp != NO_TIMESTAMP else now_ms
+        first = segment.first_timestamp
+        return first != NO_TIMESTAMP and newest - first > self.config.segment_ms
+
+    def _roll(self) -> Segment:
+        sealed = self._segments.active
+        sealed.cut_to_size()
+        segment = Segment(self._files, self.directory, sealed.next_offset)
+        if self._files.exists(segment.path):
+            self._files.remove(segment.path)
+        _ = segment.file  # made now: the file's name is what keeps the log's end
+        self._directory_dirty = True
+        self._segments.add(segment)
+        self._unsynced_sealed.append(sealed)
+        return segment
+
+    def roll(self) -> None:
+        """Begin a new segment, if the active one has any batch."""
+        self._check_usable()
+        if self._segments.active.size:
+            try:
+                self._roll()
+            except OSError as error:
+                raise StorageError(f"{self.name}: cannot begin a segment: {error}") from error
+
+    # Making it durable
+
+    @property
+    def needs_flush(self) -> bool:
+        """Whether a segment was sealed since the last flush, which then should not wait long."""
+        return bool(self._unsynced_sealed) and self.failure is None
+
+    def begin_flush(self, *, checkpoint: bool = False) -> FlushJob | None:
+        """What must be synced so that all that was appended until now is durable.
+
+        Args:
+            checkpoint: also write index and snapshot, so that a restart reads nothing before this.
+
+        Returns:
+            None when there is nothing to do, when a flush is under way, or after a failure.
+        """
+        if self._flushing is not None or self.failure is not None or self.closed:
+            return None
+        end_offset = self.log_end_offset
+        unsynced = end_offset > self.durable_end_offset
+        checkpoint = (checkpoint and self._snapshot_offset != end_offset) or self.needs_flush
+        if not (unsynced or checkpoint or self._directory_dirty):
+            return None
+        active = self._segments.active
+        if not active.is_open and not active.size:
+            return None
+        self._flushing = FlushJob(
+            self._files,
+            (*(segment.file for segment in self._unsynced_sealed), active.file),
+            self.directory if checkpoint or self._directory_dirty else None,
+            self._artifacts() if checkpoint else (),
+            end_offset,
+            tuple(self._unsynced_sealed),
+        )
+        self._unsynced_sealed = []
+        self._directory_dirty = False
+        self.first_unsynced_ms = None
+        return self._flushing
+
+    def _artifacts(self) -> tuple[tuple[str, bytes], ...]:
+        described = (*self._unsynced_sealed, self._segments.active)
+        offset = self.log_end_offset
+        self._snapshot_offset = offset
+        return (
+            *((segment.index_path, segment.index_content()) for segment in described),
+            (snapshot_path(self.directory, offset), self._state.to_bytes(offset)),
+        )
+
+    def complete_flush(self, job: FlushJob) -> None:
+        """Take up the outcome of a job that ran; after a failed one the log is of no use.
+
+        A failed sync is never tried again: the system may have dropped the pages and would report
+        success the second time.
+        """
+        if self._flushing is job:
+            self._flushing = None
+        if self.closed:
+            return
+        if job.error is not None:
+            self.fail(f"a sync failed: {job.error}")
+            return
+        self.durable_end_offset = max(self.durable_end_offset, job.end_offset)
+        for segment in job.sealed:
+            self._segments.seal(segment)
+        if job.artifacts:
+            self._remove_old_snapshots()
+
+    def fail(self, reason: str) -> StorageError:
+        """Stop appending and acknowledging for good; reading goes on."""
+        if self.failure is None:
+            self.failure = StorageError(
+                f"{self.name}: {reason}; nothing more is acknowledged: look at the disk, then "
+                f"restart the broker, which keeps what is on it"
+            )
+        return self.failure
+
+    def flush(self, *, checkpoint: bool = False) -> None:
+        """Sync now, in this thread.
+
+        Raises:
+            StorageError: the sync failed, now or before.
+        """
+        job = self.begin_flush(checkpoint=checkpoint)
+        if job is not None:
+            job.run()
+            self.complete_flush(job)
+        if self.failure is not None:
+            raise self.failure
+
+    def _remove_old_snapshots(self) -> None:
+        # One older is kept, should the newest turn out torn.
+        names = [
+            name
+            for name in self._files.list_directory(self.directory)
+            if name.endswith(SNAPSHOT_SUFFIX)
+        ]
+        for name in names[:-2]:
+            self._files.remove(f"{self.directory}/{name}")
+
+    def close(self) -> None:
+        """Make everything durable and give back the files; the next open reads no batch.
+
+        Raises:
+            StorageError: the sync failed; the files are given back all the same.
+        """
+        if self.closed:
+            return
+        try:
+            if self.failure is None and (self._segments.active.is_open or self.log_end_offset):
+                self._segments.active.cut_to_size()
+                self.flush(checkpoint=True)
+        except OSError as error:
+            raise StorageError(f"{self.name}: cannot close the log: {error}") from error
+        finally:
+            self.abandon()
+
+    def abandon(self) -> None:
+        """Give back the files as they are; for a log that is deleted, or a process that dies."""
+        self.closed = True
+        self._segments.close()
+
+    # Reading
+
+    def read(
+        self,
+        offset: int,
+        max_bytes: int,
+        *,
+        min_one: bool = True,
+        end_offset: int | None = None,
+    ) -> bytes:
+        """Whole batches from the one that holds ``offset`` on; empty at the end of the log.
+
+        The first batch may begin before ``offset``: clients skip what they did not ask for. A read
+        does not cross the end of a segment.
+
+        Args:
+            offset: from ``log_start_offset`` to ``high_watermark``.
+            max_bytes: bound on the answer.
+            min_one: answer the first batch even if it alone is larger than ``max_bytes``.
+            end_offset: read below it only; the high watermark when None.
+
+        Raises:
+            OffsetOutOfRange: the offset is outside the log.
+            StorageError: the disk.
+        """
+        try:
+            found = self.locate(offset, max_bytes, min_one=min_one, end_offset=end_offset)
+            return b"" if found is None else found.file.pread(found.size, found.position)
+        except OSError as error:
+            raise StorageError(f"{self.name}: cannot read offset {offset}: {error}") from error
+
+    def locate(
+        self,
+        offset: int,
+        max_bytes: int,
+        *,
+        min_one: bool = True,
+        end_offset: int | None = None,
+    ) -> FileRange | None:
+        """As ``read``, but where the bytes lie instead of the bytes."""
+        end = self.high_watermark if end_offset is None else end_offset
+        if not self.log_start_offset <= offset <= self.log_end_offset:
+            raise OffsetOutOfRange(
+                f"{self.name}: offset {offset} is outside the log, which reaches from "
+                f"{self.log_start_offset} to {self.log_end_offset}"
+            )
+        if offset >= end:
+            return None
+        return self._segments.locate(offset, max_bytes, min_one=min_one, end_offset=end)
+
+    def offset_for_timestamp(self, timestamp: int) -> TimestampAndOffset:
+        """The first record at or after ``timestamp``, or Kafka's negative numbers for the ends.
+
+        Raises:
+            StorageError: the disk, or a batch that does not decompress.
+        """
+        nothing = TimestampAndOffset(NO_TIMESTAMP, NOT_FOUND, -1)
+        if timestamp in (EARLIEST_TIMESTAMP, EARLIEST_LOCAL_TIMESTAMP):
+            return self._answer(NO_TIMESTAMP, self.log_start_offset)
+        if timestamp == LATEST_TIMESTAMP:
+            return self._answer(NO_TIMESTAMP, self.high_watermark)
+        if timestamp < 0 and timestamp != MAX_TIMESTAMP:
+            return nothing
+        try:
+            found = (
+                self._segments.at_max_timestamp()
+                if timestamp == MAX_TIMESTAMP
+                else self._segments.at_timestamp(timestamp)
+            )
+        except OSError as error:
+            raise StorageError(f"{self.name}: cannot search by time: {error}") from error
+        if found is None or found[1] >= self.high_watermark:
+            return nothing
+        return self._answer(*found)
+
+    def _answer(self, timestamp: int, offset: int) -> TimestampAndOffset:
+        return TimestampAndOffset(timestamp, offset, self._state.epochs.epoch_of(offset))
+
+    def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
+        """(epoch, end offset) of the greatest leader epoch at or below ``epoch`` (KIP-101)."""
+        return self._state.epochs.end_offset(epoch, self.log_end_offset)
+
+    # Removing
+
+    def delete_old_segments(self, now_ms: int) -> int:
+        """Remove segments that ``retention.ms`` or ``retention.bytes`` no longer keep.
+
+        Returns:
+            How many were removed. A segment without timestamps is kept by time for ever.
+
+        Raises:
+            StorageError: the disk.
+        """
+        config = self.config
+        self._state.producers.expire(now_ms, config.producer_id_expiration_ms)
+        if not config.delete or self.cleaning or self.failure is not None:
+            return 0
+        count = expired_segments(self._segments, config, now_ms)
+        if not count:
+            return 0
+        try:
+            if count == len(self._segments):
+                self._roll()
+            if self._directory_dirty:
+                # The end of the log must not be forgotten with the records before it.
+                self._files.sync_directory(self.directory)
+            return self._remove_first(count)
+        except OSError as error:
+            raise StorageError(f"{self.name}: cannot remove old segments: {error}") from error
+
+    def _remove_first(self, count: int) -> int:
+        busy = (*self._unsynced_sealed, *(self._flushing.sealed if self._flushing else ()))
+        removed = 0
+        while removed < count and self._segments.first not in busy:
+            self._segments.remove_first().remove()
+            removed += 1
+        self._state.epochs.forget_before(self.log_start_offset)
+        return removed

@@ -1,0 +1,260 @@
+"""Records inside a batch: building batches of the broker's own, and looking into stored ones.
+
+In: keys, values, headers and timestamps, or the bytes of batches; out: one batch, or records with
+their offsets. The produce and fetch paths do not come here. Plain tuples and local variables
+throughout, since a replay of ``__consumer_offsets`` runs through this loop once a record.
+
+Source: KIP-98 "Message Format": zigzag varints, offsets and timestamps relative to the batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import google_crc32c
+
+from kohort.model.errors import ErrorCode
+from kohort.storage.compression import CompressionType, compress, decompress
+from kohort.storage.errors import RefusedBatch
+from kohort.storage.record_batch import (
+    CRC_START,
+    HEADER,
+    HEADER_SIZE,
+    LENGTH_END,
+    MAGIC,
+    NO_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
+    NO_SEQUENCE,
+    NO_TIMESTAMP,
+    BatchHeader,
+    iterate_batches,
+)
+
+Headers = Sequence[tuple[str, bytes | None]]
+
+
+class Record(NamedTuple):
+    """One record. ``offset`` is the log's; builders ignore it and number from the batch's base."""
+
+    key: bytes | None
+    value: bytes | None
+    timestamp: int = NO_TIMESTAMP
+    headers: Headers = ()
+    offset: int = -1
+
+
+class RawRecord(NamedTuple):
+    """One record as compaction wants it: its bytes, and what decides whether it stays."""
+
+    offset: int
+    key: bytes | None
+    is_tombstone: bool
+    encoded: bytes
+
+
+def build_batch(
+    records: Sequence[Record],
+    *,
+    compression: CompressionType = CompressionType.NONE,
+    base_offset: int = 0,
+    producer_id: int = NO_PRODUCER_ID,
+    producer_epoch: int = NO_PRODUCER_EPOCH,
+    base_sequence: int = NO_SEQUENCE,
+) -> bytes:
+    """One batch of ``records``, which get offsets ``base_offset``, ``base_offset + 1`` and so on.
+
+    Raises:
+        ValueError: no records.
+    """
+    if not records:
+        raise ValueError("a batch has at least one record")
+    base_timestamp = records[0].timestamp
+    out = bytearray()
+    for delta, record in enumerate(records):
+        _encode_record(out, record, record.timestamp - base_timestamp, delta)
+    return assemble(
+        BatchHeader(
+            base_offset=base_offset,
+            batch_length=0,
+            partition_leader_epoch=-1,
+            magic=MAGIC,
+            crc=0,
+            attributes=int(compression),
+            last_offset_delta=len(records) - 1,
+            base_timestamp=base_timestamp,
+            max_timestamp=max(record.timestamp for record in records),
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            base_sequence=base_sequence,
+            record_count=len(records),
+        ),
+        bytes(out),
+    )
+
+
+def assemble(header: BatchHeader, records: bytes) -> bytes:
+    """A batch of encoded ``records``; length and checksum of ``header`` are worked out here."""
+    section = compress(records, CompressionType(header.compression))
+    length = HEADER_SIZE - LENGTH_END + len(section)
+    head = HEADER.pack(*header._replace(batch_length=length, crc=0))
+    crc = google_crc32c.extend(google_crc32c.value(head[CRC_START:]), section)
+    return HEADER.pack(*header._replace(batch_length=length, crc=crc)) + section
+
+
+def iterate_records(data: bytes | memoryview) -> Iterator[Record]:
+    """Every record of the whole batches in ``data``; control batches are passed over.
+
+    Raises:
+        RefusedBatch: bytes that are no batch, or records that do not fit their batch.
+    """
+    for header, batch in iterate_batches(data):
+        if not header.is_control:
+            yield from records_of(header, batch)
+
+
+def records_of(header: BatchHeader, batch: bytes | memoryview) -> Iterator[Record]:
+    """The records of one batch, with their offsets and timestamps.
+
+    Raises:
+        RefusedBatch: records that do not fit the batch.
+    """
+    data = bytes(decompress(bytes(batch[HEADER_SIZE:]), header.compression))
+    base_offset = header.base_offset
+    base_timestamp = header.base_timestamp
+    fixed_timestamp = header.max_timestamp if header.is_log_append_time else None
+    position = 0
+    try:
+        for _ in range(header.record_count):
+            length, position = _varint(data, position)
+            end = position + length
+            timestamp_delta, position = _varint(data, position + 1)
+            offset_delta, position = _varint(data, position)
+            key, position = _nullable(data, position)
+            value, position = _nullable(data, position)
+            count, position = _varint(data, position)
+            headers = _headers(data, position, count) if count else ()
+            if end > len(data) or position > end:
+                raise IndexError("a record reaches beyond its batch")
+            timestamp = base_timestamp + timestamp_delta
+            yield Record(
+                key,
+                value,
+                timestamp if fixed_timestamp is None else fixed_timestamp,
+                headers,
+                base_offset + offset_delta,
+            )
+            position = end
+    except (IndexError, UnicodeDecodeError) as error:
+        raise _misfit(header, error) from error
+
+
+def raw_records_of(header: BatchHeader, batch: bytes | memoryview) -> Iterator[RawRecord]:
+    """The records of one batch as stored bytes, for those who copy and do not read them.
+
+    Raises:
+        RefusedBatch: records that do not fit the batch.
+    """
+    data = bytes(decompress(bytes(batch[HEADER_SIZE:]), header.compression))
+    position = 0
+    try:
+        for _ in range(header.record_count):
+            start = position
+            length, position = _varint(data, position)
+            end = position + length
+            _, position = _varint(data, position + 1)
+            offset_delta, position = _varint(data, position)
+            key, position = _nullable(data, position)
+            value_length, position = _varint(data, position)
+            if end > len(data) or position > end or end <= start:
+                raise IndexError("a record reaches beyond its batch")
+            yield RawRecord(
+                header.base_offset + offset_delta, key, value_length < 0, data[start:end]
+            )
+            position = end
+    except IndexError as error:
+        raise _misfit(header, error) from error
+
+
+def all_have_keys(header: BatchHeader, batch: bytes | memoryview) -> bool:
+    """Whether every record has a key, as a compacted topic demands."""
+    return all(record.key is not None for record in raw_records_of(header, batch))
+
+
+def _misfit(header: BatchHeader, error: Exception) -> RefusedBatch:
+    return RefusedBatch(
+        f"the batch at offset {header.base_offset} says {header.record_count} records, "
+        f"its bytes do not hold them: {error}",
+        ErrorCode.CORRUPT_MESSAGE,
+    )
+
+
+def _varint(data: bytes, position: int) -> tuple[int, int]:
+    # Nearly every number in a record is small: one byte, decided at once.
+    byte = data[position]
+    if byte < 0x80:
+        return (byte >> 1) ^ -(byte & 1), position + 1
+    number = byte & 0x7F
+    shift = 7
+    while True:
+        position += 1
+        byte = data[position]
+        number |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return (number >> 1) ^ -(number & 1), position + 1
+        shift += 7
+        if shift > 63:
+            raise IndexError(f"a number of more than ten bytes at {position}")
+
+
+def _nullable(data: bytes, position: int) -> tuple[bytes | None, int]:
+    length, position = _varint(data, position)
+    if length < 0:
+        return None, position
+    end = position + length
+    if end > len(data):
+        raise IndexError(f"{length} bytes announced at {position}, {len(data) - position} left")
+    return data[position:end], end
+
+
+def _headers(data: bytes, position: int, count: int) -> Headers:
+    if not 0 <= count <= len(data) - position:
+        raise IndexError(f"{count} headers announced at {position}")
+    headers: list[tuple[str, bytes | None]] = []
+    for _ in range(count):
+        name, position = _nullable(data, position)
+        if name is None:
+            raise IndexError(f"a header without a name before {position}")
+        value, position = _nullable(data, position)
+        headers.append((name.decode(), value))
+    return headers
+
+
+def _encode_record(out: bytearray, record: Record, timestamp_delta: int, offset_delta: int) -> None:
+    body = bytearray(b"\x00")  # attributes of a record: none defined
+    _put_varint(body, timestamp_delta)
+    _put_varint(body, offset_delta)
+    _put_nullable(body, record.key)
+    _put_nullable(body, record.value)
+    _put_varint(body, len(record.headers))
+    for name, value in record.headers:
+        _put_nullable(body, name.encode())
+        _put_nullable(body, value)
+    _put_varint(out, len(body))
+    out += body
+
+
+def _put_nullable(out: bytearray, data: bytes | None) -> None:
+    if data is None:
+        out.append(1)  # -1 as a zigzag varint
+    else:
+        _put_varint(out, len(data))
+        out += data
+
+
+def _put_varint(out: bytearray, number: int) -> None:
+    number = (number << 1) ^ (number >> 63)
+    while number > 0x7F:
+        out.append((number & 0x7F) | 0x80)
+        number >>= 7
+    out.append(number)

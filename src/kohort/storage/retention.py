@@ -1,0 +1,35 @@
+"""Which segments ``retention.ms`` and ``retention.bytes`` no longer keep.
+
+In: a log's segments, its settings, the time; out: how many of the oldest may go.
+"""
+
+from __future__ import annotations
+
+from kohort.storage.log_config import LogConfig
+from kohort.storage.record_batch import NO_TIMESTAMP
+from kohort.storage.segment_list import SegmentList
+
+
+def expired_segments(segments: SegmentList, config: LogConfig, now_ms: int) -> int:
+    """How many segments, from the oldest on, may be removed; the active one by time only.
+
+    A segment without timestamps is never too old.
+    """
+    size = segments.size
+    count = 0
+    for segment in segments:
+        too_old = (
+            config.retention_ms >= 0
+            and segment.max_timestamp != NO_TIMESTAMP
+            and now_ms - segment.max_timestamp > config.retention_ms
+        )
+        too_much = (
+            config.retention_bytes >= 0
+            and size - segment.size >= config.retention_bytes
+            and segment is not segments.active
+        )
+        if not segment.size or not (too_old or too_much):
+            break
+        size -= segment.size
+        count += 1
+    return count
