@@ -15,7 +15,7 @@ from typing import Any, NoReturn, TypeVar
 
 from kohort.model.errors import ProtocolError
 from kohort.schema.declare import Layout, layout_of
-from kohort.schema.decoders import make_decoder
+from kohort.schema.decoders import make_decoder, make_request_decoder
 from kohort.schema.encoders import make_encoder, make_request_encoder, make_response_encoder
 from kohort.schema.source import place_of
 
@@ -68,6 +68,15 @@ def decode(
 def decoder(cls: type, version: int) -> Callable[..., Any]:
     """The compiled ``decode(data, offset, max_elements)`` of ``cls`` in ``version``."""
     return _compiled(cls, version, "decode", make_decoder)
+
+
+def request_decoder(cls: type, version: int, header: type) -> Callable[..., Any]:
+    """The compiled ``decode(data, correlation_id, n, max_elements)`` of a request's frame."""
+
+    def make(cls: type, version: int) -> Callable[..., Any]:
+        return make_request_decoder(cls, version, header)
+
+    return _compiled(cls, version, "request frame", make)
 
 
 def encoder(cls: type, version: int) -> Callable[..., bytes]:

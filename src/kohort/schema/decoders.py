@@ -2,7 +2,7 @@
 
 In: a class with a table of fields and a version. Out: a function ``decode(d, o, budget)`` of
 straight-line code that returns the message and the offset behind it.
-Must not know: frames, headers, sockets.
+Must not know: sockets, which messages exist.
 
 Why generated: Python pays for every call and every branch. Written out per version, adjacent
 fixed-size fields, including the length of what follows them, are one ``unpack_from``; nothing is
@@ -14,6 +14,7 @@ first element is made.
 from __future__ import annotations
 
 from collections.abc import Callable
+from struct import calcsize
 from typing import Any
 
 from kohort.schema.declare import FieldSpec, Layout, layout_of
@@ -30,22 +31,45 @@ from kohort.schema.source import Source
 
 
 def make_decoder(cls: type, version: int) -> Callable[..., Any]:
-    """Compile the decoder of ``cls`` in ``version``."""
-    return _Decoder(cls, version).source.compile("decode")
+    """Compile ``decode(d, o, budget)``, which returns the message and the offset behind it.
+
+    ``d`` must be ``bytes``; ``budget`` is how many array elements may be made.
+    """
+    return _Decoder(cls, version).message().compile("decode")
+
+
+def make_request_decoder(cls: type, version: int, header: type) -> Callable[..., Any]:
+    """Compile ``decode(d, correlation_id, n, budget)`` of a whole request frame.
+
+    ``n`` is the length of the client id, which starts at byte 10. Returns a new ``header``, with
+    the slots api_key, api_version, correlation_id and client_id, and the message.
+    """
+    return _Decoder(cls, version).request(header).compile("decode")
 
 
 def decoder_source(cls: type, version: int) -> str:
-    """The text of that decoder, for people and tests."""
-    return _Decoder(cls, version).source.text()
+    """The text of the decoder of a message alone, for people and tests."""
+    return _Decoder(cls, version).message().text()
+
+
+_CLIENT_ID_AT = 10
 
 
 class _Decoder:
+    source: Source
+
     def __init__(self, cls: type, version: int) -> None:
         layout = layout_of(cls)
         self.version = version
         self.flexible = version in layout.flexible
         self.run: list[tuple[str, str]] = []
-        self.source = Source(f"{layout.name} v{version} decode", "def decode(d, o, budget):")
+        self.cls = cls
+        self.layout = layout
+
+    def begin(self, arguments: str) -> None:
+        self.source = Source(
+            f"{self.layout.name} v{self.version} decode", f"def decode({arguments}):"
+        )
         self.source.scope.update(
             new=object.__new__,
             Malformed=Malformed,
@@ -54,12 +78,41 @@ class _Decoder:
             wide_count=wide_count,
             wide_length=wide_length,
         )
-        self.source.add("z = len(d)")
-        self.struct(cls, "m")
-        self.flush()
-        with self.source.block("if o > z:"):
-            self.source.add("raise Malformed('the last field reaches beyond the end')")
+
+    def message(self) -> Source:
+        self.begin("d, o, budget")
+        self.body()
         self.source.add("return m, o")
+        return self.source
+
+    def request(self, header: type) -> Source:
+        self.begin("d, correlation_id, n, budget")
+        with self.source.at("client_id"):
+            with self.source.block("if n < 0:"):
+                self.source.add("c = None")
+                self.source.add(f"o = {_CLIENT_ID_AT}")
+            with self.source.block("else:"):
+                self.source.add(f"o = {_CLIENT_ID_AT} + n")
+                self.source.add(f"c = d[{_CLIENT_ID_AT}:o].decode()")
+        if self.flexible:
+            with self.source.block("if d[o]:"):
+                self.source.add("o = skip_tags(d, o)")
+            with self.source.block("else:"):
+                self.source.add("o += 1")
+        self.body()
+        self.source.add(f"h = new({self.source.constant('header', header)})")
+        self.source.add(f"h.api_key = {self.layout.api_key}")
+        self.source.add(f"h.api_version = {self.version}")
+        self.source.add("h.correlation_id = correlation_id")
+        self.source.add("h.client_id = c")
+        self.source.add("return h, m")
+        return self.source
+
+    def body(self) -> None:
+        self.struct(self.cls, "m")
+        self.flush()
+        with self.source.block("if o > len(d):"):
+            self.source.add("raise Malformed('the last field reaches beyond the end')")
 
     def struct(self, cls: type, target: str) -> None:
         """Fill ``target`` with a new object of ``cls``. The run may stay open at its end."""
@@ -98,10 +151,9 @@ class _Decoder:
             self.source.add(f"{targets} = d[o]")
             self.source.add("o += 1")
             return
-        packer = self.source.packer(codes)
         comma = "," if len(run) == 1 else ""
-        self.source.add(f"{targets}{comma} = {packer}.unpack_from(d, o)")
-        self.source.add(f"o += {self.source.scope[packer].size}")
+        self.source.add(f"{targets}{comma} = {self.source.unpacker(codes)}(d, o)")
+        self.source.add(f"o += {calcsize('>' + codes)}")
 
     def value(self, kind: Kind[Any] | type, target: str, *, nullable: bool) -> None:
         if isinstance(kind, type):
@@ -145,7 +197,7 @@ class _Decoder:
         self.fixed("B", n)
         self.flush()
         if not nullable:
-            with self.source.block(f"if not 0 < {n} < 128:"):
+            with self.source.block(f"if {n} > 127 or {n} == 0:"):
                 self.source.add(f"{n}, o = wide_length(d, o)")
             self.slice(kind, target, f"o + {n} - 1")
             return
@@ -195,7 +247,7 @@ class _Decoder:
     def elements(self, element: Kind[Any] | type, target: str, n: str) -> None:
         """Read ``n`` elements; each takes at least one byte, so the rest of the data bounds n."""
         self.source.add(f"budget -= {n}")
-        with self.source.block(f"if not 0 <= {n} <= z - o or budget < 0:"):
+        with self.source.block(f"if not 0 <= {n} <= len(d) - o or budget < 0:"):
             self.source.add(f"raise Malformed(f'{{{n}}} elements')")
         if isinstance(element, Kind) and len(element.code) == 1:
             self.numbers(element, target, n)
@@ -240,7 +292,7 @@ class _Decoder:
             self.source.add(f"{tag}, o = uvarint(d, o)")
             self.source.add(f"{end}, o = uvarint(d, o)")
             self.source.add(f"{end} += o")
-            with self.source.block(f"if {end} > z:"):
+            with self.source.block(f"if {end} > len(d):"):
                 self.source.add("raise Malformed('a tagged field reaches beyond the end')")
             word = "if"
             for f in known:

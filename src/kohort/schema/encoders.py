@@ -12,6 +12,7 @@ Python's own errors, which ``codec`` turns into a ProtocolError that names the f
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from struct import calcsize, pack
 from typing import Any
 
 from kohort.schema.declare import FieldSpec, Layout, layout_of
@@ -103,19 +104,20 @@ class _Encoder:
         run, self.run = prefix + self.run, []
         packer = self.source.packer("".join(code for code, _ in run)) if run else ""
         if prefix:
-            self.source.scope["SIZE"] = self.source.scope[packer].size - _SIZE_FIELD
+            size = calcsize(">" + "".join(code for code, _ in run))
+            self.source.scope["SIZE"] = size - _SIZE_FIELD
         values = ", ".join(value for _, value in run)
-        self.source.add(f"return {packer}.pack({values})" if run else "return b''")
+        self.source.add(f"return {packer}({values})" if run else "return b''")
 
     def finish_frame(self) -> None:
         packer = self.source.packer("i")
         if _holds_records(self.cls):
             # Few parts, some of them megabytes: adding their lengths beats copying them twice.
-            self.source.add(f"p[0] = {packer}.pack(total(p))")
+            self.source.add(f"p[0] = {packer}(total(p))")
             self.source.add("return b''.join(p)")
         else:
             self.source.add("b = b''.join(p)")
-            self.source.add(f"return {packer}.pack(len(b)) + b")
+            self.source.add(f"return {packer}(len(b)) + b")
 
     def struct(self, cls: type, holder: str) -> None:
         """Write the fields of ``holder``. The run may stay open at its end."""
@@ -147,10 +149,10 @@ class _Encoder:
     def packed(self, run: list[tuple[str, str]]) -> str:
         """An expression for the bytes of ``run``."""
         if all(value.lstrip("-").isdigit() for _, value in run):
-            packer = self.source.scope[self.source.packer("".join(code for code, _ in run))]
-            return repr(packer.pack(*(int(value) for _, value in run)))
+            codes = ">" + "".join(code for code, _ in run)
+            return repr(pack(codes, *(int(value) for _, value in run)))
         packer_name = self.source.packer("".join(code for code, _ in run))
-        return f"{packer_name}.pack({', '.join(value for _, value in run)})"
+        return f"{packer_name}({', '.join(value for _, value in run)})"
 
     def compact(self, n: str) -> None:
         """Write ``n`` as an unsigned varint, together with the run before it."""

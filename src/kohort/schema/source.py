@@ -67,8 +67,12 @@ class Source:
         return name
 
     def packer(self, codes: str) -> str:
-        """A global name for the big-endian ``struct.Struct`` of ``codes``."""
-        return self.constant("fmt", struct.Struct(">" + codes), key=codes)
+        """A global name for ``pack`` of the big-endian ``struct.Struct`` of ``codes``."""
+        return self.constant("pack", struct.Struct(">" + codes).pack, key=codes)
+
+    def unpacker(self, codes: str) -> str:
+        """A global name for ``unpack_from`` of the big-endian ``struct.Struct`` of ``codes``."""
+        return self.constant("unpack", struct.Struct(">" + codes).unpack_from, key=codes)
 
     def mark(self) -> int:
         """A position to cut back to."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 from kohort.model.errors import ProtocolError
 from kohort.schema.codec import (
@@ -20,6 +20,7 @@ from kohort.schema.codec import (
     decoder,
     refuse_decoding,
     refuse_encoding,
+    request_decoder,
     request_encoder,
     response_encoder,
 )
@@ -33,25 +34,14 @@ T = TypeVar("T")
 MAX_REQUEST_ELEMENTS = 250_000
 """Array elements in one request: far beyond any real one, some 50 MB when a stranger sends it."""
 
-_HEAD = struct.Struct(">Iih")
+_HEAD = struct.Struct(">Iih").unpack_from
 _HEAD_FIXED = struct.Struct(">hhi")
 _CORRELATION = struct.Struct(">i")
 _DECODING = (IndexError, ValueError, struct.error)
 _ENCODING = (AttributeError, TypeError, ValueError, IndexError, struct.error)
-_make_header = tuple.__new__
 
 
-class _Request(NamedTuple):
-    """How requests of one key and version are read."""
-
-    decode: Callable[[bytes, int, int], tuple[Any, int]]
-    flexible: bool
-    key: int
-    version: int
-    cls: type
-
-
-_requests: dict[int, _Request] = {}
+_requests: dict[int, Callable[..., tuple[RequestHeader, Any]]] = {}
 _responses: dict[type, dict[int, Callable[[Any, int], bytes]]] = {}
 
 
@@ -64,25 +54,15 @@ def decode_request(
         ProtocolError: The key or version is unknown, or the bytes are no such request.
     """
     try:
-        key_and_version, correlation_id, length = _HEAD.unpack_from(frame)
+        key_and_version, correlation_id, length = _HEAD(frame)
     except struct.error as error:
         raise ProtocolError(f"a request of {len(frame)} bytes has no room for a header") from error
-    known = _requests.get(key_and_version)
-    if known is None:
-        known = _learn(key_and_version)
-    decode, flexible, key, version, cls = known
+    decode = _requests.get(key_and_version) or _learn(key_and_version)
     try:
-        if length < 0:
-            client_id, end = None, 10
-        else:
-            end = 10 + length
-            client_id = frame[10:end].decode()
-        if flexible:
-            end = skip_tags(frame, end) if frame[end] else end + 1
-        message, _ = decode(frame, end, max_elements)
+        return decode(frame, correlation_id, length, max_elements)
     except _DECODING as error:
-        refuse_decoding(decode, cls, version, frame, error)
-    return _make_header(RequestHeader, (key, version, correlation_id, client_id)), message
+        key, version, _ = peek(frame)
+        refuse_decoding(decode, api_of(key).request, version, frame, error)
 
 
 def peek(frame: bytes) -> tuple[int, int, int]:
@@ -157,18 +137,11 @@ def correlation_id_of(frame: bytes) -> int:
     return int(correlation_id)
 
 
-def _learn(key_and_version: int) -> _Request:
+def _learn(key_and_version: int) -> Callable[..., tuple[RequestHeader, Any]]:
     key, version = struct.unpack(">hh", key_and_version.to_bytes(4, "big"))
-    cls = api_of(key).request
-    known = _Request(
-        decode=decoder(cls, version),
-        flexible=version in layout_of(cls).flexible,
-        key=key,
-        version=version,
-        cls=cls,
-    )
-    _requests[key_and_version] = known
-    return known
+    decode = request_decoder(api_of(key).request, version, RequestHeader)
+    _requests[key_and_version] = decode
+    return decode
 
 
 def _learn_response(cls: type, version: int) -> Callable[[Any, int], bytes]:

@@ -12,8 +12,8 @@ can read (KIP-511).
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import lru_cache
-from typing import NamedTuple
 
 from kohort.model.errors import ProtocolError
 from kohort.schema.declare import Layout
@@ -22,8 +22,9 @@ API_VERSIONS_KEY = 18
 _MAX_CLIENT_ID = 32_767
 
 
-class RequestHeader(NamedTuple):
-    """What stands before every request."""
+@dataclass(slots=True)
+class RequestHeader:
+    """What stands before every request. Made once per request, so cheap and not to be changed."""
 
     api_key: int
     api_version: int
