@@ -1,0 +1,119 @@
+"""What the admin client tells: topics, groups, offsets and brokers as plain values.
+
+Made from responses by ``kohort.client.admin``; read by commands, Spark and users. Nothing here
+talks to anybody.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from kohort.embedded.consumer import decode_assignment
+from kohort.model.errors import ErrorCode, ProtocolError
+from kohort.model.ids import TopicPartition
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerDescription:
+    """A broker and where clients reach it."""
+
+    node_id: int
+    host: str
+    port: int
+    rack: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterDescription:
+    """The brokers of a cluster; ``controller_id`` takes topic administration."""
+
+    cluster_id: str | None
+    controller_id: int
+    brokers: tuple[BrokerDescription, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionDescription:
+    """A partition, who leads it and who has copies; ``error`` NONE when it is usable."""
+
+    partition: int
+    leader_id: int
+    leader_epoch: int
+    replicas: tuple[int, ...]
+    in_sync: tuple[int, ...]
+    error: ErrorCode = ErrorCode.NONE
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicDescription:
+    """A topic; partitions in order."""
+
+    name: str
+    internal: bool
+    partitions: tuple[PartitionDescription, ...]
+
+    @property
+    def topic_partitions(self) -> list[TopicPartition]:
+        """Its partitions by name."""
+        return [TopicPartition(self.name, p.partition) for p in self.partitions]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewTopic:
+    """A topic to create; -1 partitions or replicas take the broker's default."""
+
+    name: str
+    partitions: int = -1
+    replication_factor: int = -1
+    configs: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupListing:
+    """A group as ListGroups tells it; state and type are empty from old brokers."""
+
+    group_id: str
+    protocol_type: str
+    state: str
+    type: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupMemberDescription:
+    """A member; ``metadata`` and ``assignment`` are the embedded protocol's bytes, unread."""
+
+    member_id: str
+    group_instance_id: str | None
+    client_id: str
+    client_host: str
+    metadata: bytes
+    assignment: bytes
+
+    @property
+    def partitions(self) -> frozenset[TopicPartition] | None:
+        """What a consumer was assigned; None when the bytes are no consumer's."""
+        try:
+            return decode_assignment(self.assignment).partitions
+        except ProtocolError:
+            return None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupDescription:
+    """A group with its members; a group that does not exist has the state Dead."""
+
+    group_id: str
+    state: str
+    protocol_type: str
+    protocol_name: str
+    coordinator_id: int
+    members: tuple[GroupMemberDescription, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OffsetDescription:
+    """An offset found in a log; -1 when there is no record that fits."""
+
+    offset: int
+    leader_epoch: int = -1
+    timestamp: int = -1
