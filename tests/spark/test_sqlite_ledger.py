@@ -190,19 +190,18 @@ from kohort.spark.sqlite_ledger import SqliteLedger
 directory, name, goal = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3])
 partition = TopicPartition("t", 0)
 ledger = SqliteLedger(directory, "g")
-fenced = 0
+print("ready", flush=True)
+sys.stdin.readline()
 while True:
     mine = ledger.acquire([partition], 1, name)[partition]
     ledger.establish({partition: 0}, {partition: mine.epoch})
     begin = ledger.positions([partition])[partition].next_offset
     for _ in range(5):
         if begin >= goal:
-            print(fenced)
             sys.exit(0)
         piece = Piece(partition=partition, begin=begin, end=begin + 1, epoch=mine.epoch)
         ledger.intend(name, [piece])
         if ledger.commit(name, []).fenced:
-            fenced += 1
             break
         begin += 1
 """
@@ -214,14 +213,22 @@ def test_processes_that_fence_each_other_commit_every_offset_once(tmp_path: Path
     workers = [
         subprocess.Popen(
             [sys.executable, "-c", WORKER, str(tmp_path), f"w{n}", str(goal)],
+            stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
         )
         for n in range(3)
     ]
-    fenced = [int(worker.communicate(timeout=120)[0]) for worker in workers]
+    for worker in workers:
+        assert worker.stdout is not None
+        assert worker.stdout.readline() == "ready\n"
+    for worker in workers:
+        assert worker.stdin is not None
+        worker.stdin.write("go\n")
+        worker.stdin.flush()
+    for worker in workers:
+        worker.communicate(timeout=120)
     assert [worker.returncode for worker in workers] == [0, 0, 0]
-    assert sum(fenced) > 0
     ledger = SqliteLedger.of_table(tmp_path)
     rows: list[ManifestRow] = ledger.manifest()
     ledger.close()
