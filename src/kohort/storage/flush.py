@@ -1,7 +1,7 @@
 """Group commit: one round of syncs for all who wait, and the interval of those who do not.
 
-In: "this waiter wants that log durable up to that offset", appends under an interval, the time; out:
-a round to run in another thread, then the waiters to wake, each with the error if there is one.
+In: "this waiter wants that log durable up to that offset", appends under an interval, the time;
+out: a round to run in another thread, then the waiters to wake, each with the error if any.
 While a round runs, the next one's waiters gather: the queue forms in the shadow of the disk.
 
 The shell's part, for instance on asyncio::
@@ -19,6 +19,7 @@ No clock, no thread and no future in here: a waiter is whatever the shell wants 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Generic, NamedTuple, TypeVar
 
@@ -97,8 +98,13 @@ class GroupCommit(Generic[W]):
         ]
         return min(dues, default=None)
 
-    def begin(self, now_ms: int) -> FlushRound | None:
+    def begin(self, now_ms: int, *, checkpoint: Iterable[PartitionLog] = ()) -> FlushRound | None:
         """Everything that somebody waits for or that is due, as one round.
+
+        Args:
+            now_ms: time of day.
+            checkpoint: logs to sync whether or not anybody waits, with index and snapshot, so
+                that a restart reads nothing that is in them now.
 
         Returns:
             None when there is nothing, or when a round is under way: ask again after ``complete``.
@@ -106,13 +112,14 @@ class GroupCommit(Generic[W]):
         if self._round is not None:
             return None
         wanted = [*self._waiting, *(log for log in self._dirty if self._is_due(log, now_ms))]
+        logs = dict.fromkeys(wanted, False) | dict.fromkeys(checkpoint, True)
         jobs = []
-        for log in dict.fromkeys(wanted):
+        for log, with_snapshot in logs.items():
             self._dirty.discard(log)
-            job = log.begin_flush()
+            job = log.begin_flush(checkpoint=with_snapshot)
             if job is not None:
                 jobs.append((log, job))
-        if not jobs:
+        if not jobs and not any(map(_has_outcome, self._waiting, self._waiting.values())):
             return None
         self._round = FlushRound(jobs)
         return self._round
@@ -152,6 +159,13 @@ class GroupCommit(Generic[W]):
             else:
                 del self._waiting[log]
         return done
+
+
+def _has_outcome(log: PartitionLog, waiting: list[_Waiting[W]]) -> bool:
+    # Something else than a round synced, failed or closed the log: nothing is left to sync, and
+    # yet somebody waits to hear of it.
+    reached = any(log.durable_end_offset >= entry.end_offset for entry in waiting)
+    return reached or log.closed or log.failure is not None
 
 
 def _deleted(log: PartitionLog) -> StorageError:

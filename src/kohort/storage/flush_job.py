@@ -12,7 +12,7 @@ from kohort.storage.files import File, Files, write_file
 from kohort.storage.segment import Segment
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, kw_only=True)
 class FlushJob:
     """Syncs of one log, taken at one moment; ``run`` in any thread, then ``complete_flush``."""
 

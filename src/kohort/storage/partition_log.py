@@ -16,11 +16,12 @@ from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from kohort.model.errors import ErrorCode
+from kohort.storage.durability import Durability
 from kohort.storage.errors import OffsetOutOfRange, RefusedBatch, StorageError
 from kohort.storage.files import Files
 from kohort.storage.flush_job import FlushJob
 from kohort.storage.log_config import LogConfig
-from kohort.storage.log_state import SNAPSHOT_SUFFIX, LogState, snapshot_path
+from kohort.storage.log_state import LogState
 from kohort.storage.record_batch import (
     NO_TIMESTAMP,
     BatchHeader,
@@ -71,20 +72,14 @@ class PartitionLog:
     """A log in a directory of its own; ``open`` makes or recovers it."""
 
     __slots__ = (
-        "_directory_dirty",
+        "_durability",
         "_files",
-        "_flushing",
         "_segments",
-        "_snapshot_offset",
         "_state",
-        "_unsynced_sealed",
         "cleaning",
         "closed",
         "config",
         "directory",
-        "durable_end_offset",
-        "failure",
-        "first_unsynced_ms",
         "leader_epoch",
         "name",
     )
@@ -100,21 +95,18 @@ class PartitionLog:
         self._files = files
         self._segments = SegmentList(found.segments or [Segment(files, directory, 0)])
         self._state = found.state
-        self._unsynced_sealed: list[Segment] = []
-        self._directory_dirty = False
-        self._flushing: FlushJob | None = None
-        self._snapshot_offset = -1 if found.changed else found.state.offset
+        self._durability = Durability(
+            files,
+            directory,
+            self._segments,
+            self._state,
+            snapshot_offset=-1 if found.changed else found.state.offset,
+        )
         self.directory = directory
         self.name = directory.rpartition("/")[2]
         self.config = config
         self.leader_epoch = leader_epoch
         """Written into every batch from now on."""
-        self.durable_end_offset = self.log_end_offset
-        """Everything below it is on the disk."""
-        self.first_unsynced_ms: int | None = None
-        """When the first batch was appended that no flush has taken up yet."""
-        self.failure: StorageError | None = None
-        """Set once a sync failed: nothing is appended or acknowledged any more until restart."""
         self.closed = False
         self.cleaning = False
         """A compaction reads the sealed segments: none of them may be removed meanwhile."""
@@ -152,22 +144,10 @@ class PartitionLog:
             )
             log = cls(files, directory, config, found, leader_epoch)
             if found.changed:
-                log._sync_now()
+                log._durability.make_durable()
         except OSError as error:
             raise StorageError(f"{directory}: cannot open the log: {error}") from error
         return log
-
-    def _sync_now(self) -> None:
-        for segment in self._segments:
-            segment.file.sync()
-            if segment is not self._segments.active:
-                segment.close()
-        self._files.sync_directory(self.directory)
-        job = FlushJob(self._files, (), self.directory, self._artifacts(), self.log_end_offset, ())
-        job.run()
-        if job.error is not None:
-            raise job.error
-        self._remove_old_snapshots()
 
     # What it holds
 
@@ -184,7 +164,9 @@ class PartitionLog:
     @property
     def high_watermark(self) -> int:
         """The offset below which consumers may read."""
-        return self.durable_end_offset if self.config.sync_before_answer else self.log_end_offset
+        return (
+            self._durability.end_offset if self.config.sync_before_answer else self.log_end_offset
+        )
 
     @property
     def size(self) -> int:
@@ -204,7 +186,7 @@ class PartitionLog:
     @property
     def unsynced_messages(self) -> int:
         """How many offsets are not known to be on the disk."""
-        return self.log_end_offset - self.durable_end_offset
+        return self.log_end_offset - self._durability.end_offset
 
     # Appending
 
@@ -240,7 +222,7 @@ class PartitionLog:
             ) or self._is_old(segment, header, now_ms):
                 segment = self._roll()
             if not segment.is_open:
-                self._directory_dirty = True
+                self._durability.directory_dirty = True
             segment.append(
                 header,
                 (stored_prefix(header, base_offset, self.leader_epoch), body),
@@ -251,8 +233,8 @@ class PartitionLog:
         segment.account(header, config.index_interval_bytes)
         if header.producer_id >= 0:
             self._state.producers.appended(header, base_offset, now_ms)
-        if self.first_unsynced_ms is None:
-            self.first_unsynced_ms = now_ms
+        if self._durability.first_unsynced_ms is None:
+            self._durability.first_unsynced_ms = now_ms
         return AppendResult(
             base_offset,
             header.last_offset,
@@ -262,15 +244,16 @@ class PartitionLog:
         )
 
     def _must_wait(self, last_offset: int) -> bool:
-        if last_offset < self.durable_end_offset:
+        if last_offset < self._durability.end_offset:
             return False
         return self.config.sync_before_answer or (
-            self.log_end_offset - self.durable_end_offset >= self.config.flush_messages
+            self.log_end_offset - self._durability.end_offset >= self.config.flush_messages
         )
 
     def _check_usable(self) -> None:
-        if self.failure is not None:
-            raise self.failure
+        failure = self._durability.failure
+        if failure is not None:
+            raise failure
         if self.closed:
             raise StorageError(
                 f"{self.name}: the log is closed", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -306,7 +289,7 @@ class PartitionLog:
         try:
             segment.cut_to_size()
         except OSError:
-            return self.fail(f"a write failed and could not be undone: {error}")
+            return self._durability.fail(f"a write failed and could not be undone: {error}")
         return StorageError(f"{self.name}: cannot append to {segment.path}: {error}")
 
     def _is_old(self, segment: Segment, header: BatchHeader, now_ms: int) -> bool:
@@ -323,9 +306,8 @@ class PartitionLog:
         if self._files.exists(segment.path):
             self._files.remove(segment.path)
         _ = segment.file  # made now: the file's name is what keeps the log's end
-        self._directory_dirty = True
         self._segments.add(segment)
-        self._unsynced_sealed.append(sealed)
+        self._durability.sealed(sealed)
         return segment
 
     def roll(self) -> None:
@@ -340,9 +322,24 @@ class PartitionLog:
     # Making it durable
 
     @property
+    def durable_end_offset(self) -> int:
+        """Everything below it is on the disk."""
+        return self._durability.end_offset
+
+    @property
+    def failure(self) -> StorageError | None:
+        """Set once a sync failed: nothing is appended or acknowledged until a restart."""
+        return self._durability.failure
+
+    @property
+    def first_unsynced_ms(self) -> int | None:
+        """When the first batch was appended that no flush has taken up yet."""
+        return self._durability.first_unsynced_ms
+
+    @property
     def needs_flush(self) -> bool:
         """Whether a segment was sealed since the last flush, which then should not wait long."""
-        return bool(self._unsynced_sealed) and self.failure is None
+        return self._durability.has_sealed
 
     def begin_flush(self, *, checkpoint: bool = False) -> FlushJob | None:
         """What must be synced so that all that was appended until now is durable.
@@ -353,37 +350,7 @@ class PartitionLog:
         Returns:
             None when there is nothing to do, when a flush is under way, or after a failure.
         """
-        if self._flushing is not None or self.failure is not None or self.closed:
-            return None
-        end_offset = self.log_end_offset
-        unsynced = end_offset > self.durable_end_offset
-        checkpoint = (checkpoint and self._snapshot_offset != end_offset) or self.needs_flush
-        if not (unsynced or checkpoint or self._directory_dirty):
-            return None
-        active = self._segments.active
-        if not active.is_open and not active.size:
-            return None
-        self._flushing = FlushJob(
-            self._files,
-            (*(segment.file for segment in self._unsynced_sealed), active.file),
-            self.directory if checkpoint or self._directory_dirty else None,
-            self._artifacts() if checkpoint else (),
-            end_offset,
-            tuple(self._unsynced_sealed),
-        )
-        self._unsynced_sealed = []
-        self._directory_dirty = False
-        self.first_unsynced_ms = None
-        return self._flushing
-
-    def _artifacts(self) -> tuple[tuple[str, bytes], ...]:
-        described = (*self._unsynced_sealed, self._segments.active)
-        offset = self.log_end_offset
-        self._snapshot_offset = offset
-        return (
-            *((segment.index_path, segment.index_content()) for segment in described),
-            (snapshot_path(self.directory, offset), self._state.to_bytes(offset)),
-        )
+        return None if self.closed else self._durability.begin(checkpoint=checkpoint)
 
     def complete_flush(self, job: FlushJob) -> None:
         """Take up the outcome of a job that ran; after a failed one the log is of no use.
@@ -391,27 +358,7 @@ class PartitionLog:
         A failed sync is never tried again: the system may have dropped the pages and would report
         success the second time.
         """
-        if self._flushing is job:
-            self._flushing = None
-        if self.closed:
-            return
-        if job.error is not None:
-            self.fail(f"a sync failed: {job.error}")
-            return
-        self.durable_end_offset = max(self.durable_end_offset, job.end_offset)
-        for segment in job.sealed:
-            self._segments.seal(segment)
-        if job.artifacts:
-            self._remove_old_snapshots()
-
-    def fail(self, reason: str) -> StorageError:
-        """Stop appending and acknowledging for good; reading goes on."""
-        if self.failure is None:
-            self.failure = StorageError(
-                f"{self.name}: {reason}; nothing more is acknowledged: look at the disk, then "
-                f"restart the broker, which keeps what is on it"
-            )
-        return self.failure
+        self._durability.complete(job, closed=self.closed)
 
     def flush(self, *, checkpoint: bool = False) -> None:
         """Sync now, in this thread.
@@ -425,16 +372,6 @@ class PartitionLog:
             self.complete_flush(job)
         if self.failure is not None:
             raise self.failure
-
-    def _remove_old_snapshots(self) -> None:
-        # One older is kept, should the newest turn out torn.
-        names = [
-            name
-            for name in self._files.list_directory(self.directory)
-            if name.endswith(SNAPSHOT_SUFFIX)
-        ]
-        for name in names[:-2]:
-            self._files.remove(f"{self.directory}/{name}")
 
     def close(self) -> None:
         """Make everything durable and give back the files; the next open reads no batch.
@@ -561,7 +498,7 @@ class PartitionLog:
         try:
             if count == len(self._segments):
                 self._roll()
-            if self._directory_dirty:
+            if self._durability.directory_dirty:
                 # The end of the log must not be forgotten with the records before it.
                 self._files.sync_directory(self.directory)
             return self._remove_first(count)
@@ -569,7 +506,7 @@ class PartitionLog:
             raise StorageError(f"{self.name}: cannot remove old segments: {error}") from error
 
     def _remove_first(self, count: int) -> int:
-        busy = (*self._unsynced_sealed, *(self._flushing.sealed if self._flushing else ()))
+        busy = self._durability.busy_segments
         removed = 0
         while removed < count and self._segments.first not in busy:
             self._segments.remove_first().remove()
