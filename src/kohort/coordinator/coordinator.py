@@ -115,7 +115,7 @@ class Coordinator:
             case AppendFailed():
                 self._write_of(event.ticket).failed(self._registry, event.ticket, event.error)
             case TimeOfDay():
-                self._registry.set_time_of_day(event.micros)
+                self._registry.set_time_of_day(event.wall)
             case Replay():
                 loading.replay(self._registry, self._loading, event)
             case Loaded():

@@ -23,6 +23,7 @@ from kohort.model.ids import (
     Token,
     TopicPartition,
 )
+from kohort.model.instants import WallMillis
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -221,12 +222,12 @@ class Stalled:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimeOfDay:
-    """What the wall clock says at this ``now``, in microseconds since 1970-01-01 UTC.
+    """What the wall clock says at this ``now``.
 
     Until it is said again, the coordinator reckons the time of day from the monotonic instant.
     """
 
-    micros: int
+    wall: WallMillis
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -111,9 +111,9 @@ class Registry:
             Instant(self.now + member.session_timeout_ms * MICROS_PER_MILLI),
         )
 
-    def set_time_of_day(self, micros: int) -> None:
-        """The wall clock shows ``micros`` at the present step."""
-        self._wall_zero = micros - self.now
+    def set_time_of_day(self, wall: WallMillis) -> None:
+        """The wall clock shows ``wall`` at the present step."""
+        self._wall_zero = wall * MICROS_PER_MILLI - self.now
 
     def time_of_day(self) -> WallMillis:
         """Time of day of the present step; -1 as long as nobody has said it."""

@@ -1,0 +1,33 @@
+"""Which partition of ``__consumer_offsets`` a group lives in.
+
+Kafka's rule, so that a log can be handed from one to the other: the absolute value of Java's hash
+of the group id, modulo the number of partitions. Java hashes UTF-16 code units; the absolute
+value of the least integer is 0.
+"""
+
+from __future__ import annotations
+
+from array import array
+from functools import lru_cache
+from sys import byteorder
+
+_INT32 = 1 << 32
+_INT32_SIGN = 1 << 31
+
+
+@lru_cache(maxsize=4_096)
+def partition_for(group_id: str, partition_count: int) -> int:
+    """The partition of a group, from 0 to ``partition_count`` - 1."""
+    value = java_hash(group_id)
+    return (0 if value == -_INT32_SIGN else abs(value)) % partition_count
+
+
+def java_hash(text: str) -> int:
+    """What Java's ``String.hashCode`` gives: a signed 32-bit integer."""
+    units = array("H", text.encode("utf-16-le", "surrogatepass"))
+    if byteorder == "big":
+        units.byteswap()
+    value = 0
+    for unit in units:
+        value = (31 * value + unit) % _INT32
+    return value - _INT32 if value >= _INT32_SIGN else value

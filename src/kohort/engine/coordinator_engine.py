@@ -1,0 +1,309 @@
+"""The coordinator wired to its connections and its log: bytes and tickets in, the same out.
+
+Comes in: what happened to sockets, disk and clock, from the one shell that feeds it. Goes out:
+``Output``s, in the order in which they must be carried out. Must not know: sockets, files, clocks,
+and what the broker's other requests mean.
+
+Answers leave in the order of their requests on each connection, also those the broker gives. A
+token whose connection is gone is answered into the void here and nowhere else: the coordinator
+goes on believing in its parked request, as Kafka does, until a session ends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from itertools import count
+from typing import Any
+
+from kohort.coordinator.coordinator import Coordinator
+from kohort.coordinator.effects import Append, Effect, Observe, Respond
+from kohort.coordinator.events import (
+    Appended,
+    AppendFailed,
+    Event,
+    Loaded,
+    Replay,
+    Stalled,
+    TimeOfDay,
+    TopicsDeleted,
+)
+from kohort.coordinator.partitions import partition_for
+from kohort.engine.coordinator_outputs import (
+    Close,
+    Handle,
+    Observed,
+    Output,
+    Transmit,
+    Write,
+)
+from kohort.model.errors import ErrorCode, InvariantViolation, ProtocolError
+from kohort.model.group_config import GroupConfig
+from kohort.model.ids import ConnectionId, Ticket, Token, TopicPartition
+from kohort.model.instants import MICROS_PER_MILLI, Instant, WallMillis
+from kohort.storage.group_records import read_record, write_record
+from kohort.wire.apis import APIS, Api
+from kohort.wire.coordinator_events import event_maker, response_of
+from kohort.wire.coordinator_sender import Sender
+from kohort.wire.server_connection import Received, ServerConnection, ServerLimits
+
+_BATCH_OVERHEAD = 61
+"""Bytes of a record batch's head."""
+
+_RECORD_OVERHEAD = 24
+"""Most bytes that a record adds to its key and value: lengths, deltas, attributes."""
+
+_REPLAY_CHUNK = 1_000
+
+
+def _knows_all(_partition: TopicPartition) -> bool:
+    return True
+
+
+class _Connection:
+    """One client's connection."""
+
+    __slots__ = ("host", "id", "server")
+
+    def __init__(self, connection: ConnectionId, host: str, server: ServerConnection) -> None:
+        self.id = connection
+        self.host = host
+        self.server = server
+
+
+class CoordinatorEngine:
+    """A group coordinator that speaks Kafka's protocol, without IO.
+
+    Args:
+        config: the coordinator's settings.
+        make_member_id: see ``Coordinator``.
+        wall: time of day at ``now``.
+        now: the present instant.
+        knows_partition: whether a partition exists; commits for others are refused one by one.
+        apis: what is served; requests that are not a coordinator's come out as ``Handle``.
+        limits: what one client may make the engine hold.
+
+    Before the first connection, feed ``replay`` with what the log holds, then say ``loaded``.
+    """
+
+    def __init__(
+        self,
+        config: GroupConfig,
+        make_member_id: Callable[[str], str],
+        *,
+        wall: WallMillis,
+        now: Instant,
+        knows_partition: Callable[[TopicPartition], bool] = _knows_all,
+        apis: Iterable[Api] = APIS,
+        limits: ServerLimits | None = None,
+    ) -> None:
+        self._config = config
+        self._coordinator = Coordinator(config, make_member_id)
+        self._knows_partition = knows_partition
+        self._apis = tuple(apis)
+        self._limits = limits
+        self._connections: dict[ConnectionId, _Connection] = {}
+        self._owed: dict[Token, tuple[_Connection, int]] = {}
+        self._next_token = count(1).__next__
+        self._now = now
+        self._wall_zero = 0
+        self._outputs: list[Output] = []
+        self.time_of_day(wall, now)
+
+    # -- connections ---------------------------------------------------------------------------
+
+    def connected(self, connection: ConnectionId, peer_host: str, now: Instant) -> list[Output]:
+        """A client connected from ``peer_host`` (an address, without port).
+
+        Raises:
+            InvariantViolation: the id is in use; ids are never to be used twice.
+        """
+        if connection in self._connections:
+            raise InvariantViolation(f"connection id {connection} is in use already")
+        server = ServerConnection(apis=self._apis, limits=self._limits, next_token=self._next_token)
+        self._connections[connection] = _Connection(connection, f"/{peer_host}", server)
+        return self.advance(now)
+
+    def received(
+        self, connection: ConnectionId, data: bytes | bytearray | memoryview, now: Instant
+    ) -> list[Output]:
+        """Bytes arrived. Anything from a connection that is gone is passed over."""
+        known = self._connections.get(connection)
+        if known is None:
+            return self.advance(now)
+        try:
+            requests = known.server.receive(data)
+        except ProtocolError as error:
+            self._close(known, str(error))
+            return self.advance(now)
+        self._now = now
+        for request in requests:
+            if connection not in self._connections:
+                break
+            self._take(known, request, now)
+        return self._take_outputs()
+
+    def lost(self, connection: ConnectionId, now: Instant) -> list[Output]:
+        """A connection is gone, from whichever side. Its unanswered requests are forgotten here."""
+        known = self._connections.get(connection)
+        if known is not None:
+            self._forget(known, "the connection was lost")
+        return self.advance(now)
+
+    def wants_data(self, connection: ConnectionId) -> bool:
+        """False while the shell should not read on from that connection."""
+        known = self._connections.get(connection)
+        return known is not None and known.server.wants_data
+
+    def answer(self, connection: ConnectionId, token: Token, message: object) -> list[Output]:
+        """Answer a request that came out as ``Handle``; what may leave now, maybe nothing."""
+        known = self._connections.get(connection)
+        if known is not None:
+            self._answer(known, token, message)
+        return self._take_outputs()
+
+    def skip(self, connection: ConnectionId, token: Token) -> list[Output]:
+        """Settle a handled request that gets no answer (Produce with acks=0)."""
+        known = self._connections.get(connection)
+        if known is not None:
+            self._transmit(known, known.server.skip(token))
+        return self._take_outputs()
+
+    # -- log -----------------------------------------------------------------------------------
+
+    def appended(self, ticket: Ticket, now: Instant) -> list[Output]:
+        """The records of a ``Write`` are on disk."""
+        return self._feed(Appended(ticket=ticket), now)
+
+    def append_failed(self, ticket: Ticket, error: ErrorCode, now: Instant) -> list[Output]:
+        """The records of a ``Write`` will never be on disk."""
+        return self._feed(AppendFailed(ticket=ticket, error=error), now)
+
+    def replay(
+        self, records: Iterable[tuple[bytes | None, bytes | None]], now: Instant
+    ) -> list[Output]:
+        """Records of ``__consumer_offsets``, in the order of each partition's log.
+
+        Raises:
+            ProtocolError: a key or value cannot be read. Nothing is to be served then.
+        """
+        chunk = []
+        for key, value in records:
+            record = read_record(key, value)
+            if record is not None:
+                chunk.append(record)
+            if len(chunk) >= _REPLAY_CHUNK:
+                self._run(self._coordinator.handle(Replay(records=tuple(chunk)), now), now)
+                chunk = []
+        return self._feed(Replay(records=tuple(chunk)), now)
+
+    def loaded(self, now: Instant) -> list[Output]:
+        """The log was read to its end, or there is none: serve."""
+        return self._feed(Loaded(), now)
+
+    # -- time and the rest ---------------------------------------------------------------------
+
+    def advance(self, now: Instant) -> list[Output]:
+        """Let the time be ``now``; to be called when ``next_deadline`` is reached."""
+        self._now = now
+        self._run(self._coordinator.advance(now), now)
+        return self._take_outputs()
+
+    def next_deadline(self) -> Instant | None:
+        """When ``advance`` has something to do, or None."""
+        return self._coordinator.next_deadline()
+
+    def stalled(self, micros: int, now: Instant) -> list[Output]:
+        """The process was asleep for ``micros``: no member is to expire of that.
+
+        To be said before anything else that is fed at ``now``.
+        """
+        return self._feed(Stalled(micros=micros), now)
+
+    def time_of_day(self, wall: WallMillis, now: Instant) -> list[Output]:
+        """What the wall clock shows at ``now``; to be said again when it may have been set."""
+        self._wall_zero = wall * MICROS_PER_MILLI - now
+        return self._feed(TimeOfDay(wall=wall), now)
+
+    def topics_deleted(self, topics: Iterable[str], now: Instant) -> list[Output]:
+        """Topics are gone, and so are their committed offsets."""
+        return self._feed(TopicsDeleted(topics=frozenset(topics)), now)
+
+    def check(self) -> None:
+        """Assert every invariant of the coordinator.
+
+        Raises:
+            InvariantViolation: one does not hold; a bug.
+        """
+        self._coordinator.check()
+
+    # -- inside --------------------------------------------------------------------------------
+
+    def _take(self, known: _Connection, received: Received, now: Instant) -> None:
+        token, header, request = received
+        make_event = event_maker(type(request))
+        if make_event is None:
+            self._outputs.append(Handle(known.id, token, header, request))
+            return
+        version = header.api_version
+        self._owed[token] = (known, version)
+        sender = Sender(token, version, header.client_id or "", known.host, self._knows_partition)
+        self._run(self._coordinator.handle(make_event(request, sender), now), now)
+
+    def _feed(self, event: Event, now: Instant) -> list[Output]:
+        self._now = now
+        self._run(self._coordinator.handle(event, now), now)
+        return self._take_outputs()
+
+    def _run(self, effects: list[Effect], now: Instant) -> None:
+        for effect in effects:
+            if type(effect) is Respond:
+                self._respond(effect)
+            elif type(effect) is Observe:
+                wall = WallMillis((self._wall_zero + now) // MICROS_PER_MILLI)
+                self._outputs.append(Observed(effect.fact, now, wall))
+            elif type(effect) is Append:
+                self._append(effect, now)
+
+    def _respond(self, effect: Respond) -> None:
+        owed = self._owed.pop(effect.token, None)
+        if owed is not None:
+            known, version = owed
+            self._answer(known, effect.token, response_of(effect.answer, version))
+
+    def _append(self, effect: Append, now: Instant) -> None:
+        records = tuple(write_record(record) for record in effect.records)
+        size = _BATCH_OVERHEAD + sum(
+            len(key) + len(value or b"") + _RECORD_OVERHEAD for key, value in records
+        )
+        if size > self._config.message_max_bytes:
+            failed = AppendFailed(ticket=effect.ticket, error=ErrorCode.MESSAGE_TOO_LARGE)
+            self._run(self._coordinator.handle(failed, now), now)
+            return
+        partition = partition_for(effect.group_id, self._config.offsets_topic_num_partitions)
+        wall = WallMillis((self._wall_zero + now) // MICROS_PER_MILLI)
+        self._outputs.append(Write(effect.ticket, partition, records, wall))
+
+    def _answer(self, known: _Connection, token: Token, message: Any) -> None:
+        try:
+            data = known.server.answer(token, message)
+        except ProtocolError as error:
+            self._close(known, str(error))
+            return
+        self._transmit(known, data)
+
+    def _transmit(self, known: _Connection, data: bytes) -> None:
+        if data:
+            self._outputs.append(Transmit(known.id, data))
+
+    def _close(self, known: _Connection, reason: str) -> None:
+        self._forget(known, reason)
+        self._outputs.append(Close(known.id, reason))
+
+    def _forget(self, known: _Connection, reason: str) -> None:
+        del self._connections[known.id]
+        for token in known.server.close(reason):
+            self._owed.pop(token, None)
+
+    def _take_outputs(self) -> list[Output]:
+        outputs, self._outputs = self._outputs, []
+        return outputs

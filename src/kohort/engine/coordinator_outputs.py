@@ -1,0 +1,64 @@
+"""What a coordinator engine asks of its shell, in the order in which it must be done."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple, TypeAlias
+
+from kohort.model.facts import GroupFact
+from kohort.model.ids import ConnectionId, Ticket, Token
+from kohort.model.instants import Instant, WallMillis
+from kohort.wire.headers import RequestHeader
+
+# Named tuples, since one of them is made for every heartbeat and they cost the least.
+
+
+class Transmit(NamedTuple):
+    """Send ``data`` on ``connection``."""
+
+    connection: ConnectionId
+    data: bytes
+
+
+class Close(NamedTuple):
+    """Close ``connection``: its client broke the protocol. The engine has forgotten it."""
+
+    connection: ConnectionId
+    reason: str
+
+
+class Write(NamedTuple):
+    """Append ``records`` to a partition of ``__consumer_offsets``, all or none.
+
+    Writes of one partition keep their order. Once they are on disk, say ``appended(ticket)``, or
+    ``append_failed(ticket, error)``; each exactly once. Several may share a batch and a sync.
+    """
+
+    ticket: Ticket
+    partition: int
+    records: tuple[tuple[bytes, bytes | None], ...]
+    """Keys and values; a value of None is a tombstone."""
+
+    timestamp: WallMillis
+    """For the batch."""
+
+
+class Handle(NamedTuple):
+    """A request that is not the coordinator's. The shell answers it with ``engine.answer``."""
+
+    connection: ConnectionId
+    token: Token
+    header: RequestHeader
+    request: Any
+
+
+class Observed(NamedTuple):
+    """Something happened: for logs, metrics, history."""
+
+    fact: GroupFact
+    at: Instant
+    wall: WallMillis
+
+
+Output: TypeAlias = Transmit | Close | Write | Handle | Observed
+
+__all__ = ["Close", "Handle", "Observed", "Output", "Transmit", "Write"]

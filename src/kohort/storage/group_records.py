@@ -1,0 +1,276 @@
+"""Keys and values of ``__consumer_offsets``, byte for byte as Kafka 4.3 writes them.
+
+Comes in: the coordinator's typed records, or bytes off a log that kohort or a Kafka wrote. Goes
+out: the other of the two. Must not know: batches, segments, what a record means for a group.
+
+A key opens with an int16 type, a value with an int16 version; a null value is a tombstone. Types
+0 and 1 are committed offsets (1 is written), 2 is a classic group. Other types (KIP-848, share and
+streams groups) are skipped. A value of a version nobody here knows is an error: skipping it would
+lose a group without a word.
+"""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+from kohort.coordinator.records import (
+    CommittedOffset,
+    GroupMetadata,
+    GroupRecord,
+    MemberMetadata,
+    OffsetRecord,
+    Record,
+)
+from kohort.model.errors import ProtocolError
+from kohort.model.ids import (
+    GenerationId,
+    GroupId,
+    GroupInstanceId,
+    MemberId,
+    ProtocolName,
+    ProtocolType,
+    TopicPartition,
+)
+from kohort.model.instants import WallMillis
+from kohort.schema import (
+    BYTES,
+    INT32,
+    INT64,
+    STRING,
+    UUID,
+    array,
+    decode,
+    encode,
+    field,
+    layout_of,
+    struct,
+)
+
+T = TypeVar("T")
+
+OFFSET_KEY_TYPES = (0, 1)
+GROUP_KEY_TYPE = 2
+
+OFFSET_KEY_WRITTEN = 1
+OFFSET_VALUE_WRITTEN = 4
+OFFSET_VALUE_WITH_EXPIRY = 1
+"""The only version that can carry an expire timestamp (clients with OffsetCommit v2-4)."""
+
+GROUP_VALUE_WRITTEN = 3
+
+_TYPE_BYTES = 2
+_NO_TIMESTAMP = -1
+_NO_TOPIC_ID = bytes(16)
+
+
+@struct(versions="0-1")
+class OffsetCommitKey:
+    """Key of a committed offset."""
+
+    group: str = field(STRING)
+    topic: str = field(STRING)
+    partition: int = field(INT32)
+
+
+@struct(versions="0-4", flexible="4+")
+class OffsetCommitValue:
+    """A committed offset. Version 1 knows an expire timestamp, 3 the leader epoch, 4 topic ids."""
+
+    offset: int = field(INT64)
+    leader_epoch: int = field(INT32, versions="3+", default=-1, ignorable=True)
+    metadata: str = field(STRING)
+    commit_timestamp: int = field(INT64)
+    expire_timestamp: int = field(INT64, versions="1", default=-1, ignorable=True)
+    topic_id: bytes = field(UUID, versions="4+", tag=0, ignorable=True)
+
+
+@struct(versions="2")
+class GroupMetadataKey:
+    """Key of a classic group."""
+
+    group: str = field(STRING)
+
+
+@struct()
+class GroupMember:
+    """A member in a group's value. Version 1 knows a rebalance timeout, 3 the instance id."""
+
+    member_id: str = field(STRING)
+    group_instance_id: str | None = field(
+        STRING, versions="3+", nullable="3+", default=None, ignorable=True
+    )
+    client_id: str = field(STRING)
+    client_host: str = field(STRING)
+    rebalance_timeout: int = field(INT32, versions="1+", default=-1, ignorable=True)
+    session_timeout: int = field(INT32)
+    subscription: bytes = field(BYTES)
+    assignment: bytes = field(BYTES)
+
+
+@struct(versions="0-4", flexible="4+")
+class GroupMetadataValue:
+    """A classic group. Version 2 knows since when it is in its state; 4 is not written yet."""
+
+    protocol_type: str = field(STRING)
+    generation: int = field(INT32)
+    protocol: str | None = field(STRING, nullable="0+", default=None)
+    leader: str | None = field(STRING, nullable="0+", default=None)
+    current_state_timestamp: int = field(INT64, versions="2+", default=-1, ignorable=True)
+    members: list[GroupMember] = field(array(GroupMember))
+
+
+def write_record(record: Record) -> tuple[bytes, bytes | None]:
+    """Key and value of a record; the value of a tombstone is None.
+
+    Raises:
+        ProtocolError: a value does not fit its field (a string beyond 32,767 bytes).
+    """
+    if isinstance(record, OffsetRecord):
+        return _offset_key(record), _offset_value(record.value)
+    key = _typed(GROUP_KEY_TYPE, encode(GroupMetadataKey(group=record.group_id), GROUP_KEY_TYPE))
+    return key, _group_value(record.value)
+
+
+def read_record(key: bytes | None, value: bytes | None) -> Record | None:
+    """The record of a key and a value; None for records of a type that is not a classic group's.
+
+    Raises:
+        ProtocolError: the bytes are no such record, or of a version that nobody here knows.
+    """
+    if key is None or len(key) < _TYPE_BYTES:
+        raise ProtocolError(
+            f"a record of __consumer_offsets was expected to have a typed key, but its key is "
+            f"{key!r}; the log may be another topic's"
+        )
+    kind = _leading_int16(key)
+    if kind in OFFSET_KEY_TYPES:
+        offset_key, _ = decode(OffsetCommitKey, kind, key, _TYPE_BYTES)
+        return OffsetRecord(
+            group_id=GroupId(offset_key.group),
+            partition=TopicPartition(offset_key.topic, offset_key.partition),
+            value=_read_offset(value),
+        )
+    if kind == GROUP_KEY_TYPE:
+        group_key, _ = decode(GroupMetadataKey, kind, key, _TYPE_BYTES)
+        return GroupRecord(group_id=GroupId(group_key.group), value=_read_group(value))
+    return None
+
+
+def _offset_key(record: OffsetRecord) -> bytes:
+    key = OffsetCommitKey(
+        group=record.group_id,
+        topic=record.partition.topic,
+        partition=record.partition.partition,
+    )
+    return _typed(OFFSET_KEY_WRITTEN, encode(key, OFFSET_KEY_WRITTEN))
+
+
+def _offset_value(offset: CommittedOffset | None) -> bytes | None:
+    if offset is None:
+        return None
+    expires = offset.expire_timestamp
+    version = OFFSET_VALUE_WRITTEN if expires is None else OFFSET_VALUE_WITH_EXPIRY
+    value = OffsetCommitValue(
+        offset=offset.offset,
+        leader_epoch=offset.leader_epoch,
+        metadata=offset.metadata,
+        commit_timestamp=offset.commit_timestamp,
+        expire_timestamp=_NO_TIMESTAMP if expires is None else expires,
+        topic_id=_NO_TOPIC_ID if offset.topic_id is None else offset.topic_id,
+    )
+    return _typed(version, encode(value, version))
+
+
+def _read_offset(data: bytes | None) -> CommittedOffset | None:
+    if data is None:
+        return None
+    value = _versioned(OffsetCommitValue, data)
+    expires = value.expire_timestamp
+    return CommittedOffset(
+        offset=value.offset,
+        leader_epoch=value.leader_epoch,
+        metadata=value.metadata,
+        commit_timestamp=WallMillis(value.commit_timestamp),
+        expire_timestamp=None if expires == _NO_TIMESTAMP else WallMillis(expires),
+        topic_id=None if value.topic_id == _NO_TOPIC_ID else bytes(value.topic_id),
+    )
+
+
+def _group_value(group: GroupMetadata | None) -> bytes | None:
+    if group is None:
+        return None
+    value = GroupMetadataValue(
+        protocol_type=group.protocol_type,
+        generation=group.generation_id,
+        protocol=group.protocol_name,
+        leader=group.leader_id,
+        current_state_timestamp=group.current_state_timestamp,
+        members=[
+            GroupMember(
+                member_id=m.member_id,
+                group_instance_id=m.group_instance_id,
+                client_id=m.client_id,
+                client_host=m.client_host,
+                rebalance_timeout=m.rebalance_timeout_ms,
+                session_timeout=m.session_timeout_ms,
+                subscription=m.subscription,
+                assignment=m.assignment,
+            )
+            for m in group.members
+        ],
+    )
+    return _typed(GROUP_VALUE_WRITTEN, encode(value, GROUP_VALUE_WRITTEN))
+
+
+def _read_group(data: bytes | None) -> GroupMetadata | None:
+    if data is None:
+        return None
+    value = _versioned(GroupMetadataValue, data)
+    return GroupMetadata(
+        protocol_type=ProtocolType(value.protocol_type),
+        generation_id=GenerationId(value.generation),
+        protocol_name=None if value.protocol is None else ProtocolName(value.protocol),
+        leader_id=None if value.leader is None else MemberId(value.leader),
+        current_state_timestamp=WallMillis(value.current_state_timestamp),
+        members=tuple(_read_member(m) for m in value.members),
+    )
+
+
+def _read_member(member: GroupMember) -> MemberMetadata:
+    instance = member.group_instance_id
+    return MemberMetadata(
+        member_id=MemberId(member.member_id),
+        group_instance_id=None if instance is None else GroupInstanceId(instance),
+        client_id=member.client_id,
+        client_host=member.client_host,
+        rebalance_timeout_ms=member.rebalance_timeout,
+        session_timeout_ms=member.session_timeout,
+        subscription=bytes(member.subscription),
+        assignment=bytes(member.assignment),
+    )
+
+
+def _versioned(cls: type[T], data: bytes) -> T:
+    """Read a value by the version it opens with."""
+    layout = layout_of(cls)
+    if len(data) < _TYPE_BYTES:
+        raise ProtocolError(
+            f"{layout.name} in __consumer_offsets was expected to open with its version, but is "
+            f"{len(data)} bytes long; the log is damaged"
+        )
+    version = _leading_int16(data)
+    if version not in layout.versions:
+        raise ProtocolError(
+            f"{layout.name} in __consumer_offsets has version {version}, but versions "
+            f"{layout.versions} are known here; a newer broker wrote it, so read it with that"
+        )
+    value, _ = decode(cls, version, data, _TYPE_BYTES)
+    return value
+
+
+def _leading_int16(data: bytes) -> int:
+    return int.from_bytes(data[:_TYPE_BYTES], "big", signed=True)
+
+
+def _typed(leading: int, body: bytes) -> bytes:
+    return leading.to_bytes(_TYPE_BYTES, "big", signed=True) + body

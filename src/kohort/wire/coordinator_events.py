@@ -1,0 +1,250 @@
+"""Kafka's messages as a coordinator's events, and its answers as Kafka's messages.
+
+Comes in: a request with its token and version; an answer with the version it was asked in. Goes
+out: an event; a response message. Here versions stop: what a version changes for a client travels
+as a fact in words (``accepts_member_id_required``). Must not know: groups, connections, the log.
+
+This file is the door and holds membership; offsets and pictures of groups have files of their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from kohort.coordinator.answers import (
+    Answer,
+    DeleteAnswer,
+    DescribeAnswer,
+    HeartbeatAnswer,
+    JoinAnswer,
+    LeaveAnswer,
+    ListAnswer,
+    OffsetCommitAnswer,
+    OffsetDeleteAnswer,
+    OffsetFetchAnswer,
+    SyncAnswer,
+)
+from kohort.coordinator.events import (
+    Heartbeat,
+    JoinGroup,
+    JoinProtocol,
+    LeaveGroup,
+    LeavingMember,
+    Request,
+    SyncGroup,
+)
+from kohort.model.errors import ErrorCode
+from kohort.model.ids import (
+    GenerationId,
+    GroupId,
+    GroupInstanceId,
+    MemberId,
+    ProtocolName,
+    ProtocolType,
+)
+from kohort.wire import coordinator_offsets as of_offsets
+from kohort.wire import coordinator_views as of_views
+from kohort.wire.coordinator_sender import Sender
+from kohort.wire.messages.k08_offset_commit import OffsetCommitRequest
+from kohort.wire.messages.k09_offset_fetch import OffsetFetchRequest
+from kohort.wire.messages.k11_join_group import (
+    JoinGroupRequest,
+    JoinGroupResponse,
+    JoinGroupResponseMember,
+)
+from kohort.wire.messages.k12_heartbeat import HeartbeatRequest, HeartbeatResponse
+from kohort.wire.messages.k13_leave_group import (
+    LeaveGroupRequest,
+    LeaveGroupResponse,
+    MemberResponse,
+)
+from kohort.wire.messages.k14_sync_group import SyncGroupRequest, SyncGroupResponse
+from kohort.wire.messages.k15_describe_groups import DescribeGroupsRequest
+from kohort.wire.messages.k16_list_groups import ListGroupsRequest
+from kohort.wire.messages.k42_delete_groups import DeleteGroupsRequest
+from kohort.wire.messages.k47_offset_delete import OffsetDeleteRequest
+
+_JOIN_ASKS_FOR_ID: Final = 4
+_JOIN_NULL_PROTOCOL: Final = 7
+_LEAVE_IN_BATCHES: Final = 3
+_SYNC_NAMES_PROTOCOL: Final = 5
+
+
+def event_maker(request_class: type) -> Callable[[Any, Sender], Request] | None:
+    """What turns requests of this class into events; None if they are not a coordinator's."""
+    return _EVENTS.get(request_class)
+
+
+def response_of(answer: Answer, version: int) -> object:
+    """The response message that carries ``answer`` to a client that asked in ``version``."""
+    return _RESPONSES[type(answer)](answer, version)
+
+
+# -- JoinGroup -------------------------------------------------------------------------------------
+
+
+def _join(request: JoinGroupRequest, sender: Sender) -> JoinGroup:
+    instance = request.group_instance_id
+    return JoinGroup(
+        token=sender.token,
+        group_id=GroupId(request.group_id),
+        member_id=MemberId(request.member_id),
+        group_instance_id=None if instance is None else GroupInstanceId(instance),
+        client_id=sender.client_id,
+        client_host=sender.client_host,
+        session_timeout_ms=request.session_timeout_ms,
+        rebalance_timeout_ms=request.rebalance_timeout_ms,
+        protocol_type=ProtocolType(request.protocol_type),
+        protocols=tuple(
+            JoinProtocol(name=ProtocolName(p.name), metadata=bytes(p.metadata))
+            for p in request.protocols
+        ),
+        reason=request.reason,
+        accepts_member_id_required=sender.version >= _JOIN_ASKS_FOR_ID,
+    )
+
+
+def _joined(answer: JoinAnswer, version: int) -> JoinGroupResponse:
+    name = answer.protocol_name
+    return JoinGroupResponse(
+        error_code=answer.error,
+        generation_id=answer.generation_id,
+        protocol_type=answer.protocol_type,
+        protocol_name="" if name is None and version < _JOIN_NULL_PROTOCOL else name,
+        leader=answer.leader_id,
+        skip_assignment=answer.skip_assignment,
+        member_id=answer.member_id,
+        members=[
+            JoinGroupResponseMember(
+                member_id=m.member_id,
+                group_instance_id=m.group_instance_id,
+                metadata=m.metadata,
+            )
+            for m in answer.members
+        ],
+    )
+
+
+# -- SyncGroup -------------------------------------------------------------------------------------
+
+
+def _sync(request: SyncGroupRequest, sender: Sender) -> SyncGroup:
+    instance, kind, name = (
+        request.group_instance_id,
+        request.protocol_type,
+        request.protocol_name,
+    )
+    return SyncGroup(
+        token=sender.token,
+        group_id=GroupId(request.group_id),
+        generation_id=GenerationId(request.generation_id),
+        member_id=MemberId(request.member_id),
+        group_instance_id=None if instance is None else GroupInstanceId(instance),
+        protocol_type=None if kind is None else ProtocolType(kind),
+        protocol_name=None if name is None else ProtocolName(name),
+        names_protocol=sender.version >= _SYNC_NAMES_PROTOCOL,
+        assignments=tuple(
+            (MemberId(a.member_id), bytes(a.assignment)) for a in request.assignments
+        ),
+    )
+
+
+def _synced(answer: SyncAnswer, _version: int) -> SyncGroupResponse:
+    return SyncGroupResponse(
+        error_code=answer.error,
+        protocol_type=answer.protocol_type,
+        protocol_name=answer.protocol_name,
+        assignment=answer.assignment,
+    )
+
+
+# -- Heartbeat -------------------------------------------------------------------------------------
+
+
+def _heartbeat(request: HeartbeatRequest, sender: Sender) -> Heartbeat:
+    return Heartbeat(
+        token=sender.token,
+        group_id=request.group_id,  # type: ignore[arg-type] # a nominal type costs a call
+        generation_id=request.generation_id,  # type: ignore[arg-type]
+        member_id=request.member_id,  # type: ignore[arg-type]
+        group_instance_id=request.group_instance_id,  # type: ignore[arg-type]
+    )
+
+
+_ALIVE: Final = HeartbeatResponse()
+"""Nearly every heartbeat is answered so; nobody changes a response that was handed over."""
+
+
+def _beaten(answer: HeartbeatAnswer, _version: int) -> HeartbeatResponse:
+    if answer.error is ErrorCode.NONE:
+        return _ALIVE
+    return HeartbeatResponse(error_code=answer.error)
+
+
+# -- LeaveGroup ------------------------------------------------------------------------------------
+
+
+def _leave(request: LeaveGroupRequest, sender: Sender) -> LeaveGroup:
+    if sender.version < _LEAVE_IN_BATCHES:
+        alone = LeavingMember(
+            member_id=MemberId(request.member_id), group_instance_id=None, reason=None
+        )
+        members: tuple[LeavingMember, ...] = (alone,)
+    else:
+        members = tuple(
+            LeavingMember(
+                member_id=MemberId(m.member_id),
+                group_instance_id=(
+                    None if m.group_instance_id is None else GroupInstanceId(m.group_instance_id)
+                ),
+                reason=m.reason,
+            )
+            for m in request.members
+        )
+    return LeaveGroup(token=sender.token, group_id=GroupId(request.group_id), members=members)
+
+
+def _left(answer: LeaveAnswer, version: int) -> LeaveGroupResponse:
+    if version < _LEAVE_IN_BATCHES:
+        # One member, no entries: its error is the whole's.
+        errors = [answer.error, *(m.error for m in answer.members)]
+        return LeaveGroupResponse(error_code=next((e for e in errors if e), ErrorCode.NONE))
+    return LeaveGroupResponse(
+        error_code=answer.error,
+        members=[
+            MemberResponse(
+                member_id=m.member_id,
+                group_instance_id=m.group_instance_id,
+                error_code=m.error,
+            )
+            for m in answer.members
+        ],
+    )
+
+
+_EVENTS: dict[type, Callable[[Any, Sender], Request]] = {
+    JoinGroupRequest: _join,
+    SyncGroupRequest: _sync,
+    HeartbeatRequest: _heartbeat,
+    LeaveGroupRequest: _leave,
+    OffsetCommitRequest: of_offsets.commit_event,
+    OffsetFetchRequest: of_offsets.fetch_event,
+    OffsetDeleteRequest: of_offsets.delete_event,
+    DescribeGroupsRequest: of_views.describe_event,
+    ListGroupsRequest: of_views.list_event,
+    DeleteGroupsRequest: of_views.delete_event,
+}
+
+_RESPONSES: dict[type, Callable[[Any, int], object]] = {
+    JoinAnswer: _joined,
+    SyncAnswer: _synced,
+    HeartbeatAnswer: _beaten,
+    LeaveAnswer: _left,
+    OffsetCommitAnswer: of_offsets.commit_response,
+    OffsetFetchAnswer: of_offsets.fetch_response,
+    OffsetDeleteAnswer: of_offsets.delete_response,
+    DescribeAnswer: of_views.describe_response,
+    ListAnswer: of_views.list_response,
+    DeleteAnswer: of_views.delete_response,
+}

@@ -1,0 +1,237 @@
+"""OffsetCommit, OffsetFetch and OffsetDelete: messages to events, answers to messages.
+
+Partitions are nested under topics on the wire and flat in events; the order is kept. What an
+OffsetFetch error looks like depends on the version: version 1 has room for it on partitions only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Final, TypeVar
+
+from kohort.coordinator.answers import (
+    FetchedGroup,
+    OffsetCommitAnswer,
+    OffsetDeleteAnswer,
+    OffsetFetchAnswer,
+)
+from kohort.coordinator.events import (
+    GroupToFetch,
+    OffsetCommit,
+    OffsetDelete,
+    OffsetFetch,
+    OffsetToCommit,
+)
+from kohort.coordinator.records import CommittedOffset
+from kohort.model.errors import ErrorCode
+from kohort.model.ids import GenerationId, GroupId, GroupInstanceId, MemberId, TopicPartition
+from kohort.wire.coordinator_sender import Sender
+from kohort.wire.messages.k08_offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+)
+from kohort.wire.messages.k09_offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestTopic,
+    OffsetFetchRequestTopics,
+    OffsetFetchResponse,
+    OffsetFetchResponseGroup,
+    OffsetFetchResponsePartition,
+    OffsetFetchResponsePartitions,
+    OffsetFetchResponseTopic,
+    OffsetFetchResponseTopics,
+)
+from kohort.wire.messages.k47_offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteResponse,
+    OffsetDeleteResponsePartition,
+    OffsetDeleteResponseTopic,
+)
+
+V = TypeVar("V")
+
+_COMMIT_KNOWS_GROUP_ID_NOT_FOUND: Final = 9
+_FETCH_GROUP_ERROR: Final = 2
+_FETCH_MANY_GROUPS: Final = 8
+
+_NOTHING: Final = CommittedOffset(offset=-1)
+"""What a client is told of a partition that nobody committed."""
+
+
+def by_topic(
+    partitions: Iterable[tuple[TopicPartition, V]],
+) -> dict[str, list[tuple[int, V]]]:
+    """Partition numbers and their values under their topics, in order of first appearance."""
+    topics: dict[str, list[tuple[int, V]]] = {}
+    for (topic, partition), value in partitions:
+        topics.setdefault(topic, []).append((partition, value))
+    return topics
+
+
+def _unknown(
+    partitions: Iterable[TopicPartition], knows: Callable[[TopicPartition], bool]
+) -> frozenset[TopicPartition]:
+    return frozenset(tp for tp in partitions if not knows(tp))
+
+
+# -- OffsetCommit ----------------------------------------------------------------------------------
+
+
+def commit_event(request: OffsetCommitRequest, sender: Sender) -> OffsetCommit:
+    """An OffsetCommit as an event. Null metadata is stored as empty."""
+    offsets = tuple(
+        OffsetToCommit(
+            partition=TopicPartition(topic.name, p.partition_index),
+            offset=p.committed_offset,
+            leader_epoch=p.committed_leader_epoch,
+            metadata=p.committed_metadata or "",
+        )
+        for topic in request.topics
+        for p in topic.partitions
+    )
+    instance, retention = request.group_instance_id, request.retention_time_ms
+    return OffsetCommit(
+        token=sender.token,
+        group_id=GroupId(request.group_id),
+        generation_id=GenerationId(request.generation_id_or_member_epoch),
+        member_id=MemberId(request.member_id),
+        group_instance_id=None if instance is None else GroupInstanceId(instance),
+        offsets=offsets,
+        retention_ms=retention if retention >= 0 else None,
+        knows_group_id_not_found=sender.version >= _COMMIT_KNOWS_GROUP_ID_NOT_FOUND,
+        unknown_partitions=_unknown((o.partition for o in offsets), sender.knows_partition),
+    )
+
+
+def commit_response(answer: OffsetCommitAnswer, _version: int) -> OffsetCommitResponse:
+    """The answer to an OffsetCommit."""
+    return OffsetCommitResponse(
+        topics=[
+            OffsetCommitResponseTopic(
+                name=topic,
+                partitions=[
+                    OffsetCommitResponsePartition(partition_index=partition, error_code=error)
+                    for partition, error in partitions
+                ],
+            )
+            for topic, partitions in by_topic(answer.partitions).items()
+        ]
+    )
+
+
+# -- OffsetFetch -----------------------------------------------------------------------------------
+
+
+def fetch_event(request: OffsetFetchRequest, sender: Sender) -> OffsetFetch:
+    """An OffsetFetch as an event: one group up to version 7, many from 8 on."""
+    if sender.version >= _FETCH_MANY_GROUPS:
+        groups = tuple(
+            GroupToFetch(group_id=GroupId(g.group_id), partitions=_wanted(g.topics))
+            for g in request.groups
+        )
+    else:
+        group_id = GroupId(request.group_id)
+        groups = (GroupToFetch(group_id=group_id, partitions=_wanted(request.topics)),)
+    return OffsetFetch(token=sender.token, groups=groups)
+
+
+def _wanted(
+    topics: list[OffsetFetchRequestTopic] | list[OffsetFetchRequestTopics] | None,
+) -> tuple[TopicPartition, ...] | None:
+    if topics is None:
+        return None
+    return tuple(
+        TopicPartition(topic.name, partition)
+        for topic in topics
+        for partition in topic.partition_indexes
+    )
+
+
+def fetch_response(answer: OffsetFetchAnswer, version: int) -> OffsetFetchResponse:
+    """The answer to an OffsetFetch, in the shape of its version."""
+    if version >= _FETCH_MANY_GROUPS:
+        return OffsetFetchResponse(groups=[_fetched_group(group) for group in answer.groups])
+    group = answer.groups[0]
+    on_partitions = group.error if version < _FETCH_GROUP_ERROR else ErrorCode.NONE
+    return OffsetFetchResponse(
+        error_code=group.error,
+        topics=[
+            OffsetFetchResponseTopic(
+                name=topic,
+                partitions=[
+                    OffsetFetchResponsePartition(
+                        partition_index=partition,
+                        committed_offset=kept.offset,
+                        committed_leader_epoch=kept.leader_epoch,
+                        metadata=kept.metadata,
+                        error_code=on_partitions,
+                    )
+                    for partition, kept in partitions
+                ],
+            )
+            for topic, partitions in _kept(group).items()
+        ],
+    )
+
+
+def _fetched_group(group: FetchedGroup) -> OffsetFetchResponseGroup:
+    return OffsetFetchResponseGroup(
+        group_id=group.group_id,
+        error_code=group.error,
+        topics=[
+            OffsetFetchResponseTopics(
+                name=topic,
+                partitions=[
+                    OffsetFetchResponsePartitions(
+                        partition_index=partition,
+                        committed_offset=kept.offset,
+                        committed_leader_epoch=kept.leader_epoch,
+                        metadata=kept.metadata,
+                    )
+                    for partition, kept in partitions
+                ],
+            )
+            for topic, partitions in _kept(group).items()
+        ],
+    )
+
+
+def _kept(group: FetchedGroup) -> dict[str, list[tuple[int, CommittedOffset]]]:
+    return by_topic((tp, kept or _NOTHING) for tp, kept in group.offsets)
+
+
+# -- OffsetDelete ----------------------------------------------------------------------------------
+
+
+def delete_event(request: OffsetDeleteRequest, sender: Sender) -> OffsetDelete:
+    """An OffsetDelete as an event."""
+    partitions = tuple(
+        TopicPartition(topic.name, p.partition_index)
+        for topic in request.topics
+        for p in topic.partitions
+    )
+    return OffsetDelete(
+        token=sender.token,
+        group_id=GroupId(request.group_id),
+        partitions=partitions,
+        unknown_partitions=_unknown(partitions, sender.knows_partition),
+    )
+
+
+def delete_response(answer: OffsetDeleteAnswer, _version: int) -> OffsetDeleteResponse:
+    """The answer to an OffsetDelete."""
+    return OffsetDeleteResponse(
+        error_code=answer.error,
+        topics=[
+            OffsetDeleteResponseTopic(
+                name=topic,
+                partitions=[
+                    OffsetDeleteResponsePartition(partition_index=partition, error_code=error)
+                    for partition, error in partitions
+                ],
+            )
+            for topic, partitions in by_topic(answer.partitions).items()
+        ],
+    )

@@ -1,0 +1,106 @@
+"""DescribeGroups, ListGroups and DeleteGroups: messages to events, answers to messages."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from kohort.coordinator import answers
+from kohort.coordinator.events import DeleteGroups, DescribeGroups, ListGroups
+from kohort.coordinator.views import GROUP_TYPE
+from kohort.model.ids import GroupId
+from kohort.wire.coordinator_sender import Sender
+from kohort.wire.messages.k15_describe_groups import (
+    DescribedGroup,
+    DescribedGroupMember,
+    DescribeGroupsRequest,
+    DescribeGroupsResponse,
+)
+from kohort.wire.messages.k16_list_groups import (
+    ListedGroup,
+    ListGroupsRequest,
+    ListGroupsResponse,
+)
+from kohort.wire.messages.k42_delete_groups import (
+    DeletableGroupResult,
+    DeleteGroupsRequest,
+    DeleteGroupsResponse,
+)
+
+_DESCRIBE_KNOWS_GROUP_ID_NOT_FOUND: Final = 6
+
+
+def describe_event(request: DescribeGroupsRequest, sender: Sender) -> DescribeGroups:
+    """A DescribeGroups as an event. Authorized operations are not computed: nobody is refused."""
+    return DescribeGroups(
+        token=sender.token,
+        group_ids=tuple(GroupId(group_id) for group_id in request.groups),
+        knows_group_id_not_found=sender.version >= _DESCRIBE_KNOWS_GROUP_ID_NOT_FOUND,
+    )
+
+
+def describe_response(answer: answers.DescribeAnswer, _version: int) -> DescribeGroupsResponse:
+    """The answer to a DescribeGroups."""
+    return DescribeGroupsResponse(groups=[_described(group) for group in answer.groups])
+
+
+def _described(group: answers.DescribedGroup) -> DescribedGroup:
+    return DescribedGroup(
+        error_code=group.error,
+        error_message=group.message,
+        group_id=group.group_id,
+        group_state=group.state.value,
+        protocol_type=group.protocol_type,
+        protocol_data=group.protocol_name,
+        members=[
+            DescribedGroupMember(
+                member_id=m.member_id,
+                group_instance_id=m.group_instance_id,
+                client_id=m.client_id,
+                client_host=m.client_host,
+                member_metadata=m.metadata,
+                member_assignment=m.assignment,
+            )
+            for m in group.members
+        ],
+    )
+
+
+def list_event(request: ListGroupsRequest, sender: Sender) -> ListGroups:
+    """A ListGroups as an event."""
+    return ListGroups(
+        token=sender.token,
+        states=tuple(request.states_filter),
+        types=tuple(request.types_filter),
+    )
+
+
+def list_response(answer: answers.ListAnswer, _version: int) -> ListGroupsResponse:
+    """The answer to a ListGroups."""
+    return ListGroupsResponse(
+        error_code=answer.error,
+        groups=[
+            ListedGroup(
+                group_id=group.group_id,
+                protocol_type=group.protocol_type,
+                group_state=group.state.value,
+                group_type=GROUP_TYPE,
+            )
+            for group in answer.groups
+        ],
+    )
+
+
+def delete_event(request: DeleteGroupsRequest, sender: Sender) -> DeleteGroups:
+    """A DeleteGroups as an event."""
+    group_ids = tuple(GroupId(group_id) for group_id in request.groups_names)
+    return DeleteGroups(token=sender.token, group_ids=group_ids)
+
+
+def delete_response(answer: answers.DeleteAnswer, _version: int) -> DeleteGroupsResponse:
+    """The answer to a DeleteGroups."""
+    return DeleteGroupsResponse(
+        results=[
+            DeletableGroupResult(group_id=group_id, error_code=error)
+            for group_id, error in answer.groups
+        ]
+    )
