@@ -1,0 +1,273 @@
+"""``kohort groups``: list and describe consumer groups of any Kafka.
+
+In come flags; out go the tables of Kafka's own tool, with a head that tells state and total lag, or
+JSON. Warnings go to standard error. The talking is ``kohort.client.admin``'s.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import click
+
+from kohort.cli.output import bootstrap_option, json_option, note, print_json, print_table
+from kohort.client.admin import Admin
+from kohort.client.descriptions import GroupDescription, GroupMemberDescription
+from kohort.model.errors import ConfigError
+from kohort.model.ids import TopicPartition
+
+REBALANCING = ("PreparingRebalance", "CompletingRebalance")
+
+
+@click.group()
+def groups() -> None:
+    """List and describe consumer groups."""
+
+
+@groups.command("list")
+@click.option("--state", "with_state", is_flag=True, help="Show each group's type and state.")
+@bootstrap_option
+@json_option
+def list_groups(*, with_state: bool, bootstrap: str, as_json: bool) -> None:
+    """List all groups, one a line."""
+    with Admin(bootstrap_servers=bootstrap) as admin:
+        found = sorted(admin.list_groups(), key=lambda group: group.group_id)
+    if as_json:
+        print_json(
+            [
+                {
+                    "group": group.group_id,
+                    "type": group.type,
+                    "protocol_type": group.protocol_type,
+                    "state": group.state,
+                }
+                for group in found
+            ]
+        )
+    elif with_state:
+        print_table(
+            ["GROUP", "TYPE", "STATE"],
+            [(group.group_id, group.type or None, group.state or None) for group in found],
+        )
+    else:
+        for group in found:
+            click.echo(group.group_id)
+
+
+@groups.command()
+@click.argument("group_ids", nargs=-1, required=True)
+@click.option("--members", is_flag=True, help="Show members instead of offsets.")
+@click.option("--state", "state", is_flag=True, help="Show the group's state only.")
+@click.option("--verbose", is_flag=True, help="With --members: show what each member has.")
+@bootstrap_option
+@json_option
+def describe(
+    *,
+    group_ids: tuple[str, ...],
+    members: bool,
+    state: bool,
+    verbose: bool,
+    bootstrap: str,
+    as_json: bool,
+) -> None:
+    """Show state, members and lag of groups."""
+    if members and state:
+        raise click.UsageError("--members and --state show different tables: choose one")
+    with Admin(bootstrap_servers=bootstrap) as admin:
+        reports = [_report(admin, group_id) for group_id in dict.fromkeys(group_ids)]
+    if as_json:
+        print_json([report.as_json() for report in reports])
+        return
+    for report in reports:
+        _warn(report.group)
+        if state:
+            _print_state(report)
+        elif members:
+            _print_members(report, verbose)
+        else:
+            _print_offsets(report)
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionRow:
+    """A partition of a group: how far it is, and who has it."""
+
+    partition: TopicPartition | None
+    current_offset: int | None
+    log_end_offset: int | None
+    member: GroupMemberDescription | None
+
+    @property
+    def lag(self) -> int | None:
+        """Records behind the end; None when one of the two ends is not known."""
+        if self.current_offset is None or self.log_end_offset is None:
+            return None
+        return max(self.log_end_offset - self.current_offset, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """All there is to tell of one group."""
+
+    group: GroupDescription
+    coordinator: str
+    rows: list[PartitionRow]
+
+    @property
+    def total_lag(self) -> int:
+        """Lag over the partitions where it is known."""
+        return sum(row.lag or 0 for row in self.rows)
+
+    def as_json(self) -> dict[str, object]:
+        """The whole report for programs."""
+        return {
+            "group": self.group.group_id,
+            "state": self.group.state,
+            "protocol_type": self.group.protocol_type,
+            "assignment_strategy": self.group.protocol_name,
+            "coordinator": self.coordinator,
+            "coordinator_id": self.group.coordinator_id,
+            "total_lag": self.total_lag,
+            "members": [_member_json(member) for member in self.group.members],
+            "partitions": [
+                {
+                    "topic": row.partition.topic,
+                    "partition": row.partition.partition,
+                    "current_offset": row.current_offset,
+                    "log_end_offset": row.log_end_offset,
+                    "lag": row.lag,
+                    "consumer_id": row.member.member_id if row.member else None,
+                }
+                for row in self.rows
+                if row.partition is not None
+            ],
+        }
+
+
+def _report(admin: Admin, group_id: str) -> Report:
+    group = admin.describe_group(group_id)
+    committed = admin.committed(group_id)
+    if group.state == "Dead" and not committed:
+        raise ConfigError(f"Consumer group '{group_id}' does not exist.")
+    owners = {
+        partition: member for member in group.members for partition in member.partitions or ()
+    }
+    partitions = sorted({*committed, *owners})
+    ends = _log_ends(admin, partitions)
+    rows = [
+        PartitionRow(
+            partition,
+            committed[partition].offset if partition in committed else None,
+            ends.get(partition),
+            owners.get(partition),
+        )
+        for partition in partitions
+    ]
+    rows += [
+        PartitionRow(None, None, None, member) for member in group.members if not member.partitions
+    ]
+    brokers = {broker.node_id: broker for broker in admin.describe_cluster().brokers}
+    node = brokers.get(group.coordinator_id)
+    where = f"{node.host}:{node.port}" if node else "?"
+    return Report(group, where, rows)
+
+
+def _log_ends(admin: Admin, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+    """Log end offsets; a partition that does not exist any more has none."""
+    present = {
+        partition for topic in admin.topics().values() for partition in topic.topic_partitions
+    }
+    found = admin.list_offsets([partition for partition in partitions if partition in present])
+    return {partition: description.offset for partition, description in found.items()}
+
+
+def _warn(group: GroupDescription) -> None:
+    if group.state == "Empty":
+        note(f"Consumer group '{group.group_id}' has no active members.")
+    elif group.state in REBALANCING:
+        note(f"Warning: Consumer group '{group.group_id}' is rebalancing.")
+
+
+def _print_offsets(report: Report) -> None:
+    group = report.group
+    head = [
+        ("GROUP", group.group_id),
+        ("COORDINATOR-NODE", group.coordinator_id),
+        ("STATE", group.state),
+        ("BALANCER", group.protocol_name or "-"),
+        ("MEMBERS", len(group.members)),
+        ("TOTAL-LAG", report.total_lag),
+    ]
+    click.echo()
+    for name, value in head:
+        click.echo(f"{name:<18}{value}")
+    print_table(
+        [
+            *("GROUP", "TOPIC", "PARTITION", "CURRENT-OFFSET", "LOG-END-OFFSET", "LAG"),
+            *("CONSUMER-ID", "HOST", "CLIENT-ID"),
+        ],
+        [(group.group_id, *_cells(row)) for row in report.rows],
+    )
+
+
+def _cells(row: PartitionRow) -> tuple[object, ...]:
+    topic, number = row.partition or (None, None)
+    member = row.member
+    who = (member.member_id, member.client_host, member.client_id) if member else (None,) * 3
+    return (topic, number, row.current_offset, row.log_end_offset, row.lag, *who)
+
+
+def _print_members(report: Report, verbose: bool) -> None:
+    static = any(member.group_instance_id for member in report.group.members)
+    columns = ["GROUP", "CONSUMER-ID", "HOST", "CLIENT-ID", "#PARTITIONS"]
+    if static:
+        columns.insert(2, "GROUP-INSTANCE-ID")
+    if verbose:
+        columns.append("ASSIGNMENT")
+    lines = []
+    for member in report.group.members:
+        owned = member.partitions
+        line: list[object] = [report.group.group_id, member.member_id]
+        if static:
+            line.append(member.group_instance_id)
+        line += [member.client_host, member.client_id, None if owned is None else len(owned)]
+        if verbose:
+            line.append(assignment_text(owned or ()) or None)
+        lines.append(line)
+    print_table(columns, lines)
+
+
+def assignment_text(partitions: Iterable[TopicPartition]) -> str:
+    """Partitions as Kafka's tool writes them: ``topic:0,1;topic2:3``."""
+    by_topic: dict[str, list[str]] = {}
+    for topic, number in sorted(partitions):
+        by_topic.setdefault(topic, []).append(str(number))
+    return ";".join(f"{topic}:{','.join(numbers)}" for topic, numbers in by_topic.items())
+
+
+def _print_state(report: Report) -> None:
+    group = report.group
+    print_table(
+        ["GROUP", "COORDINATOR (ID)", "ASSIGNMENT-STRATEGY", "STATE", "#MEMBERS"],
+        [
+            (
+                group.group_id,
+                f"{report.coordinator}  ({group.coordinator_id})",
+                group.protocol_name or None,
+                group.state,
+                len(group.members),
+            )
+        ],
+    )
+
+
+def _member_json(member: GroupMemberDescription) -> dict[str, object]:
+    owned = member.partitions
+    return {
+        "consumer_id": member.member_id,
+        "group_instance_id": member.group_instance_id,
+        "host": member.client_host,
+        "client_id": member.client_id,
+        "partitions": None if owned is None else [str(partition) for partition in sorted(owned)],
+    }

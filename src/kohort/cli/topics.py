@@ -1,0 +1,155 @@
+"""``kohort topics``: create, list, describe and delete topics of any Kafka.
+
+In come flags; out go Kafka's tables, or JSON. The talking is ``kohort.client.admin``'s.
+"""
+
+from __future__ import annotations
+
+import click
+
+from kohort.cli.output import bootstrap_option, json_option, print_json, print_table
+from kohort.client.admin import Admin
+from kohort.client.descriptions import PartitionDescription, TopicDescription
+from kohort.client.errors import RequestFailed
+from kohort.host.settings import parse_assignments
+from kohort.model.errors import ErrorCode
+
+
+@click.group()
+def topics() -> None:
+    """Create, list, describe and delete topics."""
+
+
+@topics.command()
+@click.argument("name")
+@click.option(
+    "--partitions", type=int, default=-1, help="How many; by default the broker's choice."
+)
+@click.option("--replication-factor", type=int, default=-1, help="By default the broker's choice.")
+@click.option("--config", "configs", multiple=True, metavar="NAME=VALUE", help="A topic setting.")
+@click.option("--if-not-exists", is_flag=True, help="Leave a topic alone that exists already.")
+@bootstrap_option
+@json_option
+def create(
+    *,
+    name: str,
+    partitions: int,
+    replication_factor: int,
+    configs: tuple[str, ...],
+    if_not_exists: bool,
+    bootstrap: str,
+    as_json: bool,
+) -> None:
+    """Create the topic NAME."""
+    pairs = parse_assignments(configs)
+    created = True
+    with Admin(bootstrap_servers=bootstrap) as admin:
+        try:
+            admin.create_topic(name, partitions, replication_factor, pairs)
+        except RequestFailed as error:
+            if not (if_not_exists and error.code is ErrorCode.TOPIC_ALREADY_EXISTS):
+                raise
+            created = False
+    if as_json:
+        print_json({"topic": name, "created": created})
+    elif created:
+        click.echo(f"Created topic {name}.")
+
+
+@topics.command("list")
+@click.option("--exclude-internal", is_flag=True, help="Leave out the cluster's own topics.")
+@bootstrap_option
+@json_option
+def list_topics(*, exclude_internal: bool, bootstrap: str, as_json: bool) -> None:
+    """List all topics, one a line."""
+    with Admin(bootstrap_servers=bootstrap) as admin:
+        found = _sorted(admin.topics())
+    found = [topic for topic in found if not (exclude_internal and topic.internal)]
+    if as_json:
+        print_json([_summary(topic) for topic in found])
+    else:
+        for topic in found:
+            click.echo(topic.name)
+
+
+@topics.command()
+@click.argument("names", nargs=-1)
+@bootstrap_option
+@json_option
+def describe(*, names: tuple[str, ...], bootstrap: str, as_json: bool) -> None:
+    """Show the partitions of topics NAMES; of all topics when none is named."""
+    with Admin(bootstrap_servers=bootstrap) as admin:
+        found = _sorted(admin.topics(names or None))
+    if as_json:
+        print_json([_summary(topic) | {"partitions": _rows(topic)} for topic in found])
+        return
+    print_table(
+        ["TOPIC", "PARTITION", "LEADER", "LEADER-EPOCH", "REPLICAS", "ISR", "ERROR"],
+        [
+            (topic.name, p.partition, p.leader_id, p.leader_epoch, *_copies(p), _error(p))
+            for topic in found
+            for p in topic.partitions
+        ],
+    )
+
+
+@topics.command()
+@click.argument("names", nargs=-1, required=True)
+@click.option("--if-exists", is_flag=True, help="It is no error when a topic is not there.")
+@bootstrap_option
+@json_option
+def delete(*, names: tuple[str, ...], if_exists: bool, bootstrap: str, as_json: bool) -> None:
+    """Delete topics NAMES with all their records."""
+    deleted = []
+    with Admin(bootstrap_servers=bootstrap) as admin:
+        for name in dict.fromkeys(names):
+            try:
+                admin.delete_topics([name])
+                deleted.append(name)
+            except RequestFailed as error:
+                if not (if_exists and error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION):
+                    raise
+    if as_json:
+        print_json({"deleted": deleted})
+    else:
+        for name in deleted:
+            click.echo(f"Deleted topic {name}.")
+
+
+def _sorted(found: dict[str, TopicDescription]) -> list[TopicDescription]:
+    return [found[name] for name in sorted(found)]
+
+
+def _summary(topic: TopicDescription) -> dict[str, object]:
+    replicas = [len(p.replicas) for p in topic.partitions]
+    return {
+        "topic": topic.name,
+        "internal": topic.internal,
+        "partition_count": len(topic.partitions),
+        "replication_factor": max(replicas, default=0),
+    }
+
+
+def _rows(topic: TopicDescription) -> list[dict[str, object]]:
+    return [
+        {
+            "partition": p.partition,
+            "leader": p.leader_id,
+            "leader_epoch": p.leader_epoch,
+            "replicas": list(p.replicas),
+            "isr": list(p.in_sync),
+            "error": _error(p),
+        }
+        for p in topic.partitions
+    ]
+
+
+def _copies(partition: PartitionDescription) -> tuple[str, str]:
+    return (
+        ",".join(map(str, partition.replicas)),
+        ",".join(map(str, partition.in_sync)),
+    )
+
+
+def _error(partition: PartitionDescription) -> str | None:
+    return None if partition.error is ErrorCode.NONE else partition.error.name
