@@ -41,26 +41,31 @@ class Api(NamedTuple):
     @property
     def module(self) -> str:
         """The module that declares the two messages."""
-        return f"kohort.wire.messages.k{self.key:02}_{_snake(self.name)}"
+        return _module(self.key, self.name)
 
     @property
     def request(self) -> type:
         """The class of the request."""
-        return _load(self.module, f"{self.name}Request")
+        return _load(self.key, self.name, "Request")
 
     @property
     def response(self) -> type:
         """The class of the response."""
-        return _load(self.module, f"{self.name}Response")
+        return _load(self.key, self.name, "Response")
 
     def __str__(self) -> str:
         return f"{self.name} ({self.key})"
 
 
 @cache
-def _load(module: str, name: str) -> type:
-    loaded: type = getattr(importlib.import_module(module), name)
+def _load(key: int, name: str, side: str) -> type:
+    # Asked for with every answer, so the name of the module is made on first use only.
+    loaded: type = getattr(importlib.import_module(_module(key, name)), name + side)
     return loaded
+
+
+def _module(key: int, name: str) -> str:
+    return f"kohort.wire.messages.k{key:02}_{_snake(name)}"
 
 
 def _snake(name: str) -> str:
