@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 from kohort.coordinator.answers import Answer
 from kohort.coordinator.records import Record
-from kohort.model.facts import GroupFact
+from kohort.model.facts import Fact
 from kohort.model.ids import GroupId, Ticket, Token
 
 
@@ -35,7 +35,7 @@ class Append:
 class Observe:
     """Tell whoever listens what happened."""
 
-    fact: GroupFact
+    fact: Fact
 
 
 Effect: TypeAlias = Respond | Append | Observe

@@ -26,7 +26,7 @@ from kohort.coordinator.records import (
 )
 from kohort.coordinator.timers import Timer, session_timer
 from kohort.model.errors import ErrorCode, InvariantViolation
-from kohort.model.facts import GroupFact
+from kohort.model.facts import Fact
 from kohort.model.group_state import GroupState
 from kohort.model.ids import (
     GenerationId,
@@ -179,9 +179,7 @@ class Group:
     protocol_counts: dict[ProtocolName, int] = field(default_factory=dict)
     """How many members support a protocol."""
 
-    story: deque[tuple[Instant, GroupFact]] = field(
-        default_factory=lambda: deque(maxlen=_STORY_LENGTH)
-    )
+    story: deque[tuple[Instant, Fact]] = field(default_factory=lambda: deque(maxlen=_STORY_LENGTH))
     """The last facts about this group, for the message of an InvariantViolation."""
 
     # -- questions ---------------------------------------------------------------------------

@@ -17,7 +17,7 @@ from kohort.coordinator.records import Record
 from kohort.coordinator.timers import Timer
 from kohort.model.deadlines import Deadlines
 from kohort.model.errors import ErrorCode, InvariantViolation
-from kohort.model.facts import GroupCreated, GroupFact, LimitReached
+from kohort.model.facts import Fact, GroupCreated, LimitReached
 from kohort.model.group_config import GroupConfig
 from kohort.model.ids import GroupId, MemberId, Ticket, Token
 from kohort.model.instants import MICROS_PER_MILLI, Instant, WallMillis
@@ -78,7 +78,7 @@ class Registry:
         """Answer a request, once."""
         self._effects.append(Respond(token=token, answer=answer))
 
-    def observe(self, fact: GroupFact) -> None:
+    def observe(self, fact: Fact) -> None:
         """Tell a fact, and remember it in its group's story."""
         group = self.groups.get(fact.group_id)
         if group is not None:

@@ -54,6 +54,16 @@ _RECORD_OVERHEAD = 24
 
 _REPLAY_CHUNK = 1_000
 
+__all__ = [
+    "Close",
+    "CoordinatorEngine",
+    "Handle",
+    "Observed",
+    "Output",
+    "Transmit",
+    "Write",
+]
+
 
 def _knows_all(_partition: TopicPartition) -> bool:
     return True
@@ -64,8 +74,8 @@ class _Connection:
 
     __slots__ = ("host", "id", "server")
 
-    def __init__(self, connection: ConnectionId, host: str, server: ServerConnection) -> None:
-        self.id = connection
+    def __init__(self, conn: ConnectionId, host: str, server: ServerConnection) -> None:
+        self.id = conn
         self.host = host
         self.server = server
 
@@ -111,23 +121,23 @@ class CoordinatorEngine:
 
     # -- connections ---------------------------------------------------------------------------
 
-    def connected(self, connection: ConnectionId, peer_host: str, now: Instant) -> list[Output]:
+    def connected(self, conn: ConnectionId, peer_host: str, now: Instant) -> list[Output]:
         """A client connected from ``peer_host`` (an address, without port).
 
         Raises:
             InvariantViolation: the id is in use; ids are never to be used twice.
         """
-        if connection in self._connections:
-            raise InvariantViolation(f"connection id {connection} is in use already")
+        if conn in self._connections:
+            raise InvariantViolation(f"connection id {conn} is in use already")
         server = ServerConnection(apis=self._apis, limits=self._limits, next_token=self._next_token)
-        self._connections[connection] = _Connection(connection, f"/{peer_host}", server)
+        self._connections[conn] = _Connection(conn, f"/{peer_host}", server)
         return self.advance(now)
 
     def received(
-        self, connection: ConnectionId, data: bytes | bytearray | memoryview, now: Instant
+        self, conn: ConnectionId, data: bytes | bytearray | memoryview, now: Instant
     ) -> list[Output]:
         """Bytes arrived. Anything from a connection that is gone is passed over."""
-        known = self._connections.get(connection)
+        known = self._connections.get(conn)
         if known is None:
             return self.advance(now)
         try:
@@ -137,35 +147,35 @@ class CoordinatorEngine:
             return self.advance(now)
         self._now = now
         for request in requests:
-            if connection not in self._connections:
+            if conn not in self._connections:
                 break
             self._take(known, request, now)
         return self._take_outputs()
 
-    def lost(self, connection: ConnectionId, now: Instant) -> list[Output]:
+    def lost(self, conn: ConnectionId, now: Instant) -> list[Output]:
         """A connection is gone, from whichever side. Its unanswered requests are forgotten here."""
-        known = self._connections.get(connection)
+        known = self._connections.get(conn)
         if known is not None:
             self._forget(known, "the connection was lost")
         return self.advance(now)
 
-    def wants_data(self, connection: ConnectionId) -> bool:
+    def wants_data(self, conn: ConnectionId) -> bool:
         """False while the shell should not read on from that connection."""
-        known = self._connections.get(connection)
+        known = self._connections.get(conn)
         return known is not None and known.server.wants_data
 
-    def answer(self, connection: ConnectionId, token: Token, message: object) -> list[Output]:
-        """Answer a request that came out as ``Handle``; what may leave now, maybe nothing."""
-        known = self._connections.get(connection)
-        if known is not None:
-            self._answer(known, token, message)
-        return self._take_outputs()
+    def answer(self, conn: ConnectionId, token: Token, message: object | None) -> list[Output]:
+        """Answer a request that came out as ``Handle``; what may leave now, maybe nothing.
 
-    def skip(self, connection: ConnectionId, token: Token) -> list[Output]:
-        """Settle a handled request that gets no answer (Produce with acks=0)."""
-        known = self._connections.get(connection)
-        if known is not None:
+        ``message`` None settles a request that gets no answer (Produce with acks=0).
+        """
+        known = self._connections.get(conn)
+        if known is None:
+            return []
+        if message is None:
             self._transmit(known, known.server.skip(token))
+        else:
+            self._answer(known, token, message)
         return self._take_outputs()
 
     # -- log -----------------------------------------------------------------------------------

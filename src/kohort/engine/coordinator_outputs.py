@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple, TypeAlias
 
-from kohort.model.facts import GroupFact
+from kohort.model.facts import Fact
 from kohort.model.ids import ConnectionId, Ticket, Token
 from kohort.model.instants import Instant, WallMillis
 from kohort.wire.headers import RequestHeader
@@ -13,16 +13,16 @@ from kohort.wire.headers import RequestHeader
 
 
 class Transmit(NamedTuple):
-    """Send ``data`` on ``connection``."""
+    """Send ``data`` on ``conn``."""
 
-    connection: ConnectionId
+    conn: ConnectionId
     data: bytes
 
 
 class Close(NamedTuple):
-    """Close ``connection``: its client broke the protocol. The engine has forgotten it."""
+    """Close ``conn``: its client broke the protocol. The engine has forgotten it."""
 
-    connection: ConnectionId
+    conn: ConnectionId
     reason: str
 
 
@@ -45,7 +45,7 @@ class Write(NamedTuple):
 class Handle(NamedTuple):
     """A request that is not the coordinator's. The shell answers it with ``engine.answer``."""
 
-    connection: ConnectionId
+    conn: ConnectionId
     token: Token
     header: RequestHeader
     request: Any
@@ -54,11 +54,9 @@ class Handle(NamedTuple):
 class Observed(NamedTuple):
     """Something happened: for logs, metrics, history."""
 
-    fact: GroupFact
+    fact: Fact
     at: Instant
     wall: WallMillis
 
 
 Output: TypeAlias = Transmit | Close | Write | Handle | Observed
-
-__all__ = ["Close", "Handle", "Observed", "Output", "Transmit", "Write"]

@@ -315,7 +315,7 @@ class LimitReached:
     limit: int
 
 
-GroupFact: TypeAlias = (
+Fact: TypeAlias = (
     GroupCreated
     | MemberIdHandedOut
     | MemberAddedWithoutId
