@@ -44,6 +44,9 @@ class ProblemKind(Enum):
     STOPPED = "stopped"
     """Fetching this partition cannot go on; tell the application."""
 
+    END = "end of the log"
+    """Nothing more to read at present; ``offset`` is the next one. Told only on request."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchProblem:
@@ -81,13 +84,17 @@ class RecordFetcher:
 
     Args:
         settings: bootstrap servers and everything about fetching.
+        tell_ends: report in ``problems`` when a partition's end is reached. Who reads up to a given
+            offset needs that: the last offsets before it may hold no record (compaction,
+            transactions).
 
     Raises:
         ConfigError: librdkafka refuses a setting.
     """
 
-    def __init__(self, settings: ClientSettings) -> None:
+    def __init__(self, settings: ClientSettings, *, tell_ends: bool = False) -> None:
         share: dict[str, Any] = dict(settings.librdkafka())
+        share["enable.partition.eof"] = tell_ends
         share["error_cb"] = _log_error
         try:
             self._consumer = confluent_kafka.Consumer(share, logger=LOG)
@@ -250,7 +257,9 @@ class RecordFetcher:
                 continue
             code = error.code()
             kind = ProblemKind.PASSING
-            if code in _OUT_OF_RANGE:
+            if code == KafkaError._PARTITION_EOF:
+                kind = ProblemKind.END
+            elif code in _OUT_OF_RANGE:
                 kind = ProblemKind.OUT_OF_RANGE
             elif code in _STOPPED or error.fatal():
                 kind = ProblemKind.STOPPED
