@@ -125,9 +125,11 @@ def _unsnappy(data: bytes, limit: int) -> bytes:
         position += _LENGTH.size
         if not 0 < length <= len(data) - position:
             raise struct.error(f"block of {length} bytes where {len(data) - position} are left")
-        part = _unsnappy_block(data[position : position + length], room)
-        room -= len(part)
-        parts.append(part)
+        block = data[position : position + length]
+        room -= cramjam.snappy.decompress_raw_len(block)
+        if room < 0:
+            raise _too_large(limit)
+        parts.append(bytes(cramjam.snappy.decompress_raw(block)))
         position += length
     return b"".join(parts)
 

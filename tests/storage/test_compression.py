@@ -1,0 +1,73 @@
+"""Compression types: round trips, framing variants, and the bound on what comes out."""
+
+from __future__ import annotations
+
+import gzip
+import zlib
+
+import cramjam
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kohort.model.errors import ErrorCode
+from kohort.storage.compression import CompressionType, compress, decompress
+from kohort.storage.errors import RefusedBatch
+
+COMPRESSED = [kind for kind in CompressionType if kind is not CompressionType.NONE]
+
+
+@given(st.binary(max_size=2_000), st.integers(1, 100), st.sampled_from(list(CompressionType)))
+def test_round_trip(piece: bytes, times: int, kind: CompressionType) -> None:
+    data = piece * times
+    assert bytes(decompress(compress(data, kind), kind)) == data
+
+
+@pytest.mark.parametrize("kind", COMPRESSED)
+def test_a_bomb_is_refused_before_it_fills_the_memory(kind: CompressionType) -> None:
+    bomb = compress(bytes(4 << 20), kind)
+    assert len(bomb) < 300_000
+    with pytest.raises(RefusedBatch, match="more than 1000000 bytes"):
+        decompress(bomb, kind, limit=1_000_000)
+    assert len(decompress(bomb, kind, limit=4 << 20)) == 4 << 20
+
+
+@pytest.mark.parametrize("kind", COMPRESSED)
+@pytest.mark.parametrize("data", [b"\xff", b"no such format", b"\xff" * 100])
+def test_what_is_not_compressed_is_refused(kind: CompressionType, data: bytes) -> None:
+    with pytest.raises(RefusedBatch) as error:
+        decompress(data, kind)
+    assert error.value.code is ErrorCode.CORRUPT_MESSAGE
+
+
+@pytest.mark.parametrize("kind", COMPRESSED)
+def test_a_cut_stream_is_refused(kind: CompressionType) -> None:
+    whole = compress(bytes(range(256)) * 40, kind)
+    with pytest.raises(RefusedBatch):
+        decompress(whole[: len(whole) // 2], kind)
+
+
+def test_an_unknown_type_is_refused() -> None:
+    with pytest.raises(RefusedBatch) as error:
+        decompress(b"", 5)
+    assert error.value.code is ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
+
+
+def test_snappy_comes_with_and_without_xerial_framing() -> None:
+    data = b"some words, some words, some words" * 3_000
+    assert decompress(bytes(cramjam.snappy.compress_raw(data)), CompressionType.SNAPPY) == data
+    framed = compress(data, CompressionType.SNAPPY)
+    assert framed.startswith(b"\x82SNAPPY\x00")
+    assert decompress(framed, CompressionType.SNAPPY) == data
+
+
+def test_gzip_of_other_makes_is_read() -> None:
+    assert decompress(gzip.compress(b"abc"), CompressionType.GZIP) == b"abc"
+    with pytest.raises(RefusedBatch):
+        decompress(zlib.compress(b"abc"), CompressionType.GZIP)
+
+
+def test_lz4_frames_have_independent_blocks_as_javas_reader_demands() -> None:
+    frame = compress(bytes(1 << 20), CompressionType.LZ4)
+    assert frame[:4] == bytes.fromhex("04224d18")
+    assert frame[4] & 0x20
