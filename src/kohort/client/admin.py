@@ -59,7 +59,8 @@ class Admin:
         more: further settings; ``bootstrap_servers`` is the one that is needed.
 
     Every method raises ``BrokerUnreachable`` or ``RequestTimedOut`` when ``default.api.timeout.ms``
-    runs out (``socket.connection.setup.timeout.ms`` while no broker was reached at all), and ``RequestFailed`` with Kafka's code for what a broker refuses.
+    runs out (``socket.connection.setup.timeout.ms`` while no broker was reached at all), and
+    ``RequestFailed`` with Kafka's code for what a broker refuses.
 
     Raises:
         ConfigError: a setting is wrong.
