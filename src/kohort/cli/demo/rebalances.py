@@ -1,0 +1,167 @@
+"""What rebalances cost: their length from the broker's log, moves from owners, pauses from commits.
+
+Pure functions and two small accumulators. In go log lines, assignments and rows of the manifest;
+out come ``Rebalance`` values and seconds. It must not know where these are read from.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime
+from itertools import pairwise
+from typing import Final
+
+from kohort.cli.demo.picture import Rebalance
+
+_FRAME: Final = re.compile(r"\[(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d),(\d{3})\] \w+ (.*)")
+_BEGUN: Final = re.compile(
+    r"Preparing to rebalance group (?P<group>.+) in state \w+ with old generation (?P<old>-?\d+)"
+    r" .*?\(reason: (?P<reason>.*)\)"
+)
+_ENDED: Final = re.compile(
+    r"Assignment received from leader .+ for group (?P<group>.+) for generation (?P<new>\d+)\b"
+)
+
+# Kafka's reasons, as prefixes, in the words that fit a narrow column.
+_CAUSES: Final = (
+    ("Adding new member", "member joined"),
+    ("explicit `LeaveGroup`", "member left"),
+    ("Removing member", "member expired"),
+    ("removing member", "member expired"),
+    ("Updating metadata", "member asked again"),
+    ("Leader", "leader asked again"),
+    ("leader", "leader asked again"),
+    ("Member", "member asked again"),
+    ("Removing", "member did not sync"),
+)
+
+
+class LogReader:
+    """Rebalances of one group out of a broker's log lines, in Kafka's wording.
+
+    Args:
+        group: whose lines count.
+        zero: the wall clock's seconds that count as 0.
+    """
+
+    def __init__(self, group: str, zero: float) -> None:
+        self._group = group
+        self._zero = zero
+        self._began: float | None = None
+        self._cause = ""
+
+    def read(self, line: str) -> Rebalance | None:
+        """The rebalance that ended with this line, if one did."""
+        framed = _FRAME.match(line)
+        if framed is None:
+            return None
+        told = framed[3]
+        begun = _BEGUN.search(told)
+        if begun is not None and begun["group"] == self._group:
+            # A group that is preparing may have more reasons to; the first one is the cause.
+            if self._began is None:
+                self._began, self._cause = self._seconds(framed), _shortened(begun["reason"])
+            return None
+        ended = _ENDED.search(told)
+        if ended is None or ended["group"] != self._group or self._began is None:
+            return None
+        began, self._began = self._began, None
+        return Rebalance(
+            generation=int(ended["new"]),
+            cause=self._cause,
+            began=began,
+            seconds=self._seconds(framed) - began,
+        )
+
+    def _seconds(self, framed: re.Match[str]) -> float:
+        moment = datetime.strptime(framed[1], "%Y-%m-%d %H:%M:%S").astimezone()
+        return moment.timestamp() + int(framed[2]) / 1_000 - self._zero
+
+
+class Moves:
+    """Counts partitions whose owner changed, generation by generation.
+
+    A partition that nobody owns for a generation keeps its last owner's name, as in the first round
+    of a cooperative rebalance: it has moved when somebody else has it, not when it was given up.
+    """
+
+    def __init__(self) -> None:
+        self._last: dict[int, str] = {}
+        self._moved: dict[int, int] = {}
+
+    def see(self, generation: int, owners: Mapping[int, str]) -> None:
+        """The owners of a stable generation; seeing it again changes nothing."""
+        moved = 0
+        for partition, owner in owners.items():
+            moved += self._last.get(partition, owner) != owner
+            self._last[partition] = owner
+        self._moved[generation] = self._moved.get(generation, 0) + moved
+
+    def noted(self, rebalances: Iterable[Rebalance]) -> tuple[Rebalance, ...]:
+        """The rebalances with their moves, of the generations that were seen."""
+        return tuple(replace(r, moved=self._moved.get(r.generation)) for r in rebalances)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Landing:
+    """One commit of one partition's records to the table: a row of the manifest."""
+
+    partition: int
+    epoch: int
+    begin: int
+    end: int
+    at: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pause:
+    """The time between two commits of a partition that kept its owner all the while."""
+
+    partition: int
+    seconds: float
+    ended: float
+
+
+def pauses(landings: Iterable[Landing]) -> list[Pause]:
+    """Every gap between consecutive commits of one partition under one fence number.
+
+    A partition that moved has a new fence number, so its hand-over is no gap here.
+    """
+    found: list[Pause] = []
+    ordered = sorted(landings, key=lambda each: (each.partition, each.begin, each.end))
+    for before, after in pairwise(ordered):
+        same = (before.partition, before.epoch) == (after.partition, after.epoch)
+        # Rows of one batch share an instant: a partition's range may be in several files.
+        if same and after.at > before.at:
+            gap = after.at - before.at
+            found.append(Pause(partition=after.partition, seconds=gap, ended=after.at))
+    return found
+
+
+def longest_retained_pause(
+    landings: Iterable[Landing], rebalances: Iterable[Rebalance], until: float
+) -> Pause | None:
+    """The longest gap of a retained partition that a rebalance falls into, before ``until``."""
+    spans = [(r.began, r.began + r.seconds) for r in rebalances]
+    touched = [
+        pause
+        for pause in pauses(landings)
+        if pause.ended <= until
+        and any(pause.ended - pause.seconds <= end and begin <= pause.ended for begin, end in spans)
+    ]
+    return max(touched, key=lambda pause: pause.seconds, default=None)
+
+
+def usual_pause(landings: Iterable[Landing]) -> float:
+    """The median gap between two commits of a partition: what a batch takes, rebalance or not."""
+    gaps = sorted(pause.seconds for pause in pauses(landings))
+    return gaps[len(gaps) // 2] if gaps else 0.0
+
+
+def _shortened(reason: str) -> str:
+    for prefix, words in _CAUSES:
+        if reason.startswith(prefix):
+            return words
+    return reason.split(";", 1)[0]
