@@ -352,22 +352,25 @@ def commit_error(refused: Mapping[TopicPartition, ErrorCode], group_id: str) -> 
 
 def _exception(error: RequestError, group_id: str) -> ClientError:
     text = f"group {group_id}: {error.message}"
+    made: ClientError
     match error.kind:
         case RequestErrorKind.TIMED_OUT:
-            return RequestTimedOut(text)
+            made = RequestTimedOut(text)
         case RequestErrorKind.DISCONNECTED | RequestErrorKind.UNAVAILABLE:
-            return BrokerUnreachable(text)
+            made = BrokerUnreachable(text)
         case RequestErrorKind.UNSUPPORTED:
-            return RequestFailed(ErrorCode.UNSUPPORTED_VERSION, f"group {group_id}", error.message)
+            code = ErrorCode.UNSUPPORTED_VERSION
+            made = RequestFailed(code, f"group {group_id}", error.message)
+        case RequestErrorKind.MEMBERSHIP if error.code is ErrorCode.FENCED_INSTANCE_ID:
+            made = Fenced(text)
         case RequestErrorKind.MEMBERSHIP:
-            if error.code is ErrorCode.FENCED_INSTANCE_ID:
-                return Fenced(text)
-            return CommitFailed(
+            made = CommitFailed(
                 f"{text}; the partitions may belong to another member by now, which repeats the "
                 "records since the last commit. Process less between two polls or raise "
                 "max.poll.interval.ms"
             )
         case RequestErrorKind.REBALANCING:
-            return RebalanceInProgress(f"{text}; commit again after the rebalance")
+            made = RebalanceInProgress(f"{text}; commit again after the rebalance")
         case RequestErrorKind.CLOSED:
-            return Closed(text)
+            made = Closed(text)
+    return made

@@ -15,7 +15,7 @@ from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeout
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 from kohort.client.config import ClientSettings, parse_client_settings
 from kohort.client.errors import (
@@ -44,10 +44,9 @@ from kohort.member.events import Join, Leave, Polled, RequestRejoin
 from kohort.member.states import MemberState
 from kohort.model.errors import ErrorCode
 from kohort.model.ids import NO_GENERATION, GenerationId, TopicPartition
-from kohort.model.instants import MICROS_PER_MILLI, MICROS_PER_SECOND, Instant
+from kohort.model.instants import MICROS_PER_MILLI, Instant
 
 LOG: Final = logging.getLogger(__name__)
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -409,8 +408,3 @@ def failure(output: Failed, group_id: str) -> ClientError:
     if output.error is ErrorCode.FENCED_INSTANCE_ID:
         return Fenced(f"group {group_id}: {output.message}")
     return RequestFailed(output.error, f"group {group_id}", output.message)
-
-
-def seconds_since(instant: Instant) -> float:
-    """Seconds since an instant of the monotonic clock."""
-    return (monotonic_now() - instant) / MICROS_PER_SECOND

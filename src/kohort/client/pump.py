@@ -165,7 +165,7 @@ class Pump:
         self._wake()
 
     def call(self, order: Callable[[Instant], tuple[T, list[Output]]]) -> Future[T]:
-        """Like ``post``, for an order that has a result (or raises); never call it from the pump."""
+        """Like ``post``, for an order that has a result or raises. Not for the pump's thread."""
         future: Future[T] = Future()
 
         def run(now: Instant) -> list[Output]:

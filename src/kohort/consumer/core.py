@@ -13,7 +13,6 @@ Sources: KIP-429; the order of callbacks is that of Kafka's own consumer.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 from itertools import count
@@ -202,27 +201,31 @@ class ConsumerCore:
                 assert_never(event)
 
     def _from_application(self, event: Application, now: Instant) -> list[Effect]:
+        effects: list[Effect]
         match event:
             case Subscribe():
-                return self._subscribe(event, now)
+                effects = self._subscribe(event, now)
             case Unsubscribe():
-                return self._unsubscribe(event, now)
+                effects = self._unsubscribe(event, now)
             case Polled():
-                alive = Tell(event=member.Polled())
-                mine = {tp: p for tp, p in event.positions.items() if self._ownership.owns(tp)}
-                return [alive, *self._commits.polled(mine, now)]
+                effects = self._polled(event, now)
             case Stopped():
-                return self._stopped(event)
+                effects = self._stopped(event)
             case CallbackDone():
-                return self._callback_done(event, now)
+                effects = self._callback_done(event, now)
             case Seek():
-                return [*self._starting.seek(event.partition, event.position)]
+                effects = [*self._starting.seek(event.partition, event.position)]
             case OutOfRange():
-                return [*self._starting.out_of_range(event.partition, event.offset)]
+                effects = [*self._starting.out_of_range(event.partition, event.offset)]
             case Commit():
-                return [*self._commits.asked(event)]
+                effects = [*self._commits.asked(event)]
             case _:
                 assert_never(event)
+        return effects
+
+    def _polled(self, event: Polled, now: Instant) -> list[Effect]:
+        mine = {tp: p for tp, p in event.positions.items() if self._ownership.owns(tp)}
+        return [Tell(event=member.Polled()), *self._commits.polled(mine, now)]
 
     def _answered(self, event: Answer, now: Instant) -> list[Effect]:
         match event:
@@ -387,8 +390,3 @@ class ConsumerCore:
 
     def _next(self) -> int:
         return next(self._numbers)
-
-
-def positions_of(mapping: Mapping[TopicPartition, int]) -> dict[TopicPartition, Position]:
-    """Plain offsets as positions."""
-    return {tp: Position(offset) for tp, offset in mapping.items()}

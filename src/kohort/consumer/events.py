@@ -117,7 +117,7 @@ class OffsetsFetched:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OffsetsListed:
-    """The one answer to ``ListOffsets``: first or next offset of each; ``failed`` is asked again."""
+    """The one answer to ``ListOffsets``: first or next offsets; ``failed`` is to be asked again."""
 
     request: int
     offsets: Mapping[TopicPartition, Position]

@@ -207,14 +207,13 @@ class Ownership:
             read = self._embedded.read_assignment(event.assignment) if event.assignment else ()
             assigned = frozenset(read)
         except ProtocolError as error:
-            return [
-                Complain(
-                    message=f"the assignment of generation {event.generation_id} made by the group's "
-                    f"leader under {event.protocol_name} cannot be read ({error}); this member "
-                    "keeps what it has"
-                ),
-                Take(partitions=frozenset(), generation_id=event.generation_id),
-            ]
+            text = (
+                f"the assignment of generation {event.generation_id}, made by the group's leader "
+                f"under {event.protocol_name}, cannot be read ({error}); this member keeps what "
+                "it has"
+            )
+            nothing = Take(partitions=frozenset(), generation_id=event.generation_id)
+            return [Complain(message=text), nothing]
         foreign = sorted({tp.topic for tp in assigned if tp.topic not in self.topics})
         if foreign:
             # Made for an older subscription: what is kept stays, the next round brings the rest.
