@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from kohort.model.instants import Millis
+
 RECEIVE_BUFFER_BYTES: Final = 256 * 1024
 """One buffer, shared by all connections: it is emptied before the next socket is read. Large
 enough that a produce request of 1 MiB takes four reads."""
@@ -31,16 +33,16 @@ STOP_GRACE_SECONDS: Final = 10.0
 """How long a stopping broker waits for answers that wait for the disk."""
 
 STALL_FLOOR_MICROS: Final = 1_000_000
-"""A loop that slept longer than this tells the coordinator, so that members do not expire for it."""
+"""A loop that slept longer tells the coordinator, so that no member expires for it."""
 
 TICK_MICROS: Final = 250_000
 """How often the loop looks at the clock when nothing happens; a stall is measured against it."""
 
-METADATA_CACHE_ENTRIES: Final = 16
-"""Encoded Metadata answers kept between changes; one per version and set of topics asked for."""
+LEAST_DELAY_MICROS: Final = 500
+"""The timer never fires sooner, so that a deadline which does not go away cannot spin the loop."""
 
-TOPIC_PARTITIONS: Final = 10_000
-"""Most partitions of one topic. Each is a directory; Kafka's own clusters stay far below."""
+CLOCK_CHECK_MS: Final = Millis(10_000)
+"""How often the coordinator is told the time of day, which may be set while it runs."""
 
 BROKER_PARTITIONS: Final = 100_000
 """Most partitions in all, so that a stranger's CreateTopics cannot fill the file system."""

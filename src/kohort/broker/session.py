@@ -1,7 +1,7 @@
 """One client connection: reads into the shared buffer, hands bytes to the pump, writes answers.
 
 In come bytes of a socket and orders of the pump (transmit, close, serve this request); out go calls
-of the pump. A session knows no message. It keeps its client from filling the broker's memory:
+of the pump. A session looks into no message. It keeps its client from filling the broker's memory:
 requests that are the broker's own are served one at a time, as Kafka does, and not while the client
 leaves answers unread; when too many wait, the socket is read no more.
 """
@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from typing import Protocol, TypeVar
+from typing import Protocol
 
 from kohort.broker.limits import (
     CLOSE_GRACE_SECONDS,
@@ -18,10 +18,9 @@ from kohort.broker.limits import (
     UNREAD_PAUSE_BYTES,
     WAITING_REQUESTS,
 )
+from kohort.engine.coordinator_outputs import Handle
 from kohort.model.ids import ConnectionId
 from kohort.model.instants import Instant
-
-RequestT = TypeVar("RequestT")
 
 
 class SessionHost(Protocol):
@@ -30,8 +29,8 @@ class SessionHost(Protocol):
     def opened(self, session: Session) -> bool:
         """Admit a new connection, giving it its id; False: refuse it."""
 
-    def received(self, session: Session, data: bytes) -> None:
-        """Bytes came in."""
+    def received(self, session: Session, data: memoryview) -> None:
+        """Bytes came in; they are good only until the call returns."""
 
     def closed(self, session: Session) -> None:
         """The connection is gone."""
@@ -50,9 +49,11 @@ class Session(asyncio.BufferedProtocol):
         "_paused_writing",
         "_transport",
         "conn",
+        "held",
         "in_hand",
         "last_heard",
         "peer_host",
+        "serving",
         "waiting",
     )
 
@@ -65,10 +66,14 @@ class Session(asyncio.BufferedProtocol):
         self.conn = ConnectionId(-1)
         self.peer_host = ""
         self.last_heard = Instant(0)
-        self.waiting: deque[object] = deque()
+        self.waiting: deque[Handle] = deque()
         """Requests for the broker that wait for their turn, oldest first."""
         self.in_hand = False
         """Whether a request for the broker is being served; then the waiting ones stay."""
+        self.held = False
+        """Whether the engine has so many unanswered requests that the socket is read no more."""
+        self.serving = False
+        """Whether the pump is in its loop over this session's waiting requests."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Introduce the connection to the pump, or hang up when it is one too many."""
@@ -81,12 +86,12 @@ class Session(asyncio.BufferedProtocol):
             transport.abort()
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        """The buffer of all sessions: what is read into it is copied out in ``buffer_updated``."""
+        """The buffer of all sessions: what is read into it is taken out in ``buffer_updated``."""
         return self._buffer
 
     def buffer_updated(self, nbytes: int) -> None:
         """Hand the bytes on."""
-        self._host.received(self, bytes(self._buffer[:nbytes]))
+        self._host.received(self, self._buffer[:nbytes])
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Tell the pump, once; a refused connection was never the pump's."""
@@ -121,19 +126,24 @@ class Session(asyncio.BufferedProtocol):
         """Whether the connection is still there."""
         return self._transport is not None
 
-    def enqueue(self, request: object) -> None:
+    def enqueue(self, request: Handle) -> None:
         """Put a request behind those that wait."""
         self.waiting.append(request)
         if len(self.waiting) == WAITING_REQUESTS:
             self._steer_reading()
 
-    def take(self) -> object:
+    def take(self) -> Handle:
         """Take the oldest waiting request in hand. Only when ``servable``."""
         request = self.waiting.popleft()
         self.in_hand = True
         if len(self.waiting) == WAITING_REQUESTS - 1:
             self._steer_reading()
         return request
+
+    def hold(self, held: bool) -> None:
+        """Read no more of the socket, or read on."""
+        self.held = held
+        self._steer_reading()
 
     def transmit(self, data: bytes) -> None:
         """Send; hang up on a client that has let too much pile up."""
@@ -155,7 +165,7 @@ class Session(asyncio.BufferedProtocol):
 
     def _steer_reading(self) -> None:
         transport = self._transport
-        wanted = self._paused_writing or len(self.waiting) >= WAITING_REQUESTS
+        wanted = self._paused_writing or self.held or len(self.waiting) >= WAITING_REQUESTS
         if transport is None or transport.is_closing() or wanted == self._paused_reading:
             return
         self._paused_reading = wanted

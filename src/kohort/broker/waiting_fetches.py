@@ -34,8 +34,9 @@ class WaitingFetch(Generic[CallT]):
 
 
 class WaitingFetches(Generic[CallT]):
-    """The parked fetches of a broker. A connection has one at most: its requests are served one
-    at a time.
+    """The parked fetches of a broker.
+
+    A connection has one at most: its requests are served one at a time.
     """
 
     def __init__(self) -> None:

@@ -72,3 +72,7 @@ def main(args: list[str] | None = None) -> Any:
     except KohortError as error:
         click.echo(f"kohort: {error}", err=True)
         raise SystemExit(USER_ERROR) from None
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,208 @@
+"""Who is there: Metadata, DescribeCluster, FindCoordinator.
+
+There is one broker, so it leads every partition, is the controller and coordinates every group.
+What is not offered is said, not faked: topics have no ids here, which keeps clients on names.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from kohort.broker.state import BrokerState
+from kohort.model.errors import ErrorCode
+from kohort.storage.errors import StorageError
+from kohort.storage.log_dir import Topic
+from kohort.wire.messages.k03_metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+from kohort.wire.messages.k10_find_coordinator import (
+    Coordinator,
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+)
+from kohort.wire.messages.k60_describe_cluster import (
+    DescribeClusterBroker,
+    DescribeClusterRequest,
+    DescribeClusterResponse,
+)
+
+NOT_ASKED: Final = -(2**31)
+"""Authorized operations that nobody asked for (KIP-430)."""
+
+_OPERATIONS: Final = {
+    "read": 3,
+    "write": 4,
+    "create": 5,
+    "delete": 6,
+    "alter": 7,
+    "describe": 8,
+    "cluster action": 9,
+    "describe configs": 10,
+    "alter configs": 11,
+    "idempotent write": 12,
+}
+
+
+def _bits(*names: str) -> int:
+    return sum(1 << _OPERATIONS[name] for name in names)
+
+
+TOPIC_OPERATIONS: Final = _bits(
+    *("read", "write", "create", "delete", "alter", "describe"),
+    *("describe configs", "alter configs"),
+)
+CLUSTER_OPERATIONS: Final = _bits(
+    *("create", "alter", "describe", "cluster action"),
+    *("describe configs", "alter configs", "idempotent write"),
+)
+"""Without an authorizer Kafka reports everything that a resource knows; so does this broker."""
+
+GROUP_KEY: Final = 0
+TRANSACTION_KEY: Final = 1
+
+
+def metadata(state: BrokerState, request: MetadataRequest, version: int) -> MetadataResponse:
+    """Answer with the topics asked for, creating those that are missing when that is allowed."""
+    with_operations = request.include_topic_authorized_operations
+    wants_all = request.topics is None or (version == 0 and not request.topics)
+    if wants_all:
+        topics = [_described(state, topic, with_operations) for topic in state.topics.all()]
+    else:
+        create = request.allow_auto_topic_creation and state.settings.auto_create_topics_enable
+        topics = [
+            _asked_for(state, asked, version, create, with_operations)
+            for asked in request.topics or ()
+        ]
+    return MetadataResponse(
+        brokers=[
+            MetadataResponseBroker(
+                node_id=state.node_id, host=state.advertised.host, port=state.advertised.port
+            )
+        ],
+        cluster_id=state.cluster_id,
+        controller_id=state.node_id,
+        topics=topics,
+        cluster_authorized_operations=(
+            CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else NOT_ASKED
+        ),
+    )
+
+
+def _asked_for(
+    state: BrokerState,
+    asked: MetadataRequestTopic,
+    version: int,
+    create: bool,
+    with_operations: bool,
+) -> MetadataResponseTopic:
+    name = asked.name
+    if name is None:
+        # By id: there are none here, so nobody can have learnt this one from us.
+        return MetadataResponseTopic(
+            error_code=ErrorCode.UNKNOWN_TOPIC_ID,
+            name=None if version >= 12 else "",
+            topic_id=asked.topic_id,
+        )
+    topic = state.topics.get(name)
+    if topic is not None:
+        return _described(state, topic, with_operations)
+    error = state.topics.check_name(name)
+    if error is None and not create:
+        error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    if error is None:
+        try:
+            return _described(state, state.topics.create_unasked(name), with_operations)
+        except StorageError as refused:
+            error = refused.code
+    return MetadataResponseTopic(error_code=error, name=name)
+
+
+def _described(state: BrokerState, topic: Topic, with_operations: bool) -> MetadataResponseTopic:
+    node = [state.node_id]
+    return MetadataResponseTopic(
+        error_code=ErrorCode.NONE,
+        name=topic.name,
+        is_internal=topic.internal,
+        partitions=[
+            MetadataResponsePartition(
+                error_code=ErrorCode.NONE,
+                partition_index=index,
+                leader_id=state.node_id,
+                leader_epoch=state.leader_epoch,
+                replica_nodes=node,
+                isr_nodes=node,
+            )
+            for index in range(topic.partitions)
+        ],
+        topic_authorized_operations=TOPIC_OPERATIONS if with_operations else NOT_ASKED,
+    )
+
+
+def describe_cluster(
+    state: BrokerState, request: DescribeClusterRequest, version: int
+) -> DescribeClusterResponse:
+    """Answer with this broker; controllers have no listener of their own here (KIP-919)."""
+    if request.endpoint_type != 1:
+        return DescribeClusterResponse(
+            error_code=ErrorCode.MISMATCHED_ENDPOINT_TYPE,
+            error_message="this is a broker; there is no controller to ask apart",
+            endpoint_type=1,
+        )
+    return DescribeClusterResponse(
+        cluster_id=state.cluster_id,
+        controller_id=state.node_id,
+        brokers=[
+            DescribeClusterBroker(
+                broker_id=state.node_id, host=state.advertised.host, port=state.advertised.port
+            )
+        ],
+        cluster_authorized_operations=(
+            CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else NOT_ASKED
+        ),
+    )
+
+
+def find_coordinator(
+    state: BrokerState, request: FindCoordinatorRequest, version: int
+) -> FindCoordinatorResponse:
+    """This broker for every group. The offsets topic is made on first use, as in Kafka."""
+    keys = request.coordinator_keys if version >= 4 else [request.key]
+    found = [_coordinator(state, key, request.key_type) for key in keys]
+    if version >= 4:
+        return FindCoordinatorResponse(coordinators=found)
+    only = found[0]
+    return FindCoordinatorResponse(
+        error_code=only.error_code,
+        error_message=only.error_message,
+        node_id=only.node_id,
+        host=only.host,
+        port=only.port,
+    )
+
+
+def _coordinator(state: BrokerState, key: str, key_type: int) -> Coordinator:
+    error, message = ErrorCode.NONE, None
+    if key_type == GROUP_KEY:
+        try:
+            state.topics.offsets_topic()
+        except StorageError as refused:
+            error, message = ErrorCode.COORDINATOR_NOT_AVAILABLE, str(refused)
+    elif key_type == TRANSACTION_KEY:
+        # The one code on which every client gives up at once and shows the user an error;
+        # "not available" would make it ask again for ever.
+        error = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+        message = "this broker has no transactions"
+    else:
+        error, message = ErrorCode.INVALID_REQUEST, f"no coordinator for keys of type {key_type}"
+    if error is not ErrorCode.NONE:
+        return Coordinator(
+            key=key, node_id=-1, host="", port=-1, error_code=error, error_message=message
+        )
+    return Coordinator(
+        key=key, node_id=state.node_id, host=state.advertised.host, port=state.advertised.port
+    )

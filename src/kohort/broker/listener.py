@@ -1,0 +1,91 @@
+"""Where connections come from: the listening socket, and who may come in.
+
+In come an address and limits; out goes a bound socket, and for each connection yes or no.
+"""
+
+from __future__ import annotations
+
+import logging
+import socket
+from collections import Counter
+
+from kohort.broker.session import Session
+from kohort.broker.state import Address
+from kohort.model.errors import ConfigError
+
+logger = logging.getLogger(__name__)
+
+BACKLOG = 1024
+"""Connections that may wait to be accepted; a thousand members may come at once."""
+
+WILDCARDS = frozenset({"0.0.0.0", "::", ""})
+
+
+def bind(address: Address) -> socket.socket:
+    """Listen on an address; port 0 takes a free one.
+
+    Clients that connect before the broker is ready wait in the backlog.
+
+    Raises:
+        ConfigError: the port is in use, or the address is not this machine's.
+    """
+    sock: socket.socket | None = None
+    try:
+        family, kind, protocol, _, target = socket.getaddrinfo(
+            address.host or None, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        sock = socket.socket(family, kind, protocol)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        sock.bind(target)
+        sock.listen(BACKLOG)
+        sock.setblocking(False)
+    except (OSError, OverflowError) as error:
+        if sock is not None:
+            sock.close()
+        raise ConfigError(
+            f"cannot listen on {address}: {error}; choose another --port (0: a free one) or --host"
+        ) from error
+    return sock
+
+
+def advertised_address(sock: socket.socket, listen: Address, wanted: Address | None) -> Address:
+    """What clients are told: what was asked for, else where the socket listens.
+
+    A broker that listens on every interface advertises this machine's name, as Kafka does.
+    """
+    if wanted is not None:
+        return wanted
+    host = socket.getfqdn() if listen.host in WILDCARDS else listen.host
+    return Address(host, sock.getsockname()[1])
+
+
+class Gate:
+    """Counts connections and refuses those that are too many."""
+
+    def __init__(self, most: int, most_per_ip: int) -> None:
+        self._most = most
+        self._most_per_ip = most_per_ip
+        self._by_ip: Counter[str] = Counter()
+        self._total = 0
+
+    def enter(self, session: Session) -> bool:
+        """Whether this connection may come in; if so it counts until ``leave``."""
+        host = session.peer_host
+        if self._total >= self._most or self._by_ip[host] >= self._most_per_ip:
+            logger.warning(
+                "refusing a connection of %s: %d are open, %d of them from there",
+                host,
+                self._total,
+                self._by_ip[host],
+            )
+            return False
+        self._total += 1
+        self._by_ip[host] += 1
+        return True
+
+    def leave(self, session: Session) -> None:
+        """A connection that had come in is gone."""
+        self._total -= 1
+        self._by_ip[session.peer_host] -= 1
+        if not self._by_ip[session.peer_host]:
+            del self._by_ip[session.peer_host]

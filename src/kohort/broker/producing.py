@@ -1,0 +1,145 @@
+"""Produce: batches from clients into logs, and the answer once it may leave.
+
+In come Produce requests; out go appends, news for those who wait for records, and one answer a
+request: at once, or after the sync that ``flush.messages`` asks for. Batches are stored as they
+came; what is wrong with one concerns its partition alone.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from kohort.broker.flusher import Flusher
+from kohort.broker.state import BrokerState
+from kohort.model.errors import ErrorCode
+from kohort.model.ids import TopicPartition
+from kohort.model.instants import Instant
+from kohort.storage.errors import RefusedTopic, StorageError
+from kohort.storage.partition_log import AppendResult, PartitionLog
+from kohort.wire.messages.k00_produce import (
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceResponse,
+)
+
+logger = logging.getLogger(__name__)
+
+Answer = Callable[[ProduceResponse], None]
+
+
+class Producing:
+    """Serves Produce.
+
+    Args:
+        state: topics and clock.
+        flusher: who makes batches durable.
+        appended: told of every append that consumers can read now, with its size in bytes.
+    """
+
+    def __init__(
+        self,
+        state: BrokerState,
+        flusher: Flusher,
+        appended: Callable[[TopicPartition, int], None],
+    ) -> None:
+        self._state = state
+        self._flusher = flusher
+        self._appended = appended
+
+    def serve(self, request: ProduceRequest, now: Instant, answer: Answer) -> None:
+        """Append what was sent; ``answer`` is called once, now or after a sync."""
+        pending = _Pending(answer)
+        for topic in request.topic_data:
+            rows = []
+            for data in topic.partition_data:
+                partition = TopicPartition(topic.name, data.index)
+                row = PartitionProduceResponse(index=data.index)
+                try:
+                    if request.acks not in (-1, 0, 1):
+                        raise RefusedTopic(
+                            f"acks is {request.acks}, expected -1, 0 or 1",
+                            ErrorCode.INVALID_REQUIRED_ACKS,
+                        )
+                    self._append(partition, data, row, now, pending)
+                except StorageError as refused:
+                    _refuse(partition, row, refused)
+                rows.append(row)
+            pending.response.responses.append(
+                TopicProduceResponse(name=topic.name, partition_responses=rows)
+            )
+        pending.finish()
+
+    def _append(
+        self,
+        partition: TopicPartition,
+        data: PartitionProduceData,
+        row: PartitionProduceResponse,
+        now: Instant,
+        pending: _Pending,
+    ) -> None:
+        log = self._state.topics.log_for_clients(partition)
+        records = data.records or b""
+        result = log.append(records, self._state.wall_clock())
+        row.base_offset = result.base_offset
+        row.log_append_time_ms = result.log_append_time_ms
+        row.log_start_offset = log.log_start_offset
+        if not result.duplicate:
+            self._tell(partition, log, len(records), now)
+        if result.wait_for_sync:
+            self._wait(partition, log, result, row, pending)
+
+    def _tell(self, partition: TopicPartition, log: PartitionLog, size: int, now: Instant) -> None:
+        if not log.config.sync_before_answer:
+            self._appended(partition, size)
+        self._flusher.appended(log, now)
+
+    def _wait(
+        self,
+        partition: TopicPartition,
+        log: PartitionLog,
+        result: AppendResult,
+        row: PartitionProduceResponse,
+        pending: _Pending,
+    ) -> None:
+        pending.missing += 1
+
+        def on_disk(failure: StorageError | None) -> None:
+            if failure is not None:
+                _refuse(partition, row, failure)
+            pending.finish()
+
+        self._flusher.wait(log, result.last_offset, on_disk)
+
+
+class _Pending:
+    """A response that leaves when the last of its batches may be acknowledged."""
+
+    __slots__ = ("answer", "missing", "response")
+
+    def __init__(self, answer: Answer) -> None:
+        self.answer = answer
+        self.missing = 1  # the request itself, until all of it has been looked at
+        self.response = ProduceResponse()
+
+    def finish(self) -> None:
+        """One thing less to wait for."""
+        self.missing -= 1
+        if not self.missing:
+            self.answer(self.response)
+
+
+def _refuse(
+    partition: TopicPartition, row: PartitionProduceResponse, refused: StorageError
+) -> None:
+    logger.debug("produce to %s refused: %s", partition, refused)
+    row.error_code = refused.code
+    row.error_message = str(refused)
+    row.base_offset = -1
+
+
+def has_errors(response: ProduceResponse) -> bool:
+    """Whether any partition was refused."""
+    return any(row.error_code for topic in response.responses for row in topic.partition_responses)

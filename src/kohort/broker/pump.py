@@ -1,0 +1,292 @@
+"""The pump: the one place that feeds the coordinator's engine and carries out what it wants.
+
+In come bytes and losses of sessions, tickets that became durable, answers to the broker's own
+requests, and the passing of time; out go orders to sessions, to the journal and to those who listen
+to facts. Runs on the loop's thread alone and never waits. It knows neither messages nor files.
+
+A turn: something happened -> the engine says what follows -> all of it is carried out, requests of
+the broker included, until nothing is left -> the one timer is armed for whatever is due next. The
+timer is moved only when something is due earlier than it: a wake-up too early does no harm.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import Protocol
+
+from kohort.broker.limits import (
+    LEAST_DELAY_MICROS,
+    STALL_FLOOR_MICROS,
+    TICK_MICROS,
+)
+from kohort.broker.listener import Gate
+from kohort.broker.session import Session
+from kohort.engine.coordinator_engine import CoordinatorEngine
+from kohort.engine.coordinator_outputs import (
+    Close,
+    Handle,
+    Observed,
+    Output,
+    Transmit,
+    Write,
+)
+from kohort.host.clock import monotonic_now
+from kohort.model.deadlines import Deadlines
+from kohort.model.errors import ErrorCode
+from kohort.model.ids import ConnectionId, Ticket
+from kohort.model.instants import MICROS_PER_SECOND, Instant, WallMillis
+
+logger = logging.getLogger(__name__)
+
+
+class Journal(Protocol):
+    """Where group records go."""
+
+    def write(self, write: Write) -> None:
+        """Append and sync; ``Pump.appended`` or ``Pump.append_failed`` follows, later."""
+
+
+class Service(Protocol):
+    """What answers the requests that are not the coordinator's."""
+
+    def serve(self, session: Session, request: Handle, now: Instant) -> None:
+        """Answer now or later, through ``Pump.answer``."""
+
+    def settle(self, now: Instant) -> None:
+        """A turn ends: answer what the turn has made ready."""
+
+    def lost(self, conn: ConnectionId) -> None:
+        """Forget what is parked for a connection."""
+
+
+class Pump:
+    """Feeds one engine. ``attach`` gives it a journal and a service before it is used.
+
+    Attributes:
+        chores: what is due when, beside the engine's deadlines; arm a callable and it is called
+            with the instant once that is reached.
+        sessions: the open connections.
+    """
+
+    def __init__(
+        self,
+        engine: CoordinatorEngine,
+        loop: asyncio.AbstractEventLoop,
+        gate: Gate,
+        observe: Callable[[Observed], None],
+    ) -> None:
+        self.chores: Deadlines[Callable[[Instant], None]] = Deadlines()
+        self.sessions: dict[ConnectionId, Session] = {}
+        self._engine = engine
+        self._loop = loop
+        self._gate = gate
+        self._observe = observe
+        self._journal: Journal
+        self._service: Service
+        self._outputs: deque[Output] = deque()
+        self._draining = False
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_at = Instant(0)
+        self._last_seen = monotonic_now()
+        self._next_conn = 0
+        self._all_gone = asyncio.Event()
+
+    def attach(self, journal: Journal, service: Service) -> None:
+        """Say where writes and the broker's own requests go, and start the clock."""
+        self._journal = journal
+        self._service = service
+        self._arm(self.now())
+
+    def stop(self) -> None:
+        """Wake no more."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def now(self) -> Instant:
+        """The present instant, at which a turn begins.
+
+        The timer looks at the clock every tick. When nothing has looked for much longer, the
+        process was asleep (stopped, starved, or in a call that should not block): the engine is
+        told before it sees any deadline.
+        """
+        now = monotonic_now()
+        asleep = now - self._last_seen - TICK_MICROS
+        self._last_seen = now
+        if asleep > STALL_FLOOR_MICROS:
+            logger.warning(
+                "the broker was asleep for %d ms; deadlines are extended", asleep // 1000
+            )
+            self._outputs.extend(self._engine.stalled(asleep, now))
+        return now
+
+    def loaded(self) -> None:
+        """The groups on disk are known: serve."""
+        now = self.now()
+        self._turn(self._engine.loaded(now), now)
+
+    async def close_sessions(self) -> None:
+        """Close every connection and return when they are gone."""
+        for session in list(self.sessions.values()):
+            session.close()
+        if self.sessions:
+            self._all_gone.clear()
+            await self._all_gone.wait()
+
+    # What sessions call.
+
+    def opened(self, session: Session) -> bool:
+        """Admit a connection and give it its id, or refuse it."""
+        if not self._gate.enter(session):
+            return False
+        self._next_conn += 1
+        session.conn = ConnectionId(self._next_conn)
+        session.last_heard = now = self.now()
+        self.sessions[session.conn] = session
+        self._turn(self._engine.connected(session.conn, session.peer_host, now), now)
+        return True
+
+    def received(self, session: Session, data: memoryview) -> None:
+        """Bytes of a client."""
+        session.last_heard = now = self.now()
+        self._turn(self._engine.received(session.conn, data, now), now)
+        if not session.held and not self._engine.wants_data(session.conn):
+            session.hold(True)
+
+    def closed(self, session: Session) -> None:
+        """A connection is gone."""
+        now = self.now()
+        self.sessions.pop(session.conn, None)
+        self._gate.leave(session)
+        if not self.sessions:
+            self._all_gone.set()
+        self._service.lost(session.conn)
+        self._turn(self._engine.lost(session.conn, now), now)
+
+    def ready(self, session: Session) -> None:
+        """A client has read its answers: serve what waits."""
+        self._serve(session)
+        self._turn((), self.now())
+
+    # What the journal and the service call.
+
+    def appended(self, ticket: Ticket) -> None:
+        """A write is on disk."""
+        now = self.now()
+        self._turn(self._engine.appended(ticket, now), now)
+
+    def append_failed(self, ticket: Ticket, error: ErrorCode) -> None:
+        """A write will never be on disk."""
+        now = self.now()
+        self._turn(self._engine.append_failed(ticket, error, now), now)
+
+    def answer(self, request: Handle, response: object | None) -> None:
+        """Answer a request of the broker; None: it wants no answer (Produce with acks=0).
+
+        The next request of the same connection is taken in hand.
+        """
+        session = self.sessions.get(request.conn)
+        if session is None:
+            return
+        self._outputs.extend(self._engine.answer(request.conn, request.token, response))
+        session.in_hand = False
+        if session.waiting:
+            self._serve(session)
+        if not self._draining:
+            self._turn((), self.now())
+
+    def topics_deleted(self, names: Iterable[str]) -> None:
+        """Topics are gone, and with them their committed offsets."""
+        now = self.now()
+        self._turn(self._engine.topics_deleted(names, now), now)
+
+    def time_of_day(self, wall: WallMillis) -> None:
+        """What the wall clock shows now; said again and again, since it may be set."""
+        now = self.now()
+        self._turn(self._engine.time_of_day(wall, now), now)
+
+    # The turn.
+
+    def _turn(self, outputs: Iterable[Output], now: Instant) -> None:
+        self._outputs.extend(outputs)
+        if self._draining:
+            return
+        self._draining = True
+        try:
+            self._drain()
+            self._service.settle(now)
+            while self._outputs:
+                self._drain()
+                self._service.settle(now)
+        finally:
+            self._draining = False
+            self._arm(now)
+
+    def _drain(self) -> None:
+        outputs = self._outputs
+        while outputs:
+            self._carry_out(outputs.popleft())
+
+    def _carry_out(self, output: Output) -> None:
+        match output:
+            case Transmit():
+                session = self.sessions.get(output.conn)
+                if session is not None:
+                    session.transmit(output.data)
+                    if session.held and self._engine.wants_data(session.conn):
+                        session.hold(False)
+            case Handle():
+                session = self.sessions.get(output.conn)
+                if session is not None:
+                    session.enqueue(output)
+                    self._serve(session)
+            case Write():
+                self._journal.write(output)
+            case Observed():
+                self._observe(output)
+            case Close():
+                session = self.sessions.get(output.conn)
+                if session is not None:
+                    logger.info("closing connection of %s: %s", session.peer_host, output.reason)
+                    session.close()
+
+    def _serve(self, session: Session) -> None:
+        """Serve requests until one is parked or the client must read first.
+
+        A loop, not a recursion: ``answer`` comes back here, finds the request in hand again and
+        leaves the rest to the loop that is already running.
+        """
+        if session.serving:
+            return
+        session.serving = True
+        try:
+            while session.servable:
+                self._service.serve(session, session.take(), self._last_seen)
+        finally:
+            session.serving = False
+
+    def _arm(self, now: Instant) -> None:
+        due = Instant(now + TICK_MICROS)
+        for at in (self._engine.next_deadline(), self.chores.next()):
+            if at is not None and at < due:
+                due = at
+        if self._timer is not None:
+            if self._timer_at <= due:
+                return
+            self._timer.cancel()
+        self._timer_at = due
+        delay = max(due - now, LEAST_DELAY_MICROS) / MICROS_PER_SECOND
+        self._timer = self._loop.call_later(delay, self._wake)
+
+    def _wake(self) -> None:
+        self._timer = None
+        now = self.now()
+        try:
+            self._outputs.extend(self._engine.advance(now))
+            while (chore := self.chores.pop_due(now)) is not None:
+                chore(now)
+        finally:
+            self._turn((), now)

@@ -1,0 +1,264 @@
+"""Composition: settings and a directory to a running broker, and back down cleanly.
+
+In come where to listen, where the data is and settings; out goes a server that can be started and
+stopped once, inside a running asyncio loop. All rooms meet here and nowhere else.
+
+It starts in this order: check the settings, take the port, open the data, replay the groups, serve.
+What fails before the data is opened has written nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import socket
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict
+from pathlib import Path
+from typing import Final
+
+from kohort.broker.fetching import Fetching
+from kohort.broker.flusher import Flusher
+from kohort.broker.journal import Journal, stored_records
+from kohort.broker.limits import (
+    CLOCK_CHECK_MS,
+    RECEIVE_BUFFER_BYTES,
+    STOP_GRACE_SECONDS,
+)
+from kohort.broker.listener import Gate, advertised_address, bind
+from kohort.broker.producing import Producing
+from kohort.broker.pump import Pump
+from kohort.broker.retention import IdleSweep, RetentionSweep
+from kohort.broker.service import Dispatcher
+from kohort.broker.session import Session
+from kohort.broker.state import Address, BrokerState
+from kohort.broker.topic_names import OFFSETS_TOPIC
+from kohort.broker.topics import Topics, log_defaults
+from kohort.engine.coordinator_engine import CoordinatorEngine
+from kohort.engine.coordinator_outputs import Observed
+from kohort.host.clock import monotonic_now, wall_now
+from kohort.host.entropy import new_cluster_id, new_member_id
+from kohort.host.group_log import GroupLog
+from kohort.host.settings import BrokerSettings, dotted
+from kohort.model.errors import ProtocolError
+from kohort.model.group_config import GroupConfig
+from kohort.model.ids import TopicPartition
+from kohort.model.instants import Instant, Millis, after
+from kohort.storage.errors import CorruptLog, StorageError
+from kohort.storage.files import RealFiles
+from kohort.storage.log_dir import LogDir
+from kohort.storage.partition_log import PartitionLog
+from kohort.wire.server_connection import ServerLimits
+
+logger = logging.getLogger(__name__)
+
+__all__ = ["Address", "BrokerServer"]
+
+DEFAULT_LISTEN: Final = Address("127.0.0.1", 0)
+"""The loopback interface, a free port."""
+
+
+class BrokerServer:
+    """A broker in an asyncio loop.
+
+    Args:
+        data_dir: where topics and groups live; made when it is absent.
+        listen: where to listen; port 0 takes a free one.
+        advertised: what clients are told to connect to; by default where it listens.
+        settings: Kafka's settings.
+
+    Attributes:
+        on_failure: called when the broker cannot go on; ``failure`` then says why, and it should
+            be stopped.
+        observers: told of everything the coordinator observes.
+    """
+
+    def __init__(
+        self,
+        *,
+        data_dir: Path,
+        listen: Address = DEFAULT_LISTEN,
+        advertised: Address | None = None,
+        settings: BrokerSettings | None = None,
+    ) -> None:
+        self.data_dir = data_dir
+        self.settings = settings or BrokerSettings()
+        self.failure: StorageError | None = None
+        self.on_failure: Callable[[], None] = lambda: None
+        self.observers: list[Callable[[Observed], None]] = []
+        self._group_config = _group_config(self.settings)
+        self._listen = listen
+        self._wanted_address = advertised
+        self._down = contextlib.AsyncExitStack()
+        self._advertised = listen
+        self._pump: Pump
+        self._flusher: Flusher
+        self._fetching: Fetching
+
+    @property
+    def advertised(self) -> Address:
+        """What clients are told to connect to."""
+        return self._advertised
+
+    async def start(self) -> None:
+        """Serve.
+
+        Raises:
+            ConfigError: the port is in use; nothing was written.
+            StorageError: the data directory is in use, damaged or newer than this kohort.
+        """
+        try:
+            sock = bind(self._listen)
+            self._down.callback(sock.close)
+            self._advertised = advertised_address(sock, self._listen, self._wanted_address)
+            log_dir = self._open_data()
+            topics = Topics(log_dir, self.settings)
+            engine = self._load_groups(topics)
+            await self._wire_up(sock, log_dir, topics, engine)
+        except BaseException:
+            await self._down.aclose()
+            raise
+
+    async def stop(self) -> None:
+        """Answer what can be answered, make everything durable, and let go of port and directory.
+
+        Raises:
+            StorageError: the last sync failed.
+        """
+        await self._down.aclose()
+
+    def _open_data(self) -> LogDir:
+        log_dir = LogDir.open(
+            RealFiles(),
+            str(self.data_dir.absolute()),
+            node_id=self.settings.node_id,
+            new_cluster_id=new_cluster_id,
+            defaults=log_defaults(self.settings),
+            report=lambda sentence: logger.warning("%s", sentence),
+        )
+        self._down.callback(log_dir.close)
+        return log_dir
+
+    def _load_groups(self, topics: Topics) -> CoordinatorEngine:
+        """An engine that knows the groups on disk.
+
+        The number of partitions of ``__consumer_offsets`` is what the topic has, whatever the
+        setting says by now: it decides where a group's records are looked for.
+        """
+        config = self._group_config
+        stored = topics.get(OFFSETS_TOPIC)
+        if stored is not None and stored.partitions != config.offsets_topic_num_partitions:
+            logger.warning(
+                "offsets.topic.num.partitions is %d, and %s has %d partitions, which stay",
+                config.offsets_topic_num_partitions,
+                OFFSETS_TOPIC,
+                stored.partitions,
+            )
+            values = asdict(config) | {"offsets_topic_num_partitions": stored.partitions}
+            config = GroupConfig(**values)
+        group_log = GroupLog(self.settings.node_id, config.offsets_topic_num_partitions)
+        self.observers.append(lambda observed: group_log.write(observed.fact))
+        engine = CoordinatorEngine(
+            config,
+            new_member_id,
+            wall=wall_now(),
+            now=monotonic_now(),
+            knows_partition=topics.exists,
+            limits=ServerLimits(max_frame=self.settings.socket_request_max_bytes),
+        )
+        try:
+            engine.replay(stored_records(topics), monotonic_now())
+        except ProtocolError as error:
+            raise CorruptLog(
+                f"{OFFSETS_TOPIC} holds a record that cannot be read: {error}"
+            ) from error
+        return engine
+
+    async def _wire_up(
+        self, sock: socket.socket, log_dir: LogDir, topics: Topics, engine: CoordinatorEngine
+    ) -> None:
+        loop = asyncio.get_running_loop()
+        executor = ThreadPoolExecutor(1, thread_name_prefix="kohort-sync")
+        self._down.callback(executor.shutdown)
+        gate = Gate(self.settings.max_connections, self.settings.max_connections_per_ip)
+        pump = self._pump = Pump(engine, loop, gate, self._observe)
+        self._flusher = Flusher(loop, executor, pump.chores, self._flushed)
+        state = BrokerState(
+            settings=self.settings,
+            node_id=log_dir.node_id,
+            advertised=self._advertised,
+            cluster_id=log_dir.cluster_id,
+            leader_epoch=log_dir.incarnation,
+            topics=topics,
+            new_producer_id=log_dir.allocate_producer_id,
+            wall_clock=wall_now,
+        )
+        fetching = self._fetching = Fetching(state, pump.chores)
+        producing = Producing(state, self._flusher, fetching.waiting.appended)
+        journal = Journal(topics, self._flusher, pump.appended, pump.append_failed)
+        pump.attach(journal, Dispatcher(state, pump, producing, fetching))
+        self._down.callback(pump.stop)
+        topics.on_deleted(self._topic_deleted)
+        self._start_chores(log_dir)
+        pump.loaded()
+        buffer = memoryview(bytearray(RECEIVE_BUFFER_BYTES))
+        server = await loop.create_server(lambda: Session(pump, buffer), sock=sock)
+        self._down.push_async_callback(self._let_go, server)
+
+    def _start_chores(self, log_dir: LogDir) -> None:
+        now = monotonic_now()
+        chores = self._pump.chores
+        settings = self.settings
+        interval = Millis(settings.log_retention_check_interval_ms)
+        RetentionSweep(chores, interval, log_dir.logs).start(now)
+        idle = Millis(settings.connections_max_idle_ms)
+        IdleSweep(chores, idle, self._pump.sessions.values).start(now)
+        self._look_at_the_clock(now)
+
+    def _look_at_the_clock(self, now: Instant) -> None:
+        self._pump.time_of_day(wall_now())
+        self._pump.chores.arm(self._look_at_the_clock, after(now, CLOCK_CHECK_MS))
+
+    async def _let_go(self, server: asyncio.Server) -> None:
+        """Stop serving: no new connections, last answers, then no connections at all."""
+        server.close()
+        self._fetching.finish_all()
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._flusher.drain(), STOP_GRACE_SECONDS)
+        await self._pump.close_sessions()
+
+    def _observe(self, observed: Observed) -> None:
+        for observer in self.observers:
+            observer(observed)
+
+    def _topic_deleted(self, name: str, partitions: int) -> None:
+        self._flusher.settle()
+        self._fetching.waiting.changed(TopicPartition(name, n) for n in range(partitions))
+        self._pump.topics_deleted([name])
+
+    def _flushed(self, log: PartitionLog) -> None:
+        """A log was synced, or failed to be: what waits for its records may be ready."""
+        if log.failure is not None:
+            self._fail(log.failure)
+        elif log.config.sync_before_answer:
+            topic, _, number = log.name.rpartition("-")
+            self._fetching.waiting.changed([TopicPartition(topic, int(number))])
+
+    def _fail(self, failure: StorageError) -> None:
+        if self.failure is None:
+            self.failure = failure
+            logger.critical("%s", failure)
+            self.on_failure()
+
+
+def _group_config(settings: BrokerSettings) -> GroupConfig:
+    """The coordinator's part of the settings.
+
+    Raises:
+        ConfigError: a value is outside the coordinator's range.
+    """
+    return GroupConfig.from_settings(
+        {dotted(name): value for name, value in asdict(settings).items() if value is not None}
+    )

@@ -1,0 +1,110 @@
+"""Who answers which of the broker's own requests.
+
+In come requests that are not the coordinator's; out go answers through the pump, now or later. Here
+is only the table; what a request means is in ``handlers``, ``producing`` and ``fetching``.
+"""
+
+from __future__ import annotations
+
+import functools
+import logging
+from collections.abc import Callable
+from typing import Any, Final
+
+from kohort.broker.fetching import Fetching
+from kohort.broker.handlers import cluster, offsets, topics
+from kohort.broker.producing import Producing, has_errors
+from kohort.broker.pump import Pump
+from kohort.broker.session import Session
+from kohort.broker.state import BrokerState
+from kohort.engine.coordinator_outputs import Handle
+from kohort.model.ids import ConnectionId
+from kohort.model.instants import Instant
+from kohort.wire.apis import announced
+from kohort.wire.messages.k00_produce import ProduceRequest, ProduceResponse
+from kohort.wire.messages.k18_api_versions import (
+    ApiVersion,
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+)
+
+logger = logging.getLogger(__name__)
+
+PRODUCE: Final = 0
+FETCH: Final = 1
+NO_ACKS: Final = 0
+
+Handler = Callable[[BrokerState, Any, int], Any]
+"""Looks at the state, a request and its version; returns the response at once."""
+
+
+def api_versions(
+    state: BrokerState, request: ApiVersionsRequest, version: int
+) -> ApiVersionsResponse:
+    """What this broker speaks. An unsupported version is answered by the wire room."""
+    return ApiVersionsResponse(
+        api_keys=[
+            ApiVersion(api_key=key, min_version=low, max_version=high)
+            for key, low, high in announced()
+        ]
+    )
+
+
+HANDLERS: Final[dict[int, Handler]] = {
+    2: offsets.list_offsets,
+    3: cluster.metadata,
+    10: cluster.find_coordinator,
+    18: api_versions,
+    19: topics.create_topics,
+    20: topics.delete_topics,
+    22: offsets.init_producer_id,
+    23: offsets.offset_for_leader_epoch,
+    32: topics.describe_configs,
+    37: topics.create_partitions,
+    60: cluster.describe_cluster,
+}
+
+
+class Dispatcher:
+    """The pump's ``Service``."""
+
+    def __init__(
+        self, state: BrokerState, pump: Pump, producing: Producing, fetching: Fetching
+    ) -> None:
+        self._state = state
+        self._pump = pump
+        self._producing = producing
+        self._fetching = fetching
+
+    def serve(self, session: Session, request: Handle, now: Instant) -> None:
+        """Answer a request, or park it."""
+        key = request.header.api_key
+        if key == FETCH:
+            answer = functools.partial(self._pump.answer, request)
+            self._fetching.serve(request.conn, request.request, now, answer)
+        elif key == PRODUCE:
+            produced = functools.partial(self._produced, session, request)
+            self._producing.serve(request.request, now, produced)
+        else:
+            handler = HANDLERS[key]
+            response = handler(self._state, request.request, request.header.api_version)
+            self._pump.answer(request, response)
+
+    def _produced(self, session: Session, request: Handle, response: ProduceResponse) -> None:
+        asked: ProduceRequest = request.request
+        if asked.acks != NO_ACKS:
+            self._pump.answer(request, response)
+            return
+        self._pump.answer(request, None)
+        if has_errors(response):
+            # Nobody reads an answer to acks=0, so the broken connection is the only news there is.
+            logger.info("closing connection of %s: refused with acks=0", session.peer_host)
+            session.close()
+
+    def settle(self, now: Instant) -> None:
+        """Answer the fetches that this turn has made ready."""
+        self._fetching.settle()
+
+    def lost(self, conn: ConnectionId) -> None:
+        """Forget what is parked for a connection."""
+        self._fetching.lost(conn)

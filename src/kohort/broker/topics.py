@@ -1,0 +1,215 @@
+"""The topics of this broker: which there are, which may be made, and what follows from a deletion.
+
+In come names and numbers from requests; out go topics, logs, or a ``RefusedTopic`` with Kafka's
+code. Rules are here, the disk is ``LogDir``'s. Everything is durable on return.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from kohort.broker.limits import BROKER_PARTITIONS
+from kohort.broker.topic_names import INTERNAL_TOPICS, OFFSETS_TOPIC, colliding, why_illegal
+from kohort.host.entropy import new_topic_id
+from kohort.host.settings import BrokerSettings
+from kohort.model.errors import ErrorCode
+from kohort.model.ids import TopicPartition
+from kohort.storage.errors import RefusedTopic
+from kohort.storage.log_config import FOREVER, LogConfig
+from kohort.storage.log_dir import OFFSETS_TOPIC_CONFIGS, LogDir, Topic
+from kohort.storage.partition_log import PartitionLog
+
+Deleted = Callable[[str, int], None]
+"""Told of a deleted topic: its name and how many partitions it had."""
+
+
+def log_defaults(settings: BrokerSettings) -> LogConfig:
+    """What topics have that were created without a setting."""
+    return LogConfig(
+        segment_bytes=settings.log_segment_bytes,
+        segment_ms=settings.roll_ms,
+        index_interval_bytes=settings.log_index_interval_bytes,
+        retention_ms=settings.retention_ms,
+        retention_bytes=settings.log_retention_bytes,
+        delete_retention_ms=settings.log_cleaner_delete_retention_ms,
+        min_cleanable_dirty_ratio=settings.log_cleaner_min_cleanable_ratio,
+        max_message_bytes=settings.message_max_bytes,
+        flush_messages=settings.log_flush_interval_messages,
+        flush_ms=(
+            FOREVER if settings.log_flush_interval_ms is None else settings.log_flush_interval_ms
+        ),
+        timestamp_before_max_ms=settings.log_message_timestamp_before_max_ms,
+        timestamp_after_max_ms=settings.log_message_timestamp_after_max_ms,
+        log_append_time=settings.log_message_timestamp_type == "LogAppendTime",
+        delete="delete" in settings.log_cleanup_policy,
+        compact="compact" in settings.log_cleanup_policy,
+        producer_id_expiration_ms=settings.producer_id_expiration_ms,
+    )
+
+
+class Topics:
+    """Topics by Kafka's rules, over the logs of one data directory."""
+
+    def __init__(self, log_dir: LogDir, settings: BrokerSettings) -> None:
+        self._log_dir = log_dir
+        self._settings = settings
+        self._deleted: list[Deleted] = []
+
+    def on_deleted(self, listener: Deleted) -> None:
+        """Have ``listener`` told of every topic that is deleted from now on."""
+        self._deleted.append(listener)
+
+    def all(self) -> list[Topic]:
+        """Every topic, by name."""
+        return [topic for _, topic in sorted(self._log_dir.topics.items())]
+
+    def get(self, name: str) -> Topic | None:
+        """A topic, or None."""
+        return self._log_dir.topics.get(name)
+
+    def exists(self, partition: TopicPartition) -> bool:
+        """Whether there is such a partition."""
+        topic = self._log_dir.topics.get(partition.topic)
+        return topic is not None and 0 <= partition.partition < topic.partitions
+
+    def log(self, partition: TopicPartition) -> PartitionLog:
+        """The log of a partition.
+
+        Raises:
+            RefusedTopic: UNKNOWN_TOPIC_OR_PARTITION.
+        """
+        return self._log_dir.log(partition.topic, partition.partition)
+
+    def log_for_clients(self, partition: TopicPartition) -> PartitionLog:
+        """The log of a partition that clients may write to.
+
+        Raises:
+            RefusedTopic: UNKNOWN_TOPIC_OR_PARTITION, or INVALID_TOPIC_EXCEPTION for an internal
+                topic.
+        """
+        if partition.topic in INTERNAL_TOPICS:
+            raise RefusedTopic(
+                f"{partition.topic} is the broker's own: clients cannot write to it",
+                ErrorCode.INVALID_TOPIC_EXCEPTION,
+            )
+        return self.log(partition)
+
+    def offsets_topic(self) -> Topic:
+        """The internal topic of groups and offsets, made when it is first needed.
+
+        Raises:
+            StorageError: it could not be made.
+        """
+        topic = self.get(OFFSETS_TOPIC)
+        if topic is None:
+            segment_bytes = str(self._settings.offsets_topic_segment_bytes)
+            topic = Topic(
+                name=OFFSETS_TOPIC,
+                topic_id=new_topic_id(),
+                partitions=self._settings.offsets_topic_num_partitions,
+                configs={**OFFSETS_TOPIC_CONFIGS, "segment.bytes": segment_bytes},
+            )
+            self._log_dir.create_topic(topic)
+        return topic
+
+    def create_unasked(self, name: str) -> Topic:
+        """Create a topic because somebody wants its metadata.
+
+        Raises:
+            StorageError: as ``create``.
+        """
+        if name == OFFSETS_TOPIC:
+            return self.offsets_topic()
+        return self.create(name, self._settings.num_partitions, {})
+
+    def create(
+        self, name: str, partitions: int, configs: Mapping[str, str], *, validate_only: bool = False
+    ) -> Topic:
+        """Create a topic, or only find out whether it could be.
+
+        Raises:
+            RefusedTopic: the name, the number of partitions or a setting is not possible.
+            StorageError: the disk.
+        """
+        topic = Topic(
+            name=name, topic_id=new_topic_id(), partitions=partitions, configs=dict(configs)
+        )
+        self._check_name(name)
+        self._check_total(partitions)
+        self._log_dir.check_new_topic(topic)
+        if not validate_only:
+            self._log_dir.create_topic(topic)
+        return topic
+
+    def check_name(self, name: str) -> ErrorCode | None:
+        """The code with which a new topic of this name would be refused, or None."""
+        try:
+            self._check_name(name)
+        except RefusedTopic as refused:
+            return refused.code
+        return None
+
+    def _check_name(self, name: str) -> None:
+        reason = why_illegal(name)
+        if reason is None and name not in self._log_dir.topics:
+            other = colliding(name, self._log_dir.topics)
+            if other is not None:
+                reason = f"topic {name!r} collides with {other!r}: '.' and '_' count as the same"
+        if reason is not None:
+            raise RefusedTopic(reason, ErrorCode.INVALID_TOPIC_EXCEPTION)
+
+    def _check_total(self, added: int) -> None:
+        total = sum(topic.partitions for topic in self._log_dir.topics.values())
+        if total + added > BROKER_PARTITIONS:
+            raise RefusedTopic(
+                f"{added} partitions more than the {total} there are: one broker has at most "
+                f"{BROKER_PARTITIONS}",
+                ErrorCode.POLICY_VIOLATION,
+            )
+
+    def grow(self, name: str, partitions: int, *, validate_only: bool = False) -> None:
+        """Raise a topic's number of partitions.
+
+        Raises:
+            RefusedTopic: no such topic, not more than it has, or the broker's own.
+            StorageError: the disk.
+        """
+        topic = self._existing(name)
+        self._refuse_internal(name)
+        if partitions <= topic.partitions:
+            raise RefusedTopic(
+                f"topic {name!r} has {topic.partitions} partitions, {partitions} would not be more",
+                ErrorCode.INVALID_PARTITIONS,
+            )
+        self._check_total(partitions - topic.partitions)
+        if not validate_only:
+            self._log_dir.create_partitions(name, partitions)
+
+    def delete(self, name: str) -> None:
+        """Delete a topic with its records; listeners are told.
+
+        Raises:
+            RefusedTopic: no such topic, the broker's own, or deletion is switched off.
+            StorageError: the disk.
+        """
+        if not self._settings.delete_topic_enable:
+            raise RefusedTopic("delete.topic.enable is false", ErrorCode.TOPIC_DELETION_DISABLED)
+        self._existing(name)
+        self._refuse_internal(name)
+        deleted = self._log_dir.delete_topic(name)
+        for listener in self._deleted:
+            listener(name, deleted.partitions)
+
+    def _existing(self, name: str) -> Topic:
+        topic = self.get(name)
+        if topic is None:
+            raise RefusedTopic(
+                f"topic {name!r} does not exist", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            )
+        return topic
+
+    def _refuse_internal(self, name: str) -> None:
+        if name in INTERNAL_TOPICS:
+            raise RefusedTopic(
+                f"{name} is the broker's own and stays as it is", ErrorCode.INVALID_REQUEST
+            )

@@ -1,0 +1,141 @@
+"""``kohort broker``: run the embedded broker in this process until a signal ends it.
+
+In come flags and settings; out go a readiness line on standard output, log lines on standard error
+and an exit status: 0 after a clean stop, 1 when the disk failed it, 2 when it could not start as it
+was asked to. Nothing is written before every setting has been understood.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any
+
+import click
+
+from kohort.broker.serve import Address, BrokerServer
+from kohort.host.group_log import KafkaFormatter
+from kohort.host.settings import (
+    BrokerSettings,
+    parse_assignments,
+    parse_settings,
+    read_properties,
+)
+from kohort.model.errors import ConfigError
+
+LOGGERS = ("kohort", "org.apache.kafka")
+"""Our own lines, and the coordinator's in Kafka's words under Kafka's name."""
+
+
+@click.command()
+@click.option("--port", default=9092, show_default=True, help="Port to listen on; 0: a free one.")
+@click.option(
+    "--data-dir",
+    required=True,
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Where topics and groups live; made when absent.",
+)
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
+@click.option(
+    "--advertised",
+    metavar="HOST:PORT",
+    help="Address that clients are told to connect to; by default the one listened on.",
+)
+@click.option(
+    "--config",
+    "config_path",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Properties file of settings.",
+)
+@click.option(
+    "--set",
+    "assignments",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="One setting by Kafka's name; wins over --config. May be repeated.",
+)
+@click.option("--log-file", type=click.Path(path_type=Path), help="Log there, not to stderr.")
+@click.option("--log-level", default="INFO", show_default=True, help="Least level that is logged.")
+def broker(
+    *,
+    port: int,
+    data_dir: Path,
+    host: str,
+    advertised: str | None,
+    config_path: Path | None,
+    assignments: tuple[str, ...],
+    log_file: Path | None,
+    log_level: str,
+) -> None:
+    """Run an embedded Kafka-compatible broker.
+
+    It listens on the loopback interface unless told otherwise, keeps everything in one directory,
+    and has Kafka's settings with Kafka's defaults. SIGTERM and Ctrl-C stop it cleanly.
+    """
+    pairs = read_properties(config_path) if config_path else {}
+    pairs.update(parse_assignments(assignments))
+    settings = parse_settings(BrokerSettings, pairs)
+    server = BrokerServer(
+        data_dir=data_dir,
+        listen=Address(host, port),
+        advertised=Address.parse(advertised) if advertised else None,
+        settings=settings,
+    )
+    set_up_logging(log_level, log_file)
+    runner(run_until_signal(server))
+    if server.failure is not None:
+        click.echo(f"kohort: broker stopped: {server.failure}", err=True)
+        raise SystemExit(1)
+
+
+async def run_until_signal(server: BrokerServer) -> None:
+    """Start the server, say that it is ready, and stop it on SIGTERM or SIGINT."""
+    loop = asyncio.get_running_loop()
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    server.on_failure = stop.set
+    await server.start()
+    click.echo(f"kohort broker ready on {server.advertised} (data in {server.data_dir})")
+    try:
+        await stop.wait()
+    finally:
+        await server.stop()
+
+
+def runner(main: Coroutine[Any, Any, None]) -> None:
+    """Run a coroutine on uvloop when it is installed, on asyncio's own loop when not."""
+    factory: Callable[[], asyncio.AbstractEventLoop] | None = None
+    try:
+        import uvloop  # noqa: PLC0415 (an extra)
+    except ImportError:
+        pass
+    else:
+        factory = uvloop.new_event_loop
+    with asyncio.Runner(loop_factory=factory) as loop_runner:
+        loop_runner.run(main)
+
+
+def set_up_logging(level: str, path: Path | None) -> None:
+    """Send log lines in Kafka's pattern to a file or to standard error.
+
+    Raises:
+        ConfigError: no such level, or the file cannot be opened.
+    """
+    number = logging.getLevelNamesMapping().get(level.upper())
+    if number is None:
+        raise ConfigError(f"--log-level is {level!r}, expected DEBUG, INFO, WARNING or ERROR")
+    handler: logging.Handler = logging.StreamHandler()
+    if path is not None:
+        try:
+            handler = logging.FileHandler(path)
+        except OSError as error:
+            raise ConfigError(f"cannot log to {path}: {error}") from error
+    handler.setFormatter(KafkaFormatter())
+    for name in LOGGERS:
+        logger = logging.getLogger(name)
+        logger.setLevel(number)
+        logger.addHandler(handler)
