@@ -1,0 +1,285 @@
+"""A coordinator's facts as log lines in the wording of Kafka 4.
+
+Comes in: facts, from the engine's stream. Goes out: lines to a logger, so that greps, dashboards
+and analysers made for Kafka's broker log read kohort's. Facts that Kafka has no line for are
+logged at DEBUG under this module's own name, or not at all. Must not know: engines, brokers.
+
+Kafka's frame is ``[time] LEVEL message (logger)``, which ``KafkaFormatter`` makes; the message
+opens with the coordinator of the group's partition.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+from typing import Any, Final
+
+from kohort.coordinator.partitions import partition_for
+from kohort.model import facts
+from kohort.model.facts import RebalanceCause
+
+LOGGER_NAME: Final = "org.apache.kafka.coordinator.group.GroupMetadataManager"
+"""Where Kafka 4's lines come from; part of every line."""
+
+OFFSETS_TOPIC: Final = "__consumer_offsets"
+
+_NOT_PROVIDED: Final = "not provided"
+
+_Line = tuple[int, str]
+
+_own = logging.getLogger(__name__)
+
+
+class KafkaFormatter(logging.Formatter):
+    """Log lines as Kafka's default pattern lays them out."""
+
+    def __init__(self) -> None:
+        super().__init__("[%(asctime)s] %(kafka_level)s %(message)s (%(name)s)")
+
+    def format(self, record: logging.LogRecord) -> str:
+        """One line; WARNING is spelled WARN."""
+        level = record.levelname
+        record.kafka_level = "WARN" if level == "WARNING" else level
+        return super().format(record)
+
+
+class GroupLog:
+    """Writes the lines of one coordinator.
+
+    Args:
+        node_id: the broker's id.
+        partition_count: partitions of ``__consumer_offsets``.
+        logger: where to; the default is named as Kafka's.
+    """
+
+    def __init__(
+        self, node_id: int, partition_count: int, logger: logging.Logger | None = None
+    ) -> None:
+        self._node_id = node_id
+        self._partition_count = partition_count
+        self._logger = logger or logging.getLogger(LOGGER_NAME)
+
+    def write(self, fact: facts.Fact) -> None:
+        """Log a fact, if Kafka has a line for it."""
+        line = line_for(fact)
+        if line is None:
+            _own.debug("%s", fact)
+            return
+        level, text = line
+        if self._logger.isEnabledFor(level):
+            # Ids are strangers' text: none of them may start a line of its own.
+            one_line = text.replace("\r", "\\r").replace("\n", "\\n")
+            self._logger.log(level, "%s %s", self.prefix(fact.group_id), one_line)
+
+    def prefix(self, group_id: str) -> str:
+        """What Kafka puts in front: the coordinator's partition."""
+        partition = partition_for(group_id, self._partition_count)
+        return f"[GroupCoordinator id={self._node_id} topic={OFFSETS_TOPIC} partition={partition}]"
+
+
+def line_for(fact: facts.Fact) -> _Line | None:
+    """Level and text of a fact's line, without the prefix; None if Kafka logs nothing there."""
+    write = _LINES.get(type(fact))
+    return write(fact) if write is not None else None
+
+
+def _java_set(items: Iterable[str]) -> str:
+    return f"[{', '.join(items)}]"
+
+
+def _or_null(value: str | None) -> str:
+    return "null" if value is None else value
+
+
+def _reason(client_reason: str | None) -> str:
+    return f"; client reason: {client_reason or _NOT_PROVIDED}"
+
+
+# -- joining ---------------------------------------------------------------------------------------
+
+
+def _id_handed_out(fact: facts.MemberIdHandedOut) -> _Line:
+    return logging.INFO, (
+        f"Dynamic member with unknown member id joins group {fact.group_id} in {fact.state.value} "
+        f"state. Created a new member id {fact.member_id} and requesting the member to rejoin with "
+        "this id."
+    )
+
+
+def _added_without_id(fact: facts.MemberAddedWithoutId) -> _Line:
+    return logging.INFO, (
+        f"Dynamic member with unknown member id joins group {fact.group_id} in state "
+        f"{fact.state.value}. Created a new member id {fact.member_id} and added the member to "
+        "the group."
+    )
+
+
+def _pending_joined(fact: facts.PendingMemberJoined) -> _Line:
+    return logging.INFO, (
+        f"Pending dynamic member with id {fact.member_id} joins group {fact.group_id} in "
+        f"{fact.state.value} state. Adding to the group now."
+    )
+
+
+def _static_refused(fact: facts.StaticMemberRefused) -> _Line:
+    return logging.WARNING, (
+        f"Static member with groupInstanceId={fact.group_instance_id} of client "
+        f"{fact.client_id!r} at {fact.client_host} was refused by group {fact.group_id} with "
+        "UNSUPPORTED_VERSION: static membership is not served yet. Remove group.instance.id from "
+        "the client's settings."
+    )
+
+
+# -- rebalancing -----------------------------------------------------------------------------------
+
+
+def _cause(fact: facts.RebalanceStarted) -> str:  # noqa: PLR0911 - one line a cause
+    members, during = ", ".join(fact.member_ids), fact.previous_state.value
+    client = _reason(fact.client_reason)
+    match fact.cause:
+        case RebalanceCause.MEMBER_ADDED:
+            instance = _or_null(fact.group_instance_id)
+            return f"Adding new member {members} with group instance id {instance}{client}"
+        case RebalanceCause.METADATA_UPDATED:
+            return f"Updating metadata for member {members} during {during}{client}"
+        case RebalanceCause.LEADER_REJOINED:
+            return f"Leader {members} re-joining group during {during}{client}"
+        case RebalanceCause.MEMBERS_LEFT:
+            return f"explicit `LeaveGroup` request for ({members}) members."
+        case RebalanceCause.MEMBER_EXPIRED:
+            return f"removing member {members} on heartbeat expiration."
+        case RebalanceCause.SYNC_EXPIRED:
+            return f"Removing {_java_set(fact.member_ids)} on pending sync request expiration"
+        case RebalanceCause.ASSIGNMENT_NOT_STORED:
+            return (
+                f"Error {fact.error.name} when storing group assignment during SyncGroup "
+                f"(member: {members})"
+            )
+        case RebalanceCause.OVER_CAPACITY:
+            return f"Freshly-loaded group is over capacity ({fact.member_count} members)"
+
+
+def _rebalance_started(fact: facts.RebalanceStarted) -> _Line:
+    # The state in this line is always the new one: Kafka sets it before it logs.
+    return logging.INFO, (
+        f"Preparing to rebalance group {fact.group_id} in state PreparingRebalance with old "
+        f"generation {fact.generation_id} (reason: {_cause(fact)})."
+    )
+
+
+def _join_completed(fact: facts.JoinPhaseCompleted) -> _Line:
+    return logging.INFO, (
+        f"Stabilized group {fact.group_id} generation {fact.generation_id} with "
+        f"{len(fact.member_ids)} members."
+    )
+
+
+def _not_rejoined(fact: facts.MembersNotRejoined) -> _Line:
+    return logging.INFO, (
+        f"Group {fact.group_id} removed dynamic members who haven't joined: "
+        f"{_java_set(fact.member_ids)}"
+    )
+
+
+def _nobody_rejoined(fact: facts.NobodyRejoined) -> _Line:
+    return logging.ERROR, (
+        f"Group {fact.group_id} could not complete rebalance because no members rejoined."
+    )
+
+
+def _emptied(fact: facts.GroupEmptied) -> _Line:
+    return logging.INFO, (
+        f"Group {fact.group_id} with generation {fact.generation_id} is now empty."
+    )
+
+
+# -- assignments -----------------------------------------------------------------------------------
+
+
+def _assignment_received(fact: facts.AssignmentReceived) -> _Line:
+    return logging.INFO, (
+        f"Assignment received from leader {fact.leader_id} for group {fact.group_id} for "
+        f"generation {fact.generation_id}. The group has {fact.member_count} members, "
+        f"{fact.static_count} of which are static."
+    )
+
+
+def _empty_assignments(fact: facts.EmptyAssignmentsSet) -> _Line:
+    return logging.WARNING, (
+        f"Setting empty assignments for members {_java_set(fact.member_ids)} of {fact.group_id} "
+        f"for generation {fact.generation_id}."
+    )
+
+
+# -- leaving ---------------------------------------------------------------------------------------
+
+
+def _expired(fact: facts.MemberExpired) -> _Line:
+    return logging.INFO, (
+        f"Member {fact.member_id} in group {fact.group_id} has failed, removing it from the group."
+    )
+
+
+def _pending_expired(fact: facts.PendingMemberExpired) -> _Line:
+    return logging.INFO, (
+        f"Pending member {fact.member_id} in group {fact.group_id} has been removed after session "
+        "timeout expiration."
+    )
+
+
+def _left(fact: facts.MemberLeft) -> _Line:
+    who = "Pending member" if fact.pending else "Member"
+    return logging.INFO, (
+        f"[Group {fact.group_id}] {who} {fact.member_id} has left group through explicit "
+        f"`LeaveGroup` request{_reason(fact.client_reason)}"
+    )
+
+
+# -- loading, and what goes wrong ------------------------------------------------------------------
+
+
+def _loaded(fact: facts.GroupLoaded) -> _Line:
+    return logging.INFO, (f"Loaded classic group {fact.group_id} with {fact.member_count} members.")
+
+
+def _unparsed(fact: facts.SubscriptionNotParsed) -> _Line:
+    return logging.WARNING, (
+        f"Metadata of member {fact.member_id} of group {fact.group_id} for protocol "
+        f"{fact.protocol_name} is no consumer subscription; which topics the group reads is "
+        "unknown, so none of its offsets expire."
+    )
+
+
+def _write_failed(fact: facts.WriteFailed) -> _Line:
+    return logging.ERROR, (
+        f"Writing the {fact.purpose} of group {fact.group_id} to {OFFSETS_TOPIC} failed with "
+        f"{fact.error.name}."
+    )
+
+
+def _limit_reached(fact: facts.LimitReached) -> _Line:
+    return logging.WARNING, (
+        f"A request for group {fact.group_id} was refused: {fact.setting}={fact.limit} is reached."
+    )
+
+
+_LINES: Final[dict[type, Callable[[Any], _Line]]] = {
+    facts.MemberIdHandedOut: _id_handed_out,
+    facts.MemberAddedWithoutId: _added_without_id,
+    facts.PendingMemberJoined: _pending_joined,
+    facts.StaticMemberRefused: _static_refused,
+    facts.RebalanceStarted: _rebalance_started,
+    facts.JoinPhaseCompleted: _join_completed,
+    facts.MembersNotRejoined: _not_rejoined,
+    facts.NobodyRejoined: _nobody_rejoined,
+    facts.GroupEmptied: _emptied,
+    facts.AssignmentReceived: _assignment_received,
+    facts.EmptyAssignmentsSet: _empty_assignments,
+    facts.MemberExpired: _expired,
+    facts.PendingMemberExpired: _pending_expired,
+    facts.MemberLeft: _left,
+    facts.GroupLoaded: _loaded,
+    facts.SubscriptionNotParsed: _unparsed,
+    facts.WriteFailed: _write_failed,
+    facts.LimitReached: _limit_reached,
+}
