@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from typing import Protocol
+from typing import Protocol, cast
 
 from kohort.broker.limits import (
     CLOSE_GRACE_SECONDS,
@@ -77,8 +77,8 @@ class Session(asyncio.BufferedProtocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Introduce the connection to the pump, or hang up when it is one too many."""
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        # A cast and no assertion: uvloop's transports do not descend from asyncio's.
+        self._transport = transport = cast("asyncio.Transport", transport)
         peer = transport.get_extra_info("peername")
         self.peer_host = str(peer[0]) if peer else ""
         transport.set_write_buffer_limits(high=UNREAD_PAUSE_BYTES)
