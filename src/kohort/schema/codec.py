@@ -17,6 +17,7 @@ from kohort.model.errors import ProtocolError
 from kohort.schema.declare import Layout, layout_of
 from kohort.schema.decoders import make_decoder, make_request_decoder
 from kohort.schema.encoders import make_encoder, make_request_encoder, make_response_encoder
+from kohort.schema.faults import find_fault
 from kohort.schema.source import place_of
 
 T = TypeVar("T")
@@ -42,7 +43,7 @@ def encode(message: object, version: int) -> bytes:
     try:
         return function(message)
     except _ENCODING as error:
-        refuse_encoding(function, type(message), version, error)
+        refuse_encoding(message, version, error)
 
 
 def decode(
@@ -125,14 +126,12 @@ def refuse_decoding(
     ) from error
 
 
-def refuse_encoding(
-    function: Callable[..., Any], cls: type, version: int, error: Exception
-) -> NoReturn:
-    """Raise the ProtocolError that says which field ``function`` could not write, and why."""
-    path, _ = place_of(function, error)
+def refuse_encoding(message: object, version: int, error: Exception) -> NoReturn:
+    """Raise the ProtocolError that says which value of ``message`` cannot be written, and why."""
+    path, reason = find_fault(message, version) or ("", str(error))
     where = f": {path}" if path else ""
     raise ProtocolError(
-        f"cannot encode {_title(layout_of(cls), version)}{where}: {_reason(error)}"
+        f"cannot encode {_title(layout_of(type(message)), version)}{where}: {reason}"
     ) from error
 
 

@@ -266,8 +266,14 @@ class _Encoder:
             return
         sent = {f: self.source.fresh("s") for f in known}
         for f, flag in sent.items():
-            default = self.source.constant("default", f.fresh_default(), key=f)
-            self.source.add(f"{flag} = {holder}.{f.name} != {default}")
+            value = f"{holder}.{f.name}"
+            if isinstance(f.kind, type) and f.default is None:
+                # A struct that says nothing but defaults is not written either.
+                default = self.source.constant("default", f.kind(), key=f)
+                self.source.add(f"{flag} = {value} is not None and {value} != {default}")
+            else:
+                default = self.source.constant("default", f.fresh_default(), key=f)
+                self.source.add(f"{flag} = {value} != {default}")
         self.run.append(("B", " + ".join(sent.values())))
         self.flush()
         for f, flag in sent.items():

@@ -89,7 +89,7 @@ def encode_request(
     try:
         return encode(message, correlation_id, client_id_bytes(client_id))
     except _ENCODING as error:
-        refuse_encoding(encode, type(message), version, error)
+        refuse_encoding(message, version, error)
 
 
 def encode_response(message: object, version: int, correlation_id: int) -> bytes:
@@ -105,7 +105,7 @@ def encode_response(message: object, version: int, correlation_id: int) -> bytes
     try:
         return encode(message, correlation_id)
     except _ENCODING as error:
-        refuse_encoding(encode, type(message), version, error)
+        refuse_encoding(message, version, error)
 
 
 def decode_response(
