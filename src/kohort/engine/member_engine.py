@@ -1,8 +1,9 @@
 """A member wired to its cluster: bytes in, bytes out, no IO.
 
 Here: one member core, its coordinator's two connections, connections to other nodes, the owner's
-requests. In: what the owner wants, what happened to connections, bytes, instants. Out: `Output`s, in
-the order they are to be carried out. Must not know: sockets, threads, callbacks, what is consumed.
+requests. In: what the owner wants, what happened to connections, bytes, instants. Out: `Output`s,
+in the order they are to be carried out. Must not know: sockets, threads, callbacks, what is
+consumed.
 
 The shell's duties, all of them:
 
@@ -11,7 +12,8 @@ The shell's duties, all of them:
 2. ``Connect(conn, host, port)``: open it; then ``connected(conn)``, or ``lost(conn, reason)``.
    ``Transmit`` may come for a connection only after ``connected``. After ``Close(conn)`` nothing
    about ``conn`` need be said; what is said about it is ignored.
-3. Bytes read: ``received(conn, data)``, in pieces of any size. End of stream or error: ``lost(conn)``.
+3. Bytes read: ``received(conn, data)``, in pieces of any size. At the end of the stream or on an
+   error: ``lost(conn)``.
 4. Not later than ``next_deadline()``: ``advance(now)``. Early or twice is harmless.
 5. If the shell itself was asleep for long (suspended process): ``handle(Stalled(micros))`` first.
 6. On the way out: ``handle(Leave())``, wait for ``Left``, then ``close()``.
@@ -19,72 +21,113 @@ The shell's duties, all of them:
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
 
-from kohort.engine.member_outputs import Offset, Output, Where
-from kohort.member.events import GroupMember, OwnerEvent
+from kohort.engine.member_leading import GroupAssigner
+from kohort.engine.member_links import Purpose
+from kohort.engine.member_offsets import fetch_request
+from kohort.engine.member_outputs import (
+    Offset,
+    Output,
+    Target,
+    Versioned,
+    Where,
+)
+from kohort.engine.member_pump import EngineSettings, MemberPump
+from kohort.member.backoff import Entropy
+from kohort.member.config import MemberConfig
+from kohort.member.events import (
+    Leave,
+    OwnerEvent,
+    Stalled,
+)
 from kohort.member.requests import RequestId
 from kohort.member.states import MemberState
-from kohort.model.ids import ConnectionId, GenerationId, MemberId, ProtocolName, TopicPartition
+from kohort.model.errors import ConfigError, InvariantViolation
+from kohort.model.ids import (
+    ConnectionId,
+    GenerationId,
+    MemberId,
+    TopicPartition,
+)
 from kohort.model.instants import Instant, Millis
-
-
-class Entropy(Protocol):
-    """Where jitter comes from: ``random.Random`` fits, seeded in tests."""
-
-    def randrange(self, start: int, stop: int, /) -> int:
-        """A number at least ``start`` and below ``stop``."""
-        ...
-
-
-class GroupAssigner(Protocol):
-    """What a leader's engine asks to decide: `policies.consumer_groups.ConsumerAssigner` fits."""
-
-    def topics(self, protocol_name: ProtocolName, metadata: Sequence[bytes]) -> frozenset[str]:
-        """Topics whose partition counts the decision needs (all that any member wants)."""
-        ...
-
-    def assign(
-        self,
-        protocol_name: ProtocolName,
-        members: Sequence[GroupMember],
-        partitions: Mapping[str, int],
-    ) -> Mapping[MemberId, bytes]:
-        """An assignment for every member; topics without a count do not exist (yet)."""
-        ...
+from kohort.wire.messages.k09_offset_fetch import OffsetFetchRequest
 
 
 class MemberEngine:
     """See the module's note for the shell's duties.
 
     Args:
-        config: the member's; ``group_id`` is used by commits, too.
+        config: the member's; its ``group_id`` is what commits and offset fetches name, too.
         bootstrap: (host, port) pairs, tried in turn.
-        client_id: Kafka's client id, in every request header.
-        entropy: jitter of back-offs.
+        entropy: jitter of back-offs; ``random.Random()`` fits.
         assigner: decides when this member leads; None hands ``PerformAssignment`` to the owner.
-        metadata_max_age_ms: how often a leader looks whether partition counts changed (then it asks
-            for a rebalance by itself); topics that do not exist yet are looked for every second.
-        max_answer_bytes: largest response accepted.
+        settings: see `EngineSettings`.
+
+    Raises:
+        ConfigError: no bootstrap server.
     """
+
+    def __init__(
+        self,
+        config: MemberConfig,
+        bootstrap: Sequence[tuple[str, int]],
+        *,
+        entropy: Entropy,
+        assigner: GroupAssigner | None = None,
+        settings: EngineSettings | None = None,
+    ) -> None:
+        if not bootstrap:
+            raise ConfigError("bootstrap.servers is empty; name at least one host:port")
+        self._pump = MemberPump(config, bootstrap, entropy, assigner, settings or EngineSettings())
 
     # -- membership -------------------------------------------------------------------------------
 
     def handle(self, event: OwnerEvent, now: Instant) -> list[Output]:
-        """The owner's side of membership: Join, JoinPrepared, RequestRejoin, SubscriptionChanged,
-        Polled, AssignmentPerformed, AssignmentFailed, Leave, Stalled (see `member/events.py`).
+        """The owner's side of membership; see `member/events.py` for what each event means.
+
+        Those are Join, JoinPrepared, RequestRejoin, SubscriptionChanged, Polled,
+        AssignmentPerformed, AssignmentFailed, Leave and Stalled.
         """
+        if isinstance(event, Stalled):
+            self._pump.traffic.shift(event.micros)
+        else:
+            self._pump.pass_deadlines(now)
+        if isinstance(event, Leave):
+            self._pump.commits.leaving()
+        self._pump.events.append(event)
+        return self._pump.run(now)
 
     @property
-    def state(self) -> MemberState: ...
+    def config(self) -> MemberConfig:
+        """As given."""
+        return self._pump.member.config
 
     @property
-    def member_id(self) -> MemberId: ...
+    def state(self) -> MemberState:
+        """Where the member stands."""
+        return self._pump.member.state
+
+    @property
+    def member_id(self) -> MemberId:
+        """The id the coordinator gave; empty without one."""
+        return self._pump.member.member_id
 
     @property
     def generation_id(self) -> GenerationId:
         """The generation whose assignment was received last and is still held; -1 when none."""
+        return self._pump.member.synced_generation_id
+
+    @property
+    def is_leader(self) -> bool:
+        """Whether this member leads the newest generation it joined."""
+        return self._pump.member.is_leader
+
+    @property
+    def coordinator_known(self) -> bool:
+        """Whether the coordinator is known at present."""
+        return self._pump.traffic.coordinator_known
 
     @property
     def last_confirmed(self) -> Instant | None:
@@ -92,6 +135,7 @@ class MemberEngine:
 
         The coordinator keeps the place at least a session timeout from there. None without a place.
         """
+        return self._pump.member.last_confirmed
 
     # -- requests of the owner --------------------------------------------------------------------
 
@@ -105,15 +149,44 @@ class MemberEngine:
         """Commit offsets under the present place in the group; answered by one ``Committed``.
 
         Stamped with generation and member id when it is sent, in one step. While this member's own
-        JoinGroup or SyncGroup is under way the commit is held or repeated, and stamped with the new
-        generation, since a cooperative member still owns what it owned; so it may take as long as
-        the rebalance: bound it by ``timeout_ms`` (default request_timeout_ms). In PREPARING (the
+        JoinGroup or SyncGroup is under way the commit may be held or repeated, and stamped with the
+        new generation, since a cooperative member still owns what it owned; so it may take as long
+        as the rebalance: bound it by ``timeout_ms`` (default request_timeout_ms). In PREPARING (the
         owner is giving up partitions) it is never held: the broker takes commits of the old
         generation then (rule B12). When the place is lost every commit not yet answered ends with
-        kind MEMBERSHIP. Coordinator trouble is retried until the timeout. Without a place and
-        without ``Join`` it is a simple consumer's commit (generation -1); wanted but without a
-        place: kind MEMBERSHIP at once.
+        kind MEMBERSHIP. Coordinator trouble is retried until the timeout. Without ``Join`` it is a
+        simple consumer's commit (generation -1); wanted but without a place: kind MEMBERSHIP at
+        once.
         """
+        self._pump.pass_deadlines(now)
+        request_id = self._pump.new_request()
+        timeout = timeout_ms or self.config.request_timeout_ms
+        self._pump.commits.start(request_id, offsets, timeout, now)
+        return request_id, self._pump.run(now)
+
+    def fetch_offsets(
+        self,
+        partitions: Collection[TopicPartition] | None,
+        now: Instant,
+        *,
+        timeout_ms: Millis | None = None,
+    ) -> tuple[RequestId, list[Output]]:
+        """Ask the coordinator what the group has committed; answered by one ``OffsetsFetched``.
+
+        None asks for all partitions with a commit.
+        """
+        wanted = None if partitions is None else tuple(partitions)
+        group_id = self.config.group_id
+        return self._pump.ask(
+            Purpose.OFFSETS,
+            Target.COORDINATOR,
+            Versioned(
+                request_class=OffsetFetchRequest,
+                build=lambda version: fetch_request(group_id, wanted, version),
+            ),
+            timeout_ms=timeout_ms,
+            now=now,
+        )
 
     def request(
         self,
@@ -125,32 +198,66 @@ class MemberEngine:
     ) -> tuple[RequestId, list[Output]]:
         """Send any other request message; answered by exactly one ``Answered``.
 
-        ``message`` is a request of `wire.messages`; the version is the highest both sides speak.
-        Waits for connections, coordinator and leaders to be found until the timeout. A response is
-        handed over as it is; error codes in it are the owner's to judge, except that NOT_COORDINATOR
-        and COORDINATOR_NOT_AVAILABLE from the coordinator are retried after another lookup. A
-        connection that breaks after the request was sent ends it with kind DISCONNECTED
-        (Target.COORDINATOR and Target.ANY: repeated elsewhere until the timeout, so use them for
-        requests that may be repeated).
+        ``message`` is a request of `wire.messages`, or `Versioned`; the version is the highest both
+        sides speak. Waits for connections, coordinator and leaders to be found until the timeout
+        (default request_timeout_ms). A response is handed over as it is; error codes in it are the
+        owner's to judge, except that the coordinator's NOT_COORDINATOR, COORDINATOR_NOT_AVAILABLE
+        and COORDINATOR_LOAD_IN_PROGRESS are retried. A connection that breaks after the request was
+        sent ends it with kind DISCONNECTED; Target.COORDINATOR and Target.ANY repeat it until the
+        timeout instead, so use them for requests that may be repeated.
         """
+        return self._pump.ask(Purpose.OWNER, where, message, timeout_ms=timeout_ms, now=now)
 
     def cancel(self, request_id: RequestId) -> None:
-        """Forget a request: no ``Answered`` or ``Committed`` will come for it."""
+        """Forget a request: no answer will come for it."""
+        self._pump.cancel(request_id)
+
+    def partition_counts(self, topics: Collection[str]) -> Mapping[str, int]:
+        """Counts of those topics that the engine knows from any Metadata response so far."""
+        return self._pump.traffic.cluster.counts_of(topics)
 
     # -- the world --------------------------------------------------------------------------------
 
-    def connected(self, conn: ConnectionId, now: Instant) -> list[Output]: ...
+    def connected(self, conn: ConnectionId, now: Instant) -> list[Output]:
+        """The shell opened ``conn``."""
+        self._pump.pass_deadlines(now)
+        self._pump.traffic.connected(conn)
+        return self._pump.run(now)
 
-    def received(self, conn: ConnectionId, data: bytes, now: Instant) -> list[Output]: ...
+    def received(self, conn: ConnectionId, data: bytes, now: Instant) -> list[Output]:
+        """The shell read ``data`` from ``conn``."""
+        self._pump.pass_deadlines(now)
+        self._pump.traffic.received(conn, data, now)
+        return self._pump.run(now)
 
-    def lost(self, conn: ConnectionId, now: Instant, reason: str = "") -> list[Output]: ...
+    def lost(self, conn: ConnectionId, now: Instant, reason: str = "") -> list[Output]:
+        """``conn`` ended, broke, or could not be opened."""
+        self._pump.pass_deadlines(now)
+        self._pump.traffic.lost(conn, reason, now)
+        return self._pump.run(now)
 
-    def advance(self, now: Instant) -> list[Output]: ...
+    def advance(self, now: Instant) -> list[Output]:
+        """Let deadlines pass; early or twice is harmless."""
+        self._pump.pass_deadlines(now)
+        return self._pump.run(now)
 
-    def next_deadline(self) -> Instant | None: ...
+    def next_deadline(self) -> Instant | None:
+        """When ``advance`` is due next; None when only the world outside can change anything."""
+        refresh = self._pump.leading.refresh_at if self._pump.leading else None
+        due = (self._pump.member.next_deadline(), self._pump.traffic.next_deadline(), refresh)
+        return min((at for at in due if at is not None), default=None)
 
     def check(self) -> None:
         """Assert every invariant of engine and member; raises InvariantViolation."""
+        self._pump.member.check()
+        self._pump.traffic.check()
+        if self._pump.events or self._pump.traffic.happened or self._pump.traffic.out:
+            raise InvariantViolation("something was left undone")
 
     def close(self, now: Instant) -> list[Output]:
         """Close every connection; requests under way are answered with kind CLOSED. For good."""
+        self._pump.close(now)
+        return self._pump.take()
+
+
+__all__ = ["EngineSettings", "MemberEngine"]

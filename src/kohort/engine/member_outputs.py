@@ -8,7 +8,7 @@ threads, librdkafka.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, TypeAlias
@@ -145,10 +145,35 @@ class Committed:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MetadataChanged:
-    """The engine's view of topics was refreshed (own subscription, or the group's for a leader).
+class OffsetsFetched:
+    """The one answer to ``MemberEngine.fetch_offsets``.
 
-    ``partitions`` has the count for each topic asked for that exists.
+    ``offsets`` has None for partitions without a commit; ``refused`` names partitions with an error
+    of their own. ``error`` set: nothing is known.
+    """
+
+    request_id: RequestId
+    offsets: Mapping[TopicPartition, Offset | None] = field(default_factory=dict)
+    refused: Mapping[TopicPartition, ErrorCode] = field(default_factory=dict)
+    error: RequestError | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Versioned:
+    """A request whose fields depend on the version that is agreed upon with the node.
+
+    ``build(version)`` makes the message, of class ``request_class``, when it is sent.
+    """
+
+    request_class: type
+    build: Callable[[int], Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetadataChanged:
+    """A leading member saw partition counts change; it asks for a rebalance by itself.
+
+    ``partitions`` has the count of each topic of the group that exists.
     """
 
     partitions: Mapping[str, int]
@@ -160,6 +185,7 @@ Output: TypeAlias = (
     | Close
     | Answered
     | Committed
+    | OffsetsFetched
     | MetadataChanged
     | PrepareJoin
     | Joined

@@ -1,0 +1,221 @@
+"""Offset commits of a member: under which place they are made, when they wait, what refusals mean.
+
+In: offsets to commit, responses and failures, the member's state. Out: ``Committed`` for the owner,
+events for the member core. The rule behind it (B12): a broker takes commits of the present
+generation while a group is stable or waits for its members to join, and refuses them from the end
+of the join phase to the leader's sync. What a cooperative member owned it still owns after its
+sync, so such a commit waits for it and is repeated under the new generation. Must not know:
+connections.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from kohort.engine.member_links import Exchange, Purpose
+from kohort.engine.member_offsets import commit_codes, commit_request
+from kohort.engine.member_outputs import (
+    Committed,
+    Offset,
+    RequestError,
+    RequestErrorKind,
+    Target,
+)
+from kohort.engine.member_traffic import Traffic
+from kohort.member.events import CommitAccepted, CommitRefused, Event
+from kohort.member.member import Member
+from kohort.member.requests import RequestId
+from kohort.member.states import MemberState
+from kohort.model.errors import ErrorCode
+from kohort.model.ids import NO_GENERATION, NO_MEMBER, GenerationId, MemberId, TopicPartition
+from kohort.model.instants import Instant, Millis
+from kohort.wire.messages.k08_offset_commit import OffsetCommitRequest
+
+_PLACE_GONE = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION})
+_OF_MEMBERSHIP = _PLACE_GONE | {ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.FENCED_INSTANCE_ID}
+_ON_ITS_WAY = (MemberState.JOINING, MemberState.SYNCING)
+
+
+@dataclass(slots=True, kw_only=True)
+class _Commit:
+    """One commit of the owner."""
+
+    request_id: RequestId
+    offsets: Mapping[TopicPartition, Offset]
+    as_member: bool
+    """Made under a place in the group; otherwise it is a simple consumer's."""
+    exchange: Exchange | None = None
+    generation_id: GenerationId = NO_GENERATION
+    member_id: MemberId = NO_MEMBER
+    """As whom it was sent last."""
+    held: bool = False
+
+
+class Commits:
+    """All commits that are not answered yet."""
+
+    def __init__(self, member: Member, traffic: Traffic, feed: Callable[[Event], None]) -> None:
+        self._member = member
+        self._traffic = traffic
+        self._feed = feed
+        self._commits: dict[RequestId, _Commit] = {}
+
+    def start(
+        self,
+        request_id: RequestId,
+        offsets: Mapping[TopicPartition, Offset],
+        timeout_ms: Millis,
+        now: Instant,
+    ) -> None:
+        """Begin one; it ends in exactly one Committed."""
+        member = self._member
+        commit = _Commit(request_id=request_id, offsets=dict(offsets), as_member=member.wanted)
+        if not offsets:
+            self._traffic.out.append(Committed(request_id=request_id))
+            return
+        if commit.as_member and member.generation_id == NO_GENERATION:
+            text = f"no place in group {member.config.group_id!r}: {member.state.value}"
+            self._answer(commit, _membership(text, ErrorCode.UNKNOWN_MEMBER_ID))
+            return
+        self._commits[request_id] = commit
+        commit.exchange = self._traffic.open(
+            Purpose.COMMIT,
+            request_id,
+            where=Target.COORDINATOR,
+            request_class=OffsetCommitRequest,
+            build=lambda version: self._build(commit, version),
+            timeout_ms=timeout_ms,
+            now=now,
+        )
+        if commit.as_member and member.state is MemberState.SYNCING:
+            self._hold(commit)
+
+    def cancel(self, request_id: RequestId) -> bool:
+        """Forget one."""
+        commit = self._commits.pop(request_id, None)
+        if commit is not None and commit.exchange is not None:
+            self._traffic.cancel(commit.exchange)
+        return commit is not None
+
+    def replied(self, exchange: Exchange, message: Any, now: Instant) -> None:
+        """The coordinator answered."""
+        commit = self._commits.get(RequestId(exchange.subject))
+        if commit is None:
+            return
+        codes = commit_codes(message)
+        refusal = next((c for c in codes.values() if c in _OF_MEMBERSHIP), None)
+        if refusal is None:
+            self._settle(commit, codes, exchange.sent_at or now)
+        elif self._worth_repeating(commit, refusal):
+            self._repeat(commit, exchange, now)
+        else:
+            self._refuse(commit, refusal)
+
+    def failed(self, exchange: Exchange, error: RequestError) -> None:
+        """No answer will come."""
+        commit = self._commits.get(RequestId(exchange.subject))
+        if commit is not None:
+            self._answer(commit, error)
+
+    def joined(self, now: Instant) -> None:
+        """A new generation: what waited for it can be sent."""
+        for commit in self._commits.values():
+            if commit.held and commit.exchange is not None:
+                commit.held = False
+                self._traffic.release(commit.exchange, now)
+
+    def place_lost(self, text: str) -> None:
+        """Whatever was owned may be somebody else's: no commit made under it may be repeated."""
+        for commit in [c for c in self._commits.values() if c.as_member]:
+            if commit.exchange is not None:
+                self._traffic.cancel(commit.exchange)
+            self._answer(commit, _membership(text, ErrorCode.UNKNOWN_MEMBER_ID))
+
+    def leaving(self) -> None:
+        """The place is about to be given up: what was not sent by now never will be."""
+        for commit in [c for c in self._commits.values() if c.as_member]:
+            exchange = commit.exchange
+            if exchange is not None and exchange.sent_at is None:
+                self._traffic.cancel(exchange)
+                text = "the member leaves the group"
+                self._answer(commit, _membership(text, ErrorCode.UNKNOWN_MEMBER_ID))
+
+    # -- inside -----------------------------------------------------------------------------------
+
+    def _build(self, commit: _Commit, version: int) -> OffsetCommitRequest:
+        """Identity and generation are read together, at the moment of sending (KAFKA-19242)."""
+        member = self._member
+        if commit.as_member:
+            commit.generation_id, commit.member_id = member.generation_id, member.member_id
+        return commit_request(
+            group_id=member.config.group_id,
+            generation_id=commit.generation_id,
+            member_id=commit.member_id,
+            group_instance_id=member.config.group_instance_id if commit.as_member else None,
+            offsets=commit.offsets,
+            version=version,
+        )
+
+    def _hold(self, commit: _Commit) -> None:
+        commit.held = True
+        if commit.exchange is not None:
+            self._traffic.hold(commit.exchange)
+
+    def _settle(
+        self, commit: _Commit, codes: Mapping[TopicPartition, ErrorCode], sent_at: Instant
+    ) -> None:
+        self._traffic.coordinator_settled()
+        refused = {p: code for p, code in codes.items() if code is not ErrorCode.NONE}
+        if commit.as_member and len(refused) < len(codes):
+            self._feed(
+                CommitAccepted(
+                    request_sent_at=sent_at,
+                    generation_id=commit.generation_id,
+                    member_id=commit.member_id,
+                )
+            )
+        del self._commits[commit.request_id]
+        self._traffic.out.append(Committed(request_id=commit.request_id, refused=refused))
+
+    def _worth_repeating(self, commit: _Commit, refusal: ErrorCode) -> bool:
+        if not commit.as_member or refusal is ErrorCode.FENCED_INSTANCE_ID:
+            return False
+        member = self._member
+        if member.state in _ON_ITS_WAY:
+            return True
+        return refusal in _PLACE_GONE and member.generation_id > commit.generation_id
+
+    def _repeat(self, commit: _Commit, exchange: Exchange, now: Instant) -> None:
+        if self._member.state in _ON_ITS_WAY:
+            self._hold(commit)
+        else:
+            self._traffic.again(exchange, self._traffic.soon(now))
+
+    def _refuse(self, commit: _Commit, refusal: ErrorCode) -> None:
+        if commit.as_member:
+            self._feed(
+                CommitRefused(
+                    error=refusal, generation_id=commit.generation_id, member_id=commit.member_id
+                )
+            )
+        group = self._member.config.group_id
+        if refusal is ErrorCode.REBALANCE_IN_PROGRESS:
+            text = f"group {group!r} is rebalancing; commit again when that is over"
+            error = RequestError(kind=RequestErrorKind.REBALANCING, message=text, code=refusal)
+        else:
+            text = (
+                f"group {group!r} refused a commit of generation {commit.generation_id}: "
+                f"{refusal.name}; the partitions may belong to another member by now"
+            )
+            error = _membership(text, refusal)
+        self._answer(commit, error)
+
+    def _answer(self, commit: _Commit, error: RequestError) -> None:
+        self._commits.pop(commit.request_id, None)
+        self._traffic.out.append(Committed(request_id=commit.request_id, error=error))
+
+
+def _membership(text: str, code: ErrorCode) -> RequestError:
+    return RequestError(kind=RequestErrorKind.MEMBERSHIP, message=text, code=code)

@@ -1,0 +1,90 @@
+"""Looking up a group's coordinator.
+
+In: the wish, FindCoordinator responses, failures. Out: where it is, whether to ask now, when to ask
+again. Must not know: connections, members.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kohort.engine.member_links import Endpoint
+from kohort.member.backoff import Backoff
+from kohort.model.errors import ErrorCode
+from kohort.model.ids import GroupId
+from kohort.model.instants import Instant, after
+from kohort.wire.messages.k10_find_coordinator import (
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+)
+
+_GROUP_KEY_TYPE = 0
+_FATAL = frozenset({ErrorCode.GROUP_AUTHORIZATION_FAILED, ErrorCode.INVALID_GROUP_ID})
+
+
+class CoordinatorLookup:
+    """Where the coordinator is, or how far the search for it is."""
+
+    __slots__ = ("_backoff", "_group_id", "asking", "endpoint", "node_id", "not_before", "wanted")
+
+    def __init__(self, group_id: GroupId, backoff: Backoff) -> None:
+        self._group_id = group_id
+        self._backoff = backoff
+        self.endpoint: Endpoint | None = None
+        self.node_id = -1
+        self.wanted = False
+        """Somebody waits for it."""
+        self.asking = False
+        """A FindCoordinator is on its way."""
+        self.not_before = Instant(0)
+
+    def should_ask(self, now: Instant) -> bool:
+        """Whether to send FindCoordinator now."""
+        return self.wanted and self.endpoint is None and not self.asking and now >= self.not_before
+
+    def request(self, version: int) -> Any:
+        """FindCoordinator in a version."""
+        self.asking = True
+        if version >= 4:
+            return FindCoordinatorRequest(
+                key_type=_GROUP_KEY_TYPE, coordinator_keys=[self._group_id]
+            )
+        return FindCoordinatorRequest(key=self._group_id, key_type=_GROUP_KEY_TYPE)
+
+    def answered(self, response: FindCoordinatorResponse, now: Instant) -> ErrorCode:
+        """Take the answer in: NONE when found, an error when it is fatal or asked again later."""
+        self.asking = False
+        found: Any = response.coordinators[0] if response.coordinators else response
+        error = ErrorCode.of(found.error_code)
+        if error is ErrorCode.NONE:
+            self.endpoint = Endpoint(found.host, found.port)
+            self.node_id = found.node_id
+            self.wanted = False
+        elif error in _FATAL:
+            self.wanted = False
+        else:
+            self._wait(now)
+        return error
+
+    def failed(self, now: Instant) -> None:
+        """No answer came; ask somebody else after a while."""
+        self.asking = False
+        self._wait(now)
+
+    def settled(self) -> None:
+        """The coordinator answered as one: the next search starts with a short back-off."""
+        self._backoff.reset()
+
+    def forget(self, now: Instant) -> None:
+        """It is not the coordinator any more, or away."""
+        self.endpoint = None
+        self.node_id = -1
+        self._wait(now)
+
+    def _wait(self, now: Instant) -> None:
+        self.not_before = after(now, self._backoff.next())
+
+
+def is_fatal(error: ErrorCode) -> bool:
+    """Whether asking again is pointless."""
+    return error in _FATAL

@@ -1,0 +1,116 @@
+"""A member engine as its group's leader: what it needs to decide, and when it must decide anew.
+
+In: ``PerformAssignment``, partition counts, instants. Out: the assignments, or why there are none;
+when counts should be looked at again; what changed. Must not know: how metadata is fetched, what an
+assignor does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from kohort.member.effects import PerformAssignment
+from kohort.member.events import AssignmentFailed, AssignmentPerformed, GroupMember
+from kohort.model.errors import KohortError
+from kohort.model.ids import GenerationId, MemberId, ProtocolName
+from kohort.model.instants import Instant, Millis, after
+
+
+class GroupAssigner(Protocol):
+    """What a leader's engine asks to decide: `policies.consumer_groups.ConsumerAssigner` fits."""
+
+    def topics(self, protocol_name: ProtocolName, metadata: Sequence[bytes]) -> frozenset[str]:
+        """Topics whose partition counts the decision needs (all that any member wants)."""
+        ...
+
+    def assign(
+        self,
+        protocol_name: ProtocolName,
+        members: Sequence[GroupMember],
+        partitions: Mapping[str, int],
+    ) -> Mapping[MemberId, bytes]:
+        """An assignment for every member; topics without a count do not exist (yet)."""
+        ...
+
+
+@dataclass(slots=True)
+class _Decided:
+    """What the present generation was assigned by."""
+
+    topics: frozenset[str]
+    counts: Mapping[str, int]
+
+
+class Leading:
+    """The leader's memory."""
+
+    def __init__(
+        self, assigner: GroupAssigner, *, max_age_ms: Millis, missing_refresh_ms: Millis
+    ) -> None:
+        self._assigner = assigner
+        self._max_age_ms = max_age_ms
+        self._missing_refresh_ms = missing_refresh_ms
+        self._pending: PerformAssignment | None = None
+        self._decided: _Decided | None = None
+        self.refresh_at: Instant | None = None
+        """When to fetch the group's topics again; None while not leading."""
+
+    def asked(self, effect: PerformAssignment) -> frozenset[str]:
+        """The member was elected: which topics must be known?"""
+        self._pending = effect
+        self.resigned()
+        return self._assigner.topics(effect.protocol_name, [m.metadata for m in effect.members])
+
+    def decide(
+        self, generation_id: GenerationId, topics: frozenset[str], counts: Mapping[str, int]
+    ) -> AssignmentPerformed | AssignmentFailed | None:
+        """Counts are known as far as they can be: assign. None when it is no longer wanted."""
+        effect = self._pending
+        if effect is None or effect.generation_id != generation_id:
+            return None
+        self._pending = None
+        try:
+            plan = self._assigner.assign(effect.protocol_name, effect.members, counts)
+        except KohortError as error:
+            return AssignmentFailed(generation_id=generation_id, message=str(error))
+        self._decided = _Decided(topics, dict(counts))
+        return AssignmentPerformed(generation_id=generation_id, assignments=plan)
+
+    def joined(self, *, is_leader: bool, now: Instant) -> None:
+        """The generation is settled: watch the topics, or leave that to whoever leads."""
+        if is_leader and self._decided is not None:
+            self.schedule(now)
+        else:
+            self.resigned()
+
+    def resigned(self) -> None:
+        """Not the leader (any more)."""
+        self._decided = None
+        self.refresh_at = None
+
+    def schedule(self, now: Instant) -> None:
+        """Arm the next look; soon if topics are missing, since somebody waits for them."""
+        decided = self._decided
+        if decided is not None:
+            missing = decided.topics - decided.counts.keys()
+            delay = self._missing_refresh_ms if missing else self._max_age_ms
+            self.refresh_at = after(now, delay)
+
+    @property
+    def topics(self) -> frozenset[str]:
+        """Topics of the whole group."""
+        return self._decided.topics if self._decided else frozenset()
+
+    def changed(self, counts: Mapping[str, int]) -> str | None:
+        """How counts differ from those assigned by: a reason to rebalance, or None."""
+        if self._decided is None:
+            return None
+        old = self._decided.counts
+        differences = [
+            f"{topic} {old.get(topic, 0)} to {counts.get(topic, 0)}"
+            for topic in sorted(old.keys() | counts.keys())
+            if old.get(topic) != counts.get(topic)
+        ]
+        return f"partition counts changed: {', '.join(differences)}" if differences else None

@@ -1,0 +1,135 @@
+"""Committing and fetching offsets as messages of any version.
+
+In: partitions with offsets, responses. Out: request messages that fit a version; offsets and error
+codes by partition. Must not know: whether a commit may be repeated, connections.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from kohort.engine.member_outputs import Offset
+from kohort.model.errors import ErrorCode
+from kohort.model.ids import GenerationId, GroupId, GroupInstanceId, MemberId, TopicPartition
+from kohort.wire.messages.k08_offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+    OffsetCommitResponse,
+)
+from kohort.wire.messages.k09_offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopic,
+    OffsetFetchRequestTopics,
+    OffsetFetchResponse,
+)
+
+_NO_OFFSET = -1
+_FETCH_GROUPS = 8
+_INSTANCE_ID = 7
+
+_COORDINATOR_TROUBLE = frozenset(
+    {
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.NOT_COORDINATOR,
+    }
+)
+
+
+def commit_request(
+    *,
+    group_id: GroupId,
+    generation_id: GenerationId,
+    member_id: MemberId,
+    group_instance_id: GroupInstanceId | None,
+    offsets: Mapping[TopicPartition, Offset],
+    version: int,
+) -> OffsetCommitRequest:
+    """OffsetCommit; the instance id only with a member id and where the version has it."""
+    topics: dict[str, OffsetCommitRequestTopic] = {}
+    for (topic, partition), offset in sorted(offsets.items()):
+        entry = topics.setdefault(topic, OffsetCommitRequestTopic(name=topic))
+        entry.partitions.append(
+            OffsetCommitRequestPartition(
+                partition_index=partition,
+                committed_offset=offset.offset,
+                committed_leader_epoch=offset.leader_epoch,
+                committed_metadata=offset.metadata,
+            )
+        )
+    known = bool(member_id) and version >= _INSTANCE_ID
+    return OffsetCommitRequest(
+        group_id=group_id,
+        generation_id_or_member_epoch=generation_id,
+        member_id=member_id,
+        group_instance_id=group_instance_id if known else None,
+        topics=list(topics.values()),
+    )
+
+
+def commit_codes(response: OffsetCommitResponse) -> dict[TopicPartition, ErrorCode]:
+    """The code of every partition, NONE included."""
+    return {
+        TopicPartition(topic.name, p.partition_index): ErrorCode.of(p.error_code)
+        for topic in response.topics
+        for p in topic.partitions
+    }
+
+
+def fetch_request(
+    group_id: GroupId, partitions: Collection[TopicPartition] | None, version: int
+) -> OffsetFetchRequest:
+    """OffsetFetch for these partitions; None asks for all that the group has committed."""
+    numbers: dict[str, list[int]] = {}
+    for topic, partition in sorted(partitions or ()):
+        numbers.setdefault(topic, []).append(partition)
+    if version < _FETCH_GROUPS:
+        old = [OffsetFetchRequestTopic(name=t, partition_indexes=p) for t, p in numbers.items()]
+        return OffsetFetchRequest(group_id=group_id, topics=None if partitions is None else old)
+    new = [OffsetFetchRequestTopics(name=t, partition_indexes=p) for t, p in numbers.items()]
+    group = OffsetFetchRequestGroup(group_id=group_id, topics=None if partitions is None else new)
+    return OffsetFetchRequest(groups=[group])
+
+
+def fetched(
+    response: OffsetFetchResponse,
+) -> tuple[dict[TopicPartition, Offset | None], dict[TopicPartition, ErrorCode], ErrorCode]:
+    """Offsets (None where nothing is committed), refused partitions, and the group's own error."""
+    offsets: dict[TopicPartition, Offset | None] = {}
+    refused: dict[TopicPartition, ErrorCode] = {}
+    answer: Any = response.groups[0] if response.groups else response
+    for topic in answer.topics:
+        for p in topic.partitions:
+            partition = TopicPartition(topic.name, p.partition_index)
+            code = ErrorCode.of(p.error_code)
+            if code is not ErrorCode.NONE:
+                refused[partition] = code
+            elif p.committed_offset == _NO_OFFSET:
+                offsets[partition] = None
+            else:
+                offsets[partition] = Offset(
+                    offset=p.committed_offset,
+                    leader_epoch=p.committed_leader_epoch,
+                    metadata=p.metadata or "",
+                )
+    return offsets, refused, ErrorCode.of(answer.error_code)
+
+
+def coordinator_trouble(response: Any) -> ErrorCode | None:
+    """The code by which a response says that its sender does not serve the group (now)."""
+    for code in _codes(response):
+        if code and ErrorCode.of(code) in _COORDINATOR_TROUBLE:
+            return ErrorCode.of(code)
+    return None
+
+
+def _codes(response: Any) -> list[int]:
+    """Error codes of the whole, of the groups named, and of offsets' partitions."""
+    codes = [getattr(response, "error_code", 0)]
+    codes += [getattr(group, "error_code", 0) for group in getattr(response, "groups", ())]
+    if isinstance(response, OffsetCommitResponse | OffsetFetchResponse):
+        codes += [p.error_code for topic in response.topics for p in topic.partitions]
+    return codes

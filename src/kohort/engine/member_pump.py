@@ -1,0 +1,371 @@
+"""The inside of a member engine: one pump that runs until nothing is left to do.
+
+In: events for the member core, what the traffic reports, instants. Out: outputs. It carries out the
+member's effects, routes answers to whom they are for, and keeps a leader's metadata fresh. Must not
+know: the shell (that is `member_engine.py`, whose duties stand there).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, assert_never
+
+from kohort.engine.member_commits import Commits
+from kohort.engine.member_happenings import Failure, Found, Gone, LookupFailed, Reply
+from kohort.engine.member_leading import GroupAssigner, Leading
+from kohort.engine.member_links import Endpoint, Exchange, LinkSettings, Purpose, Role
+from kohort.engine.member_offsets import fetched
+from kohort.engine.member_outputs import (
+    Answered,
+    MetadataChanged,
+    OffsetsFetched,
+    Output,
+    RequestError,
+    RequestErrorKind,
+    Versioned,
+    Where,
+)
+from kohort.engine.member_traffic import Traffic
+from kohort.member.backoff import Entropy
+from kohort.member.config import MemberConfig
+from kohort.member.effects import (
+    DropCoordinator,
+    Effect,
+    Failed,
+    FindCoordinator,
+    Joined,
+    Left,
+    Lost,
+    Observe,
+    PerformAssignment,
+    PrepareJoin,
+    Send,
+)
+from kohort.member.events import (
+    CoordinatorFailed,
+    CoordinatorFound,
+    CoordinatorLost,
+    Event,
+    JoinAnswered,
+    RequestFailed,
+    RequestRejoin,
+)
+from kohort.member.member import Member
+from kohort.member.requests import JoinGroup, LeaveGroup, RequestId, SyncGroup
+from kohort.member.states import MemberState
+from kohort.model.errors import ErrorCode
+from kohort.model.ids import (
+    NO_GENERATION,
+    NO_MEMBER,
+    GenerationId,
+)
+from kohort.model.instants import Instant, Millis
+from kohort.wire.member_requests import request_class, to_event, to_message
+from kohort.wire.messages.k09_offset_fetch import OffsetFetchResponse
+from kohort.wire.messages.k11_join_group import JoinGroupRequest
+
+_WATCH = 1
+"""Subject of the leader's looks at partition counts; above it each assignment has its own."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineSettings:
+    """Settings of an engine beyond the member's; durations in milliseconds, Kafka's defaults."""
+
+    links: LinkSettings = field(default_factory=LinkSettings)
+    metadata_max_age_ms: Millis = Millis(300_000)
+    """How often a leader looks whether partition counts changed."""
+    missing_topic_refresh_ms: Millis = Millis(1_000)
+    """The same while a topic that somebody wants does not exist."""
+    allow_auto_create_topics: bool = True
+
+
+class MemberPump:
+    """What `MemberEngine` drives; its arguments are the engine's."""
+
+    def __init__(
+        self,
+        config: MemberConfig,
+        bootstrap: Sequence[tuple[str, int]],
+        entropy: Entropy,
+        assigner: GroupAssigner | None,
+        settings: EngineSettings,
+    ) -> None:
+        self.member = Member(config, entropy)
+        self.traffic = Traffic(
+            config,
+            [Endpoint(host, port) for host, port in bootstrap],
+            settings.links,
+            entropy,
+            allow_auto_topic_creation=settings.allow_auto_create_topics,
+        )
+        self.leading = None
+        if assigner is not None:
+            self.leading = Leading(
+                assigner,
+                max_age_ms=settings.metadata_max_age_ms,
+                missing_refresh_ms=settings.missing_topic_refresh_ms,
+            )
+        self.events: deque[Event] = deque()
+        self.commits = Commits(self.member, self.traffic, self.events.append)
+        self._owned_requests: dict[RequestId, Exchange] = {}
+        self._assigning: dict[int, tuple[GenerationId, frozenset[str]]] = {}
+        self._last_assignment = _WATCH
+        self._next_request = 1
+        self._closed = False
+
+    def close(self, now: Instant) -> None:
+        """End everything for good."""
+        self._closed = True
+        self.traffic.close(now)
+        while self.traffic.happened:
+            happening = self.traffic.happened.popleft()
+            if isinstance(happening, Failure) and happening.exchange.purpose is not Purpose.MEMBER:
+                self._failed(happening.exchange, happening.error, now)
+
+    def cancel(self, request_id: RequestId) -> None:
+        """Forget a request of the owner."""
+        exchange = self._owned_requests.pop(request_id, None)
+        if exchange is not None:
+            self.traffic.cancel(exchange)
+        else:
+            self.commits.cancel(request_id)
+
+    # -- one pump -------------------------------------------------------------------------
+
+    def take(self) -> list[Output]:
+        """Hand out what has gathered."""
+        out = list(self.traffic.out)
+        self.traffic.out.clear()
+        return out
+
+    def pass_deadlines(self, now: Instant) -> None:
+        """Let everything happen that was due by now."""
+        if self._closed:
+            return
+        self.traffic.advance(now)
+        leading = self.leading
+        if leading is not None and leading.refresh_at is not None and leading.refresh_at <= now:
+            leading.refresh_at = None
+            self.traffic.open_metadata(_WATCH, leading.topics, now)
+        for effect in self.member.advance(now):
+            self._carry_out(effect, now)
+
+    def run(self, now: Instant) -> list[Output]:
+        """Until nothing is left to do: events to the member, its effects, traffic, happenings."""
+        while not self._closed:
+            if self.events:
+                for effect in self.member.handle(self.events.popleft(), now):
+                    self._carry_out(effect, now)
+            elif self.traffic.happened:
+                self._happening(self.traffic.happened.popleft(), now)
+            else:
+                self.traffic.drive(now)
+                if not self.events and not self.traffic.happened:
+                    break
+        return self.take()
+
+    def _happening(
+        self, happening: Reply | Failure | Found | Gone | LookupFailed, now: Instant
+    ) -> None:
+        match happening:
+            case Reply():
+                self._replied(happening.exchange, happening.message, now)
+            case Failure():
+                self._failed(happening.exchange, happening.error, now)
+            case Found():
+                self.events.append(CoordinatorFound())
+            case Gone():
+                self.events.append(CoordinatorLost())
+            case LookupFailed():
+                self.events.append(
+                    CoordinatorFailed(error=happening.code, message=happening.message)
+                )
+            case _:
+                assert_never(happening)
+
+    # -- the member's effects -------------------------------------------------------------
+
+    def _carry_out(self, effect: Effect, now: Instant) -> None:
+        match effect:
+            case Send():
+                self._send(effect, now)
+            case FindCoordinator():
+                self.traffic.find_coordinator()
+            case DropCoordinator():
+                self.traffic.drop_coordinator(effect.reason, now, tell=False)
+            case PerformAssignment():
+                self._perform_assignment(effect, now)
+            case Joined():
+                self._joined(effect, now)
+            case Lost() | Failed():
+                self._place_lost(effect)
+            case PrepareJoin() | Left() | Observe():
+                self.traffic.out.append(effect)
+            case _:
+                assert_never(effect)
+
+    def _send(self, effect: Send, now: Instant) -> None:
+        request = effect.request
+        if isinstance(request, JoinGroup | SyncGroup | LeaveGroup):
+            self.traffic.clear_parked(now)
+        self.traffic.open(
+            Purpose.MEMBER,
+            effect.request_id,
+            where=Role.COMMITS if isinstance(request, LeaveGroup) else Role.GROUP,
+            request_class=request_class(request),
+            build=lambda version: to_message(request, version),
+            timeout_ms=effect.timeout_ms,
+            now=now,
+        )
+
+    def _joined(self, effect: Joined, now: Instant) -> None:
+        self.traffic.coordinator_settled()
+        self.commits.joined(now)
+        if self.leading is not None:
+            self.leading.joined(is_leader=effect.is_leader, now=now)
+        self.traffic.out.append(effect)
+
+    def _place_lost(self, effect: Lost | Failed) -> None:
+        text = effect.reason if isinstance(effect, Lost) else effect.message
+        self.commits.place_lost(text)
+        if self.leading is not None:
+            self.leading.resigned()
+        self.traffic.out.append(effect)
+
+    def _perform_assignment(self, effect: PerformAssignment, now: Instant) -> None:
+        if self.leading is None:
+            self.traffic.out.append(effect)
+            return
+        topics = self.leading.asked(effect)
+        if not topics:
+            self._decide(effect.generation_id, topics)
+            return
+        self._last_assignment += 1
+        self._assigning = {self._last_assignment: (effect.generation_id, topics)}
+        self.traffic.open_metadata(self._last_assignment, topics, now)
+
+    def _decide(self, generation_id: GenerationId, topics: frozenset[str]) -> None:
+        assert self.leading is not None
+        counts = self.traffic.cluster.counts_of(topics)
+        decision = self.leading.decide(generation_id, topics, counts)
+        if decision is not None:
+            self.events.append(decision)
+
+    # -- answers --------------------------------------------------------------------------
+
+    def _replied(self, exchange: Exchange, message: Any, now: Instant) -> None:
+        match exchange.purpose:
+            case Purpose.MEMBER:
+                self.events.append(to_event(RequestId(exchange.subject), message))
+            case Purpose.COMMIT:
+                self.commits.replied(exchange, message, now)
+            case Purpose.METADATA:
+                self._metadata_came(exchange, now)
+            case Purpose.OFFSETS:
+                self._owned_requests.pop(RequestId(exchange.subject), None)
+                self.traffic.out.append(self._offsets(RequestId(exchange.subject), message))
+            case _:
+                self._owned_requests.pop(RequestId(exchange.subject), None)
+                answer = Answered(request_id=RequestId(exchange.subject), message=message)
+                self.traffic.out.append(answer)
+
+    def _failed(self, exchange: Exchange, error: RequestError, now: Instant) -> None:
+        request_id = RequestId(exchange.subject)
+        match exchange.purpose:
+            case Purpose.MEMBER:
+                self.events.append(_member_failure(exchange, error))
+            case Purpose.COMMIT:
+                self.commits.failed(exchange, error)
+            case Purpose.METADATA:
+                # Assign by what is known: waiting longer would hold up the whole group.
+                self._metadata_came(exchange, now)
+            case Purpose.OFFSETS:
+                self._owned_requests.pop(request_id, None)
+                self.traffic.out.append(OffsetsFetched(request_id=request_id, error=error))
+            case _:
+                self._owned_requests.pop(request_id, None)
+                self.traffic.out.append(Answered(request_id=request_id, error=error))
+
+    def _offsets(self, request_id: RequestId, message: OffsetFetchResponse) -> OffsetsFetched:
+        offsets, refused, code = fetched(message)
+        if code is ErrorCode.NONE:
+            return OffsetsFetched(request_id=request_id, offsets=offsets, refused=refused)
+        text = f"group {self.member.config.group_id!r} refused to tell its offsets: {code.name}"
+        error = RequestError(kind=RequestErrorKind.UNAVAILABLE, message=text, code=code)
+        return OffsetsFetched(request_id=request_id, error=error)
+
+    def _metadata_came(self, exchange: Exchange, now: Instant) -> None:
+        if exchange.subject == _WATCH:
+            self._watched(now)
+        elif (asked := self._assigning.pop(exchange.subject, None)) is not None:
+            self._decide(*asked)
+
+    def _watched(self, now: Instant) -> None:
+        """The leader looked at the group's topics."""
+        leading = self.leading
+        if leading is None or not leading.topics:
+            return
+        counts = self.traffic.cluster.counts_of(leading.topics)
+        reason = leading.changed(counts)
+        if reason is not None and self.member.state is MemberState.STABLE:
+            self.traffic.out.append(MetadataChanged(partitions=counts))
+            self.events.append(RequestRejoin(reason=reason))
+        leading.schedule(now)
+
+    # -- the owner's requests -------------------------------------------------------------
+
+    def new_request(self) -> RequestId:
+        """An id for a request of the owner."""
+        request_id = RequestId(self._next_request)
+        self._next_request += 1
+        return request_id
+
+    def ask(
+        self,
+        purpose: Purpose,
+        where: Where,
+        message: Any,
+        *,
+        timeout_ms: Millis | None,
+        now: Instant,
+    ) -> tuple[RequestId, list[Output]]:
+        """Open a request of the owner."""
+        self.pass_deadlines(now)
+        request_id = self.new_request()
+        versioned = message if isinstance(message, Versioned) else _fixed(message)
+        self._owned_requests[request_id] = self.traffic.open(
+            purpose,
+            request_id,
+            where=where,
+            request_class=versioned.request_class,
+            build=versioned.build,
+            timeout_ms=timeout_ms or self.member.config.request_timeout_ms,
+            now=now,
+        )
+        return request_id, self.run(now)
+
+
+def _fixed(message: Any) -> Versioned:
+    return Versioned(request_class=type(message), build=lambda version: message)
+
+
+def _member_failure(exchange: Exchange, error: RequestError) -> Event:
+    """What the member hears when its request gets no answer."""
+    request_id = RequestId(exchange.subject)
+    if error.kind is RequestErrorKind.UNSUPPORTED and exchange.request_class is JoinGroupRequest:
+        # Nothing will change by asking again: a coordinator that old is a refusal.
+        return JoinAnswered(
+            request_id=request_id,
+            error=ErrorCode.UNSUPPORTED_VERSION,
+            member_id=NO_MEMBER,
+            generation_id=NO_GENERATION,
+            protocol_type=None,
+            protocol_name=None,
+            leader=NO_MEMBER,
+            skip_assignment=False,
+            members=(),
+        )
+    return RequestFailed(request_id=request_id, timed_out=error.kind is RequestErrorKind.TIMED_OUT)

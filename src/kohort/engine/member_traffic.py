@@ -1,0 +1,480 @@
+"""A member engine's requests: to which node, over which link, how often, how long.
+
+In: exchanges to open, what the shell says, instants. Out: happenings for the engine: an answer or a
+failure for each exchange, and where the coordinator is. Must not know: membership, what a commit
+means, who the owner is.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+from kohort.engine.member_cluster import Cluster, metadata_request
+from kohort.engine.member_coordinator import CoordinatorLookup, is_fatal
+from kohort.engine.member_happenings import Failure, Found, Gone, Happening, LookupFailed, Reply
+from kohort.engine.member_links import (
+    Endpoint,
+    Exchange,
+    LinkDown,
+    LinkKey,
+    Links,
+    LinkSettings,
+    Outcome,
+    Purpose,
+    Refused,
+    Replied,
+    Role,
+)
+from kohort.engine.member_offsets import coordinator_trouble
+from kohort.engine.member_outputs import (
+    LeaderOf,
+    Node,
+    Output,
+    RequestError,
+    RequestErrorKind,
+    Target,
+    Where,
+)
+from kohort.member.backoff import Backoff, Entropy
+from kohort.member.config import MemberConfig
+from kohort.model.deadlines import Deadlines
+from kohort.model.errors import ErrorCode, InvariantViolation
+from kohort.model.ids import ConnectionId
+from kohort.model.instants import Instant, Millis, after
+from kohort.wire.messages.k03_metadata import MetadataRequest, MetadataResponse
+from kohort.wire.messages.k10_find_coordinator import FindCoordinatorRequest
+from kohort.wire.messages.k11_join_group import JoinGroupRequest
+from kohort.wire.messages.k14_sync_group import SyncGroupRequest
+
+_PARKED = frozenset({JoinGroupRequest, SyncGroupRequest})
+_NEVER = Instant(2**62)
+_REPEATABLE = frozenset({Target.ANY, Target.COORDINATOR})
+
+
+class _Timer(Enum):
+    EXCHANGE = 0
+    WAKE = 1
+
+
+@dataclass(frozen=True, slots=True)
+class _Due:
+    timer: _Timer
+    number: int = 0
+
+
+_WAKE = _Due(_Timer.WAKE)
+
+
+class Traffic:
+    """Everything on its way."""
+
+    def __init__(
+        self,
+        config: MemberConfig,
+        bootstrap: Sequence[Endpoint],
+        settings: LinkSettings,
+        entropy: Entropy,
+        *,
+        allow_auto_topic_creation: bool,
+    ) -> None:
+        self.out: list[Output] = []
+        self.happened: deque[Happening] = deque()
+        self.cluster = Cluster()
+        self._config = config
+        self._bootstrap = tuple(bootstrap)
+        self._auto_create = allow_auto_topic_creation
+        self._links = Links(settings, entropy, self.out)
+        backoff = Backoff(config.retry_backoff_ms, config.retry_backoff_max_ms, entropy)
+        self._lookup = CoordinatorLookup(config.group_id, backoff)
+        self._exchanges: dict[int, Exchange] = {}
+        self._waiting: dict[int, Exchange] = {}
+        self._next_number = 1
+        self._rotation = 0
+        self._deadlines: Deadlines[_Due] = Deadlines()
+        self._topics_wanted: set[str] = set()
+        self._nodes_wanted = False
+        self._asking_metadata = False
+        self._metadata_not_before = Instant(0)
+
+    # -- opening and ending exchanges -------------------------------------------------------------
+
+    def open(
+        self,
+        purpose: Purpose,
+        subject: int,
+        *,
+        where: Where | Role,
+        request_class: type,
+        build: Callable[[int], Any],
+        timeout_ms: Millis,
+        now: Instant,
+    ) -> Exchange:
+        """One more request; it ends in exactly one Reply or Failure, unless cancelled."""
+        exchange = Exchange(
+            number=self._next_number,
+            purpose=purpose,
+            subject=subject,
+            where=where,
+            request_class=request_class,
+            build=build,
+            expires=after(now, timeout_ms),
+        )
+        self._next_number += 1
+        self._enlist(exchange)
+        return exchange
+
+    def open_metadata(self, subject: int, topics: Iterable[str], now: Instant) -> Exchange:
+        """Ask any node about these topics."""
+        wanted = frozenset(topics)
+        return self.open(
+            Purpose.METADATA,
+            subject,
+            where=Target.ANY,
+            request_class=MetadataRequest,
+            build=lambda version: metadata_request(
+                wanted, allow_auto_topic_creation=self._auto_create, version=version
+            ),
+            timeout_ms=self._config.request_timeout_ms,
+            now=now,
+        )
+
+    def again(self, exchange: Exchange, not_before: Instant) -> None:
+        """Repeat an exchange whose reply was not the last word; its deadline stays."""
+        exchange.sent_at = None
+        exchange.not_before = not_before
+        self._enlist(exchange)
+
+    def hold(self, exchange: Exchange) -> None:
+        """Repeat it, but not before `release`."""
+        self.again(exchange, _NEVER)
+
+    def release(self, exchange: Exchange, now: Instant) -> None:
+        """End a `hold`."""
+        exchange.not_before = now
+
+    def soon(self, now: Instant) -> Instant:
+        """When to try something again that failed in passing."""
+        return after(now, self._config.retry_backoff_ms)
+
+    def _enlist(self, exchange: Exchange) -> None:
+        self._exchanges[exchange.number] = exchange
+        self._waiting[exchange.number] = exchange
+        self._deadlines.arm(_Due(_Timer.EXCHANGE, exchange.number), exchange.expires)
+
+    def cancel(self, exchange: Exchange) -> None:
+        """Nobody waits for it any more; if it was sent, its answer is skipped."""
+        self._end(exchange)
+        link = exchange.link
+        if link is not None and exchange.sent_at is None:
+            link.queue.remove(exchange)
+            exchange.link = None
+        exchange.purpose = Purpose.NOBODY
+
+    # -- the coordinator --------------------------------------------------------------------------
+
+    @property
+    def coordinator_known(self) -> bool:
+        """Whether requests to the coordinator can be sent."""
+        return self._lookup.endpoint is not None
+
+    def find_coordinator(self) -> None:
+        """Look it up until it is found; Found comes at once when it is known."""
+        if self.coordinator_known:
+            self.happened.append(Found())
+        else:
+            self._lookup.wanted = True
+
+    def coordinator_settled(self) -> None:
+        """It acted as coordinator."""
+        self._lookup.settled()
+
+    def drop_coordinator(self, reason: str, now: Instant, *, tell: bool) -> None:
+        """Forget it, with its links; requests to it that may be repeated wait for the next one."""
+        endpoint = self._lookup.endpoint
+        if endpoint is None:
+            return
+        self._lookup.forget(now)
+        if tell:
+            self.happened.append(Gone(reason))
+        for role in (Role.GROUP, Role.COMMITS):
+            self._take(self._links.drop(LinkKey(role, endpoint), reason), now)
+
+    def clear_parked(self, now: Instant) -> None:
+        """Before a request that must not wait behind a parked one that nobody wants any more."""
+        endpoint = self._lookup.endpoint
+        if endpoint is None:
+            return
+        key = LinkKey(Role.GROUP, endpoint)
+        link = self._links.find(key)
+        if link is None or not any(e.request_class in _PARKED for e in (*link.flying, *link.queue)):
+            return
+        for down in self._links.drop(key, "an abandoned request is parked on it"):
+            assert isinstance(down, LinkDown)
+            for exchange in down.exchanges:
+                self._stranded(exchange, down.reason, now)
+
+    # -- from the shell ---------------------------------------------------------------------------
+
+    def connected(self, conn: ConnectionId) -> None:
+        """The shell opened a connection."""
+        self._links.connected(conn)
+
+    def received(self, conn: ConnectionId, data: bytes, now: Instant) -> None:
+        """The shell read bytes."""
+        self._take(self._links.received(conn, data, now), now)
+
+    def lost(self, conn: ConnectionId, reason: str, now: Instant) -> None:
+        """The shell lost a connection, or could not open it."""
+        self._take(self._links.lost(conn, reason, now), now)
+
+    def shift(self, micros: int) -> None:
+        """The process was asleep."""
+        self._links.shift(micros)
+        self._deadlines.shift(micros)
+
+    def next_deadline(self) -> Instant | None:
+        """When `advance` is due."""
+        due = [at for at in (self._links.next_deadline(), self._deadlines.next()) if at is not None]
+        return min(due, default=None)
+
+    def advance(self, now: Instant) -> None:
+        """Let deadlines pass."""
+        self._take(self._links.advance(now), now)
+        while (due := self._deadlines.pop_due(now)) is not None:
+            if due.timer is _Timer.EXCHANGE:
+                self._expire(self._exchanges[due.number], now)
+
+    def close(self, now: Instant) -> None:
+        """End everything."""
+        for exchange in list(self._exchanges.values()):
+            self._fail(exchange, _error(RequestErrorKind.CLOSED, "the engine was closed"), now)
+        self._links.drop_all("closed")
+        self._waiting.clear()
+        self._lookup.wanted = False
+
+    def check(self) -> None:
+        """Assert what must always hold; raises InvariantViolation."""
+        self._links.check()
+        for number, exchange in self._exchanges.items():
+            if (exchange.link is None) != (number in self._waiting):
+                raise InvariantViolation(
+                    f"request {number} ({exchange.purpose.value}) is on a link and waits"
+                )
+            if _Due(_Timer.EXCHANGE, number) not in self._deadlines:
+                raise InvariantViolation(f"request {number} has no deadline")
+        if self._waiting.keys() - self._exchanges.keys():
+            raise InvariantViolation("a finished request waits")
+
+    # -- routing ----------------------------------------------------------------------------------
+
+    def drive(self, now: Instant) -> None:
+        """Send whatever can be sent; arm a timer for what must wait."""
+        progress = True
+        while progress:
+            progress = False
+            self._ask_coordinator(now)
+            for exchange in [self._waiting[n] for n in sorted(self._waiting)]:
+                if exchange.not_before > now or exchange.number not in self._waiting:
+                    continue
+                key = self._route(exchange)
+                if key is None and isinstance(exchange.where, Role):
+                    # A member's request is for the coordinator it knew, and no other.
+                    error = _error(RequestErrorKind.DISCONNECTED, "the coordinator is gone")
+                    self._fail(exchange, error, now)
+                elif key is not None:
+                    del self._waiting[exchange.number]
+                    self._take(self._links.submit(key, exchange, now), now)
+                    progress = True
+            progress |= self._ask_metadata(now)
+        self._arm_wake(now)
+
+    def _route(self, exchange: Exchange) -> LinkKey | None:
+        where = exchange.where
+        match where:
+            case Role():
+                endpoint, role = self._lookup.endpoint, where
+            case Target.COORDINATOR:
+                endpoint, role = self._lookup.endpoint, Role.COMMITS
+                if endpoint is None:
+                    self._lookup.wanted = True
+            case Target.ANY:
+                return self._any()
+            case _:
+                endpoint, role = self._node(where), Role.SHARED
+        return None if endpoint is None else LinkKey(role, endpoint)
+
+    def _node(self, where: Where) -> Endpoint | None:
+        cluster = self.cluster
+        if isinstance(where, Node):
+            endpoint = cluster.nodes.get(where.node_id)
+            if endpoint is None and where.node_id == self._lookup.node_id:
+                endpoint = self._lookup.endpoint
+        elif isinstance(where, LeaderOf):
+            endpoint = cluster.leader(where.partition)
+            if endpoint is None:
+                self._topics_wanted.add(where.partition.topic)
+        else:
+            endpoint = cluster.controller
+        if endpoint is None:
+            self._nodes_wanted = True
+        return endpoint
+
+    def _any(self) -> LinkKey:
+        ready = self._links.ready_shared()
+        if ready:
+            return ready[0]
+        known = list(dict.fromkeys((*self._bootstrap, *self.cluster.nodes.values())))
+        turned = known[self._rotation % len(known) :] + known[: self._rotation % len(known)]
+        best = min(turned, key=lambda e: self._links.rests_until(e) or Instant(0))
+        return LinkKey(Role.SHARED, best)
+
+    def _ask_coordinator(self, now: Instant) -> None:
+        if self._lookup.should_ask(now):
+            self._lookup.asking = True
+            self.open(
+                Purpose.FIND_COORDINATOR,
+                0,
+                where=Target.ANY,
+                request_class=FindCoordinatorRequest,
+                build=self._lookup.request,
+                timeout_ms=self._config.request_timeout_ms,
+                now=now,
+            )
+
+    def _ask_metadata(self, now: Instant) -> bool:
+        wanted = self._nodes_wanted or bool(self._topics_wanted)
+        if not wanted or self._asking_metadata or now < self._metadata_not_before:
+            return False
+        self._asking_metadata = True
+        self.open_metadata(0, self._topics_wanted, now)
+        self._nodes_wanted = False
+        self._topics_wanted.clear()
+        return True
+
+    def _arm_wake(self, now: Instant) -> None:
+        times = [e.not_before for e in self._waiting.values() if now < e.not_before < _NEVER]
+        lookup = self._lookup
+        if lookup.wanted and lookup.endpoint is None and not lookup.asking:
+            times.append(lookup.not_before)
+        if (self._nodes_wanted or self._topics_wanted) and not self._asking_metadata:
+            times.append(self._metadata_not_before)
+        if times:
+            self._deadlines.arm(_WAKE, min(times))
+        else:
+            self._deadlines.cancel(_WAKE)
+
+    # -- outcomes ---------------------------------------------------------------------------------
+
+    def _take(self, outcomes: Iterable[Outcome], now: Instant) -> None:
+        for outcome in outcomes:
+            match outcome:
+                case Replied():
+                    self._replied(outcome.exchange, outcome.message, now)
+                case Refused():
+                    error = _error(
+                        RequestErrorKind.UNSUPPORTED, outcome.reason, ErrorCode.UNSUPPORTED_VERSION
+                    )
+                    self._fail(outcome.exchange, error, now)
+                case LinkDown():
+                    self._down(outcome, now)
+
+    def _replied(self, exchange: Exchange, message: Any, now: Instant) -> None:
+        exchange.link = None
+        self._end(exchange)
+        if isinstance(message, MetadataResponse):
+            self.cluster.learn(message)
+        if exchange.purpose is Purpose.NOBODY:
+            return
+        if exchange.purpose is Purpose.FIND_COORDINATOR:
+            self._coordinator_answered(message, now)
+        elif _is_routing(exchange):
+            self._metadata_came(now)
+        elif exchange.where is Target.COORDINATOR and (trouble := coordinator_trouble(message)):
+            self.again(exchange, self.soon(now))
+            if trouble is not ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+                self.drop_coordinator(trouble.name, now, tell=True)
+        else:
+            self.happened.append(Reply(exchange, message))
+
+    def _metadata_came(self, now: Instant) -> None:
+        """Whether it helped or not: routing looks at it, and asks again after a while."""
+        self._asking_metadata = False
+        self._metadata_not_before = self.soon(now)
+
+    def _coordinator_answered(self, message: Any, now: Instant) -> None:
+        error = self._lookup.answered(message, now)
+        if error is ErrorCode.NONE:
+            self.happened.append(Found())
+        elif is_fatal(error):
+            text = f"the coordinator of group {self._config.group_id!r}: {error.name}"
+            self.happened.append(LookupFailed(error, text))
+            for exchange in list(self._waiting.values()):
+                if exchange.where is Target.COORDINATOR:
+                    self._fail(exchange, _error(RequestErrorKind.UNAVAILABLE, text, error), now)
+
+    def _down(self, down: LinkDown, now: Instant) -> None:
+        key = down.key
+        self._rotation += 1
+        for exchange in down.exchanges:
+            self._stranded(exchange, down.reason, now)
+        if key.role is Role.SHARED or key.endpoint != self._lookup.endpoint:
+            return
+        # An idle connection for commits may be closed by the broker at any time.
+        if key.role is Role.GROUP or down.exchanges:
+            self.drop_coordinator(down.reason or "disconnected", now, tell=True)
+
+    def _stranded(self, exchange: Exchange, reason: str, now: Instant) -> None:
+        if exchange.purpose is Purpose.NOBODY:
+            return
+        sent = exchange.sent_at is not None
+        if exchange.where in _REPEATABLE or not (sent or isinstance(exchange.where, Role)):
+            self.again(exchange, self.soon(now))
+            return
+        if isinstance(exchange.where, LeaderOf):
+            self.cluster.forget_leader(exchange.where.partition)
+        text = reason or "the connection broke before the answer came"
+        self._fail(exchange, _error(RequestErrorKind.DISCONNECTED, text), now)
+
+    def _expire(self, exchange: Exchange, now: Instant) -> None:
+        link, sent = exchange.link, exchange.sent_at is not None
+        text = f"no answer in time to {exchange.request_class.__name__}"
+        if link is None:
+            self._waiting.pop(exchange.number, None)
+        elif not sent:
+            link.queue.remove(exchange)
+            exchange.link = None
+        error = _error(RequestErrorKind.TIMED_OUT, text, ErrorCode.REQUEST_TIMED_OUT)
+        self._fail(exchange, error, now)
+        if link is not None and sent:
+            # Answers come in order: whatever was sent behind it would wait for it, too.
+            exchange.purpose = Purpose.NOBODY
+            self._take(self._links.drop(link.key, text), now)
+
+    def _fail(self, exchange: Exchange, error: RequestError, now: Instant) -> None:
+        self._end(exchange)
+        if exchange.purpose is Purpose.FIND_COORDINATOR:
+            self._lookup.failed(now)
+        elif _is_routing(exchange):
+            self._metadata_came(now)
+        elif exchange.purpose is not Purpose.NOBODY:
+            self.happened.append(Failure(exchange, error))
+
+    def _end(self, exchange: Exchange) -> None:
+        self._exchanges.pop(exchange.number, None)
+        self._waiting.pop(exchange.number, None)
+        self._deadlines.cancel(_Due(_Timer.EXCHANGE, exchange.number))
+
+
+def _is_routing(exchange: Exchange) -> bool:
+    """Metadata that nobody but the routing here asked for."""
+    return exchange.purpose is Purpose.METADATA and exchange.subject == 0
+
+
+def _error(
+    kind: RequestErrorKind, text: str, code: ErrorCode = ErrorCode.NETWORK_EXCEPTION
+) -> RequestError:
+    return RequestError(kind=kind, message=text, code=code)
