@@ -16,7 +16,7 @@ from typing import Any
 
 from kohort.model.errors import KohortError
 from kohort.model.ids import TopicPartition
-from kohort.spark.driver import DriverConfig, GroupSnapshot, SourceDriver
+from kohort.spark.driver import DriverConfig, SourceDriver
 from kohort.spark.ledger import WrittenFile
 from kohort.spark.planning import Piece
 from kohort.spark.sqlite_ledger import SqliteLedger
@@ -45,12 +45,26 @@ class FakeTopics:
     def ends(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
         return {p: self.end[p] for p in partitions}
 
+    def close(self) -> None:
+        pass
+
+
+@dataclass(frozen=True, kw_only=True)
+class Snapshot:
+    generation: int
+    member: str
+    owned: frozenset[TopicPartition]
+    revoking: frozenset[TopicPartition]
+    confirmations: int
+    confirmed: bool
+    assignments: int = 1
+
 
 @dataclass
 class Member:
     name: str
     alive: bool = True
-    view: GroupSnapshot | None = None
+    view: Snapshot | None = None
     """What a member believes that the coordinator has expired without its knowledge."""
 
 
@@ -103,10 +117,10 @@ class Coordinator:
                 else:
                     self.owner[partition] = wanted
 
-    def snapshot(self, name: str) -> GroupSnapshot:
+    def snapshot(self, name: str) -> Snapshot:
         self.beats += 1
         owned = frozenset(p for p, owner in self.owner.items() if owner == name)
-        return GroupSnapshot(
+        return Snapshot(
             generation=self.generation,
             member=name,
             owned=owned,
@@ -131,12 +145,12 @@ class FakeGroup:
     def touch(self) -> None:
         pass
 
-    def snapshot(self) -> GroupSnapshot:
+    def snapshot(self) -> Snapshot:
         member = self.coordinator.members.get(self.name)
         if member is not None and not member.alive:
             assert member.view is not None
             view = member.view
-            return GroupSnapshot(
+            return Snapshot(
                 generation=view.generation,
                 member=view.member,
                 owned=view.owned,

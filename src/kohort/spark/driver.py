@@ -28,25 +28,43 @@ from kohort.spark.planning import Dropped, Piece, pack, pieces_of, plan, replay_
 LOG: Final = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GroupSnapshot:
-    """What the membership knows at one moment.
+class GroupSnapshot(Protocol):
+    """What the membership knows at one moment; ``kohort.client.membership`` has one."""
 
-    Attributes:
-        generation: of the current assignment; -1 before the first.
-        member: the member id, for the ledger's notes.
-        owned: assigned to this member and not given up yet, ``revoking`` included.
-        revoking: to be released as soon as no batch reads them.
-        confirmations: grows with each heartbeat or sync that the coordinator confirmed.
-        confirmed: whether the last of these is younger than the session timeout.
-    """
+    @property
+    def assignments(self) -> int:
+        """How many assignments were applied; 0 before the first."""
+        ...
 
-    generation: int
-    member: str
-    owned: frozenset[TopicPartition]
-    revoking: frozenset[TopicPartition]
-    confirmations: int
-    confirmed: bool
+    @property
+    def generation(self) -> int:
+        """Of the assignment applied last; for the ledger's notes."""
+        ...
+
+    @property
+    def member(self) -> str:
+        """The member id; for the ledger's notes."""
+        ...
+
+    @property
+    def owned(self) -> frozenset[TopicPartition]:
+        """Assigned to this member and not given up yet, ``revoking`` included."""
+        ...
+
+    @property
+    def revoking(self) -> frozenset[TopicPartition]:
+        """To be released as soon as no batch reads them."""
+        ...
+
+    @property
+    def confirmations(self) -> int:
+        """Grows with each heartbeat, sync or commit that the coordinator confirmed."""
+        ...
+
+    @property
+    def confirmed(self) -> bool:
+        """Whether the last of these is younger than the session timeout."""
+        ...
 
 
 class Group(Protocol):
@@ -94,6 +112,10 @@ class Topics(Protocol):
 
     def ends(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
         """The first offset that cannot be read yet."""
+        ...
+
+    def close(self) -> None:
+        """Close the connections."""
         ...
 
 
@@ -260,6 +282,7 @@ class SourceDriver:
         try:
             self._group.leave()
         finally:
+            self._topics.close()
             self._ledger.close()
 
     # --- what was processed
@@ -310,7 +333,7 @@ class SourceDriver:
 
     def _await_first_assignment(self) -> None:
         give_up = self._clock() + self._config.first_assignment_s
-        while self._group.snapshot().generation < 0:
+        while not self._group.snapshot().assignments:
             if self._clock() >= give_up:
                 raise KohortError(
                     f"the group gave no assignment within {self._config.first_assignment_s:g} s: "

@@ -1,0 +1,129 @@
+"""Options of ``spark.readStream.format("kohort")``, read once.
+
+What lives here: ``SourceOptions``. In goes Spark's mapping of option texts, out comes a checked
+value. It must not know what is done with them.
+
+Names are those of Spark's own Kafka source where it has the same thing: ``subscribe``,
+``startingOffsets``, ``maxOffsetsPerTrigger``, ``includeHeaders``, ``failOnDataLoss``,
+``kafka.bootstrap.servers`` and any other ``kafka.*`` setting of the client. Names are not case
+sensitive.
+"""
+
+from __future__ import annotations
+
+import re
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from kohort.client.config import ClientSettings, parse_client_settings
+from kohort.model.errors import ConfigError
+
+DEFAULT_LIMIT: Final = 1_000_000
+"""A micro-batch cannot be interrupted for a revocation, so batches have an end by default."""
+
+_KNOWN: Final = {
+    "bootstrap": "kafka.bootstrap.servers under a shorter name",
+    "subscribe": "topics, comma separated",
+    "group.id": "the group to join",
+    "startingoffsets": "earliest or latest, where a partition has no position yet",
+    "maxoffsetspertrigger": "most offsets of a micro-batch",
+    "includeheaders": "true to read headers too",
+    "failondataloss": "false to go on where records were deleted unread",
+    "ledger": "directory of the table whose ledger holds the positions",
+    "application": "name of this start of the application in the ledger; unique",
+    "readtasks": "most read tasks of a micro-batch",
+    "idlewaitms": "how long to wait for records before telling Spark that there are none",
+}
+_TOPIC: Final = re.compile(r"[A-Za-z0-9._-]{1,249}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceOptions:
+    """What a query asks of its source.
+
+    Attributes:
+        topics: subscribed, without doubles.
+        client: settings of membership, admin and fetching.
+        ledger: directory of the exactly-once table; None makes the query at-least-once.
+    """
+
+    topics: tuple[str, ...]
+    client: ClientSettings
+    ledger: Path | None
+    application: str
+    limit: int
+    read_tasks: int
+    idle_wait_s: float
+    include_headers: bool
+    fail_on_data_loss: bool
+
+
+def parse_options(given: Mapping[str, str]) -> SourceOptions:
+    """Check the options of one ``load()``.
+
+    Raises:
+        ConfigError: one is missing, unknown or malformed.
+    """
+    options = {name.lower(): str(value) for name, value in given.items()}
+    kafka = {
+        name.removeprefix("kafka."): value
+        for name, value in options.items()
+        if name.startswith("kafka.")
+    }
+    unknown = sorted(n for n in options if n not in _KNOWN and not n.startswith("kafka."))
+    if unknown:
+        raise ConfigError(
+            f"format kohort has no option {', '.join(unknown)}; "
+            f"it has kafka.* and {', '.join(sorted(_KNOWN))}"
+        )
+    for short, name in (("bootstrap", "bootstrap.servers"), ("group.id", "group.id")):
+        if short in options:
+            kafka[name] = options[short]
+    if "group.id" not in kafka:
+        raise ConfigError("format kohort needs the option group.id: the group to join")
+    if "auto.offset.reset" in kafka:
+        raise ConfigError("say startingOffsets instead of kafka.auto.offset.reset")
+    kafka["auto.offset.reset"] = _word(options, "startingoffsets", "latest", "earliest", "latest")
+    client = parse_client_settings(kafka)
+    _ = client.bootstrap
+    return SourceOptions(
+        topics=_topics(options),
+        client=client,
+        ledger=Path(options["ledger"]) if options.get("ledger") else None,
+        application=options.get("application") or uuid.uuid4().hex,
+        limit=_count(options, "maxoffsetspertrigger", DEFAULT_LIMIT),
+        read_tasks=_count(options, "readtasks", 2),
+        idle_wait_s=_count(options, "idlewaitms", 250) / 1000,
+        include_headers=_word(options, "includeheaders", "false", "true", "false") == "true",
+        fail_on_data_loss=_word(options, "failondataloss", "true", "true", "false") == "true",
+    )
+
+
+def _topics(options: Mapping[str, str]) -> tuple[str, ...]:
+    topics = dict.fromkeys(part.strip() for part in options.get("subscribe", "").split(","))
+    topics.pop("", None)
+    if not topics:
+        raise ConfigError("format kohort needs the option subscribe: topics, comma separated")
+    for topic in topics:
+        if not _TOPIC.fullmatch(topic):
+            raise ConfigError(
+                f"{topic!r} is no name of a topic: letters, digits, '.', '_' and '-', at most 249"
+            )
+    return tuple(topics)
+
+
+def _word(options: Mapping[str, str], name: str, default: str, *allowed: str) -> str:
+    value = options.get(name, default).lower()
+    if value not in allowed:
+        raise ConfigError(f"option {name} is {value!r}, expected {' or '.join(allowed)}")
+    return value
+
+
+def _count(options: Mapping[str, str], name: str, default: int) -> int:
+    text = options.get(name, str(default))
+    if not text.isascii() or not text.isdigit() or int(text) < 1:
+        raise ConfigError(f"option {name} is {text!r}, expected a number of at least 1")
+    return int(text)

@@ -1,0 +1,139 @@
+"""``format("kohort")``: the classes that Spark sees. They hold no logic.
+
+What lives here: Spark's ``DataSource``, its stream reader and its input partition, each a few
+lines that hand a call on to ``kohort.spark.driver`` or ``kohort.spark.reading``. In go Spark's
+calls, out come Spark's types. Nothing here may decide anything.
+
+Spark makes a stream reader in more than one process, pickles one of them for the executors, and
+calls only one of them on the driver. So nothing happens before the first driver-side call.
+"""
+
+from __future__ import annotations
+
+import signal
+import sys
+import threading
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from types import FrameType
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadLimit,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
+from pyspark.sql.types import StructType
+
+from kohort.spark.options import SourceOptions, parse_options
+from kohort.spark.planning import Piece
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from kohort.spark.driver import SourceDriver
+
+SCHEMA = (
+    "key binary, value binary, topic string, `partition` int, `offset` bigint, "
+    "timestamp timestamp, timestampType int"
+)
+HEADERS = ", headers array<struct<key: string, value: binary>>"
+
+
+class KohortDataSource(DataSource):
+    """A Kafka topic, read by a member of a consumer group; see ``kohort.spark.options``."""
+
+    @classmethod
+    def name(cls) -> str:
+        """The format's name."""
+        return "kohort"
+
+    def schema(self) -> str:
+        """Spark's Kafka columns; headers on demand."""
+        wanted = parse_options(self.options).include_headers
+        return SCHEMA + (HEADERS if wanted else "")
+
+    def streamReader(self, schema: StructType) -> KohortStreamReader:
+        """The reader of one query."""
+        return KohortStreamReader(dict(self.options))
+
+
+@dataclass
+class PiecesPartition(InputPartition):
+    """What one read task reads; a warm-up task reads nothing."""
+
+    task: int
+    pieces: list[Piece] = field(default_factory=list)
+    warm_up: bool = False
+
+
+class KohortStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """One query's reader: driver side on the driver, ``read`` on executors."""
+
+    def __init__(self, options: Mapping[str, str]) -> None:
+        self._options: SourceOptions = parse_options(options)
+        self._made: SourceDriver | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"_options": self._options, "_made": None}
+
+    @property
+    def _driver(self) -> SourceDriver:
+        if self._made is None:
+            # Imported here: executors must not pay for what only the driver needs.
+            from kohort.spark.assembly import make_driver  # noqa: PLC0415
+
+            self._made = make_driver(self._options)
+            # Spark ends a query by sending SIGTERM, and calls stop() only if that raises.
+            if threading.current_thread() is threading.main_thread():
+                signal.signal(signal.SIGTERM, _exit)
+        return self._made
+
+    def initialOffset(self) -> dict[str, Any]:
+        """See ``SourceDriver.initial_offset``."""
+        return self._driver.initial_offset()
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        """The option ``maxOffsetsPerTrigger``."""
+        return ReadMaxRows(self._options.limit)
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        """See ``SourceDriver.prepare_available_now``."""
+        self._driver.prepare_available_now()
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+        """See ``SourceDriver.latest_offset``."""
+        rows = limit.max_rows if isinstance(limit, ReadMaxRows) else None
+        return self._driver.latest_offset(start, rows)
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[PiecesPartition]:
+        """See ``SourceDriver.read_plan``."""
+        plan = self._driver.read_plan(end)
+        tasks = [PiecesPartition(index, pieces) for index, pieces in enumerate(plan.tasks)]
+        return tasks + [PiecesPartition(n, warm_up=True) for n in range(plan.warm_up_tasks)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """See ``kohort.spark.reading``. Runs on an executor, perhaps more than once."""
+        from kohort.spark.reading import read_pieces, warm_up  # noqa: PLC0415
+
+        assert isinstance(partition, PiecesPartition)
+
+        if partition.warm_up:
+            warm_up(self._options.client)
+            return
+        yield from read_pieces(
+            self._options.client,
+            partition.pieces,
+            headers=self._options.include_headers,
+            fail_on_data_loss=self._options.fail_on_data_loss,
+        )
+
+    def stop(self) -> None:
+        """Leave the group, if it was ever joined."""
+        if self._made is not None:
+            self._made.stop()
+
+
+def _exit(signum: int, frame: FrameType | None) -> None:
+    sys.exit(128 + signum)
