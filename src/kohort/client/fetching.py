@@ -229,10 +229,11 @@ class RecordFetcher:
             messages = consumer.consume(1, timeout_s)
             if messages and max_records > 1:
                 messages += consumer.consume(max_records - 1, 0)
-        good = [message for message in messages if message.error() is None]
-        if len(good) != len(messages):
-            self._note(message for message in messages if message.error() is not None)
-        return good
+        bad = [message for message in messages if message.error() is not None]
+        if not bad:
+            return messages
+        self._note(bad)
+        return [message for message in messages if message.error() is None]
 
     def problems(self) -> list[FetchProblem]:
         """What went wrong since the last call, in order; each is told once."""

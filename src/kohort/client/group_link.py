@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
 from typing import Any, Final, Protocol, TypeAlias
 
-from kohort.client.admin import by_topic, offset_fetch_message, read_offset_fetch
+import kohort
 from kohort.client.config import ClientSettings
 from kohort.client.errors import (
     BrokerUnreachable,
@@ -30,12 +30,14 @@ from kohort.consumer.ownership import EmbeddedProtocol, Offer
 from kohort.consumer.positions import Position
 from kohort.embedded.base import JoinProtocol
 from kohort.embedded.consumer import decode_assignment
-from kohort.engine.member_engine import MemberEngine
+from kohort.engine.member_engine import EngineSettings, MemberEngine
+from kohort.engine.member_links import LinkSettings
 from kohort.engine.member_outputs import (
     Answered,
     Committed,
     LeaderOf,
     Offset,
+    OffsetsFetched,
     Output,
     RequestError,
     RequestErrorKind,
@@ -112,17 +114,19 @@ class GroupLink:
                 retry_backoff_max_ms=Millis(settings.retry_backoff_max_ms),
             ),
             settings.bootstrap,
-            settings.client_id,
-            random.Random(),
-            ConsumerAssigner(),
-            metadata_max_age_ms=Millis(settings.metadata_max_age_ms),
+            entropy=random.Random(),
+            assigner=ConsumerAssigner(),
+            settings=EngineSettings(
+                links=LinkSettings(
+                    client_id=settings.client_id,
+                    software_version=kohort.__version__,
+                    connect_timeout_ms=Millis(settings.socket_connection_setup_timeout_ms),
+                ),
+                metadata_max_age_ms=Millis(settings.metadata_max_age_ms),
+                allow_auto_create_topics=settings.allow_auto_create_topics,
+            ),
         )
-        self._pump = Pump(
-            self.engine,
-            self,
-            name=f"kohort-member-{settings.group_id}",
-            connect_timeout_s=settings.socket_connection_setup_timeout_ms / 1_000,
-        )
+        self._pump = Pump(self.engine, self, name=f"kohort-member-{settings.group_id}")
         self._pump.start()
 
     # -- from any thread --------------------------------------------------------------------------
@@ -221,24 +225,23 @@ class GroupLink:
         self, partitions: Iterable[TopicPartition], now: Instant, then: Then
     ) -> list[Output]:
         """Ask what is committed; ``then`` gets a dict of positions, others have none."""
-        wanted = by_topic(sorted(partitions))
 
-        def read(response: Any, error: ClientError | None, at: Instant) -> list[Output]:
-            if isinstance(error, RequestFailed) and error.code is ErrorCode.UNSUPPORTED_VERSION:
-                old = offset_fetch_message(self.group_id, wanted, in_groups=False)
-                return self.ask(Target.COORDINATOR, old, at, read_old)
-            return read_old(response, error, at)
+        def read(answer: Any, error: ClientError | None, at: Instant) -> list[Output]:
+            if error is not None:
+                return then(None, error, at)
+            for tp, code in sorted(answer.refused.items()):
+                about = f"offset of group {self.group_id} for {tp}"
+                return then(None, RequestFailed(code, about), at)
+            found = {
+                tp: Position(o.offset, o.leader_epoch, o.metadata)
+                for tp, o in answer.offsets.items()
+                if o is not None
+            }
+            return then(found, None, at)
 
-        def read_old(response: Any, error: ClientError | None, at: Instant) -> list[Output]:
-            if error is None:
-                try:
-                    return then(read_offset_fetch(self.group_id, response), None, at)
-                except RequestFailed as refused:
-                    error = refused
-            return then(None, error, at)
-
-        message = offset_fetch_message(self.group_id, wanted, in_groups=True)
-        return self.ask(Target.COORDINATOR, message, now, read)
+        request_id, outputs = self.engine.fetch_offsets(tuple(sorted(partitions)), now)
+        self._under_way[request_id] = read
+        return outputs
 
     def ask_offset(
         self, partition: TopicPartition, timestamp: int, now: Instant, then: Then
@@ -286,13 +289,13 @@ class GroupLink:
     def take(self, output: Output, now: Instant) -> list[Output]:
         """Route an output to whoever waits for it."""
         match output:
-            case Answered() | Committed():
+            case Answered() | Committed() | OffsetsFetched():
                 then = self._under_way.pop(output.request_id, None)
                 if then is None:
                     return []
-                error = None if output.error is None else _exception(output.error, self.group_id)
-                result = output.message if isinstance(output, Answered) else output.refused
-                return then(None if error else result, error, now)
+                if output.error is not None:
+                    return then(None, _exception(output.error, self.group_id), now)
+                return then(_result(output), None, now)
             case PrepareJoin() | Joined() | Lost() | Failed() | Left() | Observe():
                 return self._seat.member_says(output, now)
             case _:
@@ -339,6 +342,12 @@ def embedded_protocol(settings: ClientSettings) -> EmbeddedProtocol:
         read_assignment=lambda data: decode_assignment(data).partitions,
         is_cooperative=is_cooperative,
     )
+
+
+def _result(output: Answered | Committed | OffsetsFetched) -> Any:
+    if isinstance(output, Answered):
+        return output.message
+    return output.refused if isinstance(output, Committed) else output
 
 
 def commit_error(refused: Mapping[TopicPartition, ErrorCode], group_id: str) -> ClientError | None:

@@ -338,8 +338,6 @@ class _Desk:
     def advance(self, now: Instant) -> list[Output]:
         """Publish confirmations."""
         del now
-        if self.link.engine.last_confirmed != self._snapshot.confirmed_at:
-            self._confirmations += 1
         self._publish()
         return []
 
@@ -369,6 +367,9 @@ class _Desk:
     def _publish(self) -> None:
         engine, ownership = self.link.engine, self._ownership
         acquired = ownership.owned
+        confirmed_at = engine.last_confirmed
+        if confirmed_at is not None and confirmed_at != self._snapshot.confirmed_at:
+            self._confirmations += 1
         new = MembershipSnapshot(
             state=engine.state,
             generation=ownership.generation_id,
@@ -378,7 +379,7 @@ class _Desk:
             acquired=acquired,
             assignments=self._assignments,
             confirmations=self._confirmations,
-            confirmed_at=engine.last_confirmed,
+            confirmed_at=confirmed_at,
         )
         if new != self._snapshot or self._error is not None:
             with self._changed:

@@ -109,7 +109,6 @@ class _Line:
     conn: ConnectionId
     sock: socket.socket
     address: str
-    give_up_at: float
     connecting: bool = True
     out: deque[memoryview] = field(default_factory=deque)
 
@@ -121,15 +120,11 @@ class Pump:
         engine: driven by this pump alone from ``start`` on.
         owner: gets everything that is not about connections.
         name: the thread's.
-        connect_timeout_s: longest wait for a connection, in seconds.
     """
 
-    def __init__(
-        self, engine: Engine, owner: Owner, *, name: str, connect_timeout_s: float
-    ) -> None:
+    def __init__(self, engine: Engine, owner: Owner, *, name: str) -> None:
         self._engine = engine
         self._owner = owner
-        self._connect_timeout_s = connect_timeout_s
         self._selector = selectors.DefaultSelector()
         self._lines: dict[ConnectionId, _Line] = {}
         self._orders: deque[_Order] = deque()
@@ -217,7 +212,6 @@ class Pump:
                 self._drain_wake()
             else:
                 self._serve(key.data, events)
-        self._expire_connects()
         while self._orders:
             self._carry_out(self._orders.popleft().run(monotonic_now()))
         now = monotonic_now()
@@ -229,11 +223,6 @@ class Pump:
             at
             for at in (self._engine.next_deadline(), self._owner.next_deadline())
             if at is not None
-        ]
-        instants += [
-            Instant(int(line.give_up_at * MICROS_PER_SECOND))
-            for line in self._lines.values()
-            if line.connecting
         ]
         return min(instants) if instants else None
 
@@ -285,7 +274,6 @@ class Pump:
             conn=wish.conn,
             sock=sock,
             address=f"{wish.host}:{wish.port}",
-            give_up_at=time.monotonic() + self._connect_timeout_s,
         )
         self._lines[wish.conn] = line
         error_number = sock.connect_ex(address)
@@ -362,11 +350,6 @@ class Pump:
     def _lose(self, line: _Line, reason: str) -> None:
         self._drop(line.conn)
         self._carry_out(self._engine.lost(line.conn, monotonic_now(), reason))
-
-    def _expire_connects(self) -> None:
-        now = time.monotonic()
-        for line in [x for x in self._lines.values() if x.connecting and now >= x.give_up_at]:
-            self._lose(line, f"{line.address}: no connection within {self._connect_timeout_s:g} s")
 
     def _wake(self) -> None:
         with suppress(OSError):

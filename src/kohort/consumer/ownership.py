@@ -224,7 +224,7 @@ class Ownership:
 
     def _apply(self, assigned: frozenset[TopicPartition], event: Joined) -> list[OwnershipEffect]:
         self._assigned = self._previous = assigned
-        added = assigned - self._acquired.keys()
+        added = frozenset(assigned - self._acquired.keys())
         effects = self._give_up(frozenset(self._acquired.keys() - assigned))
         for tp in added:
             self._acquired[tp] = event.generation_id
