@@ -42,7 +42,9 @@ def list_offsets(
         topics=[
             ListOffsetsTopicResponse(
                 name=topic.name,
-                partitions=[_offset(state, topic.name, asked) for asked in topic.partitions],
+                partitions=[
+                    _offset(state, topic.name, asked, version) for asked in topic.partitions
+                ],
             )
             for topic in request.topics
         ]
@@ -50,14 +52,16 @@ def list_offsets(
 
 
 def _offset(
-    state: BrokerState, topic: str, asked: ListOffsetsPartition
+    state: BrokerState, topic: str, asked: ListOffsetsPartition, version: int
 ) -> ListOffsetsPartitionResponse:
     row = ListOffsetsPartitionResponse(partition_index=asked.partition_index)
     try:
         log = state.topics.log(TopicPartition(topic, asked.partition_index))
         row.error_code = leader_epoch_error(asked.current_leader_epoch, log)
         if row.error_code == ErrorCode.NONE:
-            row.timestamp, row.offset, row.leader_epoch = log.offset_for_timestamp(asked.timestamp)
+            row.timestamp, row.offset, epoch = log.offset_for_timestamp(asked.timestamp)
+            if version >= 4:  # Kafka's schema has no room for it before, and does not ignore it.
+                row.leader_epoch = epoch
     except StorageError as refused:
         row.error_code = refused.code
     return row
