@@ -52,7 +52,8 @@ def main() -> None:
             address, pid = stack.enter_context(own_broker())
             name = "kohort"
         for count in options.connections:
-            print(json.dumps({"bench": "heartbeat", "server": name} | run(address, pid, count, options.seconds)))
+            measured = run(address, pid, count, options.seconds)
+            print(json.dumps({"bench": "heartbeat", "server": name} | measured), flush=True)
 
 
 @contextlib.contextmanager
@@ -167,6 +168,11 @@ def framed(api_key: int, version: int, body: bytes) -> bytes:
 HEARTBEAT_OK = struct.pack(">iibihb", 12, CORRELATION_ID, 0, 0, 0, 0)
 
 
+_METADATA = struct.pack(">hi", 0, 1) + text("bench") + struct.pack(">i", -1)
+SUBSCRIPTION = struct.pack(">i", len(_METADATA)) + _METADATA
+"""A consumer's subscription to one topic, version 0."""
+
+
 def ask(sock: socket.socket, frame: bytes) -> bytes:
     """Send a frame, return the answer's body behind its correlation id."""
     sock.sendall(frame)
@@ -185,7 +191,7 @@ def join(sock: socket.socket, group: str) -> bytes:
     for _ in range(10):
         body = text(group) + struct.pack(">ii", SESSION_TIMEOUT_MS, SESSION_TIMEOUT_MS)
         body += text(member) + struct.pack(">h", -1) + text("consumer")
-        body += struct.pack(">i", 1) + text("range") + struct.pack(">i", 4) + b"meta"
+        body += struct.pack(">i", 1) + text("range") + SUBSCRIPTION
         answer = ask(sock, framed(11, 5, body))
         error, generation = struct.unpack_from(">hi", answer, 4)
         position = 10

@@ -7,6 +7,7 @@ and its partitions take turns in going first, so that a full one cannot starve t
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -27,6 +28,8 @@ from kohort.wire.messages.k01_fetch import (
     LeaderIdAndEpoch,
     PartitionData,
 )
+
+logger = logging.getLogger(__name__)
 
 Answer = Callable[[FetchResponse], None]
 
@@ -108,7 +111,13 @@ class Fetching:
         self.waiting.remove(fetch)
         self._chores.cancel(self._timers.pop(fetch))
         request, answer = fetch.call
-        answer(self._read(fetch.conn, request).response)
+        try:
+            response = self._read(fetch.conn, request).response
+        except Exception:
+            # A bug in one answer must not keep the other fetches of this turn waiting for ever.
+            logger.exception("a waiting fetch failed")
+            response = FetchResponse(error_code=ErrorCode.UNKNOWN_SERVER_ERROR)
+        answer(response)
 
     def _read(self, conn: ConnectionId, request: FetchRequest) -> _Read:
         wanted = [

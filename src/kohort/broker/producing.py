@@ -15,8 +15,9 @@ from kohort.broker.state import BrokerState
 from kohort.model.errors import ErrorCode
 from kohort.model.ids import TopicPartition
 from kohort.model.instants import Instant
+from kohort.storage.append_rules import AppendResult
 from kohort.storage.errors import RefusedTopic, StorageError
-from kohort.storage.partition_log import AppendResult, PartitionLog
+from kohort.storage.partition_log import PartitionLog
 from kohort.wire.messages.k00_produce import (
     PartitionProduceData,
     PartitionProduceResponse,

@@ -5,8 +5,9 @@ requests, and the passing of time; out go orders to sessions, to the journal and
 to facts. Runs on the loop's thread alone and never waits. It knows neither messages nor files.
 
 A turn: something happened -> the engine says what follows -> all of it is carried out, requests of
-the broker included, until nothing is left -> the one timer is armed for whatever is due next. The
-timer is moved only when something is due earlier than it: a wake-up too early does no harm.
+the broker included, until nothing is left. When the loop has made all turns of one poll, the pump
+settles: fetches that became ready are answered, and the one timer is armed for whatever is due
+next. It is moved only when something is due earlier: a wake-up too early does no harm.
 """
 
 from __future__ import annotations
@@ -88,6 +89,7 @@ class Pump:
         self._service: Service
         self._outputs: deque[Output] = deque()
         self._draining = False
+        self._settling = False
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = Instant(0)
         self._last_seen = monotonic_now()
@@ -98,10 +100,11 @@ class Pump:
         """Say where writes and the broker's own requests go, and start the clock."""
         self._journal = journal
         self._service = service
-        self._arm(self.now())
+        self._settle_soon()
 
     def stop(self) -> None:
         """Wake no more."""
+        self._settling = True
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -126,7 +129,7 @@ class Pump:
     def loaded(self) -> None:
         """The groups on disk are known: serve."""
         now = self.now()
-        self._turn(self._engine.loaded(now), now)
+        self._turn(self._engine.loaded(now))
 
     async def close_sessions(self) -> None:
         """Close every connection and return when they are gone."""
@@ -146,13 +149,21 @@ class Pump:
         session.conn = ConnectionId(self._next_conn)
         session.last_heard = now = self.now()
         self.sessions[session.conn] = session
-        self._turn(self._engine.connected(session.conn, session.peer_host, now), now)
+        self._turn(self._engine.connected(session.conn, session.peer_host, now))
         return True
 
     def received(self, session: Session, data: memoryview) -> None:
         """Bytes of a client."""
         session.last_heard = now = self.now()
-        self._turn(self._engine.received(session.conn, data, now), now)
+        outputs = self._engine.received(session.conn, data, now)
+        if len(outputs) == 1 and not self._outputs:
+            output = outputs[0]
+            if type(output) is Transmit and output.conn == session.conn:
+                # Nearly always one request came, and its answer leaves at once.
+                session.transmit(output.data)
+                self._settle_soon()
+                return
+        self._turn(outputs)
         if not session.held and not self._engine.wants_data(session.conn):
             session.hold(True)
 
@@ -164,24 +175,24 @@ class Pump:
         if not self.sessions:
             self._all_gone.set()
         self._service.lost(session.conn)
-        self._turn(self._engine.lost(session.conn, now), now)
+        self._turn(self._engine.lost(session.conn, now))
 
     def ready(self, session: Session) -> None:
         """A client has read its answers: serve what waits."""
         self._serve(session)
-        self._turn((), self.now())
+        self._turn(())
 
     # What the journal and the service call.
 
     def appended(self, ticket: Ticket) -> None:
         """A write is on disk."""
         now = self.now()
-        self._turn(self._engine.appended(ticket, now), now)
+        self._turn(self._engine.appended(ticket, now))
 
     def append_failed(self, ticket: Ticket, error: ErrorCode) -> None:
         """A write will never be on disk."""
         now = self.now()
-        self._turn(self._engine.append_failed(ticket, error, now), now)
+        self._turn(self._engine.append_failed(ticket, error, now))
 
     def answer(self, request: Handle, response: object | None) -> None:
         """Answer a request of the broker; None: it wants no answer (Produce with acks=0).
@@ -195,34 +206,43 @@ class Pump:
         session.in_hand = False
         if session.waiting:
             self._serve(session)
-        if not self._draining:
-            self._turn((), self.now())
+        self._turn(())
 
     def topics_deleted(self, names: Iterable[str]) -> None:
         """Topics are gone, and with them their committed offsets."""
         now = self.now()
-        self._turn(self._engine.topics_deleted(names, now), now)
+        self._turn(self._engine.topics_deleted(names, now))
 
     def time_of_day(self, wall: WallMillis) -> None:
         """What the wall clock shows now; said again and again, since it may be set."""
         now = self.now()
-        self._turn(self._engine.time_of_day(wall, now), now)
+        self._turn(self._engine.time_of_day(wall, now))
 
     # The turn.
 
-    def _turn(self, outputs: Iterable[Output], now: Instant) -> None:
+    def _turn(self, outputs: Iterable[Output]) -> None:
         self._outputs.extend(outputs)
         if self._draining:
             return
         self._draining = True
         try:
             self._drain()
-            self._service.settle(now)
-            while self._outputs:
-                self._drain()
-                self._service.settle(now)
         finally:
             self._draining = False
+            self._settle_soon()
+
+    def _settle_soon(self) -> None:
+        if not self._settling:
+            self._settling = True
+            self._loop.call_soon(self._settle)
+
+    def _settle(self) -> None:
+        """What one poll of the sockets brought has been worked through."""
+        self._settling = False
+        now = self.now()
+        try:
+            self._service.settle(now)
+        finally:
             self._arm(now)
 
     def _drain(self) -> None:
@@ -264,9 +284,17 @@ class Pump:
         session.serving = True
         try:
             while session.servable:
-                self._service.serve(session, session.take(), self._last_seen)
+                self._serve_one(session, session.take())
         finally:
             session.serving = False
+
+    def _serve_one(self, session: Session, request: Handle) -> None:
+        try:
+            self._service.serve(session, request, self._last_seen)
+        except Exception:
+            # A bug in one handler costs one connection; the client hears of it by losing that.
+            logger.exception("%s of %s failed", request.header, session.peer_host)
+            session.close()
 
     def _arm(self, now: Instant) -> None:
         due = Instant(now + TICK_MICROS)
@@ -285,8 +313,8 @@ class Pump:
         self._timer = None
         now = self.now()
         try:
-            self._outputs.extend(self._engine.advance(now))
+            self._turn(self._engine.advance(now))
             while (chore := self.chores.pop_due(now)) is not None:
                 chore(now)
         finally:
-            self._turn((), now)
+            self._settle_soon()
