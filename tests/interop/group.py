@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Self
 
 CLIENTS = Path(__file__).with_name("clients")
-WAIT_S = 60.0
+WAIT_S = 40.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
