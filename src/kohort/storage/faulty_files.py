@@ -3,7 +3,8 @@
 In: the operations of ``Files``, and what is to go wrong; out: the same operations, and after a
 crash a disk that a new process finds. Two crashes:
 
-- ``kill``: the process died. All that was written is there, the last write perhaps in part.
+- ``kill``: the process died. All that was written is there, and of a write that was under way
+  any part.
 - ``power_cut``: the machine died. What was synced is there; of what was not, each file keeps any
   part of any of its writes, and each directory the first few of its changes of names.
 
@@ -59,14 +60,16 @@ class UnsyncedLossFiles:
 
     # Crashes
 
-    def kill(self, choose: Choose) -> None:
-        """The process dies; of its last write, any leading part is there."""
-        if self._last_write is not None:
+    def kill(self, choose: Choose | None = None) -> None:
+        """The process dies between two operations; with ``choose``, within the last write."""
+        if self._last_write is not None and choose is not None:
             inode, position, before, written = self._last_write
             kept = choose(len(written))
             end = position + len(written)
             # Bytes of the write that did not arrive are as they were, or were never there.
             inode.data[position + kept : end] = before[kept:]
+            if inode.pending:
+                inode.pending[-1] = (position, written[:kept])
         self._end_of_life()
 
     def power_cut(self, choose: Choose) -> None:

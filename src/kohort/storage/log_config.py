@@ -130,8 +130,7 @@ TOPIC_SETTINGS: Final[Mapping[str, TopicSetting]] = {
         TopicSetting("min.insync.replicas", "min.insync.replicas", _only("1")),
         TopicSetting("retention.bytes", "log.retention.bytes", _number("retention_bytes", -1)),
         TopicSetting("retention.ms", "log.retention.ms", _number("retention_ms", -1)),
-        # Kafka asks for at least 1 MiB since 4.1 and for 14 bytes before; a segment is here never
-        # smaller than one batch, so that any positive size works.
+        # Kafka asks for at least 1 MiB since 4.1 and for 14 bytes before; small ones serve tests.
         TopicSetting("segment.bytes", "log.segment.bytes", _number("segment_bytes", 14, _INT_MAX)),
         TopicSetting("segment.ms", "log.roll.ms", _number("segment_ms", 1)),
     )

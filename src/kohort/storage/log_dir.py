@@ -74,6 +74,7 @@ class LogDir:
 
     __slots__ = (
         "_defaults",
+        "_deleting",
         "_files",
         "_lock",
         "_logs",
@@ -93,6 +94,8 @@ class LogDir:
         self._report = report
         self._logs: dict[tuple[str, int], PartitionLog] = {}
         self._topics: dict[str, Topic] = {}
+        # (name, partitions) of topics that no longer exist, and whose files do.
+        self._deleting: list[tuple[str, int]] = []
         self._meta = Meta(cluster_id="", node_id=-1, incarnation=0, boot_id="")
         self._machine_restarted = True
         self._producer_ids_next = 0
@@ -169,7 +172,8 @@ class LogDir:
         # The boot id stays the old one until all logs are recovered, since a second kill during
         # recovery must not make the first crash forgotten.
         self._write_meta()
-        self._finish_deleting(self._read_topics())
+        self._read_topics()
+        self._finish_deleting()
         for topic in self._topics.values():
             for partition in range(topic.partitions):
                 directory = self._directory(topic.name, partition)
@@ -341,6 +345,8 @@ class LogDir:
     def _create_logs(self, topic: Topic, partitions: range) -> None:
         before = self._topics.get(topic.name)
         try:
+            # A directory of that name may be on its way out.
+            self._finish_deleting()
             for partition in partitions:
                 self._make_directory(self._directory(topic.name, partition))
             self._files.sync_directory(self.path)
@@ -372,29 +378,33 @@ class LogDir:
         topic = self._topic(name)
         del self._topics[name]
         try:
-            self._write_topics(topic)
+            self._deleting.append((name, topic.partitions))
+            self._write_topics()
         except OSError as error:
             self._topics[name] = topic
+            self._deleting.pop()
             raise StorageError(f"cannot delete topic {name!r}: {error}") from error
         for partition in range(topic.partitions):
             self._logs.pop((name, partition)).abandon()
         try:
-            self._finish_deleting([(name, topic.partitions)])
+            self._finish_deleting()
         except OSError as error:
             self._report(f"topic {name} is deleted, its files will be on next start: {error}")
         return topic
 
-    def _finish_deleting(self, deleting: list[tuple[str, int]]) -> None:
-        for name, partitions in deleting:
+    def _finish_deleting(self) -> None:
+        if not self._deleting:
+            return
+        for name, partitions in self._deleting:
             for partition in range(partitions):
                 directory = self._directory(name, partition)
                 if self._files.exists(directory):
                     for file in self._files.list_directory(directory):
                         self._files.remove(f"{directory}/{file}")
                     self._files.remove_directory(directory)
-        if deleting:
-            self._files.sync_directory(self.path)
-            self._write_topics()
+        self._files.sync_directory(self.path)
+        self._deleting.clear()
+        self._write_topics()
 
     def _directory(self, topic: str, partition: int) -> str:
         return f"{self.path}/{topic}-{partition}"
@@ -409,10 +419,10 @@ class LogDir:
             report=self._report,
         )
 
-    def _read_topics(self) -> list[tuple[str, int]]:
+    def _read_topics(self) -> None:
         content = read_file(self._files, f"{self.path}/{_TOPICS}")
         if content is None:
-            return []
+            return
         try:
             stored: dict[str, Any] = json.loads(content)
             for entry in stored["topics"]:
@@ -423,13 +433,13 @@ class LogDir:
                     configs=entry["configs"],
                 )
                 self._topics[topic.name] = topic
-            return [(name, partitions) for name, partitions in stored["deleting"]]
+            self._deleting = [(name, partitions) for name, partitions in stored["deleting"]]
         except (ValueError, KeyError, TypeError) as error:
             raise CorruptLog(
                 f"{self.path}/{_TOPICS} cannot be read: {error!r}; restore it"
             ) from error
 
-    def _write_topics(self, deleting: Topic | None = None) -> None:
+    def _write_topics(self) -> None:
         stored = {
             "version": 1,
             "topics": [
@@ -441,7 +451,7 @@ class LogDir:
                 }
                 for topic in self._topics.values()
             ],
-            "deleting": [] if deleting is None else [[deleting.name, deleting.partitions]],
+            "deleting": self._deleting,
         }
         self._write(_TOPICS, json.dumps(stored, indent=1))
 

@@ -13,70 +13,40 @@ survives the death of the machine when ``durable_end_offset`` has passed it. Wit
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final, NamedTuple
+from itertools import takewhile
 
 from kohort.model.errors import ErrorCode
+from kohort.storage.append_rules import AppendResult, check_content, needs_new_segment
+from kohort.storage.compaction import CompactionJob, is_worthwhile
 from kohort.storage.durability import Durability
-from kohort.storage.errors import OffsetOutOfRange, RefusedBatch, StorageError
+from kohort.storage.errors import OffsetOutOfRange, StorageError
 from kohort.storage.files import Files
 from kohort.storage.flush_job import FlushJob
 from kohort.storage.log_config import LogConfig
 from kohort.storage.log_state import LogState
 from kohort.storage.record_batch import (
     NO_TIMESTAMP,
-    BatchHeader,
     check_batch,
     stored_prefix,
     with_log_append_time,
 )
-from kohort.storage.records import all_have_keys
 from kohort.storage.recovery import RecoveredLog, recover
 from kohort.storage.retention import expired_segments
 from kohort.storage.segment import FileRange, Segment
 from kohort.storage.segment_list import SegmentList
-
-LATEST_TIMESTAMP: Final = -1
-EARLIEST_TIMESTAMP: Final = -2
-MAX_TIMESTAMP: Final = -3
-EARLIEST_LOCAL_TIMESTAMP: Final = -4
-NOT_FOUND: Final = -1
-
-
-class AppendResult(NamedTuple):
-    """Where a batch is in the log.
-
-    Attributes:
-        base_offset: offset of its first record; of the first copy when it is a repetition.
-        last_offset: offset of its last record.
-        log_append_time_ms: -1 unless ``message.timestamp.type`` is LogAppendTime.
-        duplicate: the same batch was there before, nothing was written.
-        wait_for_sync: answer only after ``durable_end_offset`` has passed ``last_offset``.
-    """
-
-    base_offset: int
-    last_offset: int
-    log_append_time_ms: int
-    duplicate: bool
-    wait_for_sync: bool
-
-
-class TimestampAndOffset(NamedTuple):
-    """Answer to a search by time: -1 in both when there is no such record."""
-
-    timestamp: int
-    offset: int
-    leader_epoch: int
+from kohort.storage.time_search import TimestampAndOffset, find_by_time
 
 
 class PartitionLog:
     """A log in a directory of its own; ``open`` makes or recovers it."""
 
     __slots__ = (
+        "_compacted_to",
+        "_compaction",
         "_durability",
         "_files",
         "_segments",
         "_state",
-        "cleaning",
         "closed",
         "config",
         "directory",
@@ -108,8 +78,9 @@ class PartitionLog:
         self.leader_epoch = leader_epoch
         """Written into every batch from now on."""
         self.closed = False
-        self.cleaning = False
-        """A compaction reads the sealed segments: none of them may be removed meanwhile."""
+        self._compaction: CompactionJob | None = None
+        # Not stored: the first compaction after a start looks at the whole log.
+        self._compacted_to = 0
         self._state.epochs.assign(leader_epoch, self.log_end_offset)
 
     @classmethod
@@ -183,11 +154,6 @@ class PartitionLog:
         """Producers and leader epochs."""
         return self._state
 
-    @property
-    def unsynced_messages(self) -> int:
-        """How many offsets are not known to be on the disk."""
-        return self.log_end_offset - self._durability.end_offset
-
     # Appending
 
     def append(self, records: bytes | bytearray | memoryview, now_ms: int) -> AppendResult:
@@ -210,16 +176,14 @@ class PartitionLog:
                     True,
                     self._must_wait(known.last_offset),
                 )
-        self._check_content(header, records, now_ms)
+        check_content(config, header, records, now_ms)
         if config.log_append_time:
             header, body = with_log_append_time(header, body, now_ms)
         segment = self._segments.active
         base_offset = segment.next_offset
         header = header._replace(base_offset=base_offset, partition_leader_epoch=self.leader_epoch)
         try:
-            if not segment.fits(
-                header.size, header.next_offset, config.segment_bytes
-            ) or self._is_old(segment, header, now_ms):
+            if needs_new_segment(config, segment, header, now_ms):
                 segment = self._roll()
             if not segment.is_open:
                 self._durability.directory_dirty = True
@@ -259,30 +223,6 @@ class PartitionLog:
                 f"{self.name}: the log is closed", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             )
 
-    def _check_content(
-        self, header: BatchHeader, records: bytes | bytearray | memoryview, now_ms: int
-    ) -> None:
-        config = self.config
-        if header.size > config.segment_bytes:
-            raise RefusedBatch(
-                f"a batch of {header.size} bytes is larger than segment.bytes = "
-                f"{config.segment_bytes}",
-                ErrorCode.RECORD_LIST_TOO_LARGE,
-            )
-        ahead = header.max_timestamp - now_ms
-        has_time = header.max_timestamp != NO_TIMESTAMP and not config.log_append_time
-        if (
-            has_time
-            and not -config.timestamp_before_max_ms <= ahead <= config.timestamp_after_max_ms
-        ):
-            raise RefusedBatch(
-                f"timestamp {header.max_timestamp}, and the time is {now_ms}: further apart than "
-                f"message.timestamp.before.max.ms or message.timestamp.after.max.ms allow",
-                ErrorCode.INVALID_TIMESTAMP,
-            )
-        if config.compact and not all_have_keys(header, bytes(records)):
-            raise RefusedBatch("a record without a key, in a topic with cleanup.policy=compact")
-
     def _append_failed(self, segment: Segment, error: OSError) -> StorageError:
         # Part of the batch may be in the file. The next append goes to the same place; cutting it
         # off keeps a restart from finding half a batch there.
@@ -291,13 +231,6 @@ class PartitionLog:
         except OSError:
             return self._durability.fail(f"a write failed and could not be undone: {error}")
         return StorageError(f"{self.name}: cannot append to {segment.path}: {error}")
-
-    def _is_old(self, segment: Segment, header: BatchHeader, now_ms: int) -> bool:
-        if not segment.size:
-            return False
-        newest = header.max_timestamp if header.max_timestamp != NO_TIMESTAMP else now_ms
-        first = segment.first_timestamp
-        return first != NO_TIMESTAMP and newest - first > self.config.segment_ms
 
     def _roll(self) -> Segment:
         sealed = self._segments.active
@@ -393,6 +326,8 @@ class PartitionLog:
     def abandon(self) -> None:
         """Give back the files as they are; for a log that is deleted, or a process that dies."""
         self.closed = True
+        if self._compaction is not None:
+            self._compaction.cancelled = True
         self._segments.close()
 
     # Reading
@@ -451,27 +386,11 @@ class PartitionLog:
         Raises:
             StorageError: the disk, or a batch that does not decompress.
         """
-        nothing = TimestampAndOffset(NO_TIMESTAMP, NOT_FOUND, -1)
-        if timestamp in (EARLIEST_TIMESTAMP, EARLIEST_LOCAL_TIMESTAMP):
-            return self._answer(NO_TIMESTAMP, self.log_start_offset)
-        if timestamp == LATEST_TIMESTAMP:
-            return self._answer(NO_TIMESTAMP, self.high_watermark)
-        if timestamp < 0 and timestamp != MAX_TIMESTAMP:
-            return nothing
         try:
-            found = (
-                self._segments.at_max_timestamp()
-                if timestamp == MAX_TIMESTAMP
-                else self._segments.at_timestamp(timestamp)
-            )
+            found = find_by_time(self._segments, timestamp, self.high_watermark)
         except OSError as error:
             raise StorageError(f"{self.name}: cannot search by time: {error}") from error
-        if found is None or found[1] >= self.high_watermark:
-            return nothing
-        return self._answer(*found)
-
-    def _answer(self, timestamp: int, offset: int) -> TimestampAndOffset:
-        return TimestampAndOffset(timestamp, offset, self._state.epochs.epoch_of(offset))
+        return TimestampAndOffset(*found, self._state.epochs.epoch_of(found[1]))
 
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
         """(epoch, end offset) of the greatest leader epoch at or below ``epoch`` (KIP-101)."""
@@ -490,7 +409,7 @@ class PartitionLog:
         """
         config = self.config
         self._state.producers.expire(now_ms, config.producer_id_expiration_ms)
-        if not config.delete or self.cleaning or self.failure is not None:
+        if not config.delete or self._compaction is not None or self.failure is not None:
             return 0
         count = expired_segments(self._segments, config, now_ms)
         if not count:
@@ -513,3 +432,45 @@ class PartitionLog:
             removed += 1
         self._state.epochs.forget_before(self.log_start_offset)
         return removed
+
+    def begin_compaction(self, now_ms: int) -> CompactionJob | None:
+        """A compaction of the sealed segments, when the log is compacted and enough is new in it.
+
+        Returns:
+            A job whose ``run`` may happen in another thread; ``complete_compaction`` must follow.
+        """
+        if not self.config.compact or self._compaction is not None or self.closed or self.failure:
+            return None
+        busy = self._durability.busy_segments
+        segments = tuple(takewhile(lambda segment: segment not in busy, self._segments.sealed))
+        if not is_worthwhile(segments, self._compacted_to, self.config.min_cleanable_dirty_ratio):
+            return None
+        self._compaction = CompactionJob(
+            files=self._files,
+            directory=self.directory,
+            config=self.config,
+            segments=segments,
+            dirty_from=self._compacted_to,
+            now_ms=now_ms,
+        )
+        return self._compaction
+
+    def complete_compaction(self, job: CompactionJob) -> None:
+        """Put the compacted segments in place.
+
+        Raises:
+            StorageError: the disk; the log is as it was, or partly compacted, and can go on.
+        """
+        self._compaction = None
+        try:
+            if job.error is not None or job.cancelled or self.closed:
+                job.discard()
+                if job.error is not None:
+                    raise job.error
+                return
+            for replacement in job.replacements:
+                job.put_in_place(replacement)
+                self._segments.replace(replacement.old, replacement.new)
+            self._compacted_to = max(self._compacted_to, job.compacted_to)
+        except OSError as error:
+            raise StorageError(f"{self.name}: compaction failed: {error}") from error

@@ -28,7 +28,8 @@ def expired_segments(segments: SegmentList, config: LogConfig, now_ms: int) -> i
             and size - segment.size >= config.retention_bytes
             and segment is not segments.active
         )
-        if not segment.size or not (too_old or too_much):
+        is_empty = not segment.size and segment is not segments.active
+        if not (is_empty or too_old or too_much):
             break
         size -= segment.size
         count += 1

@@ -1,0 +1,186 @@
+"""Compaction: of each key only the last record stays, and in the end no tombstone.
+
+In: a log's sealed segments, the time; out: a job that writes fewer and smaller segments beside them
+(``run``, in any thread) and puts them in their place (``PartitionLog.complete_compaction``).
+Offsets never change: batches keep their base offset and get gaps inside and between them.
+
+Safe at every moment: new segments are whole and synced under another name before the first old one
+goes, the name says what they replace, and recovery finishes what was begun. Oldest first, so that a
+tombstone outlives what it deletes.
+
+Source: Kafka's log cleaner. A tombstone goes ``delete.retention.ms`` after its batch's greatest
+timestamp (Kafka counts from the first cleaning that saw it).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Final
+
+from kohort.storage.errors import StorageError
+from kohort.storage.files import File, Files
+from kohort.storage.log_config import LogConfig
+from kohort.storage.record_batch import HEADER_SIZE, BatchHeader, parse_header
+from kohort.storage.records import assemble, raw_records_of
+from kohort.storage.recovery import CLEANED_SUFFIX, finish_swap, swap_name
+from kohort.storage.segment import Segment
+
+MAX_KEYS: Final = 500_000
+"""Keys looked at in one compaction; what follows waits for the next one. Bounds the memory."""
+
+_MAX_RELATIVE_OFFSET: Final = (1 << 31) - 1
+
+
+@dataclass(slots=True, kw_only=True)
+class Replacement:
+    """A segment that is ready, and those whose place it takes."""
+
+    old: tuple[Segment, ...]
+    new: Segment
+    name: str
+
+
+@dataclass(slots=True, eq=False, kw_only=True)
+class CompactionJob:
+    """One compaction of one log, over segments that nobody changes meanwhile."""
+
+    files: Files
+    directory: str
+    config: LogConfig
+    segments: tuple[Segment, ...]
+    dirty_from: int
+    """Everything before this offset was compacted before."""
+    now_ms: int
+    compacted_to: int = -1
+    """Set by ``run``: everything before this offset is compacted now."""
+    replacements: list[Replacement] = field(default_factory=list)
+    error: OSError | StorageError | None = None
+    cancelled: bool = False
+    """May be set from another thread: the job then ends soon and replaces nothing."""
+
+    def run(self) -> None:
+        """Read the segments and write new ones. Never raises: the error is kept for the log."""
+        try:
+            latest = self._latest_offsets()
+            groups = _grouped(
+                [s for s in self.segments if s.base_offset < self.compacted_to],
+                self.config.segment_bytes,
+            )
+            for group in groups:
+                if self.cancelled:
+                    return
+                self.replacements.append(self._rewrite(group, latest))
+        except (OSError, StorageError) as error:
+            self.error = error
+
+    def _latest_offsets(self) -> dict[bytes, int]:
+        """The last offset of each key in what is new; ``compacted_to`` says how far it reached."""
+        latest: dict[bytes, int] = {}
+        self.compacted_to = self.segments[-1].next_offset
+        for segment in self.segments:
+            if segment.next_offset <= self.dirty_from:
+                continue
+            for header, batch in self._batches(segment):
+                if len(latest) >= MAX_KEYS:
+                    self.compacted_to = header.base_offset
+                    return latest
+                for record in raw_records_of(header, batch):
+                    if record.key is not None:
+                        latest[record.key] = record.offset
+        return latest
+
+    def _batches(self, segment: Segment) -> Iterator[tuple[BatchHeader, bytes]]:
+        file = self.files.open(segment.path)
+        try:
+            position = 0
+            while position < segment.size and not self.cancelled:
+                header = parse_header(file.pread(HEADER_SIZE, position))
+                yield header, file.pread(header.size, position)
+                position += header.size
+        finally:
+            file.close()
+
+    def _rewrite(self, group: tuple[Segment, ...], latest: dict[bytes, int]) -> Replacement:
+        new = Segment(self.files, self.directory, group[0].base_offset)
+        path = f"{new.path}{CLEANED_SUFFIX}"
+        name = swap_name(group[0].base_offset, group[-1].next_offset)
+        file = self.files.open(path, create=True)
+        try:
+            file.truncate(0)
+            for segment in group:
+                self._copy(segment, latest, file, new)
+            file.sync()
+        finally:
+            file.close()
+        self.files.replace(path, f"{self.directory}/{name}")
+        self.files.sync_directory(self.directory)
+        return Replacement(old=group, new=new, name=name)
+
+    def _copy(self, segment: Segment, latest: dict[bytes, int], file: File, new: Segment) -> None:
+        for header, batch in self._batches(segment):
+            kept = self._compacted(header, batch, latest)
+            if kept:
+                file.pwrite([kept], new.size)
+                new.account(parse_header(kept), self.config.index_interval_bytes)
+
+    def _compacted(self, header: BatchHeader, batch: bytes, latest: dict[bytes, int]) -> bytes:
+        """The batch without superseded records; empty when none is left."""
+        if header.base_offset >= self.compacted_to or header.is_control:
+            return batch
+        forget_tombstones = (
+            header.max_timestamp >= 0
+            and self.now_ms - header.max_timestamp > self.config.delete_retention_ms
+        )
+        kept = [
+            record.encoded
+            for record in raw_records_of(header, batch)
+            if record.key is not None
+            and latest.get(record.key, record.offset) <= record.offset
+            and not (record.is_tombstone and forget_tombstones)
+        ]
+        if len(kept) == header.record_count:
+            return batch
+        if not kept:
+            return b""
+        return assemble(header._replace(record_count=len(kept)), b"".join(kept))
+
+    def discard(self) -> None:
+        """Remove what was written, after an error or when the log went away."""
+        for replacement in self.replacements:
+            self.files.remove(f"{self.directory}/{replacement.name}")
+        for segment in self.segments:
+            self.files.remove(f"{segment.path}{CLEANED_SUFFIX}")
+        self.replacements = []
+
+    def put_in_place(self, replacement: Replacement) -> None:
+        """Remove the old segments' files and give the new one its name."""
+        for segment in replacement.old:
+            segment.close()
+        finish_swap(self.files, self.directory, replacement.name)
+        replacement.new.write_index_if_stale()
+        replacement.new.forget_index()
+
+
+def is_worthwhile(segments: tuple[Segment, ...], dirty_from: int, ratio: float) -> bool:
+    """Whether what was not compacted yet is as much of ``segments`` as the ratio asks."""
+    size = sum(segment.size for segment in segments)
+    dirty = sum(segment.size for segment in segments if segment.next_offset > dirty_from)
+    return dirty > 0 and dirty >= ratio * size
+
+
+def _grouped(segments: list[Segment], segment_bytes: int) -> list[tuple[Segment, ...]]:
+    """Neighbours that fit into one segment even if nothing can be left out."""
+    groups: list[list[Segment]] = []
+    for segment in segments:
+        group = groups[-1] if groups else []
+        fits = (
+            group
+            and sum(s.size for s in group) + segment.size <= segment_bytes
+            and segment.next_offset - group[0].base_offset <= _MAX_RELATIVE_OFFSET
+        )
+        if fits:
+            group.append(segment)
+        else:
+            groups.append([segment])
+    return [tuple(group) for group in groups]
