@@ -22,6 +22,8 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "broker": ("kohort.cli.broker:broker", "Run an embedded Kafka-compatible broker."),
     "topics": ("kohort.cli.topics:topics", "Create, list, describe and delete topics."),
     "groups": ("kohort.cli.groups:groups", "List and describe consumer groups."),
+    "pipeline": ("kohort.cli.pipeline:pipeline", "Run a Spark application that shares a group."),
+    "table": ("kohort.cli.table:table", "List, clean and verify a pipeline's table."),
     "kafka": ("kohort.cli.kafka:kafka", "Fetch, start and stop a real Apache Kafka."),
 }
 """Name -> (module:attribute, the line that ``--help`` shows), so that help imports no noun."""

@@ -1,0 +1,160 @@
+"""``kohort pipeline``: one Spark application that shares a consumer group with its like.
+
+In come flags and a file of SQL; out go lines of progress and a table. What runs is known to
+``kohort.spark.pipeline``, which is imported only when the command is.
+"""
+
+from __future__ import annotations
+
+import json
+import signal
+import threading
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from kohort.cli.output import bootstrap_option, note
+from kohort.model.errors import ConfigError
+
+if TYPE_CHECKING:
+    from kohort.spark.pipeline import PipelineConfig, Progress
+
+
+@click.command()
+@bootstrap_option
+@click.option("--topic", "topics", required=True, help="Topic to read; several with commas.")
+@click.option("--group", required=True, help="Consumer group that the applications share.")
+@click.option(
+    "--sql",
+    "sql_file",
+    required=True,
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="File with a row-wise query over the view `records`.",
+)
+@click.option(
+    "--output",
+    required=True,
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Directory of the table; the same for all applications of the group.",
+)
+@click.option("--name", help="Name of this application (default: the first that is free).")
+@click.option("--master", default="local[2]", show_default=True, help="Spark master.")
+@click.option("--available-now", is_flag=True, help="End when the group has what is there now.")
+@click.option(
+    "--starting-offsets",
+    type=click.Choice(["earliest", "latest"]),
+    default="earliest",
+    show_default=True,
+    help="Where to start without a position.",
+)
+@click.option(
+    "--limit", type=click.IntRange(1), default=500_000, show_default=True,
+    help="Most records of a micro-batch.",
+)  # fmt: skip
+@click.option(
+    "--trigger-ms", type=click.IntRange(0), default=500, show_default=True,
+    help="Least time between the beginnings of two micro-batches.",
+)  # fmt: skip
+@click.option(
+    "--set", "kafka", multiple=True, metavar="NAME=VALUE",
+    help="A client setting by Kafka's name, such as session.timeout.ms=10000.",
+)  # fmt: skip
+@click.option("--conf", "spark", multiple=True, metavar="NAME=VALUE", help="A Spark setting.")
+@click.option("--json", "as_json", is_flag=True, help="Print progress as JSON, a line a batch.")
+def pipeline(
+    *,
+    bootstrap: str,
+    topics: str,
+    group: str,
+    sql_file: Path,
+    output: Path,
+    name: str | None,
+    master: str,
+    available_now: bool,
+    starting_offsets: str,
+    limit: int,
+    trigger_ms: int,
+    kafka: tuple[str, ...],
+    spark: tuple[str, ...],
+    as_json: bool,
+) -> None:
+    """Read a topic as a member of a group, apply SQL, write every record once.
+
+    Start it as often as you like: the applications of one group share the topic's partitions.
+    Each row keeps its topic, partition and offset. A column `dead_letter` that is not NULL sends
+    a malformed record to the dead letters.
+    """
+    from kohort.spark.pipeline import PipelineConfig  # noqa: PLC0415 - Spark is heavy
+
+    config = PipelineConfig(
+        bootstrap=bootstrap,
+        topics=topics,
+        group=group,
+        sql=_read_sql(sql_file),
+        output=output,
+        name=name,
+        master=master,
+        available_now=available_now,
+        starting_offsets=starting_offsets,
+        limit=limit,
+        trigger_ms=trigger_ms,
+        kafka=_settings("--set", kafka),
+        spark=_settings("--conf", spark),
+    )
+    _run(config, as_json=as_json)
+
+
+def _run(config: PipelineConfig, *, as_json: bool) -> None:
+    from kohort.spark.pipeline import run_pipeline  # noqa: PLC0415 - Spark is heavy
+
+    stop = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stop.set())
+
+    def report(progress: Progress) -> None:
+        click.echo(_as_json(progress) if as_json else _as_line(progress))
+
+    def started(name: str) -> None:
+        note(f"{name}: reading {config.topics} in group {config.group}, writing {config.output}")
+
+    run_pipeline(config, report, stop, started)
+
+
+def _read_sql(path: Path) -> str:
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"cannot read the SQL in {path}: {error}") from error
+    if not text.strip():
+        raise ConfigError(f"{path} is empty: expected SELECT expressions FROM records")
+    return text
+
+
+def _settings(option: str, given: Iterable[str]) -> Mapping[str, str]:
+    pairs: dict[str, str] = {}
+    for text in given:
+        name, equals, value = text.partition("=")
+        if not equals or not name:
+            raise ConfigError(f"{option} is {text!r}, expected NAME=VALUE")
+        pairs[name.strip()] = value.strip()
+    return pairs
+
+
+def _as_line(progress: Progress) -> str:
+    return (
+        f"batch {progress.batch:>4}  {progress.rows:>9,} records  {progress.seconds:6.2f} s  "
+        f"{progress.rows_per_second:>9,.0f}/s  owns {' '.join(progress.partitions) or '-'}"
+    )
+
+
+def _as_json(progress: Progress) -> str:
+    return json.dumps(
+        {
+            "batch": progress.batch,
+            "records": progress.rows,
+            "seconds": progress.seconds,
+            "partitions": list(progress.partitions),
+        }
+    )

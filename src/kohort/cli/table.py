@@ -1,0 +1,119 @@
+"""``kohort table``: the files of an exactly-once table, its litter, and whether it is whole.
+
+In come a directory and, for the comparison, brokers; out go tables, JSON and an exit status.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from kohort.cli.output import bootstrap_option, json_option, note, print_json, print_table
+
+if TYPE_CHECKING:
+    from kohort.spark.verify import Verdict
+
+_DIRECTORY = click.argument("directory", type=click.Path(path_type=Path))
+
+
+@click.group()
+def table() -> None:
+    """List, clean and verify a table that pipelines wrote."""
+
+
+@table.command()
+@_DIRECTORY
+@json_option
+def files(directory: Path, *, as_json: bool) -> None:
+    """List the files that count."""
+    from kohort.spark.table import manifest_of  # noqa: PLC0415 - keep `kohort --help` quick
+
+    rows = [row for row in manifest_of(directory) if row.path or row.dead_path]
+    if as_json:
+        print_json([{**dataclasses.asdict(row), "partition": str(row.partition)} for row in rows])
+        return
+    print_table(
+        ["PARTITION", "BEGIN", "END", "EPOCH", "ROWS", "DEAD-LETTERS", "FILE"],
+        [
+            (r.partition, r.begin, r.end, r.epoch, r.rows, r.dead_letters, r.path or r.dead_path)
+            for r in rows
+        ],
+    )
+
+
+@table.command()
+@_DIRECTORY
+@click.option(
+    "--older-than", type=click.FloatRange(min=0), default=3600.0, show_default=True,
+    metavar="SECONDS", help="Leave younger files: a running batch may be about to commit them.",
+)  # fmt: skip
+@json_option
+def clean(directory: Path, *, older_than: float, as_json: bool) -> None:
+    """Remove files that no commit names: left by applications that were killed or fenced."""
+    from kohort.spark.table import clean as remove  # noqa: PLC0415
+
+    removed = remove(directory, older_than)
+    if as_json:
+        print_json([dataclasses.asdict(orphan) for orphan in removed])
+        return
+    for orphan in removed:
+        click.echo(orphan.path)
+    note(f"{len(removed)} files removed")
+
+
+@table.command()
+@_DIRECTORY
+@bootstrap_option
+@json_option
+def verify(directory: Path, *, bootstrap: str, as_json: bool) -> None:
+    """Compare every row with the topic: holes, duplicates, strangers, orphans. Exit 1 if any."""
+    from kohort.client.config import parse_client_settings  # noqa: PLC0415
+    from kohort.spark.verify import verify as compare  # noqa: PLC0415
+
+    verdict = compare(directory, parse_client_settings({"bootstrap.servers": bootstrap}))
+    if as_json:
+        print_json(_as_json(verdict))
+    else:
+        _print(verdict)
+    if not verdict.ok:
+        sys.exit(1)
+
+
+_NUMBERS = (
+    "records", "rows", "dead_letters", "filtered", "holes", "duplicates", "strangers", "unread",
+    "unchecked",
+)  # fmt: skip
+
+
+def _as_json(verdict: Verdict) -> dict[str, Any]:
+    return {
+        "ok": verdict.ok,
+        **{name: verdict.total(name) for name in _NUMBERS},
+        "orphans": [dataclasses.asdict(orphan) for orphan in verdict.orphans],
+        "partitions": [
+            {**dataclasses.asdict(p), "partition": str(p.partition)} for p in verdict.partitions
+        ],
+    }
+
+
+def _print(verdict: Verdict) -> None:
+    print_table(
+        ["PARTITION", "BEGIN", "END", *(name.upper().replace("_", "-") for name in _NUMBERS)],
+        [
+            (p.partition, p.begin, p.end, *(getattr(p, name) for name in _NUMBERS))
+            for p in verdict.partitions
+        ],
+    )
+    for p in verdict.partitions:
+        for trouble in p.troubles:
+            note(f"{p.partition}: {trouble}")
+    for orphan in verdict.orphans:
+        note(
+            f"orphan: {orphan.path} ({orphan.size} bytes) counts for nothing; "
+            "`kohort table clean` removes it"
+        )
+    note("every record once" if verdict.ok else "NOT WHOLE")

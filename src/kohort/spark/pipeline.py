@@ -1,0 +1,261 @@
+"""One Spark application of a pipeline: topic, row-wise SQL, exactly-once table.
+
+What lives here: ``run_pipeline``, which checks what can be checked before Spark starts, starts
+Spark, runs the query until it ends or is told to, and reports its progress. In goes a
+``PipelineConfig``, out comes a table that grows. It must not know the command line.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import re
+import threading
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from pyspark.errors.exceptions.base import PySparkException, StreamingQueryException
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from kohort.model.errors import ConfigError, KohortError
+from kohort.spark.assembly import KafkaTopics
+from kohort.spark.layout import CHECKPOINTS
+from kohort.spark.options import SourceOptions, parse_options
+from kohort.spark.parquet_sink import ParquetSink
+from kohort.spark.rowwise import apply_sql
+from kohort.spark.session import make_session
+from kohort.spark.source import KohortDataSource
+from kohort.spark.sqlite_ledger import SqliteLedger
+
+_LOOK_S: Final = 0.2
+_CONFIG_ERROR: Final = re.compile(r"kohort\.model\.errors\.ConfigError: (.+)")
+_KOHORT_ERROR: Final = re.compile(r"kohort\.[a-z_.]+\.[A-Za-z]+: (.+)")
+
+
+class PipelineFailed(KohortError):
+    """The query stopped by itself; what was committed before counts, nothing is half-written."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PipelineConfig:
+    """What one application runs.
+
+    Attributes:
+        bootstrap: brokers, ``host:port`` and commas.
+        topics: to read, separated by commas.
+        group: the group that all applications of this pipeline share.
+        sql: text of the row-wise query over the view ``records``.
+        output: directory of the table; shared by the group, on one host.
+        name: of this application; its checkpoint is kept under it. None for the first free one.
+        master: Spark's, such as ``local[2]``.
+        available_now: end when the group has processed what is there at the start.
+        starting_offsets: ``earliest`` or ``latest``, where neither ledger nor group has a position.
+        limit: most offsets of a micro-batch.
+        trigger_ms: least time between the beginnings of two micro-batches.
+        kafka: further client settings by Kafka's names.
+        spark: further Spark settings.
+    """
+
+    bootstrap: str
+    topics: str
+    group: str
+    sql: str
+    output: Path
+    name: str | None = None
+    master: str = "local[2]"
+    available_now: bool = False
+    starting_offsets: str = "earliest"
+    limit: int = 500_000
+    trigger_ms: int = 500
+    kafka: Mapping[str, str] = field(default_factory=dict)
+    spark: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progress:
+    """One micro-batch that was committed.
+
+    ``rows`` were read; ``seconds`` is the whole batch with planning and commits; ``partitions``
+    are those owned when the batch was planned.
+    """
+
+    batch: int
+    rows: int
+    seconds: float
+    partitions: tuple[str, ...]
+
+    @property
+    def rows_per_second(self) -> float:
+        """Rows by time of this batch."""
+        return self.rows / self.seconds if self.seconds else 0.0
+
+
+def run_pipeline(
+    config: PipelineConfig,
+    report: Callable[[Progress], None],
+    stop: threading.Event,
+    started: Callable[[str], None] = lambda name: None,
+) -> None:
+    """Run one application until its query ends, or until ``stop`` is set.
+
+    Args:
+        config: see there.
+        report: called after each micro-batch.
+        stop: set it to leave the group and end between two micro-batches.
+        started: called with the application's name when the query runs.
+
+    Raises:
+        ConfigError: something is wrong with what was asked: nothing was started.
+        ClientError: the brokers cannot be reached.
+        PipelineFailed: the query stopped by itself.
+    """
+    application = uuid.uuid4().hex
+    options = _source_options(config, application)
+    checked = parse_options(options)
+    _check_topics(checked)
+    ledger = SqliteLedger(config.output, config.group)
+    try:
+        with _checkpoint(config.output, config.name) as (name, checkpoint):
+            spark = make_session(f"kohort-{config.group}-{name}", config.master, config.spark)
+            try:
+                query = _start(spark, config, options, ledger, checkpoint)
+                started(name)
+                _watch(query, report, stop)
+            finally:
+                spark.stop()
+    finally:
+        ledger.close()
+
+
+def _source_options(config: PipelineConfig, application: str) -> dict[str, str]:
+    return {
+        **{f"kafka.{name}": value for name, value in config.kafka.items()},
+        "kafka.bootstrap.servers": config.bootstrap,
+        "kafka.group.id": config.group,
+        "subscribe": config.topics,
+        "startingOffsets": config.starting_offsets,
+        "maxOffsetsPerTrigger": str(config.limit),
+        "ledger": str(config.output.resolve()),
+        "application": application,
+    }
+
+
+def _check_topics(options: SourceOptions) -> None:
+    topics = KafkaTopics(options.topics, options.client)
+    try:
+        topics.partitions()
+    finally:
+        topics.close()
+
+
+def _start(
+    spark: SparkSession,
+    config: PipelineConfig,
+    options: Mapping[str, str],
+    ledger: SqliteLedger,
+    checkpoint: Path,
+) -> StreamingQuery:
+    spark.dataSource.register(KohortDataSource)
+    tasks = str(spark.sparkContext.defaultParallelism)
+    records = spark.readStream.format("kohort").options(**options).option("readTasks", tasks).load()
+    query = apply_sql(spark, records, config.sql)
+    sink = ParquetSink(config.output.resolve(), ledger, options["application"], query)
+    writer = (
+        sink.frame.writeStream.queryName(checkpoint.name)
+        .foreachBatch(sink.write_batch)
+        .option("checkpointLocation", checkpoint.resolve().as_uri())
+    )
+    if config.available_now:
+        return writer.trigger(availableNow=True).start()
+    return writer.trigger(processingTime=f"{config.trigger_ms} milliseconds").start()
+
+
+def _watch(
+    query: StreamingQuery, report: Callable[[Progress], None], stop: threading.Event
+) -> None:
+    last = -1
+    try:
+        while query.isActive and not stop.wait(_LOOK_S):
+            last = _report_new(query, report, last)
+        if stop.is_set():
+            query.stop()
+        else:
+            query.awaitTermination(1)
+        _report_new(query, report, last)
+    except StreamingQueryException as error:
+        raise _explained(error) from error
+    except (PySparkException, OSError) as error:
+        raise PipelineFailed(f"Spark ended unexpectedly: {error}") from error
+
+
+def _report_new(query: StreamingQuery, report: Callable[[Progress], None], last: int) -> int:
+    for progress in query.recentProgress:
+        batch = int(progress["batchId"])
+        # Spark also reports, under the number of the batch to come, that there was nothing to do.
+        if batch <= last or "addBatch" not in progress["durationMs"]:
+            continue
+        last = batch
+        report(_progress(batch, progress))
+    return last
+
+
+def _progress(batch: int, progress: Any) -> Progress:
+    source = progress["sources"][0]
+    end = source["endOffset"]
+    document = json.loads(end) if isinstance(end, str) else (end or {})
+    return Progress(
+        batch=batch,
+        rows=int(source["numInputRows"]),
+        seconds=progress["durationMs"]["triggerExecution"] / 1000,
+        partitions=tuple(sorted(document.get("p", {}), key=_by_number)),
+    )
+
+
+def _by_number(partition: str) -> tuple[str, int]:
+    topic, _, number = partition.rpartition("-")
+    return topic, int(number)
+
+
+def _explained(error: StreamingQueryException) -> KohortError:
+    """Kohort's own sentence, which Spark hands on at the end of a stack trace."""
+    text = str(error)
+    configured = _CONFIG_ERROR.findall(text)
+    if configured:
+        return ConfigError(configured[-1].strip())
+    told = _KOHORT_ERROR.findall(text)
+    return PipelineFailed(f"the query stopped: {told[-1].strip() if told else text.strip()}")
+
+
+@contextmanager
+def _checkpoint(output: Path, name: str | None) -> Iterator[tuple[str, Path]]:
+    """An application's name and its checkpoint, locked while it runs.
+
+    Two queries on one checkpoint would each believe to be the other's restart.
+    """
+    if name is not None and not re.fullmatch(r"[A-Za-z0-9._-]{1,100}", name):
+        raise ConfigError(f"{name!r} is no name of an application: letters, digits, '.', '_', '-'")
+    folder = output / CHECKPOINTS
+    folder.mkdir(parents=True, exist_ok=True)
+    candidates = [name] if name is not None else [f"application-{n}" for n in range(1, 1_000)]
+    for candidate in candidates:
+        handle = os.open(folder / f"{candidate}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(handle)
+            continue
+        try:
+            yield candidate, folder / candidate
+        finally:
+            os.close(handle)
+        return
+    raise ConfigError(
+        f"an application called {candidates[0]} runs on {output} already: give this one another "
+        "--name, or none"
+    )
