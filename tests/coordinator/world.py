@@ -1,0 +1,478 @@
+"""One coordinator under test: says what happens to it in words, and shows what follows as lines.
+
+A test states events and compares the whole list of effects. Tokens have names (``a.join``), ids
+are counted per client (``a-1``), time is in milliseconds, and ``check()`` runs after every step.
+"""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import Any
+
+from kohort.coordinator.answers import (
+    DeleteAnswer,
+    DescribeAnswer,
+    HeartbeatAnswer,
+    JoinAnswer,
+    LeaveAnswer,
+    ListAnswer,
+    OffsetCommitAnswer,
+    OffsetDeleteAnswer,
+    OffsetFetchAnswer,
+    SyncAnswer,
+)
+from kohort.coordinator.coordinator import Coordinator
+from kohort.coordinator.effects import Append, Effect, Observe, Respond
+from kohort.coordinator.events import (
+    Appended,
+    AppendFailed,
+    DescribeGroups,
+    Event,
+    GroupToFetch,
+    Heartbeat,
+    JoinGroup,
+    JoinProtocol,
+    LeaveGroup,
+    LeavingMember,
+    ListGroups,
+    OffsetCommit,
+    OffsetFetch,
+    OffsetToCommit,
+    SyncGroup,
+    TimeOfDay,
+)
+from kohort.coordinator.records import GroupRecord, Record
+from kohort.model.errors import ErrorCode
+from kohort.model.facts import OffsetsCommitted
+from kohort.model.group_config import GroupConfig
+from kohort.model.ids import (
+    GenerationId,
+    GroupId,
+    MemberId,
+    ProtocolName,
+    ProtocolType,
+    Ticket,
+    Token,
+    TopicPartition,
+)
+from kohort.model.instants import Instant, WallMillis
+
+WALL = WallMillis(1_700_000_000_000)
+
+_SILENT_FIELDS = {
+    "group_id",
+    "client_id",
+    "client_host",
+    "session_timeout_ms",
+    "rebalance_timeout_ms",
+    "protocol_type",
+    "member_count",
+    "static_count",
+    "group_instance_id",
+}
+
+
+def subscription(*topics: str) -> bytes:
+    """A consumer subscription, version 0, without user data."""
+    parts = [(0).to_bytes(2, "big"), len(topics).to_bytes(4, "big")]
+    parts += [len(t).to_bytes(2, "big") + t.encode() for t in topics]
+    return b"".join(parts) + (0).to_bytes(4, "big")
+
+
+class World:
+    """A coordinator, a clock and a log that writes when it is told to."""
+
+    def __init__(self, *, delay: int = 3_000, **config: int) -> None:
+        settings = {"initial_rebalance_delay_ms": delay, **config}
+        self.config = GroupConfig(**settings)
+        self.coordinator = Coordinator(self.config, self._make_id)
+        self.now = Instant(0)
+        self.effects: list[Effect] = []
+        self.tokens: dict[int, str] = {}
+        self.answers: dict[str, Any] = {}
+        self.unwritten: list[Ticket] = []
+        self.log: list[Record] = []
+        self._records: dict[Ticket, tuple[Record, ...]] = {}
+        self._ids: dict[str, int] = {}
+        self.feed(TimeOfDay(wall=WALL))
+
+    def _make_id(self, prefix: str) -> str:
+        self._ids[prefix] = self._ids.get(prefix, 0) + 1
+        return f"{prefix}-{self._ids[prefix]}"
+
+    # -- stepping ------------------------------------------------------------------------------
+
+    def feed(self, event: Event) -> list[str]:
+        return self._after(self.coordinator.handle(event, self.now))
+
+    def wait(self, millis: int) -> list[str]:
+        """Let time pass, stopping at every deadline on the way as a shell would."""
+        target = self.now + millis * 1_000
+        lines: list[str] = []
+        while True:
+            due = self.coordinator.next_deadline()
+            if due is None or due > target:
+                break
+            self.now = max(self.now, due)
+            lines += self._after(self.coordinator.advance(self.now))
+        self.now = Instant(target)
+        return lines + self._after(self.coordinator.advance(self.now))
+
+    def _after(self, effects: list[Effect]) -> list[str]:
+        self.coordinator.check()
+        self.effects += effects
+        for effect in effects:
+            if isinstance(effect, Respond):
+                name = self.tokens[effect.token]
+                assert name not in self.answers, f"{name} was answered twice"
+                self.answers[name] = effect.answer
+            elif isinstance(effect, Append):
+                self.unwritten.append(effect.ticket)
+                self._records[effect.ticket] = effect.records
+        return [self.show(effect) for effect in effects]
+
+    def token(self, name: str) -> Token:
+        if name in self.tokens.values():
+            serial = 2
+            while f"{name}#{serial}" in self.tokens.values():
+                serial += 1
+            name = f"{name}#{serial}"
+        token = Token(len(self.tokens) + 1)
+        self.tokens[token] = name
+        return token
+
+    def written(self) -> list[str]:
+        """The log has written everything that it was given."""
+        lines: list[str] = []
+        while self.unwritten:
+            ticket = self.unwritten.pop(0)
+            self.log += self._records[ticket]
+            lines += self.feed(Appended(ticket=ticket))
+        return lines
+
+    def write(self, ticket: int) -> list[str]:
+        self.unwritten.remove(Ticket(ticket))
+        self.log += self._records[Ticket(ticket)]
+        return self.feed(Appended(ticket=Ticket(ticket)))
+
+    def refuse(self, error: ErrorCode, ticket: int | None = None) -> list[str]:
+        """The log refuses a write, by default the oldest."""
+        chosen = self.unwritten[0] if ticket is None else Ticket(ticket)
+        self.unwritten.remove(chosen)
+        return self.feed(AppendFailed(ticket=chosen, error=error))
+
+    # -- requests ------------------------------------------------------------------------------
+
+    def join(
+        self,
+        client: str,
+        member_id: str | None = None,
+        *,
+        group: str = "g",
+        protocols: str | dict[str, bytes] = "range",
+        protocol_type: str = "consumer",
+        session: int = 10_000,
+        rebalance: int = 60_000,
+        old: bool = False,
+        instance: str | None = None,
+        reason: str | None = None,
+        name: str | None = None,
+    ) -> list[str]:
+        """``client`` joins; with ``member_id`` None as ``client``-1, with "" as a stranger."""
+        if isinstance(protocols, str):
+            protocols = {p: subscription("t") for p in protocols.split()}
+        event = JoinGroup(
+            token=self.token(name or f"{client}.join"),
+            group_id=GroupId(group),
+            member_id=MemberId(f"{client}-1" if member_id is None else member_id),
+            group_instance_id=instance,  # type: ignore[arg-type]
+            client_id=client,
+            client_host="/127.0.0.1",
+            session_timeout_ms=session,
+            rebalance_timeout_ms=rebalance,
+            protocol_type=ProtocolType(protocol_type),
+            protocols=tuple(
+                JoinProtocol(name=ProtocolName(p), metadata=m) for p, m in protocols.items()
+            ),
+            reason=reason,
+            accepts_member_id_required=not old,
+        )
+        return self.feed(event)
+
+    def enter(self, client: str, **how: Any) -> list[str]:
+        """Both steps of a dynamic member's first join; the effects of the second."""
+        self.join(client, "", **how)
+        return self.join(client, **how)
+
+    def sync(
+        self,
+        client: str,
+        generation: int,
+        plan: dict[str, bytes] | None = None,
+        *,
+        group: str = "g",
+        protocol_type: str | None = "consumer",
+        protocol_name: str | None = "range",
+        member_id: str | None = None,
+        names_protocol: bool = True,
+        name: str | None = None,
+    ) -> list[str]:
+        event = SyncGroup(
+            token=self.token(name or f"{client}.sync"),
+            group_id=GroupId(group),
+            generation_id=GenerationId(generation),
+            member_id=MemberId(member_id or f"{client}-1"),
+            group_instance_id=None,
+            protocol_type=None if protocol_type is None else ProtocolType(protocol_type),
+            protocol_name=None if protocol_name is None else ProtocolName(protocol_name),
+            names_protocol=names_protocol,
+            assignments=tuple((MemberId(m), a) for m, a in (plan or {}).items()),
+        )
+        return self.feed(event)
+
+    def beat(
+        self,
+        client: str,
+        generation: int,
+        *,
+        group: str = "g",
+        member_id: str | None = None,
+        instance: str | None = None,
+    ) -> str:
+        """A heartbeat; the name of the error it is answered with."""
+        event = Heartbeat(
+            token=self.token(f"{client}.beat"),
+            group_id=GroupId(group),
+            generation_id=GenerationId(generation),
+            member_id=MemberId(member_id or f"{client}-1"),
+            group_instance_id=instance,  # type: ignore[arg-type]
+        )
+        before = len(self.effects)
+        self.feed(event)
+        (answer,) = [
+            e.answer
+            for e in self.effects[before:]
+            if isinstance(e, Respond) and e.token == event.token
+        ]
+        assert isinstance(answer, HeartbeatAnswer)
+        return answer.error.name
+
+    def leave(self, *clients: str, group: str = "g", reason: str | None = None) -> list[str]:
+        return self.leave_ids(*(f"{c}-1" for c in clients), group=group, reason=reason)
+
+    def leave_ids(
+        self,
+        *member_ids: str,
+        group: str = "g",
+        instance: str | None = None,
+        reason: str | None = None,
+    ) -> list[str]:
+        event = LeaveGroup(
+            token=self.token("leave"),
+            group_id=GroupId(group),
+            members=tuple(
+                LeavingMember(
+                    member_id=MemberId(m),
+                    group_instance_id=instance,  # type: ignore[arg-type]
+                    reason=reason,
+                )
+                for m in member_ids
+            ),
+        )
+        return self.feed(event)
+
+    def commit(
+        self,
+        client: str,
+        generation: int,
+        offsets: dict[str, int],
+        *,
+        group: str = "g",
+        member_id: str | None = None,
+        metadata: str = "",
+        leader_epoch: int = -1,
+        retention: int | None = None,
+        new_client: bool = True,
+        unknown: tuple[str, ...] = (),
+        instance: str | None = None,
+    ) -> list[str]:
+        event = OffsetCommit(
+            token=self.token(f"{client or 'tool'}.commit"),
+            group_id=GroupId(group),
+            generation_id=GenerationId(generation),
+            member_id=MemberId(
+                member_id if member_id is not None else (f"{client}-1" if client else "")
+            ),
+            group_instance_id=instance,  # type: ignore[arg-type]
+            offsets=tuple(
+                OffsetToCommit(
+                    partition=tp(p), offset=o, metadata=metadata, leader_epoch=leader_epoch
+                )
+                for p, o in offsets.items()
+            ),
+            retention_ms=retention,
+            knows_group_id_not_found=new_client,
+            unknown_partitions=frozenset(tp(p) for p in unknown),
+        )
+        return self.feed(event)
+
+    def fetch(self, *partitions: str, group: str = "g") -> list[str]:
+        """Committed offsets of a group; of all partitions if none are named."""
+        wanted = tuple(tp(p) for p in partitions) or None
+        event = OffsetFetch(
+            token=self.token("fetch"),
+            groups=(GroupToFetch(group_id=GroupId(group), partitions=wanted),),
+        )
+        return self.feed(event)
+
+    def state(self, group: str = "g") -> str:
+        """State and generation-free picture of a group, as DescribeGroups tells it."""
+        event = DescribeGroups(
+            token=self.token("describe"),
+            group_ids=(GroupId(group),),
+            knows_group_id_not_found=False,
+        )
+        before = len(self.effects)
+        self.feed(event)
+        answer = next(
+            e.answer
+            for e in self.effects[before:]
+            if isinstance(e, Respond) and isinstance(e.answer, DescribeAnswer)
+        )
+        return answer.groups[0].state.value
+
+    def listed(self, *states: str, types: tuple[str, ...] = ()) -> dict[str, str]:
+        event = ListGroups(token=self.token("list"), states=states, types=types)
+        before = len(self.effects)
+        self.feed(event)
+        answer = next(
+            e.answer
+            for e in self.effects[before:]
+            if isinstance(e, Respond) and isinstance(e.answer, ListAnswer)
+        )
+        return {g.group_id: g.state.value for g in answer.groups}
+
+    # -- scenes --------------------------------------------------------------------------------
+
+    def joined(self, *clients: str, **how: Any) -> None:
+        """A group of these clients whose first generation was just told; the first one leads."""
+        for client in clients:
+            self.enter(client, **how)
+        self.written()
+        while f"{clients[0]}.join#2" not in self.answers:
+            due = self.coordinator.next_deadline()
+            assert due is not None, "the initial window never ends"
+            self.wait(-(-(due - self.now) // 1_000))
+        assert self.answers[f"{clients[0]}.join#2"].generation_id == 1
+
+    def stable(self, *clients: str, **how: Any) -> None:
+        """A Stable group of these clients in generation 1; client x has the assignment b"x"."""
+        self.joined(*clients, **how)
+        where = {"group": how["group"]} if "group" in how else {}
+        named = {
+            "protocol_name": how.get("protocols", "range").split()[0],
+            "protocol_type": how.get("protocol_type", "consumer"),
+        }
+        plan = {f"{c}-1": c.encode() for c in clients}
+        for client in clients:
+            self.sync(client, 1, plan if client == clients[0] else None, **named, **where)
+        self.written()
+
+    # -- showing -------------------------------------------------------------------------------
+
+    def show(self, effect: Effect) -> str:
+        if isinstance(effect, Respond):
+            return f"{self.tokens[effect.token]} <- {show_answer(effect.answer)}"
+        if isinstance(effect, Append):
+            shown = ", ".join(show_record(r) for r in effect.records)
+            return f"write {effect.ticket}: {shown}"
+        return f"fact {show_fact(effect)}"
+
+
+def tp(text: str) -> TopicPartition:
+    topic, _, partition = text.rpartition("-")
+    return TopicPartition(topic, int(partition))
+
+
+def show_fact(effect: Observe) -> str:
+    fact = effect.fact
+    if isinstance(fact, OffsetsCommitted):
+        return f"OffsetsCommitted {', '.join(f'{p}={o}' for p, o in fact.offsets)}"
+    shown = []
+    for spec in fields(fact):
+        value = getattr(fact, spec.name)
+        if spec.name in _SILENT_FIELDS or value is None or value is ErrorCode.NONE:
+            continue
+        shown.append(_show_value(spec.name, value))
+    return " ".join([type(fact).__name__, *(s for s in shown if s)])
+
+
+def _show_value(name: str, value: Any) -> str:
+    if name == "assignments":
+        return " ".join(f"{m}:{a.decode()}" for m, a in value)
+    if name == "generation_id":
+        return f"generation={value}"
+    if isinstance(value, tuple):
+        return "[" + " ".join(str(v) for v in value) + "]"
+    if isinstance(value, bool):
+        return name if value else ""
+    if isinstance(value, ErrorCode):
+        return value.name
+    return str(value)
+
+
+def show_record(record: Record) -> str:
+    if isinstance(record, GroupRecord):
+        value = record.value
+        if value is None:
+            return f"tombstone of group {record.group_id}"
+        members = " ".join(f"{m.member_id}:{m.assignment.decode()}" for m in value.members)
+        return f"group {record.group_id} generation={value.generation_id} [{members}]"
+    if record.value is None:
+        return f"tombstone of {record.partition}"
+    return f"{record.partition}={record.value.offset}"
+
+
+def show_answer(answer: Any) -> str:  # noqa: C901, PLR0911 - one branch an answer
+    match answer:
+        case JoinAnswer(error=ErrorCode.NONE):
+            members = " ".join(m.member_id for m in answer.members)
+            return (
+                f"joined {answer.protocol_name} generation={answer.generation_id} "
+                f"leader={answer.leader_id} me={answer.member_id} [{members}]"
+            )
+        case JoinAnswer():
+            assert answer.generation_id == -1
+            assert not answer.members
+            assert answer.protocol_type is None
+            assert answer.protocol_name is None
+            return f"{answer.error.name} me={answer.member_id}"
+        case SyncAnswer(error=ErrorCode.NONE):
+            return f"assigned {answer.assignment.decode()}".rstrip()
+        case SyncAnswer():
+            assert answer.assignment == b""
+            assert answer.protocol_type is None
+            assert answer.protocol_name is None
+            return answer.error.name
+        case HeartbeatAnswer():
+            return answer.error.name
+        case LeaveAnswer():
+            entries = " ".join(f"{m.member_id}:{m.error.name}" for m in answer.members)
+            return f"{answer.error.name} [{entries}]"
+        case OffsetCommitAnswer():
+            return " ".join(f"{p}:{e.name}" for p, e in answer.partitions)
+        case OffsetDeleteAnswer():
+            return f"{answer.error.name} " + " ".join(f"{p}:{e.name}" for p, e in answer.partitions)
+        case OffsetFetchAnswer():
+            return "; ".join(
+                f"{g.group_id} {g.error.name} "
+                + " ".join(f"{p}={'-' if o is None else o.offset}" for p, o in g.offsets)
+                for g in answer.groups
+            )
+        case DescribeAnswer():
+            return " ".join(f"{g.group_id}:{g.state.value}" for g in answer.groups)
+        case ListAnswer():
+            return " ".join(f"{g.group_id}:{g.state.value}" for g in answer.groups)
+        case DeleteAnswer():
+            return " ".join(f"{g}:{e.name}" for g, e in answer.groups)
+    raise AssertionError(answer)
