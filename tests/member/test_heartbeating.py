@@ -1,0 +1,300 @@
+"""Signs of life: the sentences of member_and_policies 5.8, one test each."""
+
+from __future__ import annotations
+
+import pytest
+
+from kohort.member.effects import (
+    DropCoordinator,
+    Failed,
+    FindCoordinator,
+    Lost,
+    PrepareJoin,
+    Send,
+)
+from kohort.member.events import (
+    CommitAccepted,
+    CommitRefused,
+    CoordinatorFound,
+    CoordinatorLost,
+    Polled,
+    RequestFailed,
+    RequestRejoin,
+    Stalled,
+)
+from kohort.member.requests import Heartbeat, JoinGroup, LeaveGroup, SyncGroup
+from kohort.member.states import MemberState
+from kohort.model.errors import ErrorCode
+from kohort.model.ids import GenerationId, MemberId
+from kohort.model.instants import Instant
+from kohort.model.member_facts import PollIntervalExceeded, SessionUnconfirmed
+
+
+def test_150_a_heartbeat_is_sent_while_waiting_for_sync(world):
+    world.start()
+    world.join_answer(world.send_of(JoinGroup))
+    assert world.sent(SyncGroup)
+    world.pass_ms(3_000)
+    assert world.sent(Heartbeat).generation_id == 1
+
+
+def test_a_stable_member_beats_every_interval(world):
+    world.stable()
+    for _ in range(5):
+        beat = world.next_heartbeat()
+        assert (beat.request.member_id, beat.request.generation_id) == ("m1", 1)
+        world.beat_answer(beat)
+
+
+def test_no_heartbeat_while_a_join_is_parked(world):
+    world.stable()
+    world.do(RequestRejoin(reason="r"))
+    world.prepared()
+    world.pass_ms(60_000)
+    world.none_of(Heartbeat, DropCoordinator)
+
+
+def test_heartbeats_go_on_while_the_owner_prepares(world):
+    world.stable()
+    world.beat_answer(world.next_heartbeat(), ErrorCode.REBALANCE_IN_PROGRESS)
+    assert world.member.state is MemberState.PREPARING
+    for _ in range(20):
+        beat = world.next_heartbeat()
+        assert world.beat_answer(beat, ErrorCode.REBALANCE_IN_PROGRESS) == []
+    world.none_of(DropCoordinator)
+
+
+def test_151_rebalance_in_progress_while_stable_starts_a_join(world):
+    world.stable()
+    world.beat_answer(world.next_heartbeat(), ErrorCode.REBALANCE_IN_PROGRESS)
+    assert world.one(PrepareJoin).reason == "group is already rebalancing"
+    world.none_of(Lost)
+
+
+def test_151_rebalance_in_progress_while_syncing_is_ignored(world):
+    world.start()
+    world.join_answer(world.send_of(JoinGroup))
+    sync = world.send_of(SyncGroup)
+    beat = world.next_heartbeat()
+    assert world.beat_answer(beat, ErrorCode.REBALANCE_IN_PROGRESS) == []
+    world.sync_answer(sync)
+    assert world.member.state is MemberState.STABLE
+
+
+@pytest.mark.parametrize(
+    "error",
+    [ErrorCode.ILLEGAL_GENERATION, ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_INSTANCE_ID],
+)
+def test_152_errors_that_concern_an_older_generation_are_ignored(world, error):
+    world.stable()
+    old = world.next_heartbeat()
+    world.do(RequestRejoin(reason="r"))
+    world.prepared()
+    world.on_to(2)
+    assert world.beat_answer(old, error) == []
+    assert world.member.state is MemberState.STABLE
+
+
+def test_153_illegal_generation_loses_the_place_and_keeps_the_id(world):
+    world.stable()
+    world.beat_answer(world.next_heartbeat(), ErrorCode.ILLEGAL_GENERATION)
+    assert world.one(Lost).generation_id == 1
+    world.prepared()
+    assert world.sent(JoinGroup).member_id == "m1"
+
+
+def test_153_unknown_member_id_loses_the_place_and_the_id(world):
+    world.stable()
+    world.beat_answer(world.next_heartbeat(), ErrorCode.UNKNOWN_MEMBER_ID)
+    assert world.one(Lost).member_id == "m1"
+    world.prepared()
+    assert world.sent(JoinGroup).member_id == ""
+
+
+def test_153_fenced_is_fatal_and_leaves_the_place_to_the_other(world):
+    world.stable()
+    world.beat_answer(world.next_heartbeat(), ErrorCode.FENCED_INSTANCE_ID)
+    assert world.one(Lost)
+    assert world.one(Failed).error is ErrorCode.FENCED_INSTANCE_ID
+    world.none_of(LeaveGroup)
+
+
+def test_155_a_session_without_answers_gives_the_coordinator_up(world):
+    world.stable()
+    effects = world.pass_ms(45_000)
+    assert [e for e in effects if isinstance(e, DropCoordinator)]
+    assert [e for e in effects if isinstance(e, FindCoordinator)]
+    assert [f for f in world.facts if isinstance(f, SessionUnconfirmed)]
+    world.none_of(Lost)
+    world.do(CoordinatorFound())
+    world.pass_ms(0)
+    assert world.sent(Heartbeat).member_id == "m1"
+    assert world.member.state is MemberState.STABLE, "only the coordinator can take the place"
+
+
+def test_a_coordinator_found_again_hears_from_us_at_once(world):
+    world.stable()
+    world.do(CoordinatorLost())
+    assert world.one(FindCoordinator)
+    world.pass_ms(10_000)
+    world.none_of(Send)
+    world.do(CoordinatorFound())
+    world.pass_ms(0)
+    assert world.sent(Heartbeat).generation_id == 1
+
+
+def test_156_the_poll_interval_runs_out_leave_with_reason_then_rejoin_on_the_next_poll(
+    make_world,
+):
+    world = make_world(max_poll_interval_ms=10_000)
+    world.stable()
+    for _ in range(3):
+        world.beat_answer(world.next_heartbeat())
+    effects = world.pass_ms(1_000)
+    leave = world.sent(LeaveGroup)
+    assert leave.member_id == "m1"
+    assert "max.poll.interval.ms" in leave.reason
+    assert [type(e) for e in effects] == [Send, Lost]
+    assert [f.limit_ms for f in world.facts if isinstance(f, PollIntervalExceeded)] == [10_000]
+    assert world.pass_ms(60_000) == []
+    world.do(Polled())
+    world.prepared()
+    assert world.sent(JoinGroup).member_id == ""
+
+
+def test_156_a_static_member_does_not_leave_when_the_poll_interval_runs_out(make_world):
+    world = make_world(max_poll_interval_ms=10_000, group_instance_id="i")
+    world.stable()
+    effects = world.pass_ms(10_000)
+    assert [e for e in effects if isinstance(e, Lost)]
+    world.none_of(LeaveGroup)
+
+
+def test_polling_keeps_the_place(make_world):
+    world = make_world(max_poll_interval_ms=10_000)
+    world.stable()
+    for _ in range(20):
+        world.beat_answer(world.next_heartbeat())
+        world.do(Polled())
+    world.none_of(Lost)
+
+
+def test_the_poll_interval_also_runs_while_a_join_is_parked(make_world):
+    world = make_world(max_poll_interval_ms=10_000)
+    world.stable()
+    world.do(RequestRejoin(reason="r"))
+    world.prepared()
+    world.pass_ms(10_000)
+    assert world.sent(LeaveGroup).member_id == "m1"
+    assert world.one(Lost)
+
+
+def test_without_a_limit_nobody_has_to_poll(make_world):
+    world = make_world(max_poll_interval_ms=None)
+    world.stable()
+    world.do(CoordinatorLost())
+    assert world.pass_ms(10_000_000) == []
+    assert world.member.state is MemberState.STABLE
+
+
+def test_157_timing_of_heartbeats(world):
+    world.stable()
+    world.pass_ms(2_999)
+    world.none_of(Send)
+    world.pass_ms(1)
+    beat = world.send_of(Heartbeat)
+    world.pass_ms(3_000)
+    world.none_of(Heartbeat)
+    world.beat_answer(beat)
+    world.pass_ms(3_000)
+    assert world.sent(Heartbeat)
+
+
+def test_a_heartbeat_that_failed_is_repeated_soon(world):
+    world.stable()
+    beat = world.next_heartbeat()
+    world.do(RequestFailed(request_id=beat.request_id))
+    world.pass_ms(100)
+    assert world.sent(Heartbeat)
+
+
+def test_last_confirmed_is_when_the_confirmed_request_was_sent(world):
+    assert world.member.last_confirmed is None
+    world.start()
+    world.join_answer(world.send_of(JoinGroup))
+    sync = world.send_of(SyncGroup)
+    world.now_ms = 500
+    world.sync_answer(sync)
+    assert world.member.last_confirmed == 0
+    world.beat_answer(world.next_heartbeat())
+    assert world.member.last_confirmed == 3_000_000, "sent then, answered at 3.5 s"
+    world.beat_answer(world.next_heartbeat(), ErrorCode.UNKNOWN_MEMBER_ID)
+    assert world.member.last_confirmed is None
+
+
+def test_an_accepted_commit_confirms_like_a_heartbeat(world):
+    world.stable()
+    world.do(
+        CommitAccepted(
+            request_sent_at=Instant(2_000_000),
+            generation_id=GenerationId(1),
+            member_id=MemberId("m1"),
+        )
+    )
+    assert world.member.last_confirmed == 2_000_000
+
+
+def test_187_a_refused_commit_of_the_present_generation_loses_the_place(world):
+    world.stable()
+    refused = CommitRefused(
+        error=ErrorCode.ILLEGAL_GENERATION,
+        generation_id=GenerationId(1),
+        member_id=MemberId("m1"),
+    )
+    world.do(refused)
+    assert world.one(Lost).generation_id == 1
+
+
+def test_187_a_refused_commit_of_an_older_generation_changes_nothing(world):
+    world.stable(generation=2)
+    refused = CommitRefused(
+        error=ErrorCode.UNKNOWN_MEMBER_ID,
+        generation_id=GenerationId(1),
+        member_id=MemberId("m1"),
+    )
+    assert world.do(refused) == []
+
+
+def test_187_while_a_join_runs_a_refused_commit_changes_nothing(world):
+    world.stable()
+    world.do(RequestRejoin(reason="r"))
+    world.prepared()
+    refused = CommitRefused(
+        error=ErrorCode.ILLEGAL_GENERATION,
+        generation_id=GenerationId(1),
+        member_id=MemberId("m1"),
+    )
+    assert world.do(refused) == []
+
+
+def test_189_rebalance_in_progress_for_a_commit_requests_a_rejoin_and_resets_nothing(world):
+    world.stable()
+    world.do(
+        CommitRefused(
+            error=ErrorCode.REBALANCE_IN_PROGRESS,
+            generation_id=GenerationId(1),
+            member_id=MemberId("m1"),
+        )
+    )
+    world.none_of(Lost)
+    assert world.one(PrepareJoin).generation_id == 1
+
+
+def test_a_stalled_process_loses_no_time(make_world):
+    world = make_world(max_poll_interval_ms=10_000)
+    world.stable()
+    world.now_ms = 3_600_000
+    world.do(Stalled(micros=3_600_000_000))
+    world.none_of(Lost, LeaveGroup, DropCoordinator)
+    world.pass_ms(3_000)
+    assert world.sent(Heartbeat)
