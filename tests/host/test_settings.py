@@ -37,6 +37,8 @@ KAFKA_DEFAULTS = {
     "log.flush.interval.messages": 9223372036854775807,
     "log.flush.interval.ms": None,
     "log.cleanup.policy": "delete",
+    "log.cleaner.enable": True,
+    "log.cleaner.backoff.ms": 15000,
     "log.cleaner.delete.retention.ms": 86400000,
     "log.cleaner.min.cleanable.ratio": 0.5,
     "log.message.timestamp.type": "CreateTime",

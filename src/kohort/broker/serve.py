@@ -30,10 +30,10 @@ from kohort.broker.limits import (
 from kohort.broker.listener import Gate, advertised_address, bind
 from kohort.broker.producing import Producing
 from kohort.broker.pump import Pump
-from kohort.broker.retention import IdleSweep, RetentionSweep
 from kohort.broker.service import Dispatcher
 from kohort.broker.session import Session
 from kohort.broker.state import Address, BrokerState
+from kohort.broker.sweeps import CompactionSweep, IdleSweep, RetentionSweep
 from kohort.broker.topic_names import OFFSETS_TOPIC
 from kohort.broker.topics import Topics, log_defaults
 from kohort.engine.coordinator_engine import CoordinatorEngine
@@ -201,18 +201,25 @@ class BrokerServer:
         pump.attach(journal, Dispatcher(state, pump, producing, fetching))
         self._down.callback(pump.stop)
         topics.on_deleted(self._topic_deleted)
-        self._start_chores(log_dir)
+        self._start_chores(log_dir, loop)
         pump.loaded()
         buffer = memoryview(bytearray(RECEIVE_BUFFER_BYTES))
         server = await loop.create_server(lambda: Session(pump, buffer), sock=sock)
         self._down.push_async_callback(self._let_go, server)
 
-    def _start_chores(self, log_dir: LogDir) -> None:
+    def _start_chores(self, log_dir: LogDir, loop: asyncio.AbstractEventLoop) -> None:
         now = monotonic_now()
         chores = self._pump.chores
         settings = self.settings
         interval = Millis(settings.log_retention_check_interval_ms)
         RetentionSweep(chores, interval, log_dir.logs).start(now)
+        if settings.log_cleaner_enable:
+            executor = ThreadPoolExecutor(1, thread_name_prefix="kohort-compaction")
+            self._down.callback(executor.shutdown)
+            pause = Millis(settings.log_cleaner_backoff_ms)
+            compaction = CompactionSweep(chores, pause, log_dir.logs, loop, executor)
+            self._down.callback(compaction.stop)
+            compaction.start(now)
         idle = Millis(settings.connections_max_idle_ms)
         IdleSweep(chores, idle, self._pump.sessions.values).start(now)
         self._look_at_the_clock(now)

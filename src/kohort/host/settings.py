@@ -165,6 +165,10 @@ class BrokerSettings:
         ("delete", "compact", "delete,compact", "compact,delete"),
         "Old segments are deleted, or keep the newest record of each key, or both.",
     )
+    log_cleaner_enable: bool = flag(True, "Topics with cleanup.policy=compact are compacted.")
+    log_cleaner_backoff_ms: int = whole(
+        15_000, 1, LONG_MAX, "How often logs worth compacting are looked for."
+    )
     log_cleaner_delete_retention_ms: int = whole(
         86_400_000, 0, LONG_MAX, "How long compaction keeps tombstones."
     )

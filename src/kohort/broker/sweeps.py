@@ -1,13 +1,16 @@
-"""Chores by the clock: old segments, idle connections.
+"""Chores by the clock: old segments, compaction, idle connections.
 
-In comes the passing of time; out go removals of segments and closed sessions. Each turn does a
-bounded piece of work, so that many partitions do not hold up the loop.
+In comes the passing of time; out go removals of segments, compactions in a thread of their own, and
+closed sessions. Each turn does a bounded piece of work, so that many partitions do not hold up the
+loop.
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Executor
 from itertools import islice
 from typing import Final
 
@@ -15,6 +18,7 @@ from kohort.broker.session import Session
 from kohort.host.clock import wall_now
 from kohort.model.deadlines import Deadlines
 from kohort.model.instants import MICROS_PER_MILLI, Instant, Millis, after
+from kohort.storage.compaction import CompactionJob
 from kohort.storage.errors import StorageError
 from kohort.storage.partition_log import PartitionLog
 
@@ -77,6 +81,66 @@ def sweep(log: PartitionLog) -> None:
             removed,
             log.log_start_offset,
         )
+
+
+class CompactionSweep:
+    """Compacts logs one after the other, in a thread of their own, and then again after a pause."""
+
+    def __init__(
+        self,
+        chores: Chores,
+        pause: Millis,
+        logs: Callable[[], Iterable[PartitionLog]],
+        loop: asyncio.AbstractEventLoop,
+        executor: Executor,
+    ) -> None:
+        self._chores = chores
+        self._pause = pause
+        self._logs = logs
+        self._loop = loop
+        self._executor = executor
+        self._job: CompactionJob | None = None
+        self._stopped = False
+
+    def start(self, now: Instant) -> None:
+        """Look for logs worth compacting after one pause."""
+        self._chores.arm(self._look, after(now, self._pause))
+
+    def stop(self) -> None:
+        """Begin no other compaction; one that is under way ends soon and changes nothing."""
+        self._stopped = True
+        if self._job is not None:
+            self._job.cancelled = True
+
+    def _look(self, now: Instant) -> None:
+        self._chores.arm(self._look, after(now, self._pause))
+        if self._job is None:
+            self._next(iter(list(self._logs())))
+
+    def _next(self, rest: Iterator[PartitionLog]) -> None:
+        if self._stopped:
+            return
+        for log in rest:
+            job = log.begin_compaction(wall_now())
+            if job is not None:
+                self._run(log, job, rest)
+                return
+
+    def _run(self, log: PartitionLog, job: CompactionJob, rest: Iterator[PartitionLog]) -> None:
+        self._job = job
+        running = self._loop.run_in_executor(self._executor, job.run)
+        running.add_done_callback(lambda _: self._done(log, job, rest))
+
+    def _done(self, log: PartitionLog, job: CompactionJob, rest: Iterator[PartitionLog]) -> None:
+        self._job = None
+        try:
+            log.complete_compaction(job)
+        except StorageError as error:
+            logger.error("%s", error)
+        else:
+            if job.replacements and not job.cancelled:
+                logger.info("%s: compacted up to offset %d", log.name, job.compacted_to)
+        self._next(rest)
 
 
 class IdleSweep:
