@@ -21,7 +21,6 @@ from kohort.client.errors import (
     RequestFailed,
 )
 from kohort.client.group_link import GroupLink, MemberOutput, commit_error, embedded_protocol
-from kohort.client.pump import monotonic_now
 from kohort.consumer.core import ConsumerCore
 from kohort.consumer.effects import (
     CommitDone,
@@ -30,6 +29,7 @@ from kohort.consumer.effects import (
     FetchOffsets,
     ForApplication,
     ListOffsets,
+    StartReading,
 )
 from kohort.consumer.events import (
     Application,
@@ -38,6 +38,7 @@ from kohort.consumer.events import (
     Event,
     OffsetsFetched,
     OffsetsListed,
+    Seek,
 )
 from kohort.consumer.ownership import Tell
 from kohort.consumer.positions import Position
@@ -81,12 +82,21 @@ class ConsumerSeat:
         """
         self.link.post(lambda now: self._handle(event, now))
 
-    def seek(self, event: Event) -> Future[list[ForApplication]]:
-        """Hand a seek to the core; what it asks of the application is the future's result."""
+    def seek(self, event: Seek) -> Future[StartReading | None]:
+        """Hand a seek to the core; what it asks of the application for it is the future's result.
 
-        def order(now: Instant) -> tuple[list[ForApplication], list[Output]]:
+        None: nothing yet, or nothing at all.
+        """
+
+        def order(now: Instant) -> tuple[StartReading | None, list[Output]]:
             outputs, mine = self._sort(self._core.handle(event, now), now)
-            return mine, outputs
+            found: StartReading | None = None
+            for effect in mine:
+                if isinstance(effect, StartReading) and effect.starts.keys() == {event.partition}:
+                    found = effect
+                else:
+                    self.due.append(effect)
+            return found, outputs
 
         return self.link.call(order)
 
@@ -99,7 +109,7 @@ class ConsumerSeat:
             self._commits[token] = future
             return self._handle(Commit(token=token, offsets=offsets), now)
 
-        self.link._pump.post(order, future)
+        self.link.post(order, future)
         return future
 
     def position(self, partition: TopicPartition) -> Position | None:
@@ -182,7 +192,6 @@ class ConsumerSeat:
                 rebalancing=isinstance(error, RebalanceInProgress),
                 place_lost=isinstance(error, CommitFailed),
             )
-            self._last_error = error
             return self._handle(answer, at)
 
         return self.link.ask_commit(effect.offsets, now, then)
@@ -254,6 +263,3 @@ def _fatal(error: ClientError) -> str | None:
     if isinstance(error, Closed):
         return str(error)
     return None
-
-
-__all__ = ["ConsumerSeat", "monotonic_now"]

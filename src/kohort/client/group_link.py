@@ -131,13 +131,15 @@ class GroupLink:
 
     # -- from any thread --------------------------------------------------------------------------
 
-    def post(self, order: Callable[[Instant], list[Output]]) -> None:
-        """Run ``order`` on the pump's thread soon.
+    def post(
+        self, order: Callable[[Instant], list[Output]], future: Future[Any] | None = None
+    ) -> None:
+        """Run ``order`` on the pump's thread soon; ``future`` gets Closed if that never happens.
 
         Raises:
             Closed: the link was closed.
         """
-        self._pump.post(order)
+        self._pump.post(order, future)
 
     def call(self, order: Callable[[Instant], tuple[Any, list[Output]]]) -> Future[Any]:
         """Run ``order`` on the pump's thread; its result, or what it raised, is the future's.

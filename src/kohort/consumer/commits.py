@@ -76,6 +76,7 @@ class Commits:
         if self._due_at is None or now < self._due_at:
             return []
         if any(c.token is None and c.step is None for c in self._under_way.values()):
+            self._due_at = after(now, self._config.retry_backoff_max_ms)
             return []
         self._due_at = after(now, self._config.auto_commit_interval_ms)
         return self._send(self._changed(positions))
