@@ -9,11 +9,11 @@ members, consuming.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from types import TracebackType
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
-from kohort.client.broker_connection import BrokerConnection
+from kohort.client.brokers import Brokers, FailedForGood, check
 from kohort.client.config import ClientSettings, parse_client_settings
 from kohort.client.descriptions import (
     BrokerDescription,
@@ -26,7 +26,7 @@ from kohort.client.descriptions import (
     PartitionDescription,
     TopicDescription,
 )
-from kohort.client.errors import BrokerUnreachable, ClientError, Closed, RequestFailed
+from kohort.client.errors import RequestFailed
 from kohort.consumer.positions import Position
 from kohort.model.errors import ErrorCode
 from kohort.model.ids import TopicPartition
@@ -34,7 +34,6 @@ from kohort.wire.messages import (
     k02_list_offsets,
     k03_metadata,
     k09_offset_fetch,
-    k10_find_coordinator,
     k15_describe_groups,
     k16_list_groups,
     k19_create_topics,
@@ -47,8 +46,6 @@ EARLIEST: Final = -2
 """In place of a timestamp: the first offset that the log has."""
 LATEST: Final = -1
 """In place of a timestamp: the offset of the next record."""
-
-T = TypeVar("T")
 
 
 class Admin:
@@ -72,10 +69,7 @@ class Admin:
         if not isinstance(settings, ClientSettings):
             settings = parse_client_settings(settings, **more)
         self._settings = settings
-        self._bootstrap = settings.bootstrap
-        self._by_address: dict[tuple[str, int], BrokerConnection] = {}
-        self._brokers: dict[int, tuple[str, int]] = {}
-        self._closed = False
+        self._cluster = Brokers(settings)
 
     def __enter__(self) -> Admin:
         return self
@@ -90,16 +84,13 @@ class Admin:
 
     def close(self) -> None:
         """Close every connection. Closing twice is harmless."""
-        self._closed = True
-        for connection in self._by_address.values():
-            connection.close()
-        self._by_address.clear()
+        self._cluster.close()
 
     # -- cluster and topics -----------------------------------------------------------------------
 
     def describe_cluster(self) -> ClusterDescription:
         """Brokers and controller."""
-        answer = self._retry(lambda deadline: self._metadata([], deadline))
+        answer = self._cluster.retry(lambda deadline: self._cluster.metadata([], deadline))
         return ClusterDescription(
             cluster_id=answer.cluster_id,
             controller_id=answer.controller_id,
@@ -123,19 +114,19 @@ class Admin:
         """
 
         def ask(deadline: float) -> dict[str, TopicDescription]:
-            answer = self._metadata(names, deadline, create=create)
+            answer = self._cluster.metadata(names, deadline, create=create)
             found = {t.name: _topic(t) for t in answer.topics if not t.error_code}
             for topic in answer.topics:
                 # A topic that does not exist is no passing trouble, unless it is being created.
                 unknown = topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
                 if unknown and not create:
-                    raise _Final(
+                    raise FailedForGood(
                         RequestFailed(ErrorCode.of(topic.error_code), f"topic {topic.name}")
                     )
-                _check(topic.error_code, f"topic {topic.name}")
+                check(topic.error_code, f"topic {topic.name}")
             return found
 
-        return self._retry(ask)
+        return self._cluster.retry(ask)
 
     def create_topics(self, topics: Iterable[NewTopic], *, validate_only: bool = False) -> None:
         """Create topics, or only check whether they could be; returns when brokers tell of them.
@@ -161,20 +152,20 @@ class Admin:
             message = k19_create_topics.CreateTopicsRequest(
                 topics=wanted, timeout_ms=_left_ms(deadline), validate_only=validate_only
             )
-            answer = self._controller(deadline).request(message, deadline)
+            answer = self._cluster.controller(deadline).request(message, deadline)
             for result in answer.topics:
-                _check(result.error_code, f"topic {result.name}", result.error_message)
+                check(result.error_code, f"topic {result.name}", result.error_message)
 
-        self._retry(ask)
+        self._cluster.retry(ask)
         if not validate_only:
             # A broker may hear of a topic some milliseconds after the controller made it.
-            self._retry(lambda deadline: self._see([t.name for t in wanted], deadline))
+            self._cluster.retry(lambda deadline: self._see([t.name for t in wanted], deadline))
 
     def _see(self, names: list[str], deadline: float) -> None:
-        for topic in self._metadata(names, deadline).topics:
-            _check(topic.error_code, f"topic {topic.name}")
+        for topic in self._cluster.metadata(names, deadline).topics:
+            check(topic.error_code, f"topic {topic.name}")
             for p in topic.partitions:
-                _check(p.error_code, f"partition {topic.name}-{p.partition_index}")
+                check(p.error_code, f"partition {topic.name}-{p.partition_index}")
 
     def create_topic(
         self,
@@ -204,7 +195,7 @@ class Admin:
         wanted = list(names)
 
         def ask(deadline: float) -> None:
-            controller = self._controller(deadline)
+            controller = self._cluster.controller(deadline)
             by_state = controller.version_of(k20_delete_topics.DeleteTopicsRequest, deadline) >= 6
             states = [k20_delete_topics.DeleteTopicState(name=name) for name in wanted]
             message = k20_delete_topics.DeleteTopicsRequest(
@@ -215,12 +206,12 @@ class Admin:
             for result in controller.request(message, deadline).responses:
                 unknown = result.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
                 if unknown:
-                    raise _Final(
+                    raise FailedForGood(
                         RequestFailed(ErrorCode.of(result.error_code), f"topic {result.name}")
                     )
-                _check(result.error_code, f"topic {result.name}", result.error_message)
+                check(result.error_code, f"topic {result.name}", result.error_message)
 
-        self._retry(ask)
+        self._cluster.retry(ask)
 
     def create_partitions(self, topic: str, total: int) -> None:
         """Raise the number of a topic's partitions to ``total``.
@@ -234,10 +225,10 @@ class Admin:
                 topics=[k37_create_partitions.CreatePartitionsTopic(name=topic, count=total)],
                 timeout_ms=_left_ms(deadline),
             )
-            for result in self._controller(deadline).request(message, deadline).results:
-                _check(result.error_code, f"topic {result.name}", result.error_message)
+            for result in self._cluster.controller(deadline).request(message, deadline).results:
+                check(result.error_code, f"topic {result.name}", result.error_message)
 
-        self._retry(ask)
+        self._cluster.retry(ask)
 
     # -- offsets ----------------------------------------------------------------------------------
 
@@ -258,18 +249,18 @@ class Admin:
 
         def ask(deadline: float) -> None:
             left = [tp for tp in wanted if tp not in found]
-            for connection, mine in self._leaders(left, deadline):
+            for connection, mine in self._cluster.leaders(left, deadline):
                 answer = connection.request(self._list_offsets_message(mine, at), deadline)
                 for topic in answer.topics:
                     for p in topic.partitions:
                         tp = TopicPartition(topic.name, p.partition_index)
-                        _check(p.error_code, f"partition {tp}")
+                        check(p.error_code, f"partition {tp}")
                         found[tp] = OffsetDescription(
                             offset=p.offset, leader_epoch=p.leader_epoch, timestamp=p.timestamp
                         )
 
         if wanted:
-            self._retry(ask)
+            self._cluster.retry(ask)
         return found
 
     def _list_offsets_message(
@@ -303,12 +294,12 @@ class Admin:
         wanted = None if partitions is None else by_topic(sorted(set(partitions)))
 
         def ask(deadline: float) -> dict[TopicPartition, Position]:
-            coordinator, _ = self._coordinator(group_id, deadline)
+            coordinator, _ = self._cluster.coordinator(group_id, deadline)
             version = coordinator.version_of(k09_offset_fetch.OffsetFetchRequest, deadline)
             message = offset_fetch_message(group_id, wanted, in_groups=version >= 8)
             return read_offset_fetch(group_id, coordinator.request(message, deadline))
 
-        return self._retry(ask)
+        return self._cluster.retry(ask)
 
     # -- groups -----------------------------------------------------------------------------------
 
@@ -316,12 +307,12 @@ class Admin:
         """Every group of the cluster, by id."""
 
         def ask(deadline: float) -> list[GroupListing]:
-            self._metadata([], deadline)
+            self._cluster.metadata([], deadline)
             found: dict[str, GroupListing] = {}
-            for node_id in sorted(self._brokers):
+            for node_id in sorted(self._cluster.known):
                 message = k16_list_groups.ListGroupsRequest()
-                answer = self._node(node_id, deadline).request(message, deadline)
-                _check(answer.error_code, f"groups of broker {node_id}")
+                answer = self._cluster.node(node_id, deadline).request(message, deadline)
+                check(answer.error_code, f"groups of broker {node_id}")
                 for group in answer.groups:
                     found[group.group_id] = GroupListing(
                         group_id=group.group_id,
@@ -331,19 +322,19 @@ class Admin:
                     )
             return [found[group_id] for group_id in sorted(found)]
 
-        return self._retry(ask)
+        return self._cluster.retry(ask)
 
     def describe_group(self, group_id: str) -> GroupDescription:
         """State and members of a group; the state is Dead when there is no such group."""
 
         def ask(deadline: float) -> GroupDescription:
-            coordinator, node_id = self._coordinator(group_id, deadline)
+            coordinator, node_id = self._cluster.coordinator(group_id, deadline)
             message = k15_describe_groups.DescribeGroupsRequest(groups=[group_id])
             described = coordinator.request(message, deadline).groups[0]
             if described.error_code == ErrorCode.GROUP_ID_NOT_FOUND:
                 described.group_state = "Dead"
             else:
-                _check(described.error_code, f"group {group_id}", described.error_message)
+                check(described.error_code, f"group {group_id}", described.error_message)
             return GroupDescription(
                 group_id=group_id,
                 state=described.group_state,
@@ -353,7 +344,7 @@ class Admin:
                 members=tuple(_member(m) for m in described.members),
             )
 
-        return self._retry(ask)
+        return self._cluster.retry(ask)
 
     def delete_group(self, group_id: str) -> None:
         """Delete a group without members, with its offsets.
@@ -363,137 +354,12 @@ class Admin:
         """
 
         def ask(deadline: float) -> None:
-            coordinator, _ = self._coordinator(group_id, deadline)
+            coordinator, _ = self._cluster.coordinator(group_id, deadline)
             message = k42_delete_groups.DeleteGroupsRequest(groups_names=[group_id])
             for result in coordinator.request(message, deadline).results:
-                _check(result.error_code, f"group {group_id}")
+                check(result.error_code, f"group {group_id}")
 
-        self._retry(ask)
-
-    # -- finding brokers --------------------------------------------------------------------------
-
-    def _retry(self, ask: Callable[[float], T]) -> T:
-        """Ask until it works, fails for good, or ``default.api.timeout.ms`` is over."""
-        if self._closed:
-            raise Closed("this admin client was closed; make a new one")
-        deadline = time.monotonic() + self._patience_s()
-        backoff = self._settings.retry_backoff_ms / 1_000
-        while True:
-            try:
-                return ask(deadline)
-            except _Final as final:
-                raise final.error from None
-            except ClientError as error:
-                if not error.retriable or time.monotonic() + backoff >= deadline:
-                    raise
-                time.sleep(backoff)
-                backoff = min(2 * backoff, self._settings.retry_backoff_max_ms / 1_000)
-
-    def _patience_s(self) -> float:
-        """Until a broker was reached once, the address is likely wrong: say so sooner."""
-        whole = self._settings.default_api_timeout_ms
-        if not self._brokers:
-            whole = min(whole, self._settings.socket_connection_setup_timeout_ms)
-        return whole / 1_000
-
-    def _metadata(
-        self, names: Collection[str] | None, deadline: float, *, create: bool = False
-    ) -> Any:
-        topics = None
-        if names is not None:
-            topics = [k03_metadata.MetadataRequestTopic(name=name) for name in sorted(names)]
-        message = k03_metadata.MetadataRequest(topics=topics, allow_auto_topic_creation=create)
-        answer = self._any(deadline).request(message, deadline)
-        self._brokers = {b.node_id: (b.host, b.port) for b in answer.brokers}
-        return answer
-
-    def _any(self, deadline: float) -> BrokerConnection:
-        """A connected broker: one that is known, or a bootstrap server."""
-        for connection in self._by_address.values():
-            if not connection.broken:
-                return connection
-        failures: list[str] = []
-        for host, port in [*self._bootstrap, *self._brokers.values()]:
-            connection = self._open(host, port)
-            try:
-                connection.connect(deadline)
-            except BrokerUnreachable as error:
-                failures.append(str(error))
-            else:
-                return connection
-        raise BrokerUnreachable("; ".join(dict.fromkeys(failures)))
-
-    def _open(self, host: str, port: int) -> BrokerConnection:
-        known = self._by_address.get((host, port))
-        if known is not None and not known.broken:
-            return known
-        connection = BrokerConnection(
-            host,
-            port,
-            client_id=self._settings.client_id,
-            connect_timeout_s=self._settings.socket_connection_setup_timeout_ms / 1_000,
-        )
-        self._by_address[(host, port)] = connection
-        return connection
-
-    def _node(self, node_id: int, deadline: float) -> BrokerConnection:
-        if node_id not in self._brokers:
-            self._metadata([], deadline)
-        address = self._brokers.get(node_id)
-        if address is None:
-            raise BrokerUnreachable(
-                f"broker {node_id} is not among the cluster's brokers {sorted(self._brokers)}; "
-                "it may be down"
-            )
-        return self._open(*address)
-
-    def _controller(self, deadline: float) -> BrokerConnection:
-        answer = self._metadata([], deadline)
-        if answer.controller_id < 0:
-            raise RequestFailed(ErrorCode.NOT_CONTROLLER, "no controller is known")
-        return self._node(answer.controller_id, deadline)
-
-    def _coordinator(self, group_id: str, deadline: float) -> tuple[BrokerConnection, int]:
-        connection = self._any(deadline)
-        kind = k10_find_coordinator.FindCoordinatorRequest
-        if connection.version_of(kind, deadline) >= 4:
-            answer = connection.request(kind(coordinator_keys=[group_id]), deadline)
-            found = answer.coordinators[0]
-        else:
-            found = connection.request(kind(key=group_id), deadline)
-        _check(found.error_code, f"coordinator of group {group_id}", found.error_message)
-        self._brokers[found.node_id] = (found.host, found.port)
-        return self._node(found.node_id, deadline), found.node_id
-
-    def _leaders(
-        self, partitions: Sequence[TopicPartition], deadline: float
-    ) -> list[tuple[BrokerConnection, list[TopicPartition]]]:
-        answer = self._metadata({tp.topic for tp in partitions}, deadline)
-        leaders: dict[TopicPartition, int] = {}
-        for topic in answer.topics:
-            if topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-                raise _Final(RequestFailed(ErrorCode.of(topic.error_code), f"topic {topic.name}"))
-            _check(topic.error_code, f"topic {topic.name}")
-            for p in topic.partitions:
-                leaders[TopicPartition(topic.name, p.partition_index)] = p.leader_id
-        mine: dict[int, list[TopicPartition]] = {}
-        for tp in partitions:
-            leader = leaders.get(tp)
-            if leader is None:
-                unknown = RequestFailed(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"partition {tp}")
-                raise _Final(unknown)
-            if leader < 0:
-                raise RequestFailed(ErrorCode.LEADER_NOT_AVAILABLE, f"partition {tp}")
-            mine.setdefault(leader, []).append(tp)
-        return [(self._node(node_id, deadline), group) for node_id, group in mine.items()]
-
-
-class _Final(Exception):
-    """Carries an error that must not be tried again although its code is a retriable one."""
-
-    def __init__(self, error: RequestFailed) -> None:
-        super().__init__(str(error))
-        self.error = error
+        self._cluster.retry(ask)
 
 
 def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
@@ -536,21 +402,16 @@ def read_offset_fetch(
         RequestFailed: for the group, or the first partition that has an error.
     """
     source: Any = answer.groups[0] if answer.groups else answer
-    _check(source.error_code, f"offsets of group {group_id}")
+    check(source.error_code, f"offsets of group {group_id}")
     found: dict[TopicPartition, Position] = {}
     for topic in source.topics:
         for p in topic.partitions:
             tp = TopicPartition(topic.name, p.partition_index)
-            _check(p.error_code, f"offset of group {group_id} for {tp}")
+            check(p.error_code, f"offset of group {group_id} for {tp}")
             if p.committed_offset >= 0:
                 epoch = p.committed_leader_epoch
                 found[tp] = Position(p.committed_offset, epoch, p.metadata or "")
     return found
-
-
-def _check(code: int, about: str, message: str | None = None) -> None:
-    if code:
-        raise RequestFailed(ErrorCode.of(code), about, message)
 
 
 def _left_ms(deadline: float) -> int:

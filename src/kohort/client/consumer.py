@@ -15,7 +15,6 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections import deque
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeout
@@ -25,45 +24,30 @@ from typing import Any, Final, TypeAlias
 
 import confluent_kafka
 
+from kohort.client.application_side import BUSY_WAIT_S, ApplicationSide, CommitCallback, place_of
 from kohort.client.config import ClientSettings, parse_client_settings
 from kohort.client.consumer_seat import ConsumerSeat
 from kohort.client.errors import (
-    ClientError,
     Closed,
     DeserializationFailed,
-    Fenced,
-    NoOffset,
-    RequestFailed,
     RequestTimedOut,
     WrongUse,
 )
-from kohort.client.fetching import ProblemKind, RecordFetcher
+from kohort.client.fetching import RecordFetcher
 from kohort.client.listeners import Callbacks, PartitionsCallback, RebalanceListener, tell
-from kohort.client.pump import monotonic_now
 from kohort.consumer.effects import (
     Callback,
-    ForApplication,
-    Idle,
-    RunCallback,
     StartReading,
-    StopReading,
-    Trouble,
-    TroubleKind,
 )
 from kohort.consumer.events import (
-    CallbackDone,
-    OutOfRange,
-    Polled,
     Seek,
-    Stopped,
     Subscribe,
     Unsubscribe,
 )
 from kohort.consumer.positions import Position
 from kohort.member.events import RequestRejoin
-from kohort.model.errors import ConfigError, ErrorCode
+from kohort.model.errors import ConfigError
 from kohort.model.ids import TopicPartition
-from kohort.model.instants import MICROS_PER_MILLI, Instant
 
 LOG: Final = logging.getLogger(__name__)
 
@@ -74,13 +58,7 @@ Record: TypeAlias = confluent_kafka.Message
 ``leader_epoch()``; key and value are bytes, or what the deserializers made of them.
 """
 
-_IDLE_WAIT_S: Final = 0.05
-"""Longest time inside librdkafka without a look at what the group wants."""
-_BUSY_WAIT_S: Final = 0.005
-"""The same while a rebalance waits for this application."""
 _ONE_THREAD: Final = "another thread is using this consumer; one thread at a time"
-_TOUCH_MICROS: Final = 1_000_000
-"""How often polls are made known to the member, at most."""
 
 
 class Consumer:
@@ -111,23 +89,11 @@ class Consumer:
         self._settings = settings
         self._seat = ConsumerSeat(settings)
         self._fetcher = RecordFetcher(settings)
+        self._side = ApplicationSide(settings, self._seat, self._fetcher, self._tell)
         self._listener: RebalanceListener = RebalanceListener()
         self._topics: frozenset[str] = frozenset()
-        self._assigned: set[TopicPartition] = set()
-        self._buffer: deque[Record] = deque()
-        """Taken from librdkafka and not handed out yet; only ``poll`` and iteration fill it."""
-        self._acknowledge: deque[tuple[Future[None], Any]] = deque()
         self._deserializes = bool(settings.key_deserializer or settings.value_deserializer)
         self._in_use = threading.RLock()
-        self._touched: Instant = Instant(0)
-        self._touch_micros = min(
-            _TOUCH_MICROS, settings.max_poll_interval_ms * MICROS_PER_MILLI // 10
-        )
-        self._reported: Instant | None = None
-        """The commit deadline for which positions were reported last."""
-        self._fatal: ClientError | None = None
-        """Why this member is out for good."""
-        self._left = False
         self._closed = False
 
     # -- subscribing ------------------------------------------------------------------------------
@@ -162,8 +128,8 @@ class Consumer:
         with self._alone():
             self._listener = listener or callbacks
             self._topics = wanted
-            self._left = False
-            self._fatal = None
+            self._side.left = False
+            self._side.fatal = None
             self._seat.post(Subscribe(topics=wanted))
 
     def unsubscribe(self) -> None:
@@ -181,7 +147,7 @@ class Consumer:
 
     def assignment(self) -> frozenset[TopicPartition]:
         """What is assigned, as the listener was told so far."""
-        return frozenset(self._assigned)
+        return frozenset(self._side.assigned)
 
     def enforce_rebalance(self, reason: str) -> None:
         """Ask the group for a rebalance (KIP-568); nothing while one is running.
@@ -209,13 +175,13 @@ class Consumer:
         if not self._in_use.acquire(blocking=False):
             raise WrongUse(_ONE_THREAD)
         try:
-            if self._buffer:
-                self._look()
+            if self._side.buffer:
+                self._side.look()
             else:
-                self._buffer.extend(self._fetch(self._settings.max_poll_records, timeout))
-            if not self._buffer:
+                self._side.buffer.extend(self._side.fetch(self._settings.max_poll_records, timeout))
+            if not self._side.buffer:
                 return None
-            record = self._buffer.popleft()
+            record = self._side.buffer.popleft()
             return self._finish(record) if self._deserializes else record
         finally:
             self._in_use.release()
@@ -232,12 +198,12 @@ class Consumer:
         if num_messages < 1:
             raise WrongUse(f"num_messages is {num_messages}, expected at least 1")
         with self._alone():
-            if self._buffer:
-                self._look()
-                count = min(num_messages, len(self._buffer))
-                records = [self._buffer.popleft() for _ in range(count)]
+            if self._side.buffer:
+                self._side.look()
+                count = min(num_messages, len(self._side.buffer))
+                records = [self._side.buffer.popleft() for _ in range(count)]
             else:
-                records = self._fetch(num_messages, timeout)
+                records = self._side.fetch(num_messages, timeout)
             return self._finish_all(records) if self._deserializes else records
 
     def __iter__(self) -> Iterator[Record]:
@@ -269,13 +235,13 @@ class Consumer:
             deadline = time.monotonic() + (self._api_timeout_s() if timeout is None else timeout)
             while True:
                 if partition in self._fetcher.partitions:
-                    return self._positions([partition])[partition].offset
+                    return self._side.positions([partition])[partition].offset
                 start = self._seat.position(partition)
                 if start is not None:
                     return start.offset
                 if time.monotonic() >= deadline:
                     raise RequestTimedOut(f"where {partition} starts is not known in time")
-                time.sleep(_BUSY_WAIT_S)
+                time.sleep(BUSY_WAIT_S)
 
     def seek(self, partition: TopicPartition, offset: int) -> None:
         """Go on reading an assigned partition at ``offset``.
@@ -293,14 +259,14 @@ class Consumer:
                 # It is being given up: what is committed for it must still be this.
                 start = StartReading(starts={partition: target})
             if start is not None:
-                self._start(start)
+                self._side.start(start)
 
     def commit(
         self,
         offsets: Mapping[TopicPartition, int | Position] | None = None,
         *,
         asynchronous: bool = False,
-        callback: Any = None,
+        callback: CommitCallback | None = None,
     ) -> None:
         """Commit offsets: the next ones to be read.
 
@@ -317,7 +283,7 @@ class Consumer:
         """
         with self._alone():
             if offsets is None:
-                wanted = self._positions(self._fetcher.partitions)
+                wanted = self._side.positions(self._fetcher.partitions)
             else:
                 wanted = {
                     tp: at if isinstance(at, Position) else Position(at)
@@ -325,10 +291,10 @@ class Consumer:
                 }
             future = self._seat.commit(wanted)
             if asynchronous:
-                self._acknowledge.append((future, (callback, wanted)))
+                self._side.expect(future, callback, wanted)
             else:
                 self._wait(future, None)
-                self._acknowledged()
+                self._side.acknowledge()
 
     def committed(
         self, partitions: Collection[TopicPartition], timeout: float | None = None
@@ -357,9 +323,9 @@ class Consumer:
         """
         with self._alone():
             self._check_assigned(partitions)
-            held = self._positions(tp for tp in partitions if tp in self._fetcher.partitions)
+            held = self._side.positions(partitions)
             self._fetcher.pause(partitions)
-            if self._unbuffer(frozenset(partitions)):
+            if self._side.unbuffer(frozenset(partitions)):
                 self._fetcher.seek(held)
 
     def resume(self, partitions: Collection[TopicPartition]) -> None:
@@ -409,126 +375,30 @@ class Consumer:
         finally:
             self._closed = True
             self._seat.link.stop(max(0.1, deadline - time.monotonic()))
-            self._fetcher.close()
-            self._buffer.clear()
-            self._assigned.clear()
+            self._side.close()
 
     def _leave(self, reason: str, timeout: float, *, commit: bool) -> None:
         deadline = time.monotonic() + timeout
         self._topics = frozenset()
         self._seat.post(Unsubscribe(reason=reason))
         first: Exception | None = None
-        while not self._left:
+        while not self._side.left:
             try:
-                self._work_off(commit=commit)
+                self._side.work_off(commit=commit)
             except Exception as error:
                 first = first or error
             if time.monotonic() >= deadline:
                 raise RequestTimedOut(f"leaving the group took longer than {timeout:g} s")
-            if not self._left and not self._seat.due:
-                time.sleep(_BUSY_WAIT_S)
-        self._acknowledged()
+            if not self._side.left and not self._seat.due:
+                time.sleep(BUSY_WAIT_S)
+        self._side.acknowledge()
         if first is not None:
             raise first
 
-    # -- inside poll ------------------------------------------------------------------------------
+    def _tell(self, kind: Callback, partitions: frozenset[TopicPartition]) -> None:
+        tell(self._listener, kind, self, partitions)
 
-    def _fetch(self, limit: int, timeout: float) -> list[Record]:
-        deadline = time.monotonic() + timeout
-        while True:
-            self._look()
-            wait = _BUSY_WAIT_S if self._seat.busy else _IDLE_WAIT_S
-            records = self._fetcher.take(limit, max(0.0, min(wait, deadline - time.monotonic())))
-            for problem in self._fetcher.problems():
-                if problem.kind is ProblemKind.OUT_OF_RANGE:
-                    self._seat.post(OutOfRange(partition=problem.partition, offset=problem.offset))
-                elif problem.kind is ProblemKind.STOPPED:
-                    self._buffer.extend(records)
-                    raise problem.as_error()
-                else:
-                    LOG.warning("%s; tried again", problem.as_error())
-            if records or time.monotonic() >= deadline:
-                return records
-
-    def _look(self) -> None:
-        """What every poll does before it hands out records."""
-        if self._closed:
-            raise Closed("this consumer was closed; make a new one")
-        now = monotonic_now()
-        seat = self._seat
-        commit_at = seat.commit_due_at
-        commits = commit_at is not None and now >= commit_at and commit_at != self._reported
-        if commits or now - self._touched >= self._touch_micros:
-            self._touched = now
-            self._reported = commit_at if commits else self._reported
-            positions = self._positions(self._fetcher.partitions) if commits else {}
-            seat.post(Polled(positions=positions))
-        if self._acknowledge:
-            self._acknowledged()
-        if seat.due:
-            self._work_off(commit=True)
-        error = seat.error or self._fatal
-        if error is not None:
-            raise error
-
-    def _work_off(self, *, commit: bool) -> None:
-        """Carry out what the core asks for, all of it; then raise the first thing that failed."""
-        first: Exception | None = None
-        while self._seat.due:
-            effect = self._seat.due.popleft()
-            try:
-                self._carry_out(effect, commit=commit)
-            except Exception as error:
-                if first is not None:
-                    LOG.exception("a second failure in one poll")
-                first = first or error
-        if first is not None:
-            raise first
-
-    def _carry_out(self, effect: ForApplication, *, commit: bool) -> None:
-        match effect:
-            case StopReading():
-                self._stop(effect, commit=commit)
-            case StartReading():
-                self._start(effect)
-            case RunCallback():
-                self._call_back(effect)
-            case Trouble():
-                error = _exception(effect, self._seat.link.group_id)
-                if effect.error is not ErrorCode.NONE:
-                    self._fatal = error
-                raise error
-            case Idle():
-                self._left = True
-            case _:
-                raise AssertionError(f"not for the application: {effect}")
-
-    def _stop(self, effect: StopReading, *, commit: bool) -> None:
-        mine = [tp for tp in effect.partitions if tp in self._fetcher.partitions]
-        positions = self._positions(mine)
-        self._fetcher.remove(mine)
-        self._unbuffer(effect.partitions)
-        self._seat.post(Stopped(step=effect.step, positions=positions if commit else {}))
-
-    def _start(self, effect: StartReading) -> None:
-        known = self._fetcher.partitions
-        moved = {tp: at for tp, at in effect.starts.items() if tp in known}
-        self._unbuffer(frozenset(moved))
-        self._fetcher.seek(moved)
-        self._fetcher.add({tp: at for tp, at in effect.starts.items() if tp not in moved})
-
-    def _call_back(self, effect: RunCallback) -> None:
-        kind = effect.kind
-        if kind is Callback.REVOKED and effect.step < self._seat.void_before:
-            kind = Callback.LOST  # the place was lost before the application came to hear of it
-        if kind is Callback.ASSIGNED:
-            self._assigned |= effect.partitions
-        try:
-            tell(self._listener, kind, self, effect.partitions)
-        finally:
-            if kind is not Callback.ASSIGNED:
-                self._assigned -= effect.partitions
-            self._seat.post(CallbackDone(step=effect.step))
+    # -- helpers ----------------------------------------------------------------------------------
 
     def _finish(self, record: Record) -> Record:
         """Deserialize key and value in place."""
@@ -541,8 +411,7 @@ class Consumer:
             try:
                 put(deserialize(data))
             except Exception as error:
-                at = TopicPartition(record.topic() or "", record.partition() or 0)
-                offset = record.offset() or 0
+                at, offset = place_of(record), record.offset() or 0
                 raise DeserializationFailed(at, offset, name, bytes(data), error) from error
         return record
 
@@ -553,43 +422,11 @@ class Consumer:
                 self._finish(record)
             except DeserializationFailed:
                 if index == 0:
-                    self._buffer.extendleft(reversed(records[1:]))
+                    self._side.buffer.extendleft(reversed(records[1:]))
                     raise
-                self._buffer.extendleft(reversed(records[index:]))
+                self._side.buffer.extendleft(reversed(records[index:]))
                 return records[:index]
         return records
-
-    def _positions(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Position]:
-        """Behind the last record handed out: before what waits in the buffer."""
-        found = self._fetcher.positions(partitions)
-        for record in reversed(self._buffer):
-            at = TopicPartition(record.topic() or "", record.partition() or 0)
-            if at in found:
-                found[at] = Position(record.offset() or 0)
-        return found
-
-    def _unbuffer(self, partitions: frozenset[TopicPartition]) -> bool:
-        if not self._buffer or not partitions:
-            return False
-        before = len(self._buffer)
-        self._buffer = deque(
-            r
-            for r in self._buffer
-            if TopicPartition(r.topic() or "", r.partition() or 0) not in partitions
-        )
-        return len(self._buffer) != before
-
-    # -- helpers ----------------------------------------------------------------------------------
-
-    def _acknowledged(self) -> None:
-        """Call back for asynchronous commits that were answered, in their order."""
-        while self._acknowledge and self._acknowledge[0][0].done():
-            future, (callback, offsets) = self._acknowledge.popleft()
-            error = future.exception()
-            if callback is not None:
-                callback(error, offsets)
-            elif error is not None:
-                LOG.warning("asynchronous commit failed: %s", error)
 
     def _wait(self, future: Future[Any], timeout: float | None) -> Any:
         limit = self._api_timeout_s() if timeout is None else timeout
@@ -604,9 +441,9 @@ class Consumer:
         return self._settings.default_api_timeout_ms / 1_000
 
     def _check_assigned(self, partitions: Iterable[TopicPartition]) -> None:
-        unknown = sorted(tp for tp in partitions if tp not in self._assigned)
+        unknown = sorted(tp for tp in partitions if tp not in self._side.assigned)
         if unknown:
-            assigned = ", ".join(map(str, sorted(self._assigned))) or "nothing"
+            assigned = ", ".join(map(str, sorted(self._side.assigned))) or "nothing"
             raise WrongUse(
                 f"not assigned: {', '.join(map(str, unknown))}; assigned: {assigned}. Partitions "
                 "come with a poll after subscribe()"
@@ -631,13 +468,3 @@ def _topics(topics: Iterable[str]) -> frozenset[str]:
     if not wanted or not all(isinstance(topic, str) and topic for topic in wanted):
         raise WrongUse("subscribe to at least one topic by name; unsubscribe() gives everything up")
     return wanted
-
-
-def _exception(trouble: Trouble, group_id: str) -> ClientError:
-    if trouble.kind is TroubleKind.NO_OFFSET:
-        return NoOffset(trouble.partitions)
-    if trouble.kind is TroubleKind.FENCED:
-        return Fenced(f"group {group_id}: {trouble.message}")
-    if trouble.error is ErrorCode.NONE:
-        return ClientError(f"group {group_id}: {trouble.message}")
-    return RequestFailed(trouble.error, f"group {group_id}", trouble.message)
