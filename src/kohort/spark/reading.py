@@ -28,8 +28,8 @@ from kohort.spark.planning import Piece
 
 _TAKE: Final = 10_000
 _WAIT_S: Final = 0.1
-_NEXT_PIECE_AT: Final = 20_000
-"""So many offsets before the end of a piece the next one is begun, to be there in time."""
+_READ_AHEAD: Final = 30_000
+"""Another piece is begun when those under way have no more offsets to go than this."""
 
 _FIELDS: Final = [
     ("key", pa.binary()),
@@ -119,24 +119,21 @@ class _Reading:
         self._heard = time.monotonic()
 
     def __iter__(self) -> Iterator[tuple[Piece, list[Any]]]:
-        self._begin_next()
+        self._begin_more()
         while self._begun:
             current = self._begun[0]
             early = self._early.pop(current.partition, None)
             if early:
-                yield from self._cut(current, early)
+                yield current, early
             while not self._done(current):
                 for partition, run in _runs(self._take(current)):
-                    if partition == current.partition:
-                        yield from self._cut(current, run)
-                    else:
-                        self._early.setdefault(partition, []).extend(run)
-                if current.end - self._next[current.partition] < _NEXT_PIECE_AT:
-                    self._begin_next(current)
-            self._fetcher.remove([current.partition])
+                    inside = self._cut(partition, run)
+                    if inside and partition == current.partition:
+                        yield current, inside
+                    elif inside:
+                        self._early.setdefault(partition, []).extend(inside)
             self._begun.popleft()
-            if not self._begun:
-                self._begin_next()
+            self._begin_more()
 
     def _take(self, current: Piece) -> list[Any]:
         messages = self._fetcher.take(_TAKE, _WAIT_S)
@@ -153,31 +150,43 @@ class _Reading:
             )
         return messages
 
-    def _begin_next(self, current: Piece | None = None) -> None:
-        """Begin the next piece, unless one is begun already beside the current one."""
-        if not self._queue or len(self._begun) > 1:
-            return
-        if current is not None and self._queue[0].partition == current.partition:
-            return
-        piece = self._queue.popleft()
-        self._begun.append(piece)
-        self._next[piece.partition] = piece.begin
-        self._ends.pop(piece.partition, None)
-        self._fetcher.add({piece.partition: Position(piece.begin)})
+    def _begin_more(self) -> None:
+        """Begin the pieces that come next.
+
+        Small ones all at once, since a partition that is added waits for librdkafka's fetch under
+        way; large ones one by one, since what is read ahead of its turn is kept in memory.
+        """
+        while self._queue:
+            ahead = sum(piece.end - self._next[piece.partition] for piece in self._begun)
+            piece = self._queue[0]
+            busy = any(begun.partition == piece.partition for begun in self._begun)
+            if self._begun and (busy or ahead > _READ_AHEAD):
+                return
+            self._queue.popleft()
+            self._begun.append(piece)
+            self._next[piece.partition] = piece.begin
+            self._ends.pop(piece.partition, None)
+            self._fetcher.add({piece.partition: Position(piece.begin)})
 
     def _done(self, piece: Piece) -> bool:
         # Offsets without records may end a piece: then the end of the log is beyond it.
         beyond = max(self._next[piece.partition], self._ends.get(piece.partition, 0))
-        return beyond >= piece.end
+        if beyond < piece.end:
+            return False
+        self._fetcher.remove([piece.partition])
+        return True
 
-    def _cut(self, piece: Piece, run: list[Any]) -> Iterator[tuple[Piece, list[Any]]]:
-        """The part of a run that belongs to the piece; what follows is another batch's."""
+    def _cut(self, partition: TopicPartition, run: list[Any]) -> list[Any]:
+        """The part of a run that belongs to the partition's piece; the rest is another batch's."""
+        piece = next(begun for begun in self._begun if begun.partition == partition)
         inside = run
         if run[-1].offset() >= piece.end:
             inside = [message for message in run if message.offset() < piece.end]
-        self._next[piece.partition] = run[-1].offset() + 1
-        if inside:
-            yield piece, inside
+        self._next[partition] = run[-1].offset() + 1
+        if self._next[partition] >= piece.end:
+            # No more of it, or it would be read on and on while other pieces have their turn.
+            self._fetcher.remove([partition])
+        return inside
 
     def _handle(self, problem: FetchProblem) -> None:
         partition = problem.partition
