@@ -87,9 +87,10 @@ def recover(
             _drop(files, directory, bases[i:], segments[-1].next_offset, report)
             changed = True
             break
-        defect = _scan(segment, recovery_point, config)
+        vouched = _load(segment, recovery_point)
+        defect = _scan(segment, config)
         segments.append(segment)
-        if segment.next_offset > recovery_point:
+        if not vouched or segment.next_offset > recovery_point:
             changed = True
         if defect is not None:
             changed = True
@@ -165,12 +166,21 @@ def _judge_gap(
         )
 
 
-def _scan(segment: Segment, recovery_point: int, config: LogConfig) -> Defect | None:
-    """Find the segment's extent; reads only what the index file does not vouch for."""
+def _load(segment: Segment, recovery_point: int) -> bool:
+    """Take the extent from the index file, if what it describes was synced and is there."""
+    if (
+        segment.load()
+        and segment.next_offset <= recovery_point
+        and segment.size <= segment.file.size()
+    ):
+        return True
+    segment.reset()
+    return False
+
+
+def _scan(segment: Segment, config: LogConfig) -> Defect | None:
+    """Count the batches after the extent that is known, each checked; where the sound ones end."""
     file_size = segment.file.size()
-    vouched = segment.load()
-    if not vouched or segment.next_offset > recovery_point or segment.size > file_size:
-        segment.reset()
     reader = _ChunkReader(segment, file_size)
     while segment.size < file_size:
         header, reason = reader.check_next()
