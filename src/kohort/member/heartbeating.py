@@ -15,6 +15,9 @@ from kohort.model.errors import ErrorCode
 from kohort.model.instants import Instant, Millis, after
 from kohort.model.member_facts import PollIntervalExceeded, SessionUnconfirmed
 
+EARLY_HEARTBEAT_MS = Millis(500)
+"""When the first heartbeat of a generation is sent, unless the interval is shorter."""
+
 ALREADY_REBALANCING = "group is already rebalancing"
 
 
@@ -22,6 +25,16 @@ def start_beating(place: Place, now: Instant) -> None:
     """Arm heartbeat and session afresh: a JoinGroup answer restarts the session at the broker."""
     place.deadlines.arm(Timer.HEARTBEAT, after(now, place.config.heartbeat_interval_ms))
     place.deadlines.arm(Timer.SESSION, after(now, place.config.session_timeout_ms))
+
+
+def beat_early(place: Place, now: Instant) -> None:
+    """Look soon after a sync whether another round has begun.
+
+    In a cooperative group it has, whenever somebody had to give partitions up; members that had not
+    would learn it a whole interval later (franz-go beats early, too).
+    """
+    delay = min(EARLY_HEARTBEAT_MS, place.config.heartbeat_interval_ms)
+    place.deadlines.arm(Timer.HEARTBEAT, after(now, delay))
 
 
 def resume_beating(place: Place, now: Instant) -> None:

@@ -15,7 +15,7 @@ from kohort.member.events import (
     JoinPrepared,
     SyncAnswered,
 )
-from kohort.member.heartbeating import confirm, start_beating
+from kohort.member.heartbeating import beat_early, confirm, start_beating
 from kohort.member.place import Place, Timer
 from kohort.member.states import MemberState
 from kohort.model.errors import ErrorCode
@@ -264,6 +264,7 @@ def _stable(place: Place, assignment: bytes, sent_at: Instant, now: Instant) -> 
     place.deadlines.cancel(Timer.BACKOFF)
     place.go(MemberState.STABLE, now, "assignment received")
     confirm(place, sent_at, now)
+    beat_early(place, now)
     place.observe(
         GenerationJoined(
             at=now,

@@ -1,0 +1,300 @@
+"""Groups of member engines against the coordinator engine: what a group does, told as stories."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.engine.pair import Client, World
+
+from kohort.engine.member_outputs import RequestErrorKind
+from kohort.model.ids import TopicPartition
+
+
+def three(world: World, **config) -> list[Client]:
+    """Three members that have settled."""
+    members = [world.client(name, **config).join() for name in ("a", "b", "c")]
+    world.until(lambda: world.settled(*members), within_ms=20_000)
+    return members
+
+
+def loads(*members: Client) -> list[int]:
+    return sorted(len(m.owned) for m in members)
+
+
+@pytest.mark.parametrize("strategy", ["range", "roundrobin", "sticky", "cooperative-sticky"])
+def test_three_members_that_join_together_share_everything(strategy):
+    world = World()
+    members = three(world, strategy=strategy)
+    assert loads(*members) == [4, 4, 4]
+    world.run(60_000)
+    assert world.settled(*members)
+    assert len({tuple(m.generations[-1:]) for m in members}) == 1
+    assert all(not m.losses for m in members)
+
+
+def test_torn_bytes_change_nothing():
+    world = World(torn=True)
+    members = three(world)
+    assert loads(*members) == [4, 4, 4]
+
+
+def test_with_an_initial_delay_one_generation_is_enough():
+    world = World(initial_rebalance_delay_ms=3_000)
+    members = three(world)
+    assert [m.generations for m in members] == [[1], [1], [1]]
+
+
+def test_a_member_that_joins_takes_only_its_share_and_the_others_never_let_go_of_the_rest():
+    world = World()
+    a, b, c = three(world)
+    world.run(10_000)
+    before = {p: since for m in (a, b, c) for p, since in m.kept_since.items()}
+    d = world.client("d").join()
+    world.until(lambda: world.settled(a, b, c, d), within_ms=20_000)
+    assert loads(a, b, c, d) == [3, 3, 3, 3]
+    after = {p: since for m in (a, b, c) for p, since in m.kept_since.items()}
+    assert len(after) == 9
+    assert all(before[p] == since for p, since in after.items()), "kept all the time"
+
+
+def test_a_member_that_leaves_is_replaced_at_once():
+    world = World()
+    a, b, c = three(world)
+    kept = {p: since for m in (a, b) for p, since in m.kept_since.items()}
+    c.leave()
+    taken_ms = world.until(lambda: world.settled(a, b), within_ms=10_000)
+    assert taken_ms <= 3_100, "a heartbeat interval and a few round trips"
+    assert c.left
+    assert all(m.kept_since[p] == kept[p] for m in (a, b) for p in kept if p in m.owned)
+    assert len([p for p in kept if p in a.owned | b.owned]) == 8
+
+
+def test_a_member_that_is_killed_is_replaced_when_its_session_ends():
+    world = World()
+    a, b, c = three(world, session_timeout_ms=10_000)
+    c.kill()
+    taken_ms = world.until(lambda: world.settled(a, b), within_ms=20_000)
+    assert 7_000 <= taken_ms <= 13_200
+    assert loads(a, b) == [6, 6]
+
+
+def test_the_leader_may_be_the_one_that_is_killed():
+    world = World()
+    members = three(world, session_timeout_ms=10_000)
+    leader = next(m for m in members if m.engine.is_leader)
+    leader.kill()
+    others = [m for m in members if m is not leader]
+    world.until(lambda: world.settled(*others), within_ms=30_000)
+    assert loads(*others) == [6, 6]
+
+
+def test_a_slow_member_holds_the_rebalance_open_and_nobody_else_stops():
+    world = World()
+    a, b, c = three(world)
+    c.revoke_ms = 10_000
+    world.run(5_000)
+    kept = {p: since for m in (a, b, c) for p, since in m.kept_since.items()}
+    d = world.client("d").join()
+    for _ in range(9):
+        world.run(1_000)
+        a.commit()
+        b.commit()
+    assert world.engine.check() is None
+    assert not d.owned, "the rebalance is still open"
+    for m in (a, b, c):
+        assert all(m.kept_since[p] == kept[p] for p in m.owned)
+        assert len(m.owned) == 4
+    world.run(500)
+    assert len(a.committed) == len(b.committed) == 9, "also while their own join is parked"
+    assert all(c.error is None and not c.refused for m in (a, b) for c in m.committed)
+    world.until(lambda: world.settled(a, b, c, d), within_ms=60_000)
+
+
+def test_eager_members_stop_when_a_rebalance_starts():
+    world = World()
+    a, b, c = three(world, strategy="range")
+    c.revoke_ms = 5_000
+    world.run(4_000)
+    world.client("d", strategy="range").join()
+    world.run(4_000)
+    assert loads(a, b) == [0, 0]
+
+
+def test_sticky_members_get_back_what_they_had():
+    world = World()
+    a, b, c = three(world, strategy="sticky")
+    before = {m.name: set(m.owned) for m in (a, b, c)}
+    d = world.client("d", strategy="sticky").join()
+    world.until(lambda: world.settled(a, b, c, d), within_ms=20_000)
+    assert all(len(before[m.name] & m.owned) == 3 for m in (a, b, c))
+
+
+def test_a_rolling_change_from_eager_to_cooperative_never_has_two_owners():
+    world = World()
+    both = "cooperative-sticky,range"
+    old = three(world, strategy="range")
+    new = []
+    for number, leaver in enumerate(old):
+        leaver.leave()
+        new.append(world.client(f"n{number}", strategy=both).join())
+        world.run(10_000)
+    world.until(lambda: world.settled(*new), within_ms=20_000)
+    last = []
+    for number, leaver in enumerate(new):
+        leaver.leave()
+        last.append(world.client(f"l{number}").join())
+        world.run(10_000)
+    world.until(lambda: world.settled(*last), within_ms=20_000)
+    assert not any(m.failures for m in world.clients)
+
+
+def test_a_member_without_a_common_protocol_is_refused_and_the_group_goes_on():
+    world = World()
+    members = three(world)
+    stranger = world.client("x", strategy="range").join()
+    world.run(10_000)
+    assert "INCONSISTENT_GROUP_PROTOCOL" in stranger.failures[0].message
+    assert world.settled(*members)
+
+
+def test_all_connections_break_and_nobody_loses_anything():
+    world = World()
+    members = three(world)
+    kept = {p: since for m in members for p, since in m.kept_since.items()}
+    world.break_all()
+    world.run(30_000)
+    assert world.settled(*members)
+    assert all(not m.losses for m in members)
+    assert {p: s for m in members for p, s in m.kept_since.items()} == kept
+
+
+def test_connections_break_in_the_middle_of_a_rebalance():
+    world = World()
+    members = three(world)
+    members[2].revoke_ms = 2_000
+    d = world.client("d").join()
+    for _ in range(8):
+        world.run(500)
+        world.break_all()
+    world.until(lambda: world.settled(*members, d), within_ms=120_000)
+    assert loads(*members, d) == [3, 3, 3, 3]
+
+
+def test_the_leader_notices_new_partitions():
+    world = World()
+    members = three(world)
+    world.topics["t"] = 15
+    world.until(lambda: world.settled(*members), within_ms=30_000)
+    assert loads(*members) == [5, 5, 5]
+
+
+def test_a_topic_that_does_not_exist_yet_is_picked_up_when_it_does():
+    world = World()
+    a = world.client("a", topics=("t", "later")).join()
+    world.until(lambda: len(a.owned) == 12, within_ms=5_000)
+    world.topics["later"] = 2
+    world.until(lambda: world.settled(a), within_ms=5_000)
+    assert TopicPartition("later", 1) in a.owned
+
+
+def test_a_member_that_does_not_poll_leaves_and_comes_back():
+    world = World()
+    a, b, c = three(world, max_poll_interval_ms=None)
+    slow = world.client("slow", max_poll_interval_ms=10_000).join()
+    world.until(lambda: world.settled(a, b, c, slow), within_ms=9_000)
+    world.run(15_000)
+    assert world.settled(a, b, c)
+    assert "max.poll.interval.ms" in slow.losses[0]
+    slow.join()
+    world.until(lambda: world.settled(a, b, c, slow), within_ms=9_000)
+    assert loads(a, b, c, slow) == [3, 3, 3, 3]
+
+
+def test_a_commit_without_a_place_is_refused_at_once():
+    world = World()
+    a = world.client("a").join()
+    a.owned = {TopicPartition("t", 0)}
+    a.kept_since = {TopicPartition("t", 0): 0}
+    a.commit()
+    assert a.committed[0].error.kind is RequestErrorKind.MEMBERSHIP
+
+
+def test_offsets_committed_are_fetched():
+    world = World()
+    a = world.client("a").join()
+    world.until(lambda: world.settled(a), within_ms=5_000)
+    a.commit()
+    world.run(100)
+    assert a.committed[-1].refused == {}
+    answers = []
+    a._owner = answers.append
+    wanted = {*a.owned, TopicPartition("t", 99)}
+    a.carry_out(a.engine.fetch_offsets(wanted, world.now)[1])
+    world.run(100)
+    (fetched,) = answers
+    assert fetched.error is None
+    assert fetched.offsets[TopicPartition("t", 99)] is None
+    assert all(fetched.offsets[p].offset > 0 for p in a.owned)
+
+
+def test_the_same_seed_tells_the_same_story():
+    def story() -> list[object]:
+        world = World(torn=True, seed=5)
+        members = three(world)
+        world.client("d").join()
+        world.run(5_000)
+        members[0].leave()
+        world.run(20_000)
+        return [(m.name, m.generations, sorted(m.kept_since.items())) for m in world.clients]
+
+    assert story() == story()
+
+
+CHAOS = st.lists(
+    st.tuples(
+        st.sampled_from(["join", "leave", "kill", "break", "slow", "commit", "wait"]),
+        st.integers(0, 5),
+        st.integers(0, 4_000),
+    ),
+    min_size=3,
+    max_size=25,
+)
+
+
+@given(steps=CHAOS, torn=st.booleans(), seed=st.integers(0, 9))
+@settings(max_examples=60)
+def test_whatever_happens_the_group_settles_with_one_owner_each(steps, torn, seed):
+    world = World(torn=torn, seed=seed, latency_ms=1 + seed % 3)
+    for what, which, wait_ms in steps:
+        present = [c for c in world.clients if c.alive and not c.left]
+        chosen = present[which % len(present)] if present else None
+        if what == "join" and len(present) < 6:
+            name = f"c{len(world.clients)}"
+            world.client(name, session_timeout_ms=6_000, rebalance_timeout_ms=20_000).join()
+        elif what == "break":
+            world.break_all()
+        elif chosen is not None:
+            _happens(what, chosen)
+        world.run(wait_ms)
+    for client in world.clients:
+        client.revoke_ms = 0
+    last = world.client("last", session_timeout_ms=6_000).join()
+    present = [c for c in world.clients if c.alive and not c.left]
+    world.until(lambda: world.settled(*present), within_ms=120_000)
+    assert last.owned
+    assert max(loads(*present)) - min(loads(*present)) <= 1
+    for client in world.clients:
+        assert not client.failures
+
+
+def _happens(what: str, client: Client) -> None:
+    if what == "leave":
+        client.leave()
+        client.left = True
+    elif what == "kill":
+        client.kill()
+    elif what == "slow":
+        client.revoke_ms = 1_500
+    elif what == "commit":
+        client.commit()
