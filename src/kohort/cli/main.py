@@ -19,6 +19,7 @@ USER_ERROR: Final = 2
 """Exit status when what was asked for cannot be done as it was asked; click's own too."""
 
 COMMANDS: Final[dict[str, tuple[str, str]]] = {
+    "demo": ("kohort.cli.demo.command:demo", "Show a group of Spark applications at work."),
     "broker": ("kohort.cli.broker:broker", "Run an embedded Kafka-compatible broker."),
     "topics": ("kohort.cli.topics:topics", "Create, list, describe and delete topics."),
     "groups": ("kohort.cli.groups:groups", "List and describe consumer groups."),

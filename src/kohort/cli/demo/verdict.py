@@ -19,9 +19,12 @@ class Verdict:
         records_in: records in the topic.
         rows_out: rows in the committed files.
         dead_letters: records that the SQL could not take, kept beside the table.
+        filtered: records that the SQL left out on purpose.
         holes: records of the topic that are in no committed file.
         duplicates: records that are there more than once.
         foreign: rows that differ from their record, or have none.
+        orphans: files that no commit names, as the killed micro-batch leaves them; they count for
+            nothing.
         rebalances: of the group.
         longest_pause_s: of a partition that kept its owner, across a rebalance; None without one.
         usual_pause_s: median time between two commits of a partition.
@@ -35,9 +38,11 @@ class Verdict:
     records_in: int
     rows_out: int
     dead_letters: int
+    filtered: int
     holes: int
     duplicates: int
     foreign: int
+    orphans: int
     rebalances: int
     longest_pause_s: float | None
     usual_pause_s: float
@@ -51,7 +56,7 @@ class Verdict:
     def exactly_once(self) -> bool:
         """Whether every record landed once, and nothing else did."""
         return not (self.holes or self.duplicates or self.foreign) and (
-            self.records_in == self.rows_out + self.dead_letters
+            self.records_in == self.rows_out + self.dead_letters + self.filtered
         )
 
     def as_json(self) -> str:
@@ -69,7 +74,8 @@ class Verdict:
 
     def lines(self) -> list[str]:
         """The same for people."""
-        dead = f", dead letters {self.dead_letters:,}" if self.dead_letters else ""
+        dead = f"   dead letters {self.dead_letters:,}" if self.dead_letters else ""
+        dead += f"   filtered {self.filtered:,}" if self.filtered else ""
         pause = "none" if self.longest_pause_s is None else f"{self.longest_pause_s:.2f} s"
         told = [
             f"records in {self.records_in:,}   rows out {self.rows_out:,}{dead}   "
@@ -79,6 +85,11 @@ class Verdict:
             f"{self.usual_pause_s:.2f} s)",
         ]
         told += [f"NOT SHOWN: {text}" for shown, text in self._shown() if not shown]
+        if self.orphans:
+            told.append(
+                f"files without a commit {self.orphans}: what the killed micro-batch left; "
+                "`kohort table clean` removes them"
+            )
         told.append(f"output in {self.output}, {self.seconds:.0f} s in all")
         told.append(f"verdict: {self._sentence()}")
         return told
