@@ -1,0 +1,317 @@
+"""The data directory: identity, topics, producer ids, and one broker at a time."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kohort.model.errors import ErrorCode
+from kohort.storage.errors import CorruptLog, DirectoryInUse, RefusedTopic, StorageError
+from kohort.storage.faulty_files import UnsyncedLossFiles
+from kohort.storage.files import Files, RealFiles
+from kohort.storage.log_dir import OFFSETS_TOPIC, OFFSETS_TOPIC_CONFIGS, LogDir, Topic
+from kohort.storage.records import Record, build_batch
+
+NOW = 1_700_000_000_000
+
+
+def open_dir(files: Files, path: str = "/data", node_id: int = 1) -> LogDir:
+    return LogDir.open(
+        files,
+        path,
+        node_id=node_id,
+        new_cluster_id=lambda: "cluster",
+        report=lambda message: None,
+    )
+
+
+def topic(name: str, partitions: int = 1, **configs: str) -> Topic:
+    return Topic(
+        name=name,
+        topic_id=name.encode().ljust(16, b".")[:16],
+        partitions=partitions,
+        configs={key.replace("_", "."): value for key, value in configs.items()},
+    )
+
+
+def append(log_dir: LogDir, name: str, partition: int = 0) -> int:
+    batch = build_batch([Record(b"k", b"v", NOW)])
+    return log_dir.log(name, partition).append(batch, NOW).base_offset
+
+
+def lose_everything_unsynced(n: int) -> int:
+    return 0
+
+
+@pytest.fixture
+def files() -> UnsyncedLossFiles:
+    return UnsyncedLossFiles()
+
+
+def test_identity_is_made_once(files: UnsyncedLossFiles) -> None:
+    first = open_dir(files)
+    assert (first.cluster_id, first.node_id, first.incarnation) == ("cluster", 1, 0)
+    first.close()
+    second = LogDir.open(
+        files, "/data", node_id=1, new_cluster_id=lambda: "another", report=lambda message: None
+    )
+    assert (second.cluster_id, second.incarnation) == ("cluster", 1)
+
+
+def test_every_life_has_a_greater_epoch_even_after_power_cuts(files: UnsyncedLossFiles) -> None:
+    for expected in range(4):
+        log_dir = open_dir(files)
+        assert log_dir.incarnation == expected
+        files.power_cut(lose_everything_unsynced)
+
+
+def test_one_broker_at_a_time(files: UnsyncedLossFiles) -> None:
+    first = open_dir(files)
+    with pytest.raises(DirectoryInUse, match="in use by another broker; stop that one"):
+        open_dir(files)
+    first.close()
+    open_dir(files).close()
+
+
+def test_a_second_process_is_kept_out(tmp_path: Path) -> None:
+    held = open_dir(RealFiles(), str(tmp_path))
+    code = (
+        "import sys; from kohort.storage.files import RealFiles\n"
+        "from kohort.storage.log_dir import LogDir\n"
+        "LogDir.open(RealFiles(), sys.argv[1], node_id=1, new_cluster_id=str, report=print)\n"
+    )
+    command = [sys.executable, "-c", code, str(tmp_path)]
+    refused = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert "DirectoryInUse" in refused.stderr
+    held.close()
+    subprocess.run(command, capture_output=True, timeout=60, check=True)
+
+
+def test_another_nodes_directory_is_refused(files: UnsyncedLossFiles) -> None:
+    open_dir(files).close()
+    with pytest.raises(StorageError, match="belongs to node 1, and this is node 2"):
+        open_dir(files, node_id=2)
+    open_dir(files).close()
+
+
+def test_a_newer_layout_is_refused(files: UnsyncedLossFiles) -> None:
+    open_dir(files).close()
+    text = files.content("/data/meta.properties").replace(b"layout.version=1", b"layout.version=2")
+    files.open("/data/meta.properties").pwrite([text], 0)
+    with pytest.raises(StorageError, match=r"version 2.*knows up to 1; use a newer kohort"):
+        open_dir(files)
+
+
+@pytest.mark.parametrize("text", [b"", b"version=1\n", b"\xff\xfe", b"node.id=x\n"])
+def test_a_foreign_meta_file_is_refused(files: UnsyncedLossFiles, text: bytes) -> None:
+    files.make_directory("/data")
+    files.open("/data/meta.properties", create=True).pwrite([text], 0)
+    with pytest.raises(StorageError, match="not of a kohort data directory"):
+        open_dir(files)
+
+
+def test_a_directory_with_other_things_in_it_is_refused(files: UnsyncedLossFiles) -> None:
+    files.make_directory("/data/photos")
+    with pytest.raises(StorageError, match="not empty"):
+        open_dir(files)
+    assert files.list_directory("/data/photos") == []
+
+
+def test_topics_and_records_survive_a_power_cut(files: UnsyncedLossFiles) -> None:
+    log_dir = open_dir(files)
+    made = topic("orders", 3, retention_ms="1000", flush_messages="1")
+    log_dir.create_topic(made)
+    append(log_dir, "orders", 2)
+    log_dir.log("orders", 2).flush()
+    files.power_cut(lose_everything_unsynced)
+    again = open_dir(files)
+    assert dict(again.topics) == {"orders": made}
+    assert [again.log("orders", i).log_end_offset for i in range(3)] == [0, 0, 1]
+    assert again.log("orders", 0).config.retention_ms == 1000
+    assert append(again, "orders", 2) == 1
+
+
+def test_unknown_partitions_are_refused(files: UnsyncedLossFiles) -> None:
+    log_dir = open_dir(files)
+    log_dir.create_topic(topic("orders", 2))
+    for name, partition in (("orders", 2), ("orders", -1), ("other", 0)):
+        with pytest.raises(RefusedTopic) as error:
+            log_dir.log(name, partition)
+        assert error.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+@pytest.mark.parametrize(
+    ("bad", "code"),
+    [
+        (topic(""), ErrorCode.INVALID_TOPIC_EXCEPTION),
+        (topic("."), ErrorCode.INVALID_TOPIC_EXCEPTION),
+        (topic(".."), ErrorCode.INVALID_TOPIC_EXCEPTION),
+        (topic("a/b"), ErrorCode.INVALID_TOPIC_EXCEPTION),
+        (topic("../x"), ErrorCode.INVALID_TOPIC_EXCEPTION),
+        (topic("naïve"), ErrorCode.INVALID_TOPIC_EXCEPTION),
+        (topic("a\n"), ErrorCode.INVALID_TOPIC_EXCEPTION),
+        (topic("x" * 250), ErrorCode.INVALID_TOPIC_EXCEPTION),
+        (topic("there"), ErrorCode.TOPIC_ALREADY_EXISTS),
+        (topic("a", 0), ErrorCode.INVALID_PARTITIONS),
+        (topic("a", 10_001), ErrorCode.INVALID_PARTITIONS),
+        (topic("a", no_such="1"), ErrorCode.INVALID_CONFIG),
+        (topic("a", retention_ms="soon"), ErrorCode.INVALID_CONFIG),
+        (topic("a", retention_ms="-2"), ErrorCode.INVALID_CONFIG),
+    ],
+)
+def test_bad_topics_are_refused(files: UnsyncedLossFiles, bad: Topic, code: ErrorCode) -> None:
+    log_dir = open_dir(files)
+    log_dir.create_topic(topic("there"))
+    before = files.list_directory("/data")
+    with pytest.raises(RefusedTopic) as error:
+        log_dir.create_topic(bad)
+    assert error.value.code is code
+    assert files.list_directory("/data") == before
+    assert list(log_dir.topics) == ["there"]
+
+
+def test_the_longest_name_is_possible(tmp_path: Path) -> None:
+    log_dir = open_dir(RealFiles(), str(tmp_path))
+    log_dir.create_topic(topic("x" * 249))
+    assert append(log_dir, "x" * 249) == 0
+    log_dir.close()
+
+
+def test_partitions_can_be_added_and_not_taken_away(files: UnsyncedLossFiles) -> None:
+    log_dir = open_dir(files)
+    log_dir.create_topic(topic("orders", 2))
+    append(log_dir, "orders", 1)
+    log_dir.create_partitions("orders", 4)
+    assert append(log_dir, "orders", 3) == 0
+    assert append(log_dir, "orders", 1) == 1
+    for count in (4, 1, 10_001):
+        with pytest.raises(RefusedTopic) as error:
+            log_dir.create_partitions("orders", count)
+        assert error.value.code is ErrorCode.INVALID_PARTITIONS
+    log_dir.close()
+    assert open_dir(files).topics["orders"].partitions == 4
+
+
+def test_a_deleted_topic_is_gone_and_its_name_is_free(files: UnsyncedLossFiles) -> None:
+    log_dir = open_dir(files)
+    log_dir.create_topic(topic("orders", 2))
+    append(log_dir, "orders")
+    log = log_dir.log("orders", 0)
+    log_dir.delete_topic("orders")
+    assert log.closed
+    assert not files.exists("/data/orders-0")
+    log_dir.create_topic(topic("orders", 1))
+    assert append(log_dir, "orders") == 0
+    log_dir.delete_topic("orders")
+    with pytest.raises(RefusedTopic):
+        log_dir.delete_topic("orders")
+    log_dir.close()
+    assert not open_dir(files).topics
+
+
+def test_a_deletion_that_was_cut_short_goes_on_at_the_next_start(files: UnsyncedLossFiles) -> None:
+    class Stubborn(UnsyncedLossFiles):
+        refuse = True
+
+        def remove(self, path: str) -> None:
+            if self.refuse and path.startswith("/data/orders-"):
+                raise OSError(5, "no")
+            super().remove(path)
+
+    disk = Stubborn()
+    messages: list[str] = []
+    log_dir = LogDir.open(
+        disk, "/data", node_id=1, new_cluster_id=lambda: "c", report=messages.append
+    )
+    log_dir.create_topic(topic("orders"))
+    append(log_dir, "orders")
+    log_dir.delete_topic("orders")
+    assert "files will be on next start" in messages[0]
+    # Whatever is stored in between, the debt is not forgotten.
+    log_dir.allocate_producer_id()
+    with pytest.raises(StorageError):
+        log_dir.create_topic(topic("orders"))
+    disk.refuse = False
+    log_dir.create_topic(topic("orders"))
+    assert append(log_dir, "orders") == 0
+
+
+def test_a_missing_partition_directory_is_no_empty_log(files: UnsyncedLossFiles) -> None:
+    log_dir = open_dir(files)
+    log_dir.create_topic(topic("orders"))
+    log_dir.close()
+    files.remove_directory("/data/orders-0")
+    with pytest.raises(CorruptLog, match="/data/orders-0 is missing"):
+        open_dir(files)
+
+
+def test_a_full_disk_makes_no_half_topic(files: UnsyncedLossFiles) -> None:
+    log_dir = open_dir(files)
+    files.capacity = files.used()
+    with pytest.raises(StorageError, match="cannot create topic"):
+        log_dir.create_topic(topic("orders", 3))
+    assert not log_dir.topics
+    files.capacity = None
+    log_dir.create_topic(topic("orders", 3))
+    assert append(log_dir, "orders", 2) == 0
+
+
+def test_the_offsets_topic_is_synced_and_compacted(files: UnsyncedLossFiles) -> None:
+    log_dir = open_dir(files)
+    log_dir.create_topic(
+        Topic(name=OFFSETS_TOPIC, topic_id=bytes(16), partitions=1, configs=OFFSETS_TOPIC_CONFIGS)
+    )
+    log = log_dir.log(OFFSETS_TOPIC, 0)
+    assert log.config.sync_before_answer
+    assert (log.config.compact, log.config.delete) == (True, False)
+    assert log.append(build_batch([Record(b"k", b"v", NOW)]), NOW).wait_for_sync
+    assert log_dir.topics[OFFSETS_TOPIC].internal
+
+
+@given(st.lists(st.sampled_from(["take", "kill", "power cut", "close"]), max_size=30))
+def test_no_producer_id_is_given_twice(steps: list[str]) -> None:
+    files = UnsyncedLossFiles()
+    log_dir = open_dir(files)
+    given_out: list[int] = []
+    for step in steps:
+        if step == "take":
+            given_out.append(log_dir.allocate_producer_id())
+            continue
+        if step == "close":
+            log_dir.close()
+        elif step == "kill":
+            files.kill()
+        else:
+            files.power_cut(lose_everything_unsynced)
+        log_dir = open_dir(files)
+    assert len(given_out) == len(set(given_out))
+
+
+def test_producer_ids_come_in_blocks(files: UnsyncedLossFiles) -> None:
+    log_dir = open_dir(files)
+    files.synced.clear()
+    ids = [log_dir.allocate_producer_id() for _ in range(1_000)]
+    assert ids == list(range(1_000))
+    assert len(files.synced) == 2
+    log_dir.allocate_producer_id()
+    assert len(files.synced) == 4
+
+
+def test_closing_reports_a_failed_sync_and_gives_the_lock_back(files: UnsyncedLossFiles) -> None:
+    log_dir = open_dir(files)
+    log_dir.create_topic(topic("a"))
+    log_dir.create_topic(topic("b"))
+    append(log_dir, "a")
+    append(log_dir, "b")
+    files.fail_sync = lambda path: path.startswith("/data/a-0/")
+    with pytest.raises(StorageError, match="a sync failed"):
+        log_dir.close()
+    files.fail_sync = lambda path: False
+    files.power_cut(lose_everything_unsynced)
+    again = open_dir(files)
+    assert again.log("b", 0).log_end_offset == 1
