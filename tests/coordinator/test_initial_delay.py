@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from tests.coordinator.world import World
 
 from kohort.model.errors import InvariantViolation
@@ -157,9 +158,5 @@ def test_the_maker_of_ids_must_not_repeat_itself() -> None:
     world = World()
     world.stable("a")
     world._ids["a"] = 0
-    try:
+    with pytest.raises(InvariantViolation, match="never repeats itself"):
         world.join("a", "")
-    except InvariantViolation as violation:
-        assert "never repeats itself" in str(violation)
-    else:
-        raise AssertionError("an id that a member has was handed out again")

@@ -378,6 +378,14 @@ class World:
             self.sync(client, 1, plan if client == clients[0] else None, **named, **where)
         self.written()
 
+    def stable_with(self, metadata: bytes) -> None:
+        """A Stable group of member a, whose metadata is given; its session is half an hour."""
+        for member_id in ("", None):
+            self.join("a", member_id, protocols={"range": metadata}, session=1_800_000)
+        self.wait(self.config.initial_rebalance_delay_ms)
+        self.sync("a", 1, {})
+        self.written()
+
     # -- showing -------------------------------------------------------------------------------
 
     def show(self, effect: Effect) -> str:
