@@ -47,6 +47,14 @@ class RawClient:
             self._asked.append((self._correlation, api.response, version))
         self.sock.sendall(encode_request(request, version, self._correlation, "raw"))
 
+    def send_all(self, requests) -> None:
+        """Send requests in one write."""
+        whole, self.sock = self.sock, _Collected()
+        for request in requests:
+            self.send(request)
+        collected, self.sock = self.sock, whole
+        self.sock.sendall(collected.data)
+
     def receive(self, timeout: float = PATIENCE_S):
         """The next answer, which must be that of the oldest request without one."""
         self.sock.settimeout(timeout)
@@ -156,6 +164,16 @@ class RawClient:
         )
         assert (synced.error_code, bytes(synced.assignment)) == (0, b"\x00\x00mine")
         return member_id, joined.generation_id
+
+
+class _Collected:
+    """Stands in for a socket that is written to."""
+
+    def __init__(self) -> None:
+        self.data = b""
+
+    def sendall(self, data) -> None:
+        self.data += data
 
 
 SUBSCRIPTION = struct.pack(">hih", 0, 1, 1) + b"t" + struct.pack(">i", -1)

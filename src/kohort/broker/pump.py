@@ -87,7 +87,7 @@ class Pump:
         self._observe = observe
         self._journal: Journal
         self._service: Service
-        self._outputs: deque[Output] = deque()
+        self._later: deque[Handle | Write] = deque()
         self._draining = False
         self._settling = False
         self._timer: asyncio.TimerHandle | None = None
@@ -123,7 +123,7 @@ class Pump:
             logger.warning(
                 "the broker was asleep for %d ms; deadlines are extended", asleep // 1000
             )
-            self._outputs.extend(self._engine.stalled(asleep, now))
+            self._take(self._engine.stalled(asleep, now))
         return now
 
     def loaded(self) -> None:
@@ -156,7 +156,7 @@ class Pump:
         """Bytes of a client."""
         session.last_heard = now = self.now()
         outputs = self._engine.received(session.conn, data, now)
-        if len(outputs) == 1 and not self._outputs:
+        if len(outputs) == 1:
             output = outputs[0]
             if type(output) is Transmit and output.conn == session.conn:
                 # Nearly always one request came, and its answer leaves at once.
@@ -202,7 +202,7 @@ class Pump:
         session = self.sessions.get(request.conn)
         if session is None:
             return
-        self._outputs.extend(self._engine.answer(request.conn, request.token, response))
+        self._take(self._engine.answer(request.conn, request.token, response))
         session.in_hand = False
         if session.waiting:
             self._serve(session)
@@ -221,15 +221,47 @@ class Pump:
     # The turn.
 
     def _turn(self, outputs: Iterable[Output]) -> None:
-        self._outputs.extend(outputs)
+        self._take(outputs)
         if self._draining:
             return
         self._draining = True
         try:
-            self._drain()
+            while self._later:
+                output = self._later.popleft()
+                if type(output) is Handle:
+                    session = self.sessions.get(output.conn)
+                    if session is not None:
+                        session.enqueue(output)
+                        self._serve(session)
+                elif type(output) is Write:
+                    self._journal.write(output)
         finally:
             self._draining = False
             self._settle_soon()
+
+    def _take(self, outputs: Iterable[Output]) -> None:
+        """Carry out at once what leads to nothing else, and put off the rest.
+
+        Bytes go out the moment the engine gives them: what it gives later is behind them on the
+        wire, and a session must know how much its client has not read before it serves the next
+        request. Requests and writes can make the engine speak again, so they wait their turn.
+        """
+        for output in outputs:
+            if isinstance(output, Transmit):
+                session = self.sessions.get(output.conn)
+                if session is not None:
+                    session.transmit(output.data)
+                    if session.held and self._engine.wants_data(session.conn):
+                        session.hold(False)
+            elif isinstance(output, Observed):
+                self._observe(output)
+            elif isinstance(output, Close):
+                session = self.sessions.get(output.conn)
+                if session is not None:
+                    logger.info("closing connection of %s: %s", session.peer_host, output.reason)
+                    session.close()
+            else:
+                self._later.append(output)
 
     def _settle_soon(self) -> None:
         if not self._settling:
@@ -244,34 +276,6 @@ class Pump:
             self._service.settle(now)
         finally:
             self._arm(now)
-
-    def _drain(self) -> None:
-        outputs = self._outputs
-        while outputs:
-            self._carry_out(outputs.popleft())
-
-    def _carry_out(self, output: Output) -> None:
-        match output:
-            case Transmit():
-                session = self.sessions.get(output.conn)
-                if session is not None:
-                    session.transmit(output.data)
-                    if session.held and self._engine.wants_data(session.conn):
-                        session.hold(False)
-            case Handle():
-                session = self.sessions.get(output.conn)
-                if session is not None:
-                    session.enqueue(output)
-                    self._serve(session)
-            case Write():
-                self._journal.write(output)
-            case Observed():
-                self._observe(output)
-            case Close():
-                session = self.sessions.get(output.conn)
-                if session is not None:
-                    logger.info("closing connection of %s: %s", session.peer_host, output.reason)
-                    session.close()
 
     def _serve(self, session: Session) -> None:
         """Serve requests until one is parked or the client must read first.

@@ -126,6 +126,11 @@ class Session(asyncio.BufferedProtocol):
         """Whether the connection is still there."""
         return self._transport is not None
 
+    @property
+    def unread_bytes(self) -> int:
+        """Bytes of answers that the client has not taken yet and the system does not hold."""
+        return 0 if self._transport is None else self._transport.get_write_buffer_size()
+
     def enqueue(self, request: Handle) -> None:
         """Put a request behind those that wait."""
         self.waiting.append(request)
@@ -151,7 +156,7 @@ class Session(asyncio.BufferedProtocol):
         if transport is None:
             return
         transport.write(data)
-        if self._paused_writing and transport.get_write_buffer_size() > UNREAD_CLOSE_BYTES:
+        if self._paused_writing and self.unread_bytes > UNREAD_CLOSE_BYTES:
             transport.abort()
 
     def close(self) -> None:
