@@ -20,8 +20,10 @@ from typing import Any
 from kohort.schema.declare import FieldSpec, Layout, layout_of
 from kohort.schema.kinds import Kind
 from kohort.schema.runtime import (
+    SHORT_ARRAY,
     Malformed,
-    Repeats,
+    read_numbers,
+    readers_of,
     skip_tags,
     uvarint,
     wide_count,
@@ -73,6 +75,7 @@ class _Decoder:
         self.source.scope.update(
             new=object.__new__,
             Malformed=Malformed,
+            read_numbers=read_numbers,
             skip_tags=skip_tags,
             uvarint=uvarint,
             wide_count=wide_count,
@@ -99,7 +102,7 @@ class _Decoder:
                 self.source.add("o = skip_tags(d, o)")
             with self.source.block("else:"):
                 self.source.add("o += 1")
-        self.body()
+        self.body(whole=True)
         self.source.add(f"h = new({self.source.constant('header', header)})")
         self.source.add(f"h.api_key = {self.layout.api_key}")
         self.source.add(f"h.api_version = {self.version}")
@@ -108,24 +111,61 @@ class _Decoder:
         self.source.add("return h, m")
         return self.source
 
-    def body(self) -> None:
-        self.struct(self.cls, "m")
+    def body(self, *, whole: bool = False) -> None:
+        self.struct(self.cls, "m", whole=whole)
         self.flush()
-        with self.source.block("if o > len(d):"):
-            self.source.add("raise Malformed('the last field reaches beyond the end')")
+        if not self.flexible:
+            # A flexible message ends with its tags, and reading those is a check in itself.
+            with self.source.block("if o > len(d):"):
+                self.source.add("raise Malformed('the last field reaches beyond the end')")
 
-    def struct(self, cls: type, target: str) -> None:
-        """Fill ``target`` with a new object of ``cls``. The run may stay open at its end."""
+    def struct(self, cls: type, target: str, *, whole: bool = False) -> None:
+        """Fill ``target`` with a new object of ``cls``. The run may stay open at its end.
+
+        ``whole`` says that nothing but the end of the data comes after it.
+        """
         self.flush()
         layout = layout_of(cls)
         self.source.add(f"{target} = new({self.source.constant('cls', cls)})")
         for f in layout.absent(self.version):
             self.source.add(f"{target}.{f.name} = {self.default(f)}")
-        for f in layout.present(self.version):
-            with self.source.at(f.name):
-                self.value(f.kind, f"{target}.{f.name}", nullable=self.version in f.nullable)
+        fields = layout.present(self.version)
+        tail = self.null_tail(layout) if whole and self.flexible else []
+        for f in fields[: len(fields) - len(tail)]:
+            self.field(f, target)
+        if tail:
+            self.flush()
+            with self.source.block(f"if d[o:] == {bytes(len(tail) + 1)!r}:"):
+                for f in tail:
+                    self.source.add(f"{target}.{f.name} = None")
+                self.source.add(f"o += {len(tail) + 1}")
+            with self.source.block("else:"):
+                self.rest(layout, tail, target)
+        else:
+            self.rest(layout, [], target)
+
+    def rest(self, layout: Layout, fields: list[FieldSpec], target: str) -> None:
+        for f in fields:
+            self.field(f, target)
         if self.flexible:
             self.tags(layout, target)
+        if fields:
+            self.flush()
+
+    def field(self, f: FieldSpec, target: str) -> None:
+        with self.source.at(f.name):
+            self.value(f.kind, f"{target}.{f.name}", nullable=self.version in f.nullable)
+
+    def null_tail(self, layout: Layout) -> list[FieldSpec]:
+        """The fields at the end that may be null: usually all are, which one comparison tells."""
+        tail: list[FieldSpec] = []
+        if layout.tagged(self.version):
+            return tail
+        for f in reversed(layout.present(self.version)):
+            if self.version not in f.nullable or isinstance(f.kind, type):
+                break
+            tail.insert(0, f)
+        return tail
 
     def default(self, f: FieldSpec) -> str:
         if isinstance(f.kind, type):
@@ -141,7 +181,8 @@ class _Decoder:
     def fixed(self, code: str, target: str) -> None:
         self.run.append((code, target))
 
-    def flush(self) -> None:
+    def flush(self, *, stay: int = 0) -> None:
+        """Read the run. The cursor ends behind it, or ``stay`` bytes before that."""
         if not self.run:
             return
         run, self.run = self.run, []
@@ -149,11 +190,12 @@ class _Decoder:
         targets = ", ".join(target for _, target in run)
         if codes == "B":
             self.source.add(f"{targets} = d[o]")
-            self.source.add("o += 1")
-            return
-        comma = "," if len(run) == 1 else ""
-        self.source.add(f"{targets}{comma} = {self.source.unpacker(codes)}(d, o)")
-        self.source.add(f"o += {calcsize('>' + codes)}")
+        else:
+            comma = "," if len(run) == 1 else ""
+            self.source.add(f"{targets}{comma} = {self.source.unpacker(codes)}(d, o)")
+        step = calcsize(">" + codes) - stay
+        if step:
+            self.source.add(f"o += {step}")
 
     def value(self, kind: Kind[Any] | type, target: str, *, nullable: bool) -> None:
         if isinstance(kind, type):
@@ -195,18 +237,24 @@ class _Decoder:
     def compact_slice(self, kind: Kind[Any], target: str, *, nullable: bool) -> None:
         n = self.source.fresh("n")
         self.fixed("B", n)
-        self.flush()
+        self.flush(stay=1)
+        decode = ".decode()" if kind.name == "string" else ""
         if not nullable:
             with self.source.block(f"if {n} > 127 or {n} == 0:"):
                 self.source.add(f"{n}, o = wide_length(d, o)")
-            self.slice(kind, target, f"o + {n} - 1")
+            self.source.add(f"e = o + {n}")
+            self.source.add(f"{target} = d[o + 1 : e]{decode}")
+            self.source.add("o = e")
             return
         with self.source.block(f"if {n} == 0:"):
             self.source.add(f"{target} = None")
+            self.source.add("o += 1")
         with self.source.block("else:"):
             with self.source.block(f"if {n} > 127:"):
                 self.source.add(f"{n}, o = wide_length(d, o)")
-            self.slice(kind, target, f"o + {n} - 1")
+            self.source.add(f"e = o + {n}")
+            self.source.add(f"{target} = d[o + 1 : e]{decode}")
+            self.source.add("o = e")
 
     def plain_slice(self, kind: Kind[Any], target: str, *, nullable: bool) -> None:
         n = self.source.fresh("n")
@@ -232,6 +280,14 @@ class _Decoder:
         n = self.source.fresh("n")
         self.fixed("B" if self.flexible else "i", n)
         self.flush()
+        numbers = isinstance(element, Kind) and len(element.code) == 1
+        if numbers and self.flexible:
+            self.short_numbers(element, target, n, nullable=nullable)
+            return
+        self.counted(element, target, n, nullable=nullable)
+
+    def counted(self, element: Kind[Any] | type, target: str, n: str, *, nullable: bool) -> None:
+        """Elements whose count, as the wire has it, is in ``n``."""
         if self.flexible:
             with self.source.block(f"if {n} > 127:"):
                 self.source.add(f"{n}, o = wide_count(d, o)")
@@ -243,6 +299,16 @@ class _Decoder:
                 self.elements(element, target, n)
         else:
             self.elements(element, target, n)
+
+    def short_numbers(self, element: Any, target: str, n: str, *, nullable: bool) -> None:
+        """A compact array of numbers: up to some thirty need no other check than their reading."""
+        readers = self.source.constant("readers", _READERS[element.code], key=element.code)
+        with self.source.block(f"if 0 < {n} <= {SHORT_ARRAY}:"):
+            self.source.add(f"budget -= {n}")
+            self.source.add(f"{target} = list({readers}[{n} - 1](d, o))")
+            self.source.add(f"o += {element.size} * {n} - {element.size}")
+        with self.source.block("else:"):
+            self.counted(element, target, n, nullable=nullable)
 
     def elements(self, element: Kind[Any] | type, target: str, n: str) -> None:
         """Read ``n`` elements; each takes at least one byte, so the rest of the data bounds n."""
@@ -266,19 +332,24 @@ class _Decoder:
         self.source.add(f"{target} = {items}")
 
     def numbers(self, element: Kind[Any], target: str, n: str) -> None:
-        repeats = self.source.constant("repeats", _REPEATS[element.code], key=element.code)
-        self.source.add(f"{target} = list({repeats}[{n}].unpack_from(d, o))")
-        self.source.add(f"o += {n} * {element.size}" if element.size > 1 else f"o += {n}")
+        self.source.add(f"{target} = list(read_numbers({element.code!r}, {n}, d, o))")
+        self.source.add(f"o += {n} * {element.size}")
 
     # Tagged fields.
 
     def tags(self, layout: Layout, target: str) -> None:
-        count = self.source.fresh("t")
-        self.fixed("B", count)
-        self.flush()
         known = layout.tagged(self.version)
         for f in known:
             self.source.add(f"{target}.{f.name} = {self.default(f)}")
+        if not known and not self.run:
+            with self.source.block("if d[o]:"):
+                self.source.add("o = skip_tags(d, o)")
+            with self.source.block("else:"):
+                self.source.add("o += 1")
+            return
+        count = self.source.fresh("t")
+        self.fixed("B", count)
+        self.flush()
         with self.source.block(f"if {count}:"):
             if known:
                 self.known_tags(known, target, count)
@@ -306,4 +377,4 @@ class _Decoder:
                 self.source.add(f"o = {end}")
 
 
-_REPEATS = {code: Repeats(code) for code in "?bhiqd"}
+_READERS = {code: readers_of(code) for code in "?bhiqd"}

@@ -17,7 +17,14 @@ from typing import Any
 
 from kohort.schema.declare import FieldSpec, Layout, layout_of
 from kohort.schema.kinds import Kind
-from kohort.schema.runtime import ONE_BYTE, Malformed, Repeats, uvarint_bytes
+from kohort.schema.runtime import (
+    ONE_BYTE,
+    SHORT_ARRAY,
+    Malformed,
+    uvarint_bytes,
+    write_numbers,
+    writers_of,
+)
 from kohort.schema.source import Source
 
 _SIZE_FIELD = 4
@@ -61,7 +68,11 @@ class _Encoder:
         self.run: list[tuple[str, str]] = []
         self.source = Source(f"{layout.name} v{version} encode", f"def encode({arguments}):")
         self.source.scope.update(
-            Malformed=Malformed, ONE_BYTE=ONE_BYTE, uvarint_bytes=uvarint_bytes, total=_total
+            Malformed=Malformed,
+            ONE_BYTE=ONE_BYTE,
+            uvarint_bytes=uvarint_bytes,
+            write_numbers=write_numbers,
+            total=_total,
         )
 
     def body(self) -> Callable[..., bytes]:
@@ -102,12 +113,10 @@ class _Encoder:
         """Nothing varies in length: the whole is one ``pack``."""
         self.source.cut(start)
         run, self.run = prefix + self.run, []
-        packer = self.source.packer("".join(code for code, _ in run)) if run else ""
         if prefix:
             size = calcsize(">" + "".join(code for code, _ in run))
             self.source.scope["SIZE"] = size - _SIZE_FIELD
-        values = ", ".join(value for _, value in run)
-        self.source.add(f"return {packer}({values})" if run else "return b''")
+        self.source.add(f"return {self.packed(run)}")
 
     def finish_frame(self) -> None:
         packer = self.source.packer("i")
@@ -148,11 +157,10 @@ class _Encoder:
 
     def packed(self, run: list[tuple[str, str]]) -> str:
         """An expression for the bytes of ``run``."""
-        if all(value.lstrip("-").isdigit() for _, value in run):
-            codes = ">" + "".join(code for code, _ in run)
-            return repr(pack(codes, *(int(value) for _, value in run)))
-        packer_name = self.source.packer("".join(code for code, _ in run))
-        return f"{packer_name}({', '.join(value for _, value in run)})"
+        codes, values = _without_zeros(run)
+        if all(value.lstrip("-").isdigit() for value in values):
+            return repr(pack(">" + codes, *map(int, values)))
+        return f"{self.source.packer(codes)}({', '.join(values)})"
 
     def compact(self, n: str) -> None:
         """Write ``n`` as an unsigned varint, together with the run before it."""
@@ -235,12 +243,22 @@ class _Encoder:
                 self.source.add(f"{n} = len({items}){one}")
         else:
             self.source.add(f"{n} = len({items}){one}")
-        self.length(n, "i")
         if isinstance(element, Kind) and len(element.code) == 1:
-            repeats = self.source.constant("repeats", _REPEATS[element.code], key=element.code)
-            self.source.add(f"w({repeats}[len({items})].pack(*{items}))")
+            self.numbers(element.code, n, items)
         else:
+            self.length(n, "i")
             self.elements(element, items)
+
+    def numbers(self, code: str, n: str, items: str) -> None:
+        """Count and numbers, and the run before them, in one ``pack`` when they are few."""
+        codes, values = _without_zeros([*self.run, ("B" if self.flexible else "i", n)])
+        few = self.source.constant("writers", writers_of(codes, code), key=(codes, code))
+        with self.source.block(f"if len({items}) < {SHORT_ARRAY}:"):
+            self.source.add(f"w({few}[len({items})]({', '.join(values)}, *{items}))")
+        with self.source.block("else:"):
+            self.length(n, "i")
+            self.source.add(f"w(write_numbers({code!r}, {items}))")
+        self.run = []
 
     def elements(self, element: Kind[Any] | type, items: str) -> None:
         item = self.source.fresh("m")
@@ -295,6 +313,12 @@ class _Encoder:
         self.source.add(f"w({content})")
 
 
+def _without_zeros(run: list[tuple[str, str]]) -> tuple[str, list[str]]:
+    """Format codes and values of ``run``; bytes that are always zero become padding."""
+    codes = ["x" if item == ("B", "0") else item[0] for item in run]
+    return "".join(codes), [value for code, value in run if (code, value) != ("B", "0")]
+
+
 def _total(parts: Iterable[bytes]) -> int:
     return sum(map(len, parts))
 
@@ -307,6 +331,3 @@ def _holds_records(cls: type) -> bool:
         if isinstance(inner, type) and _holds_records(inner):
             return True
     return False
-
-
-_REPEATS = {code: Repeats(code) for code in "?bhiqd"}

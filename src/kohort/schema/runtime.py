@@ -9,13 +9,15 @@ Source: KIP-482 (unsigned varints, tagged fields).
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable, Sequence
 
 ONE_BYTE = tuple(bytes((n,)) for n in range(128))
 """Unsigned varints of one byte, ready made: nearly every length in the protocol is one of them."""
 
 _MAX_VARINT_BYTES = 5
 _MAX_UINT32 = 0xFFFF_FFFF
-_READY_REPEATS = 64
+SHORT_ARRAY = 32
+"""Arrays of fewer numbers than this are read and written by ready-made functions."""
 
 
 class Malformed(ValueError):
@@ -42,14 +44,14 @@ def uvarint(data: bytes, offset: int) -> tuple[int, int]:
 
 
 def wide_length(data: bytes, offset: int) -> tuple[int, int]:
-    """Read again, in full, the compact length whose first byte stands before ``offset``.
+    """Read in full the compact length at ``offset``; return it and the place of its last byte.
 
     Zero means null, which the caller has already ruled out or does not allow.
     """
-    length, offset = uvarint(data, offset - 1)
+    length, offset = uvarint(data, offset)
     if length == 0:
         raise Malformed("null where a value must stand")
-    return length, offset
+    return length, offset - 1
 
 
 def wide_count(data: bytes, offset: int) -> tuple[int, int]:
@@ -81,16 +83,21 @@ def uvarint_bytes(value: int) -> bytes:
     return bytes(out)
 
 
-class Repeats:
-    """``struct.Struct`` objects for n numbers of one type, the short ones ready made."""
+def readers_of(code: str) -> tuple[Callable[[bytes, int], tuple[int, ...]], ...]:
+    """``unpack_from`` for 0, 1, 2 … numbers of one type: arrays are short nearly always."""
+    return tuple(struct.Struct(f">{n}{code}").unpack_from for n in range(SHORT_ARRAY))
 
-    __slots__ = ("_code", "_ready")
 
-    def __init__(self, code: str) -> None:
-        self._code = code
-        self._ready = tuple(struct.Struct(f">{n}{code}") for n in range(_READY_REPEATS))
+def read_numbers(code: str, count: int, data: bytes, offset: int) -> tuple[int, ...]:
+    """``count`` numbers of one type; the caller has made sure that count is within the data."""
+    return struct.unpack_from(f">{count}{code}", data, offset)
 
-    def __getitem__(self, count: int) -> struct.Struct:
-        if count < _READY_REPEATS:
-            return self._ready[count]
-        return struct.Struct(f">{count}{self._code}")
+
+def writers_of(before: str, code: str) -> tuple[Callable[..., bytes], ...]:
+    """``pack`` for fixed fields ``before`` and then 0, 1, 2 … numbers of one type."""
+    return tuple(struct.Struct(f">{before}{n}{code}").pack for n in range(SHORT_ARRAY))
+
+
+def write_numbers(code: str, values: Sequence[int]) -> bytes:
+    """The bytes of numbers of one type, without their count."""
+    return struct.pack(f">{len(values)}{code}", *values)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 from kohort.model.errors import ProtocolError
 from kohort.schema.codec import (
@@ -26,23 +26,48 @@ from kohort.schema.codec import (
 )
 from kohort.schema.declare import layout_of
 from kohort.schema.runtime import skip_tags
-from kohort.wire.apis import api_of
+from kohort.wire.apis import BY_NAME, api_of
 from kohort.wire.headers import RequestHeader, client_id_bytes, response_header_is_tagged
+from kohort.wire.repeats import RequestDecoder, remembering
 
 T = TypeVar("T")
 
 MAX_REQUEST_ELEMENTS = 250_000
 """Array elements in one request: far beyond any real one, some 50 MB when a stranger sends it."""
 
-_HEAD = struct.Struct(">Iih").unpack_from
+HEAD = struct.Struct(">Iih").unpack_from
+"""Key and version as one number, correlation id, length of the client id."""
+
 _HEAD_FIXED = struct.Struct(">hhi")
 _CORRELATION = struct.Struct(">i")
-_DECODING = (IndexError, ValueError, struct.error)
+DECODING_ERRORS = (IndexError, ValueError, struct.error)
 _ENCODING = (AttributeError, TypeError, ValueError, IndexError, struct.error)
 
 
-_requests: dict[int, Callable[..., tuple[RequestHeader, Any]]] = {}
+class _Requests(dict[int, RequestDecoder]):
+    """Decoders of request frames, by the four bytes of key and version; compiled when missing."""
+
+    def __missing__(self, key_and_version: int) -> RequestDecoder:
+        key, version = struct.unpack(">hh", key_and_version.to_bytes(4, "big"))
+        decode = request_decoder(api_of(key).request, version, RequestHeader)
+        if key in _REPEATED:
+            decode = remembering(decode)
+        self[key_and_version] = decode
+        return decode
+
+
+_REPEATED = frozenset({BY_NAME["Heartbeat"].key})
+_requests = _Requests()
 _responses: dict[type, dict[int, Callable[[Any, int], bytes]]] = {}
+
+
+def request_route(key: int, version: int) -> RequestDecoder:
+    """How requests of this key and version are read: what ``decode_request`` looks up.
+
+    Raises:
+        ProtocolError: The key or version is unknown.
+    """
+    return _requests[int.from_bytes(struct.pack(">hh", key, version), "big")]
 
 
 def decode_request(
@@ -50,19 +75,28 @@ def decode_request(
 ) -> tuple[RequestHeader, Any]:
     """Read a request and its header from a whole frame.
 
+    The request may be one that was handed out before (``repeats``), so it is not to be changed.
+
     Raises:
         ProtocolError: The key or version is unknown, or the bytes are no such request.
     """
     try:
-        key_and_version, correlation_id, length = _HEAD(frame)
+        key_and_version, correlation_id, length = HEAD(frame)
     except struct.error as error:
         raise ProtocolError(f"a request of {len(frame)} bytes has no room for a header") from error
-    decode = _requests.get(key_and_version) or _learn(key_and_version)
+    decode = _requests[key_and_version]
     try:
         return decode(frame, correlation_id, length, max_elements)
-    except _DECODING as error:
-        key, version, _ = peek(frame)
-        refuse_decoding(decode, api_of(key).request, version, frame, error)
+    except DECODING_ERRORS as error:
+        refuse_request(frame, error)
+
+
+def refuse_request(frame: bytes, error: Exception) -> NoReturn:
+    """Raise the ProtocolError that says where reading ``frame`` stopped, and why."""
+    key, version, _ = peek(frame)
+    cls = api_of(key).request
+    decode = request_decoder(cls, version, RequestHeader)
+    refuse_decoding(decode, cls, version, frame, error)
 
 
 def peek(frame: bytes) -> tuple[int, int, int]:
@@ -123,7 +157,7 @@ def decode_response(
         if response_header_is_tagged(layout_of(cls), version):
             end = skip_tags(frame, end)
         message, _ = decode(frame, end, max_elements)
-    except _DECODING as error:
+    except DECODING_ERRORS as error:
         refuse_decoding(decode, cls, version, frame, error)
     return correlation_id, message
 
@@ -135,13 +169,6 @@ def correlation_id_of(frame: bytes) -> int:
     except struct.error as error:
         raise ProtocolError(f"a response of {len(frame)} bytes has no header") from error
     return int(correlation_id)
-
-
-def _learn(key_and_version: int) -> Callable[..., tuple[RequestHeader, Any]]:
-    key, version = struct.unpack(">hh", key_and_version.to_bytes(4, "big"))
-    decode = request_decoder(api_of(key).request, version, RequestHeader)
-    _requests[key_and_version] = decode
-    return decode
 
 
 def _learn_response(cls: type, version: int) -> Callable[[Any, int], bytes]:

@@ -11,8 +11,10 @@ can fill is bounded: frames, array elements, unanswered requests, bytes of answe
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import cache
 from itertools import count
 from typing import Any, NamedTuple
 
@@ -20,14 +22,22 @@ from kohort.model.errors import ErrorCode, InvariantViolation, ProtocolError
 from kohort.model.ids import Token
 from kohort.wire.apis import API_VERSIONS, APIS, Api
 from kohort.wire.codec import (
+    DECODING_ERRORS,
+    HEAD,
     MAX_REQUEST_ELEMENTS,
-    decode_request,
     encode_response,
     peek,
+    refuse_request,
+    request_route,
 )
 from kohort.wire.framing import DEFAULT_MAX_FRAME, FrameSplitter
 from kohort.wire.headers import API_VERSIONS_KEY, RequestHeader
-from kohort.wire.messages.k18_api_versions import ApiVersion, ApiVersionsResponse
+from kohort.wire.messages.k18_api_versions import (
+    ApiVersion,
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+)
+from kohort.wire.repeats import RequestDecoder
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,17 +65,26 @@ class Received(NamedTuple):
     request: Any
 
 
-class _Slot(NamedTuple):
-    """An unanswered request: how its answer is to be written."""
+class _Route(NamedTuple):
+    """A key and version that are served."""
 
     api: Api
     version: int
+    decode: RequestDecoder
+
+
+class _Slot(NamedTuple):
+    """An unanswered request: how its answer is to be written."""
+
+    route: _Route | None
+    """None when the version of an ApiVersions request is refused."""
     correlation_id: int
-    version_refused: bool
 
 
 class ServerConnection:
     """Requests in, answers out in the same order.
+
+    A request may be one that was handed out before (``repeats``): nobody may change it.
 
     Args:
         apis: What the broker serves: anything else is a ProtocolError.
@@ -80,7 +99,8 @@ class ServerConnection:
         "_limits",
         "_next_token",
         "_pending",
-        "_served",
+        "_routes",
+        "_serves_versions",
         "_splitter",
     )
 
@@ -92,7 +112,9 @@ class ServerConnection:
         next_token: Callable[[], int] | None = None,
     ) -> None:
         self._limits = limits or ServerLimits()
-        self._served = _served(tuple(apis))
+        apis = tuple(apis)
+        self._routes = _routes_of(apis)
+        self._serves_versions = API_VERSIONS in apis
         self._splitter = FrameSplitter(self._limits.max_frame)
         self._next_token = next_token or count(1).__next__
         self._pending: dict[int, _Slot] = {}
@@ -143,14 +165,15 @@ class ServerConnection:
         slot = self._pending.get(token)
         if slot is None or token in self._held:
             return self._not_waiting(token)
-        if slot.version_refused:
-            data = _version_refusal(slot.api, slot.correlation_id)
-        elif type(response) is not slot.api.response:
+        route = slot.route
+        if route is None:
+            data = _version_refusal(slot.correlation_id)
+        elif type(response) is not route.api.response:
             raise InvariantViolation(
-                f"{slot.api} of token {token} answered with {type(response).__name__}"
+                f"{route.api} of token {token} answered with {type(response).__name__}"
             )
         else:
-            data = encode_response(response, slot.version, slot.correlation_id)
+            data = encode_response(response, route.version, slot.correlation_id)
         return self._release(token, data)
 
     def skip(self, token: Token) -> bytes:
@@ -176,22 +199,29 @@ class ServerConnection:
         return left
 
     def _accept(self, frame: bytes) -> Received:
-        key, version, correlation_id = peek(frame)
-        api = self._served.get((key, version))
-        if api is None:
-            return self._refuse(key, version, correlation_id)
-        header, request = decode_request(frame, max_elements=self._limits.max_elements)
-        token = Token(self._next_token())
-        self._pending[token] = _Slot(api, version, correlation_id, False)
-        return Received(token, header, request)
+        try:
+            key_and_version, correlation_id, length = HEAD(frame)
+            route = self._routes[key_and_version]
+        except (KeyError, struct.error):
+            return self._refuse(frame)
+        try:
+            header, request = route.decode(frame, correlation_id, length, self._limits.max_elements)
+        except DECODING_ERRORS as error:
+            refuse_request(frame, error)
+        return self._hand_out(header, request, _Slot(route, correlation_id))
 
-    def _refuse(self, key: int, version: int, correlation_id: int) -> Received:
-        if key != API_VERSIONS_KEY or (key, API_VERSIONS.broker.low) not in self._served:
+    def _refuse(self, frame: bytes) -> Received:
+        """A request that is not served: only ApiVersions has a way to be told so."""
+        key, version, correlation_id = peek(frame)
+        if key != API_VERSIONS_KEY or not self._serves_versions:
             raise ProtocolError(f"API key {key} version {version} is not served here")
-        token = Token(self._next_token())
-        self._pending[token] = _Slot(API_VERSIONS, 0, correlation_id, True)
         header = RequestHeader(key, version, correlation_id, None)
-        return Received(token, header, API_VERSIONS.request())
+        return self._hand_out(header, ApiVersionsRequest(), _Slot(None, correlation_id))
+
+    def _hand_out(self, header: RequestHeader, request: Any, slot: _Slot) -> Received:
+        token = Token(self._next_token())
+        self._pending[token] = slot
+        return Received(token, header, request)
 
     def _release(self, token: Token, data: bytes) -> bytes:
         pending, held = self._pending, self._held
@@ -222,22 +252,30 @@ class ServerConnection:
         )
 
 
-_SERVED: dict[tuple[Api, ...], dict[tuple[int, int], Api]] = {}
+class _Routes(dict[int, _Route]):
+    """Served keys and versions by the number that opens a request; filled as they are used."""
+
+    def __init__(self, apis: tuple[Api, ...]) -> None:
+        super().__init__()
+        self._apis = {api.key: api for api in apis}
+
+    def __missing__(self, key_and_version: int) -> _Route:
+        key, version = struct.unpack(">hh", key_and_version.to_bytes(4, "big"))
+        api = self._apis[key]
+        if version not in api.handled:
+            raise KeyError(key_and_version)
+        route = self[key_and_version] = _Route(api, version, request_route(key, version))
+        return route
 
 
-def _served(apis: tuple[Api, ...]) -> dict[tuple[int, int], Api]:
-    """(key, version) pairs that are taken; one table for all connections with the same APIs."""
-    table = _SERVED.get(apis)
-    if table is None:
-        table = _SERVED[apis] = {
-            (api.key, version): api
-            for api in apis
-            for version in range(api.handled.low, api.handled.high + 1)
-        }
-    return table
+@cache
+def _routes_of(apis: tuple[Api, ...]) -> _Routes:
+    """One table for all connections with the same APIs."""
+    return _Routes(apis)
 
 
-def _version_refusal(api: Api, correlation_id: int) -> bytes:
-    own = ApiVersion(api_key=api.key, min_version=api.broker.low, max_version=api.broker.high)
+def _version_refusal(correlation_id: int) -> bytes:
+    span = API_VERSIONS.broker
+    own = ApiVersion(api_key=API_VERSIONS.key, min_version=span.low, max_version=span.high)
     response = ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=[own])
     return encode_response(response, 0, correlation_id)
