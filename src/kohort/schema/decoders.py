@@ -103,7 +103,7 @@ class _Decoder:
             with self.source.block("else:"):
                 self.source.add("o += 1")
         self.body(whole=True)
-        self.source.add(f"h = new({self.source.constant('header', header)})")
+        self.source.add(f"h = new({self.source.constant('header', header, header)})")
         self.source.add(f"h.api_key = {self.layout.api_key}")
         self.source.add(f"h.api_version = {self.version}")
         self.source.add("h.correlation_id = correlation_id")
@@ -126,7 +126,7 @@ class _Decoder:
         """
         self.flush()
         layout = layout_of(cls)
-        self.source.add(f"{target} = new({self.source.constant('cls', cls)})")
+        self.source.add(f"{target} = new({self.source.constant('cls', cls, cls)})")
         for f in layout.absent(self.version):
             self.source.add(f"{target}.{f.name} = {self.default(f)}")
         fields = layout.present(self.version)
@@ -169,12 +169,14 @@ class _Decoder:
 
     def default(self, f: FieldSpec) -> str:
         if isinstance(f.kind, type):
-            return f"{self.source.constant('cls', f.kind)}()" if f.default_is_fresh else "None"
+            return (
+                f"{self.source.constant('cls', f.kind, f.kind)}()" if f.default_is_fresh else "None"
+            )
         if f.default_is_fresh:
             return "[]"
         if f.default is None or isinstance(f.default, (bool, int, str, bytes)):
             return repr(f.default)
-        return self.source.constant("default", f.default)
+        return self.source.constant("default", f.default, f)
 
     # Fixed-size fields wait in a run and are read together.
 

@@ -8,7 +8,7 @@ Must not know: layouts, kinds, versions.
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -22,7 +22,7 @@ class Source:
     def __init__(self, title: str, signature: str) -> None:
         self.title = title
         self.scope: dict[str, Any] = {}
-        self._names: dict[object, str] = {}
+        self._names: dict[tuple[str, Hashable], str] = {}
         self._count = 0
         self._depth = 0
         self._lines: list[str] = []
@@ -57,12 +57,11 @@ class Source:
         self._count += 1
         return f"{prefix}{self._count}"
 
-    def constant(self, prefix: str, value: object, key: object = None) -> str:
-        """A global name for ``value``; the same name for the same ``key``."""
-        key = (prefix, id(value) if key is None else key)
-        name = self._names.get(key)
+    def constant(self, prefix: str, value: object, key: Hashable) -> str:
+        """A global name for ``value``; the same name for the same prefix and ``key``."""
+        name = self._names.get((prefix, key))
         if name is None:
-            name = self._names[key] = f"{prefix.upper()}{len(self._names)}"
+            name = self._names[prefix, key] = f"{prefix.upper()}{len(self._names)}"
             self.scope[name] = value
         return name
 
