@@ -1,0 +1,216 @@
+"""Embedded brokers that start, stop and start again; the fixture; stalls."""
+
+import logging
+import threading
+import time
+
+import pytest
+
+from kohort.broker import service
+from kohort.broker.embedded import EmbeddedBroker
+from kohort.model.errors import ConfigError, ErrorCode
+from kohort.storage.errors import CorruptLog, DirectoryInUse, StorageError
+from kohort.storage.flush_job import FlushJob
+from kohort.storage.records import Record, build_batch
+from kohort.wire.messages import (
+    k03_metadata,
+    k09_offset_fetch,
+    k12_heartbeat,
+    k15_describe_groups,
+    k18_api_versions,
+)
+from kohort.wire.messages import k08_offset_commit as k08
+
+
+def beat(group, member_id, generation):
+    return k12_heartbeat.HeartbeatRequest(
+        group_id=group, generation_id=generation, member_id=member_id
+    )
+
+
+def test_the_fixture_is_quick_and_has_no_initial_delay(kohort_broker, connect):
+    began = time.monotonic()
+    connect(kohort_broker).become_member("g")
+    assert time.monotonic() - began < 1.0
+
+
+def test_a_plain_embedded_broker_has_kafkas_initial_delay(connect):
+    with EmbeddedBroker(**{"group.initial.rebalance.delay.ms": 400}) as broker:
+        began = time.monotonic()
+        connect(broker).become_member("g")
+        assert time.monotonic() - began >= 0.4
+
+
+def test_groups_and_offsets_are_found_again(kohort_broker_factory, connect, tmp_path):
+    first = kohort_broker_factory(str(tmp_path / "data"))
+    client = connect(first)
+    client.create("t", 2)
+    member_id, generation = client.become_member("g")
+    m = k09_offset_fetch
+    commit = k08.OffsetCommitRequest(
+        group_id="g",
+        generation_id_or_member_epoch=generation,
+        member_id=member_id,
+        topics=[
+            k08.OffsetCommitRequestTopic(
+                name="t",
+                partitions=[
+                    k08.OffsetCommitRequestPartition(
+                        partition_index=1, committed_offset=42, committed_metadata="here"
+                    )
+                ],
+            )
+        ],
+    )
+    assert client.ask(commit).topics[0].partitions[0].error_code == 0
+    first.close()
+    assert client.hung_up()
+    client = connect(kohort_broker_factory(str(tmp_path / "data")))
+    assert client.ask(beat("g", member_id, generation)).error_code == 0
+    group = client.ask(k15_describe_groups.DescribeGroupsRequest(groups=["g"])).groups[0]
+    assert (group.group_state, [row.member_id for row in group.members]) == ("Stable", [member_id])
+    ask = m.OffsetFetchRequest(groups=[m.OffsetFetchRequestGroup(group_id="g", topics=None)])
+    row = client.ask(ask).groups[0].topics[0].partitions[0]
+    assert (row.partition_index, row.committed_offset, row.metadata) == (1, 42, "here")
+
+
+def test_the_number_of_offsets_partitions_stays_as_it_was_made(
+    kohort_broker_factory, connect, tmp_path, caplog
+):
+    first = kohort_broker_factory(str(tmp_path / "data"), offsets_topic_num_partitions=3)
+    member_id, generation = connect(first).become_member("group-of-partition-7")
+    first.close()
+    second = kohort_broker_factory(str(tmp_path / "data"), offsets_topic_num_partitions=50)
+    answer = connect(second).ask(beat("group-of-partition-7", member_id, generation))
+    assert answer.error_code == 0
+    assert "has 3 partitions, which stay" in caplog.text
+
+
+def test_settings_are_checked_before_anything_happens(tmp_path):
+    with pytest.raises(ConfigError, match="unknown setting num"):
+        EmbeddedBroker(tmp_path / "data", **{"num.partition": 1})
+    with pytest.raises(ConfigError, match="expected 1 to"):
+        EmbeddedBroker(tmp_path / "data", num_partitions=0)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_two_brokers_cannot_share_a_directory(kohort_broker_factory, tmp_path):
+    kohort_broker_factory(str(tmp_path / "data"))
+    with pytest.raises(DirectoryInUse, match="in use by another broker"):
+        EmbeddedBroker(tmp_path / "data").start()
+
+
+def test_a_directory_of_something_else_is_left_alone(tmp_path):
+    (tmp_path / "diary.txt").write_text("dear diary")
+    with pytest.raises(StorageError, match="is not empty"):
+        EmbeddedBroker(tmp_path).start()
+    assert (tmp_path / "diary.txt").read_text() == "dear diary"
+
+
+def test_a_directory_of_a_newer_kohort_is_left_alone(kohort_broker_factory, tmp_path):
+    kohort_broker_factory(str(tmp_path / "data")).close()
+    meta = tmp_path / "data" / "meta.properties"
+    text = meta.read_text().replace("kohort.layout.version=1", "kohort.layout.version=2")
+    meta.write_text(text)
+    with pytest.raises(StorageError, match="use a newer kohort"):
+        EmbeddedBroker(tmp_path / "data").start()
+    assert meta.read_text() == text
+
+
+def test_a_group_record_that_cannot_be_read_stops_the_start(
+    kohort_broker_factory, connect, tmp_path
+):
+    first = kohort_broker_factory(str(tmp_path / "data"))
+    connect(first).become_member("g")
+    journal = first._server._pump._journal
+    log = journal._topics._log_dir.log("__consumer_offsets", 0)
+    strange = Record(b"\x00\x02\x00\x01g", b"\x00\x63?", int(time.time() * 1000))
+    log.append(build_batch([strange]), int(time.time() * 1000))
+    first.close()
+    with pytest.raises(CorruptLog, match="__consumer_offsets holds a record that cannot be read"):
+        EmbeddedBroker(tmp_path / "data").start()
+
+
+def test_misuse_is_told(tmp_path):
+    broker = EmbeddedBroker()
+    with pytest.raises(ConfigError, match="start it first"):
+        _ = broker.bootstrap_servers
+    with broker:
+        with pytest.raises(ConfigError, match="runs already"):
+            broker.start()
+        folder = broker.data_dir
+        assert folder.is_dir()
+    assert not folder.exists()
+    broker.close()
+
+
+def test_stopping_answers_what_waits(kohort_broker_factory, connect, fetch_request):
+    broker = kohort_broker_factory()
+    waiting = connect(broker)
+    waiting.create("t")
+    waiting.send(fetch_request({("t", 0): 0}, max_wait_ms=60_000))
+    assert waiting.silent(0.05)
+    closer = threading.Thread(target=broker.close)
+    closer.start()
+    assert waiting.receive(5).responses[0].partitions[0].high_watermark == 0
+    assert waiting.hung_up()
+    closer.join(10)
+    assert not closer.is_alive()
+
+
+def test_a_stall_expires_nobody(kohort_broker_factory, connect, caplog):
+    """The loop is held up for longer than the session: its own sleep is no member's death."""
+    broker = kohort_broker_factory(group_min_session_timeout_ms=100)
+    client = connect(broker)
+    member_id = client.join("g", session_ms=1200).member_id
+    joined = client.join("g", member_id, session_ms=1200)
+    assert joined.error_code == 0
+    asleep = threading.Event()
+
+    def sleep():
+        asleep.set()
+        time.sleep(2.0)
+
+    broker._loop.call_soon_threadsafe(sleep)
+    assert asleep.wait(5)
+    client.send(beat("g", member_id, joined.generation_id))
+    answer = client.receive()
+    assert answer.error_code in (ErrorCode.NONE, ErrorCode.REBALANCE_IN_PROGRESS)
+    assert "asleep" in caplog.text
+
+
+def test_a_bug_in_a_handler_costs_one_connection(kohort_broker, connect, monkeypatch, caplog):
+    def broken(*_):
+        raise RuntimeError("planted")
+
+    monkeypatch.setitem(service.HANDLERS, 3, broken)
+    one, two = connect(kohort_broker), connect(kohort_broker)
+    one.send(k03_metadata.MetadataRequest(topics=[]))
+    assert one.hung_up()
+    assert two.ask(k18_api_versions.ApiVersionsRequest()).error_code == 0
+    assert "planted" in caplog.text
+
+
+def test_group_lines_are_in_kafkas_words(kohort_broker, connect, caplog):
+    with caplog.at_level(logging.INFO, logger="org.apache.kafka"):
+        connect(kohort_broker).become_member("g")
+    assert "Stabilized group g generation 1 with 1 members." in caplog.text
+
+
+def test_a_failing_disk_ends_the_broker(kohort_broker_factory, connect, monkeypatch):
+    broker = EmbeddedBroker(**{"group.initial.rebalance.delay.ms": 0}).start()
+    client = connect(broker)
+    member_id, generation = client.become_member("g")
+    assert client.ask(beat("g", member_id, generation)).error_code == 0
+
+    def fail(job):
+        job.error = OSError(5, "the disk is gone")
+
+    monkeypatch.setattr(FlushJob, "run", fail)
+    client.create("t", flush_messages=1)
+    row = client.produce("t", [b"a"])
+    assert row.error_code == ErrorCode.KAFKA_STORAGE_ERROR
+    assert "the disk is gone" in row.error_message
+    assert client.hung_up()
+    with pytest.raises(StorageError, match="the disk is gone"):
+        broker.close()
