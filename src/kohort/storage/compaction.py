@@ -63,14 +63,11 @@ class CompactionJob:
         """Read the segments and write new ones. Never raises: the error is kept for the log."""
         try:
             latest = self._latest_offsets()
-            groups = _grouped(
-                [s for s in self.segments if s.base_offset < self.compacted_to],
-                self.config.segment_bytes,
-            )
-            for group in groups:
-                if self.cancelled:
-                    return
-                self.replacements.append(self._rewrite(group, latest))
+            rest = [s for s in self.segments if s.base_offset < self.compacted_to]
+            while rest and not self.cancelled:
+                replacement = self._rewrite(rest, latest)
+                self.replacements.append(replacement)
+                rest = rest[len(replacement.old) :]
         except (OSError, StorageError) as error:
             self.error = error
 
@@ -101,21 +98,33 @@ class CompactionJob:
         finally:
             file.close()
 
-    def _rewrite(self, group: tuple[Segment, ...], latest: dict[bytes, int]) -> Replacement:
-        new = Segment(self.files, self.directory, group[0].base_offset)
+    def _rewrite(self, rest: list[Segment], latest: dict[bytes, int]) -> Replacement:
+        """One new segment out of as many of ``rest``, from the first on, as surely fit into it."""
+        new = Segment(self.files, self.directory, rest[0].base_offset)
         path = f"{new.path}{CLEANED_SUFFIX}"
-        name = swap_name(group[0].base_offset, group[-1].next_offset)
         file = self.files.open(path, create=True)
+        old: list[Segment] = []
         try:
             file.truncate(0)
-            for segment in group:
+            for segment in rest:
+                if old and not self._has_room(new, segment):
+                    break
                 self._copy(segment, latest, file, new)
+                old.append(segment)
             file.sync()
         finally:
             file.close()
+        name = swap_name(new.base_offset, old[-1].next_offset)
         self.files.replace(path, f"{self.directory}/{name}")
         self.files.sync_directory(self.directory)
-        return Replacement(old=group, new=new, name=name)
+        return Replacement(old=tuple(old), new=new, name=name)
+
+    def _has_room(self, new: Segment, segment: Segment) -> bool:
+        # Nothing of it may be left out in the end, so that the whole must fit.
+        return (
+            new.size + segment.size <= self.config.segment_bytes
+            and segment.next_offset - new.base_offset <= _MAX_RELATIVE_OFFSET
+        )
 
     def _copy(self, segment: Segment, latest: dict[bytes, int], file: File, new: Segment) -> None:
         for header, batch in self._batches(segment):
@@ -167,20 +176,3 @@ def is_worthwhile(segments: tuple[Segment, ...], dirty_from: int, ratio: float) 
     size = sum(segment.size for segment in segments)
     dirty = sum(segment.size for segment in segments if segment.next_offset > dirty_from)
     return dirty > 0 and dirty >= ratio * size
-
-
-def _grouped(segments: list[Segment], segment_bytes: int) -> list[tuple[Segment, ...]]:
-    """Neighbours that fit into one segment even if nothing can be left out."""
-    groups: list[list[Segment]] = []
-    for segment in segments:
-        group = groups[-1] if groups else []
-        fits = (
-            group
-            and sum(s.size for s in group) + segment.size <= segment_bytes
-            and segment.next_offset - group[0].base_offset <= _MAX_RELATIVE_OFFSET
-        )
-        if fits:
-            group.append(segment)
-        else:
-            groups.append([segment])
-    return [tuple(group) for group in groups]

@@ -101,7 +101,8 @@ class SegmentList:
         """
         for i in range(self._index_of(offset), len(self._segments)):
             segment = self._segments[i]
-            if offset < segment.next_offset:
+            # Compaction may leave a segment without any batch.
+            if segment.size and offset < segment.next_offset:
                 self._use(segment)
                 return segment.locate(offset, max_bytes, min_one=min_one, end_offset=end_offset)
         return None

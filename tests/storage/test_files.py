@@ -1,0 +1,219 @@
+"""The real file layer and the faulty one keep the same promises."""
+
+from __future__ import annotations
+
+import errno
+import os
+import threading
+from pathlib import Path
+
+import pytest
+
+from kohort.storage.faulty_files import UnsyncedLossFiles
+from kohort.storage.files import Files, RealFiles, read_file, write_file
+
+
+@pytest.fixture(params=["real", "faulty"])
+def disk(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Files, str]:
+    if request.param == "real":
+        return RealFiles(), str(tmp_path)
+    files = UnsyncedLossFiles()
+    files.make_directory("/d")
+    return files, "/d"
+
+
+def test_what_is_written_is_read(disk: tuple[Files, str]) -> None:
+    files, root = disk
+    file = files.open(f"{root}/f", create=True)
+    file.pwrite([b"abc", b"", b"def"], 0)
+    file.pwrite([b"X"], 2)
+    file.pwrite([b"end"], 8)
+    assert file.size() == 11
+    assert file.pread(100, 0) == b"abXdef\0\0end"
+    assert file.pread(3, 4) == b"ef\0"
+    assert file.pread(3, 11) == b""
+    file.truncate(4)
+    assert file.pread(100, 0) == b"abXd"
+    file.allocate(4, 3)
+    assert file.pread(100, 0) == b"abXd\0\0\0"
+    file.allocate(0, 2)
+    assert file.size() == 7
+    file.sync()
+    file.close()
+    file.close()
+    with pytest.raises(OSError, match=r".*"):
+        file.pread(1, 0)
+
+
+def test_names(disk: tuple[Files, str]) -> None:
+    files, root = disk
+    with pytest.raises(FileNotFoundError):
+        files.open(f"{root}/none")
+    files.make_directory(f"{root}/a/b")
+    files.make_directory(f"{root}/a/b")
+    write_file(files, f"{root}/a/one", b"1")
+    write_file(files, f"{root}/a/two", b"2")
+    assert files.list_directory(f"{root}/a") == ["b", "one", "two"]
+    files.replace(f"{root}/a/one", f"{root}/a/two")
+    assert read_file(files, f"{root}/a/two") == b"1"
+    assert read_file(files, f"{root}/a/one") is None
+    assert files.exists(f"{root}/a/b")
+    assert not files.exists(f"{root}/a/one")
+    with pytest.raises(OSError, match=r".*"):
+        files.remove_directory(f"{root}/a")
+    files.remove(f"{root}/a/two")
+    files.remove(f"{root}/a/two")
+    files.remove_directory(f"{root}/a/b")
+    files.remove_directory(f"{root}/a/b")
+    assert files.list_directory(f"{root}/a") == []
+    files.sync_directory(root)
+    with pytest.raises(FileNotFoundError):
+        files.list_directory(f"{root}/none")
+
+
+def test_a_removed_file_can_still_be_read_where_it_is_open(disk: tuple[Files, str]) -> None:
+    files, root = disk
+    write_file(files, f"{root}/f", b"abc")
+    file = files.open(f"{root}/f")
+    files.remove(f"{root}/f")
+    assert file.pread(3, 0) == b"abc"
+
+
+def test_the_lock_is_held_by_one(disk: tuple[Files, str]) -> None:
+    files, root = disk
+    lock = files.lock(f"{root}/.lock")
+    with pytest.raises(BlockingIOError):
+        files.lock(f"{root}/.lock")
+    lock.release()
+    lock.release()
+    files.lock(f"{root}/.lock").release()
+
+
+def test_the_boot_does_not_change_by_itself(disk: tuple[Files, str]) -> None:
+    files, _ = disk
+    assert files.boot_id() == files.boot_id()
+
+
+def test_a_write_in_pieces_arrives_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = RealFiles().open(str(tmp_path / "f"), create=True)
+    monkeypatch.setattr(os, "pwritev", lambda fd, parts, at: os.pwrite(fd, parts[0][:2], at))
+    real = os.pwrite
+    monkeypatch.setattr(os, "pwrite", lambda fd, data, at: real(fd, bytes(data)[:3], at))
+    file.pwrite([b"abcdef", b"ghijkl"], 5)
+    assert (tmp_path / "f").read_bytes() == b"\0" * 5 + b"abcdefghijkl"
+
+
+def test_closing_waits_for_a_sync_in_another_thread(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = RealFiles().open(str(tmp_path / "f"), create=True)
+    syncing, go_on = threading.Event(), threading.Event()
+    seen: list[int] = []
+
+    def slow(fd: int) -> None:
+        syncing.set()
+        assert go_on.wait(20)
+        seen.append(os.fstat(fd).st_ino)
+
+    monkeypatch.setattr(os, "fdatasync", slow)
+    sync = threading.Thread(target=file.sync)
+    close = threading.Thread(target=file.close)
+    sync.start()
+    assert syncing.wait(20)
+    close.start()
+    go_on.set()
+    sync.join(20)
+    close.join(20)
+    # The descriptor was still this file's when the sync looked at it.
+    assert seen == [(tmp_path / "f").stat().st_ino]
+
+
+def test_small_files_are_replaced_as_a_whole() -> None:
+    for crash_kept in range(4):
+        files = UnsyncedLossFiles()
+        files.make_directory("/d")
+        write_file(files, "/d/f", b"old")
+        files.sync_directory("/d")
+        write_file(files, "/d/f", b"new!")
+        files.power_cut(lambda n, kept=crash_kept: min(n, kept))
+        assert read_file(files, "/d/f") in (b"old", b"new!")
+
+
+class TestFaults:
+    def test_a_power_cut_keeps_what_was_synced(self) -> None:
+        files = UnsyncedLossFiles()
+        files.make_directory("/d")
+        file = files.open("/d/f", create=True)
+        file.pwrite([b"synced"], 0)
+        file.sync()
+        files.sync_directory("/d")
+        file.pwrite([b" not"], 6)
+        files.power_cut(lambda n: 0)
+        assert files.content("/d/f") == b"synced"
+
+    def test_a_name_that_was_not_synced_is_lost(self) -> None:
+        files = UnsyncedLossFiles()
+        files.make_directory("/d")
+        file = files.open("/d/f", create=True)
+        file.pwrite([b"synced"], 0)
+        file.sync()
+        files.power_cut(lambda n: 0)
+        assert not files.exists("/d/f")
+
+    def test_a_power_cut_may_keep_any_part(self) -> None:
+        outcomes = set()
+        for bits in range(8):
+            files = UnsyncedLossFiles()
+            files.make_directory("/d")
+            file = files.open("/d/f", create=True)
+            files.sync_directory("/d")
+            file.pwrite([b"a" * 512, b"b" * 512, b"c" * 512], 0)
+            answers = iter([0] + [bits >> i & 1 for i in range(3)])
+            files.power_cut(lambda n, answers=answers: next(answers, 0) if n else 0)
+            outcomes.add(files.content("/d/f")[:1536:512])
+        assert len(outcomes) >= 4
+
+    def test_a_kill_keeps_everything_and_ends_descriptors_and_locks(self) -> None:
+        files = UnsyncedLossFiles()
+        files.make_directory("/d")
+        file = files.open("/d/f", create=True)
+        file.pwrite([b"abc"], 0)
+        files.lock("/d/.lock")
+        files.kill()
+        assert files.content("/d/f") == b"abc"
+        with pytest.raises(OSError, match="dead") as error:
+            file.pread(1, 0)
+        assert error.value.errno == errno.EBADF
+        files.lock("/d/.lock")
+
+    @pytest.mark.parametrize("kept", range(5))
+    def test_a_kill_within_a_write_keeps_a_leading_part(self, kept: int) -> None:
+        files = UnsyncedLossFiles()
+        files.make_directory("/d")
+        file = files.open("/d/f", create=True)
+        file.pwrite([b"12345678"], 0)
+        file.pwrite([b"abcd"], 6)
+        files.kill(lambda n: kept)
+        assert files.content("/d/f") == (b"123456abcd"[: 6 + kept] + b"78"[kept:])
+
+    def test_a_full_disk_takes_what_fits(self) -> None:
+        files = UnsyncedLossFiles(capacity=5)
+        files.make_directory("/d")
+        file = files.open("/d/f", create=True)
+        with pytest.raises(OSError, match="no space") as error:
+            file.pwrite([b"12345678"], 0)
+        assert error.value.errno == errno.ENOSPC
+        assert files.content("/d/f") == b"12345"
+
+    def test_a_failed_sync_is_not_made_good_by_a_second(self) -> None:
+        files = UnsyncedLossFiles()
+        files.make_directory("/d")
+        file = files.open("/d/f", create=True)
+        files.sync_directory("/d")
+        file.pwrite([b"abc"], 0)
+        files.fail_sync = lambda path: True
+        with pytest.raises(OSError, match="sync failed"):
+            file.sync()
+        files.fail_sync = lambda path: False
+        files.power_cut(lambda n: n)
+        assert files.content("/d/f") == b""
