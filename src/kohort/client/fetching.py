@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final
@@ -27,6 +28,9 @@ from kohort.model.errors import ConfigError
 from kohort.model.ids import TopicPartition
 
 LOG: Final = logging.getLogger(__name__)
+
+_METADATA_WAIT_S: Final = 0.3
+"""Longest wait for a new topic's leaders; partitions that are read already must not feel it."""
 
 _NO_POSITION: Final = 0
 """Smallest offset that librdkafka reports as a position; below it are its special values."""
@@ -102,6 +106,8 @@ class RecordFetcher:
             raise ConfigError(f"librdkafka refuses the settings: {error.args[0]}") from error
         self._starts: dict[TopicPartition, Position] = {}
         self._paused: set[TopicPartition] = set()
+        self._met: set[str] = set()
+        """Topics whose leaders librdkafka was made to look up."""
         self._problems: list[FetchProblem] = []
         self._closed = False
 
@@ -128,6 +134,7 @@ class RecordFetcher:
         if starts:
             self._consumer.incremental_assign([_tell(tp, at) for tp, at in starts.items()])
             self._starts.update(starts)
+            self._hurry({tp.topic for tp in starts})
 
     def remove(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Position]:
         """Stop reading these partitions; the rest goes on undisturbed. Unknown ones are no error.
@@ -248,6 +255,17 @@ class RecordFetcher:
             self._closed = True
             self._starts.clear()
             self._consumer.close()
+
+    def _hurry(self, topics: set[str]) -> None:
+        """Have librdkafka learn who leads a topic that is new to it.
+
+        By itself it looks once a second for topics without a leader; asking for metadata fills its
+        cache at once. What fails here is left to that second look.
+        """
+        for topic in sorted(topics - self._met):
+            self._met.add(topic)
+            with suppress(KafkaException):
+                self._consumer.list_topics(topic, timeout=_METADATA_WAIT_S)
 
     def _note(self, messages: Iterable[Message]) -> None:
         for message in messages:

@@ -226,7 +226,7 @@ class Ownership:
         self._assigned = self._previous = assigned
         added = frozenset(assigned - self._acquired.keys())
         effects = self._give_up(frozenset(self._acquired.keys() - assigned))
-        for tp in added:
+        for tp in sorted(added):
             self._acquired[tp] = event.generation_id
         effects.append(Take(partitions=added, generation_id=event.generation_id))
         return effects + self._settle()
@@ -247,13 +247,13 @@ class Ownership:
             if self._acquired.pop(tp, None) is not None and self._returns(tp):
                 back.add(tp)
             self._releasing.discard(tp)
-        effects = self._settle()
-        if back:
-            # Withheld by one generation, assigned again by the next while it was being given up.
-            for tp in back:
-                self._acquired[tp] = self.generation_id
-            effects.insert(0, Take(partitions=frozenset(back), generation_id=self.generation_id))
-        return effects
+        if not back:
+            return self._settle()
+        # Withheld by one generation, assigned again by the next while it was being given up.
+        for tp in sorted(back):
+            self._acquired[tp] = self.generation_id
+        taken = Take(partitions=frozenset(back), generation_id=self.generation_id)
+        return [taken, *self._settle()]
 
     def give_up_everything(self) -> list[OwnershipEffect]:
         """Before leaving the group: the owner gives up all that it has."""

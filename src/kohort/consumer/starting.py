@@ -76,7 +76,7 @@ class Starting:
 
     def begin(self, partitions: Iterable[TopicPartition]) -> list[StartEffect]:
         """These were taken; find out where they start."""
-        wanted = list(partitions)
+        wanted = sorted(partitions)
         for tp in wanted:
             self._starts[tp] = _Start(stage=_Stage.COMMITTED)
         return self._ask(wanted)
@@ -88,10 +88,11 @@ class Starting:
 
     def release(self, partitions: Iterable[TopicPartition]) -> list[StartEffect]:
         """The listener was told of these; read them as soon as the position is known."""
-        for tp in partitions:
+        told = sorted(partitions)
+        for tp in told:
             if (start := self._starts.get(tp)) is not None:
                 start.held = False
-        return self._start_found(partitions)
+        return self._start_found(told)
 
     def seek(self, partition: TopicPartition, position: Position) -> list[StartEffect]:
         """Start here, whatever is committed; moves a partition that is being read."""
@@ -203,7 +204,9 @@ class Starting:
     def _again(
         self, request: int, failed: frozenset[TopicPartition], fatal: str | None, now: Instant
     ) -> list[StartEffect]:
-        retry = [start for tp in failed if (start := self._current(tp, request)) is not None]
+        retry = [
+            start for tp in sorted(failed) if (start := self._current(tp, request)) is not None
+        ]
         if not retry:
             self._backoff = self._config.retry_backoff_ms
             return []

@@ -1,0 +1,217 @@
+"""Handing over: what is given up, taken and lost, and what the member is told of it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tests.consumer.world import (
+    COOPERATIVE,
+    EAGER,
+    EMBEDDED,
+    joined,
+    lost,
+    of,
+    only,
+    prepare,
+    prepared,
+    told,
+    tp,
+    tps,
+)
+
+from kohort.consumer.ownership import Complain, GiveUp, LoseAll, Ownership, Take
+from kohort.member.events import RequestRejoin, SubscriptionChanged
+from kohort.model.ids import GenerationId
+
+
+def made(*topics: str) -> Ownership:
+    ownership = Ownership(EMBEDDED)
+    ownership.subscribe(frozenset(topics or ("t",)))
+    return ownership
+
+
+def owning(numbers: tuple[int, ...], protocol: str = COOPERATIVE) -> Ownership:
+    ownership = made("t", "u")
+    ownership.prepare_join(prepare(1))
+    ownership.joined(joined(1, tps(*numbers), protocol))  # type: ignore[arg-type]
+    return ownership
+
+
+def test_the_first_join_is_answered_at_once_with_nothing_owned() -> None:
+    assert prepared(made().prepare_join(prepare(1))) == [(1, "['t'] [] -1")]
+
+
+def test_an_assignment_is_taken_with_the_generation_that_brought_it() -> None:
+    ownership = made()
+    ownership.prepare_join(prepare(1))
+    effects = ownership.joined(joined(7, tps(0, 1)))
+    assert effects == [Take(partitions=tps(0, 1), generation_id=GenerationId(7))]
+    assert ownership.owned == {tp(0): 7, tp(1): 7}
+
+
+def test_cooperative_join_waits_for_nothing_and_claims_what_is_owned() -> None:
+    ownership = owning((0, 1))
+    effects = ownership.prepare_join(prepare(2, 1, COOPERATIVE))
+    assert prepared(effects) == [(2, "['t', 'u'] ['t-0', 't-1'] 1")]
+    assert not of(GiveUp, effects)
+
+
+def test_cooperative_gives_up_only_what_is_withheld_and_rejoins_after_it() -> None:
+    ownership = owning((0, 1, 2, 3))
+    ownership.prepare_join(prepare(2, 1, COOPERATIVE))
+    effects = ownership.joined(joined(2, tps(0, 1)))
+    assert effects == [
+        GiveUp(partitions=tps(2, 3)),
+        Take(partitions=frozenset(), generation_id=GenerationId(2)),
+    ]
+    assert ownership.workable == tps(0, 1)
+    assert ownership.released(tps(2)) == []
+    after = ownership.released(tps(3))
+    assert [type(event) for event in told(after)] == [SubscriptionChanged]
+    again = ownership.prepare_join(prepare(3, 2, COOPERATIVE))
+    assert prepared(again) == [(3, "['t', 'u'] ['t-0', 't-1'] 2")]
+
+
+def test_kept_partitions_keep_the_generation_that_brought_them() -> None:
+    ownership = owning((0,))
+    ownership.prepare_join(prepare(2, 1, COOPERATIVE))
+    ownership.joined(joined(2, tps(0, 1)))
+    assert ownership.owned == {tp(0): 1, tp(1): 2}
+
+
+def test_a_join_that_comes_while_giving_up_still_claims_what_is_not_given_up_yet() -> None:
+    ownership = owning((0, 1))
+    ownership.prepare_join(prepare(2, 1, COOPERATIVE))
+    ownership.joined(joined(2, tps(0)))
+    overtaken = ownership.prepare_join(prepare(3, 2, COOPERATIVE))
+    assert prepared(overtaken) == [(3, "['t', 'u'] ['t-0', 't-1'] 2")]
+    # That join is on its way with t-1 claimed, so it must not absorb the wish for another.
+    assert [type(event) for event in told(ownership.released(tps(1)))] == [SubscriptionChanged]
+
+
+def test_what_is_assigned_again_while_being_given_up_comes_back_after_it() -> None:
+    ownership = owning((0, 1))
+    ownership.prepare_join(prepare(2, 1, COOPERATIVE))
+    ownership.joined(joined(2, tps(0)))
+    ownership.prepare_join(prepare(3, 2, COOPERATIVE))
+    assert ownership.joined(joined(3, tps(0, 1))) == [
+        Take(partitions=frozenset(), generation_id=GenerationId(3))
+    ]
+    effects = ownership.released(tps(1))
+    assert effects == [Take(partitions=tps(1), generation_id=GenerationId(3))]
+    assert ownership.owned == {tp(0): 1, tp(1): 3}
+
+
+def test_eager_gives_up_everything_before_the_join_is_answered() -> None:
+    ownership = owning((0, 1), EAGER)
+    effects = ownership.prepare_join(prepare(2, 1, EAGER))
+    assert effects == [GiveUp(partitions=tps(0, 1))]
+    assert ownership.joining_waits
+    assert ownership.released(tps(0)) == []
+    assert prepared(ownership.released(tps(1))) == [(2, "['t', 'u'] [] 1")]
+    assert not ownership.joining_waits
+
+
+def test_eager_assignment_is_taken_whole_and_needs_no_second_round() -> None:
+    ownership = owning((0, 1), EAGER)
+    ownership.prepare_join(prepare(2, 1, EAGER))
+    ownership.released(tps(0, 1))
+    effects = ownership.joined(joined(2, tps(1, 2), EAGER))
+    assert effects == [Take(partitions=tps(1, 2), generation_id=GenerationId(2))]
+
+
+def test_a_newer_attempt_takes_the_place_of_one_that_waits() -> None:
+    ownership = owning((0,), EAGER)
+    ownership.prepare_join(prepare(2, 1, EAGER))
+    assert ownership.prepare_join(prepare(3, 1, EAGER)) == []
+    assert prepared(ownership.released(tps(0))) == [(3, "['t', 'u'] [] 1")]
+
+
+def test_an_eager_plan_over_kept_partitions_is_final() -> None:
+    """A rollback from cooperative: others have the rest already, so no further round is needed."""
+    ownership = owning((0, 1))
+    ownership.prepare_join(prepare(2, 1, COOPERATIVE))
+    effects = ownership.joined(joined(2, tps(1, 2), EAGER))
+    assert effects == [
+        GiveUp(partitions=tps(0)),
+        Take(partitions=tps(2), generation_id=GenerationId(2)),
+    ]
+    assert ownership.released(tps(0)) == []
+
+
+def test_a_lost_place_takes_everything_and_a_late_release_means_nothing() -> None:
+    ownership = owning((0, 1))
+    ownership.prepare_join(prepare(2, 1, COOPERATIVE))
+    ownership.joined(joined(2, tps(0)))
+    effects = ownership.lost(lost(2))
+    assert effects == [LoseAll(partitions=tps(0, 1), reason="UNKNOWN_MEMBER_ID")]
+    assert ownership.owned == {}
+    assert ownership.released(tps(1)) == []
+    assert prepared(ownership.prepare_join(prepare(3, -1, COOPERATIVE))) == [
+        (3, "['t', 'u'] [] -1")
+    ]
+
+
+def test_a_place_lost_while_an_eager_join_waits_ends_the_waiting() -> None:
+    ownership = owning((0,), EAGER)
+    ownership.prepare_join(prepare(2, 1, EAGER))
+    ownership.lost(lost(1))
+    assert not ownership.joining_waits
+    assert prepared(ownership.prepare_join(prepare(3, -1, EAGER))) == [(3, "['t', 'u'] [] -1")]
+
+
+def test_a_changed_subscription_gives_up_what_it_excludes_before_the_rejoin() -> None:
+    ownership = made("t", "u")
+    ownership.prepare_join(prepare(1))
+    ownership.joined(joined(1, tps(0) | tps(0, topic="u")))
+    assert ownership.subscribe(frozenset({"t"})) == [GiveUp(partitions=tps(0, topic="u"))]
+    after = ownership.released(tps(0, topic="u"))
+    assert [type(event) for event in told(after)] == [SubscriptionChanged]
+    assert prepared(ownership.prepare_join(prepare(2, 1, COOPERATIVE))) == [(2, "['t'] ['t-0'] 1")]
+
+
+def test_a_wider_subscription_rejoins_at_once_and_an_equal_one_does_nothing() -> None:
+    ownership = owning((0,))
+    wider = ownership.subscribe(frozenset({"t", "u", "v"}))
+    assert [type(event) for event in told(wider)] == [SubscriptionChanged]
+    assert ownership.subscribe(frozenset({"t", "u", "v"})) == []
+
+
+def test_a_subscription_changed_during_the_first_join_is_not_forgotten() -> None:
+    ownership = made("t")
+    ownership.prepare_join(prepare(1))
+    changed = ownership.subscribe(frozenset({"u"}))
+    assert [type(event) for event in told(changed)] == [SubscriptionChanged]
+
+
+def test_topics_assigned_for_an_older_subscription_are_not_taken() -> None:
+    ownership = made("t")
+    ownership.prepare_join(prepare(1))
+    effects = ownership.joined(joined(1, tps(0) | tps(5, topic="old")))
+    assert only(Take, effects).partitions == tps(0)
+    assert [type(event) for event in told(effects)] == [RequestRejoin]
+
+
+def test_an_assignment_that_cannot_be_read_changes_nothing_but_is_said() -> None:
+    ownership = owning((0, 1))
+    ownership.prepare_join(prepare(2, 1, COOPERATIVE))
+    effects = ownership.joined(replace(joined(2, ()), assignment=b"garbage"))
+    assert "cannot be read" in only(Complain, effects).message
+    assert ownership.workable == tps(0, 1)
+
+
+def test_no_bytes_are_an_assignment_of_nothing() -> None:
+    ownership = owning((0,))
+    ownership.prepare_join(prepare(2, 1, COOPERATIVE))
+    effects = ownership.joined(replace(joined(2, ()), assignment=b""))
+    assert only(GiveUp, effects).partitions == tps(0)
+
+
+def test_giving_up_everything_before_leaving_brings_nothing_back() -> None:
+    ownership = owning((0, 1))
+    assert ownership.give_up_everything() == [GiveUp(partitions=tps(0, 1))]
+    effects = ownership.released(tps(0, 1))
+    assert not of(Take, effects)
+    ownership.left()
+    assert ownership.owned == {}
+    assert prepared(ownership.prepare_join(prepare(2))) == [(2, "['t', 'u'] [] -1")]
