@@ -336,10 +336,11 @@ class ConsumerCore:
             return [Tell(event=member.Leave(reason=step.reason))]
         if step.kind is Callback.ASSIGNED:
             return self._call(step)
-        self._starting.forget(step.partitions)
         stop = StopReading(step=step.number, partitions=step.partitions)
         if step.kind is Callback.LOST:
+            # Forgotten when they were lost; a new place may have brought them back by now.
             return [stop, *self._call(step)]
+        self._starting.forget(step.partitions)
         step.stage = _Stage.STOPPING
         return [stop]
 
