@@ -133,6 +133,18 @@ def test_a_commit_under_way_when_its_group_is_deleted_does_not_outlive_it() -> N
     assert world.listed() == {}
 
 
+def test_a_first_record_refused_while_the_tombstone_is_under_way_changes_nothing() -> None:
+    """Found by a random life: the group was forgotten twice."""
+    world = World()
+    world.join("a", "")
+    delete_groups(world, "g")
+    assert world.refuse(ErrorCode.NOT_ENOUGH_REPLICAS) == [
+        "fact WriteFailed creation NOT_ENOUGH_REPLICAS"
+    ]
+    assert world.written() == ["fact GroupDeleted generation=0", "delete <- g:NONE"]
+    assert world.listed() == {}
+
+
 def test_a_deleted_group_starts_over_at_generation_one() -> None:
     world = World()
     world.stable("a")

@@ -47,12 +47,16 @@ class CreationWrite:
         """Nobody waits for this."""
 
     def failed(self, registry: Registry, ticket: Ticket, error: ErrorCode) -> None:
-        """Forget the group, unless it has told a generation by now: then its next record counts."""
+        """Forget the group, unless more has happened to it by now.
+
+        Once it told a generation, its next record counts; once its tombstone is on the way, that.
+        """
         group = self.group
         if not registry.is_live(group):
             return
         registry.observe(WriteFailed(group_id=group.group_id, purpose="creation", error=error))
-        if group.generation_id or group.offsets or group.offset_writes:
+        told = group.generation_id or group.offsets or group.offset_writes
+        if told or group.state is GroupState.DEAD:
             return
         for member_id in list(group.pending):
             registry.deadlines.cancel(session_timer(group.group_id, member_id))
