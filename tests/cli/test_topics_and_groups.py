@@ -1,0 +1,161 @@
+"""``kohort topics`` and ``kohort groups`` against a broker, as tables and as JSON."""
+
+import json
+import time
+
+import confluent_kafka
+import pytest
+from click.testing import CliRunner
+
+from kohort.cli.groups import assignment_text
+from kohort.cli.main import cli
+from kohort.client.errors import BrokerUnreachable, RequestFailed
+from kohort.model.errors import ConfigError
+from kohort.model.ids import TopicPartition
+
+PATIENCE_S = 20
+
+
+@pytest.fixture
+def kohort(kohort_broker):
+    """Runs a command against the broker of this test; returns what it prints."""
+
+    def run(*args, error=None):
+        full = [*args, "--bootstrap-server", kohort_broker.bootstrap_servers]
+        result = CliRunner().invoke(cli, full)
+        if error is not None:
+            assert isinstance(result.exception, error), result
+            return str(result.exception)
+        assert result.exit_code == 0, (result.output, result.exception)
+        run.errors = result.stderr
+        return result.stdout
+
+    return run
+
+
+def rows(text):
+    """The cells of a table, its head first."""
+    return [line.split() for line in text.strip().splitlines()]
+
+
+def test_create_list_describe_delete(kohort):
+    assert kohort("topics", "create", "b", "--partitions", "2") == "Created topic b.\n"
+    made = kohort("topics", "create", "a", "--config", "retention.ms=5", "--json")
+    assert json.loads(made) == {"topic": "a", "created": True}
+    assert kohort("topics", "list") == "a\nb\n"
+    assert rows(kohort("topics", "describe", "b")) == [
+        ["TOPIC", "PARTITION", "LEADER", "LEADER-EPOCH", "REPLICAS", "ISR", "ERROR"],
+        ["b", "0", "1", "0", "1", "1", "-"],
+        ["b", "1", "1", "0", "1", "1", "-"],
+    ]
+    described = json.loads(kohort("topics", "describe", "--json"))
+    assert [(row["topic"], row["partition_count"]) for row in described] == [("a", 1), ("b", 2)]
+    assert described[1]["partitions"][1]["leader"] == 1
+    assert kohort("topics", "delete", "a", "b") == "Deleted topic a.\nDeleted topic b.\n"
+    assert json.loads(kohort("topics", "list", "--json")) == []
+
+
+def test_mistakes_name_the_topic_and_the_code(kohort):
+    kohort("topics", "create", "t")
+    again = kohort("topics", "create", "t", error=RequestFailed)
+    assert "topic t" in again
+    assert "TOPIC_ALREADY_EXISTS" in again
+    assert kohort("topics", "create", "t", "--if-not-exists") == ""
+    assert "UNKNOWN_TOPIC" in kohort("topics", "describe", "nope", error=RequestFailed)
+    assert "UNKNOWN_TOPIC" in kohort("topics", "delete", "nope", error=RequestFailed)
+    assert kohort("topics", "delete", "nope", "--if-exists") == ""
+    assert "expected name=value" in kohort(
+        "topics", "create", "u", "--config", "x", error=ConfigError
+    )
+
+
+@pytest.mark.slow
+def test_an_unreachable_broker_is_told():
+    result = CliRunner().invoke(cli, ["topics", "list", "--bootstrap-server", "127.0.0.1:1"])
+    assert isinstance(result.exception, BrokerUnreachable)
+    assert "127.0.0.1:1" in str(result.exception)
+
+
+@pytest.fixture
+def member(kohort_broker, kohort):
+    """A consumer that has read three of five records and committed."""
+    kohort("topics", "create", "t", "--partitions", "2")
+    producer = confluent_kafka.Producer({"bootstrap.servers": kohort_broker.bootstrap_servers})
+    for _ in range(5):
+        producer.produce("t", b"v", partition=1)
+    assert producer.flush(PATIENCE_S) == 0
+    consumer = confluent_kafka.Consumer(
+        {
+            "bootstrap.servers": kohort_broker.bootstrap_servers,
+            "group.id": "g",
+            "client.id": "reader",
+            "auto.offset.reset": "earliest",
+            "enable.auto.commit": False,
+        }
+    )
+    consumer.subscribe(["t"])
+    deadline = time.monotonic() + PATIENCE_S
+    seen = []
+    while len(seen) < 3:
+        assert time.monotonic() < deadline
+        seen += consumer.consume(3 - len(seen), 0.2)
+    consumer.commit(offsets=[confluent_kafka.TopicPartition("t", 1, 3)], asynchronous=False)
+    yield consumer
+    consumer.close()
+
+
+def test_groups_are_listed_and_described(kohort, member):
+    assert kohort("groups", "list") == "g\n"
+    assert rows(kohort("groups", "list", "--state")) == [
+        ["GROUP", "TYPE", "STATE"],
+        ["g", "classic", "Stable"],
+    ]
+    text = kohort("groups", "describe", "g")
+    head, _, below = text.strip().partition("\n\n")
+    assert dict(rows(head)) == {
+        "GROUP": "g",
+        "COORDINATOR-NODE": "1",
+        "STATE": "Stable",
+        "BALANCER": "range",
+        "MEMBERS": "1",
+        "TOTAL-LAG": "2",
+    }
+    columns, first, second = rows(below)
+    assert columns == [
+        *("GROUP", "TOPIC", "PARTITION", "CURRENT-OFFSET", "LOG-END-OFFSET", "LAG"),
+        *("CONSUMER-ID", "HOST", "CLIENT-ID"),
+    ]
+    assert first[:6] == ["g", "t", "0", "-", "0", "-"]
+    assert second[:6] == ["g", "t", "1", "3", "5", "2"]
+    assert second[6].startswith("reader-")
+    assert second[7:] == ["/127.0.0.1", "reader"]
+
+
+def test_members_and_state(kohort, member):
+    columns, row = rows(kohort("groups", "describe", "g", "--members", "--verbose"))
+    assert columns == ["GROUP", "CONSUMER-ID", "HOST", "CLIENT-ID", "#PARTITIONS", "ASSIGNMENT"]
+    assert row[4:] == ["2", "t:0,1"]
+    state = kohort("groups", "describe", "g", "--state").strip().splitlines()
+    assert state[0].startswith("GROUP  COORDINATOR (ID)")
+    assert state[1].split()[0] == "g"
+    assert state[1].split()[2:] == ["(1)", "range", "Stable", "1"]
+    report = json.loads(kohort("groups", "describe", "g", "--json"))[0]
+    assert (report["state"], report["total_lag"]) == ("Stable", 2)
+    assert report["members"][0]["partitions"] == ["t-0", "t-1"]
+    assert report["partitions"][1]["lag"] == 2
+
+
+def test_groups_without_members_and_without_existence(kohort, member):
+    member.close()
+    kohort("groups", "describe", "g")
+    assert "Consumer group 'g' has no active members." in kohort.errors
+    told = kohort("groups", "describe", "nobody", error=ConfigError)
+    assert told == "Consumer group 'nobody' does not exist."
+    assert (
+        CliRunner().invoke(cli, ["groups", "describe", "g", "--members", "--state"]).exit_code == 2
+    )
+
+
+def test_assignments_are_written_as_kafkas_tool_does():
+    partitions = [TopicPartition("b", 3), TopicPartition("a", 1), TopicPartition("a", 0)]
+    assert assignment_text(partitions) == "a:0,1;b:3"
