@@ -1,0 +1,67 @@
+from __future__ import annotations
+
+import struct
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kohort.model.errors import ProtocolError
+from kohort.wire.framing import FrameSplitter
+
+
+def framed(*bodies: bytes) -> bytes:
+    return b"".join(struct.pack(">i", len(body)) + body for body in bodies)
+
+
+@given(st.lists(st.binary(max_size=40), max_size=8), st.data())
+def test_frames_come_out_whole_however_the_stream_is_torn(
+    bodies: list[bytes], data: st.DataObject
+) -> None:
+    stream = framed(*bodies)
+    splitter = FrameSplitter()
+    out: list[bytes] = []
+    while stream:
+        size = data.draw(st.integers(1, len(stream)))
+        out += splitter.feed(stream[:size])
+        stream = stream[size:]
+    assert out == bodies
+    assert splitter.buffered == 0
+
+
+@pytest.mark.parametrize("kind", [bytes, bytearray, memoryview])
+def test_any_buffer_is_taken_and_none_is_kept(kind: type) -> None:
+    source = bytearray(framed(b"one", b"two") + b"\x00\x00")
+    splitter = FrameSplitter()
+    frames = splitter.feed(kind(source))
+    source[:] = b"\xff" * len(source)
+    assert frames == [b"one", b"two"]
+    assert all(type(frame) is bytes for frame in frames)
+    assert splitter.feed(b"\x00\x01x") == [b"x"]
+
+
+@pytest.mark.parametrize("size", [-1, -(2**31), 101, 2**31 - 1])
+@pytest.mark.parametrize("before", [b"", b"\x00\x00\x00\x02ab"])
+def test_an_impossible_size_is_refused_as_soon_as_it_is_known(size: int, before: bytes) -> None:
+    splitter = FrameSplitter(max_frame=100)
+    head = before + struct.pack(">i", size)
+    splitter.feed(head[:-1])
+    with pytest.raises(ProtocolError, match="0 to 100"):
+        splitter.feed(head[-1:])
+
+
+def test_the_largest_frame_allowed_passes_whole_and_in_pieces() -> None:
+    body = b"x" * 100
+    assert FrameSplitter(max_frame=100).feed(framed(body)) == [body]
+    splitter = FrameSplitter(max_frame=100)
+    assert [f for n in range(104) for f in splitter.feed(framed(body)[n : n + 1])] == [body]
+
+
+def test_a_large_frame_in_small_pieces_costs_one_buffer() -> None:
+    body = bytes(1_000_000)
+    splitter = FrameSplitter()
+    stream, out = framed(body), []
+    for start in range(0, len(stream), 4_096):
+        out += splitter.feed(stream[start : start + 4_096])
+        assert splitter.buffered <= len(stream)
+    assert out == [body]
