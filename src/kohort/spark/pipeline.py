@@ -101,6 +101,8 @@ def run_pipeline(
     report: Callable[[Progress], None],
     stop: threading.Event,
     started: Callable[[str], None] = lambda name: None,
+    *,
+    session: SparkSession | None = None,
 ) -> None:
     """Run one application until its query ends, or until ``stop`` is set.
 
@@ -109,6 +111,7 @@ def run_pipeline(
         report: called after each micro-batch.
         stop: set it to leave the group and end between two micro-batches.
         started: called with the application's name when the query runs.
+        session: a Spark session to use; None starts one and stops it at the end.
 
     Raises:
         ConfigError: something is wrong with what was asked: nothing was started.
@@ -122,13 +125,15 @@ def run_pipeline(
     ledger = SqliteLedger(config.output, config.group)
     try:
         with _checkpoint(config.output, config.name) as (name, checkpoint):
-            spark = make_session(f"kohort-{config.group}-{name}", config.master, config.spark)
+            app_name = f"kohort-{config.group}-{name}"
+            spark = session or make_session(app_name, config.master, config.spark)
             try:
                 query = _start(spark, config, options, ledger, checkpoint)
                 started(name)
                 _watch(query, report, stop)
             finally:
-                spark.stop()
+                if session is None:
+                    spark.stop()
     finally:
         ledger.close()
 

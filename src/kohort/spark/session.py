@@ -24,7 +24,9 @@ DRIVER_JAVA_OPTIONS = "-Xss16m"
 DEFAULTS: Mapping[str, str] = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
-    "spark.log.level": "ERROR",
+    # What stops a query is raised, as one sentence; its Java stack trace is for --conf
+    # spark.log.level=ERROR.
+    "spark.log.level": "FATAL",
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
     # Between JVM and Python worker a socket in the file system costs a fifth of loopback TCP.

@@ -1,0 +1,95 @@
+"""One Spark session and one broker for all tests that need them, and ways to feed and ask."""
+
+from __future__ import annotations
+
+import threading
+import uuid
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Producer
+
+from kohort.broker.embedded import EmbeddedBroker
+from kohort.client.admin import Admin
+from kohort.client.config import ClientSettings, parse_client_settings
+
+Record = tuple[bytes | None, bytes | None]
+
+
+@pytest.fixture(scope="session")
+def broker() -> Iterator[EmbeddedBroker]:
+    with EmbeddedBroker(**{"group.initial.rebalance.delay.ms": 0}) as broker:
+        yield broker
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[Any]:
+    pytest.importorskip("pyspark", reason="pip install 'kohort[spark]'")
+    from kohort.spark.session import QUICK, make_session
+
+    session = make_session("kohort-tests", "local[2]", QUICK)
+    yield session
+    session.stop()
+
+
+@dataclass
+class Feed:
+    """A topic of a test's own."""
+
+    bootstrap: str
+    topic: str
+    partitions: int
+    records: dict[int, list[Record]] = field(default_factory=dict)
+
+    @property
+    def settings(self) -> ClientSettings:
+        return parse_client_settings({"bootstrap.servers": self.bootstrap})
+
+    def put(self, records: Iterable[Record], headers: Any = None) -> None:
+        """Produce records round robin; remembers them by partition, in order of offsets."""
+        producer = Producer({"bootstrap.servers": self.bootstrap})
+        for number, (key, value) in enumerate(records):
+            partition = number % self.partitions
+            producer.produce(self.topic, key=key, value=value, partition=partition, headers=headers)
+            self.records.setdefault(partition, []).append((key, value))
+            if number % 10_000 == 0:
+                producer.poll(0)
+        assert producer.flush(30) == 0
+
+
+@pytest.fixture
+def feed(broker: EmbeddedBroker) -> Callable[..., Feed]:
+    """Makes a topic with a name of its own."""
+
+    def make(partitions: int = 4, records: Iterable[Record] = ()) -> Feed:
+        topic = f"topic-{uuid.uuid4().hex[:8]}"
+        with Admin(bootstrap_servers=broker.bootstrap_servers) as admin:
+            admin.create_topic(topic, partitions)
+        made = Feed(broker.bootstrap_servers, topic, partitions)
+        made.put(records)
+        return made
+
+    return make
+
+
+@pytest.fixture
+def run(spark: Any, tmp_path: Path) -> Callable[..., list[Any]]:
+    """Runs a pipeline until the topic is processed; returns its progress."""
+    from kohort.spark.pipeline import PipelineConfig, run_pipeline
+
+    def run(feed: Feed, sql: str, output: Path | None = None, **more: Any) -> list[Any]:
+        progress: list[Any] = []
+        config = PipelineConfig(
+            bootstrap=feed.bootstrap,
+            topics=feed.topic,
+            sql=sql,
+            output=output or tmp_path / "table",
+            **{"group": feed.topic, "available_now": True, **more},
+        )
+        run_pipeline(config, progress.append, threading.Event(), session=spark)
+        return progress
+
+    return run

@@ -1,0 +1,261 @@
+"""Pipelines in one real Spark session, on the embedded broker."""
+
+from __future__ import annotations
+
+import datetime
+import re
+from collections import defaultdict
+from collections.abc import Callable
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.spark.conftest import Feed
+
+from kohort.client.admin import Admin
+from kohort.model.errors import ConfigError
+from kohort.model.ids import TopicPartition
+from kohort.spark.layout import record_hash
+from kohort.spark.sqlite_ledger import SqliteLedger
+from kohort.spark.verify import verify
+
+pytestmark = [pytest.mark.slow, pytest.mark.spark]
+
+Run = Callable[..., list[Any]]
+MakeFeed = Callable[..., Feed]
+
+DATA = Path(__file__).parents[1] / "data"
+WHOLE_LOG = Path(__file__).parents[3] / "shared" / "data" / "apache_access.log"
+
+
+def numbered(count: int, start: int = 0) -> list[tuple[bytes, bytes]]:
+    return [(b"k%d" % (n % 7), b"%d" % n) for n in range(start, start + count)]
+
+
+def rows_of(spark: Any, table: Path, *columns: str) -> list[tuple[Any, ...]]:
+    from kohort.spark import read_table
+
+    return sorted(tuple(row) for row in read_table(spark, table).select(*columns).collect())
+
+
+def test_every_record_becomes_one_row_with_its_place_and_hash(
+    spark: Any, run: Run, feed: MakeFeed, tmp_path: Path
+) -> None:
+    source = feed(4, numbered(1_000))
+    progress = run(source, "SELECT key, CAST(value AS STRING) AS v FROM records", limit=300)
+    expected = sorted(
+        (source.topic, partition, offset, record_hash(key, value), key, value.decode())
+        for partition, records in source.records.items()
+        for offset, (key, value) in enumerate(records)
+        if key is not None and value is not None
+    )
+    places = ("topic", "partition", "offset", "record_hash", "key", "v")
+    assert rows_of(spark, tmp_path / "table", *places) == expected
+    assert [p.rows for p in progress] == [0, 300, 300, 300, 100]
+    verdict = verify(tmp_path / "table", source.settings)
+    assert verdict.ok
+    assert (verdict.total("records"), verdict.total("rows"), verdict.total("unread")) == (
+        1_000, 1_000, 0,
+    )  # fmt: skip
+
+
+def test_the_group_knows_how_far_the_table_is(run: Run, feed: MakeFeed, tmp_path: Path) -> None:
+    source = feed(3, numbered(30))
+    run(source, "SELECT value FROM records")
+    partitions = [TopicPartition(source.topic, n) for n in range(3)]
+    with Admin(source.settings) as admin:
+        committed = admin.committed(source.topic)
+    assert {p: at.offset for p, at in committed.items()} == dict.fromkeys(partitions, 10)
+    ledger = SqliteLedger.of_table(tmp_path / "table")
+    assert {p: at.next_offset for p, at in ledger.all_positions().items()} == dict.fromkeys(
+        partitions, 10
+    )
+    ledger.close()
+
+
+def test_a_restart_goes_on_behind_what_the_table_has(
+    spark: Any, run: Run, feed: MakeFeed, tmp_path: Path
+) -> None:
+    source = feed(2, numbered(100))
+    run(source, "SELECT value FROM records", name="a")
+    again = run(source, "SELECT value FROM records", name="a")
+    assert sum(p.rows for p in again) == 0
+    source.put(numbered(50, 100))
+    more = run(source, "SELECT value FROM records", name="b")
+    assert sum(p.rows for p in more) == 50
+    assert verify(tmp_path / "table", source.settings).ok
+    values = [int(v) for (v,) in rows_of(spark, tmp_path / "table", "value")]
+    assert sorted(values) == list(range(150))
+
+
+def test_a_filter_leaves_ranges_without_a_file_and_no_hole(
+    spark: Any, run: Run, feed: MakeFeed, tmp_path: Path
+) -> None:
+    source = feed(2, numbered(100))
+    run(source, "SELECT value FROM records WHERE partition = 1 AND offset >= 20", limit=20)
+    verdict = verify(tmp_path / "table", source.settings)
+    assert verdict.ok
+    assert (verdict.total("rows"), verdict.total("filtered")) == (30, 70)
+    ledger = SqliteLedger.of_table(tmp_path / "table")
+    manifest = ledger.manifest()
+    ledger.close()
+    assert [row.path is None for row in manifest if row.partition.partition == 0] == [True] * 5
+    assert [row.rows for row in manifest if row.partition.partition == 1] == [0, 0, 10, 10, 10]
+    assert len(rows_of(spark, tmp_path / "table", "offset")) == 30
+
+
+def test_malformed_records_become_dead_letters(
+    spark: Any, run: Run, feed: MakeFeed, tmp_path: Path
+) -> None:
+    from kohort.spark import read_dead_letters
+
+    source = feed(2, [(b"a", b"1"), (None, b"x"), (b"c", b"3"), (b"d", None), (b"e", b"\xff")])
+    run(
+        source,
+        """
+        SELECT n, CASE WHEN n IS NULL THEN concat('no number at ', offset) END AS dead_letter
+        FROM (SELECT *, CAST(CAST(value AS STRING) AS INT) AS n FROM records)
+        """,
+    )
+    assert rows_of(spark, tmp_path / "table", "partition", "offset", "n") == [
+        (0, 0, 1), (0, 1, 3),
+    ]  # fmt: skip
+    dead = read_dead_letters(spark, tmp_path / "table").orderBy("partition", "offset").collect()
+    assert [(r.partition, r.offset, r.key, r.value, r.dead_letter) for r in dead] == [
+        (0, 2, b"e", b"\xff", "no number at 2"),
+        (1, 0, None, b"x", "no number at 0"),
+        (1, 1, b"d", None, "no number at 1"),
+    ]
+    verdict = verify(tmp_path / "table", source.settings)
+    assert verdict.ok
+    assert (verdict.total("rows"), verdict.total("dead_letters")) == (2, 3)
+
+
+def test_a_table_keeps_its_columns_and_its_group(run: Run, feed: MakeFeed, tmp_path: Path) -> None:
+    source = feed(1, numbered(3))
+    run(source, "SELECT value FROM records")
+    with pytest.raises(ConfigError, match="has the columns"):
+        run(source, "SELECT CAST(value AS STRING) AS value FROM records")
+    with pytest.raises(ConfigError, match="is fed by group"):
+        run(source, "SELECT value FROM records", group="another")
+    assert verify(tmp_path / "table", source.settings).ok
+
+
+def test_an_empty_topic_makes_an_empty_table(
+    spark: Any, run: Run, feed: MakeFeed, tmp_path: Path
+) -> None:
+    source = feed(2)
+    run(source, "SELECT value, 1 AS one FROM records")
+    from kohort.spark import read_table
+
+    table = read_table(spark, tmp_path / "table")
+    assert table.columns == ["topic", "partition", "offset", "record_hash", "value", "one"]
+    assert table.count() == 0
+
+
+def test_a_topic_made_anew_is_told_and_nothing_is_written(
+    run: Run, feed: MakeFeed, tmp_path: Path
+) -> None:
+    source = feed(1, numbered(10))
+    run(source, "SELECT value FROM records")
+    with Admin(source.settings) as admin:
+        admin.delete_topics([source.topic])
+        admin.create_topic(source.topic, 1)
+    source.put(numbered(5))
+    with pytest.raises(ConfigError, match="made anew"):
+        run(source, "SELECT value FROM records")
+
+
+def test_a_query_of_one_s_own_sees_spark_s_kafka_columns(
+    spark: Any, feed: MakeFeed, tmp_path: Path
+) -> None:
+    """Without a ledger, with headers, registered by the package pyspark_kohort alone."""
+    source = feed(1)
+    before = datetime.datetime.now(datetime.UTC).replace(tzinfo=None)
+    source.put([(b"k", b"v"), (None, None)], headers=[("h", b"1"), ("h", None)])
+    seen: list[Any] = []
+    stream = (
+        spark.readStream.format("kohort")
+        .option("kafka.bootstrap.servers", source.bootstrap)
+        .option("kafka.group.id", "own-query")
+        .option("subscribe", source.topic)
+        .option("startingOffsets", "earliest")
+        .option("includeHeaders", "true")
+        .load()
+    )
+    assert [(f.name, f.dataType.simpleString()) for f in stream.schema] == [
+        ("key", "binary"),
+        ("value", "binary"),
+        ("topic", "string"),
+        ("partition", "int"),
+        ("offset", "bigint"),
+        ("timestamp", "timestamp"),
+        ("timestampType", "int"),
+        ("headers", "array<struct<key:string,value:binary>>"),
+    ]
+    query = (
+        stream.writeStream.foreachBatch(lambda batch, _: seen.extend(batch.collect()))
+        .option("checkpointLocation", str(tmp_path / "checkpoint"))
+        .trigger(availableNow=True)
+        .start()
+    )
+    assert query.awaitTermination(60)
+    first, second = seen
+    assert (first.key, first.value, first.topic, first.partition, first.offset) == (
+        b"k", b"v", source.topic, 0, 0,
+    )  # fmt: skip
+    assert (second.key, second.value, second.offset) == (None, None, 1)
+    assert [(h.key, h.value) for h in first.headers] == [("h", b"1"), ("h", None)]
+    assert first.timestampType == 0
+    assert abs((first.timestamp - before).total_seconds()) < 60
+
+
+LINE = re.compile(r'(\S+) \S+ \S+ \[([^\]]+)\] "(\S+) (\S+)[^"]*" (\d{3}) (\d+|-).*')
+
+
+def plain_traffic(lines: list[str]) -> dict[tuple[str, datetime.datetime], tuple[int, int, int]]:
+    """The same sums in plain Python."""
+    sums: dict[tuple[str, datetime.datetime], tuple[int, int, int]] = defaultdict(lambda: (0, 0, 0))
+    for line in lines:
+        found = LINE.fullmatch(line)
+        if found is None:
+            continue
+        at = datetime.datetime.strptime(found[2], "%d/%b/%Y:%H:%M:%S %z").astimezone(datetime.UTC)
+        hour = at.replace(minute=0, second=0, tzinfo=None)
+        requests, sent, errors = sums[found[4], hour]
+        size = 0 if found[6] == "-" else int(found[6])
+        sums[found[4], hour] = (requests + 1, sent + size, errors + (int(found[5]) >= 400))
+    return sums
+
+
+@pytest.mark.parametrize(
+    "log",
+    [
+        DATA / "access_log_1000.txt",
+        pytest.param(
+            WHOLE_LOG,
+            marks=pytest.mark.skipif(
+                not WHOLE_LOG.is_file(), reason=f"the whole log is not at {WHOLE_LOG}"
+            ),
+        ),
+    ],
+    ids=["excerpt", "whole"],
+)
+def test_the_traffic_of_a_real_access_log_is_what_plain_python_says(
+    spark: Any, run: Run, feed: MakeFeed, tmp_path: Path, log: Path
+) -> None:
+    from kohort.spark import read_dead_letters, read_table
+    from kohort.spark.access_log import traffic
+
+    lines = log.read_text(encoding="utf-8").splitlines()
+    odd = ["", "not a line of a log", '1.2.3.4 - - [17/May/2015:10:05:03 +0000] "GET']
+    source = feed(4, [(line.split(" ")[0].encode(), line.encode()) for line in [*lines, *odd]])
+    sql = resources.files("kohort.cli.demo").joinpath("web_access.sql").read_text("utf-8")
+    run(source, sql, limit=4_000)
+    rows = traffic(read_table(spark, tmp_path / "table")).collect()
+    computed = {(r.path, r.hour): (r.requests, r.bytes, r.errors) for r in rows}
+    assert computed == plain_traffic(lines)
+    assert len(computed) == len(rows)
+    assert read_dead_letters(spark, tmp_path / "table").count() == len(odd)
+    assert verify(tmp_path / "table", source.settings).ok

@@ -1,0 +1,95 @@
+"""Which SQL a pipeline takes: the check looks at Spark's plan, so spelling does not matter."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kohort.model.errors import ConfigError
+
+pytestmark = [pytest.mark.slow, pytest.mark.spark]
+
+
+@pytest.fixture(scope="module")
+def records(spark: Any) -> Any:
+    from kohort.spark.source import SCHEMA
+
+    rows = [(b"k", b"12", "t", 0, 5, None, 0), (None, b"x", "t", 1, 6, None, 0)]
+    return spark.createDataFrame(rows, SCHEMA)
+
+
+@pytest.mark.parametrize(
+    ("sql", "columns", "filtering", "rows"),
+    [
+        ("SELECT key FROM records WHERE offset > 5", ("key",), True, [(None, 1, 6)]),
+        ("select 1 as one from records;", ("one",), False, [(1, 0, 5), (1, 1, 6)]),
+        (
+            "WITH a AS (SELECT value v, offset o FROM records) "
+            "SELECT upper(CAST(v AS STRING)) u FROM (SELECT * FROM a WHERE o > 5) b",
+            ("u",), True, [("X", 1, 6)],
+        ),
+        (
+            "FROM records |> WHERE offset > 5 |> SELECT CAST(value AS STRING) AS v",
+            ("v",), True, [("x", 1, 6)],
+        ),
+        (
+            "SELECT topic, offset, CAST(value AS STRING) v, partition FROM records -- end",
+            ("v",), False, [("12", 0, 5), ("x", 1, 6)],
+        ),
+    ],
+)  # fmt: skip
+def test_row_wise_sql_runs_and_keeps_the_place(  # noqa: PLR0917
+    spark: Any, records: Any, sql: str, columns: tuple[str, ...], filtering: bool, rows: Any
+) -> None:
+    from kohort.spark.parquet_sink import table_frame
+    from kohort.spark.rowwise import apply_sql
+
+    query = apply_sql(spark, records, sql)
+    assert (query.columns, query.filtering) == (columns, filtering)
+    frame = table_frame(query).select(*columns, "partition", "offset")
+    assert sorted(map(tuple, frame.collect()), key=str) == sorted(rows, key=str)
+
+
+@pytest.mark.parametrize(
+    ("sql", "said"),
+    [
+        ("SELECT count(*) FROM records", "an aggregation"),
+        ("SELECT topic, max(offset) FROM records GROUP BY topic", "an aggregation"),
+        ("SELECT row_number() OVER (ORDER BY offset) r FROM records", "a window function"),
+        ("SELECT DISTINCT value FROM records", "DISTINCT"),
+        ("SELECT * FROM records LIMIT 3", "LIMIT"),
+        ("SELECT value FROM records ORDER BY 1", "ORDER BY"),
+        ("SELECT a.value FROM records a JOIN records b ON a.offset = b.offset", "a join"),
+        ("SELECT 1 AS one FROM records, records", "a join"),
+        ("SELECT explode(array(1, 2)) e FROM records", "explode"),
+        ("SELECT v FROM records LATERAL VIEW explode(array(1)) x AS v", "explode"),
+        ("SELECT value FROM records WHERE offset IN (SELECT 1)", "a subquery"),
+        ("SELECT value, (SELECT 3) t FROM records", "a subquery"),
+        ("SELECT value FROM records UNION ALL SELECT value FROM records", "UNION"),
+        ("SELECT * FROM records TABLESAMPLE (10 PERCENT)", "TABLESAMPLE"),
+        ("SELECT 1 AS one", "FROM records"),
+        ("SELECT * FROM VALUES (1), (2)", "a list of values"),
+        ("SELECT id FROM range(3)", "a range of numbers"),
+        ("DROP TABLE x", "Syntax error at or near 'DROP'"),
+        ("INSERT INTO x SELECT * FROM records", "Syntax error"),
+        ("SELECT value FROM records; SELECT 1", "Syntax error"),
+        ("SELEC value FROM records", "Syntax error"),
+        ("SELECT nope FROM records", "`nope` cannot be resolved"),
+        ("SELECT value FROM elsewhere", "`elsewhere` cannot be found"),
+        ("SELECT nosuch(value) FROM records", "`nosuch`"),
+        ("SELECT value AS offset FROM records", "keeps by itself"),
+        ("SELECT value, value FROM records", "two columns value"),
+        ("SELECT 1 AS record_hash FROM records", "reserved"),
+        ("SELECT 1 AS dead_letter FROM records", "expected a string"),
+    ],
+)
+def test_other_sql_is_refused_with_a_sentence(
+    spark: Any, records: Any, sql: str, said: str
+) -> None:
+    from kohort.spark.rowwise import apply_sql
+
+    with pytest.raises(ConfigError) as raised:
+        apply_sql(spark, records, sql)
+    assert said in str(raised.value)
+    assert "+-" not in str(raised.value)
