@@ -380,13 +380,25 @@ def test_retention_keeps_the_end_when_everything_is_old(files: UnsyncedLossFiles
     for _ in range(5):
         log.append(batch(bytes(600)), NOW)
     log.flush()
-    while log.delete_old_segments(NOW + 10_000):
-        log.flush()
+    assert log.delete_old_segments(NOW + 10_000) == 3
     assert (log.log_start_offset, log.log_end_offset, log.size) == (5, 5, 0)
     files.power_cut(lambda n: 0)
     again = open_log(files, replace(SMALL, retention_ms=1_000))
     assert again.log_end_offset == 5
     assert again.append(batch(b"x"), NOW).base_offset == 5
+
+
+def test_the_new_end_is_on_the_disk_before_the_last_segment_goes() -> None:
+    class Recording(UnsyncedLossFiles):
+        def remove(self, path: str) -> None:
+            if path.endswith(".log"):
+                assert not self._directories[DIRECTORY].pending
+            super().remove(path)
+
+    log = open_log(Recording(), replace(SMALL, retention_ms=1_000))
+    log.append(batch(b"a"), NOW)
+    assert log.delete_old_segments(NOW + 10_000) == 1
+    assert log.log_start_offset == 1
 
 
 def test_retention_by_size_keeps_the_newest(files: UnsyncedLossFiles) -> None:

@@ -197,6 +197,20 @@ def test_a_checkpoint_spares_most_of_the_active_segment() -> None:
     assert disk.offsets() == list(range(502))
 
 
+def test_flushes_make_checkpoints_by_themselves_every_few_megabytes() -> None:
+    disk = Disk(replace(SMALL, segment_bytes=1 << 30, index_interval_bytes=4096))
+    for _ in range(11):
+        disk.append(1, size=1_000_000)
+        disk.log.flush()
+    snapshots = [n for n in disk.list_directory(DIRECTORY) if n.endswith(".snapshot")]
+    assert snapshots == [f"{5:020d}.snapshot", f"{10:020d}.snapshot"]
+    disk.kill()
+    disk.reads.clear()
+    disk.reopen()
+    assert disk.reads.count(FIRST) < 10
+    assert disk.log.log_end_offset == 11
+
+
 def test_after_a_clean_close_no_batch_is_read() -> None:
     disk = Disk()
     disk.append(30)

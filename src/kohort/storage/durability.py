@@ -7,6 +7,8 @@ which appends; nothing here does.
 
 from __future__ import annotations
 
+from typing import Final
+
 from kohort.storage.errors import StorageError
 from kohort.storage.files import Files
 from kohort.storage.flush_job import FlushJob
@@ -14,14 +16,18 @@ from kohort.storage.log_state import SNAPSHOT_SUFFIX, LogState, snapshot_path
 from kohort.storage.segment import Segment
 from kohort.storage.segment_list import SegmentList
 
-_SNAPSHOTS_KEPT = 2
+_SNAPSHOTS_KEPT: Final = 2
 """One older is kept, should the newest turn out torn."""
+
+_CHECKPOINT_BYTES: Final = 4 << 20
+"""A flush after so many bytes writes index and snapshot too: bounds what a restart reads again."""
 
 
 class Durability:
     """State of one log's syncs; at most one job is under way."""
 
     __slots__ = (
+        "_checkpoint_size",
         "_directory",
         "_files",
         "_flushing",
@@ -51,6 +57,7 @@ class Durability:
         self._unsynced_sealed: list[Segment] = []
         self._flushing: FlushJob | None = None
         self._snapshot_offset = snapshot_offset
+        self._checkpoint_size = segments.active.size
         self.directory_dirty = False
         """Names were made in the directory that are not synced."""
         self.end_offset = segments.active.next_offset
@@ -82,7 +89,11 @@ class Durability:
         if not active.is_open and not active.size:
             return None
         end_offset = active.next_offset
-        checkpoint = (checkpoint and self._snapshot_offset != end_offset) or self.has_sealed
+        checkpoint = (
+            (checkpoint and self._snapshot_offset != end_offset)
+            or self.has_sealed
+            or active.size - self._checkpoint_size >= _CHECKPOINT_BYTES
+        )
         if not (end_offset > self.end_offset or checkpoint or self.directory_dirty):
             return None
         self._flushing = FlushJob(
@@ -102,6 +113,7 @@ class Durability:
         described = (*self._unsynced_sealed, self._segments.active)
         offset = self._segments.active.next_offset
         self._snapshot_offset = offset
+        self._checkpoint_size = self._segments.active.size
         return (
             *((segment.index_path, segment.index_content()) for segment in described),
             (snapshot_path(self._directory, offset), self._state.to_bytes(offset)),

@@ -143,6 +143,7 @@ class GroupCommit(Generic[W]):
 
     def settled(self) -> list[tuple[W, StorageError | None]]:
         """Waiters whose log reached their offset, failed or was deleted; each comes back once."""
+        self._dirty = {log for log in self._dirty if not log.closed}
         done: list[tuple[W, StorageError | None]] = []
         for log, waiting in list(self._waiting.items()):
             error = log.failure or (_deleted(log) if log.closed else None)

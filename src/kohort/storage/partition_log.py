@@ -416,7 +416,10 @@ class PartitionLog:
             return 0
         try:
             if count == len(self._segments):
+                # Nothing was written for the whole retention time, so that nothing is left to
+                # sync but a name, and nobody else would ask for it.
                 self._roll()
+                self.flush()
             if self._durability.directory_dirty:
                 # The end of the log must not be forgotten with the records before it.
                 self._files.sync_directory(self.directory)
