@@ -251,6 +251,10 @@ def layout_of(cls: type) -> Layout:
 
 def _finish(cls: C, versions: str, flexible: str, *, api_key: int | None, is_request: bool) -> C:
     rows = {name: value for name, value in vars(cls).items() if isinstance(value, _Row)}
+    tags = [row.tag for row in rows.values() if row.tag is not None]
+    for tag in tags:
+        if tags.count(tag) > 1:
+            raise TypeError(f"{cls.__name__}: two fields have tag {tag}")
     layout = Layout(
         name=cls.__name__,
         fields=tuple(row.named(name) for name, row in rows.items()),
