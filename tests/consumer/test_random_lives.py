@@ -195,7 +195,7 @@ STEPS = st.one_of(
 )
 
 
-@settings(max_examples=400)
+@settings(max_examples=250)
 @given(st.sampled_from([COOPERATIVE, EAGER]), st.lists(STEPS, max_size=60))
 def test_a_random_life(protocol: ProtocolName, steps: list[tuple[object, ...]]) -> None:
     life = Life(protocol)

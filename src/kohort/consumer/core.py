@@ -116,7 +116,7 @@ class ConsumerCore:
         self._wanted = False
         self._leaving = False
         self.void_before = 0
-        """A revocation of a lower step that the listener has not been told yet is a loss by now."""
+        """Steps with a lower number belong to a place that was lost: such a revocation is a loss."""
 
     # -- what is so -------------------------------------------------------------------------------
 
@@ -303,7 +303,8 @@ class ConsumerCore:
         self.void_before = next(self._numbers)
         kept = [s for s in self._chain if s.stage is _Stage.CALLING or s.kind is None]
         self._chain = deque(s for s in kept if s.kind is not None)
-        told = frozenset(self._told & gone)
+        # All that was told, not only what is gone now: an earlier loss may not have been told yet.
+        told = frozenset(self._told)
         if told:
             self._push(Callback.LOST, told)
         self._chain.extend(s for s in kept if s.kind is None)
@@ -377,9 +378,12 @@ class ConsumerCore:
         if head is None:
             return []
         self._chain.popleft()
+        if head.number < self.void_before:
+            # The place under which this was told is gone; a new one may have the same partitions.
+            return []
         if head.kind is Callback.ASSIGNED:
             return [*self._starting.release(head.partitions)]
-        if head.kind is Callback.REVOKED and head.number > self.void_before:
+        if head.kind is Callback.REVOKED:
             self._commits.forget(head.partitions)
             return self._own(self._ownership.released(head.partitions), now)
         return []
