@@ -57,6 +57,9 @@ class ServerLimits:
     """Bytes of answers that wait for an earlier one."""
 
 
+_DEFAULT_LIMITS = ServerLimits()
+
+
 class Received(NamedTuple):
     """A request that wants exactly one ``answer`` or ``skip``."""
 
@@ -111,7 +114,7 @@ class ServerConnection:
         limits: ServerLimits | None = None,
         next_token: Callable[[], int] | None = None,
     ) -> None:
-        self._limits = limits or ServerLimits()
+        self._limits = limits or _DEFAULT_LIMITS
         apis = tuple(apis)
         self._routes = _routes_of(apis)
         self._serves_versions = API_VERSIONS in apis
