@@ -124,12 +124,13 @@ class Broker:
 
 def test_the_feeder_sends_as_far_as_it_may_and_counts_what_arrived() -> None:
     broker = Broker()
-    feeder = Feeder(broker, "t", iter([b"a 1", b"b 2", b"a 3", b"c 4", b"d 5"]))  # type: ignore[arg-type]
+    lines = [b"a 1", b"b 2", b"a 3", b"c 4", b"d 5"]
+    feeder = Feeder(broker, "t", iter(lines), 5)  # type: ignore[arg-type]
     feeder.send(4)
     assert (feeder.sent, feeder.out) == (4, False)
     feeder.settle()
     assert feeder.acknowledged == 4
-    feeder.send(10)
+    feeder.send(5)
     feeder.settle()
     assert (feeder.sent, feeder.acknowledged, feeder.out) == (5, 5, True)
     assert broker.kept[2:] == [(b"a", b"a 3"), (b"c", b"c 4"), (b"d", b"d 5")]

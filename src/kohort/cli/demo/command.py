@@ -8,6 +8,7 @@ standard output is the verdict as JSON.
 from __future__ import annotations
 
 import importlib.util
+import signal
 import sys
 import time
 from pathlib import Path
@@ -80,6 +81,8 @@ def demo(
         raise ConfigError(f"{given} is empty: a text file with one record a line is expected")
     console = Console(highlight=False)
     _introduce(console, config.differences(), config.records, config.output)
+    # A demo that is told to end must take its processes along, as after Ctrl-C.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     view = LiveView(console) if console.is_terminal and not plain else PlainView(console)
     try:
         with Stage(config, view) as stage:

@@ -14,6 +14,7 @@ import queue
 import sys
 import threading
 from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 from typing import Final
 
@@ -31,12 +32,22 @@ _WAIT_S: Final = 0.1
 
 
 class Feeder:
-    """Sends records as far as it is allowed to and counts what the broker acknowledged."""
+    """Sends records as far as it is allowed to and counts what the broker acknowledged.
 
-    def __init__(self, producer: Producer, topic: str, records: Iterator[bytes]) -> None:
+    Args:
+        producer: of confluent-kafka.
+        topic: where to.
+        records: what.
+        total: how many ``records`` has.
+    """
+
+    def __init__(
+        self, producer: Producer, topic: str, records: Iterator[bytes], total: int
+    ) -> None:
         self._producer = producer
         self._topic = topic
         self._records = records
+        self._total = total
         self.sent = 0
         self.acknowledged = 0
         self.out = False
@@ -44,13 +55,10 @@ class Feeder:
 
     def send(self, upto: int) -> None:
         """Sends at most a chunk, and no more than ``upto`` in all."""
-        for _ in range(min(_CHUNK, upto - self.sent)):
-            record = next(self._records, None)
-            if record is None:
-                self.out = True
-                return
+        for record in islice(self._records, min(_CHUNK, upto - self.sent)):
             self._produce(first_field(record), record)
             self.sent += 1
+        self.out = self.sent >= self._total
 
     def settle(self) -> None:
         """Waits until everything that was sent is acknowledged or refused."""
@@ -129,7 +137,7 @@ def main() -> int:
     )
     given = options.input
     records = lines_of(given) if given else web_events(options.records, options.seed)
-    feeder = Feeder(producer, options.topic, records)
+    feeder = Feeder(producer, options.topic, records, options.records)
     try:
         _feed(feeder)
     except ConfigError as error:

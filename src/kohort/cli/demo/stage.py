@@ -42,7 +42,7 @@ CLIENT_SETTINGS: Final = {
 
 TRIGGER_MS: Final = 1_000
 MASTER: Final = "local[1]"
-BATCHES: Final = 300
+BATCHES: Final = 260
 """So many full micro-batches would hold all records: the rate that leaves a backlog."""
 
 # Three Java processes share a laptop: small heaps, the quick compiler, one collector thread.
