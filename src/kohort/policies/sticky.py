@@ -15,6 +15,7 @@ from collections import deque
 from kohort.model.ids import MemberId, ProtocolName, TopicPartition
 from kohort.policies.claims import valid_claims
 from kohort.policies.counts import Counts, hand_out, level
+from kohort.policies.fewer_moves import save_moves
 from kohort.policies.spec import GroupAssignment, GroupSpec, RebalanceProtocol, TopicSubscribers
 
 
@@ -113,6 +114,7 @@ def _unequal(
     counts = Counts(subscribers=by_topic, wanted=wanted, owned=owned)
     hand_out(counts, free)
     level(counts)
+    save_moves(counts)
     return _from_counts(spec, order, topics, counts, kept)
 
 

@@ -1,0 +1,187 @@
+"""The consumer's embedded bytes: the sentences of member_and_policies 5.5, other makes' codecs."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kohort.embedded.consumer import (
+    Assignment,
+    Subscription,
+    decode_assignment,
+    decode_sticky_userdata,
+    decode_subscription,
+    encode_assignment,
+    encode_generation_userdata,
+    encode_sticky_userdata,
+    encode_subscription,
+    generation_in_userdata,
+)
+from kohort.embedded.opaque import opaque_protocols
+from kohort.model.errors import ConfigError, ProtocolError
+from kohort.model.ids import GenerationId, TopicPartition
+
+T0, T2, U1 = TopicPartition("t", 0), TopicPartition("t", 2), TopicPartition("u", 1)
+
+FULL = Subscription(
+    topics=frozenset({"u", "t"}),
+    user_data=b"\x01\x02",
+    owned=frozenset({U1, T2, T0}),
+    generation_id=GenerationId(7),
+    rack_id="r1",
+)
+V0_BODY = "00000002 0001 74 0001 75 00000002 0102"
+V1_TAIL = "00000002 0001 74 00000002 00000000 00000002 0001 75 00000001 00000001"
+HEX = {
+    0: f"0000 {V0_BODY}",
+    1: f"0001 {V0_BODY} {V1_TAIL}",
+    2: f"0002 {V0_BODY} {V1_TAIL} 00000007",
+    3: f"0003 {V0_BODY} {V1_TAIL} 00000007 0002 7231",
+}
+
+
+@pytest.mark.parametrize("version", [0, 1, 2, 3])
+def test_91_93_subscriptions_by_hand(version):
+    assert encode_subscription(FULL, version) == bytes.fromhex(HEX[version])
+
+
+@pytest.mark.parametrize("version", [0, 1, 2, 3])
+def test_91_94_reading_gives_what_the_version_has(version):
+    read = decode_subscription(bytes.fromhex(HEX[version]))
+    assert read == Subscription(
+        topics=FULL.topics,
+        user_data=FULL.user_data,
+        owned=FULL.owned if version >= 1 else frozenset(),
+        generation_id=GenerationId(7 if version >= 2 else -1),
+        rack_id="r1" if version >= 3 else None,
+    )
+
+
+@pytest.mark.parametrize("user_data", [None, b"", b"x"])
+def test_92_null_stays_null_and_empty_stays_empty(user_data):
+    subscription = Subscription(topics=frozenset("t"), user_data=user_data)
+    assert decode_subscription(encode_subscription(subscription)).user_data == user_data
+    assignment = Assignment(partitions=frozenset(), user_data=user_data)
+    assert decode_assignment(encode_assignment(assignment)).user_data == user_data
+
+
+def test_96_a_version_of_the_future_is_read_as_the_highest_known_one():
+    data = bytes.fromhex(HEX[3].replace("0003", "0064", 1)) + b"a future field"
+    assert decode_subscription(data) == FULL
+    data = bytes.fromhex("0064 00000001 0001 74 00000001 00000002 ffffffff") + b"tail"
+    assert decode_assignment(data) == Assignment(partitions=frozenset({T2}))
+
+
+@pytest.mark.parametrize("read", [decode_subscription, decode_assignment])
+def test_97_a_negative_version_is_refused(read):
+    with pytest.raises(ProtocolError, match="version -1"):
+        read(b"\xff\xff\x00\x00\x00\x00")
+
+
+@pytest.mark.parametrize("length", range(len(bytes.fromhex(HEX[3]))))
+def test_97_truncated_bytes_are_refused(length):
+    with pytest.raises(ProtocolError):
+        decode_subscription(bytes.fromhex(HEX[3])[:length])
+
+
+def test_98_assignments_of_all_versions_are_alike():
+    assignment = Assignment(partitions=frozenset({U1, T0, T2}), user_data=None)
+    body = "00000002 0001 74 00000002 00000000 00000002 0001 75 00000001 00000001 ffffffff"
+    for version in range(4):
+        data = bytes.fromhex(f"{version:04x} {body}")
+        assert encode_assignment(assignment, version) == data
+        assert decode_assignment(data) == assignment
+
+
+def test_99_no_bytes_are_an_assignment_of_nothing():
+    assert decode_assignment(b"") == Assignment(partitions=frozenset())
+
+
+def test_a_length_that_claims_more_than_there_is_is_refused():
+    with pytest.raises(ProtocolError):
+        decode_subscription(bytes.fromhex("0000 7fffffff 0001 74"))
+
+
+def test_67_sticky_userdata_of_both_versions():
+    new = encode_sticky_userdata({T0, U1}, GenerationId(4))
+    assert new.hex() == (
+        "00000002" "000174" "00000001" "00000000" "000175" "00000001" "00000001" "00000004"
+    )  # fmt: skip
+    assert decode_sticky_userdata(new) == ({T0, U1}, 4)
+    old = encode_sticky_userdata({T0, U1}, GenerationId(4), version=0)
+    assert decode_sticky_userdata(old) == ({T0, U1}, -1)
+    for other in (None, b"", b"\x00", b"\xff\xff\xff\xff"):
+        assert decode_sticky_userdata(other) is None
+
+
+def test_generations_in_userdata():
+    assert generation_in_userdata(encode_generation_userdata(GenerationId(12))) == 12
+    assert generation_in_userdata(encode_generation_userdata(GenerationId(-5))) == -1
+    assert generation_in_userdata(encode_sticky_userdata({T0}, GenerationId(3))) == 3
+    assert generation_in_userdata(None) == -1
+
+
+NAMES = st.text(st.characters(codec="utf-8"), min_size=1, max_size=12)
+PARTITIONS = st.frozensets(st.builds(TopicPartition, NAMES, st.integers(0, 2**31 - 1)), max_size=12)
+SUBSCRIPTIONS = st.builds(
+    Subscription,
+    topics=st.frozensets(NAMES, max_size=5),
+    user_data=st.none() | st.binary(max_size=20),
+    owned=PARTITIONS,
+    generation_id=st.integers(-1, 2**31 - 1).map(GenerationId),
+    rack_id=st.none() | NAMES,
+)
+
+
+@given(SUBSCRIPTIONS)
+def test_91_100_round_trips_and_the_same_bytes_twice(value):
+    data = encode_subscription(value)
+    assert decode_subscription(data) == value
+    assert encode_subscription(decode_subscription(data)) == data
+
+
+@given(PARTITIONS, st.none() | st.binary(max_size=20))
+def test_98_assignments_round_trip(partitions, user_data):
+    value = Assignment(partitions=partitions, user_data=user_data)
+    assert decode_assignment(encode_assignment(value)) == value
+
+
+def lists(partitions: frozenset[TopicPartition]) -> list[tuple[str, list[int]]]:
+    """As other clients write them: topics with their partitions, sorted."""
+    topics: dict[str, list[int]] = {}
+    for topic, partition in sorted(partitions):
+        topics.setdefault(topic, []).append(partition)
+    return list(topics.items())
+
+
+@given(SUBSCRIPTIONS, st.integers(0, 3))
+def test_subscriptions_are_kafka_python_s_byte_for_byte(value, version):
+    consumer = pytest.importorskip("kafka.protocol.consumer.metadata")
+    theirs = consumer.ConsumerProtocolSubscription(
+        topics=sorted(value.topics),
+        user_data=value.user_data,
+        owned_partitions=[
+            consumer.ConsumerProtocolSubscription.TopicPartition(topic=t, partitions=p)
+            for t, p in lists(value.owned)
+        ],
+        generation_id=value.generation_id,
+        rack_id=value.rack_id,
+    )
+    data = encode_subscription(value, version)
+    assert data == theirs.encode(version=version, header=True)
+
+
+@given(PARTITIONS, st.none() | st.binary(max_size=20))
+def test_assignments_are_aiokafka_s_byte_for_byte(partitions, user_data):
+    protocol = pytest.importorskip("aiokafka.coordinator.protocol")
+    theirs = protocol.ConsumerProtocolMemberAssignment(0, lists(partitions), user_data)
+    value = Assignment(partitions=partitions, user_data=user_data)
+    assert encode_assignment(value, 0) == theirs.encode()
+
+
+def test_opaque_protocols_carry_the_application_s_bytes():
+    assert opaque_protocols([("mine", b"\x00"), ("other", b"")])[0] == ("mine", b"\x00")
+    for wrong in ([], [("", b"")], [("a", b""), ("a", b"x")]):
+        with pytest.raises(ConfigError):
+            opaque_protocols(wrong)

@@ -1,0 +1,164 @@
+"""From consumers' bytes to assignments and back, registry and judge."""
+
+from __future__ import annotations
+
+import struct
+
+import pytest
+from tests.policies.groups import group, member, partitions
+
+from kohort.embedded.consumer import (
+    Subscription,
+    decode_assignment,
+    decode_subscription,
+    encode_sticky_userdata,
+    encode_subscription,
+)
+from kohort.member.events import GroupMember
+from kohort.model.errors import ConfigError
+from kohort.model.ids import GenerationId, GroupInstanceId, MemberId, ProtocolName, TopicPartition
+from kohort.policies.consumer_groups import ConsumerAssigner, group_spec, join_protocols
+from kohort.policies.judge import moves, skew, squared_load, unassigned, violations
+from kohort.policies.registry import assignor, assignors, is_cooperative
+
+COOPERATIVE = ProtocolName("cooperative-sticky")
+
+
+def offered(name: str, metadata: bytes, instance: str | None = None) -> GroupMember:
+    return GroupMember(
+        member_id=MemberId(name),
+        group_instance_id=None if instance is None else GroupInstanceId(instance),
+        metadata=metadata,
+    )
+
+
+def spec_of(metadata: bytes, name: str = "cooperative-sticky"):
+    return group_spec(ProtocolName(name), [offered("a", metadata)], {"t": 4}).members[MemberId("a")]
+
+
+def test_what_members_offer_becomes_assignments_for_all_of_them():
+    offers = [
+        join_protocols(assignors("range"), ["t"])[0].metadata,
+        join_protocols(assignors("range"), ["t", "u"])[0].metadata,
+    ]
+    members = [offered("a", offers[0]), offered("b", offers[1], "i")]
+    assigner = ConsumerAssigner()
+    assert assigner.topics(ProtocolName("range"), offers) == {"t", "u"}
+    plan = assigner.assign(ProtocolName("range"), members, {"t": 3})
+    shares = {m: decode_assignment(data) for m, data in plan.items()}
+    assert shares["b"].partitions == partitions("t0 t1"), "static members come first"
+    assert shares["a"].partitions == partitions("t2")
+    assert all(a.user_data is None for a in shares.values()), "KIP-848 conversion needs that (B15)"
+
+
+def test_a_member_whose_bytes_mean_nothing_gets_nothing_and_the_group_goes_on():
+    good = join_protocols(assignors("range"), ["t"])[0].metadata
+    members = [offered("a", b"\x00"), offered("b", good)]
+    assigner = ConsumerAssigner()
+    assert assigner.topics(ProtocolName("range"), [m.metadata for m in members]) == {"t"}
+    plan = assigner.assign(ProtocolName("range"), members, {"t": 2})
+    assert decode_assignment(plan[MemberId("a")]).partitions == frozenset()
+    assert plan[MemberId("a")], "not zero bytes: Java consumers die of those"
+    assert len(decode_assignment(plan[MemberId("b")]).partitions) == 2
+
+
+def test_a_protocol_name_that_is_no_assignor_is_an_error():
+    with pytest.raises(ConfigError, match="'mine' is unknown"):
+        ConsumerAssigner().assign(ProtocolName("mine"), [], {})
+
+
+def test_offers_carry_what_each_assignor_reads():
+    owned = partitions("t0 t2")
+    sticky, cooperative, plain = join_protocols(
+        assignors("sticky,cooperative-sticky,range"),
+        ["t"],
+        owned=owned,
+        previous=partitions("t5"),
+        generation_id=GenerationId(7),
+    )
+    assert [p.name for p in (sticky, cooperative, plain)] == [
+        "sticky",
+        "cooperative-sticky",
+        "range",
+    ]
+    for protocol in (sticky, cooperative, plain):
+        read = decode_subscription(protocol.metadata)
+        assert (read.owned, read.generation_id) == (owned, 7)
+    assert decode_subscription(plain.metadata).user_data is None
+    assert decode_subscription(cooperative.metadata).user_data == struct.pack(">i", 7)
+    assert spec_of(sticky.metadata, "sticky").owned == partitions("t0 t2 t5")
+
+
+def test_66_members_of_several_versions_in_one_group():
+    owned = partitions("t0")
+    value = Subscription(topics=frozenset("t"), owned=owned, generation_id=GenerationId(4))
+    assert spec_of(encode_subscription(value, 0)).owned == frozenset()
+    assert spec_of(encode_subscription(value, 1)).owned == owned
+    assert spec_of(encode_subscription(value, 1)).generation_id == -1
+    assert spec_of(encode_subscription(value, 2)).generation_id == 4
+
+
+def test_68_the_subscription_s_generation_wins_over_the_userdata_s():
+    value = Subscription(
+        topics=frozenset("t"), user_data=struct.pack(">i", 9), generation_id=GenerationId(4)
+    )
+    assert spec_of(encode_subscription(value)).generation_id == 4
+
+
+def test_69_without_a_generation_of_its_own_the_userdata_s_counts():
+    java = Subscription(topics=frozenset("t"), user_data=struct.pack(">i", 9))
+    assert spec_of(encode_subscription(java, 1)).generation_id == 9
+    sticky = encode_sticky_userdata(partitions("t0"), GenerationId(6))
+    others = Subscription(topics=frozenset("t"), user_data=sticky)
+    assert spec_of(encode_subscription(others, 1)).generation_id == 6
+
+
+@pytest.mark.parametrize("garbage", [b"", b"\x00", b"\xff\xff\xff\xff", b"something else"])
+def test_garbage_in_userdata_is_no_generation(garbage):
+    value = Subscription(topics=frozenset("t"), user_data=garbage)
+    assert spec_of(encode_subscription(value, 1)).generation_id == -1
+    assert spec_of(encode_subscription(value), "sticky").owned == frozenset()
+
+
+def test_70_owning_nothing_in_a_newer_generation_is_believed():
+    sticky = encode_sticky_userdata(partitions("t0"), GenerationId(3))
+    value = Subscription(topics=frozenset("t"), user_data=sticky, generation_id=GenerationId(5))
+    read = spec_of(encode_subscription(value))
+    assert (read.owned, read.generation_id) == (frozenset(), 5)
+
+
+def test_registry_knows_wire_names_and_java_s_class_names():
+    java = "org.apache.kafka.clients.consumer."
+    found = assignors(f"{java}CooperativeStickyAssignor, {java}RangeAssignor")
+    assert [a.name for a in found] == ["cooperative-sticky", "range"]
+    assert assignor("roundrobin").name == "roundrobin"
+    for wrong in ("", "range,range", "best"):
+        with pytest.raises(ConfigError, match=r"partition\.assignment\.strategy"):
+            assignors(wrong)
+
+
+def test_only_a_cooperative_name_lets_members_keep_what_they_own():
+    assert is_cooperative("cooperative-sticky")
+    assert not any(is_cooperative(name) for name in ("range", "sticky", "unknown", None))
+
+
+def test_the_judge_counts():
+    t = [TopicPartition("t", n) for n in range(4)]
+    before = {MemberId("a"): [t[0], t[1], t[2]], MemberId("b"): []}
+    after = {MemberId("a"): [t[0]], MemberId("b"): [t[1], t[3]]}
+    assert skew(before) == 3
+    assert squared_load(after) == 5
+    assert moves(before, after) == 1
+    spec = group({"t": 4}, {"a": member("t"), "b": member("")})
+    assert unassigned(spec, after) == {t[2]}
+    assert violations(spec, after) == [
+        f"b gets {t[1]} without having subscribed to it",
+        f"b gets {t[3]} without having subscribed to it",
+    ]
+    broken = {MemberId("a"): [t[0], t[0], TopicPartition("t", 9)], MemberId("x"): []}
+    assert violations(spec, broken) == [
+        "b is missing in the plan",
+        "x is no member",
+        "t-0 goes to a and to a",
+        "t-9 of a does not exist",
+    ]

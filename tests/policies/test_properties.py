@@ -1,0 +1,159 @@
+"""What every assignor promises, on groups that nobody thought of; optimality against a flow."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections import Counter
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.policies.flow import optimum
+from tests.policies.groups import again
+
+from kohort.model.ids import GenerationId, MemberId, TopicPartition
+from kohort.policies.cooperative import CooperativeStickyAssignor
+from kohort.policies.judge import squared_load, unassigned, violations
+from kohort.policies.registry import ASSIGNORS
+from kohort.policies.spec import GroupAssignment, GroupSpec, MemberSpec
+from kohort.policies.sticky import StickyAssignor
+
+NAMES = ["t", "u", "v", "w"]
+COOPERATIVE, STICKY = CooperativeStickyAssignor(), StickyAssignor()
+
+
+@st.composite
+def groups(draw, *, max_members: int = 6, max_count: int = 7, claims: bool = True) -> GroupSpec:
+    """Any group: unequal subscriptions, missing topics, claims right, wrong and absurd."""
+    sizes = draw(st.dictionaries(st.sampled_from(NAMES), st.integers(1, max_count), max_size=4))
+    count = draw(st.integers(1, max_members))
+    claim = st.builds(TopicPartition, st.sampled_from(NAMES), st.integers(-1, max_count + 1))
+    members = {}
+    for n in range(count):
+        owned = draw(st.frozensets(claim, max_size=8)) if claims else frozenset()
+        members[MemberId(f"c{n}")] = MemberSpec(
+            topics=draw(st.frozensets(st.sampled_from(NAMES))),
+            owned=owned,
+            generation_id=GenerationId(draw(st.integers(-1, 3))),
+        )
+    return GroupSpec(members=members, partitions=sizes)
+
+
+@pytest.mark.parametrize("name", ["range", "roundrobin", "sticky"])
+@given(spec=groups())
+def test_every_wanted_partition_goes_to_exactly_one_subscriber(name, spec):
+    plan = ASSIGNORS[name].assign(spec)
+    assert violations(spec, plan) == []
+    assert unassigned(spec, plan) == set()
+    assert all(mine == sorted(mine) for mine in plan.values()) or name != "sticky"
+
+
+@given(spec=groups())
+def test_a_cooperative_plan_hands_out_nothing_that_somebody_else_claims(spec):
+    plan = COOPERATIVE.assign(spec)
+    assert violations(spec, plan) == []
+    for member_id, mine in plan.items():
+        for partition in mine:
+            others = [m for m in spec.members if m != member_id]
+            assert all(partition not in spec.members[m].owned for m in others)
+
+
+@given(spec=groups())
+def test_cooperative_rounds_end_in_the_sticky_balance(spec):
+    wanted = squared_load(STICKY.assign(spec))
+    rounds = 0
+    while True:
+        rounds += 1
+        plan = COOPERATIVE.assign(spec)
+        following = again(spec, plan, g=rounds + 10)
+        if not unassigned(spec, plan) and all(
+            following.members[m].owned == spec.members[m].owned for m in spec.members
+        ):
+            break
+        spec = following
+        assert rounds < 5, "never settles"
+    assert squared_load(plan) == wanted
+
+
+@given(spec=groups())
+def test_a_plan_is_stable_under_itself(spec):
+    plan = STICKY.assign(spec)
+    assert STICKY.assign(again(spec, plan)) == plan
+
+
+@given(spec=groups())
+@settings(max_examples=200)
+def test_56_no_plan_is_more_balanced_and_none_as_balanced_moves_less(spec):
+    kept = rightly_kept(spec)
+    held = Counter((m, p.topic) for m, mine in kept.items() for p in mine)
+    wanted = {m: spec.members[m].topics for m in spec.members}
+    plan = STICKY.assign(spec)
+    gained = sum(len(set(mine) - set(kept[m])) for m, mine in plan.items())
+    assert (squared_load(plan), gained) == optimum(spec.partitions, wanted, held)
+
+
+@pytest.mark.parametrize("seed", range(24))
+def test_37_56_groups_in_which_everything_changes_are_optimal_too(seed):
+    """Members leave, others come, half of the subscriptions change."""
+    rng = random.Random(seed)
+    many, density = (30, 0.15) if seed % 3 else (10, 0.4)
+    sizes = {f"t{n:02}": rng.randrange(1, 10) for n in range(many)}
+
+    def subscription() -> frozenset[str]:
+        return frozenset(t for t in sizes if rng.random() < density)
+
+    before = {MemberId(f"m{n:02}"): MemberSpec(topics=subscription()) for n in range(many)}
+    plan = STICKY.assign(GroupSpec(members=before, partitions=sizes))
+    after = {
+        m: MemberSpec(
+            topics=subscription() if rng.random() < 0.5 else old.topics,
+            owned=frozenset(plan[m]),
+            generation_id=GenerationId(1),
+        )
+        for m, old in before.items()
+        if rng.random() < 0.8
+    }
+    after |= {MemberId(f"n{n}"): MemberSpec(topics=subscription()) for n in range(3)}
+    spec = GroupSpec(members=after, partitions=sizes)
+    second = STICKY.assign(spec)
+    assert violations(spec, second) == []
+    assert unassigned(spec, second) == set()
+    kept = rightly_kept(spec)
+    held = Counter((m, p.topic) for m, mine in kept.items() for p in mine)
+    gained = sum(len(set(mine) - set(kept[m])) for m, mine in second.items())
+    wanted = {m: s.topics for m, s in after.items()}
+    assert (squared_load(second), gained) == optimum(sizes, wanted, held)
+
+
+def test_the_oracle_agrees_with_trying_everything():
+    """Two topics, three members: every sharing of counts, looked at one by one."""
+    sizes = {"t": 4, "u": 3}
+    topics = {"a": frozenset("tu"), "b": frozenset("t"), "c": frozenset("u")}
+    held = {("a", "t"): 1, ("a", "u"): 2, ("b", "t"): 3}
+    best = min(
+        (
+            (ta + ua) ** 2 + (4 - ta) ** 2 + (3 - ua) ** 2,
+            max(0, ta - 1) + max(0, ua - 2) + max(0, 4 - ta - 3) + (3 - ua),
+        )
+        for ta, ua in itertools.product(range(5), range(4))
+    )
+    assert optimum(sizes, topics, held) == best
+
+
+def rightly_kept(spec: GroupSpec) -> GroupAssignment:
+    """Written anew, so as not to trust `policies.claims`."""
+    plan: GroupAssignment = {m: [] for m in spec.members}
+    for topic, count in spec.partitions.items():
+        for n in range(count):
+            partition = TopicPartition(topic, n)
+            claims = [
+                (m.generation_id, member_id)
+                for member_id, m in spec.members.items()
+                if partition in m.owned and topic in m.topics
+            ]
+            newest = max((g for g, _ in claims), default=None)
+            right = [member_id for g, member_id in claims if g == newest]
+            if len(right) == 1:
+                plan[right[0]].append(partition)
+    return plan
