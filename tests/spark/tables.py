@@ -1,0 +1,61 @@
+"""Tables made without Spark: by the reader, the writer and the ledger that Spark's tasks use."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from tests.spark.conftest import Feed
+
+from kohort.model.ids import TopicPartition
+from kohort.spark.layout import record_hash
+from kohort.spark.ledger import Committed, WrittenFile
+from kohort.spark.offsets import OwnedRange
+from kohort.spark.parquet_sink import write_files
+from kohort.spark.planning import pack, pieces_of
+from kohort.spark.reading import read_pieces
+from kohort.spark.sqlite_ledger import SqliteLedger
+
+
+def as_rows(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """What the query ``SELECT value FROM records`` makes of records."""
+    keys, values = batch.column("key").to_pylist(), batch.column("value").to_pylist()
+    return pa.RecordBatch.from_pydict(
+        {
+            "topic": batch.column("topic"),
+            "partition": batch.column("partition"),
+            "offset": batch.column("offset"),
+            "record_hash": pa.array(map(record_hash, keys, values), pa.int64()),
+            "value": batch.column("value"),
+        }
+    )
+
+
+def land(
+    feed: Feed, directory: Path, ranges: dict[int, tuple[int, int]], *, tasks: int = 2
+) -> Committed:
+    """One micro-batch: reads the ranges, writes the files, commits."""
+    ledger = SqliteLedger(directory, "g")
+    partitions = {TopicPartition(feed.topic, n): r for n, r in ranges.items()}
+    epochs = {p: a.epoch for p, a in ledger.acquire(partitions, 1, "m").items()}
+    ledger.establish({p: begin for p, (begin, _) in partitions.items()}, epochs)
+    owned = {
+        p: OwnedRange(begin=begin, end=end, epoch=epochs[p])
+        for p, (begin, end) in partitions.items()
+    }
+    packed = pack(owned, tasks, smallest_cut=1)
+    ledger.intend("app", pieces_of(packed))
+    files: list[WrittenFile] = []
+    for pieces in packed:
+        batches = map(as_rows, read_pieces(feed.settings, pieces))
+        for report in write_files(str(directory), batches):
+            files += [written(row) for row in report.to_pylist()]
+    done = ledger.commit("app", files)
+    ledger.close()
+    return done
+
+
+def written(row: dict[str, Any]) -> WrittenFile:
+    place = TopicPartition(row.pop("topic"), row.pop("partition"))
+    return WrittenFile(partition=place, **row)

@@ -1,0 +1,251 @@
+"""``kohort pipeline`` as processes: mistakes of the user, several executors, several applications."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+from tests.spark.conftest import Feed
+
+from kohort.client.admin import LATEST, Admin
+from kohort.client.config import parse_client_settings
+from kohort.spark.sqlite_ledger import LEDGER_PATH, SqliteLedger
+from kohort.spark.table import clean
+from kohort.spark.verify import verify
+
+pytestmark = [pytest.mark.slow, pytest.mark.spark]
+
+MakeFeed = Callable[..., Feed]
+QUICK_JVM = "spark.driver.extraJavaOptions=-Xss16m -XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+
+
+def command(
+    source: Feed, output: Path, sql: str = "SELECT value FROM records", *more: str
+) -> list[str]:
+    query = output.parent / f"{abs(hash(sql))}.sql"
+    query.write_text(sql)
+    return [
+        sys.executable, "-m", "kohort", "pipeline",
+        "--bootstrap", source.bootstrap, "--topic", source.topic, "--group", source.topic,
+        "--sql", str(query), "--output", str(output),
+        "--conf", QUICK_JVM, "--conf", "spark.driver.memory=600m", *more,
+    ]  # fmt: skip
+
+
+def run(arguments: list[str], timeout_s: float = 150) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(arguments, capture_output=True, text=True, timeout=timeout_s, check=False)
+
+
+def numbered(count: int) -> list[tuple[bytes, bytes]]:
+    return [(b"k%d" % (n % 50), b"%d" % n) for n in range(count)]
+
+
+# --- mistakes: a sentence, exit status 2, nothing written
+
+
+def test_an_unknown_topic_is_told(feed: MakeFeed, tmp_path: Path) -> None:
+    source = feed(1)
+    source.topic = "nowhere"
+    done = run(command(source, tmp_path / "table"))
+    assert done.returncode == 2, done.stderr
+    assert "topic nowhere does not exist" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert not (tmp_path / "table").exists()
+
+
+def test_an_unreachable_broker_is_told(feed: MakeFeed, tmp_path: Path) -> None:
+    source = feed(1)
+    source.bootstrap = "127.0.0.1:1"
+    quickly = ("--set", "socket.connection.setup.timeout.ms=1000")
+    done = run(command(source, tmp_path / "table", "SELECT value FROM records", *quickly))
+    assert done.returncode == 2, done.stderr
+    assert "127.0.0.1:1" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert not (tmp_path / "table").exists()
+
+
+def test_wrong_sql_is_told_before_a_record_is_read(feed: MakeFeed, tmp_path: Path) -> None:
+    source = feed(1, numbered(3))
+    done = run(command(source, tmp_path / "table", "SELECT count(*) FROM records"))
+    assert done.returncode == 2, done.stderr
+    assert "an aggregation" in done.stderr
+    assert "read_table" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert not list((tmp_path / "table").rglob("*.parquet"))
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        (("--set", "session.timeout=1"), "session.timeout"),
+        (("--set", "nonsense"), "expected NAME=VALUE"),
+        (("--name", "a/b"), "no name of an application"),
+        (("--sql", "/nowhere/at/all.sql"), "cannot read the SQL"),
+    ],
+)
+def test_wrong_settings_are_told(
+    feed: MakeFeed, tmp_path: Path, more: tuple[str, ...], said: str
+) -> None:
+    done = run(command(feed(1), tmp_path / "table", "SELECT value FROM records", *more))
+    assert done.returncode == 2, done.stderr
+    assert said in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+# --- several executors
+
+
+def test_two_executors_of_their_own_read_and_write(feed: MakeFeed, tmp_path: Path) -> None:
+    source = feed(4, numbered(4_000))
+    done = run(
+        command(
+            source,
+            tmp_path / "table",
+            "SELECT value FROM records",
+            *("--available-now", "--limit", "2000", "--master", "local-cluster[2,1,1024]"),
+            *("--conf", "spark.executor.memory=600m"),
+        ),
+        timeout_s=240,
+    )
+    assert done.returncode == 0, done.stderr
+    verdict = verify(tmp_path / "table", source.settings)
+    assert verdict.ok
+    assert verdict.total("rows") == 4_000
+
+
+# --- several applications, one of them killed
+
+
+class Ledger:
+    """What the test sees of the applications: their ledger, nothing else."""
+
+    def __init__(self, directory: Path) -> None:
+        self.path = directory / LEDGER_PATH
+
+    def ask(self, question: str, *values: object) -> list[tuple[object, ...]]:
+        if not self.path.is_file():
+            return []
+        connection = sqlite3.connect(self.path, timeout=30)
+        try:
+            return connection.execute(question, values).fetchall()
+        except sqlite3.OperationalError:
+            return []  # the first application is just making the tables
+        finally:
+            connection.close()
+
+    def owners(self) -> set[str]:
+        """Who acquired a partition last, by client id."""
+        return {str(row[0]).split("-")[0] for row in self.ask("SELECT member FROM position")}
+
+    def batch_under_way(self, client: str) -> bool:
+        return bool(
+            self.ask(
+                """SELECT 1 FROM intent JOIN position USING (topic, partition, epoch)
+                   WHERE member LIKE ? || '-%'""",
+                client,
+            )
+        )
+
+    def consumed(self) -> int:
+        return int(str(self.ask("SELECT coalesce(sum(next_offset), 0) FROM position")[0][0]))
+
+
+def wait_for(condition: Callable[[], bool], what: str, processes: list[subprocess.Popen[str]],
+             timeout_s: float = 180) -> None:  # fmt: skip
+    give_up = time.monotonic() + timeout_s
+    while not condition():
+        for process in processes:
+            assert process.poll() is None, process.communicate()[1]
+        assert time.monotonic() < give_up, f"waited {timeout_s:g} s for {what}"
+        time.sleep(0.01)
+
+
+def kill_tree(process: subprocess.Popen[str]) -> None:
+    """SIGKILL to the process, its JVM, and all Python workers of it."""
+    tree = [*psutil.Process(process.pid).children(recursive=True), psutil.Process(process.pid)]
+    for member in tree:
+        member.suspend()
+    for member in tree:
+        member.kill()
+    process.wait(30)
+    assert process.stdout is not None
+    assert process.stderr is not None
+    process.stdout.close()
+    process.stderr.close()
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Callable[[Feed, str], subprocess.Popen[str]]]:
+    running: list[subprocess.Popen[str]] = []
+
+    def start(source: Feed, name: str) -> subprocess.Popen[str]:
+        arguments = command(
+            source,
+            tmp_path / "table",
+            "SELECT CAST(value AS BIGINT) AS n FROM (SELECT CAST(value AS STRING) AS value "
+            "FROM records)",
+            *("--limit", "600", "--trigger-ms", "0", "--name", name),
+            *("--set", f"client.id={name}", "--set", "session.timeout.ms=6000"),
+            *("--set", "heartbeat.interval.ms=500", "--master", "local[1]"),
+        )
+        environment = os.environ | {"MALLOC_ARENA_MAX": "2"}
+        process = subprocess.Popen(
+            arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
+        )
+        running.append(process)
+        return process
+
+    yield start
+    for process in running:
+        if process.poll() is None:
+            kill_tree(process)
+
+
+@pytest.mark.timeout(600)
+def test_three_applications_one_killed_and_restarted_land_every_record_once(
+    feed: MakeFeed, tmp_path: Path, start: Callable[[Feed, str], subprocess.Popen[str]]
+) -> None:
+    count = 120_000
+    source = feed(6, numbered(count))
+    ledger = Ledger(tmp_path / "table")
+    first, victim = start(source, "first"), start(source, "victim")
+    wait_for(lambda: ledger.owners() == {"first", "victim"}, "two owners", [first, victim])
+    third = start(source, "third")
+    three = {"first", "victim", "third"}
+    wait_for(lambda: ledger.owners() == three, "three owners", [first, victim, third])
+    wait_for(lambda: ledger.batch_under_way("victim"), "a batch of the victim", [first, third])
+    kill_tree(victim)
+    assert ledger.batch_under_way("victim"), "the victim was not killed in a batch"
+    killed_at = ledger.consumed()
+    assert killed_at < count
+    again = start(source, "victim")
+    alive = [first, third, again]
+    wait_for(lambda: ledger.consumed() == count, "the whole topic", alive)
+    wait_for(lambda: "victim" in ledger.owners(), "the victim's return", alive)
+    for process in alive:
+        process.send_signal(signal.SIGTERM)
+    for process in alive:
+        _, errors = process.communicate(timeout=60)
+        assert process.returncode == 0, errors
+        assert "Traceback" not in errors
+    clean(tmp_path / "table", older_than_s=0)
+    verdict = verify(tmp_path / "table", source.settings)
+    assert verdict.ok, [p.troubles for p in verdict.partitions]
+    assert (verdict.total("rows"), verdict.total("unread")) == (count, 0)
+    with Admin(parse_client_settings({"bootstrap.servers": source.bootstrap})) as admin:
+        ends = admin.list_offsets([p.partition for p in verdict.partitions], LATEST)
+        committed = admin.committed(source.topic)
+        assert admin.describe_group(source.topic).members == ()
+    assert {p: at.offset for p, at in committed.items()} == {p: e.offset for p, e in ends.items()}
+    table = SqliteLedger.of_table(tmp_path / "table")
+    epochs = [position.epoch for position in table.all_positions().values()]
+    table.close()
+    assert max(epochs) > 1

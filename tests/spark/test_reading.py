@@ -1,0 +1,102 @@
+"""Read tasks on the embedded broker: every offset of a piece, once, in order, in any packing."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable
+
+import pytest
+from tests.spark.conftest import Feed
+
+from kohort.model.ids import TopicPartition
+from kohort.spark.planning import Piece
+from kohort.spark.reading import ReadFailed, read_pieces, warm_up
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(autouse=True)
+def thaw() -> object:
+    """The worker's one-time freeze of the garbage collector must not outlive a test."""
+    yield
+    gc.unfreeze()
+
+
+def piece(feed: Feed, partition: int, begin: int, end: int) -> Piece:
+    return Piece(partition=TopicPartition(feed.topic, partition), begin=begin, end=end, epoch=1)
+
+
+def places(feed: Feed, pieces: list[Piece]) -> list[tuple[int, int, bytes]]:
+    return [
+        (row["partition"], row["offset"], row["value"])
+        for batch in read_pieces(feed.settings, pieces)
+        for row in batch.to_pylist()
+    ]
+
+
+def expected(feed: Feed, pieces: list[Piece]) -> list[tuple[int, int, bytes | None]]:
+    return [
+        (p.partition.partition, n, feed.records[p.partition.partition][n][1])
+        for p in pieces
+        for n in range(p.begin, p.end)
+    ]
+
+
+def test_pieces_come_one_after_the_other_and_no_further_than_their_ends(
+    feed: Callable[..., Feed],
+) -> None:
+    source = feed(3, [(None, b"%d" % n) for n in range(90_000)])
+    pieces = [
+        piece(source, 2, 0, 30_000),
+        piece(source, 0, 5, 29_000),
+        piece(source, 1, 29_999, 30_000),
+    ]
+    assert places(source, pieces) == expected(source, pieces)
+    # The fetcher is kept; a second task of the same worker begins where it is told.
+    again = [piece(source, 1, 3, 9), piece(source, 2, 29_990, 30_000), piece(source, 0, 0, 2)]
+    assert places(source, again) == expected(source, again)
+
+
+def test_two_pieces_of_one_partition_are_read_in_turn(feed: Callable[..., Feed]) -> None:
+    source = feed(1, [(None, b"%d" % n) for n in range(100)])
+    pieces = [piece(source, 0, 50, 60), piece(source, 0, 10, 20)]
+    assert places(source, pieces) == expected(source, pieces)
+
+
+def test_a_reader_that_stops_half_way_leaves_a_usable_worker(feed: Callable[..., Feed]) -> None:
+    source = feed(2, [(None, b"%d" % n) for n in range(50_000)])
+    reading = read_pieces(source.settings, [piece(source, 0, 0, 25_000)])
+    next(reading)
+    reading.close()
+    pieces = [piece(source, 0, 100, 200), piece(source, 1, 0, 10)]
+    assert places(source, pieces) == expected(source, pieces)
+
+
+def test_an_end_that_is_not_there_gives_up_and_says_so(feed: Callable[..., Feed]) -> None:
+    source = feed(1, [(None, b"x")] * 5)
+    with pytest.raises(ReadFailed, match=r"from offset 5 \(up to 9\) came within 0.5 s"):
+        list(read_pieces(source.settings, [piece(source, 0, 0, 9)], patience_s=0.5))
+
+
+def test_a_beginning_behind_the_end_is_told(feed: Callable[..., Feed]) -> None:
+    source = feed(1, [(None, b"x")] * 5)
+    with pytest.raises(ReadFailed, match="the range is not in the log"):
+        list(read_pieces(source.settings, [piece(source, 0, 70, 90)], patience_s=20))
+
+
+def test_headers_and_nulls_survive(feed: Callable[..., Feed]) -> None:
+    source = feed(1)
+    source.put([(None, None), (b"", b"")], headers=[("a", b"1"), ("a", None)])
+    source.put([(b"k", b"v")])
+    rows = [
+        row
+        for batch in read_pieces(source.settings, [piece(source, 0, 0, 3)], headers=True)
+        for row in batch.to_pylist()
+    ]
+    assert [(row["key"], row["value"]) for row in rows] == [(None, None), (b"", b""), (b"k", b"v")]
+    two = [{"key": "a", "value": b"1"}, {"key": "a", "value": None}]
+    assert [row["headers"] for row in rows] == [two, two, None]
+
+
+def test_warming_up_reads_nothing(feed: Callable[..., Feed]) -> None:
+    warm_up(feed(1).settings)

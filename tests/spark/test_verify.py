@@ -1,0 +1,236 @@
+"""The comparison of table and topic: what is planted is found, and told apart."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from click.testing import CliRunner
+from tests.spark.conftest import Feed
+from tests.spark.tables import land
+
+from kohort.cli.table import table as table_command
+from kohort.model.errors import ConfigError
+from kohort.spark.sqlite_ledger import LEDGER_PATH, SqliteLedger
+from kohort.spark.table import clean, manifest_of, orphans_of
+from kohort.spark.verify import Verdict, verify
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+def whole(feed: Callable[..., Feed], tmp_path: Path) -> tuple[Feed, Path]:
+    """Two partitions of 50 records, landed in two batches but for the last 5 of each."""
+    source = feed(2, [(b"k%d" % n, b"v%d" % n) for n in range(100)])
+    directory = tmp_path / "table"
+    land(source, directory, {0: (0, 20), 1: (0, 30)})
+    land(source, directory, {0: (20, 45), 1: (30, 45)}, tasks=3)
+    return source, directory
+
+
+def compare(whole: tuple[Feed, Path]) -> Verdict:
+    return verify(whole[1], whole[0].settings)
+
+
+def first_file(directory: Path) -> Path:
+    row = next(row for row in manifest_of(directory) if row.path)
+    return directory / str(row.path)
+
+
+def rewrite(path: Path, change: Callable[[pa.Table], pa.Table]) -> None:
+    pq.write_table(change(pq.read_table(path)), path)
+
+
+def change_manifest(directory: Path, statement: str, *values: Any) -> None:
+    connection = sqlite3.connect(directory / LEDGER_PATH)
+    with connection:
+        connection.execute(statement, values)
+    connection.close()
+
+
+def troubles(verdict: Verdict) -> str:
+    return "\n".join(text for partition in verdict.partitions for text in partition.troubles)
+
+
+def test_a_whole_table_is_found_whole(whole: tuple[Feed, Path]) -> None:
+    verdict = compare(whole)
+    assert verdict.ok, troubles(verdict)
+    assert [(p.begin, p.end, p.records, p.rows, p.unread) for p in verdict.partitions] == [
+        (0, 45, 45, 45, 5),
+        (0, 45, 45, 45, 5),
+    ]
+
+
+def test_a_lost_file_is_found(whole: tuple[Feed, Path]) -> None:
+    path = first_file(whole[1])
+    rows = pq.read_metadata(path).num_rows
+    path.unlink()
+    verdict = compare(whole)
+    assert not verdict.ok
+    assert verdict.total("holes") == rows
+    assert "cannot be read" in troubles(verdict)
+
+
+def test_a_lost_row_is_found(whole: tuple[Feed, Path]) -> None:
+    rewrite(first_file(whole[1]), lambda table: table.slice(1))
+    verdict = compare(whole)
+    assert not verdict.ok
+    assert (verdict.total("holes"), verdict.total("duplicates")) == (1, 0)
+    assert "1 records without a row: offsets 0" in troubles(verdict)
+
+
+def test_a_lost_row_is_found_although_the_sql_filters(whole: tuple[Feed, Path]) -> None:
+    ledger = SqliteLedger.of_table(whole[1])
+    ledger.describe("filtering", "true")
+    ledger.close()
+    assert compare(whole).ok
+    rewrite(first_file(whole[1]), lambda table: table.slice(1))
+    verdict = compare(whole)
+    assert not verdict.ok
+    assert (verdict.total("holes"), verdict.total("filtered")) == (1, 0)
+
+
+def test_a_doubled_row_is_found(whole: tuple[Feed, Path]) -> None:
+    rewrite(
+        first_file(whole[1]),
+        lambda table: pa.concat_tables([table.slice(0, 3), table.slice(2)]),
+    )
+    verdict = compare(whole)
+    assert not verdict.ok
+    assert (verdict.total("holes"), verdict.total("duplicates")) == (0, 1)
+    assert "repeat a record: offsets 2" in troubles(verdict)
+
+
+def test_a_doubled_file_is_found(whole: tuple[Feed, Path]) -> None:
+    path = first_file(whole[1])
+    rows = pq.read_metadata(path).num_rows
+    copy = path.with_name("copy.parquet")
+    shutil.copy(path, copy)
+    change_manifest(
+        whole[1],
+        """INSERT INTO manifest SELECT group_id, topic, partition, begin_offset + 1, end_offset,
+             epoch, ?, rows, NULL, 0, 0 FROM manifest WHERE path = ?""",
+        copy.relative_to(whole[1]).as_posix(),
+        path.relative_to(whole[1]).as_posix(),
+    )
+    verdict = compare(whole)
+    assert not verdict.ok
+    assert verdict.total("duplicates") == rows
+    assert "pieces overlap" in troubles(verdict)
+
+
+def test_a_changed_row_is_found(whole: tuple[Feed, Path]) -> None:
+    def other_hash(table: pa.Table) -> pa.Table:
+        hashes = table.column("record_hash").to_pylist()
+        hashes[4] += 1
+        index = table.schema.get_field_index("record_hash")
+        return table.set_column(index, "record_hash", pa.array(hashes, pa.int64()))
+
+    rewrite(first_file(whole[1]), other_hash)
+    verdict = compare(whole)
+    assert not verdict.ok
+    assert verdict.total("strangers") == 1
+    assert "hash is not their record's: offsets 4" in troubles(verdict)
+
+
+def test_a_row_without_a_record_is_found(whole: tuple[Feed, Path]) -> None:
+    def far_away(table: pa.Table) -> pa.Table:
+        offsets = table.column("offset").to_pylist()
+        offsets[-1] = 999
+        return table.set_column(2, "offset", pa.array(offsets, pa.int64()))
+
+    rewrite(first_file(whole[1]), far_away)
+    verdict = compare(whole)
+    assert not verdict.ok
+    assert (verdict.total("strangers"), verdict.total("holes")) == (1, 1)
+    assert "at which the topic has no record: offsets 999" in troubles(verdict)
+
+
+def test_a_row_of_another_partition_is_found(whole: tuple[Feed, Path]) -> None:
+    rewrite(
+        first_file(whole[1]),
+        lambda table: table.set_column(1, "partition", pa.array([1] * table.num_rows, pa.int32())),
+    )
+    assert "rows that are not of" in troubles(compare(whole))
+
+
+def test_a_position_that_the_manifest_does_not_reach_is_found(whole: tuple[Feed, Path]) -> None:
+    change_manifest(
+        whole[1], "UPDATE position SET next_offset = next_offset + 1 WHERE partition = 1"
+    )
+    verdict = compare(whole)
+    assert not verdict.ok
+    assert verdict.total("holes") == 1
+    assert "but the ledger's position is 46" in troubles(verdict)
+
+
+def test_a_gap_in_the_manifest_is_found(whole: tuple[Feed, Path]) -> None:
+    rows = [row for row in manifest_of(whole[1]) if row.partition.partition == 0]
+    change_manifest(whole[1], "DELETE FROM manifest WHERE path = ?", rows[1].path)
+    verdict = compare(whole)
+    assert not verdict.ok
+    assert verdict.total("holes") == rows[1].end - rows[1].begin
+    assert "nothing covers the gap" in troubles(verdict)
+    assert [orphan.path for orphan in verdict.orphans] == [rows[1].path]
+
+
+def test_an_orphan_is_found_and_cleaned(whole: tuple[Feed, Path]) -> None:
+    source, directory = whole
+    for name in ("left.parquet", "half.parquet.writing"):
+        (first_file(directory).parent / name).write_bytes(b"litter")
+    verdict = compare(whole)
+    assert not verdict.ok
+    assert troubles(verdict) == ""
+    assert sorted(Path(o.path).name for o in verdict.orphans) == [
+        "half.parquet.writing",
+        "left.parquet",
+    ]
+    assert clean(directory, older_than_s=3_600) == []
+    assert len(clean(directory, older_than_s=0)) == 2
+    assert orphans_of(directory) == []
+    assert verify(directory, source.settings).ok
+
+
+def test_the_command_prints_numbers_and_exits_with_1(whole: tuple[Feed, Path]) -> None:
+    source, directory = whole
+    arguments = ["verify", str(directory), "--bootstrap", source.bootstrap]
+    good = CliRunner().invoke(table_command, arguments)
+    assert good.exit_code == 0, good.output
+    assert "every record once" in good.output
+    rewrite(first_file(directory), lambda table: table.slice(2))
+    bad = CliRunner().invoke(table_command, arguments)
+    assert bad.exit_code == 1
+    assert "NOT WHOLE" in bad.output
+    told = CliRunner().invoke(table_command, [*arguments, "--json"])
+    assert told.exit_code == 1
+    document = json.loads(told.stdout)
+    assert (document["ok"], document["holes"], document["rows"]) == (False, 2, 88)
+
+
+def test_the_command_lists_and_cleans(whole: tuple[Feed, Path]) -> None:
+    directory = whole[1]
+    listed = CliRunner().invoke(table_command, ["files", str(directory), "--json"])
+    rows = json.loads(listed.stdout)
+    assert sum(row["rows"] for row in rows) == 90
+    assert all((directory / row["path"]).is_file() for row in rows)
+    plain = CliRunner().invoke(table_command, ["files", str(directory)])
+    assert all(row["path"] in plain.output for row in rows)
+    litter = first_file(directory).parent / "left.parquet"
+    litter.write_bytes(b"litter")
+    kept = CliRunner().invoke(table_command, ["clean", str(directory)])
+    assert "0 files removed" in kept.output
+    gone = CliRunner().invoke(table_command, ["clean", str(directory), "--older-than", "0"])
+    assert "left.parquet" in gone.output
+    assert not litter.exists()
+
+
+def test_no_table_is_told(tmp_path: Path, feed: Callable[..., Feed]) -> None:
+    with pytest.raises(ConfigError, match="holds no kohort table"):
+        verify(tmp_path, feed(1).settings)
