@@ -69,6 +69,7 @@ _SILENT_FIELDS = {
     "member_count",
     "static_count",
     "group_instance_id",
+    "offset_count",
 }
 
 

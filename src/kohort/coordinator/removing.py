@@ -106,7 +106,14 @@ class DeletionWrite:
             registry.observe(
                 OffsetsExpired(group_id=group.group_id, partitions=tuple(self.partitions))
             )
-        registry.observe(GroupDeleted(group_id=group.group_id, generation_id=group.generation_id))
+        registry.observe(
+            GroupDeleted(
+                group_id=group.group_id,
+                generation_id=group.generation_id,
+                offset_count=len(self.partitions),
+                expired=self.expired,
+            )
+        )
         del registry.groups[group.group_id]
         if self.reply is not None:
             self.reply.settle(registry, self.index, ErrorCode.NONE)

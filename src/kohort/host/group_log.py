@@ -12,20 +12,32 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from kohort.coordinator.partitions import partition_for
 from kohort.model import facts
 from kohort.model.facts import RebalanceCause
 
-LOGGER_NAME: Final = "org.apache.kafka.coordinator.group.GroupMetadataManager"
-"""Where Kafka 4's lines come from; part of every line."""
+LOGGER_NAME: Final = "org.apache.kafka.coordinator.group"
+"""The package that Kafka 4's lines come from; the class behind it is part of every line too."""
 
 OFFSETS_TOPIC: Final = "__consumer_offsets"
 
 _NOT_PROVIDED: Final = "not provided"
 
-_Line = tuple[int, str]
+_GROUPS: Final = "GroupMetadataManager"
+_OFFSETS: Final = "OffsetMetadataManager"
+_SHARD: Final = "GroupCoordinatorShard"
+
+
+class Line(NamedTuple):
+    """A line without its frame."""
+
+    level: int
+    text: str
+    source: str = _GROUPS
+    """The last part of the logger's name."""
+
 
 _own = logging.getLogger(__name__)
 
@@ -49,7 +61,7 @@ class GroupLog:
     Args:
         node_id: the broker's id.
         partition_count: partitions of ``__consumer_offsets``.
-        logger: where to; the default is named as Kafka's.
+        logger: the parent of the loggers written to; the default is named as Kafka's package.
     """
 
     def __init__(
@@ -57,19 +69,20 @@ class GroupLog:
     ) -> None:
         self._node_id = node_id
         self._partition_count = partition_count
-        self._logger = logger or logging.getLogger(LOGGER_NAME)
+        base = logger or logging.getLogger(LOGGER_NAME)
+        self._loggers = {name: base.getChild(name) for name in (_GROUPS, _OFFSETS, _SHARD)}
 
     def write(self, fact: facts.Fact) -> None:
-        """Log a fact, if Kafka has a line for it."""
+        """Log a fact, if there is a line for it."""
         line = line_for(fact)
         if line is None:
             _own.debug("%s", fact)
             return
-        level, text = line
-        if self._logger.isEnabledFor(level):
+        logger = self._loggers[line.source]
+        if logger.isEnabledFor(line.level):
             # Ids are strangers' text: none of them may start a line of its own.
-            one_line = text.replace("\r", "\\r").replace("\n", "\\n")
-            self._logger.log(level, "%s %s", self.prefix(fact.group_id), one_line)
+            one_line = line.text.replace("\r", "\\r").replace("\n", "\\n")
+            logger.log(line.level, "%s %s", self.prefix(fact.group_id), one_line)
 
     def prefix(self, group_id: str) -> str:
         """What Kafka puts in front: the coordinator's partition."""
@@ -77,7 +90,7 @@ class GroupLog:
         return f"[GroupCoordinator id={self._node_id} topic={OFFSETS_TOPIC} partition={partition}]"
 
 
-def line_for(fact: facts.Fact) -> _Line | None:
+def line_for(fact: facts.Fact) -> Line | None:
     """Level and text of a fact's line, without the prefix; None if Kafka logs nothing there."""
     write = _LINES.get(type(fact))
     return write(fact) if write is not None else None
@@ -98,35 +111,39 @@ def _reason(client_reason: str | None) -> str:
 # -- joining ---------------------------------------------------------------------------------------
 
 
-def _id_handed_out(fact: facts.MemberIdHandedOut) -> _Line:
-    return logging.INFO, (
+def _id_handed_out(fact: facts.MemberIdHandedOut) -> Line:
+    return Line(
+        logging.INFO,
         f"Dynamic member with unknown member id joins group {fact.group_id} in {fact.state.value} "
         f"state. Created a new member id {fact.member_id} and requesting the member to rejoin with "
-        "this id."
+        "this id.",
     )
 
 
-def _added_without_id(fact: facts.MemberAddedWithoutId) -> _Line:
-    return logging.INFO, (
+def _added_without_id(fact: facts.MemberAddedWithoutId) -> Line:
+    return Line(
+        logging.INFO,
         f"Dynamic member with unknown member id joins group {fact.group_id} in state "
         f"{fact.state.value}. Created a new member id {fact.member_id} and added the member to "
-        "the group."
+        "the group.",
     )
 
 
-def _pending_joined(fact: facts.PendingMemberJoined) -> _Line:
-    return logging.INFO, (
+def _pending_joined(fact: facts.PendingMemberJoined) -> Line:
+    return Line(
+        logging.INFO,
         f"Pending dynamic member with id {fact.member_id} joins group {fact.group_id} in "
-        f"{fact.state.value} state. Adding to the group now."
+        f"{fact.state.value} state. Adding to the group now.",
     )
 
 
-def _static_refused(fact: facts.StaticMemberRefused) -> _Line:
-    return logging.WARNING, (
+def _static_refused(fact: facts.StaticMemberRefused) -> Line:
+    return Line(
+        logging.WARNING,
         f"Static member with groupInstanceId={fact.group_instance_id} of client "
         f"{fact.client_id!r} at {fact.client_host} was refused by group {fact.group_id} with "
         "UNSUPPORTED_VERSION: static membership is not served yet. Remove group.instance.id from "
-        "the client's settings."
+        "the client's settings.",
     )
 
 
@@ -159,111 +176,152 @@ def _cause(fact: facts.RebalanceStarted) -> str:  # noqa: PLR0911 - one line a c
             return f"Freshly-loaded group is over capacity ({fact.member_count} members)"
 
 
-def _rebalance_started(fact: facts.RebalanceStarted) -> _Line:
+def _rebalance_started(fact: facts.RebalanceStarted) -> Line:
     # The state in this line is always the new one: Kafka sets it before it logs.
-    return logging.INFO, (
+    return Line(
+        logging.INFO,
         f"Preparing to rebalance group {fact.group_id} in state PreparingRebalance with old "
-        f"generation {fact.generation_id} (reason: {_cause(fact)})."
+        f"generation {fact.generation_id} (reason: {_cause(fact)}).",
     )
 
 
-def _join_completed(fact: facts.JoinPhaseCompleted) -> _Line:
-    return logging.INFO, (
+def _join_completed(fact: facts.JoinPhaseCompleted) -> Line:
+    return Line(
+        logging.INFO,
         f"Stabilized group {fact.group_id} generation {fact.generation_id} with "
-        f"{len(fact.member_ids)} members."
+        f"{len(fact.member_ids)} members.",
     )
 
 
-def _not_rejoined(fact: facts.MembersNotRejoined) -> _Line:
-    return logging.INFO, (
+def _not_rejoined(fact: facts.MembersNotRejoined) -> Line:
+    return Line(
+        logging.INFO,
         f"Group {fact.group_id} removed dynamic members who haven't joined: "
-        f"{_java_set(fact.member_ids)}"
+        f"{_java_set(fact.member_ids)}",
     )
 
 
-def _nobody_rejoined(fact: facts.NobodyRejoined) -> _Line:
-    return logging.ERROR, (
-        f"Group {fact.group_id} could not complete rebalance because no members rejoined."
+def _nobody_rejoined(fact: facts.NobodyRejoined) -> Line:
+    return Line(
+        logging.ERROR,
+        f"Group {fact.group_id} could not complete rebalance because no members rejoined.",
     )
 
 
-def _emptied(fact: facts.GroupEmptied) -> _Line:
-    return logging.INFO, (
-        f"Group {fact.group_id} with generation {fact.generation_id} is now empty."
+def _emptied(fact: facts.GroupEmptied) -> Line:
+    return Line(
+        logging.INFO,
+        f"Group {fact.group_id} with generation {fact.generation_id} is now empty.",
     )
 
 
 # -- assignments -----------------------------------------------------------------------------------
 
 
-def _assignment_received(fact: facts.AssignmentReceived) -> _Line:
-    return logging.INFO, (
+def _assignment_received(fact: facts.AssignmentReceived) -> Line:
+    return Line(
+        logging.INFO,
         f"Assignment received from leader {fact.leader_id} for group {fact.group_id} for "
         f"generation {fact.generation_id}. The group has {fact.member_count} members, "
-        f"{fact.static_count} of which are static."
+        f"{fact.static_count} of which are static.",
     )
 
 
-def _empty_assignments(fact: facts.EmptyAssignmentsSet) -> _Line:
-    return logging.WARNING, (
+def _empty_assignments(fact: facts.EmptyAssignmentsSet) -> Line:
+    return Line(
+        logging.WARNING,
         f"Setting empty assignments for members {_java_set(fact.member_ids)} of {fact.group_id} "
-        f"for generation {fact.generation_id}."
+        f"for generation {fact.generation_id}.",
     )
 
 
 # -- leaving ---------------------------------------------------------------------------------------
 
 
-def _expired(fact: facts.MemberExpired) -> _Line:
-    return logging.INFO, (
-        f"Member {fact.member_id} in group {fact.group_id} has failed, removing it from the group."
+def _expired(fact: facts.MemberExpired) -> Line:
+    return Line(
+        logging.INFO,
+        f"Member {fact.member_id} in group {fact.group_id} has failed, removing it from the group.",
     )
 
 
-def _pending_expired(fact: facts.PendingMemberExpired) -> _Line:
-    return logging.INFO, (
+def _pending_expired(fact: facts.PendingMemberExpired) -> Line:
+    return Line(
+        logging.INFO,
         f"Pending member {fact.member_id} in group {fact.group_id} has been removed after session "
-        "timeout expiration."
+        "timeout expiration.",
     )
 
 
-def _left(fact: facts.MemberLeft) -> _Line:
+def _left(fact: facts.MemberLeft) -> Line:
     who = "Pending member" if fact.pending else "Member"
-    return logging.INFO, (
+    return Line(
+        logging.INFO,
         f"[Group {fact.group_id}] {who} {fact.member_id} has left group through explicit "
-        f"`LeaveGroup` request{_reason(fact.client_reason)}"
+        f"`LeaveGroup` request{_reason(fact.client_reason)}",
+    )
+
+
+# -- groups that come and go -----------------------------------------------------------------------
+
+
+def _created(fact: facts.GroupCreated) -> Line | None:
+    if not fact.simple:
+        return None
+    return Line(
+        logging.INFO,
+        f"[GroupId {fact.group_id}] Creating a simple consumer group via manual offset commit.",
+        _OFFSETS,
+    )
+
+
+def _deleted(fact: facts.GroupDeleted) -> Line | None:
+    if fact.expired:
+        return None
+    return Line(
+        logging.INFO,
+        f"The following groups were deleted: {fact.group_id}. A total of {fact.offset_count} "
+        "offsets were removed.",
+        _SHARD,
     )
 
 
 # -- loading, and what goes wrong ------------------------------------------------------------------
 
 
-def _loaded(fact: facts.GroupLoaded) -> _Line:
-    return logging.INFO, (f"Loaded classic group {fact.group_id} with {fact.member_count} members.")
+def _loaded(fact: facts.GroupLoaded) -> Line:
+    return Line(
+        logging.INFO, f"Loaded classic group {fact.group_id} with {fact.member_count} members."
+    )
 
 
-def _unparsed(fact: facts.SubscriptionNotParsed) -> _Line:
-    return logging.WARNING, (
+def _unparsed(fact: facts.SubscriptionNotParsed) -> Line:
+    return Line(
+        logging.WARNING,
         f"Metadata of member {fact.member_id} of group {fact.group_id} for protocol "
         f"{fact.protocol_name} is no consumer subscription; which topics the group reads is "
-        "unknown, so none of its offsets expire."
+        "unknown, so none of its offsets expire.",
     )
 
 
-def _write_failed(fact: facts.WriteFailed) -> _Line:
-    return logging.ERROR, (
+def _write_failed(fact: facts.WriteFailed) -> Line:
+    return Line(
+        logging.ERROR,
         f"Writing the {fact.purpose} of group {fact.group_id} to {OFFSETS_TOPIC} failed with "
-        f"{fact.error.name}."
+        f"{fact.error.name}.",
     )
 
 
-def _limit_reached(fact: facts.LimitReached) -> _Line:
-    return logging.WARNING, (
-        f"A request for group {fact.group_id} was refused: {fact.setting}={fact.limit} is reached."
+def _limit_reached(fact: facts.LimitReached) -> Line:
+    return Line(
+        logging.WARNING,
+        f"A request for group {fact.group_id} was refused: {fact.setting}={fact.limit} is reached.",
     )
 
 
-_LINES: Final[dict[type, Callable[[Any], _Line]]] = {
+_LINES: Final[dict[type, Callable[[Any], Line | None]]] = {
+    facts.GroupCreated: _created,
+    facts.GroupDeleted: _deleted,
     facts.MemberIdHandedOut: _id_handed_out,
     facts.MemberAddedWithoutId: _added_without_id,
     facts.PendingMemberJoined: _pending_joined,

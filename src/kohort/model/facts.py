@@ -282,10 +282,12 @@ class OffsetsExpired:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupDeleted:
-    """The group and its offsets are gone, durably."""
+    """The group and its offsets are gone, durably; ``expired`` if nobody asked for it."""
 
     group_id: GroupId
     generation_id: GenerationId
+    offset_count: int
+    expired: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
