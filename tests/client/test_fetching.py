@@ -10,7 +10,7 @@ import pytest
 
 from kohort.client.config import parse_client_settings
 from kohort.client.errors import Closed, WrongUse
-from kohort.client.fetching import ProblemKind, RecordFetcher
+from kohort.client.fetching import FetchProblem, ProblemKind, RecordFetcher
 from kohort.consumer.positions import Position
 from kohort.model.errors import ConfigError
 from kohort.model.ids import TopicPartition
@@ -138,7 +138,7 @@ def test_an_offset_out_of_range_is_told_and_a_seek_revives_the_partition(
     fetcher: RecordFetcher,
 ) -> None:
     fetcher.add({TP0: Position(70_000)})
-    problems = []
+    problems: list[FetchProblem] = []
     deadline = time.monotonic() + 10
     while not problems and time.monotonic() < deadline:
         assert fetcher.take(10, 0.1) == []

@@ -1,0 +1,256 @@
+"""A stage for live tests: a feeder, consumers in threads of their own, and a member that is slow.
+
+Works with any broker; the embedded one and a real Kafka play the same pieces on it.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+import uuid
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import TracebackType
+from typing import Any
+
+import confluent_kafka
+
+from kohort.client.admin import Admin
+from kohort.client.config import ClientSettings, parse_client_settings
+from kohort.client.consumer import Consumer
+from kohort.client.group_link import GroupLink, MemberOutput, embedded_protocol
+from kohort.consumer.ownership import GiveUp, Ownership, OwnershipEffect, Tell
+from kohort.engine.member_outputs import Output
+from kohort.member.effects import Joined, Left, Lost, PrepareJoin
+from kohort.member.events import Join, Leave
+from kohort.model.ids import TopicPartition
+from kohort.model.instants import MICROS_PER_MILLI, Instant
+
+QUICK = {"session.timeout.ms": 6_000, "heartbeat.interval.ms": 200, "auto.offset.reset": "earliest"}
+"""Settings under which a rebalance is noticed soon."""
+
+
+def until(condition: Callable[[], object], what: str, timeout_s: float = 30.0) -> None:
+    """Wait for a condition; fail with its name."""
+    deadline = time.monotonic() + timeout_s
+    while not condition():
+        assert time.monotonic() < deadline, f"not within {timeout_s:g} s: {what}"
+        time.sleep(0.01)
+
+
+@contextmanager
+def topic(bootstrap: str, partitions: int) -> Iterator[str]:
+    """A topic of this test alone."""
+    name = f"t-{uuid.uuid4().hex[:8]}"
+    with Admin(bootstrap_servers=bootstrap) as admin:
+        admin.create_topic(name, partitions, 1)
+        yield name
+        admin.delete_topics([name])
+
+
+class Feeder:
+    """Writes to every partition in turn until it is stopped; knows what was acknowledged."""
+
+    def __init__(self, bootstrap: str, name: str, partitions: int, per_second: int = 400) -> None:
+        self._topic = name
+        self._partitions = partitions
+        self._pause_s = partitions / per_second
+        self._producer = confluent_kafka.Producer(
+            {"bootstrap.servers": bootstrap, "linger.ms": 2, "log_level": 0}
+        )
+        self.acknowledged: Counter[int] = Counter()
+        """Records by partition."""
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+
+    def once(self, rounds: int) -> None:
+        """Write so many records to every partition, and wait until they are acknowledged."""
+        for _ in range(rounds):
+            self._round()
+        assert self._producer.flush(30) == 0
+
+    def _round(self) -> None:
+        for partition in range(self._partitions):
+            self._producer.produce(
+                self._topic, b"x" * 20, partition=partition, on_delivery=self._delivered
+            )
+
+    def _delivered(self, error: object, message: Any) -> None:
+        assert error is None, error
+        self.acknowledged[message.partition()] += 1
+
+    def _run(self) -> None:
+        while not self._stop.is_set():
+            self._round()
+            self._producer.poll(self._pause_s)
+
+    def __enter__(self) -> Feeder:
+        self._thread.start()
+        return self
+
+    def stop(self) -> None:
+        """Write no more; everything is acknowledged when this returns."""
+        self._stop.set()
+        self._thread.join()
+        assert self._producer.flush(30) == 0
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if not self._stop.is_set():
+            self.stop()
+
+
+class Player:
+    """A consumer in a thread of its own that writes down what it is given, and when."""
+
+    def __init__(self, name: str, settings: dict[str, object], topics: list[str]) -> None:
+        self.name = name
+        self.given: list[tuple[float, TopicPartition, int]] = []
+        """(monotonic seconds, partition, offset) of every record."""
+        self.heard: list[tuple[str, frozenset[TopicPartition]]] = []
+        """What the listener was told."""
+        self.owned: frozenset[TopicPartition] = frozenset()
+        self.error: BaseException | None = None
+        self._settings = settings
+        self._topics = topics
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        try:
+            with Consumer(self._settings) as consumer:
+                consumer.subscribe(
+                    self._topics,
+                    on_assign=lambda c, ps: self._hear("assigned", c, ps),
+                    on_revoke=lambda c, ps: self._hear("revoked", c, ps),
+                    on_lost=lambda c, ps: self._hear("lost", c, ps),
+                )
+                while not self._stop.is_set():
+                    for record in consumer.consume(1_000, 0.05):
+                        self._take(record)
+        except BaseException as error:
+            self.error = error
+
+    def _take(self, record: confluent_kafka.Message) -> None:
+        place = TopicPartition(record.topic() or "", record.partition() or 0)
+        self.given.append((time.monotonic(), place, record.offset() or 0))
+
+    def _hear(self, word: str, consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        self.heard.append((word, frozenset(partitions)))
+        if word == "assigned":
+            self.owned = consumer.assignment()
+        else:
+            self.owned = consumer.assignment() - frozenset(partitions)
+
+    def stop(self) -> None:
+        """Leave the group in order; what went wrong in the thread is raised here."""
+        self._stop.set()
+        self._thread.join(40)
+        assert not self._thread.is_alive(), f"{self.name} does not end"
+        if self.error is not None:
+            raise self.error
+
+
+class SlowMember:
+    """A member that takes ``delay_s`` to get ready for each join, and so holds rebalances open."""
+
+    def __init__(self, settings: dict[str, object], topics: list[str], delay_s: float) -> None:
+        parsed: ClientSettings = parse_client_settings(settings)
+        self._ownership = Ownership(embedded_protocol(parsed))
+        self._ownership.subscribe(frozenset(topics))
+        self._delay_micros = int(delay_s * 1_000) * MICROS_PER_MILLI
+        self._ready_at: Instant | None = None
+        self._prepare: PrepareJoin | None = None
+        self._left = threading.Event()
+        self.slow = False
+        self.generations = 0
+        self.held: list[tuple[float, float]] = []
+        """(from, to) of each rebalance it held open, monotonic seconds."""
+        self.owned: frozenset[TopicPartition] = frozenset()
+        self._link = GroupLink(parsed, self)
+        self._link.tell(Join())
+
+    def stop(self) -> None:
+        """Leave."""
+        self._link.tell(Leave())
+        self._left.wait(10)
+        self._link.stop(10)
+
+    def member_says(self, output: MemberOutput, now: Instant) -> list[Output]:
+        """Answer PrepareJoin later, everything else at once."""
+        match output:
+            case PrepareJoin():
+                self._prepare = output
+                self._ready_at = Instant(now + (self._delay_micros if self.slow else 0))
+                return self.advance(now)
+            case Joined():
+                self.generations += 1
+                outputs = self._carry(self._ownership.joined(output), now)
+                self.owned = self._ownership.workable
+                return outputs
+            case Lost():
+                return self._carry(self._ownership.lost(output), now)
+            case Left():
+                self._left.set()
+            case _:
+                pass
+        return []
+
+    def advance(self, now: Instant) -> list[Output]:
+        """Join when the delay is over."""
+        if self._prepare is None or self._ready_at is None or now < self._ready_at:
+            return []
+        prepare, self._prepare, self._ready_at = self._prepare, None, None
+        if self.slow:
+            end = time.monotonic()
+            self.held.append((end - self._delay_micros / 1_000_000, end))
+            self.slow = False
+        return self._carry(self._ownership.prepare_join(prepare), now)
+
+    def next_deadline(self) -> Instant | None:
+        """When the delay is over."""
+        return self._ready_at
+
+    def broken(self, error: BaseException) -> None:
+        """Fail the test."""
+        raise AssertionError("the slow member broke") from error
+
+    def _carry(self, effects: list[OwnershipEffect], now: Instant) -> list[Output]:
+        outputs: list[Output] = []
+        for effect in effects:
+            if isinstance(effect, Tell):
+                outputs += self._link.engine.handle(effect.event, now)
+            elif isinstance(effect, GiveUp):
+                outputs += self._carry(self._ownership.released(effect.partitions), now)
+        return outputs
+
+
+def longest_gaps(
+    player: Player, partitions: frozenset[TopicPartition], start: float, end: float
+) -> dict[TopicPartition, float]:
+    """Longest time without a record of each partition within (start, end), in seconds."""
+    instants: dict[TopicPartition, list[float]] = defaultdict(lambda: [start])
+    for at, place, _ in player.given:
+        if place in partitions and start < at < end:
+            instants[place].append(at)
+    return {
+        place: max(b - a for a, b in zip(times, [*times[1:], end], strict=True))
+        for place, times in ((p, instants[p]) for p in partitions)
+    }
+
+
+def shared_out(players: list[Player], partitions: int) -> bool:
+    """Whether every partition has one owner and everybody has some."""
+    owned = [tp for player in players for tp in player.owned]
+    return len(owned) == len(set(owned)) == partitions and all(p.owned for p in players)
+
+
+def coverage(players: list[Player]) -> Counter[tuple[TopicPartition, int]]:
+    """How often each record was given, over all players."""
+    return Counter((place, offset) for p in players for _, place, offset in p.given)

@@ -1,0 +1,18 @@
+"""The same groups of kohort's consumers on a real Apache Kafka."""
+
+from __future__ import annotations
+
+import pytest
+from tests.client import pieces
+
+from kohort.testing.real_kafka import RealKafka
+
+pytestmark = [pytest.mark.slow, pytest.mark.real_kafka]
+
+
+def test_members_come_and_go_and_no_record_is_lost_or_repeated(real_kafka: RealKafka) -> None:
+    pieces.members_come_and_go(real_kafka.bootstrap_servers)
+
+
+def test_a_rebalance_that_is_held_open_stops_only_what_moves(real_kafka: RealKafka) -> None:
+    pieces.only_what_moves_stops(real_kafka.bootstrap_servers)
