@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any
 
@@ -51,6 +51,7 @@ from kohort.wire.messages.k11_join_group import JoinGroupRequest
 from kohort.wire.messages.k14_sync_group import SyncGroupRequest
 
 _PARKED = frozenset({JoinGroupRequest, SyncGroupRequest})
+_OWN_PATIENCE = frozenset({Purpose.MEMBER, Purpose.NOBODY})
 _NEVER = Instant(2**62)
 _REPEATABLE = frozenset({Target.ANY, Target.COORDINATOR})
 
@@ -162,17 +163,14 @@ class Traffic:
 
     def _enlist(self, exchange: Exchange) -> None:
         self._exchanges[exchange.number] = exchange
-        self._waiting[exchange.number] = exchange
+        if exchange.link is None:
+            self._waiting[exchange.number] = exchange
         self._deadlines.arm(_Due(_Timer.EXCHANGE, exchange.number), exchange.expires)
 
     def cancel(self, exchange: Exchange) -> None:
         """Nobody waits for it any more; if it was sent, its answer is skipped."""
         self._end(exchange)
-        link = exchange.link
-        if link is not None and exchange.sent_at is None:
-            link.queue.remove(exchange)
-            exchange.link = None
-        exchange.purpose = Purpose.NOBODY
+        self._abandon(exchange)
 
     # -- the coordinator --------------------------------------------------------------------------
 
@@ -290,6 +288,7 @@ class Traffic:
                     self._take(self._links.submit(key, exchange, now), now)
                     progress = True
             progress |= self._ask_metadata(now)
+            progress |= self._lookup.should_ask(now)
         self._arm_wake(now)
 
     def _route(self, exchange: Exchange) -> LinkKey | None:
@@ -429,6 +428,7 @@ class Traffic:
 
     def _stranded(self, exchange: Exchange, reason: str, now: Instant) -> None:
         if exchange.purpose is Purpose.NOBODY:
+            self._end(exchange)
             return
         sent = exchange.sent_at is not None
         if exchange.where in _REPEATABLE or not (sent or isinstance(exchange.where, Role)):
@@ -440,19 +440,36 @@ class Traffic:
         self._fail(exchange, _error(RequestErrorKind.DISCONNECTED, text), now)
 
     def _expire(self, exchange: Exchange, now: Instant) -> None:
-        link, sent = exchange.link, exchange.sent_at is not None
         text = f"no answer in time to {exchange.request_class.__name__}"
-        if link is None:
-            self._waiting.pop(exchange.number, None)
-        elif not sent:
-            link.queue.remove(exchange)
-            exchange.link = None
+        purpose, sent_at, link = exchange.purpose, exchange.sent_at, exchange.link
         error = _error(RequestErrorKind.TIMED_OUT, text, ErrorCode.REQUEST_TIMED_OUT)
         self._fail(exchange, error, now)
-        if link is not None and sent:
-            # Answers come in order: whatever was sent behind it would wait for it, too.
-            exchange.purpose = Purpose.NOBODY
-            self._take(self._links.drop(link.key, text), now)
+        self._abandon(exchange)
+        if link is None or sent_at is None:
+            return
+        # Answers come in order: whatever was sent behind this one would wait for it, too. But an
+        # owner that is in a hurry is no reason to think that the node is gone.
+        patience = after(sent_at, self._config.request_timeout_ms)
+        if purpose in _OWN_PATIENCE or now >= patience:
+            self._give_up(link.key, text, now)
+        else:
+            exchange.expires = patience
+            self._enlist(exchange)
+
+    def _abandon(self, exchange: Exchange) -> None:
+        """Nobody waits any more: take it off its link, or skip its answer when that comes."""
+        link = exchange.link
+        if link is not None and exchange.sent_at is None:
+            link.queue.remove(exchange)
+            exchange.link = None
+        exchange.purpose = Purpose.NOBODY
+
+    def _give_up(self, key: LinkKey, reason: str, now: Instant) -> None:
+        """A node does not answer on that link."""
+        if key.role is not Role.SHARED and key.endpoint == self._lookup.endpoint:
+            self.drop_coordinator(reason, now, tell=True)
+        else:
+            self._take(self._links.drop(key, reason), now)
 
     def _fail(self, exchange: Exchange, error: RequestError, now: Instant) -> None:
         self._end(exchange)
@@ -461,7 +478,8 @@ class Traffic:
         elif _is_routing(exchange):
             self._metadata_came(now)
         elif exchange.purpose is not Purpose.NOBODY:
-            self.happened.append(Failure(exchange, error))
+            # A copy, since the exchange itself may be abandoned before this is read.
+            self.happened.append(Failure(replace(exchange), error))
 
     def _end(self, exchange: Exchange) -> None:
         self._exchanges.pop(exchange.number, None)
