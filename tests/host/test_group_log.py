@@ -1,0 +1,257 @@
+"""Facts to lines: the wording is Kafka 4's, word for word."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+from kohort.host.group_log import GroupLog, KafkaFormatter, line_for
+from kohort.model import facts
+from kohort.model.errors import ErrorCode
+from kohort.model.facts import RebalanceCause
+from kohort.model.group_state import GroupState
+from kohort.model.ids import (
+    GenerationId,
+    GroupId,
+    GroupInstanceId,
+    MemberId,
+    ProtocolName,
+    ProtocolType,
+)
+
+GROUP = GroupId("demo-group")
+MEMBER = MemberId("console-consumer-801d7cec")
+OTHER = MemberId("console-consumer-e4575ac0")
+ONE = GenerationId(1)
+
+
+def rebalance(cause: RebalanceCause, **more: object) -> facts.RebalanceStarted:
+    values = {
+        "group_id": GROUP,
+        "generation_id": ONE,
+        "previous_state": GroupState.STABLE,
+        "cause": cause,
+        "member_ids": (MEMBER,),
+    }
+    return facts.RebalanceStarted(**{**values, **more})  # type: ignore[arg-type]
+
+
+PREPARING = (
+    "Preparing to rebalance group demo-group in state PreparingRebalance with old generation 1 "
+)
+
+LINES: list[tuple[facts.Fact, int, str]] = [
+    (
+        facts.MemberIdHandedOut(group_id=GROUP, state=GroupState.EMPTY, member_id=MEMBER),
+        logging.INFO,
+        "Dynamic member with unknown member id joins group demo-group in Empty state. Created a "
+        "new member id console-consumer-801d7cec and requesting the member to rejoin with this id.",
+    ),
+    (
+        facts.MemberAddedWithoutId(group_id=GROUP, state=GroupState.STABLE, member_id=MEMBER),
+        logging.INFO,
+        "Dynamic member with unknown member id joins group demo-group in state Stable. Created a "
+        "new member id console-consumer-801d7cec and added the member to the group.",
+    ),
+    (
+        facts.PendingMemberJoined(group_id=GROUP, state=GroupState.EMPTY, member_id=MEMBER),
+        logging.INFO,
+        "Pending dynamic member with id console-consumer-801d7cec joins group demo-group in Empty "
+        "state. Adding to the group now.",
+    ),
+    (
+        rebalance(RebalanceCause.MEMBER_ADDED, client_reason="need to re-join"),
+        logging.INFO,
+        PREPARING + "(reason: Adding new member console-consumer-801d7cec with group instance id "
+        "null; client reason: need to re-join).",
+    ),
+    (
+        rebalance(RebalanceCause.MEMBER_ADDED, group_instance_id=GroupInstanceId("i-1")),
+        logging.INFO,
+        PREPARING + "(reason: Adding new member console-consumer-801d7cec with group instance id "
+        "i-1; client reason: not provided).",
+    ),
+    (
+        rebalance(RebalanceCause.METADATA_UPDATED, client_reason="cached metadata has changed"),
+        logging.INFO,
+        PREPARING + "(reason: Updating metadata for member console-consumer-801d7cec during "
+        "Stable; client reason: cached metadata has changed).",
+    ),
+    (
+        rebalance(RebalanceCause.LEADER_REJOINED),
+        logging.INFO,
+        PREPARING + "(reason: Leader console-consumer-801d7cec re-joining group during Stable; "
+        "client reason: not provided).",
+    ),
+    (
+        rebalance(RebalanceCause.MEMBERS_LEFT, member_ids=(MEMBER, OTHER)),
+        logging.INFO,
+        PREPARING + "(reason: explicit `LeaveGroup` request for (console-consumer-801d7cec, "
+        "console-consumer-e4575ac0) members.).",
+    ),
+    (
+        rebalance(RebalanceCause.MEMBER_EXPIRED),
+        logging.INFO,
+        PREPARING + "(reason: removing member console-consumer-801d7cec on heartbeat expiration.).",
+    ),
+    (
+        rebalance(RebalanceCause.SYNC_EXPIRED, member_ids=(MEMBER, OTHER)),
+        logging.INFO,
+        PREPARING + "(reason: Removing [console-consumer-801d7cec, console-consumer-e4575ac0] on "
+        "pending sync request expiration).",
+    ),
+    (
+        rebalance(RebalanceCause.ASSIGNMENT_NOT_STORED, error=ErrorCode.NOT_COORDINATOR),
+        logging.INFO,
+        PREPARING + "(reason: Error NOT_COORDINATOR when storing group assignment during SyncGroup "
+        "(member: console-consumer-801d7cec)).",
+    ),
+    (
+        facts.JoinPhaseCompleted(
+            group_id=GROUP,
+            generation_id=ONE,
+            protocol_type=ProtocolType("consumer"),
+            protocol_name=ProtocolName("range"),
+            leader_id=MEMBER,
+            member_ids=(MEMBER, OTHER),
+        ),
+        logging.INFO,
+        "Stabilized group demo-group generation 1 with 2 members.",
+    ),
+    (
+        facts.AssignmentReceived(
+            group_id=GROUP, generation_id=ONE, leader_id=MEMBER, member_count=2, static_count=0
+        ),
+        logging.INFO,
+        "Assignment received from leader console-consumer-801d7cec for group demo-group for "
+        "generation 1. The group has 2 members, 0 of which are static.",
+    ),
+    (
+        facts.EmptyAssignmentsSet(group_id=GROUP, generation_id=ONE, member_ids=(OTHER,)),
+        logging.WARNING,
+        "Setting empty assignments for members [console-consumer-e4575ac0] of demo-group for "
+        "generation 1.",
+    ),
+    (
+        facts.MemberExpired(
+            group_id=GROUP, generation_id=ONE, member_id=MEMBER, group_instance_id=None
+        ),
+        logging.INFO,
+        "Member console-consumer-801d7cec in group demo-group has failed, removing it from the "
+        "group.",
+    ),
+    (
+        facts.PendingMemberExpired(group_id=GROUP, member_id=MEMBER),
+        logging.INFO,
+        "Pending member console-consumer-801d7cec in group demo-group has been removed after "
+        "session timeout expiration.",
+    ),
+    (
+        facts.MemberLeft(
+            group_id=GROUP,
+            generation_id=ONE,
+            member_id=MEMBER,
+            group_instance_id=None,
+            client_reason=None,
+            pending=False,
+        ),
+        logging.INFO,
+        "[Group demo-group] Member console-consumer-801d7cec has left group through explicit "
+        "`LeaveGroup` request; client reason: not provided",
+    ),
+    (
+        facts.GroupEmptied(group_id=GROUP, generation_id=GenerationId(2)),
+        logging.INFO,
+        "Group demo-group with generation 2 is now empty.",
+    ),
+    (
+        facts.MembersNotRejoined(group_id=GROUP, generation_id=ONE, member_ids=(MEMBER, OTHER)),
+        logging.INFO,
+        "Group demo-group removed dynamic members who haven't joined: [console-consumer-801d7cec, "
+        "console-consumer-e4575ac0]",
+    ),
+    (
+        facts.NobodyRejoined(group_id=GROUP, generation_id=ONE),
+        logging.ERROR,
+        "Group demo-group could not complete rebalance because no members rejoined.",
+    ),
+    (
+        facts.GroupLoaded(group_id=GROUP, generation_id=ONE, member_count=2),
+        logging.INFO,
+        "Loaded classic group demo-group with 2 members.",
+    ),
+]
+
+
+@pytest.mark.parametrize(("fact", "level", "text"), LINES)
+def test_a_fact_is_worded_as_kafka_words_it(fact: facts.Fact, level: int, text: str) -> None:
+    line = line_for(fact)
+    assert line is not None
+    assert (line.level, line.text) == (level, text)
+    assert line.source == "GroupMetadataManager"
+
+
+def test_every_cause_of_a_rebalance_has_a_wording() -> None:
+    for cause in RebalanceCause:
+        line = line_for(rebalance(cause))
+        assert line is not None
+        assert line.text.startswith(PREPARING + "(reason: ")
+
+
+def test_a_whole_line_is_framed_as_kafka_frames_it(caplog: pytest.LogCaptureFixture) -> None:
+    """Three lines of a live Kafka 4.3.1, but for time and ids."""
+    caplog.set_level(logging.INFO)
+    caplog.handler.setFormatter(KafkaFormatter())
+    log = GroupLog(1, 50)
+    log.write(facts.GroupEmptied(group_id=GROUP, generation_id=GenerationId(2)))
+    log.write(facts.GroupCreated(group_id=GROUP, simple=True))
+    log.write(facts.GroupDeleted(group_id=GROUP, generation_id=ONE, offset_count=1, expired=False))
+    lines = [caplog.handler.format(record).partition("] ")[2] for record in caplog.records]
+    where = "[GroupCoordinator id=1 topic=__consumer_offsets partition=15]"
+    package = "org.apache.kafka.coordinator.group"
+    assert lines == [
+        f"INFO {where} Group demo-group with generation 2 is now empty. "
+        f"({package}.GroupMetadataManager)",
+        f"INFO {where} [GroupId demo-group] Creating a simple consumer group via manual offset "
+        f"commit. ({package}.OffsetMetadataManager)",
+        f"INFO {where} The following groups were deleted: demo-group. A total of 1 offsets were "
+        f"removed. ({package}.GroupCoordinatorShard)",
+    ]
+
+
+def test_warnings_are_spelled_as_in_kafka(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.handler.setFormatter(KafkaFormatter())
+    GroupLog(1, 50).write(
+        facts.StaticMemberRefused(
+            group_id=GROUP,
+            group_instance_id=GroupInstanceId("i-1"),
+            client_id="c",
+            client_host="/127.0.0.1",
+        )
+    )
+    (record,) = caplog.records
+    assert "] WARN [GroupCoordinator id=1 " in caplog.handler.format(record)
+    assert "groupInstanceId=i-1 of client 'c' at /127.0.0.1" in record.getMessage()
+    assert "UNSUPPORTED_VERSION" in record.getMessage()
+
+
+def test_an_id_with_a_line_break_starts_no_line_of_its_own(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.INFO)
+    forged = MemberId("c\n[2026-01-01 00:00:00,000] INFO forged\r")
+    GroupLog(1, 50).write(facts.PendingMemberExpired(group_id=GROUP, member_id=forged))
+    (record,) = caplog.records
+    assert len(record.getMessage().splitlines()) == 1
+
+
+def test_facts_without_a_line_in_kafka_are_not_logged_as_if_they_had_one(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.INFO)
+    log = GroupLog(1, 50)
+    log.write(facts.GroupCreated(group_id=GROUP, simple=False))
+    log.write(facts.GroupDeleted(group_id=GROUP, generation_id=ONE, offset_count=0, expired=True))
+    log.write(facts.OffsetsExpired(group_id=GROUP, partitions=()))
+    assert caplog.records == []
