@@ -41,7 +41,11 @@ HEAD = struct.Struct(">Iih").unpack_from
 _HEAD_FIXED = struct.Struct(">hhi")
 _CORRELATION = struct.Struct(">i")
 DECODING_ERRORS = (IndexError, ValueError, struct.error)
-_ENCODING = (AttributeError, TypeError, ValueError, IndexError, struct.error)
+ENCODING_ERRORS = (AttributeError, TypeError, ValueError, IndexError, struct.error)
+
+
+ResponseEncoder = Callable[[Any, int], bytes]
+"""Writes a response with the correlation id, in its frame."""
 
 
 class _Requests(dict[int, RequestDecoder]):
@@ -58,7 +62,7 @@ class _Requests(dict[int, RequestDecoder]):
 
 _REPEATED = frozenset({BY_NAME["Heartbeat"].key})
 _requests = _Requests()
-_responses: dict[type, dict[int, Callable[[Any, int], bytes]]] = {}
+_responses: dict[type, dict[int, ResponseEncoder]] = {}
 
 
 def request_route(key: int, version: int) -> RequestDecoder:
@@ -122,7 +126,7 @@ def encode_request(
     encode = request_encoder(type(message), version)
     try:
         return encode(message, correlation_id, client_id_bytes(client_id))
-    except _ENCODING as error:
+    except ENCODING_ERRORS as error:
         refuse_encoding(message, version, error)
 
 
@@ -135,11 +139,27 @@ def encode_response(message: object, version: int, correlation_id: int) -> bytes
     try:
         encode = _responses[type(message)][version]
     except KeyError:
-        encode = _learn_response(type(message), version)
+        encode = response_route(type(message), version)
     try:
         return encode(message, correlation_id)
-    except _ENCODING as error:
+    except ENCODING_ERRORS as error:
         refuse_encoding(message, version, error)
+
+
+def response_route(cls: type, version: int) -> ResponseEncoder:
+    """How responses of this class and version are written: what ``encode_response`` looks up.
+
+    What it raises for a value that does not fit is among ``ENCODING_ERRORS``.
+
+    Raises:
+        ProtocolError: The version is unknown.
+    """
+    known = _responses.setdefault(cls, {})
+    encode = known.get(version)
+    if encode is None:
+        tagged = response_header_is_tagged(layout_of(cls), version)
+        encode = known[version] = response_encoder(cls, version, tagged_header=tagged)
+    return encode
 
 
 def decode_response(
@@ -169,10 +189,3 @@ def correlation_id_of(frame: bytes) -> int:
     except struct.error as error:
         raise ProtocolError(f"a response of {len(frame)} bytes has no header") from error
     return int(correlation_id)
-
-
-def _learn_response(cls: type, version: int) -> Callable[[Any, int], bytes]:
-    tagged = response_header_is_tagged(layout_of(cls), version)
-    encode = response_encoder(cls, version, tagged_header=tagged)
-    _responses.setdefault(cls, {})[version] = encode
-    return encode

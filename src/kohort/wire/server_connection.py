@@ -20,15 +20,19 @@ from typing import Any, NamedTuple
 
 from kohort.model.errors import ErrorCode, InvariantViolation, ProtocolError
 from kohort.model.ids import Token
+from kohort.schema.codec import refuse_encoding
 from kohort.wire.apis import API_VERSIONS, APIS, Api
 from kohort.wire.codec import (
     DECODING_ERRORS,
+    ENCODING_ERRORS,
     HEAD,
     MAX_REQUEST_ELEMENTS,
+    ResponseEncoder,
     encode_response,
     peek,
     refuse_request,
     request_route,
+    response_route,
 )
 from kohort.wire.framing import DEFAULT_MAX_FRAME, FrameSplitter
 from kohort.wire.headers import API_VERSIONS_KEY, RequestHeader
@@ -58,6 +62,7 @@ class ServerLimits:
 
 
 _DEFAULT_LIMITS = ServerLimits()
+_make = tuple.__new__  # a third of what calling the named tuple costs
 
 
 class Received(NamedTuple):
@@ -68,20 +73,19 @@ class Received(NamedTuple):
     request: Any
 
 
-class _Route(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class _Route:
     """A key and version that are served."""
 
     api: Api
     version: int
     decode: RequestDecoder
+    response: type
+    encode: ResponseEncoder
 
 
-class _Slot(NamedTuple):
-    """An unanswered request: how its answer is to be written."""
-
-    route: _Route | None
-    """None when the version of an ApiVersions request is refused."""
-    correlation_id: int
+_Slot = tuple[_Route | None, int]
+"""An unanswered request: its route, None for a refused ApiVersions version, and correlation id."""
 
 
 class ServerConnection:
@@ -119,7 +123,7 @@ class ServerConnection:
         self._routes = _routes_of(apis)
         self._serves_versions = API_VERSIONS in apis
         self._splitter = FrameSplitter(self._limits.max_frame)
-        self._next_token = next_token or count(1).__next__
+        self._next_token: Callable[[], Any] = next_token or count(1).__next__
         self._pending: dict[int, _Slot] = {}
         self._held: dict[int, bytes] = {}
         self._held_bytes = 0
@@ -149,12 +153,19 @@ class ServerConnection:
         if self._closed:
             raise ProtocolError(self._closed)
         frames = self._splitter.feed(data)
-        if len(frames) + len(self._pending) > self._limits.max_unanswered:
+        pending = self._pending
+        if len(frames) + len(pending) > self._limits.max_unanswered:
             raise ProtocolError(
-                f"{len(frames) + len(self._pending)} unanswered requests on one connection; "
+                f"{len(frames) + len(pending)} unanswered requests on one connection; "
                 f"at most {self._limits.max_unanswered} are held"
             )
-        return [self._accept(frame) for frame in frames]
+        received = []
+        for frame in frames:
+            slot, header, request = self._read(frame)
+            token = self._next_token()
+            pending[token] = slot
+            received.append(_make(Received, (token, header, request)))
+        return received
 
     def answer(self, token: Token, response: object) -> bytes:
         """Answer the request of ``token``; return what may be sent now, maybe nothing.
@@ -168,15 +179,17 @@ class ServerConnection:
         slot = self._pending.get(token)
         if slot is None or token in self._held:
             return self._not_waiting(token)
-        route = slot.route
+        route, correlation_id = slot
         if route is None:
-            data = _version_refusal(slot.correlation_id)
-        elif type(response) is not route.api.response:
+            return self._release(token, _version_refusal(correlation_id))
+        if type(response) is not route.response:
             raise InvariantViolation(
                 f"{route.api} of token {token} answered with {type(response).__name__}"
             )
-        else:
-            data = encode_response(response, route.version, slot.correlation_id)
+        try:
+            data = route.encode(response, correlation_id)
+        except ENCODING_ERRORS as error:
+            refuse_encoding(response, route.version, error)
         return self._release(token, data)
 
     def skip(self, token: Token) -> bytes:
@@ -201,7 +214,7 @@ class ServerConnection:
         self._held_bytes = 0
         return left
 
-    def _accept(self, frame: bytes) -> Received:
+    def _read(self, frame: bytes) -> tuple[_Slot, RequestHeader, Any]:
         try:
             key_and_version, correlation_id, length = HEAD(frame)
             route = self._routes[key_and_version]
@@ -211,20 +224,15 @@ class ServerConnection:
             header, request = route.decode(frame, correlation_id, length, self._limits.max_elements)
         except DECODING_ERRORS as error:
             refuse_request(frame, error)
-        return self._hand_out(header, request, _Slot(route, correlation_id))
+        return (route, correlation_id), header, request
 
-    def _refuse(self, frame: bytes) -> Received:
+    def _refuse(self, frame: bytes) -> tuple[_Slot, RequestHeader, Any]:
         """A request that is not served: only ApiVersions has a way to be told so."""
         key, version, correlation_id = peek(frame)
         if key != API_VERSIONS_KEY or not self._serves_versions:
             raise ProtocolError(f"API key {key} version {version} is not served here")
         header = RequestHeader(key, version, correlation_id, None)
-        return self._hand_out(header, ApiVersionsRequest(), _Slot(None, correlation_id))
-
-    def _hand_out(self, header: RequestHeader, request: Any, slot: _Slot) -> Received:
-        token = Token(self._next_token())
-        self._pending[token] = slot
-        return Received(token, header, request)
+        return (None, correlation_id), header, ApiVersionsRequest()
 
     def _release(self, token: Token, data: bytes) -> bytes:
         pending, held = self._pending, self._held
@@ -267,7 +275,13 @@ class _Routes(dict[int, _Route]):
         api = self._apis[key]
         if version not in api.handled:
             raise KeyError(key_and_version)
-        route = self[key_and_version] = _Route(api, version, request_route(key, version))
+        route = self[key_and_version] = _Route(
+            api=api,
+            version=version,
+            decode=request_route(key, version),
+            response=api.response,
+            encode=response_route(api.response, version),
+        )
         return route
 
 
