@@ -1,0 +1,539 @@
+"""The coordinator in bytes and tickets: torn data, order of answers, dead connections."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from tests.engine.coordinator_bench import WALL, Bench, Client
+
+from kohort.engine.coordinator_engine import Write
+from kohort.model.errors import ErrorCode, InvariantViolation, ProtocolError
+from kohort.model.ids import ConnectionId, TopicPartition
+from kohort.wire.messages.k03_metadata import MetadataRequest, MetadataResponse
+from kohort.wire.messages.k08_offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from kohort.wire.messages.k09_offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopic,
+    OffsetFetchRequestTopics,
+)
+from kohort.wire.messages.k12_heartbeat import HeartbeatRequest
+from kohort.wire.messages.k13_leave_group import LeaveGroupRequest, MemberIdentity
+from kohort.wire.messages.k15_describe_groups import DescribeGroupsRequest
+from kohort.wire.messages.k16_list_groups import ListGroupsRequest
+from kohort.wire.messages.k42_delete_groups import DeleteGroupsRequest
+from kohort.wire.messages.k47_offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteRequestPartition,
+    OffsetDeleteRequestTopic,
+)
+
+
+def commit_request(**changed: object) -> OffsetCommitRequest:
+    partition = OffsetCommitRequestPartition(
+        partition_index=0, committed_offset=5, committed_metadata=None
+    )
+    values: dict[str, object] = {
+        "group_id": "g",
+        "topics": [OffsetCommitRequestTopic(name="t", partitions=[partition])],
+    }
+    return OffsetCommitRequest(**{**values, **changed})  # type: ignore[arg-type]
+
+
+def stable(bench: Bench, group: str = "g", **versions: int) -> tuple[Client, str]:
+    """A client that is the one member of a Stable group in generation 1."""
+    client = bench.client("c", **versions)
+    if versions.get("JoinGroup", 9) >= 4:
+        member_id = client.enter(group)
+        bench.wait(1)
+    else:
+        client.join(group)
+        bench.wait(1)
+        member_id = client.answers[-1].member_id
+    client.sync(group, 1, member_id, {member_id: b"mine"})
+    bench.written()
+    assert client.answers[-1].assignment == b"mine"
+    return client, member_id
+
+
+# -- every version ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("version", range(10))
+def test_every_version_of_join_group_joins_an_empty_group_by_its_own_rules(version: int) -> None:
+    bench = Bench()
+    client = bench.client("c", JoinGroup=version)
+    client.join("g")
+    if version >= 4:
+        refused = client.answers.pop()
+        client._sent.pop(0)
+        client._correlation -= 1
+        assert refused.error_code == ErrorCode.MEMBER_ID_REQUIRED
+        assert refused.member_id == "c-1"
+        assert refused.protocol_name == (None if version >= 7 else "")
+        client.join("g", "c-1")
+    bench.wait(1)
+    (joined,) = client.answers
+    assert (joined.error_code, joined.generation_id) == (0, 1)
+    assert (joined.leader, joined.member_id) == ("c-1", "c-1")
+    assert [m.member_id for m in joined.members] == ["c-1"]
+    assert joined.protocol_name == "range"
+    assert joined.protocol_type == ("consumer" if version >= 7 else None)
+
+
+@pytest.mark.parametrize("version", range(6))
+def test_every_version_of_sync_group_gives_the_assignment(version: int) -> None:
+    client, _ = stable(Bench(), SyncGroup=version)
+    answer = client.answers[-1]
+    assert answer.protocol_type == ("consumer" if version >= 5 else None)
+    assert answer.protocol_name == ("range" if version >= 5 else None)
+
+
+@pytest.mark.parametrize("version", range(5))
+def test_every_version_of_heartbeat_is_answered(version: int) -> None:
+    client, member_id = stable(Bench(), Heartbeat=version)
+    assert client.beat("g", 1, member_id) == 0
+    assert client.beat("g", 2, member_id) == ErrorCode.ILLEGAL_GENERATION
+
+
+@pytest.mark.parametrize("version", range(6))
+def test_every_version_of_leave_group_tells_what_became_of_the_member(version: int) -> None:
+    bench = Bench()
+    client, member_id = stable(bench, LeaveGroup=version)
+    for leaver in ("nobody", member_id):
+        if version < 3:
+            client.send("LeaveGroup", LeaveGroupRequest(group_id="g", member_id=leaver))
+        else:
+            entry = MemberIdentity(member_id=leaver, reason="bye" if version >= 5 else None)
+            client.send("LeaveGroup", LeaveGroupRequest(group_id="g", members=[entry]))
+    bench.written()
+    unknown, left = client.answers[-2:]
+    if version < 3:
+        assert unknown.error_code == ErrorCode.UNKNOWN_MEMBER_ID
+        assert left.error_code == 0
+    else:
+        assert (unknown.error_code, left.error_code) == (0, 0)
+        assert unknown.members[0].error_code == ErrorCode.UNKNOWN_MEMBER_ID
+        assert (left.members[0].member_id, left.members[0].error_code) == (member_id, 0)
+
+
+@pytest.mark.parametrize("version", range(2, 10))
+def test_every_version_of_offset_commit_is_answered_when_it_is_durable(version: int) -> None:
+    bench = Bench(knows_partition=lambda tp: tp != TopicPartition("t", 9))
+    client = bench.client("c", OffsetCommit=version)
+    request = commit_request()
+    request.topics[0].partitions.append(
+        OffsetCommitRequestPartition(partition_index=9, committed_offset=1, committed_metadata="")
+    )
+    client.send("OffsetCommit", request)
+    assert client.answers == []
+    bench.written()
+    (answer,) = client.answers
+    errors = {p.partition_index: p.error_code for p in answer.topics[0].partitions}
+    assert errors == {0: 0, 9: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+
+
+@pytest.mark.parametrize(
+    ("version", "error"),
+    [(8, ErrorCode.ILLEGAL_GENERATION), (9, ErrorCode.GROUP_ID_NOT_FOUND)],
+)
+def test_a_members_commit_to_an_absent_group_fails_as_its_version_understands(
+    version: int, error: ErrorCode
+) -> None:
+    client = Bench().client("c", OffsetCommit=version)
+    client.send("OffsetCommit", commit_request(generation_id_or_member_epoch=5, member_id="m"))
+    assert client.answers[0].topics[0].partitions[0].error_code == error
+
+
+@pytest.mark.parametrize("version", range(1, 10))
+def test_every_version_of_offset_fetch_gives_what_was_committed(version: int) -> None:
+    bench = Bench()
+    client = bench.client("c", OffsetFetch=version)
+    client.send("OffsetCommit", commit_request())
+    bench.written()
+    if version < 8:
+        topics = [OffsetFetchRequestTopic(name="t", partition_indexes=[0, 1])]
+        client.send("OffsetFetch", OffsetFetchRequest(group_id="g", topics=topics))
+        (topic,) = client.answers[-1].topics
+    else:
+        wanted = [OffsetFetchRequestTopics(name="t", partition_indexes=[0, 1])]
+        groups = [
+            OffsetFetchRequestGroup(group_id="g", topics=wanted),
+            OffsetFetchRequestGroup(group_id="unknown", topics=wanted),
+        ]
+        client.send("OffsetFetch", OffsetFetchRequest(groups=groups))
+        known, unknown = client.answers[-1].groups
+        assert [p.committed_offset for p in unknown.topics[0].partitions] == [-1, -1]
+        (topic,) = known.topics
+    told = [(p.partition_index, p.committed_offset, p.metadata) for p in topic.partitions]
+    assert told == [(0, 5, ""), (1, -1, "")]
+
+
+def test_a_fetch_without_topics_gives_all_there_are() -> None:
+    bench = Bench()
+    client = bench.client("c", OffsetFetch=7)
+    client.send("OffsetCommit", commit_request())
+    bench.written()
+    client.send("OffsetFetch", OffsetFetchRequest(group_id="g", topics=None))
+    (topic,) = client.answers[-1].topics
+    assert [(p.partition_index, p.committed_offset) for p in topic.partitions] == [(0, 5)]
+
+
+@pytest.mark.parametrize("version", range(7))
+def test_every_version_of_describe_groups_shows_the_group(version: int) -> None:
+    bench = Bench()
+    _, member_id = stable(bench)
+    admin = bench.client("admin", DescribeGroups=version)
+    admin.send("DescribeGroups", DescribeGroupsRequest(groups=["g", "absent"]))
+    group, absent = admin.answers[0].groups
+    assert (group.group_state, group.protocol_type, group.protocol_data) == (
+        "Stable",
+        "consumer",
+        "range",
+    )
+    (member,) = group.members
+    assert (member.member_id, member.client_id, member.client_host) == (
+        member_id,
+        "c",
+        "/127.0.0.1",
+    )
+    assert member.member_assignment == b"mine"
+    assert group.authorized_operations == -(2**31)
+    expected = ErrorCode.GROUP_ID_NOT_FOUND if version >= 6 else ErrorCode.NONE
+    assert (absent.error_code, absent.group_state) == (expected, "Dead")
+
+
+@pytest.mark.parametrize("version", range(6))
+def test_every_version_of_list_groups_lists_the_group(version: int) -> None:
+    bench = Bench()
+    stable(bench)
+    admin = bench.client("admin", ListGroups=version)
+    admin.send("ListGroups", ListGroupsRequest())
+    (group,) = admin.answers[0].groups
+    assert (group.group_id, group.protocol_type) == ("g", "consumer")
+    assert group.group_state == ("Stable" if version >= 4 else "")
+    assert group.group_type == ("classic" if version >= 5 else "")
+
+
+@pytest.mark.parametrize("version", range(3))
+def test_every_version_of_delete_groups_deletes(version: int) -> None:
+    bench = Bench()
+    client = bench.client("c", DeleteGroups=version)
+    client.send("OffsetCommit", commit_request())
+    bench.written()
+    client.send("DeleteGroups", DeleteGroupsRequest(groups_names=["g", "absent"]))
+    bench.written()
+    results = {r.group_id: r.error_code for r in client.answers[-1].results}
+    assert results == {"g": 0, "absent": ErrorCode.GROUP_ID_NOT_FOUND}
+
+
+def test_offset_delete_deletes() -> None:
+    bench = Bench()
+    client = bench.client("c")
+    client.send("OffsetCommit", commit_request())
+    bench.written()
+    partitions = [OffsetDeleteRequestPartition(partition_index=0)]
+    topics = [OffsetDeleteRequestTopic(name="t", partitions=partitions)]
+    client.send("OffsetDelete", OffsetDeleteRequest(group_id="g", topics=topics))
+    bench.written()
+    assert client.answers[-1].topics[0].partitions[0].error_code == 0
+    assert len(bench.log_of("g")) == 2
+    assert bench.log_of("g")[1][1] is None, "a tombstone"
+
+
+# -- bytes -----------------------------------------------------------------------------------------
+
+
+def conversation(client: Client, member_id: str) -> bytes:
+    """Seven requests in one string of bytes."""
+    frames = [
+        client.frame(
+            "Heartbeat",
+            HeartbeatRequest(group_id="g", generation_id=generation, member_id=member_id),
+        )
+        for generation in range(5)
+    ]
+    frames.append(client.frame("OffsetCommit", commit_request()))
+    frames.append(client.frame("ListGroups", ListGroupsRequest()))
+    return b"".join(frames)
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 7, 64, 10_000])
+def test_bytes_may_come_torn_or_merged(size: int) -> None:
+    bench = Bench()
+    client, member_id = stable(bench)
+    before = len(client.answers)
+    data = conversation(client, member_id)
+    for start in range(0, len(data), size):
+        client.push(data[start : start + size])
+    bench.written()
+    codes = [getattr(answer, "error_code", None) for answer in client.answers[before:]]
+    illegal = ErrorCode.ILLEGAL_GENERATION
+    assert codes == [illegal, 0, illegal, illegal, illegal, None, 0]
+
+
+def test_a_parked_join_holds_up_its_own_connection_and_no_other() -> None:
+    bench = Bench(delay=3_000)
+    first, second = bench.client("a"), bench.client("b")
+    member_id = first.enter("g")
+    first.send("ListGroups", ListGroupsRequest())
+    assert len(first.answers) == 1, "the list waits behind the parked join"
+    second.send("ListGroups", ListGroupsRequest())
+    assert len(second.answers) == 1
+    bench.wait(3_000)
+    assert [type(a).__name__ for a in first.answers] == [
+        "JoinGroupResponse",
+        "JoinGroupResponse",
+        "ListGroupsResponse",
+    ]
+    assert first.answers[1].member_id == member_id
+
+
+def test_a_join_sent_twice_on_one_connection_is_answered_twice_and_in_order() -> None:
+    bench = Bench(delay=3_000)
+    client = bench.client("a")
+    member_id = client.enter("g")
+    client.join("g", member_id)
+    assert client.answers[1].error_code == ErrorCode.REBALANCE_IN_PROGRESS
+    bench.wait(3_000)
+    assert client.answers[2].generation_id == 1
+
+
+def test_requests_that_are_not_the_coordinators_come_out_and_are_answered_in_order() -> None:
+    bench = Bench()
+    client = bench.client("c")
+    client.send("Metadata", MetadataRequest(topics=None))
+    client.send("ListGroups", ListGroupsRequest())
+    assert client.answers == [], "the list waits for the metadata"
+    (handle,) = bench.handled
+    assert (handle.conn, handle.header.api_key) == (client.conn, 3)
+    assert isinstance(handle.request, MetadataRequest)
+    bench.carry_out(bench.engine.answer(handle.conn, handle.token, MetadataResponse()))
+    assert [type(a).__name__ for a in client.answers] == ["MetadataResponse", "ListGroupsResponse"]
+
+
+def test_a_request_that_wants_no_answer_lets_the_next_one_through() -> None:
+    bench = Bench()
+    client = bench.client("c")
+    client.send("Metadata", MetadataRequest(topics=None))
+    client._sent.clear()
+    client._correlation = 0
+    client.send("ListGroups", ListGroupsRequest())
+    bench.carry_out(bench.engine.answer(client.conn, bench.handled[0].token, None))
+    assert [type(a).__name__ for a in client.answers] == ["ListGroupsResponse"]
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"\xff\xff\xff\xff",
+        b"\x7f\xff\xff\xff",
+        b"\x00\x00\x00\x02ab",
+        b"\x00\x00\x00\x0a\x00\x0b\x00\x63\x00\x00\x00\x01\xff\xff",
+        b"\x00\x00\x00\x0a\x03\xe7\x00\x00\x00\x00\x00\x01\xff\xff",
+        b"\x00\x00\x00\x0c\x00\x0c\x00\x00\x00\x00\x00\x01\xff\xff\x00\x63",
+    ],
+)
+def test_bad_bytes_close_their_own_connection_and_touch_nothing_else(data: bytes) -> None:
+    bench = Bench()
+    good, member_id = stable(bench)
+    bad = bench.client("bad")
+    bad.push(data)
+    assert bad.closed
+    assert not good.closed
+    assert good.beat("g", 1, member_id) == 0
+    bad.push(b"more")
+    assert not bench.engine.wants_data(bad.conn)
+
+
+# -- dead connections ------------------------------------------------------------------------------
+
+
+def test_the_answer_to_a_dead_connection_goes_nowhere_and_the_member_counts_as_joined() -> None:
+    """As in Kafka: it is dropped one session timeout after the join phase closed."""
+    bench = Bench(delay=3_000)
+    dead, alive = bench.client("dead"), bench.client("alive")
+    dead.enter("g")
+    member_id = alive.enter("g")
+    bench.carry_out(bench.engine.lost(dead.conn, bench.now))
+    bench.wait(6_000)
+    assert len(dead.answers) == 1
+    assert len(alive.answers) == 2
+    assert "JoinPhaseCompleted" in bench.facts
+    for _ in range(10):
+        bench.wait(1_000)
+        code = alive.beat("g", 1, member_id)
+    assert "MemberExpired" in bench.facts
+    assert code == ErrorCode.REBALANCE_IN_PROGRESS
+
+
+def test_a_parked_id_may_join_again_from_a_new_connection() -> None:
+    bench = Bench(delay=3_000)
+    first = bench.client("c")
+    member_id = first.enter("g")
+    bench.carry_out(bench.engine.lost(first.conn, bench.now))
+    again = bench.client("c")
+    again.join("g", member_id)
+    bench.wait(3_000)
+    assert (again.answers[0].error_code, again.answers[0].generation_id) == (0, 1)
+    assert bench.engine._owed == {}
+
+
+def test_a_durable_write_whose_client_is_gone_is_kept_all_the_same() -> None:
+    bench = Bench()
+    client = bench.client("c")
+    client.send("OffsetCommit", commit_request())
+    bench.carry_out(bench.engine.lost(client.conn, bench.now))
+    bench.written()
+    other = bench.client("o", OffsetFetch=7)
+    other.send("OffsetFetch", OffsetFetchRequest(group_id="g", topics=None))
+    assert other.answers[0].topics[0].partitions[0].committed_offset == 5
+
+
+def test_losing_a_connection_twice_or_one_that_never_was_is_harmless() -> None:
+    bench = Bench()
+    client = bench.client("c")
+    for conn in (client.conn, client.conn, ConnectionId(99)):
+        assert bench.engine.lost(conn, bench.now) == []
+    assert bench.engine.answer(client.conn, bench.engine._next_token(), MetadataResponse()) == []  # type: ignore[arg-type]
+
+
+def test_a_connection_id_is_not_used_twice() -> None:
+    bench = Bench()
+    client = bench.client("c")
+    with pytest.raises(InvariantViolation, match="in use"):
+        bench.engine.connected(client.conn, "127.0.0.1", bench.now)
+
+
+# -- log and time ----------------------------------------------------------------------------------
+
+
+def test_a_write_names_the_groups_partition_and_the_time_of_day() -> None:
+    bench = Bench()
+    client = bench.client("c")
+    bench.wait(2_000)
+    client.send("OffsetCommit", commit_request(group_id="demo-group"))
+    (write,) = bench.writes
+    assert isinstance(write, Write)
+    assert (write.partition, write.timestamp) == (15, WALL + 2_000)
+    bench.carry_out(bench.engine.time_of_day(WALL, bench.now))
+    client.send("OffsetCommit", commit_request(group_id="demo-group"))
+    assert bench.writes[1].timestamp == WALL, "the wall clock was set back"
+
+
+def test_a_refused_write_is_told_to_the_client() -> None:
+    bench = Bench()
+    client = bench.client("c")
+    client.send("OffsetCommit", commit_request())
+    ticket = bench.writes.pop().ticket
+    bench.carry_out(bench.engine.append_failed(ticket, ErrorCode.NOT_ENOUGH_REPLICAS, bench.now))
+    error = client.answers[0].topics[0].partitions[0].error_code
+    assert error == ErrorCode.COORDINATOR_NOT_AVAILABLE
+
+
+def test_an_assignment_beyond_the_largest_message_never_reaches_the_log() -> None:
+    bench = Bench()
+    client = bench.client("c")
+    member_id = client.enter("g")
+    bench.wait(1)
+    bench.written()
+    client.sync("g", 1, member_id, {member_id: bytes(1_100_000)})
+    assert bench.writes == []
+    assert client.answers[-1].error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+    assert client.beat("g", 1, member_id) == ErrorCode.REBALANCE_IN_PROGRESS
+
+
+def test_another_engine_goes_on_from_the_log() -> None:
+    bench = Bench()
+    client, member_id = stable(bench)
+    client.send(
+        "OffsetCommit",
+        commit_request(generation_id_or_member_epoch=1, member_id=member_id),
+    )
+    bench.written()
+    again = Bench()
+    again.engine.replay(bench.log_of("g"), again.now)
+    again.carry_out(again.engine.loaded(again.now))
+    assert "GroupLoaded" in again.facts
+    back = again.client("c", OffsetFetch=7)
+    assert back.beat("g", 1, member_id) == 0
+    back.sync("g", 1, member_id)
+    assert back.answers[-1].assignment == b"mine"
+    back.send("OffsetFetch", OffsetFetchRequest(group_id="g", topics=None))
+    assert back.answers[-1].topics[0].partitions[0].committed_offset == 5
+
+
+def test_a_log_that_cannot_be_read_stops_the_start() -> None:
+    with pytest.raises(ProtocolError, match="version 9"):
+        Bench().engine.replay([(b"\x00\x02\x00\x01g", b"\x00\x09")], Bench().now)
+
+
+def test_a_member_survives_the_sleep_of_the_whole_process() -> None:
+    bench = Bench()
+    client, member_id = stable(bench)
+    bench.now += 60_000_000  # type: ignore[assignment]
+    bench.carry_out(bench.engine.stalled(60_000_000, bench.now))
+    assert client.beat("g", 1, member_id) == 0
+
+
+def test_deleted_topics_lose_their_offsets() -> None:
+    bench = Bench()
+    client = bench.client("c")
+    client.send("OffsetCommit", commit_request())
+    bench.written()
+    bench.carry_out(bench.engine.topics_deleted(["t"], bench.now))
+    bench.written()
+    assert bench.log_of("g")[-1][1] is None
+
+
+# -- determinism -----------------------------------------------------------------------------------
+
+_STORY = """
+from tests.engine.coordinator_bench import Bench
+import hashlib
+bench = Bench(delay=3000)
+clients = [bench.client(f"c{n}") for n in range(7)]
+ids = {}
+for group in ("g", "h"):
+    for client in clients:
+        ids[group, client.name] = client.enter(group)
+        bench.wait(400)
+bench.wait(9000)
+for group in ("g", "h"):
+    plan = {m: m.encode() for (g, _), m in ids.items() if g == group}
+    for client in clients:
+        client.sync(group, 1, ids[group, client.name], plan)
+bench.written()
+for _ in range(12):
+    for client in clients[:4]:
+        client.beat("g", 1, ids["g", client.name])
+    bench.wait(1000)
+bench.written()
+print(hashlib.sha256("\\n".join(bench.journal).encode()).hexdigest(), len(bench.journal))
+"""
+
+
+def test_the_same_story_gives_the_same_bytes_under_any_hash_seed() -> None:
+    root = Path(__file__).parents[2]
+    told = [
+        subprocess.run(
+            [sys.executable, "-c", _STORY],
+            env={**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": str(root)},
+            cwd=root,
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=60,
+        ).stdout
+        for seed in ("1", "2")
+    ]
+    assert told[0] == told[1]
+    assert int(told[0].split()[1]) > 100, "the story is long enough to tell"
