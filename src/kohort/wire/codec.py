@@ -48,20 +48,8 @@ ResponseEncoder = Callable[[Any, int], bytes]
 """Writes a response with the correlation id, in its frame."""
 
 
-class _Requests(dict[int, RequestDecoder]):
-    """Decoders of request frames, by the four bytes of key and version; compiled when missing."""
-
-    def __missing__(self, key_and_version: int) -> RequestDecoder:
-        key, version = struct.unpack(">hh", key_and_version.to_bytes(4, "big"))
-        decode = request_decoder(api_of(key).request, version, RequestHeader)
-        if key in _REPEATED:
-            decode = remembering(decode)
-        self[key_and_version] = decode
-        return decode
-
-
 _REPEATED = frozenset({BY_NAME["Heartbeat"].key})
-_requests = _Requests()
+_requests: dict[int, RequestDecoder] = {}
 _responses: dict[type, dict[int, ResponseEncoder]] = {}
 
 
@@ -71,7 +59,14 @@ def request_route(key: int, version: int) -> RequestDecoder:
     Raises:
         ProtocolError: The key or version is unknown.
     """
-    return _requests[int.from_bytes(struct.pack(">hh", key, version), "big")]
+    key_and_version = int.from_bytes(struct.pack(">hh", key, version), "big")
+    decode = _requests.get(key_and_version)
+    if decode is None:
+        decode = request_decoder(api_of(key).request, version, RequestHeader)
+        if key in _REPEATED:
+            decode = remembering(decode)
+        _requests[key_and_version] = decode
+    return decode
 
 
 def decode_request(
@@ -88,7 +83,11 @@ def decode_request(
         key_and_version, correlation_id, length = HEAD(frame)
     except struct.error as error:
         raise ProtocolError(f"a request of {len(frame)} bytes has no room for a header") from error
-    decode = _requests[key_and_version]
+    try:
+        decode = _requests[key_and_version]
+    except KeyError:
+        key, version, _ = peek(frame)
+        decode = request_route(key, version)
     try:
         return decode(frame, correlation_id, length, max_elements)
     except DECODING_ERRORS as error:
