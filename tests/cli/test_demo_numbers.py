@@ -10,6 +10,7 @@ import pytest
 
 from kohort.cli.demo.picture import Rebalance
 from kohort.cli.demo.rebalances import (
+    Drought,
     Landing,
     LogReader,
     Moves,
@@ -124,6 +125,19 @@ def test_only_pauses_that_a_rebalance_falls_into_count() -> None:
     )
     assert longest_retained_pause(LANDINGS, [during], until=5.0) is None
     assert longest_retained_pause(LANDINGS, [], until=99) is None
+
+
+def test_time_without_anything_to_read_is_no_pause() -> None:
+    drought = Drought()
+    for at, waiting in [(2.5, 9), (3.2, 0), (4.0, 0), (4.8, 0), (5.0, 7), (5.6, 7)]:
+        drought.see(at, {0: waiting, 1: 5})
+    during = Rebalance(generation=2, cause="", began=4.9, seconds=0.1)
+    longest = longest_retained_pause(LANDINGS, [during], until=99, drought=drought)
+    assert longest is not None
+    assert longest.seconds == pytest.approx(5.5 - 4.8)
+    dry_at_last = Drought()
+    dry_at_last.see(5.9, {0: 0})
+    assert [p.seconds for p in pauses(LANDINGS, dry_at_last)][3] == pytest.approx(6.5 - 5.9)
 
 
 GOOD = Verdict(

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from kohort.cli.demo.picture import Application, Life, Picture, Rebalance
-from kohort.cli.demo.rebalances import Landing, LogReader, Moves
+from kohort.cli.demo.rebalances import Drought, Landing, LogReader, Moves
 from kohort.client.admin import Admin
 from kohort.client.descriptions import GroupDescription
 from kohort.model.ids import TopicPartition
@@ -158,6 +158,7 @@ class Observer:
         self._ledger = ledger
         self._log = log
         self._moves = Moves()
+        self.drought = Drought()
         self._before: dict[int, Held] = {}
 
     def look(self, at: float, actors: Mapping[str, Actor], fed: int, *, fed_out: bool) -> Picture:
@@ -175,7 +176,7 @@ class Observer:
             name: _application(actor, owned.get(name, frozenset()), held, intended)
             for name, actor in actors.items()
         }
-        return Picture(
+        picture = Picture(
             at=at,
             applications=applications,
             stable=group.state == STABLE,
@@ -185,6 +186,8 @@ class Observer:
             positions={number: each.position for number, each in held.items()},
             rebalances=self._moves.noted(self._log.rebalances),
         )
+        self.drought.see(at, picture.backlog)
+        return picture
 
     def in_batch(self, actor: Actor) -> bool:
         """Whether a micro-batch of the application is planned and not committed, at this moment."""

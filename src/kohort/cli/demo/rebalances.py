@@ -124,30 +124,64 @@ class Pause:
     ended: float
 
 
-def pauses(landings: Iterable[Landing]) -> list[Pause]:
+class Drought:
+    """Remembers when partitions had nothing to read, which is no fault of their readers."""
+
+    def __init__(self) -> None:
+        self._dry: dict[int, list[tuple[float, float]]] = {}
+        self._now_dry: set[int] = set()
+
+    def see(self, at: float, backlog: Mapping[int, int]) -> None:
+        """The backlog of every partition at one moment."""
+        for partition, waiting in backlog.items():
+            spells = self._dry.setdefault(partition, [])
+            if waiting > 0:
+                self._now_dry.discard(partition)
+            elif partition in self._now_dry:
+                spells[-1] = (spells[-1][0], at)
+            else:
+                self._now_dry.add(partition)
+                spells.append((at, at))
+
+    def ended(self, partition: int, begin: float, end: float) -> float:
+        """When the last dry spell between two moments was over; ``begin`` if there was none."""
+        spells = self._dry.get(partition, ())
+        return max(
+            (until for since, until in spells if begin <= until and since <= end), default=begin
+        )
+
+
+def pauses(landings: Iterable[Landing], drought: Drought | None = None) -> list[Pause]:
     """Every gap between consecutive commits of one partition under one fence number.
 
-    A partition that moved has a new fence number, so its hand-over is no gap here.
+    A partition that moved has a new fence number, so its hand-over is no gap here. Time during
+    which there was nothing to read does not count: the pause begins when there was again.
     """
     found: list[Pause] = []
     ordered = sorted(landings, key=lambda each: (each.partition, each.begin, each.end))
     for before, after in pairwise(ordered):
         same = (before.partition, before.epoch) == (after.partition, after.epoch)
         # Rows of one batch share an instant: a partition's range may be in several files.
-        if same and after.at > before.at:
-            gap = after.at - before.at
-            found.append(Pause(partition=after.partition, seconds=gap, ended=after.at))
+        if not same or after.at <= before.at:
+            continue
+        begin = before.at
+        if drought is not None:
+            begin = min(after.at, drought.ended(after.partition, before.at, after.at))
+        found.append(Pause(partition=after.partition, seconds=after.at - begin, ended=after.at))
     return found
 
 
 def longest_retained_pause(
-    landings: Iterable[Landing], rebalances: Iterable[Rebalance], until: float
+    landings: Iterable[Landing],
+    rebalances: Iterable[Rebalance],
+    until: float,
+    drought: Drought | None = None,
 ) -> Pause | None:
     """The longest gap of a retained partition that a rebalance falls into, before ``until``."""
     spans = [(r.began, r.began + r.seconds) for r in rebalances]
     touched = [
         pause
-        for pause in pauses(landings)
+        for pause in pauses(landings, drought)
         if pause.ended <= until
         and any(pause.ended - pause.seconds <= end and begin <= pause.ended for begin, end in spans)
     ]

@@ -42,7 +42,7 @@ CLIENT_SETTINGS: Final = {
 
 TRIGGER_MS: Final = 1_000
 MASTER: Final = "local[1]"
-BATCHES: Final = 260
+BATCHES: Final = 300
 """So many full micro-batches would hold all records: the rate that leaves a backlog."""
 
 # Three Java processes share a laptop: small heaps, the quick compiler, one collector thread.
@@ -304,7 +304,9 @@ class Stage:
         settings = parse_client_settings({"bootstrap.servers": self._bootstrap})
         found = verify(self._config.table, settings)
         landings = self._observer.landings(self._wall)
-        longest = longest_retained_pause(landings, picture.rebalances, until=picture.at)
+        longest = longest_retained_pause(
+            landings, picture.rebalances, until=picture.at, drought=self._observer.drought
+        )
         return Verdict(
             records_in=self._feeder.acknowledged,
             rows_out=found.total("rows"),
