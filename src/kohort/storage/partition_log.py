@@ -420,14 +420,13 @@ class PartitionLog:
                 # sync but a name, and nobody else would ask for it.
                 self._roll()
                 self.flush()
-            if self._durability.directory_dirty:
-                # The end of the log must not be forgotten with the records before it.
-                self._files.sync_directory(self.directory)
             return self._remove_first(count)
         except OSError as error:
             raise StorageError(f"{self.name}: cannot remove old segments: {error}") from error
 
     def _remove_first(self, count: int) -> int:
+        # What is removed was synced, and with it the name of the segment that follows: the end of
+        # the log is never forgotten with the records before it.
         busy = self._durability.busy_segments
         removed = 0
         while removed < count and self._segments.first not in busy:
