@@ -1,8 +1,10 @@
 """Named deadlines: the only timers a core has.
 
-A deadline is armed under a key; arming the key again replaces it. The heap is lazy: an entry whose
-deadline was replaced or cancelled stays in the heap until it surfaces, and stale entries are swept
-when they outnumber the live ones.
+A deadline is armed under a key; arming the key again replaces it. The heap is lazy in two ways. A
+deadline that is moved later keeps its place in the heap and is moved when it surfaces there: a
+session that is extended by every heartbeat costs the heap one entry per timeout, not per beat.
+An entry whose deadline was cancelled or moved earlier stays until it surfaces, and such entries
+are swept when they outnumber the live ones.
 """
 
 from __future__ import annotations
@@ -25,7 +27,9 @@ class Deadlines(Generic[K]):
 
     def __init__(self) -> None:
         self._heap: list[tuple[Instant, int, K]] = []
-        self._live: dict[K, tuple[Instant, int]] = {}
+        # Per key: the deadline, its place in the order of arming, and the place of the heap's
+        # entry for it, which may be due earlier than the deadline but never later.
+        self._live: dict[K, tuple[Instant, int, Instant, int]] = {}
         self._sequence = 0
 
     def __len__(self) -> int:
@@ -39,9 +43,13 @@ class Deadlines(Generic[K]):
 
     def arm(self, key: K, at: Instant) -> None:
         """Set the deadline of ``key`` to ``at``, in place of any it had."""
-        self._sequence += 1
-        self._live[key] = (at, self._sequence)
-        heapq.heappush(self._heap, (at, self._sequence, key))
+        self._sequence = sequence = self._sequence + 1
+        known = self._live.get(key)
+        if known is not None and known[2] <= at:
+            self._live[key] = (at, sequence, known[2], known[3])
+            return
+        self._live[key] = (at, sequence, at, sequence)
+        heapq.heappush(self._heap, (at, sequence, key))
         if len(self._heap) > _SWEEP_FLOOR and len(self._heap) > 2 * len(self._live):
             self._rebuild()
 
@@ -58,10 +66,16 @@ class Deadlines(Generic[K]):
         """The earliest deadline, or None when there is none. Changes nothing that can be seen."""
         heap = self._heap
         while heap:
-            at, sequence, key = heap[0]
-            if self._live.get(key) == (at, sequence):
-                return at
-            heapq.heappop(heap)
+            due, entry, key = heap[0]
+            known = self._live.get(key)
+            if known is None or known[3] != entry:
+                heapq.heappop(heap)
+            elif known[1] == entry:
+                return due
+            else:
+                at, sequence = known[0], known[1]
+                self._live[key] = (at, sequence, at, sequence)
+                heapq.heapreplace(heap, (at, sequence, key))
         return None
 
     def pop_due(self, now: Instant) -> K | None:
@@ -78,9 +92,13 @@ class Deadlines(Generic[K]):
 
     def shift(self, micros: int) -> None:
         """Move every deadline ``micros`` later: the process itself was asleep that long."""
-        self._live = {key: (Instant(at + micros), n) for key, (at, n) in self._live.items()}
+        self._live = {
+            key: (at := Instant(known[0] + micros), known[1], at, known[1])
+            for key, known in self._live.items()
+        }
         self._rebuild()
 
     def _rebuild(self) -> None:
-        self._heap = [(at, sequence, key) for key, (at, sequence) in self._live.items()]
+        self._live = {key: (at, n, at, n) for key, (at, n, _, _) in self._live.items()}
+        self._heap = [(at, n, key) for key, (at, n, _, _) in self._live.items()]
         heapq.heapify(self._heap)

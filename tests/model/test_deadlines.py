@@ -1,0 +1,87 @@
+"""The one kind of timer that cores have, against the plainest table that does the same."""
+
+from __future__ import annotations
+
+import hypothesis.strategies as st
+from hypothesis import given
+
+from kohort.model.deadlines import Deadlines
+from kohort.model.instants import Instant
+
+KEYS = st.sampled_from("abcd")
+INSTANTS = st.integers(0, 30)
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("arm"), KEYS, INSTANTS),
+        st.tuples(st.just("cancel"), KEYS, st.just(0)),
+        st.tuples(st.just("pop"), st.just(""), INSTANTS),
+        st.tuples(st.just("shift"), st.just(""), INSTANTS),
+    ),
+    max_size=60,
+)
+
+
+class Plain:
+    """Deadlines in the order of arming; everything is looked for."""
+
+    def __init__(self) -> None:
+        self.armed: dict[str, int] = {}
+
+    def arm(self, key: str, at: int) -> None:
+        self.armed.pop(key, None)
+        self.armed[key] = at
+
+    def next(self) -> int | None:
+        return min(self.armed.values(), default=None)
+
+    def pop_due(self, now: int) -> str | None:
+        at = self.next()
+        if at is None or at > now:
+            return None
+        key = next(k for k, v in self.armed.items() if v == at)
+        del self.armed[key]
+        return key
+
+
+@given(steps=STEPS)
+def test_whatever_is_armed_moved_and_cancelled_comes_out_in_order(
+    steps: list[tuple[str, str, int]],
+) -> None:
+    deadlines: Deadlines[str] = Deadlines()
+    plain = Plain()
+    for what, key, number in steps:
+        if what == "arm":
+            deadlines.arm(key, Instant(number))
+            plain.arm(key, number)
+        elif what == "cancel":
+            assert deadlines.cancel(key) == (plain.armed.pop(key, None) is not None)
+        elif what == "pop":
+            assert deadlines.pop_due(Instant(number)) == plain.pop_due(number)
+        else:
+            deadlines.shift(number)
+            plain.armed = {k: at + number for k, at in plain.armed.items()}
+        assert deadlines.next() == plain.next()
+        assert len(deadlines) == len(plain.armed)
+        assert sorted(deadlines) == sorted(plain.armed)
+        for name in "abcd":
+            assert deadlines.at(name) == plain.armed.get(name)
+            assert (name in deadlines) == (name in plain.armed)
+
+
+def test_a_deadline_that_is_moved_later_again_and_again_costs_one_entry() -> None:
+    deadlines: Deadlines[str] = Deadlines()
+    for at in range(10_000):
+        deadlines.arm("session", Instant(at))
+    assert len(deadlines._heap) == 1
+    assert deadlines.next() == 9_999
+
+
+def test_entries_that_are_not_true_any_more_are_swept() -> None:
+    deadlines: Deadlines[int] = Deadlines()
+    for at in range(10_000, 0, -1):
+        deadlines.arm(at % 10, Instant(at))
+    assert len(deadlines._heap) <= 65
+    assert [deadlines.pop_due(Instant(20_000)) for _ in range(11)] == [
+        *(key % 10 for key in range(1, 11)),
+        None,
+    ]
