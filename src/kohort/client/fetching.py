@@ -12,6 +12,7 @@ One thread at a time may call a fetcher, except ``close`` of another thread's id
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -31,6 +32,10 @@ LOG: Final = logging.getLogger(__name__)
 
 _METADATA_WAIT_S: Final = 0.3
 """Longest wait for a new topic's leaders; partitions that are read already must not feel it."""
+
+_REPEAT_S: Final = 30.0
+"""A complaint of librdkafka of the same kind is passed on again after so many seconds."""
+_MOST_KINDS: Final = 1_000
 
 _NO_POSITION: Final = 0
 """Smallest offset that librdkafka reports as a position; below it are its special values."""
@@ -101,7 +106,7 @@ class RecordFetcher:
         share["enable.partition.eof"] = tell_ends
         share["error_cb"] = _log_error
         try:
-            self._consumer = confluent_kafka.Consumer(share, logger=LOG)
+            self._consumer = confluent_kafka.Consumer(share, logger=_SparingLog())
         except KafkaException as error:
             raise ConfigError(f"librdkafka refuses the settings: {error.args[0]}") from error
         self._starts: dict[TopicPartition, Position] = {}
@@ -320,5 +325,28 @@ def _names(partitions: Iterable[TopicPartition]) -> str:
 
 
 def _log_error(error: KafkaError) -> None:
-    """Called by librdkafka for what concerns no partition: brokers down, and back by themselves."""
-    LOG.warning("librdkafka: %s", error.str())
+    """Called by librdkafka for what concerns no partition, which its log has told already."""
+    LOG.debug("librdkafka: %s", error.str())
+
+
+class _SparingLog:
+    """Takes librdkafka's log lines and passes each kind on once in a while.
+
+    A broker that is down is reported ten times a second otherwise.
+    """
+
+    def __init__(self) -> None:
+        self._last: dict[tuple[str, str], float] = {}
+
+    def log(self, level: int, text: str, facility: str, client: str, line: str) -> None:
+        """Called by librdkafka's binding inside ``take``."""
+        kind = (facility, line.partition("]")[0])
+        now = time.monotonic()
+        if level >= logging.WARNING:
+            if now < self._last.get(kind, -_REPEAT_S) + _REPEAT_S:
+                level = logging.DEBUG
+            else:
+                self._last[kind] = now
+                if len(self._last) > _MOST_KINDS:
+                    self._last.clear()
+        LOG.log(level, text, facility, client, line)

@@ -1,0 +1,506 @@
+"""One consumer against the embedded broker: what a user writes, and what comes of it."""
+
+from __future__ import annotations
+
+import json
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import confluent_kafka
+import pytest
+from tests.client.stage import QUICK, until
+
+from kohort import Consumer
+from kohort.broker.embedded import EmbeddedBroker
+from kohort.client.admin import Admin
+from kohort.client.errors import (
+    Closed,
+    CommitFailed,
+    DeserializationFailed,
+    NoOffset,
+    RequestTimedOut,
+    WrongUse,
+)
+from kohort.client.listeners import Callbacks, RebalanceListener
+from kohort.model.errors import ConfigError
+from kohort.model.ids import TopicPartition
+
+TP0, TP1 = TopicPartition("t", 0), TopicPartition("t", 1)
+
+
+@pytest.fixture
+def broker(kohort_broker: EmbeddedBroker) -> EmbeddedBroker:
+    """A broker with the topic t: two partitions of a hundred records, "0" to "99"."""
+    with Admin(bootstrap_servers=kohort_broker.bootstrap_servers) as admin:
+        admin.create_topic("t", 2, 1)
+    write(kohort_broker, *[(n % 2, b"%d" % (n // 2)) for n in range(200)])
+    return kohort_broker
+
+
+@pytest.fixture
+def consumer(broker: EmbeddedBroker) -> Iterator[Consumer]:
+    with make(broker) as made:
+        made.subscribe(["t"])
+        yield made
+
+
+def make(broker: EmbeddedBroker, **more: object) -> Consumer:
+    given = {**QUICK, "bootstrap.servers": broker.bootstrap_servers, "group.id": "g"}
+    return Consumer({**given, **{name.replace("_", "."): value for name, value in more.items()}})
+
+
+def write(broker: EmbeddedBroker | str, *records: tuple[int, bytes]) -> None:
+    address = broker if isinstance(broker, str) else broker.bootstrap_servers
+    producer = confluent_kafka.Producer({"bootstrap.servers": address, "log_level": 0})
+    for partition, value in records:
+        producer.produce("t", value, key=b"k", partition=partition)
+    assert producer.flush(30) == 0
+
+
+def read(consumer: Consumer, count: int, timeout_s: float = 20.0) -> list[confluent_kafka.Message]:
+    """So many records, in the order in which they come."""
+    records: list[confluent_kafka.Message] = []
+    deadline = time.monotonic() + timeout_s
+    while len(records) < count:
+        assert time.monotonic() < deadline, f"only {len(records)} of {count} records came"
+        record = consumer.poll(0.1)
+        if record is not None:
+            records.append(record)
+    return records
+
+
+def offsets(records: list[confluent_kafka.Message], partition: int) -> list[int | None]:
+    return [r.offset() for r in records if r.partition() == partition]
+
+
+def committed(broker: EmbeddedBroker, group: str = "g") -> dict[TopicPartition, int]:
+    with Admin(bootstrap_servers=broker.bootstrap_servers) as admin:
+        return {tp: at.offset for tp, at in admin.committed(group).items()}
+
+
+# -- reading --------------------------------------------------------------------------------------
+
+
+def test_poll_gives_every_record_in_order(consumer: Consumer) -> None:
+    records = read(consumer, 200)
+    assert offsets(records, 0) == offsets(records, 1) == list(range(100))
+    assert consumer.poll(0.05) is None
+    assert consumer.assignment() == {TP0, TP1}
+    assert consumer.subscription() == {"t"}
+
+
+def test_consume_gives_what_is_there_and_no_more_than_asked(consumer: Consumer) -> None:
+    total = 0
+    while total < 200:
+        records = consumer.consume(30, 5.0)
+        assert 0 < len(records) <= 30
+        total += len(records)
+    assert consumer.consume(30, 0.05) == []
+
+
+def test_poll_and_consume_may_be_mixed(consumer: Consumer) -> None:
+    records = read(consumer, 3)
+    while len(records) < 200:
+        records += consumer.consume(7, 5.0)
+    assert offsets(records, 0) == list(range(100))
+
+
+def test_a_consumer_is_an_iterator(consumer: Consumer) -> None:
+    seen = []
+    for record in consumer:
+        seen.append(record)
+        if len(seen) == 200:
+            break
+    assert offsets(seen, 1) == list(range(100))
+
+
+def test_deserializers_are_applied_and_null_is_left_alone(broker: EmbeddedBroker) -> None:
+    write(broker, (0, b'{"a": 1}'))
+    producer = confluent_kafka.Producer({"bootstrap.servers": broker.bootstrap_servers})
+    producer.produce("t", None, key=None, partition=0)
+    assert producer.flush(10) == 0
+    with make(broker, value_deserializer=json.loads, key_deserializer=bytes.decode) as consumer:
+        consumer.subscribe(["t"])
+        first = [r for r in read(consumer, 202) if r.partition() == 0]
+    values: list[object] = [r.value() for r in first]
+    assert values[5] == 5
+    assert values[100:] == [{"a": 1}, None]
+    key: object = first[100].key()
+    assert key == "k"
+
+
+@pytest.mark.parametrize("at_once", [1, 1_000])
+def test_a_record_that_cannot_be_deserialized_is_told_and_passed(
+    broker: EmbeddedBroker, at_once: int
+) -> None:
+    write(broker, (0, b"{"), (0, b"7"))
+    with make(broker, value_deserializer=json.loads) as consumer:
+        consumer.subscribe(["t"])
+        values: list[object] = []
+        failures: list[object] = []
+        deadline = time.monotonic() + 20
+        while len(values) < 201:
+            assert time.monotonic() < deadline
+            try:
+                values += [r.value() for r in consumer.consume(at_once, 0.1)]
+            except DeserializationFailed as error:
+                failures.append((error.partition, error.offset, error.field, error.data))
+    assert failures == [(TP0, 100, "value", b"{")]
+
+
+# -- positions ------------------------------------------------------------------------------------
+
+
+def test_position_is_behind_the_last_record_handed_out_not_the_last_one_buffered(
+    consumer: Consumer,
+) -> None:
+    records = read(consumer, 7)
+    for partition, tp in enumerate((TP0, TP1)):
+        assert consumer.position(tp) == len(offsets(records, partition))
+
+
+def test_seek_goes_back_and_forth(consumer: Consumer) -> None:
+    read(consumer, 150)
+    consumer.seek(TP0, 95)
+    consumer.seek(TP1, 98)
+    assert consumer.position(TP0) == 95
+    records = read(consumer, 7)
+    assert offsets(records, 0) == list(range(95, 100))
+    assert offsets(records, 1) == [98, 99]
+
+
+def test_seek_inside_on_assign_is_where_reading_starts(broker: EmbeddedBroker) -> None:
+    def from_ninety(consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        for tp in partitions:
+            consumer.seek(tp, 90)
+
+    with make(broker) as consumer:
+        consumer.subscribe(["t"], on_assign=from_ninety)
+        records = read(consumer, 20)
+    assert offsets(records, 0) == offsets(records, 1) == list(range(90, 100))
+
+
+def test_the_position_can_be_asked_for_inside_on_assign(broker: EmbeddedBroker) -> None:
+    found: dict[TopicPartition, int] = {}
+
+    def ask(consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        found.update({tp: consumer.position(tp) for tp in partitions})
+
+    with make(broker, auto_offset_reset="latest") as consumer:
+        consumer.subscribe(["t"], on_assign=ask)
+        until(lambda: consumer.poll(0.05) or found, "the listener was told")
+    assert found == {TP0: 100, TP1: 100}
+
+
+def test_paused_partitions_hand_out_nothing_and_go_on_where_they_were(consumer: Consumer) -> None:
+    before = read(consumer, 20)
+    consumer.pause([TP0])
+    assert consumer.paused() == {TP0}
+    rest = read(consumer, 100 - len(offsets(before, 1)))
+    assert offsets(rest, 0) == []
+    assert consumer.poll(0.1) is None
+    consumer.resume([TP0])
+    after = read(consumer, 100 - len(offsets(before, 0)))
+    assert offsets(before + after, 0) == list(range(100))
+
+
+def test_reading_starts_at_the_end_by_default(broker: EmbeddedBroker) -> None:
+    with make(broker, auto_offset_reset="latest") as consumer:
+        consumer.subscribe(["t"])
+        until(lambda: consumer.poll(0.05) or consumer.assignment(), "partitions are assigned")
+        assert consumer.position(TP0) == 100
+        write(broker, (0, b"new"))
+        assert read(consumer, 1)[0].offset() == 100
+
+
+def test_without_an_offset_and_a_policy_the_user_is_asked(broker: EmbeddedBroker) -> None:
+    with make(broker, auto_offset_reset="none") as consumer:
+        consumer.subscribe(["t"])
+        with pytest.raises(NoOffset, match="seek") as caught:
+            read(consumer, 1)
+        assert caught.value.partitions == {TP0: None, TP1: None}
+        consumer.seek(TP0, 99)
+        assert read(consumer, 1)[0].offset() == 99
+
+
+def test_an_offset_beyond_the_log_falls_to_the_policy(broker: EmbeddedBroker) -> None:
+    with make(broker, enable_auto_commit=False) as consumer:
+        consumer.subscribe(["t"])
+        read(consumer, 1)
+        consumer.commit({TP0: 7_000, TP1: 100})
+    with make(broker, enable_auto_commit=False) as consumer:
+        consumer.subscribe(["t"])
+        assert offsets(read(consumer, 100), 0) == list(range(100))
+
+
+# -- committing -----------------------------------------------------------------------------------
+
+
+def test_the_next_consumer_goes_on_where_the_last_one_closed(broker: EmbeddedBroker) -> None:
+    with make(broker) as consumer:
+        consumer.subscribe(["t"])
+        first = read(consumer, 60)
+    with make(broker) as consumer:
+        consumer.subscribe(["t"])
+        second = read(consumer, 140)
+    assert offsets(first + second, 0) == offsets(first + second, 1) == list(range(100))
+
+
+def test_after_an_exception_the_last_records_come_again(broker: EmbeddedBroker) -> None:
+    with pytest.raises(ZeroDivisionError), make(broker) as consumer:  # noqa: PT012
+        consumer.subscribe(["t"])
+        read(consumer, 60)
+        raise ZeroDivisionError
+    assert committed(broker) == {}
+
+
+def test_automatic_commits_follow_the_polls(broker: EmbeddedBroker) -> None:
+    with make(broker, auto_commit_interval_ms=100) as consumer:
+        consumer.subscribe(["t"])
+        records = read(consumer, 200)
+        assert len(records) == 200
+        until(lambda: consumer.poll(0.02) or committed(broker) == {TP0: 100, TP1: 100}, "committed")
+
+
+def test_nothing_is_committed_unless_asked(broker: EmbeddedBroker) -> None:
+    with make(broker, enable_auto_commit=False) as consumer:
+        consumer.subscribe(["t"])
+        records = read(consumer, 30)
+        assert committed(broker) == {}
+        consumer.commit()
+        expected = {tp: len(offsets(records, tp.partition)) for tp in (TP0, TP1)}
+        assert committed(broker) == expected
+        assert consumer.committed([TP0, TP1]) == expected
+        read(consumer, 20)
+    assert committed(broker) == expected
+
+
+def test_asynchronous_commits_are_answered_in_a_later_poll(broker: EmbeddedBroker) -> None:
+    answers: list[tuple[BaseException | None, int]] = []
+    with make(broker, enable_auto_commit=False) as consumer:
+        consumer.subscribe(["t"])
+        read(consumer, 1)
+        for offset in (5, 6, 7):
+            consumer.commit(
+                {TP0: offset},
+                asynchronous=True,
+                callback=lambda error, at: answers.append((error, at[TP0].offset)),
+            )
+        assert answers == []
+        until(lambda: consumer.poll(0.02) is None or len(answers) == 3, "three answers")
+        until(lambda: (consumer.poll(0.02), len(answers) == 3)[1], "three answers")
+    assert answers == [(None, 5), (None, 6), (None, 7)]
+    assert committed(broker)[TP0] == 7
+
+
+def test_a_commit_without_a_place_is_refused(broker: EmbeddedBroker) -> None:
+    with make(broker, max_poll_interval_ms=700, session_timeout_ms=6_000) as consumer:
+        consumer.subscribe(["t"])
+        read(consumer, 1)
+        time.sleep(1.5)  # longer than the poll interval: that is what is tested
+        with pytest.raises(CommitFailed, match=r"max\.poll\.interval\.ms"):
+            consumer.commit({TP0: 1})
+
+
+# -- listeners ------------------------------------------------------------------------------------
+
+
+def test_an_overdue_poll_loses_the_partitions_and_the_next_one_joins_again(
+    broker: EmbeddedBroker,
+) -> None:
+    heard: list[tuple[str, int]] = []
+
+    class Listener(RebalanceListener):
+        def on_partitions_assigned(self, consumer: object, partitions: object) -> None:
+            heard.append(("assigned", len(partitions)))  # type: ignore[arg-type]
+
+        def on_partitions_revoked(self, consumer: object, partitions: object) -> None:
+            heard.append(("revoked", len(partitions)))  # type: ignore[arg-type]
+
+        def on_partitions_lost(self, consumer: object, partitions: object) -> None:
+            heard.append(("lost", len(partitions)))  # type: ignore[arg-type]
+
+    with make(broker, max_poll_interval_ms=700) as consumer:
+        consumer.subscribe(["t"], Listener())
+        read(consumer, 200)
+        time.sleep(1.5)  # longer than the poll interval: that is what is tested
+        until(lambda: (consumer.poll(0.05), heard.count(("assigned", 2)) == 2)[1], "joined again")
+    assert heard == [("assigned", 2), ("lost", 2), ("assigned", 2), ("revoked", 2)]
+
+
+def test_what_a_listener_raises_comes_out_of_poll_and_changes_no_assignment(
+    broker: EmbeddedBroker,
+) -> None:
+    def fail(consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        raise ZeroDivisionError("in the listener")
+
+    with make(broker) as consumer:
+        consumer.subscribe(["t"], on_assign=fail)
+        with pytest.raises(ZeroDivisionError):
+            read(consumer, 1)
+        assert consumer.assignment() == {TP0, TP1}
+        assert len(read(consumer, 200)) == 200
+
+
+def test_a_listener_may_commit_what_is_being_revoked(broker: EmbeddedBroker) -> None:
+    def save(consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        consumer.commit(dict.fromkeys(partitions, 42))
+
+    with make(broker, enable_auto_commit=False) as consumer:
+        consumer.subscribe(["t"], on_revoke=save)
+        read(consumer, 10)
+    assert committed(broker) == {TP0: 42, TP1: 42}
+
+
+def test_a_changed_subscription_gives_up_only_what_it_excludes(broker: EmbeddedBroker) -> None:
+    with Admin(bootstrap_servers=broker.bootstrap_servers) as admin:
+        admin.create_topic("u", 1, 1)
+    heard: list[tuple[str, list[TopicPartition]]] = []
+    with make(broker) as consumer:
+        listener = Callbacks(
+            on_assign=lambda c, ps: heard.append(("assigned", ps)),
+            on_revoke=lambda c, ps: heard.append(("revoked", ps)),
+        )
+        consumer.subscribe(["t", "u"], listener)
+        read(consumer, 200)
+        assert len(consumer.assignment()) == 3
+        consumer.subscribe(["t"], listener)
+        until(lambda: (consumer.poll(0.02), len(heard) >= 3)[1], "the rebalance is over")
+        assert consumer.assignment() == {TP0, TP1}
+    u0 = TopicPartition("u", 0)
+    assert heard[:3] == [("assigned", [TP0, TP1, u0]), ("revoked", [u0]), ("assigned", [])]
+
+
+def test_a_topic_that_appears_later_is_taken_up(broker: EmbeddedBroker) -> None:
+    with make(broker) as consumer:
+        consumer.subscribe(["later"])
+        until(
+            lambda: (consumer.poll(0.05), consumer._seat.link.engine.generation_id > 0)[1], "joined"
+        )
+        assert consumer.assignment() == frozenset()
+        with Admin(bootstrap_servers=broker.bootstrap_servers) as admin:
+            admin.create_topic("later", 3, 1)
+        until(lambda: (consumer.poll(0.05), len(consumer.assignment()) == 3)[1], "taken up")
+
+
+def test_unsubscribe_leaves_and_subscribe_joins_again(broker: EmbeddedBroker) -> None:
+    with make(broker) as consumer:
+        consumer.subscribe(["t"])
+        first = read(consumer, 50)
+        consumer.unsubscribe()
+        assert consumer.assignment() == frozenset()
+        with Admin(bootstrap_servers=broker.bootstrap_servers) as admin:
+            assert admin.describe_group("g").members == ()
+        consumer.subscribe(["t"])
+        second = read(consumer, 150)
+    assert offsets(first + second, 0) == list(range(100))
+
+
+# -- trouble --------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_the_broker_may_go_and_come_back(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    command = [sys.executable, "-m", "kohort", "broker", "--port", str(port), "--data-dir"]
+    command += [str(tmp_path), "--set", "group.initial.rebalance.delay.ms=0"]
+    address = f"127.0.0.1:{port}"
+
+    def start() -> subprocess.Popen[bytes]:
+        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        with Admin(bootstrap_servers=address) as admin:
+            admin.describe_cluster()
+        return process
+
+    process = start()
+    try:
+        with Admin(bootstrap_servers=address) as admin:
+            admin.create_topic("t", 2, 1)
+        write(address, *[(n % 2, b"x") for n in range(100)])
+        with Consumer({**QUICK, "bootstrap.servers": address, "group.id": "g"}) as consumer:
+            consumer.subscribe(["t"])
+            records = read(consumer, 100)
+            consumer.commit()
+            process.kill()
+            process.wait()
+            assert consumer.consume(10, 0.5) == []
+            process = start()
+            write(address, *[(n % 2, b"y") for n in range(100)])
+            records += read(consumer, 100)
+        assert offsets(records, 0) == offsets(records, 1) == list(range(100))
+    finally:
+        process.terminate()
+        process.wait()
+
+
+def test_without_a_broker_polls_are_empty_and_closing_is_bounded() -> None:
+    consumer = Consumer(bootstrap_servers="127.0.0.1:1", group_id="g")
+    consumer.subscribe(["t"])
+    assert consumer.poll(0.2) is None
+    with pytest.raises(RequestTimedOut):
+        consumer.committed([TP0], timeout=0.2)
+    start = time.monotonic()
+    consumer.close(timeout=2.0)
+    assert time.monotonic() - start < 5
+
+
+def test_a_consumer_needs_a_group_and_a_broker() -> None:
+    with pytest.raises(ConfigError, match=r"group\.id is missing"):
+        Consumer(bootstrap_servers="127.0.0.1:1")
+    with pytest.raises(ConfigError, match=r"bootstrap\.servers is missing"):
+        Consumer(group_id="g")
+    with pytest.raises(ConfigError, match="'nonsense' is unknown"):
+        Consumer(
+            bootstrap_servers="127.0.0.1:1", group_id="g", partition_assignment_strategy="nonsense"
+        )
+
+
+def test_misuse_is_said(consumer: Consumer) -> None:
+    with pytest.raises(WrongUse, match=r"expected a list of names: \['t'\]"):
+        consumer.subscribe("t")
+    with pytest.raises(WrongUse, match="at least one topic"):
+        consumer.subscribe([])
+    with pytest.raises(WrongUse, match="not assigned: t-9"):
+        consumer.seek(TopicPartition("t", 9), 1)
+    with pytest.raises(WrongUse, match="listener or functions"):
+        consumer.subscribe(["t"], RebalanceListener(), on_lost=lambda c, ps: None)
+    with pytest.raises(WrongUse, match="at least 1"):
+        consumer.consume(0)
+
+
+def test_a_second_thread_is_refused(consumer: Consumer) -> None:
+    started = threading.Event()
+    refused: list[str] = []
+
+    def hold(_: Consumer, __: list[TopicPartition]) -> None:
+        started.set()
+        until(lambda: refused, "the other thread was refused")
+
+    def intrude() -> None:
+        started.wait(20)
+        try:
+            consumer.poll(0)
+        except WrongUse as error:
+            refused.append(str(error))
+
+    thread = threading.Thread(target=intrude)
+    thread.start()
+    consumer.subscribe(["t"], on_assign=hold)
+    read(consumer, 1)
+    thread.join()
+    assert "one thread at a time" in refused[0]
+
+
+def test_a_closed_consumer_says_so_and_closes_again(consumer: Consumer) -> None:
+    consumer.close()
+    consumer.close()
+    with pytest.raises(Closed):
+        consumer.poll(0)
+    with pytest.raises(Closed):
+        consumer.subscribe(["t"])
