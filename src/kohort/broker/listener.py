@@ -36,6 +36,8 @@ def bind(address: Address) -> socket.socket:
         )[0]
         sock = socket.socket(family, kind, protocol)
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        # Accepted sockets inherit it; a peer that vanished without a word is noticed in the end.
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         sock.bind(target)
         sock.listen(BACKLOG)
         sock.setblocking(False)

@@ -119,6 +119,7 @@ class Session(asyncio.BufferedProtocol):
             and not self.in_hand
             and not self._paused_writing
             and self._transport is not None
+            and not self._transport.is_closing()
         )
 
     @property

@@ -6,13 +6,14 @@ Nothing happens here; ``serve`` builds it, handlers read it.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from kohort.broker.topics import Topics
 from kohort.host.settings import BrokerSettings
 from kohort.model.errors import ConfigError
 from kohort.model.instants import WallMillis
+from kohort.wire.messages.k03_metadata import MetadataResponsePartition
 
 
 class Address(NamedTuple):
@@ -52,3 +53,8 @@ class BrokerState:
     topics: Topics
     new_producer_id: Callable[[], int]
     wall_clock: Callable[[], WallMillis]
+    partition_rows: list[MetadataResponsePartition] = field(default_factory=list)
+    """Metadata's rows of partitions 0, 1, ...: the same for every topic here, so made once.
+
+    A thousand members that ask for a thousand partitions would cost seconds otherwise.
+    """

@@ -8,7 +8,9 @@ was asked to. Nothing is written before every setting has been understood.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
+import resource
 import signal
 from collections.abc import Callable, Coroutine
 from pathlib import Path
@@ -85,6 +87,7 @@ def broker(
         settings=settings,
     )
     set_up_logging(log_level, log_file)
+    allow_many_files()
     runner(run_until_signal(server))
     if server.failure is not None:
         click.echo(f"kohort: broker stopped: {server.failure}", err=True)
@@ -117,6 +120,13 @@ def runner(main: Coroutine[Any, Any, None]) -> None:
         factory = uvloop.new_event_loop
     with asyncio.Runner(loop_factory=factory) as loop_runner:
         loop_runner.run(main)
+
+
+def allow_many_files() -> None:
+    """Raise the soft limit of open files to the hard one: each connection and log takes one."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with contextlib.suppress(ValueError, OSError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 def set_up_logging(level: str, path: Path | None) -> None:

@@ -123,12 +123,20 @@ def _asked_for(
 
 
 def _described(state: BrokerState, topic: Topic, with_operations: bool) -> MetadataResponseTopic:
-    node = [state.node_id]
     return MetadataResponseTopic(
         error_code=ErrorCode.NONE,
         name=topic.name,
         is_internal=topic.internal,
-        partitions=[
+        partitions=_partition_rows(state, topic.partitions),
+        topic_authorized_operations=TOPIC_OPERATIONS if with_operations else NOT_ASKED,
+    )
+
+
+def _partition_rows(state: BrokerState, count: int) -> list[MetadataResponsePartition]:
+    rows = state.partition_rows
+    node = [state.node_id]
+    for index in range(len(rows), count):
+        rows.append(
             MetadataResponsePartition(
                 error_code=ErrorCode.NONE,
                 partition_index=index,
@@ -137,10 +145,8 @@ def _described(state: BrokerState, topic: Topic, with_operations: bool) -> Metad
                 replica_nodes=node,
                 isr_nodes=node,
             )
-            for index in range(topic.partitions)
-        ],
-        topic_authorized_operations=TOPIC_OPERATIONS if with_operations else NOT_ASKED,
-    )
+        )
+    return rows[:count]
 
 
 def describe_cluster(
