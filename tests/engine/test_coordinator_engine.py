@@ -494,6 +494,23 @@ def test_deleted_topics_lose_their_offsets() -> None:
     assert bench.log_of("g")[-1][1] is None
 
 
+def test_ids_longer_than_a_record_can_hold_are_refused_and_nothing_falls_over() -> None:
+    """Flexible versions can carry strings that records, which are not flexible, cannot."""
+    bench = Bench()
+    client = bench.client("c" * 32_767)
+    client.send("OffsetCommit", commit_request(group_id="g" * 32_768))
+    error = client.answers[-1].topics[0].partitions[0].error_code
+    assert error == ErrorCode.UNKNOWN_SERVER_ERROR
+    member_id = client.enter("g")
+    bench.wait(1)
+    client.sync("g", 1, member_id, {})
+    assert client.answers[-1].error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+    bench.written()
+    assert not client.closed
+    good, good_id = stable(bench, "h")
+    assert good.beat("h", 1, good_id) == 0
+
+
 # -- determinism -----------------------------------------------------------------------------------
 
 _STORY = """

@@ -11,7 +11,8 @@ from kohort.model.facts import Fact
 from kohort.model.ids import GroupId, Ticket, Token
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+# Not frozen: one is made for every request, and freezing trebles what that costs.
+@dataclass(slots=True, kw_only=True)
 class Respond:
     """Answer the request of ``token``. Its connection may be gone: then nothing is to be done."""
 

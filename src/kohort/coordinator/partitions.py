@@ -14,11 +14,13 @@ from sys import byteorder
 _INT32 = 1 << 32
 _INT32_SIGN = 1 << 31
 
+_KEPT_LENGTH = 256
+"""Longer group ids are strangers' play; keeping their hashes would keep the ids."""
 
-@lru_cache(maxsize=4_096)
+
 def partition_for(group_id: str, partition_count: int) -> int:
     """The partition of a group, from 0 to ``partition_count`` - 1."""
-    value = java_hash(group_id)
+    value = _kept_hash(group_id) if len(group_id) <= _KEPT_LENGTH else java_hash(group_id)
     return (0 if value == -_INT32_SIGN else abs(value)) % partition_count
 
 
@@ -31,3 +33,6 @@ def java_hash(text: str) -> int:
     for unit in units:
         value = (31 * value + unit) % _INT32
     return value - _INT32 if value >= _INT32_SIGN else value
+
+
+_kept_hash = lru_cache(maxsize=4_096)(java_hash)

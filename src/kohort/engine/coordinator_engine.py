@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from itertools import count
-from typing import Any
 
 from kohort.coordinator.coordinator import Coordinator
 from kohort.coordinator.effects import Append, Effect, Observe, Respond
@@ -42,7 +41,7 @@ from kohort.model.ids import ConnectionId, Ticket, Token, TopicPartition
 from kohort.model.instants import MICROS_PER_MILLI, Instant, WallMillis
 from kohort.storage.group_records import read_record, write_record
 from kohort.wire.apis import APIS, Api
-from kohort.wire.coordinator_events import event_maker, response_of
+from kohort.wire.coordinator_events import EVENT_MAKERS, RESPONSE_MAKERS
 from kohort.wire.coordinator_sender import Sender
 from kohort.wire.server_connection import Received, ServerConnection, ServerLimits
 
@@ -114,7 +113,6 @@ class CoordinatorEngine:
         self._connections: dict[ConnectionId, _Connection] = {}
         self._owed: dict[Token, tuple[_Connection, int]] = {}
         self._next_token = count(1).__next__
-        self._now = now
         self._wall_zero = 0
         self._outputs: list[Output] = []
         self.time_of_day(wall, now)
@@ -145,7 +143,6 @@ class CoordinatorEngine:
         except ProtocolError as error:
             self._close(known, str(error))
             return self.advance(now)
-        self._now = now
         for request in requests:
             if conn not in self._connections:
                 break
@@ -173,7 +170,9 @@ class CoordinatorEngine:
         if known is None:
             return []
         if message is None:
-            self._transmit(known, known.server.skip(token))
+            data = known.server.skip(token)
+            if data:
+                self._outputs.append(Transmit(known.id, data))
         else:
             self._answer(known, token, message)
         return self._take_outputs()
@@ -214,7 +213,6 @@ class CoordinatorEngine:
 
     def advance(self, now: Instant) -> list[Output]:
         """Let the time be ``now``; to be called when ``next_deadline`` is reached."""
-        self._now = now
         self._run(self._coordinator.advance(now), now)
         return self._take_outputs()
 
@@ -250,7 +248,7 @@ class CoordinatorEngine:
 
     def _take(self, known: _Connection, received: Received, now: Instant) -> None:
         token, header, request = received
-        make_event = event_maker(type(request))
+        make_event = EVENT_MAKERS.get(type(request))
         if make_event is None:
             self._outputs.append(Handle(known.id, token, header, request))
             return
@@ -260,32 +258,27 @@ class CoordinatorEngine:
         self._run(self._coordinator.handle(make_event(request, sender), now), now)
 
     def _feed(self, event: Event, now: Instant) -> list[Output]:
-        self._now = now
         self._run(self._coordinator.handle(event, now), now)
         return self._take_outputs()
 
     def _run(self, effects: list[Effect], now: Instant) -> None:
         for effect in effects:
             if type(effect) is Respond:
-                self._respond(effect)
+                owed = self._owed.pop(effect.token, None)
+                if owed is not None:
+                    known, version = owed
+                    answer = effect.answer
+                    response = RESPONSE_MAKERS[type(answer)](answer, version)
+                    self._answer(known, effect.token, response)
             elif type(effect) is Observe:
                 wall = WallMillis((self._wall_zero + now) // MICROS_PER_MILLI)
                 self._outputs.append(Observed(effect.fact, now, wall))
             elif type(effect) is Append:
                 self._append(effect, now)
 
-    def _respond(self, effect: Respond) -> None:
-        owed = self._owed.pop(effect.token, None)
-        if owed is not None:
-            known, version = owed
-            self._answer(known, effect.token, response_of(effect.answer, version))
-
     def _append(self, effect: Append, now: Instant) -> None:
-        records = tuple(write_record(record) for record in effect.records)
-        size = _BATCH_OVERHEAD + sum(
-            len(key) + len(value or b"") + _RECORD_OVERHEAD for key, value in records
-        )
-        if size > self._config.message_max_bytes:
+        records = self._encoded(effect)
+        if records is None:
             failed = AppendFailed(ticket=effect.ticket, error=ErrorCode.MESSAGE_TOO_LARGE)
             self._run(self._coordinator.handle(failed, now), now)
             return
@@ -293,15 +286,26 @@ class CoordinatorEngine:
         wall = WallMillis((self._wall_zero + now) // MICROS_PER_MILLI)
         self._outputs.append(Write(effect.ticket, partition, records, wall))
 
-    def _answer(self, known: _Connection, token: Token, message: Any) -> None:
+    def _encoded(self, effect: Append) -> tuple[tuple[bytes, bytes | None], ...] | None:
+        """The bytes of the records, or None if no message to the log can hold them.
+
+        Strings that came in a flexible version can be longer than a record's key may be.
+        """
+        try:
+            records = tuple(write_record(record) for record in effect.records)
+        except ProtocolError:
+            return None
+        size = _BATCH_OVERHEAD + sum(
+            len(key) + len(value or b"") + _RECORD_OVERHEAD for key, value in records
+        )
+        return records if size <= self._config.message_max_bytes else None
+
+    def _answer(self, known: _Connection, token: Token, message: object) -> None:
         try:
             data = known.server.answer(token, message)
         except ProtocolError as error:
             self._close(known, str(error))
             return
-        self._transmit(known, data)
-
-    def _transmit(self, known: _Connection, data: bytes) -> None:
         if data:
             self._outputs.append(Transmit(known.id, data))
 

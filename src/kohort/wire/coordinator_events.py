@@ -13,7 +13,6 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from kohort.coordinator.answers import (
-    Answer,
     DeleteAnswer,
     DescribeAnswer,
     HeartbeatAnswer,
@@ -69,16 +68,6 @@ _JOIN_ASKS_FOR_ID: Final = 4
 _JOIN_NULL_PROTOCOL: Final = 7
 _LEAVE_IN_BATCHES: Final = 3
 _SYNC_NAMES_PROTOCOL: Final = 5
-
-
-def event_maker(request_class: type) -> Callable[[Any, Sender], Request] | None:
-    """What turns requests of this class into events; None if they are not a coordinator's."""
-    return _EVENTS.get(request_class)
-
-
-def response_of(answer: Answer, version: int) -> object:
-    """The response message that carries ``answer`` to a client that asked in ``version``."""
-    return _RESPONSES[type(answer)](answer, version)
 
 
 # -- JoinGroup -------------------------------------------------------------------------------------
@@ -223,7 +212,7 @@ def _left(answer: LeaveAnswer, version: int) -> LeaveGroupResponse:
     )
 
 
-_EVENTS: dict[type, Callable[[Any, Sender], Request]] = {
+EVENT_MAKERS: Final[dict[type, Callable[[Any, Sender], Request]]] = {
     JoinGroupRequest: _join,
     SyncGroupRequest: _sync,
     HeartbeatRequest: _heartbeat,
@@ -236,7 +225,9 @@ _EVENTS: dict[type, Callable[[Any, Sender], Request]] = {
     DeleteGroupsRequest: of_views.delete_event,
 }
 
-_RESPONSES: dict[type, Callable[[Any, int], object]] = {
+"""What turns a request into an event, by the request's class; other requests are the broker's."""
+
+RESPONSE_MAKERS: Final[dict[type, Callable[[Any, int], object]]] = {
     JoinAnswer: _joined,
     SyncAnswer: _synced,
     HeartbeatAnswer: _beaten,
@@ -248,3 +239,4 @@ _RESPONSES: dict[type, Callable[[Any, int], object]] = {
     ListAnswer: of_views.list_response,
     DeleteAnswer: of_views.delete_response,
 }
+"""What turns an answer into the response to a client that asked in a version."""
