@@ -3,7 +3,7 @@
 #   make test [ARGS=...]               the whole suite
 #   make check                         format, lint, types, layers, fast tests: under two minutes
 #   make bench [ARGS=...]              the measurements
-#   make setup | format | clean        environment only | rewrite to the house format | drop the environment
+#   make setup | format | docs | clean environment only | house format | generated pages | drop the environment
 # PYTHON=/path/to/python3.12 chooses the interpreter; VENV=dir another place for the environment.
 
 VENV ?= .venv
@@ -13,7 +13,7 @@ EXTRAS := spark,uvloop,dev
 STAMP := $(VENV)/ready-$(shell pwd -P | cksum | cut -d' ' -f1)
 CANDIDATES := $(if $(PYTHON),$(PYTHON),python3 python3.13 python3.12 python3.11 python)
 
-.PHONY: help setup run test check bench format clean
+.PHONY: help setup run test check bench format docs clean
 help:
 	@sed -n 's/^#   //p' Makefile
 
@@ -58,6 +58,9 @@ bench: $(STAMP)
 format: $(STAMP)
 	@$(PY) -m ruff format
 	@$(PY) -m ruff check --fix
+
+docs: $(STAMP)
+	@$(PY) -m tests.tidy.pages
 
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache out
