@@ -55,7 +55,7 @@ def _check_members(group: Group) -> None:
     _require(group, not strangers, f"a sync is awaited from {strangers}, who are no members")
     counts: dict[str, int] = {}
     for member in members.values():
-        for name in {p.name for p in member.protocols}:
+        for name in {p.name: None for p in member.protocols}:
             counts[name] = counts.get(name, 0) + 1
     _require(
         group,
