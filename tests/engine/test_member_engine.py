@@ -279,7 +279,7 @@ def test_a_coordinator_that_loads_is_asked_again():
     broker = Broker()
     peers = Peers(broker)
     joined(peers)
-    broker.codes[OffsetCommitRequest] = [14, 14]
+    broker.codes[OffsetCommitRequest] = [14, 7]
     commit(peers)
     peers.pass_ms(500)
     assert peers.got(Committed)[0].refused == {}

@@ -389,6 +389,21 @@ def test_a_prepared_cooperative_member_keeps_what_it_has_all_through_the_join(wo
     world.none_of(Lost)
 
 
+@pytest.mark.parametrize(
+    "error", [ErrorCode.REQUEST_TIMED_OUT, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS]
+)
+def test_codes_that_are_retriable_are_retried_with_the_same_bytes(world, error):
+    world.start()
+    world.join_answer(world.send_of(JoinGroup), error, member_id="")
+    world.none_of(Failed, FindCoordinator)
+    world.pass_ms(120)
+    world.join_answer(world.send_of(JoinGroup))
+    world.sync_answer(world.send_of(SyncGroup), error)
+    world.none_of(Failed, PrepareJoin)
+    world.pass_ms(1_200)
+    assert world.sent(JoinGroup).member_id == "m1"
+
+
 @pytest.mark.parametrize("error", [ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR])
 def test_another_coordinator_is_looked_for_and_the_id_kept(world, error):
     world.start()

@@ -119,9 +119,16 @@ def fetched(
 
 
 def coordinator_trouble(response: Any) -> ErrorCode | None:
-    """The code by which a response says that its sender does not serve the group (now)."""
+    """The code by which a response says that its sender does not serve the group (now).
+
+    For a commit that includes REQUEST_TIMED_OUT: its write to the log was not confirmed in time,
+    and may be repeated.
+    """
+    trouble = _COORDINATOR_TROUBLE
+    if isinstance(response, OffsetCommitResponse):
+        trouble = trouble | {ErrorCode.REQUEST_TIMED_OUT}
     for code in _codes(response):
-        if code and ErrorCode.of(code) in _COORDINATOR_TROUBLE:
+        if code and ErrorCode.of(code) in trouble:
             return ErrorCode.of(code)
     return None
 

@@ -52,6 +52,7 @@ from kohort.wire.messages.k14_sync_group import SyncGroupRequest
 
 _PARKED = frozenset({JoinGroupRequest, SyncGroupRequest})
 _OWN_PATIENCE = frozenset({Purpose.MEMBER, Purpose.NOBODY})
+_MOVED = frozenset({ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR})
 _NEVER = Instant(2**62)
 _REPEATABLE = frozenset({Target.ANY, Target.COORDINATOR})
 
@@ -394,7 +395,7 @@ class Traffic:
             self._metadata_came(now)
         elif exchange.where is Target.COORDINATOR and (trouble := coordinator_trouble(message)):
             self.again(exchange, self.soon(now))
-            if trouble is not ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+            if trouble in _MOVED:
                 self.drop_coordinator(trouble.name, now, tell=True)
         else:
             self.happened.append(Reply(exchange, message))

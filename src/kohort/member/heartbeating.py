@@ -15,6 +15,8 @@ from kohort.model.errors import ErrorCode
 from kohort.model.instants import Instant, Millis, after
 from kohort.model.member_facts import PollIntervalExceeded, SessionUnconfirmed
 
+_COORDINATOR_MOVED = frozenset({ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR})
+
 EARLY_HEARTBEAT_MS = Millis(500)
 """When the first heartbeat of a generation is sent, unless the interval is shorter."""
 
@@ -97,7 +99,7 @@ def heartbeat_answered(place: Place, event: HeartbeatAnswered, now: Instant) -> 
             place.reason = place.reason or ALREADY_REBALANCING
         return
     place.refused("Heartbeat", error, now)
-    if error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+    if error.retriable and error not in _COORDINATOR_MOVED:
         place.deadlines.arm(Timer.HEARTBEAT, after(now, place.config.retry_backoff_ms))
     else:
         _judge(place, error, "Heartbeat", now)
@@ -109,7 +111,7 @@ def _judge(place: Place, error: ErrorCode, request: str, now: Instant) -> None:
     elif error is ErrorCode.UNKNOWN_MEMBER_ID:
         reason = f"{request}: the coordinator does not know the member id"
         place.lose(now, reason, keep_member_id=False)
-    elif error in (ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR):
+    elif error in _COORDINATOR_MOVED:
         place.drop_coordinator(f"{request}: {error.name}", now)
     else:
         place.fail(error, f"{place.story()}: {request}: {error.name}", now)

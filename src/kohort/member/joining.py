@@ -1,8 +1,9 @@
 """Getting into the next generation: prepare, join, be elected, sync.
 
 In: the owner's wishes, the answers to JoinGroup and SyncGroup. Out: ``PrepareJoin``, the requests,
-``PerformAssignment``, ``Joined``. The reactions to errors are those of the Java client unless a
-comment says otherwise. Must not know: heartbeats' timing, who owns what.
+``PerformAssignment``, ``Joined``. The reactions to errors are those of the Java client, except that
+any code that Kafka calls retriable is retried: there is no caller here who could just poll again.
+Must not know: heartbeats' timing, who owns what.
 """
 
 from __future__ import annotations
@@ -159,11 +160,11 @@ def _join_refused(place: Place, event: JoinAnswered, now: Instant) -> None:
         _start_over(place, now, "the generation is over", keep=True)
     elif error is ErrorCode.REBALANCE_IN_PROGRESS:
         _again(place, now)
-    elif error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
-        place.wait_before_retry(now)
     elif error in _COORDINATOR_MOVED:
         place.wait_before_retry(now)
         place.drop_coordinator(f"JoinGroup: {error.name}", now)
+    elif error.retriable:
+        place.wait_before_retry(now)
     else:
         place.fail(error, f"{place.story()}: JoinGroup: {error.name}{_hint(error)}", now)
 
@@ -300,11 +301,11 @@ def _sync_refused(place: Place, error: ErrorCode, now: Instant) -> None:
         _start_over(place, now, "the coordinator does not know the member id", keep=False)
     elif error is ErrorCode.ILLEGAL_GENERATION:
         _start_over(place, now, "the generation is over", keep=True)
-    elif error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
-        place.go(MemberState.JOINING, now, "the coordinator is loading the group")
-        place.wait_before_retry(now)
     elif error in _COORDINATOR_MOVED:
         place.wait_before_retry(now)
         place.drop_coordinator(f"SyncGroup: {error.name}", now)
+    elif error.retriable:
+        place.go(MemberState.JOINING, now, f"SyncGroup: {error.name}")
+        place.wait_before_retry(now)
     else:
         place.fail(error, f"{place.story()}: SyncGroup: {error.name}{_hint(error)}", now)
