@@ -43,6 +43,8 @@ IDLE_WAIT_S: Final = 0.05
 """Longest time inside librdkafka without a look at what the group wants."""
 BUSY_WAIT_S: Final = 0.005
 """The same while a rebalance waits for this application."""
+_LOOK_MICROS: Final = 10_000
+"""Longest time between two looks while polls are answered from the buffer."""
 _TOUCH_MICROS: Final = 1_000_000
 """How often polls are made known to the member, at most."""
 
@@ -77,6 +79,8 @@ class ApplicationSide:
         """Whether the group was left, as asked."""
         self.fatal: ClientError | None = None
         """Why this member is out for good."""
+        self.look_at_ns = 0
+        """When the next look is due although nothing calls for it, on ``time.monotonic_ns``."""
         self._closed = False
         self._touched = Instant(0)
         self._touch_micros = min(
@@ -115,6 +119,7 @@ class ApplicationSide:
         if self._closed:
             raise Closed("this consumer was closed; make a new one")
         now = monotonic_now()
+        self.look_at_ns = (now + _LOOK_MICROS) * 1_000
         seat = self._seat
         commit_at = seat.commit_due_at
         commits = commit_at is not None and now >= commit_at and commit_at != self._reported

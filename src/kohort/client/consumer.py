@@ -19,6 +19,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeout
 from contextlib import contextmanager
+from time import monotonic_ns
 from types import TracebackType
 from typing import Any, Final, TypeAlias
 
@@ -58,11 +59,12 @@ Record: TypeAlias = confluent_kafka.Message
 ``leader_epoch()``; key and value are bytes, or what the deserializers made of them.
 """
 
+_FOREVER_S: Final = 3_600.0
 _ONE_THREAD: Final = "another thread is using this consumer; one thread at a time"
 
 
 class Consumer:
-    """A member of a consumer group that reads records; a context manager and an iterator.
+    """A member of a consumer group that reads records; a context manager, and iterable.
 
     Args:
         settings: a ``ClientSettings``, or names and values: ``{"group.id": "orders"}``.
@@ -90,6 +92,7 @@ class Consumer:
         self._seat = ConsumerSeat(settings)
         self._fetcher = RecordFetcher(settings)
         self._side = ApplicationSide(settings, self._seat, self._fetcher, self._tell)
+        self._due = self._seat.due
         self._listener: RebalanceListener = RebalanceListener()
         self._topics: frozenset[str] = frozenset()
         self._deserializes = bool(settings.key_deserializer or settings.value_deserializer)
@@ -172,16 +175,18 @@ class Consumer:
             Fenced, RequestFailed: the group refuses this member.
             Exception: what a listener raised.
         """
-        if not self._in_use.acquire(blocking=False):
+        if not self._in_use.acquire(False):
             raise WrongUse(_ONE_THREAD)
         try:
-            if self._side.buffer:
-                self._side.look()
-            else:
-                self._side.buffer.extend(self._side.fetch(self._settings.max_poll_records, timeout))
-            if not self._side.buffer:
+            side = self._side
+            if not side.buffer:
+                side.buffer.extend(side.fetch(self._settings.max_poll_records, timeout))
+            elif self._due or monotonic_ns() >= side.look_at_ns:
+                # One look a few milliseconds: with one a record, poll would cost half as much more.
+                side.look()
+            if not side.buffer:
                 return None
-            record = self._side.buffer.popleft()
+            record = side.buffer.popleft()
             return self._finish(record) if self._deserializes else record
         finally:
             self._in_use.release()
@@ -207,14 +212,17 @@ class Consumer:
             return self._finish_all(records) if self._deserializes else records
 
     def __iter__(self) -> Iterator[Record]:
-        return self
-
-    def __next__(self) -> Record:
-        """The next record, however long it takes."""
+        """Records without end; waits as long as it takes. Raises what ``poll`` raises."""
+        side = self._side
         while True:
-            record = self.poll(3_600.0)
-            if record is not None:
-                return record
+            record = self.poll(_FOREVER_S)
+            if record is None:
+                continue
+            yield record
+            # What poll would do for each of them, without its cost.
+            while side.buffer and not self._due and monotonic_ns() < side.look_at_ns:
+                record = side.buffer.popleft()
+                yield self._finish(record) if self._deserializes else record
 
     # -- positions and commits --------------------------------------------------------------------
 
