@@ -10,6 +10,7 @@ from __future__ import annotations
 import hypothesis.strategies as st
 from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from tests.coordinator.world import World, subscription, tp
 
 from kohort.coordinator.answers import JoinAnswer
 from kohort.coordinator.coordinator import Coordinator
@@ -28,7 +29,6 @@ from kohort.coordinator.records import CommittedOffset, GroupRecord, OffsetRecor
 from kohort.model.errors import ErrorCode
 from kohort.model.group_state import GroupState
 from kohort.model.ids import GroupId, Ticket, TopicPartition
-from tests.coordinator.world import World, subscription, tp
 
 GROUPS = st.sampled_from(["g", "h"])
 CLIENTS = st.sampled_from("abcd")
@@ -91,6 +91,7 @@ class RandomLife(RuleBasedStateMachine):
     )
     def joins(
         self,
+        *,
         group: str,
         client: str,
         offer: dict[str, bytes],
@@ -120,7 +121,14 @@ class RandomLife(RuleBasedStateMachine):
 
     def join_as(self, group: str, client: str, member_id: str, *, old: bool = False) -> None:
         self.joins(
-            group, client, {"range": subscription("t")}, 10_000, 10_000, member_id == "", old, 0
+            group=group,
+            client=client,
+            offer={"range": subscription("t")},
+            session=10_000,
+            rebalance=10_000,
+            fresh=member_id == "",
+            old=old,
+            pick=0,
         )
 
     @rule(group=GROUPS, clients=st.lists(CLIENTS, min_size=1, max_size=3, unique=True))

@@ -187,7 +187,10 @@ def test_an_empty_group_goes_when_its_retention_has_passed_since_it_fell_empty()
     world.written()
     assert world.wait(25 * MINUTE) == [], "the commit is 50 minutes old, the emptiness 25"
     assert world.wait(10 * MINUTE) == ["write 5: tombstone of t-0, tombstone of group g"]
-    assert world.written() == ["fact OffsetsExpired [t-0]", "fact GroupDeleted generation=2 expired"]
+    assert world.written() == [
+        "fact OffsetsExpired [t-0]",
+        "fact GroupDeleted generation=2 expired",
+    ]
     assert world.listed() == {}
 
 

@@ -48,13 +48,14 @@ def test_an_old_client_names_no_protocol_and_is_served() -> None:
     assert world.written()[-1] == "a.sync <- assigned x"
 
 
-@pytest.mark.parametrize("generation", [0, 1])
-def test_a_sync_in_the_join_phase_is_sent_back(generation: int) -> None:
-    """Also one of an older generation: so it was seen live."""
+def test_a_sync_in_the_join_phase_is_sent_back_and_one_of_another_generation_is_illegal() -> None:
+    """In this order on a live 4.3.1: 22 for 1, 27 for 2, 22 for 7 when 2 is the present one."""
     world = World()
     world.stable("a", "b")
     world.join("a")
-    assert world.sync("b", generation) == ["b.sync#2 <- REBALANCE_IN_PROGRESS"]
+    assert world.sync("b", 0) == ["b.sync#2 <- ILLEGAL_GENERATION"]
+    assert world.sync("b", 1) == ["b.sync#3 <- REBALANCE_IN_PROGRESS"]
+    assert world.sync("b", 6) == ["b.sync#4 <- ILLEGAL_GENERATION"]
 
 
 def test_followers_wait_for_the_leader_and_all_wait_for_the_log() -> None:

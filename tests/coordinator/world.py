@@ -70,6 +70,7 @@ _SILENT_FIELDS = {
     "static_count",
     "group_instance_id",
     "offset_count",
+    "size",
 }
 
 

@@ -134,6 +134,12 @@ LINES: list[tuple[facts.Fact, int, str]] = [
         "generation 1.",
     ),
     (
+        facts.AssignmentDelivered(group_id=GROUP, generation_id=ONE, member_id=OTHER, size=0),
+        logging.WARNING,
+        "Sending empty assignment to member console-consumer-e4575ac0 of demo-group for generation "
+        "1 with no errors",
+    ),
+    (
         facts.MemberExpired(
             group_id=GROUP, generation_id=ONE, member_id=MEMBER, group_instance_id=None
         ),
@@ -253,5 +259,8 @@ def test_facts_without_a_line_in_kafka_are_not_logged_as_if_they_had_one(
     log = GroupLog(1, 50)
     log.write(facts.GroupCreated(group_id=GROUP, simple=False))
     log.write(facts.GroupDeleted(group_id=GROUP, generation_id=ONE, offset_count=0, expired=True))
+    log.write(
+        facts.AssignmentDelivered(group_id=GROUP, generation_id=ONE, member_id=MEMBER, size=9)
+    )
     log.write(facts.OffsetsExpired(group_id=GROUP, partitions=()))
     assert caplog.records == []

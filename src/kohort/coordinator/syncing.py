@@ -121,16 +121,14 @@ def _request_error(registry: Registry, group: Group | None, event: SyncGroup) ->
 
 
 def _generation_error(group: Group, event: SyncGroup) -> ErrorCode:
-    # Kafka 4.3 tells a late SyncGroup of an older generation that the group is rebalancing when it
-    # is; the general rule compares the generation first. Measured: 27 in PreparingRebalance.
-    if group.state is GroupState.PREPARING_REBALANCE and event.generation_id <= group.generation_id:
-        return ErrorCode.REBALANCE_IN_PROGRESS
     if event.generation_id != group.generation_id:
         return ErrorCode.ILLEGAL_GENERATION
     if _differs(event.protocol_type, group.protocol_type) or _differs(
         event.protocol_name, group.protocol_name
     ):
         return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    if group.state is GroupState.PREPARING_REBALANCE:
+        return ErrorCode.REBALANCE_IN_PROGRESS
     return ErrorCode.NONE
 
 
@@ -171,6 +169,7 @@ def _delivered(registry: Registry, group: Group, member: Member) -> SyncAnswer:
             group_id=group.group_id,
             generation_id=group.generation_id,
             member_id=member.member_id,
+            size=len(member.assignment),
         )
     )
     return SyncAnswer(

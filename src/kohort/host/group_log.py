@@ -235,6 +235,16 @@ def _empty_assignments(fact: facts.EmptyAssignmentsSet) -> Line:
     )
 
 
+def _empty_delivered(fact: facts.AssignmentDelivered) -> Line | None:
+    if fact.size:
+        return None
+    return Line(
+        logging.WARNING,
+        f"Sending empty assignment to member {fact.member_id} of {fact.group_id} for generation "
+        f"{fact.generation_id} with no errors",
+    )
+
+
 # -- leaving ---------------------------------------------------------------------------------------
 
 
@@ -333,6 +343,7 @@ _LINES: Final[dict[type, Callable[[Any], Line | None]]] = {
     facts.GroupEmptied: _emptied,
     facts.AssignmentReceived: _assignment_received,
     facts.EmptyAssignmentsSet: _empty_assignments,
+    facts.AssignmentDelivered: _empty_delivered,
     facts.MemberExpired: _expired,
     facts.PendingMemberExpired: _pending_expired,
     facts.MemberLeft: _left,

@@ -217,11 +217,12 @@ class GroupStabilized:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AssignmentDelivered:
-    """A member was given its assignment in a successful SyncGroup answer."""
+    """A member was given its assignment, of ``size`` bytes, in a successful SyncGroup answer."""
 
     group_id: GroupId
     generation_id: GenerationId
     member_id: MemberId
+    size: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
