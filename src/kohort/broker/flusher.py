@@ -111,8 +111,8 @@ class Flusher:
             # By the wall clock, which may jump: a sync too early or late is no harm.
             delay = max(due - wall_now(), 1)
             self._chores.arm(self._interval, after(monotonic_now(), Millis(delay)))
-        if len(self._commits):
-            self._schedule()
+        # Whatever was appended while this round was under way may wait, or be due.
+        self._schedule()
 
     @staticmethod
     def _tell(done: Iterable[tuple[Waiter, StorageError | None]]) -> None:
