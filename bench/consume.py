@@ -1,0 +1,271 @@
+"""Records a second: kohort's Consumer beside the other Python clients, in one run.
+
+One topic is filled once; then each client, in a process of its own and as the only member of a
+group of its own, reads all of it from the start. The clock runs from the first record to the last,
+so that joining does not count; CPU is that of the client's process. A client that takes too long
+is stopped after ``--seconds`` and judged by what it had read.
+
+    python bench/consume.py                          # kohort's broker, started here
+    python bench/consume.py --bootstrap HOST:PORT    # any Kafka that runs already
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import json
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import aiokafka
+import confluent_kafka
+import kafka
+from bench.heartbeat import own_broker
+
+from kohort import Consumer
+from kohort.client.admin import Admin
+
+PARTITIONS = 8
+BATCH = 10_000
+TUNED = {"fetch.queue.backoff.ms": 5, "queued.min.messages": 200_000}
+
+
+class Meter:
+    """Counts records from the first to the last, or until time is over."""
+
+    def __init__(self, records: int, seconds: float) -> None:
+        self.records = records
+        self.seconds = seconds
+        self.count = 0
+        self.first = 0.0
+        self.cpu = 0.0
+
+    def add(self, count: int) -> bool:
+        """Take note of so many records; tells whether to go on."""
+        now = time.perf_counter()
+        if count and not self.count:
+            # The first batch only starts the clock: what waited in a queue cost nothing here.
+            self.first, self.cpu = now, time.process_time()
+            self.records -= count
+            self.count = 1
+            return self.records > 0
+        self.count += count
+        return self.count <= self.records and (not self.first or now - self.first < self.seconds)
+
+    def result(self) -> dict[str, float]:
+        """Rate and CPU, without the batch that started the clock."""
+        seconds = time.perf_counter() - self.first
+        count = self.count - 1
+        return {
+            "records": count,
+            "records_per_s": round(count / seconds),
+            "cpu_us_per_record": round((time.process_time() - self.cpu) / count * 1e6, 2),
+        }
+
+
+def kohort_consume(bootstrap: str, topic: str, group: str, meter: Meter) -> None:
+    with Consumer(bootstrap_servers=bootstrap, group_id=group, auto_offset_reset="earliest") as c:
+        c.subscribe([topic])
+        while meter.add(len(c.consume(BATCH, 0.1))):
+            pass
+
+
+def kohort_iterate(bootstrap: str, topic: str, group: str, meter: Meter) -> None:
+    with Consumer(bootstrap_servers=bootstrap, group_id=group, auto_offset_reset="earliest") as c:
+        c.subscribe([topic])
+        count = 0
+        for _ in c:
+            count += 1
+            if count == 1_000:
+                if not meter.add(count):
+                    return
+                count = 0
+
+
+def kohort_poll(bootstrap: str, topic: str, group: str, meter: Meter) -> None:
+    with Consumer(bootstrap_servers=bootstrap, group_id=group, auto_offset_reset="earliest") as c:
+        c.subscribe([topic])
+        while meter.add(_poll_many(c.poll)):
+            pass
+
+
+def confluent(bootstrap: str, topic: str, group: str, **settings: Any) -> Any:
+    consumer = confluent_kafka.Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": group,
+            "auto.offset.reset": "earliest",
+            **settings,
+        }
+    )
+    consumer.subscribe([topic])
+    return consumer
+
+
+def confluent_consume(bootstrap: str, topic: str, group: str, meter: Meter) -> None:
+    consumer = confluent(bootstrap, topic, group)
+    while meter.add(len(consumer.consume(BATCH, 0.1))):
+        pass
+    consumer.close()
+
+
+def confluent_consume_tuned(bootstrap: str, topic: str, group: str, meter: Meter) -> None:
+    consumer = confluent(bootstrap, topic, group, **TUNED)
+    while meter.add(len(consumer.consume(BATCH, 0.1))):
+        pass
+    consumer.close()
+
+
+def confluent_poll_tuned(bootstrap: str, topic: str, group: str, meter: Meter) -> None:
+    consumer = confluent(bootstrap, topic, group, **TUNED)
+    while meter.add(_poll_many(consumer.poll)):
+        pass
+    consumer.close()
+
+
+def _poll_many(poll: Callable[[float], Any]) -> int:
+    count = 0
+    for _ in range(1_000):
+        if poll(0.1) is None:
+            break
+        count += 1
+    return count
+
+
+def kafka_python_poll(bootstrap: str, topic: str, group: str, meter: Meter) -> None:
+    consumer = kafka.KafkaConsumer(
+        topic,
+        bootstrap_servers=bootstrap,
+        group_id=group,
+        auto_offset_reset="earliest",
+        max_poll_records=BATCH,
+    )
+    while meter.add(sum(len(records) for records in consumer.poll(100).values())):
+        pass
+    consumer.close()
+
+
+def aiokafka_getmany(bootstrap: str, topic: str, group: str, meter: Meter) -> None:
+    async def run() -> None:
+        consumer = aiokafka.AIOKafkaConsumer(
+            topic, bootstrap_servers=bootstrap, group_id=group, auto_offset_reset="earliest"
+        )
+        await consumer.start()
+        while True:
+            batches = await consumer.getmany(timeout_ms=100, max_records=BATCH)
+            if not meter.add(sum(len(records) for records in batches.values())):
+                break
+        await consumer.stop()
+
+    asyncio.run(run())
+
+
+CLIENTS: dict[str, Callable[[str, str, str, Meter], None]] = {
+    "kohort consume(10000)": kohort_consume,
+    "confluent-kafka consume(10000), tuned": confluent_consume_tuned,
+    "confluent-kafka consume(10000), defaults": confluent_consume,
+    "kohort poll()": kohort_poll,
+    "kohort, for record in consumer": kohort_iterate,
+    "confluent-kafka poll(), tuned": confluent_poll_tuned,
+    "aiokafka getmany(10000)": aiokafka_getmany,
+    "kafka-python poll(10000)": kafka_python_poll,
+}
+
+
+def fill(bootstrap: str, topic: str, records: int, size: int) -> None:
+    with Admin(bootstrap_servers=bootstrap) as admin:
+        admin.create_topic(topic, PARTITIONS, 1)
+    producer = confluent_kafka.Producer(
+        {
+            "bootstrap.servers": bootstrap,
+            "linger.ms": 50,
+            "batch.size": 500_000,
+            "queue.buffering.max.messages": 1_000_000,
+        }
+    )
+    value = b"x" * size
+    for number in range(records):
+        while True:
+            try:
+                producer.produce(topic, value, partition=number % PARTITIONS)
+                break
+            except BufferError:
+                producer.poll(0.1)
+        if number % 10_000 == 0:
+            producer.poll(0)
+    if producer.flush(120):
+        raise SystemExit("the broker did not take all records in two minutes")
+
+
+def measure(options: argparse.Namespace, name: str, topic: str) -> dict[str, Any]:
+    command = [sys.executable, "-m", "bench.consume", "--bootstrap", options.bootstrap]
+    command += ["--topic", topic, "--client", name]
+    command += ["--records", str(options.records), "--seconds", str(options.seconds)]
+    done = subprocess.run(
+        command, capture_output=True, text=True, check=False, timeout=60 + 3 * options.seconds
+    )
+    if done.returncode:
+        raise SystemExit(f"{name} failed:\n{done.stderr}")
+    measured: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return measured
+
+
+def child(options: argparse.Namespace) -> None:
+    meter = Meter(options.records, options.seconds)
+    CLIENTS[options.client](options.bootstrap, options.topic, f"g-{uuid.uuid4().hex}", meter)
+    print(json.dumps(meter.result()))
+
+
+@contextlib.contextmanager
+def broker(options: argparse.Namespace) -> Iterator[str]:
+    if options.bootstrap:
+        yield options.bootstrap
+        return
+    with own_broker() as ((host, port), _):
+        options.bootstrap = f"{host}:{port}"
+        yield "kohort"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--bootstrap", help="HOST:PORT of a broker that runs already")
+    parser.add_argument("--records", type=int, default=1_000_000)
+    parser.add_argument("--size", type=int, default=100, help="bytes of a value")
+    parser.add_argument("--seconds", type=float, default=8.0, help="longest time of one client")
+    parser.add_argument("--rounds", type=int, default=2, help="the best of so many counts")
+    parser.add_argument("--topic", help=argparse.SUPPRESS)
+    parser.add_argument("--client", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.client:
+        child(options)
+        return
+    with broker(options) as server:
+        topic = f"bench-{uuid.uuid4().hex[:8]}"
+        fill(options.bootstrap, topic, options.records, options.size)
+        best: dict[str, dict[str, Any]] = {}
+        for _ in range(options.rounds):
+            for name in CLIENTS:
+                measured = measure(options, name, topic)
+                if (
+                    measured["records_per_s"]
+                    > best.get(name, {"records_per_s": 0})["records_per_s"]
+                ):
+                    best[name] = measured
+        report(best, server, options.size)
+
+
+def report(best: dict[str, dict[str, Any]], server: str, size: int) -> None:
+    ours = best["kohort consume(10000)"]["records_per_s"]
+    for name, measured in best.items():
+        ratio = round(ours / measured["records_per_s"], 2)
+        line = {"bench": "consume", "server": server, "bytes": size, "client": name}
+        print(json.dumps(line | measured | {"kohort_is_times_faster": ratio}), flush=True)
+
+
+if __name__ == "__main__":
+    main()
