@@ -93,6 +93,14 @@ def test_unknown_partitions_are_refused_one_by_one() -> None:
     ]
 
 
+def test_unknown_partitions_are_told_apart_from_an_error_of_the_group() -> None:
+    """So does a live 4.3.1."""
+    world = World()
+    assert world.commit("a", 5, {"t-0": 1, "u-0": 2}, unknown=("u-0",)) == [
+        "a.commit <- t-0:GROUP_ID_NOT_FOUND u-0:UNKNOWN_TOPIC_OR_PARTITION"
+    ]
+
+
 def test_what_was_committed_comes_back_whole() -> None:
     world = World()
     world.wait(1_500)

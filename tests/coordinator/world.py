@@ -341,7 +341,7 @@ class World:
             for e in self.effects[before:]
             if isinstance(e, Respond) and isinstance(e.answer, DescribeAnswer)
         )
-        return answer.groups[0].state.value
+        return str(answer.groups[0].state)
 
     def listed(self, *states: str, types: tuple[str, ...] = ()) -> dict[str, str]:
         event = ListGroups(token=self.token("list"), states=states, types=types)
@@ -480,7 +480,7 @@ def show_answer(answer: Any) -> str:  # noqa: C901, PLR0911 - one branch an answ
                 for g in answer.groups
             )
         case DescribeAnswer():
-            return " ".join(f"{g.group_id}:{g.state.value}" for g in answer.groups)
+            return " ".join(f"{g.group_id}:{g.state}" for g in answer.groups)
         case ListAnswer():
             return " ".join(f"{g.group_id}:{g.state.value}" for g in answer.groups)
         case DeleteAnswer():

@@ -135,7 +135,9 @@ class DescribedGroup:
     group_id: GroupId
     error: ErrorCode = ErrorCode.NONE
     message: str | None = None
-    state: GroupState = GroupState.DEAD
+    state: GroupState | None = GroupState.DEAD
+    """None while it cannot be known, since the log is being read."""
+
     protocol_type: ProtocolType = NO_PROTOCOL_TYPE
     protocol_name: ProtocolName = NO_PROTOCOL
     members: tuple[DescribedMember, ...] = ()

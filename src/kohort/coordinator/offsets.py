@@ -62,7 +62,9 @@ def commit(registry: Registry, event: OffsetCommit) -> None:
     group = registry.groups.get(event.group_id)
     error = _group_error(registry, group, event)
     if error is not ErrorCode.NONE:
-        registry.respond(event.token, _answer(event, {}, error))
+        # Unknown partitions are told apart even then: Kafka looks at them before the group.
+        unknown = dict.fromkeys(event.unknown_partitions, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        registry.respond(event.token, _answer(event, unknown, error))
         return
     offsets, errors = _sort_out(registry, event)
     if not offsets:

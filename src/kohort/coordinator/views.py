@@ -31,7 +31,8 @@ def describe(registry: Registry, event: DescribeGroups) -> None:
 
 def _described(registry: Registry, group_id: GroupId, event: DescribeGroups) -> DescribedGroup:
     if registry.loading:
-        return DescribedGroup(group_id=group_id, error=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+        error = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        return DescribedGroup(group_id=group_id, error=error, state=None)
     group = registry.groups.get(group_id)
     if group is None:
         if not event.knows_group_id_not_found:

@@ -48,7 +48,7 @@ def _described(group: answers.DescribedGroup) -> DescribedGroup:
         error_code=group.error,
         error_message=group.message,
         group_id=group.group_id,
-        group_state=group.state.value,
+        group_state="" if group.state is None else group.state.value,
         protocol_type=group.protocol_type,
         protocol_data=group.protocol_name,
         members=[
