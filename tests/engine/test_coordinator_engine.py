@@ -35,6 +35,7 @@ from kohort.wire.messages.k47_offset_delete import (
     OffsetDeleteRequestPartition,
     OffsetDeleteRequestTopic,
 )
+from kohort.wire.server_connection import ServerLimits
 
 
 def commit_request(**changed: object) -> OffsetCommitRequest:
@@ -354,6 +355,17 @@ def test_bad_bytes_close_their_own_connection_and_touch_nothing_else(data: bytes
     assert not bench.engine.wants_data(bad.conn)
 
 
+def test_a_client_that_lets_answers_pile_up_behind_a_parked_join_is_closed() -> None:
+    bench = Bench(delay=3_000, limits=ServerLimits(max_held=200))
+    client = bench.client("c")
+    client.enter("g")
+    for _ in range(20):
+        client.send("ListGroups", ListGroupsRequest())
+    assert "bytes of answers wait" in client.closed
+    bench.wait(3_000)
+    assert bench.engine._owed == {}
+
+
 # -- dead connections ------------------------------------------------------------------------------
 
 
@@ -514,6 +526,7 @@ def test_ids_longer_than_a_record_can_hold_are_refused_and_nothing_falls_over() 
 # -- determinism -----------------------------------------------------------------------------------
 
 _STORY = """
+from kohort.wire.server_connection import ServerLimits
 from tests.engine.coordinator_bench import Bench
 import hashlib
 bench = Bench(delay=3000)

@@ -308,6 +308,8 @@ class CoordinatorEngine:
             return
         if data:
             self._outputs.append(Transmit(known.id, data))
+        elif known.server.closed and known.id in self._connections:
+            self._close(known, known.server.closed)
 
     def _close(self, known: _Connection, reason: str) -> None:
         self._forget(known, reason)

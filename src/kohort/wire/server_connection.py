@@ -135,6 +135,14 @@ class ServerConnection:
         return len(self._pending)
 
     @property
+    def closed(self) -> str:
+        """Why the connection is to be closed; empty while it is not.
+
+        An answer can bring that about: when too many bytes wait for an earlier one.
+        """
+        return self._closed
+
+    @property
     def wants_data(self) -> bool:
         """False while the client has so much unanswered that the shell should not read on."""
         return len(self._pending) < self._limits.pause_at and not self._closed
