@@ -21,6 +21,7 @@ PURE_ROOMS = frozenset(
         "member",
         "policies",
         "consumer",
+        "history",
         "wire",
         "engine",
     }

@@ -1,0 +1,51 @@
+"""The envelope of every fact: when it was, who says it, and in which of its lives.
+
+In: facts of coordinators, members, applications and the world. Out: the one kind of value that
+histories consist of, whether they come from the lab, a broker or a consumer. Must not know: files,
+checks.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias, get_args
+
+from kohort.model.client_facts import ClientFact
+from kohort.model.facts import Fact
+from kohort.model.instants import Instant
+from kohort.model.member_facts import MemberFact
+from kohort.model.wire_facts import WireFact
+from kohort.model.world_facts import WorldFact
+
+SCHEMA_VERSION: Final = 1
+"""Of the facts all together; raised when a reader of an older one would misunderstand a file."""
+
+AnyFact: TypeAlias = Fact | MemberFact | ClientFact | WireFact | WorldFact
+
+COORDINATOR_FACTS: Final[tuple[type[Any], ...]] = get_args(Fact)
+MEMBER_FACTS: Final[tuple[type[Any], ...]] = get_args(MemberFact)
+CLIENT_FACTS: Final[tuple[type[Any], ...]] = get_args(ClientFact)
+WIRE_FACTS: Final[tuple[type[Any], ...]] = get_args(WireFact)
+WORLD_FACTS: Final[tuple[type[Any], ...]] = get_args(WorldFact)
+
+FACT_TYPES: Final[dict[str, type[Any]]] = {
+    kind.__name__: kind
+    for kind in COORDINATOR_FACTS + MEMBER_FACTS + CLIENT_FACTS + WIRE_FACTS + WORLD_FACTS
+}
+"""Every kind of fact by its name, which is unique."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recorded:
+    """One fact of a history.
+
+    ``sequence`` orders the facts of one recorder; in a history of several files it is renumbered.
+    ``at`` is the recorder's monotonic clock. ``source`` names a process that stays itself across
+    restarts ("broker-1", "orders-0"); ``incarnation`` counts its lives, from 1 on.
+    """
+
+    sequence: int
+    at: Instant
+    incarnation: int
+    source: str
+    fact: AnyFact
