@@ -9,14 +9,20 @@ import subprocess
 import sys
 import threading
 import time
+import uuid
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
+from confluent_kafka import ConsumerGroupTopicPartitions
+from confluent_kafka.admin import AdminClient, NewTopic
+
 CLIENTS = Path(__file__).with_name("clients")
 WAIT_S = 40.0
+PARTITIONS = 6
+SESSION_MS = 3_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,7 +76,8 @@ class Member:
     def discard(self) -> None:
         """Ends it, if it still runs, when a test is over."""
         if self._process.poll() is None:
-            self.kill()
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._end()
 
     def _end(self) -> None:
         try:
@@ -109,7 +116,16 @@ class Group:
         self.gone: list[Member] = []
         self._logs = logs
 
-    def join(self, make: Make, name: str, session_timeout_ms: int) -> Member:
+    @classmethod
+    def create(cls, bootstrap: str, logs: Path) -> Self:
+        """A group and a topic of six partitions, both new."""
+        topic = f"interop-{uuid.uuid4().hex[:8]}"
+        admin = AdminClient({"bootstrap.servers": bootstrap})
+        wanted = [NewTopic(topic, num_partitions=PARTITIONS, replication_factor=1)]
+        admin.create_topics(wanted)[topic].result(30)
+        return cls(bootstrap, topic, PARTITIONS, logs)
+
+    def join(self, make: Make, name: str, session_timeout_ms: int = SESSION_MS) -> Member:
         member = Member(
             make,
             self._logs,
@@ -158,9 +174,26 @@ class Group:
         """Waits until every value was seen by some member; the seconds."""
         return self._await(lambda: wanted <= self.seen().keys(), f"{len(wanted)} records", WAIT_S)
 
-    def await_commits(self, committed: Callable[[], int], wanted: int) -> float:
-        """Waits until the group's committed offsets add up to so many records."""
-        return self._await(lambda: committed() == wanted, f"{wanted} commits", WAIT_S)
+    def settle(self, produced: set[str], doubles_allowed: str | None = None) -> None:
+        """Waits until everything is committed. Nothing may have been lost or told twice by then.
+
+        A group at rest has nothing that could come twice, so whoever leaves, dies or restarts
+        while it rests may cost nothing. ``doubles_allowed`` is the prefix of the values that were
+        under way while the group was not at rest.
+        """
+        self._await(lambda: self._committed() == len(produced), f"{len(produced)} commits", WAIT_S)
+        seen = self.seen()
+        assert seen.keys() == produced
+        doubled = [value for value, count in seen.items() if count > 1]
+        if doubles_allowed is not None:
+            doubled = [value for value in doubled if not value.startswith(doubles_allowed)]
+        assert doubled == []
+
+    def _committed(self) -> int:
+        admin = AdminClient({"bootstrap.servers": self.bootstrap})
+        asked = [ConsumerGroupTopicPartitions(self.topic)]
+        answer = admin.list_consumer_group_offsets(asked)[self.topic].result(30)
+        return sum(max(0, p.offset) for p in answer.topic_partitions)
 
     def seen(self) -> Counter[str]:
         """How often each value was told, by members present and gone."""

@@ -1,0 +1,29 @@
+"""The makes of clients that the stories are told with."""
+
+from __future__ import annotations
+
+import shutil
+
+import pytest
+from tests.interop.group import Make
+
+CONFLUENT = Make(name="confluent", script="confluent_client.py", assignor="range")
+COOPERATIVE = Make(
+    name="confluent-cooperative", script="confluent_client.py", assignor="cooperative-sticky"
+)
+KAFKA_PYTHON = Make(name="kafka-python", script="kafka_python_client.py", assignor="range")
+KAFKA_PYTHON_COOPERATIVE = Make(
+    name="kafka-python-cooperative",
+    script="kafka_python_client.py",
+    assignor="cooperative-sticky",
+)
+AIOKAFKA = Make(name="aiokafka", script="aiokafka_client.py", assignor="roundrobin")
+AIOKAFKA_RANGE = Make(name="aiokafka-range", script="aiokafka_client.py", assignor="range")
+KCAT = Make(name="kcat", script="kcat_client.py", assignor="range")
+MAKES = [CONFLUENT, COOPERATIVE, KAFKA_PYTHON, KAFKA_PYTHON_COOPERATIVE, AIOKAFKA, KCAT]
+
+
+def need(make: Make) -> None:
+    """Skips where the system does not have it."""
+    if make is KCAT and shutil.which("kcat") is None:
+        pytest.skip("kcat is not installed (Debian, Ubuntu: apt-get install kcat)")
