@@ -1,1 +1,1 @@
-"""Layer 3. Reconstruction of ownership, cost and cause from facts, and the checker of invariants."""
+"""Layer 3. Ownership, cost and cause computed from facts, and the checker of invariants."""

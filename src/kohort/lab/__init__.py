@@ -1,1 +1,1 @@
-"""Layer 6. A simulated world that drives the real engines under virtual time; pure, given a seed."""
+"""Layer 6. A simulated world driving the real engines under virtual time; pure, given a seed."""
