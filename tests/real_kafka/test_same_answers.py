@@ -10,7 +10,7 @@ import logging
 import re
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -98,10 +98,11 @@ class Script:
             text = text.replace(member_id, name)
         return text.replace(self.group, "GROUP")
 
-    def seen(self, peer: str, member_id: str) -> None:
+    def name_of(self, member_id: str) -> str:
+        """A member's name: its client's, and the how-manieth id that was seen."""
         if member_id and member_id not in self.names:
-            self.names[member_id] = f"<{peer}{len(self.names)}>"
-        self.ids[peer] = member_id
+            self.names[member_id] = f"<{member_id[0]}{len(self.names)}>"
+        return self.names.get(member_id, "nobody")
 
     # -- requests ------------------------------------------------------------------------------
 
@@ -110,27 +111,39 @@ class Script:
         return self.peers[peer].receive()
 
     def join_request(
-        self, member_id: str, *, protocol: str = "range", metadata: bytes = SUBSCRIPTION
+        self,
+        member_id: str,
+        *,
+        protocol: str = "range",
+        metadata: bytes = SUBSCRIPTION,
+        session: int = 30_000,
+        rebalance: int = 2_000,
     ) -> JoinGroupRequest:
         return JoinGroupRequest(
             group_id=self.group,
-            session_timeout_ms=30_000,
-            rebalance_timeout_ms=2_000,
+            session_timeout_ms=session,
+            rebalance_timeout_ms=rebalance,
             member_id=member_id,
             protocol_type="consumer",
-            protocols=[JoinGroupRequestProtocol(name=protocol, metadata=metadata)],
+            protocols=[
+                JoinGroupRequestProtocol(name=name, metadata=metadata) for name in protocol.split()
+            ],
             reason="because",
         )
 
-    def starts_join(self, peer: str, member_id: str | None = None, **how: Any) -> None:
+    def starts_join(
+        self, peer: str, member_id: str | None = None, *, version: int | None = None, **how: Any
+    ) -> None:
         chosen = self.ids[peer] if member_id is None else member_id
-        self.peers[peer].send("JoinGroup", self.join_request(chosen, **how))
+        self.peers[peer].send("JoinGroup", self.join_request(chosen, **how), version)
         time.sleep(0.1)  # so that both brokers see requests of several connections in this order
 
     def ends_join(self, peer: str, what: str = "join") -> None:
         answer = self.peers[peer].receive()
-        self.seen(peer, answer.member_id)
-        members = sorted((self.names[m.member_id], m.metadata) for m in answer.members)
+        if answer.member_id:
+            self.name_of(answer.member_id)
+            self.ids[peer] = answer.member_id
+        members = sorted((self.name_of(m.member_id), m.metadata) for m in answer.members)
         self.told(
             f"{peer} {what}",
             (
@@ -186,11 +199,13 @@ class Script:
         self.peers[peer].send("SyncGroup", self.sync_request(peer, generation, plan, protocol))
         self.ends_sync(peer)
 
-    def beats(self, peer: str, generation: int) -> None:
-        request = HeartbeatRequest(
+    def beat_request(self, peer: str, generation: int) -> HeartbeatRequest:
+        return HeartbeatRequest(
             group_id=self.group, generation_id=generation, member_id=self.ids[peer]
         )
-        answer = self.ask(peer, "Heartbeat", request)
+
+    def beats(self, peer: str, generation: int) -> None:
+        answer = self.ask(peer, "Heartbeat", self.beat_request(peer, generation))
         self.told(f"{peer} beat {generation}", ErrorCode.of(answer.error_code).name)
 
     def commits(
@@ -245,7 +260,7 @@ class Script:
         (group,) = answer.groups
         members = sorted(
             (
-                self.names[m.member_id],
+                self.name_of(m.member_id),
                 m.client_id,
                 m.client_host,
                 m.member_metadata,
@@ -385,6 +400,66 @@ def perform(script: Script) -> None:
     script.fetches("z")
 
 
+def perform_with_sessions(script: Script) -> None:
+    """What time brings about: sessions, ids that nobody uses, members that are silent."""
+    script.ids = dict.fromkeys("abcz", "made-up")
+    brief: dict[str, Any] = {"session": 2_500, "rebalance": 20_000, "protocol": "range other"}
+    for peer in "ab":
+        script.starts_join(peer, "", version=3, **brief)
+        if peer == "a":
+            script.ends_join(peer)
+            script.syncs(peer, 1, {"a": b"1"})
+    script.starts_join("a", **brief)
+    script.ends_join("a")
+    script.ends_join("b")
+    script.starts_sync("b", 2)
+    script.syncs("a", 2, {"a": b"1", "b": b"2"})
+    script.ends_sync("b")
+
+    # b falls silent; a beats until b's session is over, and goes on alone.
+    for _ in range(6):
+        time.sleep(0.5)
+        script.ask("a", "Heartbeat", script.beat_request("a", 2))
+    script.beats("b", 2)
+    script.beats("a", 2)
+    script.joins("a", **brief)
+    script.syncs("a", 3, {"a": b"all"})
+
+    # An id that is handed out and never used holds up a round of all members until it expires.
+    script.joins("c", "", **brief)
+    script.starts_join("a", **brief)
+    script.ends_join("a")
+    script.beats("c", 3)
+    script.joins("c", **brief)
+    script.syncs("a", 4, {"a": b"all"}, protocol="other")
+    script.syncs("a", 4, {"a": b"all"})
+
+    # A handed-out id that leaves starts a round, also in Stable.
+    script.joins("b", "", **brief)
+    script.leaves("b")
+    script.beats("a", 4)
+    script.joins("a", **brief)
+    script.syncs("a", 5, {"a": b"all"})
+
+    # A member that is parked in a join leaves over another connection; a batch takes the last one.
+    script.joins("b", "", **brief)
+    script.starts_join("b", **brief)
+    script.leaves("z", script.ids["b"])
+    script.ends_join("b", "join after its leave")
+    script.describes()
+    script.beats("a", 5)
+    script.leaves("z", script.ids["a"], "stranger", script.ids["a"])
+    script.describes()
+
+    # Alone again: everybody's session ends, and the group falls empty by itself.
+    script.joins("a", "", **brief)
+    script.joins("a", **brief)
+    script.syncs("a", 7, {"a": b"all"})
+    time.sleep(3.2)
+    script.describes()
+    script.beats("a", 7)
+
+
 def lines_of(log: str, script: Script) -> list[str]:
     """A group's lines without time and logger's frame, as both brokers write them."""
     found = re.findall(r"(INFO|WARN|ERROR) \[GroupCoordinator ([^\]]+)\] (.*)", log)
@@ -406,20 +481,22 @@ def port_of(bootstrap: str) -> int:
     return int(bootstrap.rpartition(":")[2])
 
 
+@pytest.mark.parametrize("life", [perform, perform_with_sessions])
 def test_kafka_and_kohort_answer_alike_and_log_alike(
+    life: Callable[[Script], None],
     real_kafka: RealKafka,
     kohort: EmbeddedBroker,
     caplog: pytest.LogCaptureFixture,
     tmp_path: Path,
 ) -> None:
-    group = f"alike-{tmp_path.name}"
+    group = f"alike-{life.__name__}-{tmp_path.name}"
     scripts = []
     with caplog.at_level(logging.INFO, logger=LOGGER_NAME):
         for bootstrap in (real_kafka.bootstrap_servers, kohort.bootstrap_servers):
             script = Script(port_of(bootstrap), group)
             try:
                 settle(script)
-                perform(script)
+                life(script)
             finally:
                 script.close()
             scripts.append(script)
