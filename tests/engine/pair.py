@@ -205,10 +205,13 @@ class World:
         self._ids = 0
         self._wake: int | None = None
         self.parked_writes = False
-        self.engine = CoordinatorEngine(
+        self.engine = self.make_engine(
             GroupConfig(**values), self._member_id, wall=WallMillis(0), now=self.now
         )
         self.broker(self.engine.loaded(self.now))
+
+    def make_engine(self, *args: Any, **more: Any) -> CoordinatorEngine:
+        return CoordinatorEngine(*args, **more)
 
     def _member_id(self, prefix: str) -> str:
         self._ids += 1

@@ -44,6 +44,7 @@ from kohort.host.group_log import GroupLog
 from kohort.host.settings import BrokerSettings, dotted
 from kohort.model.errors import ProtocolError
 from kohort.model.group_config import GroupConfig
+from kohort.model.history_record import COORDINATOR_FACTS
 from kohort.model.ids import TopicPartition
 from kohort.model.instants import Instant, Millis, after
 from kohort.storage.errors import CorruptLog, StorageError
@@ -159,7 +160,12 @@ class BrokerServer:
             values = asdict(config) | {"offsets_topic_num_partitions": stored.partitions}
             config = GroupConfig(**values)
         group_log = GroupLog(self.settings.node_id, config.offsets_topic_num_partitions)
-        self.observers.append(lambda observed: group_log.write(observed.fact))
+
+        def log(observed: Observed) -> None:
+            if isinstance(observed.fact, COORDINATOR_FACTS):
+                group_log.write(observed.fact)
+
+        self.observers.append(log)
         engine = CoordinatorEngine(
             config,
             new_member_id,

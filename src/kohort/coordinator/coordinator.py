@@ -40,6 +40,7 @@ from kohort.coordinator.invariants import check
 from kohort.coordinator.rebalancing import join_timer_fired
 from kohort.coordinator.registry import MakeMemberId, Registry
 from kohort.coordinator.timers import JOIN, SESSION, SYNC, Timer
+from kohort.model.deadlines import Deadlines
 from kohort.model.errors import InvariantViolation
 from kohort.model.group_config import GroupConfig
 from kohort.model.ids import Ticket
@@ -69,12 +70,19 @@ class Coordinator:
         config: its settings.
         make_member_id: makes an id, never used before, from a prefix (a client id): the prefix,
             "-" and something unique.
+        deadlines: where its timers live; somebody who watches them hands in his own.
     """
 
     __slots__ = ("_loading", "_registry")
 
-    def __init__(self, config: GroupConfig, make_member_id: MakeMemberId) -> None:
-        self._registry = Registry(config, make_member_id)
+    def __init__(
+        self,
+        config: GroupConfig,
+        make_member_id: MakeMemberId,
+        *,
+        deadlines: Deadlines[Timer] | None = None,
+    ) -> None:
+        self._registry = Registry(config, make_member_id, deadlines)
         self._loading = loading.Loading()
 
     def handle(self, event: Event, now: Instant) -> list[Effect]:

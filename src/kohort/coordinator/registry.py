@@ -59,10 +59,15 @@ class Registry:
         "writes",
     )
 
-    def __init__(self, config: GroupConfig, make_member_id: MakeMemberId) -> None:
+    def __init__(
+        self,
+        config: GroupConfig,
+        make_member_id: MakeMemberId,
+        deadlines: Deadlines[Timer] | None = None,
+    ) -> None:
         self.config = config
         self.groups: dict[GroupId, Group] = {}
-        self.deadlines: Deadlines[Timer] = Deadlines()
+        self.deadlines: Deadlines[Timer] = Deadlines() if deadlines is None else deadlines
         self.writes: dict[Ticket, Write] = {}
         self.now = Instant(0)
         self.loading = False

@@ -68,7 +68,7 @@ def _knows_all(_partition: TopicPartition) -> bool:
     return True
 
 
-class _Connection:
+class Connection:
     """One client's connection."""
 
     __slots__ = ("host", "id", "server")
@@ -106,12 +106,12 @@ class CoordinatorEngine:
         limits: ServerLimits | None = None,
     ) -> None:
         self._config = config
-        self._coordinator = Coordinator(config, make_member_id)
+        self._coordinator = self._make_coordinator(config, make_member_id)
         self._knows_partition = knows_partition
         self._apis = tuple(apis)
         self._limits = limits
-        self._connections: dict[ConnectionId, _Connection] = {}
-        self._owed: dict[Token, tuple[_Connection, int]] = {}
+        self._connections: dict[ConnectionId, Connection] = {}
+        self._owed: dict[Token, tuple[Connection, int]] = {}
         self._next_token = count(1).__next__
         self._wall_zero = 0
         self._outputs: list[Output] = []
@@ -128,7 +128,7 @@ class CoordinatorEngine:
         if conn in self._connections:
             raise InvariantViolation(f"connection id {conn} is in use already")
         server = ServerConnection(apis=self._apis, limits=self._limits, next_token=self._next_token)
-        self._connections[conn] = _Connection(conn, f"/{peer_host}", server)
+        self._connections[conn] = Connection(conn, f"/{peer_host}", server)
         return self.advance(now)
 
     def received(
@@ -246,7 +246,12 @@ class CoordinatorEngine:
 
     # -- inside --------------------------------------------------------------------------------
 
-    def _take(self, known: _Connection, received: Received, now: Instant) -> None:
+    def _make_coordinator(
+        self, config: GroupConfig, make_member_id: Callable[[str], str]
+    ) -> Coordinator:
+        return Coordinator(config, make_member_id)
+
+    def _take(self, known: Connection, received: Received, now: Instant) -> None:
         token, header, request = received
         make_event = EVENT_MAKERS.get(type(request))
         if make_event is None:
@@ -300,7 +305,7 @@ class CoordinatorEngine:
         )
         return records if size <= self._config.message_max_bytes else None
 
-    def _answer(self, known: _Connection, token: Token, message: object) -> None:
+    def _answer(self, known: Connection, token: Token, message: object) -> None:
         try:
             data = known.server.answer(token, message)
         except ProtocolError as error:
@@ -311,11 +316,11 @@ class CoordinatorEngine:
         elif known.server.closed and known.id in self._connections:
             self._close(known, known.server.closed)
 
-    def _close(self, known: _Connection, reason: str) -> None:
+    def _close(self, known: Connection, reason: str) -> None:
         self._forget(known, reason)
         self._outputs.append(Close(known.id, reason))
 
-    def _forget(self, known: _Connection, reason: str) -> None:
+    def _forget(self, known: Connection, reason: str) -> None:
         del self._connections[known.id]
         for token in known.server.close(reason):
             self._owed.pop(token, None)

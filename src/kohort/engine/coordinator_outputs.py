@@ -7,6 +7,7 @@ from typing import Any, NamedTuple, TypeAlias
 from kohort.model.facts import Fact
 from kohort.model.ids import ConnectionId, Ticket, Token
 from kohort.model.instants import Instant, WallMillis
+from kohort.model.wire_facts import WireFact
 from kohort.wire.headers import RequestHeader
 
 # Named tuples, since one of them is made for every heartbeat and they cost the least.
@@ -52,9 +53,9 @@ class Handle(NamedTuple):
 
 
 class Observed(NamedTuple):
-    """Something happened: for logs, metrics, history."""
+    """Something happened: for logs, metrics, history. Wire facts come while somebody records."""
 
-    fact: Fact
+    fact: Fact | WireFact
     at: Instant
     wall: WallMillis
 

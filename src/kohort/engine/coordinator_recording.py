@@ -1,0 +1,218 @@
+"""A coordinator's engine that tells everything: what a history is made of.
+
+In and out: as ``CoordinatorEngine``, plus ``Observed`` outputs for requests, answers, writes, boots
+and, if wanted, timers. A class of its own, so that an engine that nobody records pays nothing. Must
+not know: files, checks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+from kohort.coordinator.coordinator import Coordinator
+from kohort.coordinator.effects import Append, Effect, Respond
+from kohort.coordinator.timers import JOIN, SESSION, SYNC, Timer
+from kohort.engine.coordinator_engine import Connection, CoordinatorEngine
+from kohort.engine.coordinator_notes import note_of_write, notes_of_answer, notes_of_request
+from kohort.engine.coordinator_outputs import Observed, Output
+from kohort.model.deadlines import Deadlines
+from kohort.model.errors import ErrorCode
+from kohort.model.group_config import GroupConfig
+from kohort.model.ids import ConnectionId, GroupId, Ticket, Token, TopicPartition
+from kohort.model.instants import MICROS_PER_MILLI, Instant, WallMillis
+from kohort.model.wire_facts import (
+    CoordinatorBooted,
+    CoordinatorStalled,
+    PersistBegun,
+    PersistFailed,
+    PersistOk,
+    RequestReceived,
+    RequestUnreadable,
+    TimerChange,
+    TimerChanged,
+    WireFact,
+)
+from kohort.wire.coordinator_events import EVENT_MAKERS
+from kohort.wire.coordinator_sender import Sender
+from kohort.wire.server_connection import Received
+
+_TIMER_NAMES = {SESSION: "session", JOIN: "join", SYNC: "sync"}
+
+
+def _any(_partition: TopicPartition) -> bool:
+    return True
+
+
+class WatchedDeadlines(Deadlines[Timer]):
+    """Deadlines of a coordinator that tell what happens to them."""
+
+    __slots__ = ("_tell",)
+
+    def __init__(self, tell: Callable[[TimerChanged], None]) -> None:
+        super().__init__()
+        self._tell = tell
+
+    def arm(self, key: Timer, at: Instant) -> None:
+        """As ``Deadlines.arm``."""
+        super().arm(key, at)
+        self._note(key, TimerChange.SET, at)
+
+    def cancel(self, key: Timer) -> bool:
+        """As ``Deadlines.cancel``; a timer that was not set is not told of."""
+        was_set = super().cancel(key)
+        if was_set:
+            self._note(key, TimerChange.CANCELLED)
+        return was_set
+
+    def pop_due(self, now: Instant) -> Timer | None:
+        """As ``Deadlines.pop_due``."""
+        key = super().pop_due(now)
+        if key is not None:
+            self._note(key, TimerChange.FIRED)
+        return key
+
+    def _note(self, key: Timer, change: TimerChange, due: Instant | None = None) -> None:
+        name = _TIMER_NAMES.get(key.kind)
+        if name is not None:
+            self._tell(
+                TimerChanged(
+                    group_id=key.group_id,
+                    timer=name,
+                    change=change,
+                    member_id=key.member_id,
+                    due=due,
+                )
+            )
+
+
+class RecordingCoordinatorEngine(CoordinatorEngine):
+    """A ``CoordinatorEngine`` whose outputs also tell what crosses its edge.
+
+    Args:
+        record_timers: tell of timers, too; each heartbeat moves one.
+
+    The other arguments are ``CoordinatorEngine``'s.
+    """
+
+    def __init__(
+        self,
+        config: GroupConfig,
+        make_member_id: Callable[[str], str],
+        *,
+        record_timers: bool = False,
+        **more: Any,
+    ) -> None:
+        self._record_timers = record_timers
+        self._asked: dict[Token, list[RequestReceived]] = {}
+        self._written: dict[Ticket, GroupId] = {}
+        self._timer_notes: list[TimerChanged] = []
+        self._replayed = 0
+        self._told_at = Instant(0)
+        super().__init__(config, make_member_id, **more)
+
+    def replay(
+        self, records: Iterable[tuple[bytes | None, bytes | None]], now: Instant
+    ) -> list[Output]:
+        """As ``CoordinatorEngine.replay``."""
+        return super().replay(self._counted(records), now)
+
+    def loaded(self, now: Instant) -> list[Output]:
+        """As ``CoordinatorEngine.loaded``; tells of a boot before the groups that come with it."""
+        self._tell(CoordinatorBooted(records=self._replayed), now)
+        return super().loaded(now)
+
+    def received(
+        self, conn: ConnectionId, data: bytes | bytearray | memoryview, now: Instant
+    ) -> list[Output]:
+        """As ``CoordinatorEngine.received``."""
+        self._told_at = now
+        return super().received(conn, data, now)
+
+    def stalled(self, micros: int, now: Instant) -> list[Output]:
+        """As ``CoordinatorEngine.stalled``."""
+        self._tell(CoordinatorStalled(micros=micros), now)
+        return super().stalled(micros, now)
+
+    def appended(self, ticket: Ticket, now: Instant) -> list[Output]:
+        """As ``CoordinatorEngine.appended``."""
+        # What is overdue comes before the write, also in the history.
+        self._run(self._coordinator.advance(now), now)
+        self._tell(PersistOk(group_id=self._written.pop(ticket), ticket=ticket), now)
+        return super().appended(ticket, now)
+
+    def append_failed(self, ticket: Ticket, error: ErrorCode, now: Instant) -> list[Output]:
+        """As ``CoordinatorEngine.append_failed``."""
+        self._run(self._coordinator.advance(now), now)
+        self._tell_failed(ticket, error, now)
+        return super().append_failed(ticket, error, now)
+
+    # -- inside --------------------------------------------------------------------------------
+
+    def _make_coordinator(
+        self, config: GroupConfig, make_member_id: Callable[[str], str]
+    ) -> Coordinator:
+        if not self._record_timers:
+            return super()._make_coordinator(config, make_member_id)
+        watched = WatchedDeadlines(self._timer_notes.append)
+        return Coordinator(config, make_member_id, deadlines=watched)
+
+    def _take(self, known: Connection, received: Received, now: Instant) -> None:
+        token, header, request = received
+        make_event = EVENT_MAKERS.get(type(request))
+        if make_event is not None:
+            # First what is overdue: it is no consequence of this request.
+            self._run(self._coordinator.advance(now), now)
+            sender = Sender(token, header.api_version, header.client_id or "", known.host, _any)
+            self._asked[token] = notes_of_request(
+                make_event(request, sender),
+                version=header.api_version,
+                connection=known.id,
+                correlation_id=header.correlation_id,
+            )
+            for note in self._asked[token]:
+                self._tell(note, now)
+        super()._take(known, received, now)
+
+    def _run(self, effects: list[Effect], now: Instant) -> None:
+        self._tell_timers(now)
+        for effect in effects:
+            if type(effect) is Respond:
+                asked = self._asked.pop(effect.token, [])
+                for note in notes_of_answer(effect.answer, asked):
+                    self._tell(note, now)
+            super()._run([effect], now)
+
+    def _append(self, effect: Append, now: Instant) -> None:
+        note: PersistBegun = note_of_write(effect)
+        self._written[effect.ticket] = effect.group_id
+        self._tell(note, now)
+        if self._encoded(effect) is None:
+            self._tell_failed(effect.ticket, ErrorCode.MESSAGE_TOO_LARGE, now)
+        super()._append(effect, now)
+
+    def _close(self, known: Connection, reason: str) -> None:
+        self._tell(RequestUnreadable(connection=known.id, reason=reason), self._told_at)
+        super()._close(known, reason)
+
+    def _tell_failed(self, ticket: Ticket, error: ErrorCode, now: Instant) -> None:
+        group_id = self._written.pop(ticket)
+        self._tell(PersistFailed(group_id=group_id, ticket=ticket, error=error), now)
+
+    def _tell_timers(self, now: Instant) -> None:
+        if self._timer_notes:
+            notes, self._timer_notes[:] = list(self._timer_notes), []
+            for note in notes:
+                self._tell(note, now)
+
+    def _tell(self, fact: WireFact, now: Instant) -> None:
+        self._told_at = now
+        wall = WallMillis((self._wall_zero + now) // MICROS_PER_MILLI)
+        self._outputs.append(Observed(fact, now, wall))
+
+    def _counted(
+        self, records: Iterable[tuple[bytes | None, bytes | None]]
+    ) -> Iterator[tuple[bytes | None, bytes | None]]:
+        for record in records:
+            self._replayed += 1
+            yield record
