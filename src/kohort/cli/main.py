@@ -23,6 +23,7 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "broker": ("kohort.cli.broker:broker", "Run an embedded Kafka-compatible broker."),
     "topics": ("kohort.cli.topics:topics", "Create, list, describe and delete topics."),
     "groups": ("kohort.cli.groups:groups", "List and describe consumer groups."),
+    "consume": ("kohort.cli.consume:consume", "Read topics as a member of a group."),
     "pipeline": ("kohort.cli.pipeline:pipeline", "Run a Spark application that shares a group."),
     "table": ("kohort.cli.table:table", "List, clean and verify a pipeline's table."),
     "kafka": ("kohort.cli.kafka:kafka", "Fetch, start and stop a real Apache Kafka."),

@@ -1,0 +1,168 @@
+"""``kohort consume``: read topics of any Kafka as a member of a group.
+
+In come topics and a group; out go records on standard output, one a line, and what happens to the
+partitions on standard error. Reading and membership are ``kohort.client.consumer``'s.
+"""
+
+from __future__ import annotations
+
+import json
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from types import FrameType
+
+import click
+
+from kohort.cli.output import bootstrap_option, json_option
+from kohort.client.admin import Admin
+from kohort.client.config import parse_client_settings
+from kohort.client.consumer import Consumer, Record
+from kohort.client.errors import ClientError, RequestFailed
+from kohort.client.listeners import Callbacks
+from kohort.host.settings import parse_assignments
+from kohort.model.errors import ErrorCode
+from kohort.model.ids import TopicPartition
+
+
+@click.command()
+@click.option("--topic", "topics", multiple=True, required=True, help="May be repeated.")
+@click.option("--group", required=True, help="The group to join; partitions are shared in it.")
+@bootstrap_option
+@click.option(
+    "--from-beginning", is_flag=True, help="Without a committed offset, start with the oldest."
+)
+@click.option("--max-messages", type=click.IntRange(min=1), help="Leave after so many records.")
+@click.option(
+    "--timeout-ms", type=click.IntRange(min=1), help="Leave when no record came for so long."
+)
+@click.option("--key", "show_key", is_flag=True, help="Print key, tab, value.")
+@click.option("--set", "assignments", multiple=True, metavar="NAME=VALUE", help="A setting.")
+@click.option("--quiet", is_flag=True, help="Say nothing about partitions.")
+@json_option
+def consume(
+    *,
+    topics: tuple[str, ...],
+    group: str,
+    bootstrap: str,
+    from_beginning: bool,
+    max_messages: int | None,
+    timeout_ms: int | None,
+    show_key: bool,
+    assignments: tuple[str, ...],
+    quiet: bool,
+    as_json: bool,
+) -> None:
+    """Read topics as a member of a group; start it several times to share them.
+
+    Ctrl-C and SIGTERM commit, leave the group and end with status 0.
+    """
+    given: dict[str, object] = {"bootstrap.servers": bootstrap, "group.id": group}
+    if from_beginning:
+        given["auto.offset.reset"] = "earliest"
+    settings = parse_client_settings({**given, **parse_assignments(assignments)})
+    with Admin(settings) as admin:
+        _check_topics(admin, topics)
+    listener = Callbacks() if quiet else _talking()
+    with _ended_by_signals(), Consumer(settings) as consumer:
+        consumer.subscribe(topics, listener)
+        # The reader of our output, or the user, has had enough: that is no failure.
+        with suppress(KeyboardInterrupt, BrokenPipeError):
+            _copy(consumer, max_messages, timeout_ms, show_key=show_key, as_json=as_json)
+
+
+def _check_topics(admin: Admin, topics: tuple[str, ...]) -> None:
+    for topic in topics:
+        try:
+            admin.topics([topic])
+        except RequestFailed as error:
+            if error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                raise
+            raise ClientError(
+                f"topic {topic} does not exist; `kohort topics list` shows those that do, "
+                f"`kohort topics create {topic}` makes it"
+            ) from None
+
+
+def _copy(
+    consumer: Consumer,
+    max_messages: int | None,
+    timeout_ms: int | None,
+    *,
+    show_key: bool,
+    as_json: bool,
+) -> None:
+    left = max_messages
+    heard = time.monotonic()
+    while left is None or left > 0:
+        limit = 500 if left is None else min(500, left)
+        records = consumer.consume(limit, 0.2)
+        for record in records:
+            click.echo(_as_json(record) if as_json else _as_line(record, show_key=show_key))
+        if records:
+            heard = time.monotonic()
+            left = None if left is None else left - len(records)
+        elif timeout_ms is not None and consumer.assignment():
+            if time.monotonic() - heard >= timeout_ms / 1_000:
+                return
+        elif not consumer.assignment():
+            heard = time.monotonic()
+
+
+def _as_line(record: Record, *, show_key: bool) -> str:
+    value = _text(record.value())
+    line = "null" if value is None else value
+    return f"{_text(record.key()) or 'null'}\t{line}" if show_key else line
+
+
+def _as_json(record: Record) -> str:
+    return json.dumps(
+        {
+            "topic": record.topic(),
+            "partition": record.partition(),
+            "offset": record.offset(),
+            "timestamp": record.timestamp()[1],
+            "key": _text(record.key()),
+            "value": _text(record.value()),
+            "headers": [[header[0], _text(header[1])] for header in record.headers() or []],
+        },
+        ensure_ascii=False,
+    )
+
+
+def _text(data: bytes | str | None) -> str | None:
+    if data is None or isinstance(data, str):
+        return data
+    return data.decode("utf-8", "backslashreplace")
+
+
+def _talking() -> Callbacks:
+    def say(word: str, partitions: list[TopicPartition]) -> None:
+        if partitions:
+            click.echo(f"{word} {', '.join(map(str, partitions))}", err=True)
+
+    return Callbacks(
+        on_assign=lambda _, partitions: say("assigned", partitions),
+        on_revoke=lambda _, partitions: say("revoked", partitions),
+        on_lost=lambda _, partitions: say("lost", partitions),
+    )
+
+
+@contextmanager
+def _ended_by_signals() -> Iterator[None]:
+    """SIGTERM ends like Ctrl-C: with a commit and a goodbye."""
+
+    def end(number: int, frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, end)
+    try:
+        yield
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # Python flushes standard output once more at exit; there is nobody left to read it.
+        sys.stdout = None
+    finally:
+        signal.signal(signal.SIGTERM, before)
