@@ -68,13 +68,23 @@ def clean(directory: Path, *, older_than: float, as_json: bool) -> None:
 @table.command()
 @_DIRECTORY
 @bootstrap_option
+@click.option(
+    "--isolation-level",
+    type=click.Choice(["read_uncommitted", "read_committed"]),
+    default="read_uncommitted",
+    show_default=True,
+    help="Which records count; as the pipeline read them.",
+)
 @json_option
-def verify(directory: Path, *, bootstrap: str, as_json: bool) -> None:
+def verify(directory: Path, *, bootstrap: str, isolation_level: str, as_json: bool) -> None:
     """Compare every row with the topic: holes, duplicates, strangers, orphans. Exit 1 if any."""
     from kohort.client.config import parse_client_settings  # noqa: PLC0415
     from kohort.spark.verify import verify as compare  # noqa: PLC0415
 
-    verdict = compare(directory, parse_client_settings({"bootstrap.servers": bootstrap}))
+    settings = parse_client_settings(
+        {"bootstrap.servers": bootstrap, "isolation.level": isolation_level}
+    )
+    verdict = compare(directory, settings)
     if as_json:
         print_json(_as_json(verdict))
     else:

@@ -1,0 +1,75 @@
+"""Pipelines on a real Apache Kafka, also where offsets hold no record."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Producer
+from tests.spark.conftest import Feed
+
+from kohort.client.admin import Admin
+from kohort.client.config import parse_client_settings
+from kohort.spark.verify import verify
+from kohort.testing.real_kafka import RealKafka
+
+pytestmark = [pytest.mark.slow, pytest.mark.spark, pytest.mark.real_kafka]
+
+Run = Callable[..., list[Any]]
+
+
+def make(kafka: RealKafka, topic: str, partitions: int) -> Feed:
+    with Admin(bootstrap_servers=kafka.bootstrap_servers) as admin:
+        admin.create_topic(topic, partitions)
+    return Feed(kafka.bootstrap_servers, topic, partitions)
+
+
+def test_two_queries_share_a_group_of_a_real_kafka(
+    real_kafka: RealKafka, run: Run, tmp_path: Path
+) -> None:
+    source = make(real_kafka, "spark-shared", 4)
+    source.put([(b"k", b"%d" % n) for n in range(4_000)])
+    with ThreadPoolExecutor(2) as pool:
+        runs = [
+            pool.submit(run, source, "SELECT value FROM records", name=name, limit=400)
+            for name in ("a", "b")
+        ]
+        for done in runs:
+            done.result(timeout=200)
+    verdict = verify(tmp_path / "table", source.settings)
+    assert verdict.ok, [p.troubles for p in verdict.partitions]
+    assert (verdict.total("rows"), verdict.total("unread")) == (4_000, 0)
+
+
+def test_ranges_that_end_without_a_record_are_read_to_their_end(
+    real_kafka: RealKafka, run: Run, tmp_path: Path
+) -> None:
+    """The marks of transactions take offsets; the last one is the last offset of the log."""
+    source = make(real_kafka, "spark-transactions", 1)
+    producer = Producer(
+        {"bootstrap.servers": real_kafka.bootstrap_servers, "transactional.id": "marks"}
+    )
+    producer.init_transactions(30)
+    for number in range(6):
+        producer.begin_transaction()
+        producer.produce(source.topic, b"%d" % number, partition=0)
+        producer.flush(30)
+        if number % 3 == 2:
+            producer.abort_transaction(30)
+        else:
+            producer.commit_transaction(30)
+    run(
+        source,
+        "SELECT value FROM records",
+        limit=5,
+        kafka={"isolation.level": "read_committed"},
+    )
+    settings = parse_client_settings(
+        {"bootstrap.servers": source.bootstrap, "isolation.level": "read_committed"}
+    )
+    verdict = verify(tmp_path / "table", settings)
+    assert verdict.ok, [p.troubles for p in verdict.partitions]
+    assert [(p.end, p.rows) for p in verdict.partitions] == [(12, 4)]
