@@ -116,7 +116,7 @@ class ConsumerCore:
         self._wanted = False
         self._leaving = False
         self.void_before = 0
-        """Steps with a lower number belong to a place that was lost: such a revocation is a loss."""
+        """Steps with a lower number are of a place that was lost: such a revocation is a loss."""
 
     # -- what is so -------------------------------------------------------------------------------
 
