@@ -5,7 +5,8 @@ connection joins a group of its own for real and then sends one prepared Heartbe
 and again, as soon as the last one is answered; every answer is compared with the expected bytes.
 Frames are put together here by hand, so that the load costs little and the codec measured is the
 server's. The median of several rounds counts; the best one tells what neighbours on the same cores
-have added.
+have added. Beside it stands the floor: a server on the same kind of loop that reads a frame and
+writes a constant, without looking at either.
 
     python bench/heartbeat.py                                     # kohort's broker, started here
     python bench/heartbeat.py --bootstrap HOST:PORT --pid PID     # any Kafka that runs already
@@ -16,6 +17,7 @@ Linux only: CPU time comes from ``/proc/PID/stat``, in ticks of usually 10 ms.
 from __future__ import annotations
 
 import argparse
+import asyncio
 import contextlib
 import json
 import os
@@ -30,6 +32,9 @@ import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
+
+from kohort.cli.broker import runner
 
 CONNECTIONS = (100, 2_000)
 GOAL_MICROS = 15.0
@@ -43,20 +48,67 @@ def main() -> None:
     parser.add_argument("--pid", type=int, help="its process id")
     parser.add_argument("--seconds", type=float, default=1.0, help="length of a round")
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--floor", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--connections", type=int, nargs="+", default=CONNECTIONS)
     options = parser.parse_args()
     if bool(options.bootstrap) != bool(options.pid):
         parser.error("--bootstrap and --pid go together")
     with contextlib.ExitStack() as stack:
+        if options.floor:
+            serve_floor()
         if options.bootstrap:
             host, _, port = options.bootstrap.rpartition(":")
             address, pid, name = (host, int(port)), options.pid, options.bootstrap
         else:
             address, pid = stack.enter_context(own_broker())
             name = "kohort"
+        floor_address, floor_pid = stack.enter_context(floor_server())
         for count in options.connections:
-            measured = run(address, pid, count, options.seconds, options.rounds)
-            print(json.dumps({"bench": "heartbeat", "server": name} | measured), flush=True)
+            floor = run(
+                floor_address, floor_pid, count, options.seconds, options.rounds, real=False
+            )
+            report("floor", floor)
+            report(name, run(address, pid, count, options.seconds, options.rounds, real=True))
+
+
+def report(server: str, measured: dict[str, object]) -> None:
+    print(json.dumps({"bench": "heartbeat", "server": server} | measured), flush=True)
+
+
+@contextlib.contextmanager
+def floor_server() -> Iterator[tuple[tuple[str, int], int]]:
+    """The least a server on this kind of loop can cost, in a process of its own."""
+    process = subprocess.Popen(
+        [sys.executable, __file__, "--floor"], stdout=subprocess.PIPE, text=True
+    )
+    try:
+        assert process.stdout is not None
+        yield ("127.0.0.1", int(process.stdout.readline())), process.pid
+    finally:
+        process.terminate()
+        process.wait(timeout=30)
+
+
+def serve_floor() -> None:
+    """Answer whatever comes with a constant, until killed."""
+    buffer = memoryview(bytearray(65536))
+
+    class Constant(asyncio.BufferedProtocol):
+        def connection_made(self, transport: Any) -> None:
+            self.transport = transport
+
+        def get_buffer(self, sizehint: int) -> memoryview:
+            return buffer
+
+        def buffer_updated(self, nbytes: int) -> None:
+            self.transport.write(HEARTBEAT_OK)
+
+    async def main() -> None:
+        server = await asyncio.get_running_loop().create_server(Constant, "127.0.0.1", 0)
+        print(server.sockets[0].getsockname()[1], flush=True)
+        await server.serve_forever()
+
+    runner(main())
 
 
 @contextlib.contextmanager
@@ -82,9 +134,9 @@ def own_broker() -> Iterator[tuple[tuple[str, int], int]]:
 
 
 def run(
-    address: tuple[str, int], pid: int, count: int, seconds: float, rounds: int
+    address: tuple[str, int], pid: int, count: int, seconds: float, rounds: int, *, real: bool
 ) -> dict[str, object]:
-    """Join with ``count`` connections, warm up, measure."""
+    """Join with ``count`` connections (where the server is a ``real`` one), warm up, measure."""
     sockets = [socket.create_connection(address) for _ in range(count)]
     costs: list[float] = []
     latencies: list[float] = []
@@ -92,7 +144,10 @@ def run(
         for sock in sockets:
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         frames = {
-            sock.fileno(): (sock, join(sock, f"bench-{os.getpid()}-{count}-{i}"))
+            sock.fileno(): (
+                sock,
+                join(sock, f"bench-{os.getpid()}-{count}-{i}") if real else bytes(88),
+            )
             for i, sock in enumerate(sockets)
         }
         beat(frames, seconds)
@@ -114,10 +169,9 @@ def run(
         "requests_per_s": round(len(latencies) / took),
         "server_cpu_us_per_request": round(cost, 1),
         "best_round_us": round(min(costs), 1),
-        "goal_us": GOAL_MICROS,
-        "goal_met": cost <= GOAL_MICROS,
         "p50_ms": round(cuts[49] * 1e3, 2),
         "p99_ms": round(cuts[98] * 1e3, 2),
+        **({"goal_us": GOAL_MICROS, "goal_met": cost <= GOAL_MICROS} if real else {}),
     }
 
 

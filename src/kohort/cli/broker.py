@@ -27,6 +27,7 @@ from kohort.host.settings import (
     read_properties,
 )
 from kohort.model.errors import ConfigError
+from kohort.storage.errors import StorageError
 
 LOGGERS = ("kohort", "org.apache.kafka")
 """Our own lines, and the coordinator's in Kafka's words under Kafka's name."""
@@ -106,7 +107,10 @@ async def run_until_signal(server: BrokerServer) -> None:
     try:
         await stop.wait()
     finally:
-        await server.stop()
+        try:
+            await server.stop()
+        except StorageError as error:
+            server.failure = server.failure or error
 
 
 def runner(main: Coroutine[Any, Any, None]) -> None:

@@ -1,0 +1,56 @@
+"""``kohort broker`` when the disk fails it: it says so and ends with status 1."""
+
+import socket
+import threading
+import time
+
+import confluent_kafka
+import pytest
+from click.testing import CliRunner
+
+from kohort.cli.main import cli
+from kohort.storage.flush_job import FlushJob
+
+
+def produce_when_up(port):
+    deadline = time.monotonic() + 20
+    while time.monotonic() < deadline:
+        with socket.socket() as probe:
+            if probe.connect_ex(("127.0.0.1", port)) == 0:
+                break
+    producer = confluent_kafka.Producer(
+        {
+            "bootstrap.servers": f"127.0.0.1:{port}",
+            "message.timeout.ms": 1000,
+            "log_level": 0,
+        }
+    )
+    producer.produce("t", b"v")
+    producer.flush(5)
+
+
+@pytest.mark.slow
+def test_a_failed_sync_is_status_1(tmp_path, monkeypatch):
+    def fail(job):
+        job.error = OSError(5, "the disk is gone")
+
+    monkeypatch.setattr(FlushJob, "run", fail)
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    producing = threading.Thread(target=produce_when_up, args=(port,))
+    producing.start()
+    result = CliRunner().invoke(
+        cli,
+        [
+            *("broker", "--port", str(port), "--data-dir", str(tmp_path / "data")),
+            *("--set", "log.flush.interval.messages=1"),
+        ],
+    )
+    producing.join()
+    assert result.exit_code == 1, result.output
+    last = result.stderr.strip().splitlines()[-1]
+    assert last.startswith("kohort: broker stopped: ")
+    assert "data/t-0: a sync failed" in last
+    assert "the disk is gone" in last
+    assert "look at the disk" in last
