@@ -202,7 +202,7 @@ class World:
         self._sequence = 0
         self._lines: dict[int, tuple[Client, ConnectionId]] = {}
         self._next_line = 1
-        self._ids = 0
+        self._id_source = random.Random(f"ids {seed}")
         self._wake: int | None = None
         self.parked_writes = False
         self.engine = self.make_engine(
@@ -214,8 +214,7 @@ class World:
         return CoordinatorEngine(*args, **more)
 
     def _member_id(self, prefix: str) -> str:
-        self._ids += 1
-        return f"{prefix}-{self._ids}"
+        return f"{prefix}-{self._id_source.getrandbits(64):016x}"
 
     def client(self, name: str, **config: Any) -> Client:
         made = Client(self, name, **config)

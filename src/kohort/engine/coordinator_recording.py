@@ -8,6 +8,7 @@ not know: files, checks.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import fields
 from typing import Any
 
 from kohort.coordinator.coordinator import Coordinator
@@ -119,7 +120,10 @@ class RecordingCoordinatorEngine(CoordinatorEngine):
 
     def loaded(self, now: Instant) -> list[Output]:
         """As ``CoordinatorEngine.loaded``; tells of a boot before the groups that come with it."""
-        self._tell(CoordinatorBooted(records=self._replayed), now)
+        settings = tuple(
+            (f.metadata["name"], getattr(self._config, f.name)) for f in fields(self._config)
+        )
+        self._tell(CoordinatorBooted(records=self._replayed, settings=settings), now)
         return super().loaded(now)
 
     def received(

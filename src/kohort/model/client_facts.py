@@ -50,7 +50,8 @@ class CallbackKind(StrEnum):
 class ProcessStarted:
     """A consumer process came to life: a new life of its source, owning nothing.
 
-    ``self_fencing`` says that it promises to deliver nothing once its session may have ended.
+    ``self_fencing`` says that it promises to deliver nothing once its session may have ended;
+    ``auto_commit`` that it commits by itself, also before it gives partitions up.
     """
 
     group_id: GroupId
@@ -58,6 +59,7 @@ class ProcessStarted:
     group_instance_id: GroupInstanceId | None = None
     session_timeout_ms: Millis = Millis(45_000)
     self_fencing: bool = False
+    auto_commit: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,6 +127,8 @@ class RequestSent:
     """Pairs it with its answer within one life of its source."""
     member_id: MemberId = NO_MEMBER
     generation_id: GenerationId = NO_GENERATION
+    connection: int | None = None
+    """Within one life of its source; None: not told."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -36,6 +36,8 @@ class RebalanceCause(StrEnum):
     SYNC_EXPIRED = "sync expired"
     ASSIGNMENT_NOT_STORED = "assignment not stored"
     OVER_CAPACITY = "over capacity"
+    PROTOCOL_CHANGED = "protocol changed"
+    STATIC_MEMBER_REPLACED = "static member replaced"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,13 +98,28 @@ class MemberRejoined:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StaticMemberRefused:
-    """A JoinGroup carried a ``group.instance.id``, which this coordinator does not serve."""
+class StaticMemberAdded:
+    """A process joined under an instance id that the group did not know, and was given an id."""
 
     group_id: GroupId
+    state: GroupState
     group_instance_id: GroupInstanceId
-    client_id: str
-    client_host: str
+    member_id: MemberId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StaticMemberReplaced:
+    """A process joined under a known instance id: its place has a new holder, the former is fenced.
+
+    In Stable that is all, unless its protocols change the vote; in other states a round follows.
+    """
+
+    group_id: GroupId
+    state: GroupState
+    generation_id: GenerationId
+    group_instance_id: GroupInstanceId
+    replaced_id: MemberId
+    member_id: MemberId
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -325,7 +342,9 @@ Fact: TypeAlias = (
     | PendingMemberJoined
     | MemberAdded
     | MemberRejoined
-    | StaticMemberRefused
+    | StaticMemberAdded
+    | StaticMemberReplaced
+    | StaticMemberReplaced
     | JoinRefused
     | RebalanceStarted
     | InitialDelayExtended

@@ -233,6 +233,8 @@ class CoordinatorBooted:
 
     truncated_bytes: int = 0
     """Cut off a torn end."""
+    settings: tuple[tuple[str, int], ...] = ()
+    """Settings that bound what groups may do, by Kafka's names."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
