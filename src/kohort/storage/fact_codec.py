@@ -1,0 +1,188 @@
+"""Facts as plain JSON values and back, by the types of their fields.
+
+In: any fact of the model. Out: a dict that json can write, and the fact again. Codecs are made once
+for each class from its annotations, so that a new kind of fact needs nothing here. Fields that are
+at their default are left out; fields that a file does not have get their default. Must not know:
+files, who records.
+"""
+
+from __future__ import annotations
+
+import base64
+import dataclasses
+import types
+from collections.abc import Callable
+from enum import Enum
+from functools import cache
+from typing import Any, Final, NewType, Union, get_args, get_origin, get_type_hints
+
+from kohort.model.errors import ProtocolError
+from kohort.model.history_record import FACT_TYPES
+from kohort.model.ids import TopicPartition
+
+_Convert = Callable[[Any], Any]
+_KIND: Final = "kind"
+"""Key that tells which class of a union a nested value is."""
+
+
+def encode_fact(fact: object) -> dict[str, Any]:
+    """The fields of a fact that differ from their defaults, as JSON values."""
+    return _writer(type(fact))(fact)
+
+
+def decode_fact(name: str, fields: dict[str, Any]) -> Any:
+    """The fact of that name.
+
+    Raises:
+        ProtocolError: no such fact, or its fields are not what they should be.
+    """
+    kind = FACT_TYPES.get(name)
+    if kind is None:
+        raise ProtocolError(f"there is no fact {name!r}; a newer kohort may have written it")
+    try:
+        return _reader(kind)(fields)
+    except (TypeError, ValueError, KeyError, AttributeError) as error:
+        raise ProtocolError(f"{name} cannot be read: {error}") from error
+
+
+# -- writing -----------------------------------------------------------------------------------
+
+
+@cache
+def _writer(kind: Any) -> Callable[[Any], dict[str, Any]]:
+    hints = get_type_hints(kind)
+    plan = [
+        (spec.name, _value_writer(hints[spec.name]), spec.default)
+        for spec in dataclasses.fields(kind)
+    ]
+
+    def write(value: Any) -> dict[str, Any]:
+        out = {}
+        for name, convert, default in plan:
+            held = getattr(value, name)
+            if held is default or held == default:
+                continue
+            out[name] = held if convert is None else convert(held)
+        return out
+
+    return write
+
+
+def _value_writer(hint: Any) -> _Convert | None:
+    """How to make JSON of a value, or None if it is JSON already."""
+    hint = _bare(hint)
+    if hint is TopicPartition:
+        return list
+    if hint is bytes:
+        return lambda value: base64.b64encode(value).decode()
+    if isinstance(hint, type) and issubclass(hint, Enum):
+        return lambda value: value.value
+    if _is_union(hint):
+        return _union_writer(hint)
+    if get_origin(hint) is tuple:
+        return _tuple_writer(hint)
+    return None
+
+
+def _union_writer(hint: Any) -> _Convert | None:
+    kinds = [a for a in get_args(hint) if a is not type(None)]
+    if all(dataclasses.is_dataclass(k) for k in kinds):
+        return lambda value: (
+            None if value is None else {_KIND: type(value).__name__, **_writer(type(value))(value)}
+        )
+    inner = _value_writer(kinds[0])
+    return None if inner is None else lambda value: None if value is None else inner(value)
+
+
+def _tuple_writer(hint: Any) -> _Convert:
+    args = get_args(hint)
+    if len(args) == 2 and args[1] is Ellipsis:
+        item = _value_writer(args[0])
+        if item is None:
+            return list
+        return lambda value: [item(v) for v in value]
+    items = [_value_writer(a) or _same for a in args]
+    return lambda value: [convert(v) for convert, v in zip(items, value, strict=True)]
+
+
+# -- reading -----------------------------------------------------------------------------------
+
+
+@cache
+def _reader(kind: Any) -> Callable[[dict[str, Any]], Any]:
+    hints = get_type_hints(kind)
+    converts = {spec.name: _value_reader(hints[spec.name]) for spec in dataclasses.fields(kind)}
+
+    def read(fields: dict[str, Any]) -> Any:
+        return kind(**{name: converts[name](value) for name, value in fields.items()})
+
+    return read
+
+
+def _value_reader(hint: Any) -> _Convert:
+    hint = _bare(hint)
+    if hint is TopicPartition:
+        return lambda value: TopicPartition(*value)
+    if hint is bytes:
+        return lambda value: base64.b64decode(value, validate=True)
+    if isinstance(hint, type) and issubclass(hint, Enum):
+        return hint
+    if _is_union(hint):
+        return _union_reader(hint)
+    if get_origin(hint) is tuple:
+        return _tuple_reader(hint)
+    return _checked(hint)
+
+
+def _union_reader(hint: Any) -> _Convert:
+    kinds = [a for a in get_args(hint) if a is not type(None)]
+    if all(dataclasses.is_dataclass(k) for k in kinds):
+        by_name = {k.__name__: k for k in kinds}
+
+        def read(value: Any) -> Any:
+            if value is None:
+                return None
+            rest = {k: v for k, v in value.items() if k != _KIND}
+            return _reader(by_name[value[_KIND]])(rest)
+
+        return read
+    inner = _value_reader(kinds[0])
+    return lambda value: None if value is None else inner(value)
+
+
+def _tuple_reader(hint: Any) -> _Convert:
+    args = get_args(hint)
+    if len(args) == 2 and args[1] is Ellipsis:
+        item = _value_reader(args[0])
+        return lambda value: tuple(item(v) for v in _list(value))
+    items = [_value_reader(a) for a in args]
+    return lambda value: tuple(convert(v) for convert, v in zip(items, _list(value), strict=True))
+
+
+def _list(value: Any) -> Any:
+    if not isinstance(value, list):
+        raise TypeError(f"a list was expected, but there is {value!r}")
+    return value
+
+
+def _checked(kind: Any) -> _Convert:
+    def check(value: Any) -> Any:
+        if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
+            raise TypeError(f"{kind.__name__} was expected, but there is {value!r}")
+        return value
+
+    return check
+
+
+def _bare(hint: Any) -> Any:
+    while isinstance(hint, NewType):
+        hint = hint.__supertype__
+    return hint
+
+
+def _is_union(hint: Any) -> bool:
+    return get_origin(hint) in (Union, types.UnionType)
+
+
+def _same(value: Any) -> Any:
+    return value

@@ -1,0 +1,313 @@
+"""Histories on disk: JSON lines that can be appended to and survive a crash, or Parquet.
+
+A JSON file starts with a header line, and so does every later life that appends to it; each other
+line is one fact in its envelope. A last line that was not written to its end is left out, and said
+so. A file of a newer schema is refused. Several files are merged by time: files of one machine
+share its monotonic clock, others are laid over each other by their time of day.
+
+In: recorded facts. Out: lines, tables, and recorded facts again. Must not know: what facts mean.
+"""
+
+from __future__ import annotations
+
+import heapq
+import json
+import os
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Final
+
+from kohort.model.errors import KohortError, ProtocolError
+from kohort.model.history_record import SCHEMA_VERSION, Recorded
+from kohort.model.instants import Instant
+from kohort.storage.fact_codec import decode_fact, encode_fact
+
+_MARK: Final = "kohort_history"
+_PARQUET_MAGIC: Final = b"PAR1"
+_COLUMNS: Final = ("sequence", "at", "incarnation", "source", "kind", "fact")
+_TAIL_BYTES: Final = 1 << 20
+
+
+class HistoryFileError(KohortError):
+    """A file is no history, is damaged before its end, or was written by a newer kohort."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Header:
+    """What a life says of itself before its first fact.
+
+    ``clock`` names the monotonic clock (files with the same one need no alignment);
+    ``wall_micros`` is the time of day, in microseconds, at instant 0 of it.
+    """
+
+    clock: str = "virtual"
+    wall_micros: int = 0
+
+    def line(self) -> str:
+        """As a line without its end."""
+        return json.dumps(
+            {_MARK: SCHEMA_VERSION, "clock": self.clock, "wall_micros": self.wall_micros},
+            separators=(",", ":"),
+        )
+
+
+@dataclass(slots=True, kw_only=True)
+class History:
+    """Facts in their order, and what is to be said about the files they came from."""
+
+    facts: list[Recorded]
+    remarks: list[str] = field(default_factory=list)
+
+
+# -- writing -----------------------------------------------------------------------------------
+
+
+def fact_line(recorded: Recorded) -> str:
+    """One fact as a line without its end."""
+    return json.dumps(
+        {
+            "n": recorded.sequence,
+            "at": recorded.at,
+            "life": recorded.incarnation,
+            "src": recorded.source,
+            "is": type(recorded.fact).__name__,
+            "f": encode_fact(recorded.fact),
+        },
+        separators=(",", ":"),
+        ensure_ascii=False,
+    )
+
+
+def write_history(path: Path, facts: Iterable[Recorded], header: Header | None = None) -> None:
+    """Write a whole history: Parquet if the name ends in ``.parquet``, else JSON lines.
+
+    Raises:
+        HistoryFileError: Parquet is asked for and pyarrow is not installed.
+    """
+    if path.suffix == ".parquet":
+        _write_parquet(path, facts, header or Header())
+        return
+    with path.open("w", encoding="utf-8") as out:
+        out.write((header or Header()).line() + "\n")
+        out.writelines(fact_line(recorded) + "\n" for recorded in facts)
+
+
+def next_life(path: Path) -> int:
+    """Which life of its source a recorder is that appends to ``path`` now, from 1 on.
+
+    A line that an earlier life did not finish is cut off.
+    """
+    if not path.exists() or not path.stat().st_size:
+        return 1
+    with path.open("rb+") as data:
+        size = data.seek(0, os.SEEK_END)
+        start = max(0, size - _TAIL_BYTES)
+        data.seek(start)
+        tail = data.read()
+        end = tail.rfind(b"\n") + 1
+        if end < len(tail):
+            data.truncate(start + end)
+    for line in reversed(tail[:end].splitlines()):
+        try:
+            held = json.loads(line)
+        except ValueError:
+            continue
+        if isinstance(held, dict) and isinstance(held.get("life"), int):
+            return int(held["life"]) + 1
+    return 1
+
+
+# -- reading -----------------------------------------------------------------------------------
+
+
+def read_history(path: Path) -> History:
+    """All facts of a file; a truncated end is left out and remarked.
+
+    Raises:
+        HistoryFileError: it cannot be read, is no history, is damaged before its end, or newer.
+    """
+    return read_histories([path])
+
+
+def read_histories(paths: Sequence[Path]) -> History:
+    """Facts of several files merged by time and numbered anew.
+
+    Raises:
+        HistoryFileError: as ``read_history``.
+    """
+    remarks: list[str] = []
+    pieces = [piece for path in paths for piece in _pieces(path, remarks)]
+    shifts = _shifts([header for header, _ in pieces])
+    if len(set(shifts)) > 1:
+        remarks.append("files of different clocks were laid over each other by their time of day")
+    streams = [
+        [r if not shift else replace(r, at=Instant(r.at + shift)) for r in facts]
+        for (_, facts), shift in zip(pieces, shifts, strict=True)
+    ]
+    if len(streams) == 1:
+        return History(facts=streams[0], remarks=remarks)
+    merged = heapq.merge(*streams, key=lambda recorded: recorded.at)
+    facts = [replace(r, sequence=n) for n, r in enumerate(merged, start=1)]
+    return History(facts=facts, remarks=remarks)
+
+
+_Piece = tuple[Header, list[Recorded]]
+
+
+def _shifts(headers: list[Header]) -> list[int]:
+    """By how many microseconds each piece moves so that all share the first one's clock."""
+    if not headers:
+        return []
+    first = headers[0]
+    return [
+        0 if header.clock == first.clock else header.wall_micros - first.wall_micros
+        for header in headers
+    ]
+
+
+def _pieces(path: Path, remarks: list[str]) -> list[_Piece]:
+    try:
+        with path.open("rb") as data:
+            magic = data.read(len(_PARQUET_MAGIC))
+    except OSError as error:
+        raise HistoryFileError(f"{path} cannot be read: {error.strerror or error}") from error
+    if magic == _PARQUET_MAGIC:
+        return [_read_parquet(path)]
+    return _read_lines(path, remarks)
+
+
+def _read_lines(path: Path, remarks: list[str]) -> list[_Piece]:
+    pieces: list[_Piece] = []
+    try:
+        text = path.read_bytes().decode("utf-8", errors="surrogateescape")
+    except OSError as error:
+        raise HistoryFileError(f"{path} cannot be read: {error.strerror or error}") from error
+    lines = text.split("\n")
+    unfinished = lines.pop()
+    if unfinished:
+        remarks.append(_truncated(path, len(lines) + 1))
+    for number, line in enumerate(lines, start=1):
+        try:
+            held = json.loads(line)
+            if not isinstance(held, dict):
+                raise ValueError("no object")
+            if _MARK in held:
+                pieces.append((_header(held, path, number), []))
+                continue
+            recorded = _recorded(held)
+        except (ValueError, KeyError, TypeError, ProtocolError) as error:
+            if number == len(lines) and pieces and not unfinished:
+                remarks.append(_truncated(path, number))
+                break
+            raise HistoryFileError(_not_a_fact(path, number, error)) from error
+        if not pieces:
+            raise HistoryFileError(_no_header(path))
+        pieces[-1][1].append(recorded)
+    if not pieces:
+        raise HistoryFileError(_no_header(path))
+    return pieces
+
+
+def _truncated(path: Path, number: int) -> str:
+    return f"{path} is truncated: line {number} is not whole; checked up to the fact before it"
+
+
+def _not_a_fact(path: Path, number: int, error: Exception) -> str:
+    if number == 1:
+        return _no_header(path)
+    return f"{path}, line {number}: a fact was expected ({error}); the file is damaged"
+
+
+def _no_header(path: Path) -> str:
+    return (
+        f"{path} is no history: its first line should say {_MARK!r}; histories are written by "
+        "`kohort broker --history`, the setting kohort.history.file, and the lab"
+    )
+
+
+def _header(held: dict[str, Any], path: Path, number: int) -> Header:
+    _check_schema(held[_MARK], path, number)
+    return Header(clock=str(held["clock"]), wall_micros=int(held["wall_micros"]))
+
+
+def _check_schema(version: object, path: Path, number: int = 1) -> None:
+    if not isinstance(version, int) or version > SCHEMA_VERSION or version < 1:
+        raise HistoryFileError(
+            f"{path}, line {number}: schema {version!r} of facts; this kohort reads 1 to "
+            f"{SCHEMA_VERSION}: use a kohort as new as the one that recorded it"
+        )
+
+
+def _recorded(held: dict[str, Any]) -> Recorded:
+    return Recorded(
+        sequence=held["n"],
+        at=Instant(held["at"]),
+        incarnation=held["life"],
+        source=held["src"],
+        fact=decode_fact(held["is"], held["f"]),
+    )
+
+
+# -- Parquet -----------------------------------------------------------------------------------
+
+
+def _pyarrow() -> tuple[Any, Any]:
+    try:
+        import pyarrow as pa  # noqa: PLC0415 - an extra
+        import pyarrow.parquet as pq  # noqa: PLC0415
+    except ImportError as error:
+        raise HistoryFileError(
+            "histories in Parquet need pyarrow: pip install 'kohort[spark]'"
+        ) from error
+    return pa, pq
+
+
+def _write_parquet(path: Path, facts: Iterable[Recorded], header: Header) -> None:
+    pa, pq = _pyarrow()
+    rows = [
+        (
+            r.sequence,
+            r.at,
+            r.incarnation,
+            r.source,
+            type(r.fact).__name__,
+            json.dumps(encode_fact(r.fact), separators=(",", ":"), ensure_ascii=False),
+        )
+        for r in facts
+    ]
+    columns = list(zip(*rows, strict=True)) if rows else [()] * len(_COLUMNS)
+    kinds = (pa.int64(), pa.int64(), pa.int64(), pa.string(), pa.string(), pa.string())
+    schema = pa.schema(
+        list(zip(_COLUMNS, kinds, strict=True)), metadata={_MARK.encode(): header.line().encode()}
+    )
+    arrays = [pa.array(c, type=k) for c, k in zip(columns, kinds, strict=True)]
+    pq.write_table(pa.Table.from_arrays(arrays, schema=schema), path)
+
+
+def _read_parquet(path: Path) -> _Piece:
+    _, pq = _pyarrow()
+    try:
+        table = pq.read_table(path)
+    except Exception as error:
+        raise HistoryFileError(f"{path} is no whole Parquet file: {error}") from error
+    meta = (table.schema.metadata or {}).get(_MARK.encode())
+    if meta is None or table.schema.names != list(_COLUMNS):
+        raise HistoryFileError(f"{path} is a Parquet file, but no history of kohort")
+    header = _header(json.loads(meta), path, 1)
+    facts = []
+    for number, row in enumerate(table.to_pylist(), start=1):
+        try:
+            fact = decode_fact(row["kind"], json.loads(row["fact"]))
+        except (ProtocolError, ValueError) as error:
+            raise HistoryFileError(f"{path}, row {number}: {error}") from error
+        facts.append(
+            Recorded(
+                sequence=row["sequence"],
+                at=Instant(row["at"]),
+                incarnation=row["incarnation"],
+                source=row["source"],
+                fact=fact,
+            )
+        )
+    return header, facts

@@ -1,0 +1,215 @@
+"""Histories on disk: every fact comes back, torn ends are left out, newer files are refused."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import types
+from pathlib import Path
+from typing import Any, NewType, Union, get_args, get_origin, get_type_hints
+
+import pytest
+
+from kohort.model.errors import ErrorCode
+from kohort.model.history_record import FACT_TYPES, SCHEMA_VERSION, Recorded
+from kohort.model.ids import GenerationId, GroupId, MemberId, TopicPartition
+from kohort.model.instants import Instant
+from kohort.model.member_facts import SessionUnconfirmed
+from kohort.model.wire_facts import PersistFailed, Ticket
+from kohort.storage.fact_codec import decode_fact, encode_fact
+from kohort.storage.fact_files import (
+    Header,
+    HistoryFileError,
+    fact_line,
+    next_life,
+    read_histories,
+    read_history,
+    write_history,
+)
+
+
+def sample(hint: Any, alternative: int = 0) -> Any:  # noqa: PLR0911 - one kind a line
+    """A value of a type, unlike any default; ``alternative`` chooses among unions."""
+    while isinstance(hint, NewType):
+        hint = hint.__supertype__
+    if get_origin(hint) in (Union, types.UnionType):
+        kinds = [a for a in get_args(hint) if a is not type(None)]
+        return sample(kinds[alternative % len(kinds)])
+    if get_origin(hint) is tuple:
+        args = get_args(hint)
+        if args[-1] is Ellipsis:
+            return (sample(args[0]), sample(args[0]))
+        return tuple(sample(a) for a in args)
+    if dataclasses.is_dataclass(hint):
+        return make(hint, alternative)
+    if hint is TopicPartition:
+        return TopicPartition("orders, größer", 7)
+    if isinstance(hint, type) and issubclass(hint, ErrorCode):
+        return ErrorCode.FENCED_INSTANCE_ID
+    special = {bytes: b"\x00\xff", str: 'é"\n', bool: True, int: 2**40}
+    return special[hint] if hint in special else list(hint)[-1]
+
+
+def make(kind: type[Any], alternative: int = 0) -> Any:
+    hints = get_type_hints(kind)
+    return kind(**{f.name: sample(hints[f.name], alternative) for f in dataclasses.fields(kind)})
+
+
+def minimal(kind: type[Any]) -> Any:
+    hints = get_type_hints(kind)
+    required = [f for f in dataclasses.fields(kind) if f.default is dataclasses.MISSING]
+    return kind(**{f.name: sample(hints[f.name]) for f in required})
+
+
+EVERY = [
+    *[make(kind, n) for kind in FACT_TYPES.values() for n in range(5)],
+    *[minimal(kind) for kind in FACT_TYPES.values()],
+]
+
+
+def history(*facts: Any, source: str = "broker", start: int = 0) -> list[Recorded]:
+    return [
+        Recorded(sequence=n, at=Instant(start + n * 10), incarnation=1, source=source, fact=fact)
+        for n, fact in enumerate(facts, start=1)
+    ]
+
+
+def test_every_kind_of_fact_survives_json() -> None:
+    for fact in EVERY:
+        fields = json.loads(json.dumps(encode_fact(fact)))
+        assert decode_fact(type(fact).__name__, fields) == fact
+
+
+@pytest.mark.parametrize("name", ["h.jsonl", "h.parquet"])
+def test_a_file_gives_back_what_was_written(tmp_path: Path, name: str) -> None:
+    facts = history(*EVERY)
+    write_history(tmp_path / name, facts)
+    found = read_history(tmp_path / name)
+    assert found.facts == facts
+    assert found.remarks == []
+
+
+@pytest.mark.parametrize("name", ["h.jsonl", "h.parquet"])
+def test_an_empty_history_is_one(tmp_path: Path, name: str) -> None:
+    write_history(tmp_path / name, [])
+    assert read_history(tmp_path / name).facts == []
+
+
+def test_cut_at_any_byte_the_whole_facts_are_read_and_the_cut_is_said(tmp_path: Path) -> None:
+    path = tmp_path / "h.jsonl"
+    facts = history(make(PersistFailed), make(SessionUnconfirmed))
+    write_history(path, facts)
+    whole = path.read_bytes()
+    header = len(Header().line()) + 1
+    lines = [header + len((fact_line(facts[0]) + "\n").encode()), len(whole)]
+    for size in range(header, len(whole)):
+        path.write_bytes(whole[:size])
+        found = read_history(path)
+        expected = sum(1 for end in lines if end <= size)
+        assert found.facts == facts[:expected]
+        assert bool(found.remarks) == (size not in (header, *lines))
+        assert all("truncated" in remark for remark in found.remarks)
+
+
+def test_a_newer_schema_is_refused_with_what_to_do(tmp_path: Path) -> None:
+    path = tmp_path / "h.jsonl"
+    newer = {"kohort_history": SCHEMA_VERSION + 1, "clock": "x", "wall_micros": 0}
+    path.write_text(json.dumps(newer) + "\n")
+    with pytest.raises(HistoryFileError, match=f"reads 1 to {SCHEMA_VERSION}: use a kohort as new"):
+        read_history(path)
+
+
+def test_a_fact_that_nobody_knows_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "h.jsonl"
+    line = json.dumps({"n": 1, "at": 1, "life": 1, "src": "b", "is": "Sneezed", "f": {}})
+    path.write_text(f"{Header().line()}\n{line}\n{fact_line(history(EVERY[0])[0])}\n")
+    with pytest.raises(HistoryFileError, match=r"line 2.*Sneezed"):
+        read_history(path)
+
+
+@pytest.mark.parametrize("text", ["", "hello\n", "{}\n", '[1]\n{"a":1}\n', "\x00\xff\xfe\n"])
+def test_what_is_no_history_is_refused(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "h.jsonl"
+    path.write_text(text)
+    with pytest.raises(HistoryFileError, match="is no history"):
+        read_history(path)
+
+
+def test_a_field_of_the_wrong_type_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "h.jsonl"
+    good = history(make(PersistFailed), make(PersistFailed))
+    held = json.loads(fact_line(good[0]))
+    held["f"]["ticket"] = "seven"
+    path.write_text(f"{Header().line()}\n{json.dumps(held)}\n{fact_line(good[1])}\n")
+    with pytest.raises(HistoryFileError, match=r"line 2.*int was expected"):
+        read_history(path)
+
+
+def test_a_file_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(HistoryFileError, match="cannot be read: No such file"):
+        read_history(tmp_path / "none.jsonl")
+
+
+def test_a_parquet_file_of_somebody_else(tmp_path: Path) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    pq.write_table(pa.table({"a": [1]}), tmp_path / "a.parquet")
+    with pytest.raises(HistoryFileError, match="no history of kohort"):
+        read_history(tmp_path / "a.parquet")
+
+
+def expired(at: int) -> PersistFailed:
+    return PersistFailed(group_id=GroupId("g"), ticket=Ticket(at), error=ErrorCode.NONE)
+
+
+def test_files_of_one_clock_are_merged_by_instant(tmp_path: Path) -> None:
+    one = history(expired(1), expired(2), source="broker")
+    two = history(expired(3), expired(4), source="client", start=5)
+    write_history(tmp_path / "a", one, Header(clock="boot-1", wall_micros=100))
+    write_history(tmp_path / "b", two, Header(clock="boot-1", wall_micros=999))
+    found = read_histories([tmp_path / "a", tmp_path / "b"])
+    assert [(r.sequence, r.at, r.source) for r in found.facts] == [
+        (1, 10, "broker"),
+        (2, 15, "client"),
+        (3, 20, "broker"),
+        (4, 25, "client"),
+    ]
+    assert found.remarks == []
+
+
+def test_files_of_two_clocks_are_laid_over_each_other_by_time_of_day(tmp_path: Path) -> None:
+    write_history(tmp_path / "a", history(expired(1)), Header(clock="x", wall_micros=1_000))
+    write_history(tmp_path / "b", history(expired(2)), Header(clock="y", wall_micros=400))
+    found = read_histories([tmp_path / "a", tmp_path / "b"])
+    assert [r.at for r in found.facts] == [10 - 600, 10]
+    assert "time of day" in found.remarks[0]
+
+
+def test_a_next_life_appends_behind_the_last_whole_line(tmp_path: Path) -> None:
+    path = tmp_path / "h.jsonl"
+    assert next_life(path) == 1
+    facts = history(expired(1), expired(2))
+    write_history(path, facts)
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-5])
+    assert next_life(path) == 2
+    assert path.read_bytes().endswith(b"\n")
+    with path.open("a") as out:
+        out.write(Header().line() + "\n")
+        later = Recorded(
+            sequence=1,
+            at=Instant(50),
+            incarnation=2,
+            source="broker",
+            fact=SessionUnconfirmed(
+                at=Instant(50),
+                group_id=GroupId("g"),
+                member_id=MemberId("m"),
+                generation_id=GenerationId(1),
+            ),
+        )
+        out.write(fact_line(later) + "\n")
+    assert next_life(path) == 3
+    found = read_history(path)
+    assert [r.incarnation for r in found.facts] == [1, 2]
