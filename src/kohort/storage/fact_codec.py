@@ -13,7 +13,6 @@ import dataclasses
 import types
 from collections.abc import Callable
 from enum import Enum
-from functools import cache
 from typing import Any, Final, NewType, Union, get_args, get_origin, get_type_hints
 
 from kohort.model.errors import ProtocolError
@@ -48,8 +47,17 @@ def decode_fact(name: str, fields: dict[str, Any]) -> Any:
 # -- writing -----------------------------------------------------------------------------------
 
 
-@cache
-def _writer(kind: Any) -> Callable[[Any], dict[str, Any]]:
+_WRITERS: Final[dict[type[Any], Callable[[Any], dict[str, Any]]]] = {}
+
+
+def _writer(kind: type[Any]) -> Callable[[Any], dict[str, Any]]:
+    found = _WRITERS.get(kind)
+    if found is None:
+        found = _WRITERS[kind] = _make_writer(kind)
+    return found
+
+
+def _make_writer(kind: type[Any]) -> Callable[[Any], dict[str, Any]]:
     hints = get_type_hints(kind)
     plan = [
         (spec.name, _value_writer(hints[spec.name]), spec.default)
@@ -108,8 +116,17 @@ def _tuple_writer(hint: Any) -> _Convert:
 # -- reading -----------------------------------------------------------------------------------
 
 
-@cache
-def _reader(kind: Any) -> Callable[[dict[str, Any]], Any]:
+_READERS: Final[dict[type[Any], Callable[[dict[str, Any]], Any]]] = {}
+
+
+def _reader(kind: type[Any]) -> Callable[[dict[str, Any]], Any]:
+    found = _READERS.get(kind)
+    if found is None:
+        found = _READERS[kind] = _make_reader(kind)
+    return found
+
+
+def _make_reader(kind: type[Any]) -> Callable[[dict[str, Any]], Any]:
     hints = get_type_hints(kind)
     converts = {spec.name: _value_reader(hints[spec.name]) for spec in dataclasses.fields(kind)}
 
