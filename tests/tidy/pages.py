@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 import importlib
 import re
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -118,6 +119,9 @@ def _command(path: list[str], command: click.Command) -> Iterator[str]:
 
 
 def main() -> None:
+    if "--check" in sys.argv:
+        stale = [path.name for path, make in PAGES.items() if path.read_text() != make()]
+        sys.exit(f"stale: {', '.join(stale)}" if stale else 0)
     for path, make in PAGES.items():
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(make(), encoding="utf-8")
