@@ -1,0 +1,348 @@
+"""An application that consumes: polls, works, flushes and restores, as its behaviour says.
+
+In: what the consumer's engine wants of its application, records that topics have by now; out:
+events for the engine, facts about deliveries and callbacks. Callbacks run inside polls, and a batch
+is dealt with between two polls: while either lasts the application does nothing else, though its
+member goes on. Must not know: connections, faults.
+
+Records come from partition leaders that no fault of this world touches: a consumer that is cut off
+from its coordinator goes on reading until it stops itself, which is the worst it can do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from random import Random
+from typing import Any, Final, assert_never
+
+from kohort.consumer.effects import (
+    Callback,
+    CommitDone,
+    ForApplication,
+    Idle,
+    RunCallback,
+    StartReading,
+    StopReading,
+    Trouble,
+)
+from kohort.consumer.events import (
+    Application as ApplicationEvent,
+)
+from kohort.consumer.events import (
+    CallbackDone,
+    Commit,
+    OutOfRange,
+    Polled,
+    Stopped,
+    Subscribe,
+    Unsubscribe,
+)
+from kohort.consumer.positions import Position
+from kohort.engine.consumer_engine import ConsumerEngine
+from kohort.lab.heap import Heap, Process
+from kohort.lab.plan import Behaviour
+from kohort.lab.topics import TopicBook
+from kohort.model.client_facts import (
+    CallbackEnded,
+    CallbackKind,
+    CallbackStarted,
+    PollReturned,
+    PositionSet,
+    RecordsDelivered,
+    Subscribed,
+)
+from kohort.model.ids import NO_MEMBER, GroupId, MemberId, Token, TopicPartition
+from kohort.model.instants import MICROS_PER_MILLI, MICROS_PER_SECOND, Instant
+
+_KINDS: Final = {
+    Callback.ASSIGNED: CallbackKind.ASSIGNED,
+    Callback.REVOKED: CallbackKind.REVOKED,
+    Callback.LOST: CallbackKind.LOST,
+}
+_TOUCH_MICROS: Final = MICROS_PER_SECOND
+"""How often polls are made known to the member, at most."""
+_LONGEST_BATCH: Final = 4.0
+"""In means; what is to take longer is an act."""
+
+
+class Consuming:
+    """The application of one life of a pod.
+
+    Args:
+        heap: the time.
+        process: the pod's.
+        engine: the consumer.
+        say: hands an event to the engine and carries out what follows.
+        behaviour: how it consumes.
+        random: where batch times come from.
+        topics: what there is to read.
+        state: partitions with local state; outlives the process if state does.
+        record: takes facts.
+        ended: called when the consumer was closed in order.
+    """
+
+    def __init__(
+        self,
+        heap: Heap,
+        process: Process,
+        engine: ConsumerEngine,
+        *,
+        say: Callable[[ApplicationEvent], None],
+        behaviour: Behaviour,
+        random: Random,
+        topics: TopicBook,
+        state: set[TopicPartition],
+        record: Callable[[Any], None],
+        ended: Callable[[], None],
+    ) -> None:
+        self._heap = heap
+        self._process = process
+        self._engine = engine
+        self._say = say
+        self._behaviour = behaviour
+        self._random = random
+        self._topics = topics
+        self._state = state
+        self._record = record
+        self._ended = ended
+        self._group_id = GroupId(engine.member.config.group_id)
+        self._reading: dict[TopicPartition, int] = {}
+        """Next offset of each partition whose records are handed out."""
+        self._order: list[TopicPartition] = []
+        self._restoring: dict[TopicPartition, int] = {}
+        """Where a partition will start once its state is there."""
+        self._member_id = NO_MEMBER
+        self._blocked = False
+        self._working = False
+        self._next_poll: int | None = None
+        self._touched = Instant(0)
+        self._next_batch_ms: int | None = None
+        self._closing = ""
+        self._token = Token(0)
+        self.trouble: list[str] = []
+
+    # -- what is asked of it ----------------------------------------------------------------------
+
+    def subscribe(self, topics: tuple[str, ...]) -> None:
+        """Want these topics; in place of what was wanted before."""
+        self._record(Subscribed(group_id=self._group_id, topics=topics))
+        self._say(Subscribe(topics=frozenset(topics)))
+        self._poll_soon()
+
+    def close(self, *, leave: bool) -> None:
+        """Close the consumer in order at the next poll; without ``leave``: commit and go."""
+        self._closing = self._closing or ("leave" if leave else "go")
+        self._poll_soon()
+
+    def be_slow(self, batch_ms: int) -> None:
+        """Take so long for the next batch."""
+        self._next_batch_ms = batch_ms
+
+    def nudge(self) -> None:
+        """The engine may want something: a poll that waits for records looks after it."""
+        if self._engine.due:
+            self._poll_soon()
+
+    # -- polling ----------------------------------------------------------------------------------
+
+    def _poll_soon(self) -> None:
+        if not self._blocked and not self._working:
+            self._plan(self._heap.now)
+
+    def _plan(self, when: int) -> None:
+        if self._next_poll is None or when < self._next_poll:
+            self._next_poll = when
+            self._heap.at(when, self._process, self._poll, when)
+
+    def _poll(self, planned: int) -> None:
+        if self._next_poll != planned or self._blocked:
+            return
+        self._next_poll = None
+        self._working = True
+        try:
+            self._go_on()
+        finally:
+            self._working = False
+
+    def _go_on(self) -> None:
+        """One poll, or what is left of it after a callback."""
+        self._touch()
+        if not self._work_off():
+            return
+        if self._closing:
+            self._go()
+            if not self._work_off() or self._closing == "gone":
+                return
+            self._plan(self._heap.now + self._behaviour.idle_ms * MICROS_PER_MILLI)
+            return
+        taken = self._take_records()
+        self._record(PollReturned(group_id=self._group_id, records=taken))
+        wait = self._batch_micros() if taken else self._behaviour.idle_ms * MICROS_PER_MILLI
+        if taken:
+            self._blocked = True
+            self._heap.at(self._heap.now + wait, self._process, self._batch_done)
+        else:
+            self._plan(self._heap.now + wait)
+
+    def _batch_done(self) -> None:
+        self._blocked = False
+        self._poll_soon()
+
+    def _batch_micros(self) -> int:
+        slow, self._next_batch_ms = self._next_batch_ms, None
+        if slow is not None:
+            return slow * MICROS_PER_MILLI
+        mean = self._behaviour.batch_ms * MICROS_PER_MILLI
+        return int(min(self._random.expovariate(1.0), _LONGEST_BATCH) * mean) if mean else 0
+
+    def _touch(self) -> None:
+        now = self._heap.now
+        commit_at = self._engine.core.commit_due_at
+        if commit_at is not None and commit_at <= now:
+            self._touched = now
+            self._say(Polled(positions=self._positions(self._reading)))
+        elif now - self._touched >= _TOUCH_MICROS:
+            self._touched = now
+            self._say(Polled())
+
+    def _positions(self, partitions: Any) -> dict[TopicPartition, Position]:
+        return {tp: Position(self._reading[tp]) for tp in partitions if tp in self._reading}
+
+    def _take_records(self) -> int:
+        """Hand out what is there, from one partition after the other."""
+        now, left = self._heap.now, self._behaviour.max_poll_records
+        whole = left
+        for tp in self._order:
+            first = self._reading[tp]
+            end = self._topics.end(tp, now)
+            count = min(left, end - first) if end is not None else 0
+            if count < 0:
+                self._say(OutOfRange(partition=tp, offset=first))
+            if count <= 0:
+                continue
+            left -= count
+            self._reading[tp] = first + count
+            self._record(
+                RecordsDelivered(
+                    group_id=self._group_id, partition=tp, first=first, last=first + count - 1
+                )
+            )
+            if not left:
+                break
+        if self._order:
+            self._order.append(self._order.pop(0))
+        return whole - left
+
+    # -- what the consumer wants ------------------------------------------------------------------
+
+    def _work_off(self) -> bool:
+        """Carry out what the core asks for, in order; False while a callback is running."""
+        due = self._engine.due
+        while due:
+            if not self._carry_out(due.popleft()):
+                return False
+        return True
+
+    def _carry_out(self, effect: ForApplication) -> bool:
+        match effect:
+            case StopReading():
+                positions = self._positions(effect.partitions)
+                self._forget(effect.partitions)
+                self._say(Stopped(step=effect.step, positions=positions))
+            case StartReading():
+                self._start(effect)
+            case RunCallback():
+                return self._call_back(effect)
+            case Trouble():
+                self.trouble.append(effect.message)
+            case Idle():
+                self._closing = "gone"
+                self._ended()
+            case CommitDone():
+                self._commit_done(effect)
+            case _:
+                assert_never(effect)
+        return True
+
+    def _forget(self, partitions: frozenset[TopicPartition]) -> None:
+        for tp in partitions:
+            self._reading.pop(tp, None)
+            self._restoring.pop(tp, None)
+        self._order = [tp for tp in self._order if tp in self._reading]
+
+    def _start(self, effect: StartReading) -> None:
+        for tp, position in sorted(effect.starts.items()):
+            behaviour = self._behaviour
+            warm = tp in self._state
+            wait_ms = behaviour.restore_warm_ms if warm else behaviour.restore_cold_ms
+            if wait_ms and tp not in self._reading:
+                self._restoring[tp] = position.offset
+                self._heap.after(wait_ms, self._process, self._restored, tp, position.offset)
+            else:
+                self._read(tp, position.offset)
+
+    def _restored(self, tp: TopicPartition, offset: int) -> None:
+        if self._restoring.get(tp) == offset:
+            del self._restoring[tp]
+            self._read(tp, offset)
+            self._poll_soon()
+
+    def _read(self, tp: TopicPartition, offset: int) -> None:
+        self._state.add(tp)
+        self._reading[tp] = offset
+        if tp not in self._order:
+            self._order.append(tp)
+        self._record(PositionSet(group_id=self._group_id, partition=tp, offset=offset))
+
+    def _call_back(self, effect: RunCallback) -> bool:
+        kind = _KINDS[effect.kind]
+        if kind is CallbackKind.REVOKED and effect.step < self._engine.core.void_before:
+            kind = CallbackKind.LOST  # the place went before the application came to hear of it
+        self._member_id = self._engine.core.ownership.member_id or self._member_id
+        told: dict[str, Any] = {
+            "group_id": self._group_id,
+            "member_id": MemberId(self._member_id),
+            "generation_id": effect.generation_id,
+            "kind": kind,
+            "partitions": tuple(sorted(effect.partitions)),
+        }
+        self._record(CallbackStarted(**told))
+        behaviour = self._behaviour
+        took = 0
+        if kind is CallbackKind.REVOKED and effect.partitions:
+            took = behaviour.flush_ms + behaviour.flush_each_ms * len(effect.partitions)
+        if took:
+            self._blocked = True
+            self._heap.after(took, self._process, self._callback_over, effect.step, told)
+            return False
+        self._called_back(effect.step, told)
+        return True
+
+    def _callback_over(self, step: int, told: dict[str, Any]) -> None:
+        self._blocked = False
+        self._working = True
+        try:
+            self._called_back(step, told)
+            self._go_on()
+        finally:
+            self._working = False
+
+    def _called_back(self, step: int, told: dict[str, Any]) -> None:
+        self._record(CallbackEnded(**told))
+        self._say(CallbackDone(step=step))
+
+    # -- going ------------------------------------------------------------------------------------
+
+    def _go(self) -> None:
+        if self._closing == "leave":
+            self._closing = "leaving"
+            self._say(Unsubscribe(reason="the pod is being stopped"))
+        elif self._closing == "go":
+            self._closing = "committing"
+            self._token = Token(self._token + 1)
+            self._say(Commit(token=self._token, offsets=self._positions(self._reading)))
+
+    def _commit_done(self, effect: CommitDone) -> None:
+        if self._closing == "committing" and effect.token == self._token:
+            self._closing = "gone"
+            self._ended()

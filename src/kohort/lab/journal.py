@@ -1,0 +1,236 @@
+"""The broker's ``__consumer_offsets`` on a disk in memory: real logs, batches and recovery.
+
+In: the coordinator engine's writes, and what is to go wrong; out: tickets that became durable, or
+never will, later; after a crash, the records that a new process finds. One sync runs at a time on a
+log, and takes up all that was appended before it began. Must not know: what records mean.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from random import Random
+from typing import Final
+
+from kohort.engine.coordinator_outputs import Write
+from kohort.lab.acts import CrashAtPersist
+from kohort.lab.heap import Heap, Process
+from kohort.lab.plan import DiskPlan
+from kohort.model.errors import ErrorCode
+from kohort.model.ids import Ticket
+from kohort.model.instants import MICROS_PER_MILLI, Instant, WallMillis
+from kohort.storage.errors import StorageError
+from kohort.storage.faulty_files import UnsyncedLossFiles
+from kohort.storage.flush_job import FlushJob
+from kohort.storage.log_config import LogConfig
+from kohort.storage.partition_log import PartitionLog
+from kohort.storage.record_batch import iterate_batches
+from kohort.storage.records import Record, build_batch, records_of
+
+DATA: Final = "/data"
+_CONFIG: Final = LogConfig(
+    sync_before_answer=True, delete=False, compact=True, timestamp_after_max_ms=1 << 62
+)
+_READ_BYTES: Final = 1 << 20
+
+
+@dataclass(slots=True, eq=False)
+class _Book:
+    """One log and who waits for it."""
+
+    log: PartitionLog
+    waiting: list[tuple[int, Ticket]] = field(default_factory=list)
+    """Last offset and ticket, in order."""
+    syncing: FlushJob | None = None
+
+
+class Journal:
+    """Writes of one broker, over all its lives.
+
+    Args:
+        heap: the time.
+        plan: how long syncs take; may be replaced any time.
+        random: where chance comes from.
+        process: the broker's.
+        appended: told of tickets that are durable.
+        failed: told of tickets that never will be, and why.
+        die: called when the broker is to die at a moment of a persist.
+    """
+
+    def __init__(
+        self,
+        heap: Heap,
+        plan: DiskPlan,
+        random: Random,
+        process: Process,
+        *,
+        appended: Callable[[Ticket], None],
+        failed: Callable[[Ticket, ErrorCode], None],
+        die: Callable[[CrashAtPersist], None],
+    ) -> None:
+        self.plan = plan
+        self.disk = UnsyncedLossFiles()
+        self.persists = 0
+        self.crash: CrashAtPersist | None = None
+        self.truncated_bytes = 0
+        """Cut off torn ends by the last recovery."""
+        self._counted = 0
+        self._heap = heap
+        self._healthy = plan
+        self._random = random
+        self._process = process
+        self._appended = appended
+        self._failed = failed
+        self._die = die
+        self._books: dict[int, _Book] = {}
+        self._epoch = 0
+        self._wall = WallMillis(0)
+        self.disk.make_directory(DATA)
+
+    # -- writing ----------------------------------------------------------------------------------
+
+    def arm(self, crash: CrashAtPersist) -> None:
+        """Let the broker die at a persist, counted from now on."""
+        self.crash = crash
+        self._counted = 0
+
+    def write(self, write: Write, wall: WallMillis) -> None:
+        """Append the records of a ticket; its outcome is told later."""
+        self.persists += 1
+        self._counted += 1
+        self._wall = wall
+        if self._dies("before append"):
+            return
+        batch = build_batch([Record(key, value, write.timestamp) for key, value in write.records])
+        try:
+            book = self._books.get(write.partition) or self._open(write.partition)
+            result = book.log.append(batch, wall)
+        except StorageError as error:
+            self._heap.at(self._heap.now, self._process, self._failed, write.ticket, error.code)
+            return
+        book.waiting.append((result.last_offset, write.ticket))
+        if book.syncing is None:
+            self._begin(book)
+        self._dies("appended")
+
+    def _begin(self, book: _Book) -> None:
+        job = book.log.begin_flush()
+        if job is None:
+            self._tell(book)
+            return
+        book.syncing = job
+        plan = self.plan
+        took = plan.sync_micros
+        if plan.sync_jitter_micros:
+            took += self._random.randrange(plan.sync_jitter_micros + 1)
+        self._heap.at(self._heap.now + took, self._process, self._synced, book, job)
+
+    def _synced(self, book: _Book, job: FlushJob) -> None:
+        job.run()
+        if self._dies("synced"):
+            return
+        book.log.complete_flush(job)
+        book.syncing = None
+        self._tell(book)
+        if book.waiting and book.syncing is None and book.log.failure is None:
+            self._begin(book)
+
+    def _tell(self, book: _Book) -> None:
+        failure = book.log.failure
+        end = book.log.durable_end_offset
+        told = [entry for entry in book.waiting if failure is not None or entry[0] < end]
+        del book.waiting[: len(told)]
+        life = self._process.life
+        for _, ticket in told:
+            if failure is None:
+                self._appended(ticket)
+            else:
+                self._failed(ticket, failure.code)
+            if self._process.life != life or self._dies("told"):
+                return
+
+    def _dies(self, moment: str) -> bool:
+        crash = self.crash
+        if crash is None or crash.moment != moment or self._counted < crash.number:
+            return False
+        self.crash = None
+        self._die(crash)
+        return True
+
+    @property
+    def broken(self) -> bool:
+        """Whether a sync failed, after which only a restart helps."""
+        return any(book.log.failure is not None for book in self._books.values())
+
+    def heal(self) -> None:
+        """Nothing is wrong with the disk from now on."""
+        self.plan = self._healthy
+        self.crash = None
+        self.disk.capacity = None
+        self.disk.fail_sync = lambda _path: False
+
+    def fail_next_sync(self) -> None:
+        """The next sync of anything fails with EIO."""
+
+        def fails(_path: str) -> bool:
+            self.disk.fail_sync = lambda _path: False
+            return True
+
+        self.disk.fail_sync = fails
+
+    # -- dying and coming back --------------------------------------------------------------------
+
+    def crashed(self, *, power_cut: bool) -> None:
+        """The broker's process, or its machine, is gone."""
+        choose = self._choose
+        if power_cut:
+            self.disk.power_cut(choose)
+        else:
+            self.disk.kill(choose)
+        self._books.clear()
+
+    def stopped(self) -> None:
+        """The broker ends in order."""
+        for book in self._books.values():
+            if book.log.failure is None:
+                book.log.close()
+        self.disk.kill()
+        self._books.clear()
+
+    def recover(self) -> list[tuple[bytes | None, bytes | None]]:
+        """Open what is there; keys and values, log by log, each in its order."""
+        self._epoch += 1
+        self.truncated_bytes = 0
+        for name in self.disk.list_directory(DATA):
+            self._open(int(name.rpartition("-")[2]))
+        return [pair for _, book in sorted(self._books.items()) for pair in _pairs(book.log)]
+
+    def _open(self, partition: int) -> _Book:
+        log = PartitionLog.open(
+            self.disk,
+            f"{DATA}/__consumer_offsets-{partition}",
+            _CONFIG,
+            leader_epoch=self._epoch,
+            report=lambda _text: None,
+        )
+        book = _Book(log)
+        self._books[partition] = book
+        return book
+
+    def _choose(self, highest: int) -> int:
+        return self._random.randrange(highest + 1)
+
+
+def _pairs(log: PartitionLog) -> Iterator[tuple[bytes | None, bytes | None]]:
+    offset = log.log_start_offset
+    while offset < log.high_watermark:
+        data = log.read(offset, _READ_BYTES)
+        for header, batch in iterate_batches(data):
+            offset = header.next_offset
+            for record in records_of(header, batch):
+                yield record.key, record.value
+
+
+def wall_at(now: Instant, offset_ms: int) -> WallMillis:
+    """The time of day at an instant, for a clock that is so far off."""
+    return WallMillis(now // MICROS_PER_MILLI + offset_ms)

@@ -1,0 +1,335 @@
+"""The wires of a world: connections between pods and the broker, and what goes wrong on them.
+
+In: connection wishes and bytes of both ends; out: calls at the other end, later. Bytes of one
+connection keep their order, connections overtake each other. A cut holds bytes back until it heals,
+as TCP would; a half-open connection loses them. Must not know: what bytes mean.
+
+Every choice is drawn from the generator that is handed in.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from random import Random
+from typing import Protocol
+from zlib import crc32
+
+from kohort.lab.heap import Heap, Process
+from kohort.lab.plan import NetworkPlan
+from kohort.model.ids import ConnectionId
+
+_PPM = 1_000_000
+_MERGE_MICROS = 20_000
+"""Longest that bytes wait to be merged with what follows."""
+
+
+class ClientEnd(Protocol):
+    """The client's side of connections."""
+
+    process: Process
+    hears: bool
+    """Whether anything from the broker gets to it."""
+    speaks: bool
+    """Whether anything of it gets to the broker."""
+
+    def line_opened(self, line: Line) -> None:
+        """A connection that was asked for stands."""
+
+    def line_received(self, line: Line, data: bytes) -> None:
+        """Bytes came."""
+
+    def line_lost(self, line: Line, reason: str) -> None:
+        """It ended, broke, or could not be opened."""
+
+
+class ServerEnd(Protocol):
+    """The broker's side of connections."""
+
+    process: Process
+    up: bool
+    silent: bool
+    """While down: whether nobody is told, since the machine is gone and not only the process."""
+
+    def line_accepted(self, line: Line) -> None:
+        """A client connected."""
+
+    def line_received(self, line: Line, data: bytes) -> None:
+        """Bytes came."""
+
+    def line_lost(self, line: Line) -> None:
+        """The client is gone."""
+
+
+class _Way:
+    """One direction of a connection."""
+
+    __slots__ = ("last", "parked", "queue")
+
+    def __init__(self) -> None:
+        self.last = 0
+        self.queue: deque[tuple[int, bytes | None]] = deque()
+        """Arrival and bytes; None is the end of the stream."""
+        self.parked: list[bytes | None] = []
+        """Held back by a cut."""
+
+
+class Line:
+    """One connection."""
+
+    __slots__ = (
+        "at_client",
+        "at_server",
+        "client",
+        "conn",
+        "dead",
+        "down",
+        "local",
+        "number",
+        "server_life",
+        "up",
+    )
+
+    def __init__(
+        self, number: int, local: ConnectionId, client: ClientEnd, server_life: int
+    ) -> None:
+        self.number = number
+        self.conn = ConnectionId(number)
+        """What the broker calls it."""
+        self.local = local
+        """What the client calls it."""
+        self.client = client
+        self.server_life = server_life
+        self.at_client = True
+        self.at_server = False
+        """Whether each end still holds it."""
+        self.dead = False
+        """Half open: carries nothing any more."""
+        self.up = _Way()
+        self.down = _Way()
+
+
+class Network:
+    """All connections of a world.
+
+    Args:
+        heap: the time.
+        plan: how bytes travel; may be replaced any time (``plan``).
+        random: where chance comes from.
+        server: the broker's side.
+    """
+
+    def __init__(self, heap: Heap, plan: NetworkPlan, random: Random, server: ServerEnd) -> None:
+        self.plan = plan
+        self.digest = 0
+        """Of all that arrived anywhere, when, and on which connection."""
+        self.bytes_sent = 0
+        self._heap = heap
+        self._random = random
+        self._server = server
+        self._lines: dict[int, Line] = {}
+        self._next = 1
+
+    # -- connections ------------------------------------------------------------------------------
+
+    def connect(self, client: ClientEnd, local: ConnectionId) -> Line:
+        """Open a connection: the client is told how that ended, or nothing at all."""
+        line = Line(self._next, local, client, self._server.process.life)
+        self._next += 1
+        self._lines[line.number] = line
+        arrival = self._heap.now + self._delay()
+        self._heap.at(arrival, self._server.process, self._syn, line)
+        if not self._server.up:
+            # Nobody listens, but the machine may answer so.
+            self._heap.at(arrival, None, self._refuse, line)
+        return line
+
+    def close(self, line: Line) -> None:
+        """The client closes it, or its process ended and the system does."""
+        line.at_client = False
+        self._push(line, line.up, None)
+
+    def close_at_server(self, line: Line) -> None:
+        """The broker closes it."""
+        line.at_server = False
+        self._push(line, line.down, None)
+
+    def reset(self, line: Line) -> None:
+        """It breaks now; each end hears of it after a moment."""
+        if not line.dead:
+            line.dead = True
+            delay = self._delay()
+            self._heap.at(self._heap.now + delay, line.client.process, self._lose_client, line)
+            self._heap.at(self._heap.now + delay, self._server.process, self._lose_server, line)
+
+    def half_open(self, line: Line) -> None:
+        """From now on it carries nothing, and nobody is told."""
+        line.dead = True
+
+    def lines_of(self, client: ClientEnd | None) -> list[Line]:
+        """The connections of a client, or all of them."""
+        return [line for line in self._lines.values() if client is None or line.client is client]
+
+    def server_died(self) -> None:
+        """The broker's process is gone: clients are told, unless the machine went with it."""
+        for line in list(self._lines.values()):
+            line.at_server = False
+            if not self._server.silent:
+                self._push(line, line.down, None)
+
+    def client_died(self, client: ClientEnd, *, silent: bool) -> None:
+        """A client's process is gone."""
+        for line in self.lines_of(client):
+            line.at_client = False
+            if silent:
+                line.dead = True
+                self._drop_if_gone(line)
+            else:
+                self._push(line, line.up, None)
+
+    def healed(self, client: ClientEnd) -> None:
+        """What a cut held back goes on its way."""
+        for line in self.lines_of(client):
+            for way, open_again in ((line.up, client.speaks), (line.down, client.hears)):
+                if open_again:
+                    parked, way.parked = way.parked, []
+                    for data in parked:
+                        self._push(line, way, data)
+
+    # -- bytes ------------------------------------------------------------------------------------
+
+    def send_up(self, line: Line, data: bytes) -> None:
+        """From the client to the broker."""
+        if line.at_client:
+            self._send(line, line.up, data)
+
+    def send_down(self, line: Line, data: bytes) -> None:
+        """From the broker to the client."""
+        if line.at_server:
+            self._send(line, line.down, data)
+
+    def _send(self, line: Line, way: _Way, data: bytes) -> None:
+        plan, random = self.plan, self._random
+        self.bytes_sent += len(data)
+        if plan.reset_ppm and random.randrange(_PPM) < plan.reset_ppm:
+            self.reset(line)
+            return
+        if plan.torn_ppm and random.randrange(_PPM) < plan.torn_ppm:
+            size = random.randrange(1, 40)
+            while len(data) > size:
+                self._push(line, way, data[:size])
+                data = data[size:]
+                size = random.randrange(1, 40)
+        elif plan.merged_ppm and random.randrange(_PPM) < plan.merged_ppm:
+            # What follows cannot overtake it, so it arrives together with this.
+            way.last = max(way.last, self._heap.now + random.randrange(_MERGE_MICROS))
+        self._push(line, way, data)
+
+    def _push(self, line: Line, way: _Way, data: bytes | None) -> None:
+        if line.dead:
+            self._drop_if_gone(line)
+            return
+        client = line.client
+        upwards = way is line.up
+        if not (client.speaks if upwards else client.hears):
+            way.parked.append(data)
+            return
+        when = max(way.last, self._heap.now + self._delay())
+        way.last = when
+        way.queue.append((when, data))
+        if upwards:
+            self._heap.at(when, self._server.process, self._arrive_up, line)
+        else:
+            self._heap.at(when, client.process, self._arrive_down, line)
+
+    def _delay(self) -> int:
+        plan = self.plan
+        delay = plan.delay_micros
+        if plan.jitter_micros:
+            delay += self._random.randrange(plan.jitter_micros + 1)
+        if plan.slow_ppm and self._random.randrange(_PPM) < plan.slow_ppm:
+            delay *= plan.slow_factor
+        return delay
+
+    # -- arrivals ---------------------------------------------------------------------------------
+
+    def _syn(self, line: Line) -> None:
+        if line.dead or not line.at_client:
+            self._lines.pop(line.number, None)
+            return
+        if not self._server.up or not line.client.speaks:
+            return  # refused, or the client gives up by itself
+        line.server_life = self._server.process.life
+        line.at_server = True
+        self._server.line_accepted(line)
+        client = line.client
+        self._heap.at(self._heap.now + self._delay(), client.process, self._syn_ack, line)
+
+    def _syn_ack(self, line: Line) -> None:
+        if line.at_client and not line.dead and line.client.hears:
+            line.client.line_opened(line)
+
+    def _refuse(self, line: Line) -> None:
+        client = line.client
+        if not self._server.silent and not self._server.up and client.speaks and client.hears:
+            line.dead = True
+            when = self._heap.now + self._delay()
+            self._heap.at(when, client.process, self._lose_client, line)
+
+    def _arrive_up(self, line: Line) -> None:
+        data, ended = self._take(line.up)
+        if line.dead:
+            return
+        if not line.at_server:
+            # The end that this was meant for is gone: the system says so, if there is one.
+            if line.at_client and data and (self._server.up or not self._server.silent):
+                self.reset(line)
+            self._drop_if_gone(line)
+            return
+        if data:
+            self._note(line, data)
+            self._server.line_received(line, data)
+        if ended:
+            self._lose_server(line)
+
+    def _arrive_down(self, line: Line) -> None:
+        data, ended = self._take(line.down)
+        if line.dead or not line.at_client:
+            return
+        if data:
+            self._note(line, data)
+            line.client.line_received(line, data)
+        if ended and line.at_client:
+            self._lose_client(line)
+
+    def _take(self, way: _Way) -> tuple[bytes, bool]:
+        """All that has arrived by now, in one piece."""
+        pieces: list[bytes] = []
+        ended = False
+        queue, now = way.queue, self._heap.now
+        while queue and queue[0][0] <= now and not ended:
+            piece = queue.popleft()[1]
+            if piece is None:
+                ended = True
+            else:
+                pieces.append(piece)
+        return pieces[0] if len(pieces) == 1 else b"".join(pieces), ended
+
+    def _lose_client(self, line: Line) -> None:
+        if line.at_client:
+            line.at_client = False
+            line.client.line_lost(line, "the connection broke")
+        self._drop_if_gone(line)
+
+    def _lose_server(self, line: Line) -> None:
+        if line.at_server and line.server_life == self._server.process.life:
+            line.at_server = False
+            self._server.line_lost(line)
+        self._drop_if_gone(line)
+
+    def _drop_if_gone(self, line: Line) -> None:
+        if not line.at_client and (not line.at_server or line.dead):
+            self._lines.pop(line.number, None)
+
+    def _note(self, line: Line, data: bytes) -> None:
+        stamp = b"%d %d " % (self._heap.now, line.number)
+        self.digest = crc32(data, crc32(stamp, self.digest))

@@ -1,0 +1,317 @@
+"""The broker of a world: the coordinator's engine, and a small node around it.
+
+In: connections and bytes from the network, durable tickets from the journal, the time; out: bytes,
+writes, facts. Of the requests that are not the coordinator's it answers ApiVersions, Metadata,
+FindCoordinator and ListOffsets. It dies and comes back, stands still, and has its clock set. Must
+not know: who its clients are.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from random import Random
+from typing import Any, Final
+
+from kohort.engine.coordinator_engine import CoordinatorEngine
+from kohort.engine.coordinator_outputs import (
+    Close,
+    Handle,
+    Observed,
+    Output,
+    Transmit,
+    Write,
+)
+from kohort.engine.coordinator_recording import RecordingCoordinatorEngine
+from kohort.lab.acts import CrashAtPersist
+from kohort.lab.heap import Heap, Process
+from kohort.lab.journal import Journal, wall_at
+from kohort.lab.network import Line, Network
+from kohort.lab.plan import DiskPlan
+from kohort.lab.topics import TopicBook
+from kohort.model.errors import ErrorCode
+from kohort.model.group_config import GroupConfig
+from kohort.model.ids import ConnectionId, Ticket, TopicPartition
+from kohort.model.instants import Instant
+from kohort.model.wire_facts import CoordinatorStopped
+from kohort.storage.errors import StorageError
+from kohort.wire.apis import APIS, Api
+from kohort.wire.messages import k02_list_offsets as k02
+from kohort.wire.messages import k03_metadata as k03
+from kohort.wire.messages import k10_find_coordinator as k10
+from kohort.wire.messages import k18_api_versions as k18
+
+BROKER: Final = "broker"
+HOST: Final = "broker.lab"
+PORT: Final = 9092
+_NODE_ID: Final = 1
+_FIRST, _NEXT = -2, -1
+_RESTART_MS: Final = 1_000
+_STALL_FLOOR_MICROS: Final = 1_000_000
+_SERVED: Final = frozenset({2, 3, 8, 9, 10, 11, 12, 13, 14, 15, 16, 18, 42, 47})
+_APIS: Final[tuple[Api, ...]] = tuple(api for api in APIS if api.key in _SERVED)
+_ANNOUNCED: Final = [(api.key, api.broker.low, api.broker.high) for api in _APIS]
+
+
+class Node:
+    """The broker, over all its lives.
+
+    Args:
+        heap: the time.
+        config: the coordinator's settings.
+        disk: how its disk behaves.
+        random: where member ids and the disk's chances come from.
+        topics: what there is to consume.
+        record: takes facts, with the broker's life.
+        recording: whether the engine tells what crosses its edge, too.
+    """
+
+    def __init__(
+        self,
+        heap: Heap,
+        config: GroupConfig,
+        disk: DiskPlan,
+        *,
+        random: Random,
+        topics: TopicBook,
+        record: Callable[[str, int, Any], None],
+        recording: bool,
+    ) -> None:
+        self.process = Process(BROKER, racing=True)
+        self.up = False
+        self.silent = False
+        self.wall_offset_ms = 0
+        self.network: Network
+        self.engine: CoordinatorEngine
+        self.journal = Journal(
+            heap,
+            disk,
+            random,
+            self.process,
+            appended=self._appended,
+            failed=self._append_failed,
+            die=self._die,
+        )
+        self._heap = heap
+        self._config = config
+        self._random = random
+        self._topics = topics
+        self._record = record
+        self._engine_class = RecordingCoordinatorEngine if recording else CoordinatorEngine
+        self._lines: dict[ConnectionId, Line] = {}
+        self._wake: int | None = None
+        self._paused_at = Instant(0)
+        self._todo: deque[Output] = deque()
+        self._draining = False
+
+    @property
+    def incarnation(self) -> int:
+        """Which of its lives this is, from 1 on."""
+        return self.process.life + 1
+
+    # -- lives ------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Read the log and serve."""
+        if self.up:
+            return
+        now = self._heap.now
+        try:
+            records = self.journal.recover()
+        except StorageError:
+            # Whoever looks after the broker starts it again.
+            self.journal.crashed(power_cut=False)
+            self._heap.after(_RESTART_MS, None, self.start)
+            return
+        self.up, self.silent = True, False
+        self.engine = self._engine_class(
+            self._config,
+            self._member_id,
+            wall=wall_at(now, self.wall_offset_ms),
+            now=now,
+            knows_partition=self._topics.knows,
+            apis=_APIS,
+        )
+        self._carry(self.engine.replay(records, now))
+        self._carry(self.engine.loaded(now))
+
+    def crash(self, *, power_cut: bool, silent: bool) -> None:
+        """The process is gone, or the whole machine."""
+        if not self.up:
+            return
+        self._record(BROKER, self.incarnation, CoordinatorStopped(crashed=True))
+        self._end(silent=silent)
+        self.journal.crashed(power_cut=power_cut)
+
+    def _end(self, *, silent: bool) -> None:
+        self.up, self.silent = False, silent
+        self.process.end_life()
+        self._lines.clear()
+        self._todo.clear()
+        self._wake = None
+        self.network.server_died()
+
+    def pause(self) -> None:
+        """The process stands still."""
+        if self.up and not self.process.paused:
+            self.process.paused = True
+            self._paused_at = self._heap.now
+
+    def resume(self) -> None:
+        """The process goes on; it says that it slept before anything else."""
+        if not self.process.paused:
+            return
+        asleep = self._heap.now - self._paused_at
+        if asleep > _STALL_FLOOR_MICROS:
+            self._carry(self.engine.stalled(asleep, self._heap.now))
+        self._heap.resume(self.process)
+
+    def set_clock(self, by_ms: int) -> None:
+        """The time of day is set; the broker notices at its next look."""
+        self.wall_offset_ms += by_ms
+        if self.up:
+            self._heap.at(self._heap.now, self.process, self._look_at_clock)
+
+    def _look_at_clock(self) -> None:
+        now = self._heap.now
+        self._carry(self.engine.time_of_day(wall_at(now, self.wall_offset_ms), now))
+
+    def _die(self, crash: CrashAtPersist) -> None:
+        self.crash(power_cut=crash.power_cut, silent=False)
+        self._heap.after(crash.down_ms, None, self.start)
+
+    def _member_id(self, prefix: str) -> str:
+        return f"{prefix}-{self._random.getrandbits(128):032x}"
+
+    # -- the network ------------------------------------------------------------------------------
+
+    def line_accepted(self, line: Line) -> None:
+        """A client connected."""
+        self._lines[line.conn] = line
+        host = line.client.process.name
+        self._carry(self.engine.connected(line.conn, host, self._heap.now))
+
+    def line_received(self, line: Line, data: bytes) -> None:
+        """Bytes came."""
+        self._carry(self.engine.received(line.conn, data, self._heap.now))
+
+    def line_lost(self, line: Line) -> None:
+        """A client is gone."""
+        if self._lines.pop(line.conn, None) is not None:
+            self._carry(self.engine.lost(line.conn, self._heap.now))
+
+    # -- the journal ------------------------------------------------------------------------------
+
+    def _appended(self, ticket: Ticket) -> None:
+        self._carry(self.engine.appended(ticket, self._heap.now))
+
+    def _append_failed(self, ticket: Ticket, error: ErrorCode) -> None:
+        self._carry(self.engine.append_failed(ticket, error, self._heap.now))
+
+    # -- the turn ---------------------------------------------------------------------------------
+
+    def _carry(self, outputs: list[Output]) -> None:
+        """Bytes and facts go at once; requests and writes, which make the engine speak, after."""
+        for output in outputs:
+            if type(output) is Transmit:
+                line = self._lines.get(output.conn)
+                if line is not None:
+                    self.network.send_down(line, output.data)
+            elif type(output) is Observed:
+                self._record(BROKER, self.incarnation, output.fact)
+            elif type(output) is Close:
+                line = self._lines.pop(output.conn, None)
+                if line is not None:
+                    self.network.close_at_server(line)
+            else:
+                self._todo.append(output)
+        if self._draining:
+            return
+        if self._todo:
+            self._drain()
+        if self.up:
+            self._arm()
+
+    def _drain(self) -> None:
+        self._draining = True
+        try:
+            while self._todo:
+                output = self._todo.popleft()
+                if type(output) is Handle:
+                    message = self._answer(output.request)
+                    self._carry(self.engine.answer(output.conn, output.token, message))
+                elif type(output) is Write:
+                    wall = wall_at(self._heap.now, self.wall_offset_ms)
+                    self.journal.write(output, wall)
+        finally:
+            self._draining = False
+
+    def _arm(self) -> None:
+        due = self.engine.next_deadline()
+        if due is not None and (self._wake is None or due < self._wake):
+            self._wake = due
+            self._heap.at(due, self.process, self._advance, due)
+
+    def _advance(self, planned: int) -> None:
+        if self._wake == planned:
+            self._wake = None
+            self._carry(self.engine.advance(self._heap.now))
+
+    # -- the node's own requests ------------------------------------------------------------------
+
+    def _answer(self, request: object) -> object:
+        if isinstance(request, k03.MetadataRequest):
+            return self._metadata(request)
+        if isinstance(request, k10.FindCoordinatorRequest):
+            found = [
+                k10.Coordinator(key=key, node_id=_NODE_ID, host=HOST, port=PORT)
+                for key in request.coordinator_keys
+            ]
+            return k10.FindCoordinatorResponse(coordinators=found)
+        if isinstance(request, k02.ListOffsetsRequest):
+            return self._list_offsets(request)
+        keys = [
+            k18.ApiVersion(api_key=key, min_version=low, max_version=high)
+            for key, low, high in _ANNOUNCED
+        ]
+        return k18.ApiVersionsResponse(api_keys=keys)
+
+    def _metadata(self, request: k03.MetadataRequest) -> k03.MetadataResponse:
+        known = self._topics.topics
+        names = (
+            list(known)
+            if request.topics is None
+            else [topic.name or "" for topic in request.topics]
+        )
+        topics = []
+        for name in names:
+            topic = known.get(name)
+            count = topic.partitions if topic else 0
+            rows = [
+                k03.MetadataResponsePartition(partition_index=n, leader_id=_NODE_ID)
+                for n in range(count)
+            ]
+            code = ErrorCode.NONE if topic else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            topics.append(
+                k03.MetadataResponseTopic(error_code=int(code), name=name, partitions=rows)
+            )
+        node = k03.MetadataResponseBroker(node_id=_NODE_ID, host=HOST, port=PORT)
+        return k03.MetadataResponse(brokers=[node], controller_id=_NODE_ID, topics=topics)
+
+    def _list_offsets(self, request: k02.ListOffsetsRequest) -> k02.ListOffsetsResponse:
+        now = self._heap.now
+        topics = []
+        for topic in request.topics:
+            rows = []
+            for wanted in topic.partitions:
+                tp = TopicPartition(topic.name, wanted.partition_index)
+                end = self._topics.end(tp, now)
+                code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if end is None else ErrorCode.NONE
+                offset = 0 if wanted.timestamp == _FIRST else (end if end is not None else -1)
+                rows.append(
+                    k02.ListOffsetsPartitionResponse(
+                        partition_index=tp.partition, error_code=int(code), offset=offset
+                    )
+                )
+            topics.append(k02.ListOffsetsTopicResponse(name=topic.name, partitions=rows))
+        return k02.ListOffsetsResponse(topics=topics)

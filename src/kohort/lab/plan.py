@@ -1,0 +1,204 @@
+"""A world as data: who is in it, how they behave, what will be done to them.
+
+In: JSON; out: frozen values, and back. A plan and its seed decide everything that happens, so a
+plan is all that a report needs to be replayed. Must not know: worlds, how plans are drawn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any, TypeVar
+
+from kohort.lab.acts import Act, act_from_json, act_to_json
+from kohort.model.errors import ConfigError
+from kohort.model.ids import TopicPartition
+from kohort.policies.registry import assignors
+
+T = TypeVar("T")
+
+MAX_PODS = 10_000
+MAX_PARTITIONS = 100_000
+MAX_DURATION_MS = 30 * 24 * 3_600_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicPlan:
+    """A topic and how fast it grows."""
+
+    name: str
+    partitions: int
+    records_per_second: float = 10.0
+    """Of each partition."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Behaviour:
+    """How an application consumes; durations in milliseconds."""
+
+    strategy: str = "cooperative-sticky"
+    topics: tuple[str, ...] = ("t",)
+    session_timeout_ms: int = 45_000
+    heartbeat_interval_ms: int = 3_000
+    max_poll_interval_ms: int = 300_000
+    """Also the rebalance timeout, as in Kafka's consumer."""
+    request_timeout_ms: int = 30_000
+    metadata_max_age_ms: int = 300_000
+    auto_commit_interval_ms: int | None = 5_000
+    """None: the application never commits."""
+    idle_ms: int = 1_000
+    """Longest wait inside a poll that finds no record."""
+    max_poll_records: int = 500
+    batch_ms: int = 200
+    """Mean time for what a poll brought; exponential, at most four times the mean."""
+    flush_ms: int = 0
+    flush_each_ms: int = 0
+    """On revocation: once, and for each partition, one after another."""
+    restore_cold_ms: int = 0
+    restore_warm_ms: int = 0
+    """On assignment, before a partition's first record: without local state, and with it."""
+    state_survives: bool = True
+    """Whether local state is still there after a restart."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PodPlan:
+    """A place where a consumer process runs, one life after another."""
+
+    name: str
+    start_ms: int | None = 0
+    """None: only an act starts it."""
+    behaviour: Behaviour = field(default_factory=Behaviour)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NetworkPlan:
+    """How bytes travel, each way; microseconds and parts per million of pieces."""
+
+    delay_micros: int = 500
+    jitter_micros: int = 0
+    """Added, uniform; connections overtake each other, bytes of one connection never."""
+    slow_ppm: int = 0
+    slow_factor: int = 20
+    """Share of pieces that take so many times longer."""
+    reset_ppm: int = 0
+    torn_ppm: int = 0
+    """Share of sends that arrive in pieces."""
+    merged_ppm: int = 0
+    """Share of sends that wait for the next one and arrive with it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DiskPlan:
+    """How the broker's disk behaves."""
+
+    sync_micros: int = 2_000
+    sync_jitter_micros: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """Everything about one run.
+
+    Raises:
+        ConfigError: impossible sizes, names used twice, acts on pods that are not there.
+    """
+
+    seed: int
+    name: str = "plan"
+    duration_ms: int = 60_000
+    group_id: str = "g"
+    topics: tuple[TopicPlan, ...] = (TopicPlan(name="t", partitions=12),)
+    pods: tuple[PodPlan, ...] = ()
+    network: NetworkPlan = field(default_factory=NetworkPlan)
+    disk: DiskPlan = field(default_factory=DiskPlan)
+    coordinator: tuple[tuple[str, str], ...] = ()
+    """Dotted settings."""
+    acts: tuple[Act, ...] = ()
+    heal_ms: int | None = None
+    """Liveness: from then on nothing is wrong with the core, and nothing else changes."""
+    core: tuple[str, ...] = ()
+    """The pods that must converge then."""
+
+    def __post_init__(self) -> None:
+        names = [pod.name for pod in self.pods]
+        _limit("pods", len(names), 1, MAX_PODS)
+        _limit("duration_ms", self.duration_ms, 1, MAX_DURATION_MS)
+        for topic in self.topics:
+            _limit(f"partitions of topic {topic.name}", topic.partitions, 1, MAX_PARTITIONS)
+        if len(set(names)) != len(names):
+            raise ConfigError(f"two pods have one name among {', '.join(sorted(names))}")
+        known = {*names, None}
+        for act in self.acts:
+            if getattr(act, "pod", None) not in known:
+                raise ConfigError(f"{act} is about a pod that the plan does not have")
+        if unknown := sorted(set(self.core) - set(names)):
+            raise ConfigError(f"core names pods that the plan does not have: {', '.join(unknown)}")
+        for strategy in sorted({pod.behaviour.strategy for pod in self.pods}):
+            assignors(strategy)
+
+    @property
+    def partitions(self) -> tuple[TopicPartition, ...]:
+        """All of the start."""
+        return tuple(
+            TopicPartition(topic.name, n) for topic in self.topics for n in range(topic.partitions)
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """As JSON values."""
+        values: dict[str, Any] = {}
+        for spec in fields(self):
+            value = getattr(self, spec.name)
+            if spec.name == "acts":
+                value = [act_to_json(act) for act in value]
+            elif spec.name in ("topics", "pods"):
+                value = [asdict(each) for each in value]
+            elif spec.name in ("network", "disk"):
+                value = asdict(value)
+            elif spec.name == "coordinator":
+                value = dict(value)
+            values[spec.name] = value
+        return values
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> Plan:
+        """The plan that JSON values describe.
+
+        Raises:
+            ConfigError: an unknown field, a missing one, or a value out of range.
+        """
+        given = dict(values)
+        try:
+            given["acts"] = tuple(act_from_json(act) for act in given.get("acts", ()))
+            given["topics"] = tuple(_make(TopicPlan, t) for t in given.get("topics", ()))
+            given["pods"] = tuple(_pod(p) for p in given.get("pods", ()))
+            given["network"] = _make(NetworkPlan, given.get("network", {}))
+            given["disk"] = _make(DiskPlan, given.get("disk", {}))
+            given["coordinator"] = tuple(
+                (str(k), str(v)) for k, v in dict(given.get("coordinator", {})).items()
+            )
+            given["core"] = tuple(given.get("core", ()))
+        except (TypeError, AttributeError, ValueError) as error:
+            raise ConfigError(f"this is no plan: {error}") from error
+        return _make(cls, given)
+
+
+def _pod(values: Mapping[str, Any]) -> PodPlan:
+    given = dict(values)
+    behaviour = dict(given.get("behaviour", {}))
+    if "topics" in behaviour:
+        behaviour["topics"] = tuple(behaviour["topics"])
+    given["behaviour"] = _make(Behaviour, behaviour)
+    return _make(PodPlan, given)
+
+
+def _make(kind: type[T], values: Mapping[str, Any]) -> T:
+    try:
+        return kind(**values)
+    except TypeError as error:
+        raise ConfigError(f"{kind.__name__}: {error}") from error
+
+
+def _limit(what: str, value: int, low: int, high: int) -> None:
+    if not low <= value <= high:
+        raise ConfigError(f"{what} must be between {low} and {high}, but is {value}")

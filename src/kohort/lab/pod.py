@@ -1,0 +1,317 @@
+"""A pod: a place where consumer processes live, one after the other.
+
+In: connections' happenings, what operators and faults do to it; out: bytes, facts. Each life has a
+new consumer, which knows nothing of the one before but what the coordinator tells it, and finds the
+local state of the one before if that survives. Must not know: other pods, what the bytes mean.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from random import Random
+from typing import Any, Final
+
+from kohort.consumer.core import ConsumerCore
+from kohort.consumer.events import Application as ApplicationEvent
+from kohort.engine.consumer_engine import ConsumerEngine, ToShell, consumer_protocol
+from kohort.engine.member_engine import EngineSettings, MemberEngine
+from kohort.engine.member_links import LinkSettings
+from kohort.engine.member_outputs import Close, Connect, Transmit
+from kohort.lab.application import Consuming
+from kohort.lab.heap import Heap, Process
+from kohort.lab.network import Line, Network
+from kohort.lab.node import HOST, PORT
+from kohort.lab.plan import Behaviour, PodPlan
+from kohort.lab.topics import TopicBook
+from kohort.member.config import MemberConfig
+from kohort.member.events import RequestRejoin, Stalled
+from kohort.model.client_facts import (
+    NetworkCut,
+    NetworkHealed,
+    ProcessKilled,
+    ProcessPaused,
+    ProcessResumed,
+    ProcessStarted,
+    ProcessStopped,
+)
+from kohort.model.consumer_config import ConsumerConfig, OffsetReset
+from kohort.model.ids import ConnectionId, GroupId, TopicPartition
+from kohort.model.instants import Instant, Millis
+from kohort.policies.consumer_groups import ConsumerAssigner
+from kohort.policies.registry import assignors
+
+_GRACE_MS: Final = 30_000
+"""Between being asked to end and being killed, as Kubernetes does."""
+
+_STALL_MICROS: Final = 2_000_000
+"""A process that slept longer tells its member so, as the live client's pump does."""
+
+_NEVER_MS: Final = (1 << 31) - 1
+
+
+class Pod:
+    """One pod, over all its lives.
+
+    Args:
+        heap: the time.
+        plan: its name and behaviour.
+        group_id: the group it belongs to.
+        random: where its chances come from.
+        network: its connections.
+        topics: what there is to read.
+        record: takes facts, with the pod's name and life.
+    """
+
+    def __init__(
+        self,
+        heap: Heap,
+        plan: PodPlan,
+        *,
+        group_id: str,
+        random: Random,
+        network: Network,
+        topics: TopicBook,
+        record: Callable[[str, int, Any], None],
+    ) -> None:
+        self.process = Process(plan.name)
+        self.hears = True
+        self.speaks = True
+        self.up = False
+        self.stays_down = False
+        """Whether nobody starts it any more."""
+        self.incarnation = 0
+        self.behaviour: Behaviour = plan.behaviour
+        self.subscription = plan.behaviour.topics
+        self.engine: ConsumerEngine
+        self.application: Consuming
+        self._heap = heap
+        self._group_id = GroupId(group_id)
+        self._random = random
+        self._network = network
+        self._topics = topics
+        self._sink = record
+        self._lines: dict[ConnectionId, Line] = {}
+        self._state: set[TopicPartition] = set()
+        self._wake: int | None = None
+        self._paused_at = Instant(0)
+        self._back_after_ms: int | None = None
+        self._leaves = True
+
+    @property
+    def name(self) -> str:
+        """The pod's name."""
+        return self.process.name
+
+    @property
+    def healthy(self) -> bool:
+        """Whether it runs and nothing keeps it from its coordinator."""
+        return self.up and not self.process.paused and self.hears and self.speaks
+
+    # -- lives ------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """A new process, if none is running."""
+        if self.up or self.stays_down:
+            return
+        self.up = True
+        self.incarnation += 1
+        behaviour = self.behaviour
+        if not behaviour.state_survives:
+            self._state.clear()
+        self._record(
+            ProcessStarted(
+                group_id=self._group_id,
+                client_id=self.name,
+                session_timeout_ms=Millis(behaviour.session_timeout_ms),
+                self_fencing=True,
+            )
+        )
+        self.engine = self._new_engine()
+        self.application = Consuming(
+            self._heap,
+            self.process,
+            self.engine,
+            say=self._say,
+            behaviour=behaviour,
+            random=self._random,
+            topics=self._topics,
+            state=self._state,
+            record=self._record,
+            ended=self._closed,
+        )
+        self.application.subscribe(self.subscription)
+
+    def _new_engine(self) -> ConsumerEngine:
+        behaviour = self.behaviour
+        auto = behaviour.auto_commit_interval_ms
+        member = MemberEngine(
+            MemberConfig(
+                group_id=self._group_id,
+                session_timeout_ms=Millis(behaviour.session_timeout_ms),
+                heartbeat_interval_ms=Millis(behaviour.heartbeat_interval_ms),
+                rebalance_timeout_ms=Millis(behaviour.max_poll_interval_ms),
+                max_poll_interval_ms=Millis(behaviour.max_poll_interval_ms),
+                request_timeout_ms=Millis(behaviour.request_timeout_ms),
+            ),
+            [(HOST, PORT)],
+            entropy=self._random,
+            assigner=ConsumerAssigner(),
+            settings=EngineSettings(
+                links=LinkSettings(client_id=self.name),
+                metadata_max_age_ms=Millis(behaviour.metadata_max_age_ms),
+            ),
+        )
+        core = ConsumerCore(
+            ConsumerConfig(
+                enable_auto_commit=auto is not None,
+                auto_commit_interval_ms=Millis(auto or _NEVER_MS),
+                auto_offset_reset=OffsetReset.EARLIEST,
+            ),
+            consumer_protocol(assignors(behaviour.strategy)),
+        )
+        return ConsumerEngine(member, core, self._record)
+
+    def stop(self, *, leave: bool, back_after_ms: int | None) -> None:
+        """Ask the process to end in order; it is killed if that takes too long."""
+        if not self.up:
+            self.return_after(back_after_ms)
+            return
+        self._back_after_ms, self._leaves = back_after_ms, leave
+        self._heap.after(_GRACE_MS, self.process, self._grace_over)
+        self.application.close(leave=leave)
+
+    def _closed(self) -> None:
+        """The consumer was closed: the process ends, once this turn is over."""
+        self._heap.at(self._heap.now, self.process, self._exit)
+
+    def _exit(self) -> None:
+        ended = ProcessStopped if self._leaves else ProcessKilled
+        self._record(ended(group_id=self._group_id, member_id=self.engine.member.member_id))
+        self._end(silent=False)
+        self.return_after(self._back_after_ms)
+
+    def _grace_over(self) -> None:
+        self.kill(node_lost=False, back_after_ms=self._back_after_ms)
+
+    def kill(self, *, node_lost: bool, back_after_ms: int | None) -> None:
+        """End the process at once; with ``node_lost`` its connections stay half open."""
+        if self.up:
+            member_id = self.engine.member.member_id
+            self._record(ProcessKilled(group_id=self._group_id, member_id=member_id))
+            self._end(silent=node_lost)
+        self.return_after(back_after_ms)
+
+    def return_after(self, millis: int | None) -> None:
+        """Start again later; None: never."""
+        if millis is not None:
+            self._heap.after(millis, None, self.start)
+
+    def _end(self, *, silent: bool) -> None:
+        self.up = False
+        self.process.end_life()
+        self._network.client_died(self, silent=silent)
+        self._lines.clear()
+        self._wake = None
+
+    # -- standing still, being cut off ------------------------------------------------------------
+
+    def pause(self) -> None:
+        """The process stands still."""
+        if self.up and not self.process.paused:
+            self.process.paused = True
+            self._paused_at = self._heap.now
+            self._record(ProcessPaused(group_id=self._group_id))
+
+    def resume(self) -> None:
+        """The process goes on."""
+        if not self.up or not self.process.paused:
+            return
+        self._record(ProcessResumed(group_id=self._group_id))
+        self.process.paused = False
+        asleep = self._heap.now - self._paused_at
+        if asleep > _STALL_MICROS:
+            self._carry(self.engine.tell(Stalled(micros=asleep), self._heap.now))
+        self._heap.resume(self.process)
+
+    def cut(self, *, speaks: bool, hears: bool) -> None:
+        """Nothing passes any more in the ways that are False."""
+        self.speaks, self.hears = speaks, hears
+        self._record(NetworkCut(group_id=self._group_id))
+
+    def heal(self) -> None:
+        """Everything passes again, what was held back first."""
+        if not (self.speaks and self.hears):
+            self.speaks = self.hears = True
+            self._record(NetworkHealed(group_id=self._group_id))
+            self._network.healed(self)
+
+    # -- what its application does ----------------------------------------------------------------
+
+    def rejoin(self) -> None:
+        """The application asks for a rebalance."""
+        if self.up:
+            event = RequestRejoin(reason="an operator asked for it")
+            self._carry(self.engine.tell(event, self._heap.now))
+
+    def resubscribe(self, topics: tuple[str, ...]) -> None:
+        """The application wants other topics, also after a restart."""
+        self.subscription = topics
+        if self.up:
+            self.application.subscribe(topics)
+
+    def be_slow(self, batch_ms: int) -> None:
+        """The application takes so long for its next batch."""
+        if self.up:
+            self.application.be_slow(batch_ms)
+
+    # -- the network ------------------------------------------------------------------------------
+
+    def line_opened(self, line: Line) -> None:
+        """A connection stands."""
+        self._carry(self.engine.connected(line.local, self._heap.now))
+
+    def line_received(self, line: Line, data: bytes) -> None:
+        """Bytes came."""
+        self._carry(self.engine.received(line.local, data, self._heap.now))
+
+    def line_lost(self, line: Line, reason: str) -> None:
+        """A connection is gone."""
+        self._lines.pop(line.local, None)
+        self._carry(self.engine.lost(line.local, self._heap.now, reason))
+
+    # -- the turn ---------------------------------------------------------------------------------
+
+    def _say(self, event: ApplicationEvent) -> None:
+        self._carry(self.engine.handle(event, self._heap.now))
+
+    def _carry(self, outputs: list[ToShell]) -> None:
+        network = self._network
+        for output in outputs:
+            if type(output) is Transmit:
+                line = self._lines.get(output.conn)
+                if line is not None:
+                    network.send_up(line, output.data)
+            elif type(output) is Connect:
+                self._lines[output.conn] = network.connect(self, output.conn)
+            elif type(output) is Close:
+                line = self._lines.pop(output.conn, None)
+                if line is not None:
+                    network.close(line)
+            else:
+                self._record(output.fact)  # type: ignore[union-attr]
+        self.application.nudge()
+        self._arm()
+
+    def _arm(self) -> None:
+        due = self.engine.next_deadline()
+        if due is not None and (self._wake is None or due < self._wake):
+            self._wake = due
+            self._heap.at(due, self.process, self._advance, due)
+
+    def _advance(self, planned: int) -> None:
+        if self._wake == planned:
+            self._wake = None
+            self._carry(self.engine.advance(self._heap.now))
+
+    def _record(self, fact: Any) -> None:
+        self._sink(self.name, self.incarnation, fact)

@@ -1,0 +1,137 @@
+"""Runs of plans, and what is to be reported of them.
+
+In: a plan; out: a report: what went wrong, by which rule, and all that is needed to see it again.
+Must not know: how plans are drawn, how reports are printed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from kohort.lab.heap import Choose
+from kohort.lab.plan import Plan
+from kohort.lab.swarm import settle_ms
+from kohort.lab.world import World
+from kohort.model.errors import InvariantViolation
+from kohort.model.history_record import Recorded
+
+_SLICE_MS: Final = 1_000
+"""How often the cores' own invariants are asserted."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """Something that must not be."""
+
+    rule: str
+    """A named check, ``core`` for an assertion inside a core, or ``converges``."""
+    message: str
+
+    def __str__(self) -> str:
+        return f"{self.rule}: {self.message}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """What came of a run."""
+
+    plan: Plan
+    findings: tuple[Finding, ...]
+    digest: str
+    """Of everything that happened: equal digests, equal runs."""
+    happenings: int
+    facts: int
+    settled_ms: int | None = None
+    """Liveness: how long after healing the core was stable for good; None if it was not asked."""
+    history: list[Recorded] = field(repr=False)
+
+    @property
+    def ok(self) -> bool:
+        """Whether nothing was found."""
+        return not self.findings
+
+    def to_json(self) -> dict[str, Any]:
+        """Without the history."""
+        return {
+            "plan": self.plan.to_json(),
+            "findings": [{"rule": f.rule, "message": f.message} for f in self.findings],
+            "digest": self.digest,
+            "happenings": self.happenings,
+            "facts": self.facts,
+            "settled_ms": self.settled_ms,
+        }
+
+
+def run_plan(plan: Plan, *, choose: Choose | None = None) -> Report:
+    """Run a plan to its end and check its history."""
+    world = World(plan, choose=choose)
+    findings: list[Finding] = []
+    settled: int | None = None
+    try:
+        settled = _run(world)
+    except InvariantViolation as error:
+        findings.append(Finding(rule="core", message=f"at {_seconds(world)}: {error}"))
+    else:
+        if plan.heal_ms is not None and not world.converged():
+            findings.append(Finding(rule="converges", message=_story(world)))
+        elif plan.heal_ms is not None:
+            world.calm()
+    return Report(
+        plan=plan,
+        findings=tuple(findings),
+        digest=digest_of(world.history, world.network.digest),
+        happenings=world.heap.count,
+        facts=len(world.history),
+        settled_ms=settled,
+        history=world.history,
+    )
+
+
+def _run(world: World) -> int | None:
+    """To the end; returns when the core was stable for good, counted from healing."""
+    plan = world.plan
+    settled: int | None = None
+    for until in range(_SLICE_MS, plan.duration_ms + _SLICE_MS, _SLICE_MS):
+        world.run(min(until, plan.duration_ms))
+        world.check()
+        if plan.heal_ms is not None and until >= plan.heal_ms:
+            if not world.converged():
+                settled = None
+            elif settled is None:
+                settled = until - plan.heal_ms
+    return settled
+
+
+def digest_of(history: Iterable[Recorded], network: int) -> str:
+    """A fingerprint of a history and of all bytes that arrived anywhere."""
+    digest = hashlib.sha256(str(network).encode())
+    for recorded in history:
+        digest.update(repr(recorded).encode())
+    return digest.hexdigest()
+
+
+def late_after_ms(plan: Plan) -> int:
+    """How long after healing a core may be unstable."""
+    return max(settle_ms(pod.behaviour) for pod in plan.pods)
+
+
+def _seconds(world: World) -> str:
+    return f"{world.now / 1_000_000:.3f} s"
+
+
+def _story(world: World) -> str:
+    """Who stands where, in a sentence each."""
+    lines = []
+    for name, pod in world.pods.items():
+        if not pod.up:
+            lines.append(f"{name} is down")
+            continue
+        member, mine = pod.engine.member, pod.engine.core.ownership
+        lines.append(
+            f"{name}{'*' if name in world.core else ''} is {member.state.value} in generation "
+            f"{member.generation_id} with {len(mine.owned)} partitions"
+        )
+    return f"the core (*) is not one stable generation that owns everything: {'; '.join(lines)}"

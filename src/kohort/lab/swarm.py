@@ -1,0 +1,327 @@
+"""Plans drawn from a seed: swarm, where each seed draws its own world and its own troubles.
+
+In: a seed and a mode; out: a plan. Each kind of trouble is switched on or off for the whole plan
+first, so that many plans lack most kinds: bugs hide where everything happens at once. Must not
+know: how plans are run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from random import Random
+from typing import Final
+
+from kohort.lab import acts
+from kohort.lab.acts import Act
+from kohort.lab.plan import Behaviour, DiskPlan, NetworkPlan, Plan, PodPlan, TopicPlan
+from kohort.model.errors import ConfigError
+
+MODES: Final = ("safety", "liveness")
+_STRATEGIES: Final = ("range", "roundrobin", "sticky", "cooperative-sticky", "cooperative-sticky")
+_CALM_MS: Final = 15_000
+"""Nothing is done to a world for so long at first."""
+
+_TROUBLE_MS: Final = 150_000
+_SAFETY_TAIL_MS: Final = 60_000
+
+
+@dataclass(frozen=True, slots=True)
+class _Draw:
+    """Where a plan's choices come from, and what they are about."""
+
+    random: Random
+    pods: tuple[str, ...]
+    topics: tuple[TopicPlan, ...]
+
+    @property
+    def at_ms(self) -> int:
+        return self.random.randrange(_CALM_MS, _CALM_MS + _TROUBLE_MS)
+
+    @property
+    def pod(self) -> str:
+        return self.random.choice(self.pods)
+
+    def ms(self, low: int, high: int) -> int:
+        """A duration; short ones as likely as long ones, by order of magnitude."""
+        return int(low * (high / low) ** self.random.random())
+
+    def maybe(self, value: int, percent: int) -> int | None:
+        """The value, or nothing in so many of 100 cases."""
+        return None if self.random.randrange(100) < percent else value
+
+
+def draw(seed: int, mode: str = "safety") -> Plan:
+    """The plan of a seed.
+
+    Raises:
+        ConfigError: an unknown mode.
+    """
+    if mode not in MODES:
+        raise ConfigError(f"mode {mode!r} is unknown; known: {', '.join(MODES)}")
+    random = Random(f"swarm {mode} {seed}")
+    count = random.choice((1, 2, 2, 3, 3, 4, 5, 7))
+    topics = tuple(
+        TopicPlan(name=f"t{n}", partitions=random.randrange(1, 9), records_per_second=2.0)
+        for n in range(random.choice((1, 1, 2, 3)))
+    )
+    names = tuple(f"pod-{n}" for n in range(count))
+    behaviour = _behaviour(random, topics)
+    pods = tuple(_pod(random, name, behaviour, topics) for name in names)
+    drawn = _Draw(random, names, topics)
+    planned = _acts(drawn)
+    end = _CALM_MS + _TROUBLE_MS
+    heal_ms: int | None = None
+    core: tuple[str, ...] = ()
+    duration = end + _SAFETY_TAIL_MS
+    if mode == "liveness":
+        heal_ms = end
+        core = tuple(sorted(random.sample(names, random.randrange(1, count + 1))))
+        duration = end + settle_ms(behaviour) + 60_000
+    return Plan(
+        seed=seed,
+        name=f"swarm {mode}",
+        duration_ms=duration,
+        topics=topics,
+        pods=pods,
+        network=_network(random),
+        disk=DiskPlan(
+            sync_micros=drawn.ms(100, 20_000), sync_jitter_micros=random.choice((0, 5_000))
+        ),
+        coordinator=(
+            ("group.initial.rebalance.delay.ms", str(random.choice((0, 0, 500, 3_000)))),
+            ("group.min.session.timeout.ms", "1000"),
+            ("offsets.topic.num.partitions", str(random.choice((1, 1, 3)))),
+        ),
+        acts=planned,
+        heal_ms=heal_ms,
+        core=core,
+    )
+
+
+def settle_ms(behaviour: Behaviour) -> int:
+    """How long a healed core may take to be stable.
+
+    A member that is silent for good costs a session, and whoever knows it may have to notice first
+    that its own session went unconfirmed; one that lives and is slow holds the join phase for a
+    rebalance timeout, and the sync phase after it; then a few heartbeats, and the wait for the
+    topics' metadata.
+    """
+    rounds = 2 * behaviour.session_timeout_ms + 2 * behaviour.max_poll_interval_ms
+    beats = 5 * behaviour.heartbeat_interval_ms
+    return rounds + beats + behaviour.request_timeout_ms + behaviour.metadata_max_age_ms
+
+
+def _behaviour(random: Random, topics: tuple[TopicPlan, ...]) -> Behaviour:
+    session = random.choice((6_000, 10_000, 10_000, 45_000))
+    return Behaviour(
+        strategy=random.choice(_STRATEGIES),
+        topics=tuple(topic.name for topic in topics),
+        session_timeout_ms=session,
+        heartbeat_interval_ms=session // random.choice((3, 5)),
+        max_poll_interval_ms=random.choice((10_000, 20_000, 60_000)),
+        request_timeout_ms=random.choice((3_000, 10_000, 30_000)),
+        metadata_max_age_ms=random.choice((5_000, 30_000)),
+        auto_commit_interval_ms=random.choice((1_000, 5_000, None)),
+        idle_ms=random.choice((200, 1_000)),
+        batch_ms=random.choice((0, 50, 500, 2_000)),
+        flush_ms=random.choice((0, 0, 100, 3_000)),
+        flush_each_ms=random.choice((0, 50)),
+        restore_cold_ms=random.choice((0, 0, 2_000)),
+        state_survives=random.random() < 0.5,
+    )
+
+
+def _pod(random: Random, name: str, behaviour: Behaviour, topics: tuple[TopicPlan, ...]) -> PodPlan:
+    """Most pods are alike; now and then one subscribes to something else, or comes late."""
+    mine = behaviour
+    if len(topics) > 1 and random.random() < 0.15:
+        some = random.sample([t.name for t in topics], random.randrange(1, len(topics)))
+        mine = replace(behaviour, topics=tuple(sorted(some)))
+    late = random.random() < 0.2
+    return PodPlan(name=name, start_ms=random.randrange(60_000 if late else 2_000), behaviour=mine)
+
+
+def _network(random: Random) -> NetworkPlan:
+    def sometimes(*values: int) -> int:
+        return random.choice(values) if random.random() < 0.4 else 0
+
+    return NetworkPlan(
+        delay_micros=random.choice((100, 500, 5_000, 50_000)),
+        jitter_micros=sometimes(1_000, 20_000, 200_000),
+        slow_ppm=sometimes(10_000, 50_000),
+        reset_ppm=sometimes(500, 5_000),
+        torn_ppm=sometimes(10_000, 500_000),
+        merged_ppm=sometimes(10_000, 300_000),
+    )
+
+
+# -- troubles -----------------------------------------------------------------------------------
+
+
+def _acts(drawn: _Draw) -> tuple[Act, ...]:
+    random = drawn.random
+    planned: list[Act] = []
+    for trouble in _TROUBLES:
+        if random.random() < 0.25:
+            for _ in range(random.choice((1, 1, 2, 4))):
+                planned += trouble(drawn)
+    return tuple(sorted(planned, key=lambda act: (act.at_ms, repr(act))))
+
+
+def _crashes(d: _Draw) -> list[Act]:
+    return [
+        acts.CrashBroker(
+            at_ms=d.at_ms,
+            down_ms=d.ms(100, 20_000),
+            power_cut=d.random.random() < 0.5,
+            silent=d.random.random() < 0.3,
+        )
+    ]
+
+
+def _crash_at_persist(d: _Draw) -> list[Act]:
+    return [
+        acts.CrashAtPersist(
+            at_ms=d.random.choice((0, d.at_ms)),
+            number=d.random.randrange(1, 12),
+            moment=d.random.choice(acts.PERSIST_MOMENTS),
+            down_ms=d.ms(50, 5_000),
+            power_cut=d.random.random() < 0.7,
+        )
+    ]
+
+
+def _stalls(d: _Draw) -> list[Act]:
+    return [acts.StallBroker(at_ms=d.at_ms, for_ms=d.ms(100, 20_000))]
+
+
+def _clock(d: _Draw) -> list[Act]:
+    return [acts.JumpWallClock(at_ms=d.at_ms, by_ms=d.random.choice((-1, 1)) * 86_400_000)]
+
+
+def _kills(d: _Draw) -> list[Act]:
+    back = d.maybe(d.ms(100, 40_000), 20)
+    lost = d.random.random() < 0.4
+    return [acts.KillPod(at_ms=d.at_ms, pod=d.pod, back_after_ms=back, node_lost=lost)]
+
+
+def _stops(d: _Draw) -> list[Act]:
+    back = d.maybe(d.ms(100, 40_000), 20)
+    leave = d.random.random() < 0.8
+    return [acts.StopPod(at_ms=d.at_ms, pod=d.pod, back_after_ms=back, leave=leave)]
+
+
+def _rolling(d: _Draw) -> list[Act]:
+    at, gap, back = d.at_ms, d.ms(500, 20_000), d.ms(100, 10_000)
+    return [
+        acts.StopPod(at_ms=at + n * gap, pod=pod, back_after_ms=back)
+        for n, pod in enumerate(d.pods)
+    ]
+
+
+def _pauses(d: _Draw) -> list[Act]:
+    return [acts.PausePod(at_ms=d.at_ms, pod=d.pod, for_ms=d.maybe(d.ms(200, 60_000), 15))]
+
+
+def _cuts(d: _Draw) -> list[Act]:
+    return [
+        acts.CutPod(
+            at_ms=d.at_ms,
+            pod=d.pod,
+            for_ms=d.maybe(d.ms(200, 60_000), 15),
+            direction=d.random.choice(acts.DIRECTIONS),
+        )
+    ]
+
+
+def _swizzle(d: _Draw) -> list[Act]:
+    """Cut one after another, heal in another order."""
+    at, step = d.at_ms, d.ms(200, 5_000)
+    healing = d.random.sample(d.pods, len(d.pods))
+    return [
+        acts.CutPod(
+            at_ms=at + n * step,
+            pod=pod,
+            for_ms=(len(d.pods) + healing.index(pod) - n + 1) * step,
+        )
+        for n, pod in enumerate(d.pods)
+    ]
+
+
+def _resets(d: _Draw) -> list[Act]:
+    return [acts.ResetLines(at_ms=d.at_ms, pod=d.random.choice((None, d.pod)))]
+
+
+def _half_open(d: _Draw) -> list[Act]:
+    return [acts.HalfOpenLines(at_ms=d.at_ms, pod=d.pod)]
+
+
+def _weather(d: _Draw) -> list[Act]:
+    return [
+        acts.Weather(
+            at_ms=d.at_ms,
+            for_ms=d.ms(1_000, 30_000),
+            delay_micros=d.ms(1_000, 2_000_000),
+            jitter_micros=d.ms(1_000, 2_000_000),
+            reset_ppm=d.random.choice((0, 10_000, 100_000)),
+        )
+    ]
+
+
+def _slow_disk(d: _Draw) -> list[Act]:
+    return [acts.SlowDisk(at_ms=d.at_ms, for_ms=d.ms(1_000, 30_000), sync_ms=d.ms(50, 8_000))]
+
+
+def _full_disk(d: _Draw) -> list[Act]:
+    return [acts.FullDisk(at_ms=d.at_ms, for_ms=d.ms(500, 20_000))]
+
+
+def _fail_sync(d: _Draw) -> list[Act]:
+    return [acts.FailSync(at_ms=d.at_ms, down_ms=d.ms(500, 10_000))]
+
+
+def _rejoins(d: _Draw) -> list[Act]:
+    at = d.at_ms
+    pods = d.pods if d.random.random() < 0.3 else (d.pod,)
+    return [acts.Rejoin(at_ms=at, pod=pod) for pod in pods]
+
+
+def _resubscribes(d: _Draw) -> list[Act]:
+    names = [topic.name for topic in d.topics]
+    some = tuple(sorted(d.random.sample(names, d.random.randrange(1, len(names) + 1))))
+    return [acts.Resubscribe(at_ms=d.at_ms, pod=d.pod, topics=some)]
+
+
+def _growth(d: _Draw) -> list[Act]:
+    topic = d.random.choice(d.topics)
+    more = topic.partitions + d.random.randrange(1, 5)
+    return [acts.GrowTopic(at_ms=d.at_ms, topic=topic.name, partitions=more)]
+
+
+def _slow_applications(d: _Draw) -> list[Act]:
+    return [acts.SlowApplication(at_ms=d.at_ms, pod=d.pod, batch_ms=d.ms(2_000, 90_000))]
+
+
+_TROUBLES: Final[tuple[Callable[[_Draw], list[Act]], ...]] = (
+    _crashes,
+    _crash_at_persist,
+    _stalls,
+    _clock,
+    _kills,
+    _stops,
+    _rolling,
+    _pauses,
+    _cuts,
+    _swizzle,
+    _resets,
+    _half_open,
+    _weather,
+    _slow_disk,
+    _full_disk,
+    _fail_sync,
+    _rejoins,
+    _resubscribes,
+    _growth,
+    _slow_applications,
+)

@@ -1,0 +1,68 @@
+"""The topics of a world: how many partitions, and how far each has grown by now.
+
+In: plans, growth, instants; out: counts and next offsets, computed and not stored. Must not know:
+who reads.
+"""
+
+from __future__ import annotations
+
+from kohort.lab.plan import TopicPlan
+from kohort.model.ids import TopicPartition
+from kohort.model.instants import MICROS_PER_SECOND, Instant
+
+
+class Topic:
+    """One topic. Records come to each partition at a steady rate from its birth on."""
+
+    __slots__ = ("_births", "_micros_each", "name")
+
+    def __init__(self, plan: TopicPlan) -> None:
+        self.name = plan.name
+        rate = plan.records_per_second
+        self._micros_each = int(MICROS_PER_SECOND / rate) if rate > 0 else 0
+        self._births = [Instant(0)] * plan.partitions
+
+    @property
+    def partitions(self) -> int:
+        """How many there are."""
+        return len(self._births)
+
+    def grow(self, partitions: int, now: Instant) -> None:
+        """Have at least that many partitions from now on."""
+        self._births += [now] * (partitions - len(self._births))
+
+    def end(self, partition: int, now: Instant) -> int | None:
+        """The offset of the next record; None when there is no such partition."""
+        if not 0 <= partition < len(self._births):
+            return None
+        if not self._micros_each:
+            return 0
+        return (now - self._births[partition]) // self._micros_each
+
+
+class TopicBook:
+    """All topics of a world."""
+
+    __slots__ = ("topics",)
+
+    def __init__(self, plans: tuple[TopicPlan, ...]) -> None:
+        self.topics = {plan.name: Topic(plan) for plan in plans}
+
+    def end(self, tp: TopicPartition, now: Instant) -> int | None:
+        """The offset of the next record; None when there is no such partition."""
+        topic = self.topics.get(tp.topic)
+        return None if topic is None else topic.end(tp.partition, now)
+
+    def knows(self, tp: TopicPartition) -> bool:
+        """Whether a partition exists."""
+        topic = self.topics.get(tp.topic)
+        return topic is not None and 0 <= tp.partition < topic.partitions
+
+    def all_of(self, names: frozenset[str]) -> frozenset[TopicPartition]:
+        """Every partition of these topics."""
+        return frozenset(
+            TopicPartition(name, n)
+            for name, topic in self.topics.items()
+            if name in names
+            for n in range(topic.partitions)
+        )

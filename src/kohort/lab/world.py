@@ -1,0 +1,195 @@
+"""A world: one broker, its pods, their network, disk and clock, and the history of it all.
+
+In: a plan. Out: what happened, as a history of facts. One heap of happenings drives everything, and
+every choice comes from generators seeded by the plan's seed: the same plan gives the same history,
+byte for byte. Must not know: who draws plans, what a history is checked for.
+"""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any
+
+from kohort.consumer.ownership import Ownership
+from kohort.lab.acts import Act
+from kohort.lab.doing import ACTORS
+from kohort.lab.heap import Choose, Heap
+from kohort.lab.network import Network
+from kohort.lab.node import Node
+from kohort.lab.plan import Plan
+from kohort.lab.pod import Pod
+from kohort.lab.topics import TopicBook
+from kohort.member.states import MemberState
+from kohort.model.group_config import GroupConfig
+from kohort.model.history_record import AnyFact, Recorded
+from kohort.model.ids import GroupId, TopicPartition
+from kohort.model.instants import MICROS_PER_MILLI, Instant
+from kohort.model.world_facts import FaultBegan, FaultsHealed, HistoryCalmed, TopicSized
+
+WORLD = "world"
+
+
+class World:
+    """One run of a plan.
+
+    Args:
+        plan: everything that will be.
+        choose: decides between simultaneous arrivals at the broker; None keeps them in order.
+        recording: whether a history is kept; without it only the engines run.
+    """
+
+    def __init__(self, plan: Plan, *, choose: Choose | None = None, recording: bool = True) -> None:
+        self.plan = plan
+        self.heap = Heap(choose)
+        self.history: list[Recorded] = []
+        self.topics = TopicBook(plan.topics)
+        self._recording = recording
+        self.node = Node(
+            self.heap,
+            GroupConfig.from_settings(dict(plan.coordinator)),
+            plan.disk,
+            random=self._stream("broker"),
+            topics=self.topics,
+            record=self.record,
+            recording=recording,
+        )
+        self.network = Network(self.heap, plan.network, self._stream("network"), self.node)
+        self.node.network = self.network
+        self.pods = {
+            pod.name: Pod(
+                self.heap,
+                pod,
+                group_id=plan.group_id,
+                random=self._stream(f"pod {pod.name}"),
+                network=self.network,
+                topics=self.topics,
+                record=self.record,
+            )
+            for pod in plan.pods
+        }
+        self.frozen = False
+        """Whether nothing but the core changes any more."""
+        self.core: tuple[str, ...] = ()
+        """Once healed: who must converge, which is everybody with whom nothing is wrong."""
+        self._schedule()
+
+    def _stream(self, name: str) -> Random:
+        """A generator of its own for every part, so that parts do not shift each other's luck."""
+        return Random(f"{self.plan.seed}/{name}")
+
+    def _schedule(self) -> None:
+        heap = self.heap
+        for topic in self.plan.topics:
+            self.record(WORLD, 1, TopicSized(topic=topic.name, partitions=topic.partitions))
+        heap.at(0, None, self.node.start)
+        for pod in self.plan.pods:
+            if pod.start_ms is not None:
+                heap.after(pod.start_ms, None, self.pods[pod.name].start)
+        for act in self.plan.acts:
+            heap.after(act.at_ms, None, self.do, act)
+        if self.plan.heal_ms is not None:
+            heap.after(self.plan.heal_ms, None, self._heal)
+
+    # -- running ----------------------------------------------------------------------------------
+
+    @property
+    def now(self) -> Instant:
+        """The present instant."""
+        return self.heap.now
+
+    def run(self, until_ms: int | None = None) -> None:
+        """Run to an instant, or to the plan's end."""
+        end = self.plan.duration_ms if until_ms is None else until_ms
+        self.heap.run(Instant(end * MICROS_PER_MILLI))
+
+    def record(self, source: str, incarnation: int, fact: AnyFact) -> None:
+        """Take a fact into the history."""
+        if self._recording:
+            self.history.append(
+                Recorded(
+                    sequence=len(self.history) + 1,
+                    at=self.heap.now,
+                    incarnation=incarnation,
+                    source=source,
+                    fact=fact,
+                )
+            )
+
+    def note_fault(self, name: str, target: str) -> None:
+        """Something is broken on purpose."""
+        self.record(WORLD, 1, FaultBegan(name=name, target=target))
+
+    def do(self, act: Act) -> None:
+        """Carry out an act, unless the world is frozen."""
+        if not self.frozen:
+            ACTORS[type(act)](self, act)
+
+    def after(self, millis: int | None, action: Any, *args: Any) -> None:
+        """Undo something later; None: never. What is frozen stays as it is."""
+        if millis is not None:
+            self.heap.after(millis, None, self._unless_frozen, action, args)
+
+    def _unless_frozen(self, action: Any, args: tuple[Any, ...]) -> None:
+        if not self.frozen:
+            action(*args)
+
+    def _heal(self) -> None:
+        """Nothing is wrong with the core from now on; what is wrong elsewhere stays wrong."""
+        self.frozen = True
+        self.network.plan = self.plan.network
+        self.node.journal.heal()
+        self.node.resume()
+        if self.node.up and self.node.journal.broken:
+            self.node.crash(power_cut=False, silent=False)
+        self.node.start()
+        for name, pod in self.pods.items():
+            if name not in self.plan.core:
+                pod.stays_down = True
+                continue
+            pod.heal()
+            pod.resume()
+            pod.start()
+        self.core = tuple(name for name, pod in self.pods.items() if pod.healthy)
+        self.record(WORLD, 1, FaultsHealed(group_id=GroupId(self.plan.group_id), core=self.core))
+
+    def calm(self) -> None:
+        """The history ends here on purpose."""
+        self.record(WORLD, 1, HistoryCalmed(group_id=GroupId(self.plan.group_id)))
+
+    # -- looking ----------------------------------------------------------------------------------
+
+    def ownership(self, pod: str) -> Ownership:
+        """What a pod's consumer owns."""
+        return self.pods[pod].engine.core.ownership
+
+    def converged(self, names: tuple[str, ...] | None = None) -> bool:
+        """Whether these pods are one stable generation and share everything they subscribed to.
+
+        None: the core, without those that ended since.
+        """
+        if names is None:
+            names = tuple(name for name in self.core if self.pods[name].up)
+        pods = [self.pods[name] for name in names]
+        if not pods or not all(pod.up and not pod.process.paused for pod in pods):
+            return False
+        members = [pod.engine.member for pod in pods]
+        if any(member.state is not MemberState.STABLE for member in members):
+            return False
+        if len({member.generation_id for member in members}) != 1:
+            return False
+        owned: list[TopicPartition] = []
+        for pod in pods:
+            mine = pod.engine.core.ownership
+            if mine.releasing:
+                return False
+            owned += mine.owned
+        wanted = self.topics.all_of(frozenset(t for pod in pods for t in pod.subscription))
+        return len(owned) == len(wanted) and set(owned) == wanted
+
+    def check(self) -> None:
+        """Assert the invariants of every core; raises InvariantViolation."""
+        if self.node.up:
+            self.node.engine.check()
+        for pod in self.pods.values():
+            if pod.up:
+                pod.engine.check()
