@@ -170,6 +170,30 @@ def test_a_table_keeps_its_columns_and_its_group(run: Run, feed: MakeFeed, tmp_p
     assert verify(tmp_path / "table", source.settings).ok
 
 
+def test_a_query_that_fails_half_way_leaves_nothing_half_written(
+    run: Run, feed: MakeFeed, tmp_path: Path
+) -> None:
+    from kohort.spark.pipeline import PipelineFailed
+
+    source = feed(1, numbered(30))
+    with pytest.raises(PipelineFailed, match="the machine is on fire") as raised:
+        run(
+            source,
+            "SELECT CASE WHEN offset = 17 THEN CAST(raise_error('the machine is on fire') AS INT) "
+            "ELSE 1 END AS one FROM records",
+            limit=10,
+        )
+    assert "Traceback" not in str(raised.value)
+    assert "\n" not in str(raised.value)
+    verdict = verify(tmp_path / "table", source.settings)
+    assert verdict.ok
+    assert (verdict.total("rows"), verdict.total("unread")) == (10, 20)
+    run(source, "SELECT CAST(1 AS INT) AS one FROM records", limit=10)
+    verdict = verify(tmp_path / "table", source.settings)
+    assert verdict.ok
+    assert (verdict.total("rows"), verdict.total("unread")) == (30, 0)
+
+
 def test_an_empty_topic_makes_an_empty_table(
     spark: Any, run: Run, feed: MakeFeed, tmp_path: Path
 ) -> None:

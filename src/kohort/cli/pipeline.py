@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import signal
+import sys
 import threading
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -107,7 +108,7 @@ def pipeline(
 
 
 def _run(config: PipelineConfig, *, as_json: bool) -> None:
-    from kohort.spark.pipeline import run_pipeline  # noqa: PLC0415 - Spark is heavy
+    from kohort.spark.pipeline import PipelineFailed, run_pipeline  # noqa: PLC0415 - as above
 
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -119,7 +120,12 @@ def _run(config: PipelineConfig, *, as_json: bool) -> None:
     def started(name: str) -> None:
         note(f"{name}: reading {config.topics} in group {config.group}, writing {config.output}")
 
-    run_pipeline(config, report, stop, started)
+    try:
+        run_pipeline(config, report, stop, started)
+    except PipelineFailed as error:
+        # Not a mistake in what was asked: status 1, so that a supervisor starts it again.
+        note(f"kohort: {error}")
+        sys.exit(1)
 
 
 def _read_sql(path: Path) -> str:

@@ -35,6 +35,8 @@ from kohort.spark.sqlite_ledger import SqliteLedger
 
 _LOOK_S: Final = 0.2
 _CONFIG_ERROR: Final = re.compile(r"kohort\.model\.errors\.ConfigError: (.+)")
+_SPARK_ERROR: Final = re.compile(r"pyspark\.errors\.[a-z_.]+\.[A-Za-z]+: (.+)")
+_ABOUT_THE_JVM: Final = re.compile(r"\n=== Streaming Query|JVM stacktrace|\n\tat ")
 _KOHORT_ERROR: Final = re.compile(r"kohort\.[a-z_.]+\.[A-Za-z]+: (.+)")
 
 
@@ -233,13 +235,14 @@ def _by_number(partition: str) -> tuple[str, int]:
 
 
 def _explained(error: StreamingQueryException) -> KohortError:
-    """Kohort's own sentence, which Spark hands on at the end of a stack trace."""
+    """Kohort's own sentence or Spark's, handed on at the end of a stack trace."""
     text = str(error)
     configured = _CONFIG_ERROR.findall(text)
     if configured:
         return ConfigError(configured[-1].strip())
-    told = _KOHORT_ERROR.findall(text)
-    return PipelineFailed(f"the query stopped: {told[-1].strip() if told else text.strip()}")
+    told = _KOHORT_ERROR.findall(text) or _SPARK_ERROR.findall(text)
+    said = told[-1] if told else _ABOUT_THE_JVM.split(text, maxsplit=1)[0]
+    return PipelineFailed(f"the query stopped: {said.strip()}")
 
 
 @contextmanager
