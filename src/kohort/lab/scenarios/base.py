@@ -1,0 +1,153 @@
+"""What a scenario is: a story about a group, told by size and seed, without a policy.
+
+In: how many members and partitions, a seed, a policy; out: the plan of a world and the instant from
+which on it is measured. The same seed tells every policy the same story. Must not know: any
+scenario, how results are shown.
+
+Durations, restarts and costs are those of reliability.md 5.1 and 5.3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from random import Random
+from typing import Final
+
+from kohort.lab.acts import Act
+from kohort.lab.clairvoyant import Costs
+from kohort.lab.contenders import Contender
+from kohort.lab.plan import MAX_PARTITIONS, Behaviour, NetworkPlan, Plan, PodPlan, TopicPlan
+from kohort.model.errors import ConfigError
+
+GROUP: Final = "orders"
+TOPIC: Final = "orders"
+MAX_MEMBERS: Final = 1_000
+SETTLED_MS: Final = 120_000
+"""When the first disturbance comes: all is restored, and has served long enough."""
+CALM_MS: Final = 90_000
+"""After the last disturbance: twice a session timeout."""
+RECORDS_PER_SECOND: Final = 0.2
+"""Of each partition: enough for duplicates, few enough for long stories."""
+
+COSTS: Final = Costs(flush_each_ms=50, restore_cold_ms=5_000, restore_warm_ms=100)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setup:
+    """What whoever runs a scenario chooses."""
+
+    contender: Contender
+    members: int = 10
+    partitions: int = 200
+    seed: int = 1
+    costs: Costs = COSTS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Story:
+    """What happens, to whom, when; milliseconds since the world began."""
+
+    acts: tuple[Act, ...]
+    begin_ms: int
+    """When the first disturbance comes: measured from here on."""
+    end_ms: int
+    """When the last one is over, restarts included; the world goes on for a while."""
+    starts_ms: tuple[int | None, ...]
+    """When each pod's first process starts; None: an act starts it."""
+    initial_delay_ms: int = 3_000
+    behaviour: Behaviour = field(default_factory=Behaviour)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scenario:
+    """A named kind of story."""
+
+    name: str
+    title: str
+    about: str
+    tell: Callable[[int, Random], Story]
+    """The story of a group of so many members."""
+    least_members: int = 2
+
+
+def plan_of(scenario: Scenario, setup: Setup) -> tuple[Plan, Story]:
+    """The world in which a scenario happens to a group.
+
+    Raises:
+        ConfigError: impossible sizes.
+    """
+    check_sizes(scenario, setup.members, setup.partitions)
+    story = scenario.tell(setup.members, Random(f"{setup.seed}/{scenario.name}"))
+    behaviour = setup.contender.adapt(_with_costs(story.behaviour, setup.costs))
+    plan = Plan(
+        seed=setup.seed,
+        name=f"{scenario.name} under {setup.contender.name}",
+        duration_ms=story.end_ms + CALM_MS,
+        group_id=GROUP,
+        topics=(
+            TopicPlan(
+                name=TOPIC, partitions=setup.partitions, records_per_second=RECORDS_PER_SECOND
+            ),
+        ),
+        pods=tuple(
+            PodPlan(name=pod_name(n), start_ms=start, behaviour=behaviour)
+            for n, start in enumerate(story.starts_ms)
+        ),
+        network=NetworkPlan(delay_micros=250, jitter_micros=750, slow_ppm=10_000, slow_factor=20),
+        coordinator=(("group.initial.rebalance.delay.ms", str(story.initial_delay_ms)),),
+        acts=story.acts,
+    )
+    return plan, story
+
+
+def check_sizes(scenario: Scenario, members: int, partitions: int) -> None:
+    """Whether a scenario can happen to a group of that size.
+
+    Raises:
+        ConfigError: it cannot; the message has the limits.
+    """
+    least = scenario.least_members
+    if not least <= members <= MAX_MEMBERS:
+        raise ConfigError(
+            f"scenario {scenario.name} needs {least} to {MAX_MEMBERS} members, not {members}"
+        )
+    if not 1 <= partitions <= MAX_PARTITIONS:
+        raise ConfigError(f"partitions must be 1 to {MAX_PARTITIONS}, not {partitions}")
+
+
+def pod_name(number: int) -> str:
+    """The name of a pod, from 0 on; the first one leads the group while it lives."""
+    return f"pod-{number}"
+
+
+def settled_group(members: int, random: Random) -> tuple[int, ...]:
+    """When the pods of a group start that has long been there; the first one leads it."""
+    return (0, *(500 + random.randrange(1_500) for _ in range(members - 1)))
+
+
+def first_disturbance(random: Random) -> int:
+    """When it comes: at any moment between two heartbeats."""
+    return SETTLED_MS + random.randrange(3_000)
+
+
+def a_follower(members: int, random: Random) -> str:
+    """A pod that does not lead."""
+    return pod_name(random.randrange(1, members))
+
+
+def restart_ms(random: Random, *, at_most: int = 120_000) -> int:
+    """How long a container takes to come back in place: lognormal, median 20 s."""
+    return min(at_most, round(20_000 * random.lognormvariate(0, 0.5)))
+
+
+def _with_costs(behaviour: Behaviour, costs: Costs) -> Behaviour:
+    return replace(
+        behaviour,
+        topics=(TOPIC,),
+        flush_ms=costs.flush_ms,
+        flush_each_ms=costs.flush_each_ms,
+        restore_cold_ms=costs.restore_cold_ms,
+        restore_warm_ms=costs.restore_warm_ms,
+        state_survives=costs.state_survives,
+    )

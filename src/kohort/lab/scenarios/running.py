@@ -1,0 +1,57 @@
+"""One run of one scenario: from a setup to what it cost.
+
+In: a scenario, a setup; out: measurements, the plan and the history they come from. Must not know:
+how results are shown.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from kohort.lab.measured import Measured
+from kohort.lab.metrics import measure
+from kohort.lab.plan import Plan
+from kohort.lab.scenarios.base import Scenario, Setup, plan_of
+from kohort.lab.world import World
+from kohort.model.history_record import Recorded
+from kohort.model.ids import GroupId
+from kohort.model.instants import MICROS_PER_MILLI, Instant
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """What came of it."""
+
+    scenario: Scenario
+    setup: Setup
+    plan: Plan
+    measured: Measured
+    history: tuple[Recorded, ...]
+
+
+def run(scenario: Scenario, setup: Setup) -> Run:
+    """Let a scenario happen to a group, and measure it.
+
+    Raises:
+        ConfigError: impossible sizes.
+    """
+    plan, story = plan_of(scenario, setup)
+    world = World(plan)
+    world.run()
+    world.calm()
+    world.check()
+    measured = measure(
+        world.history,
+        plan.partitions,
+        setup.costs,
+        begin=Instant(story.begin_ms * MICROS_PER_MILLI),
+        end=Instant(plan.duration_ms * MICROS_PER_MILLI),
+        group_id=GroupId(plan.group_id),
+    )
+    return Run(
+        scenario=scenario,
+        setup=setup,
+        plan=plan,
+        measured=measured,
+        history=tuple(world.history),
+    )
