@@ -118,6 +118,14 @@ class Subscribed:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RebalanceEnforced:
+    """The application asked for a rebalance (KIP-568), or for a rejoin with other metadata."""
+
+    group_id: GroupId
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RequestSent:
     """A member sent a request to its coordinator."""
 
@@ -251,6 +259,7 @@ ClientFact: TypeAlias = (
     | NetworkCut
     | NetworkHealed
     | Subscribed
+    | RebalanceEnforced
     | RequestSent
     | ResponseReceived
     | PollReturned

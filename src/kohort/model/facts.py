@@ -344,7 +344,6 @@ Fact: TypeAlias = (
     | MemberRejoined
     | StaticMemberAdded
     | StaticMemberReplaced
-    | StaticMemberReplaced
     | JoinRefused
     | RebalanceStarted
     | InitialDelayExtended
