@@ -7,6 +7,8 @@ log has settled and time has passed, no request is left without an answer.
 
 from __future__ import annotations
 
+from typing import Any
+
 import hypothesis.strategies as st
 from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -32,6 +34,7 @@ from kohort.model.ids import GroupId, Ticket, TopicPartition
 
 GROUPS = st.sampled_from(["g", "h"])
 CLIENTS = st.sampled_from("abcd")
+INSTANCES = st.sampled_from(["x", "y"])
 GENERATIONS = st.integers(min_value=-1, max_value=4)
 OFFERS = st.sampled_from(
     [
@@ -130,6 +133,37 @@ class RandomLife(RuleBasedStateMachine):
             old=old,
             pick=0,
         )
+
+    @rule(group=GROUPS, name=INSTANCES, offer=OFFERS, session=TIMEOUTS, skips=st.booleans())
+    def a_static_process_starts(
+        self, group: str, name: str, offer: dict[str, bytes], session: int, *, skips: bool
+    ) -> None:
+        """Anew, or in the place of one that ran or still runs."""
+        self.world.join(
+            name,
+            "",
+            group=group,
+            protocols=offer,
+            session=session,
+            rebalance=session,
+            instance=f"i-{name}",
+            skips=skips,
+        )
+
+    @rule(group=GROUPS, name=INSTANCES, generation=GENERATIONS, serial=st.integers(1, 4))
+    def a_static_process_speaks(self, group: str, name: str, generation: int, serial: int) -> None:
+        """The present one or a former one."""
+        who: dict[str, Any] = {"member_id": f"i-{name}-{serial}", "instance": f"i-{name}"}
+        held = self.group(group)
+        if held is not None and generation > 1:
+            generation = held.generation_id
+        self.world.beat(name, generation, group=group, **who)
+        self.world.sync(name, generation, {}, group=group, **who)
+        self.world.commit(name, generation, {"t-0": 1}, group=group, **who)
+
+    @rule(group=GROUPS, name=INSTANCES)
+    def an_instance_is_removed(self, group: str, name: str) -> None:
+        self.world.leave_ids("", group=group, instance=f"i-{name}")
 
     @rule(group=GROUPS, clients=st.lists(CLIENTS, min_size=1, max_size=3, unique=True))
     def newcomers_form_a_generation(self, group: str, clients: list[str]) -> None:
@@ -283,9 +317,10 @@ class RandomLife(RuleBasedStateMachine):
             assert isinstance(value, GroupRecord)
             assert value.value is not None
             assert value.value.generation_id == held.generation_id
-            kept = {m.member_id: m.assignment for m in value.value.members}
+            # A static member's new id may be under way still; its place is durable all the same.
+            kept = {m.group_instance_id or m.member_id: m.assignment for m in value.value.members}
             for member in held.members.values():
-                assert kept[member.member_id] == member.assignment
+                assert kept[member.group_instance_id or member.member_id] == member.assignment
 
     @invariant()
     def generations_never_fall_while_a_group_lives(self) -> None:

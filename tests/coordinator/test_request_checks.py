@@ -55,16 +55,6 @@ def test_session_timeouts_at_both_ends_are_accepted(session: int) -> None:
     assert world.join("a", "", session=session)[-1] == "a.join <- MEMBER_ID_REQUIRED me=a-1"
 
 
-def test_a_join_with_an_instance_id_is_refused_until_static_members_are_served() -> None:
-    world = World()
-    assert world.join("a", "", instance="i") == [
-        "fact StaticMemberRefused",
-        "fact JoinRefused UNSUPPORTED_VERSION",
-        "a.join <- UNSUPPORTED_VERSION me=",
-    ]
-    assert world.listed() == {}
-
-
 def test_while_the_log_is_read_members_are_told_to_wait() -> None:
     """A heartbeat is answered as if all were well, since its sender can do nothing about it."""
     world = World()

@@ -176,6 +176,7 @@ class World:
         session: int = 10_000,
         rebalance: int = 60_000,
         old: bool = False,
+        skips: bool = True,
         instance: str | None = None,
         reason: str | None = None,
         name: str | None = None,
@@ -198,6 +199,7 @@ class World:
             ),
             reason=reason,
             accepts_member_id_required=not old,
+            knows_skip_assignment=skips,
         )
         return self.feed(event)
 
@@ -217,6 +219,7 @@ class World:
         protocol_name: str | None = "range",
         member_id: str | None = None,
         names_protocol: bool = True,
+        instance: str | None = None,
         name: str | None = None,
     ) -> list[str]:
         event = SyncGroup(
@@ -224,7 +227,7 @@ class World:
             group_id=GroupId(group),
             generation_id=GenerationId(generation),
             member_id=MemberId(member_id or f"{client}-1"),
-            group_instance_id=None,
+            group_instance_id=instance,  # type: ignore[arg-type]
             protocol_type=None if protocol_type is None else ProtocolType(protocol_type),
             protocol_name=None if protocol_name is None else ProtocolName(protocol_name),
             names_protocol=names_protocol,
@@ -380,6 +383,19 @@ class World:
             self.sync(client, 1, plan if client == clients[0] else None, **named, **where)
         self.written()
 
+    def static(self, *names: str, **how: Any) -> None:
+        """A Stable group of static members in generation 1; x is instance i-x with id i-x-1."""
+        for name in names:
+            self.join(name, "", instance=f"i-{name}", **how)
+        self.wait(2 * self.config.initial_rebalance_delay_ms)
+        plan = {f"i-{name}-1": name.encode() for name in names}
+        protocol = how.get("protocols", "range").split()[0]
+        for name in names:
+            given = plan if name == names[0] else None
+            self.sync(name, 1, given, member_id=f"i-{name}-1", protocol_name=protocol)
+        self.written()
+        assert self.state() == "Stable"
+
     def stable_with(self, metadata: bytes) -> None:
         """A Stable group of member a, whose metadata is given; its session is half an hour."""
         for member_id in ("", None):
@@ -443,17 +459,22 @@ def show_record(record: Record) -> str:
     return f"{record.partition}={record.value.offset}"
 
 
-def show_answer(answer: Any) -> str:  # noqa: C901, PLR0911 - one branch an answer
+def show_answer(answer: Any) -> str:  # noqa: C901, PLR0911, PLR0912 - one branch an answer
     match answer:
         case JoinAnswer(error=ErrorCode.NONE):
             members = " ".join(m.member_id for m in answer.members)
+            skips = " skips assignment" if answer.skip_assignment else ""
             return (
                 f"joined {answer.protocol_name} generation={answer.generation_id} "
-                f"leader={answer.leader_id} me={answer.member_id} [{members}]"
+                f"leader={answer.leader_id} me={answer.member_id} [{members}]{skips}"
             )
         case JoinAnswer():
-            assert answer.generation_id == -1
             assert not answer.members
+            if answer.generation_id >= 0:
+                # Only a static member that was refused its place is told of the generation.
+                return (
+                    f"{answer.error.name} generation={answer.generation_id} me={answer.member_id}"
+                )
             assert answer.protocol_type is None
             assert answer.protocol_name is None
             return f"{answer.error.name} me={answer.member_id}"

@@ -61,6 +61,49 @@ LINES: list[tuple[facts.Fact, int, str]] = [
         "state. Adding to the group now.",
     ),
     (
+        facts.StaticMemberAdded(
+            group_id=GROUP,
+            state=GroupState.EMPTY,
+            group_instance_id=GroupInstanceId("i-1"),
+            member_id=MEMBER,
+        ),
+        logging.INFO,
+        "Static member with groupInstanceId=i-1 and unknown member id joins group demo-group in "
+        "Empty state. Created a new member id console-consumer-801d7cec for this member and added "
+        "to the group.",
+    ),
+    (
+        facts.StaticMemberReplaced(
+            group_id=GROUP,
+            state=GroupState.STABLE,
+            generation_id=ONE,
+            group_instance_id=GroupInstanceId("i-1"),
+            replaced_id=MEMBER,
+            member_id=OTHER,
+        ),
+        logging.INFO,
+        "Static member with groupInstanceId=i-1 and unknown member id joins group demo-group in "
+        "Stable state. Replacing previously mapped member console-consumer-801d7cec with this "
+        "groupInstanceId.",
+    ),
+    (
+        rebalance(
+            RebalanceCause.PROTOCOL_CHANGED,
+            group_instance_id=GroupInstanceId("i-1"),
+            client_reason="because",
+        ),
+        logging.INFO,
+        PREPARING + "(reason: Group's selectedProtocol will change because static member "
+        "console-consumer-801d7cec with instance id i-1 joined with change of protocol; client "
+        "reason: because).",
+    ),
+    (
+        rebalance(RebalanceCause.STATIC_MEMBER_REPLACED, group_instance_id=GroupInstanceId("i-1")),
+        logging.INFO,
+        PREPARING + "(reason: Updating metadata for static member console-consumer-801d7cec with "
+        "instance id i-1; client reason: not provided).",
+    ),
+    (
         rebalance(RebalanceCause.MEMBER_ADDED, client_reason="need to re-join"),
         logging.INFO,
         PREPARING + "(reason: Adding new member console-consumer-801d7cec with group instance id "
@@ -228,18 +271,9 @@ def test_a_whole_line_is_framed_as_kafka_frames_it(caplog: pytest.LogCaptureFixt
 
 def test_warnings_are_spelled_as_in_kafka(caplog: pytest.LogCaptureFixture) -> None:
     caplog.handler.setFormatter(KafkaFormatter())
-    GroupLog(1, 50).write(
-        facts.StaticMemberRefused(
-            group_id=GROUP,
-            group_instance_id=GroupInstanceId("i-1"),
-            client_id="c",
-            client_host="/127.0.0.1",
-        )
-    )
+    GroupLog(1, 50).write(facts.LimitReached(group_id=GROUP, setting="kohort.max.groups", limit=7))
     (record,) = caplog.records
     assert "] WARN [GroupCoordinator id=1 " in caplog.handler.format(record)
-    assert "groupInstanceId=i-1 of client 'c' at /127.0.0.1" in record.getMessage()
-    assert "UNSUPPORTED_VERSION" in record.getMessage()
 
 
 def test_an_id_with_a_line_break_starts_no_line_of_its_own(

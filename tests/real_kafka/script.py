@@ -76,7 +76,10 @@ class Script:
         self.lines: list[str] = []
         self.names: dict[str, str] = {}
         self.ids: dict[str, str] = {}
-        self.peers = {name: Peer(port, name) for name in "abcz"}
+        self.instances: dict[str, str] = {}
+        """Peers that are static members, and their instance ids."""
+
+        self.peers = {name: Peer(port, name) for name in "abcyz"}
 
     def told(self, what: str, answer: object) -> None:
         self.lines.append(f"{what}: {self.anonymous(str(answer))}")
@@ -87,7 +90,7 @@ class Script:
         return text.replace(self.group, "GROUP")
 
     def name_of(self, member_id: str) -> str:
-        """A member's name: its client's, and the how-manieth id that was seen."""
+        """A member's name: its client's or instance's, and the how-manieth id that was seen."""
         if member_id and member_id not in self.names:
             self.names[member_id] = f"<{member_id[0]}{len(self.names)}>"
         return self.names.get(member_id, "nobody")
@@ -100,6 +103,7 @@ class Script:
 
     def join_request(
         self,
+        peer: str,
         member_id: str,
         *,
         protocol: str = "range",
@@ -117,13 +121,14 @@ class Script:
                 JoinGroupRequestProtocol(name=name, metadata=metadata) for name in protocol.split()
             ],
             reason="because",
+            group_instance_id=self.instances.get(peer),
         )
 
     def starts_join(
         self, peer: str, member_id: str | None = None, *, version: int | None = None, **how: Any
     ) -> None:
         chosen = self.ids[peer] if member_id is None else member_id
-        self.peers[peer].send("JoinGroup", self.join_request(chosen, **how), version)
+        self.peers[peer].send("JoinGroup", self.join_request(peer, chosen, **how), version)
         time.sleep(0.1)  # so that both brokers see requests of several connections in this order
 
     def ends_join(self, peer: str, what: str = "join") -> None:
@@ -131,7 +136,10 @@ class Script:
         if answer.member_id:
             self.name_of(answer.member_id)
             self.ids[peer] = answer.member_id
-        members = sorted((self.name_of(m.member_id), m.metadata) for m in answer.members)
+        members = sorted(
+            (self.name_of(m.member_id), m.group_instance_id or "", m.metadata)
+            for m in answer.members
+        )
         self.told(
             f"{peer} {what}",
             (
@@ -157,6 +165,7 @@ class Script:
             group_id=self.group,
             generation_id=generation,
             member_id=self.ids[peer],
+            group_instance_id=self.instances.get(peer),
             protocol_type="consumer",
             protocol_name=protocol,
             assignments=[
@@ -189,7 +198,10 @@ class Script:
 
     def beat_request(self, peer: str, generation: int) -> HeartbeatRequest:
         return HeartbeatRequest(
-            group_id=self.group, generation_id=generation, member_id=self.ids[peer]
+            group_id=self.group,
+            generation_id=generation,
+            member_id=self.ids[peer],
+            group_instance_id=self.instances.get(peer),
         )
 
     def beats(self, peer: str, generation: int) -> None:
@@ -209,6 +221,7 @@ class Script:
             group_id=self.group,
             generation_id_or_member_epoch=generation,
             member_id=self.ids[peer] if member_id is None else member_id,
+            group_instance_id=self.instances.get(peer) if member_id is None else None,
             topics=[
                 OffsetCommitRequestTopic(name=topic, partitions=[partition])
                 for topic, partition in (
@@ -243,12 +256,26 @@ class Script:
         entries = [(m.member_id, ErrorCode.of(m.error_code).name) for m in answer.members]
         self.told(f"{peer} leave", (ErrorCode.of(answer.error_code).name, entries))
 
+    def leaves_as(self, peer: str, *entries: tuple[str, str | None]) -> None:
+        """Leave in a batch of member ids with instance ids."""
+        members = [
+            MemberIdentity(member_id=m, group_instance_id=i, reason="enough") for m, i in entries
+        ]
+        request = LeaveGroupRequest(group_id=self.group, members=members)
+        answer = self.ask(peer, "LeaveGroup", request)
+        errors = [
+            (m.member_id, m.group_instance_id, ErrorCode.of(m.error_code).name)
+            for m in answer.members
+        ]
+        self.told(f"{peer} leave", (ErrorCode.of(answer.error_code).name, errors))
+
     def describes(self) -> None:
         answer = self.ask("z", "DescribeGroups", DescribeGroupsRequest(groups=[self.group]))
         (group,) = answer.groups
         members = sorted(
             (
                 self.name_of(m.member_id),
+                m.group_instance_id or "",
                 m.client_id,
                 m.client_host,
                 m.member_metadata,
@@ -294,9 +321,16 @@ def settle(script: Script) -> None:
 
 
 def lines_of(log: str, script: Script) -> list[str]:
-    """A group's lines without time and logger's frame, as both brokers write them."""
+    """A group's lines without time and logger's frame, as both brokers write them.
+
+    What Kafka says of its own unexpected exceptions is left out.
+    """
     found = re.findall(r"(INFO|WARN|ERROR) \[GroupCoordinator ([^\]]+)\] (.*)", log)
-    return [f"{level} {script.anonymous(text)}" for level, _, text in found if script.group in text]
+    return [
+        f"{level} {script.anonymous(text)}"
+        for level, _, text in found
+        if script.group in text and "hit an unexpected exception" not in text
+    ]
 
 
 def port_of(bootstrap: str) -> int:

@@ -178,6 +178,104 @@ def perform_with_sessions(script: Script) -> None:
     script.beats("a", 7)
 
 
+def perform_with_static_members(script: Script) -> None:
+    """Processes that come back under their instance ids: bounced, fenced, replaced, removed."""
+    script.ids = dict.fromkeys("abcyz", "made-up")
+    script.instances = {"a": "i-a", "b": "i-b", "y": "i-b"}
+    lasting: dict[str, Any] = {"session": 20_000, "rebalance": 20_000, "protocol": "range other"}
+    script.joins("a", **lasting)
+    script.beats("a", 1)
+    script.commits("a", 1)
+    script.leaves_as("z", ("made-up", "i-a"), ("", "i-a"))
+    script.joins("a", "", **lasting)
+    script.beats("a", 1)
+    script.starts_join("b", "", **lasting)
+    script.starts_join("a", **lasting)
+    script.ends_join("a")
+    script.ends_join("b")
+    script.starts_sync("b", 2)
+    script.syncs("a", 2, {"a": b"1", "b": b"2"})
+    script.ends_sync("b")
+    script.describes()
+
+    # The follower bounces, with the same bytes and with others; the old id is fenced.
+    former = script.ids["b"]
+    script.joins("b", "", **lasting)
+    script.beats("a", 2)
+    script.syncs("b", 2)
+    script.beats("b", 2)
+    present, script.ids["b"] = script.ids["b"], former
+    script.beats("b", 2)
+    script.syncs("b", 2)
+    script.commits("b", 2)
+    script.leaves_as("z", (former, "i-b"), (former, None), ("", "nobody"), (present, "i-a"))
+    script.joins("b", former, **lasting)
+    del script.instances["b"]
+    script.beats("b", 2)
+    script.syncs("b", 2)
+    script.commits("b", 2)
+    script.joins("b", former, **lasting)
+    script.instances["b"], script.ids["b"] = "i-b", present
+    script.joins("b", "", metadata=SUBSCRIPTION + b"changed", **lasting)
+    script.beats("a", 2)
+    script.describes()
+    script.joins("b", "", **lasting)
+    script.joins("b", **lasting)
+    current = script.ids["b"]
+    script.joins("b", "made-up", **lasting)
+    script.ids["b"] = current
+    script.joins("c", "")
+    script.instances["c"] = "i-c"
+    script.joins("c")
+
+    # The leader bounces, in versions that know skipAssignment and in others.
+    for version in (9, 8, 5):
+        script.joins("a", "", version=version, **lasting)
+        script.syncs("a", 2, {"a": b"ignored", "b": b"ignored"})
+    script.beats("b", 2)
+    script.commits("a", 2)
+    script.describes()
+
+    # One whose bytes change the vote starts a round; so does one that comes while completing.
+    script.starts_join("b", "", **{**lasting, "protocol": "other"})
+    script.beats("a", 2)
+    script.describes()
+    script.joins("y", "", **{**lasting, "protocol": "range"})
+    script.starts_join("y", "", **{**lasting, "protocol": "other"})
+    script.ends_join("b", "fenced join")
+    script.joins("a", **lasting)
+    script.ends_join("y")
+    script.starts_sync("y", 3)
+    script.starts_join("b", "", **{**lasting, "protocol": "other"})
+    script.ends_sync("y")
+    script.beats("a", 3)
+    script.joins("a", **lasting)
+    script.ends_join("b")
+    script.syncs("a", 4, {"a": b"1", "b": b"2"}, protocol="other")
+    script.syncs("b", 4, protocol="other")
+
+    # The leader rejoins under its id, which is a round, and bounces while that waits.
+    script.starts_join("a", **lasting)
+    script.beats("b", 4)
+    script.instances["c"] = "i-a"
+    script.starts_join("c", "", **lasting)
+    script.ends_join("a", "fenced join")
+    script.starts_join("b", **{**lasting, "protocol": "other"})
+    script.ends_join("c")
+    script.ends_join("b")
+    script.syncs("c", 5, {"c": b"1", "b": b"2"}, protocol="other")
+    script.syncs("b", 5, protocol="other")
+    script.describes()
+
+    # Leaving: one by its instance id alone, the last by both.
+    script.leaves_as("z", ("", "i-b"), ("", "i-b"), (script.ids["c"], "i-b"))
+    script.beats("c", 5)
+    script.joins("c", **lasting)
+    script.syncs("c", 6, {"c": b"1"}, protocol="range")
+    script.leaves_as("z", (script.ids["c"], "i-a"))
+    script.describes()
+
+
 @pytest.fixture
 def kohort() -> Iterator[EmbeddedBroker]:
     settings = {
@@ -189,7 +287,7 @@ def kohort() -> Iterator[EmbeddedBroker]:
         yield broker
 
 
-@pytest.mark.parametrize("life", [perform, perform_with_sessions])
+@pytest.mark.parametrize("life", [perform, perform_with_sessions, perform_with_static_members])
 def test_kafka_and_kohort_answer_alike_and_log_alike(
     life: Callable[[Script], None],
     real_kafka: RealKafka,

@@ -56,6 +56,9 @@ class JoinGroup:
     accepts_member_id_required: bool
     """The client understands MEMBER_ID_REQUIRED and joins again with its id (KIP-394)."""
 
+    knows_skip_assignment: bool = False
+    """A leader that comes back can be told that it leads and need not assign (KIP-814)."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SyncGroup:

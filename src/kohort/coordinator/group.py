@@ -230,12 +230,26 @@ class Group:
 
     def choose_protocol(self) -> ProtocolName:
         """The candidate with most first votes; on a tie the one voted for first."""
+        votes = self._votes()
+        return max(votes, key=lambda name: votes[name])
+
+    def keeps_protocol(self) -> bool:
+        """Whether the selected protocol would be selected again; on a tie it stays."""
+        name = self.protocol_name
+        if name is None or self.protocol_counts.get(name, 0) < len(self.members):
+            return False
+        if len(self.protocol_counts) == 1:
+            return True
+        votes = self._votes()
+        return votes.get(name, 0) == max(votes.values())
+
+    def _votes(self) -> dict[ProtocolName, int]:
         candidates = self.candidates()
         votes: dict[ProtocolName, int] = {}
         for member in self.members.values():
             choice = member.vote(candidates)
             votes[choice] = votes.get(choice, 0) + 1
-        return max(votes, key=lambda name: votes[name])
+        return votes
 
     def is_subscribed(self, topic: str) -> bool:
         """Whether a live member reads ``topic``; an unknown subscription counts as reading it."""
@@ -306,6 +320,23 @@ class Group:
         if self.leader_id == member_id:
             self.leader_id = next(iter(self.members), None)
         return member
+
+    def rename(self, member: Member, member_id: MemberId) -> None:
+        """A static member's place has a new holder, who inherits everything that hangs on it."""
+        instance, former = member.group_instance_id, member.member_id
+        if instance is None:
+            raise self.violation(f"member {former} was expected to be static")
+        del self.members[former]
+        member.member_id = member_id
+        member.session_timer = session_timer(self.group_id, member_id)
+        self.members[member_id] = member
+        self.static_members[instance] = member_id
+        if self.leader_id == former:
+            self.leader_id = member_id
+        if former in self.pending_sync:
+            # Kafka goes on waiting for the former id, and removes it though its place synced.
+            del self.pending_sync[former]
+            self.pending_sync[member_id] = None
 
     def change_protocols(self, member: Member, protocols: tuple[JoinProtocol, ...]) -> None:
         """Replace what a member offers."""

@@ -1,4 +1,4 @@
-"""Members' way into the join phase: new, handed-out, known and (refused for now) static.
+"""Members' way into the join phase: new, handed-out, known and static.
 
 Comes in: JoinGroup. Goes out: answers at once, or parked tokens and a join phase that
 ``rebalancing`` runs. Must not know: how the phase ends, API versions, the log.
@@ -15,9 +15,11 @@ from dataclasses import dataclass
 from kohort.coordinator.answers import JoinAnswer
 from kohort.coordinator.events import JoinGroup
 from kohort.coordinator.group import Group, Member, new_member
+from kohort.coordinator.parking import park, take_over
 from kohort.coordinator.rebalancing import joined_answer, prepare_rebalance, try_complete
 from kohort.coordinator.records import GroupMetadata, GroupRecord
 from kohort.coordinator.registry import Registry, mapped_append_error
+from kohort.coordinator.replacing import replace_static_member
 from kohort.coordinator.timers import join_timer, session_timer
 from kohort.model.errors import ErrorCode
 from kohort.model.facts import (
@@ -26,15 +28,21 @@ from kohort.model.facts import (
     MemberAdded,
     MemberAddedWithoutId,
     MemberIdHandedOut,
-    MemberRejoined,
     PendingMemberJoined,
     RebalanceCause,
-    StaticMemberRefused,
+    StaticMemberAdded,
     WriteFailed,
 )
 from kohort.model.group_config import NEW_MEMBER_JOIN_TIMEOUT_MS
 from kohort.model.group_state import GroupState
-from kohort.model.ids import NO_MEMBER, GenerationId, MemberId, ProtocolType, Ticket, Token
+from kohort.model.ids import (
+    NO_MEMBER,
+    GenerationId,
+    GroupInstanceId,
+    MemberId,
+    ProtocolType,
+    Ticket,
+)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -105,21 +113,11 @@ def _request_error(registry: Registry, event: JoinGroup) -> ErrorCode:
         return ErrorCode.INVALID_SESSION_TIMEOUT
     if registry.loading:
         return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-    if event.group_instance_id is not None:
-        registry.observe(
-            StaticMemberRefused(
-                group_id=event.group_id,
-                group_instance_id=event.group_instance_id,
-                client_id=event.client_id,
-                client_host=event.client_host,
-            )
-        )
-        return ErrorCode.UNSUPPORTED_VERSION
     return ErrorCode.NONE
 
 
 def _passes_gates(registry: Registry, group: Group, event: JoinGroup) -> bool:
-    if not _has_place(registry, group, event.member_id):
+    if not _has_place(registry, group, _present_id(group, event)):
         _refuse(registry, event, ErrorCode.GROUP_MAX_SIZE_REACHED, NO_MEMBER)
         if event.member_id in group.members:
             # The size was lowered while members were away: the last to come back are cut.
@@ -134,6 +132,16 @@ def _passes_gates(registry: Registry, group: Group, event: JoinGroup) -> bool:
         _refuse(registry, event, ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
         return False
     return True
+
+
+def _present_id(group: Group, event: JoinGroup) -> MemberId:
+    """Whose place the request would take: a static member that comes back takes its own.
+
+    Kafka counts it as one more, so that a full group cannot be restarted.
+    """
+    if event.member_id or event.group_instance_id is None:
+        return event.member_id
+    return group.static_members.get(event.group_instance_id, NO_MEMBER)
 
 
 def _has_place(registry: Registry, group: Group, member_id: MemberId) -> bool:
@@ -166,12 +174,35 @@ def _create(registry: Registry, group: Group) -> None:
 
 
 def _join_without_id(registry: Registry, group: Group, event: JoinGroup) -> None:
+    instance = event.group_instance_id
+    if instance is not None:
+        _join_as_instance(registry, group, event, instance)
+        return
     if event.accepts_member_id_required:
         _hand_out_id(registry, group, event)
         return
     member_id = registry.new_member_id(group, event.client_id)
     registry.observe(
         MemberAddedWithoutId(group_id=group.group_id, state=group.state, member_id=member_id)
+    )
+    _add_member(registry, group, event, member_id)
+
+
+def _join_as_instance(
+    registry: Registry, group: Group, event: JoinGroup, instance: GroupInstanceId
+) -> None:
+    """A static member is never asked to come back with an id: its instance id makes it known."""
+    if instance in group.static_members:
+        replace_static_member(registry, group, event, instance)
+        return
+    member_id = registry.new_member_id(group, instance)
+    registry.observe(
+        StaticMemberAdded(
+            group_id=group.group_id,
+            state=group.state,
+            group_instance_id=instance,
+            member_id=member_id,
+        )
     )
     _add_member(registry, group, event, member_id)
 
@@ -198,6 +229,10 @@ def _hand_out_id(registry: Registry, group: Group, event: JoinGroup) -> None:
 
 def _join_with_id(registry: Registry, group: Group, event: JoinGroup) -> None:
     if event.member_id in group.pending:
+        if event.group_instance_id is not None:
+            # Ids are handed out to dynamic members only; for Kafka this is an internal error.
+            _refuse(registry, event, ErrorCode.UNKNOWN_SERVER_ERROR, NO_MEMBER)
+            return
         registry.observe(
             PendingMemberJoined(
                 group_id=group.group_id, state=group.state, member_id=event.member_id
@@ -243,14 +278,8 @@ def _rejoin(
 
 
 def _update(registry: Registry, group: Group, member: Member, event: JoinGroup) -> None:
-    """Take over what a known member says about itself now, and park its request."""
-    if member.protocols != event.protocols:
-        group.change_protocols(member, event.protocols)
-    member.session_timeout_ms = event.session_timeout_ms
-    member.rebalance_timeout_ms = (
-        event.rebalance_timeout_ms if event.rebalance_timeout_ms > 0 else event.session_timeout_ms
-    )
-    _park(registry, group, member, event.token)
+    take_over(group, member, event)
+    park(registry, group, member, event.token)
 
 
 def _add_member(registry: Registry, group: Group, event: JoinGroup, member_id: MemberId) -> None:
@@ -278,7 +307,7 @@ def _add_member(registry: Registry, group: Group, event: JoinGroup, member_id: M
             rebalance_timeout_ms=member.rebalance_timeout_ms,
         )
     )
-    _park(registry, group, member, event.token)
+    park(registry, group, member, event.token)
     # Its client cannot heartbeat while it is parked for the first time, so it gets long; but not
     # for ever, or clients that time out and come back under new ids fill the group (KAFKA-7610).
     registry.arm(member.session_timer, NEW_MEMBER_JOIN_TIMEOUT_MS)
@@ -292,25 +321,6 @@ def _add_member(registry: Registry, group: Group, event: JoinGroup, member_id: M
         member_ids=(member_id,),
         group_instance_id=member.group_instance_id,
         client_reason=event.reason,
-    )
-
-
-def _park(registry: Registry, group: Group, member: Member, token: Token) -> None:
-    """Park a JoinGroup. One that is parked already is answered, so that its connection goes on.
-
-    Kafka never answers it, nor anything behind it on that connection. The client is told to join
-    again, which it has done.
-    """
-    superseded = group.park_join(member, token)
-    if superseded is not None:
-        answer = JoinAnswer(error=ErrorCode.REBALANCE_IN_PROGRESS, member_id=member.member_id)
-        registry.respond(superseded, answer)
-    registry.observe(
-        MemberRejoined(
-            group_id=group.group_id,
-            member_id=member.member_id,
-            generation_id=group.generation_id,
-        )
     )
 
 

@@ -137,25 +137,32 @@ def _pending_joined(fact: facts.PendingMemberJoined) -> Line:
     )
 
 
-def _static_refused(fact: facts.StaticMemberRefused) -> Line:
+def _static_added(fact: facts.StaticMemberAdded) -> Line:
     return Line(
-        logging.WARNING,
-        f"Static member with groupInstanceId={fact.group_instance_id} of client "
-        f"{fact.client_id!r} at {fact.client_host} was refused by group {fact.group_id} with "
-        "UNSUPPORTED_VERSION: static membership is not served yet. Remove group.instance.id from "
-        "the client's settings.",
+        logging.INFO,
+        f"Static member with groupInstanceId={fact.group_instance_id} and unknown member id joins "
+        f"group {fact.group_id} in {fact.state.value} state. Created a new member id "
+        f"{fact.member_id} for this member and added to the group.",
+    )
+
+
+def _static_replaced(fact: facts.StaticMemberReplaced) -> Line:
+    return Line(
+        logging.INFO,
+        f"Static member with groupInstanceId={fact.group_instance_id} and unknown member id joins "
+        f"group {fact.group_id} in {fact.state.value} state. Replacing previously mapped member "
+        f"{fact.replaced_id} with this groupInstanceId.",
     )
 
 
 # -- rebalancing -----------------------------------------------------------------------------------
 
 
-def _cause(fact: facts.RebalanceStarted) -> str:  # noqa: PLR0911 - one line a cause
+def _cause(fact: facts.RebalanceStarted) -> str:  # noqa: C901, PLR0911 - one line a cause
     members, during = ", ".join(fact.member_ids), fact.previous_state.value
-    client = _reason(fact.client_reason)
+    client, instance = _reason(fact.client_reason), _or_null(fact.group_instance_id)
     match fact.cause:
         case RebalanceCause.MEMBER_ADDED:
-            instance = _or_null(fact.group_instance_id)
             return f"Adding new member {members} with group instance id {instance}{client}"
         case RebalanceCause.METADATA_UPDATED:
             return f"Updating metadata for member {members} during {during}{client}"
@@ -171,6 +178,15 @@ def _cause(fact: facts.RebalanceStarted) -> str:  # noqa: PLR0911 - one line a c
             return (
                 f"Error {fact.error.name} when storing group assignment during SyncGroup "
                 f"(member: {members})"
+            )
+        case RebalanceCause.PROTOCOL_CHANGED:
+            return (
+                f"Group's selectedProtocol will change because static member {members} with "
+                f"instance id {instance} joined with change of protocol{client}"
+            )
+        case RebalanceCause.STATIC_MEMBER_REPLACED:
+            return (
+                f"Updating metadata for static member {members} with instance id {instance}{client}"
             )
         case RebalanceCause.OVER_CAPACITY:
             return f"Freshly-loaded group is over capacity ({fact.member_count} members)"
@@ -335,7 +351,8 @@ _LINES: Final[dict[type, Callable[[Any], Line | None]]] = {
     facts.MemberIdHandedOut: _id_handed_out,
     facts.MemberAddedWithoutId: _added_without_id,
     facts.PendingMemberJoined: _pending_joined,
-    facts.StaticMemberRefused: _static_refused,
+    facts.StaticMemberAdded: _static_added,
+    facts.StaticMemberReplaced: _static_replaced,
     facts.RebalanceStarted: _rebalance_started,
     facts.JoinPhaseCompleted: _join_completed,
     facts.MembersNotRejoined: _not_rejoined,

@@ -66,6 +66,7 @@ from kohort.wire.messages.k47_offset_delete import OffsetDeleteRequest
 
 _JOIN_ASKS_FOR_ID: Final = 4
 _JOIN_NULL_PROTOCOL: Final = 7
+_JOIN_SKIPS_ASSIGNMENT: Final = 9
 _LEAVE_IN_BATCHES: Final = 3
 _SYNC_NAMES_PROTOCOL: Final = 5
 
@@ -91,6 +92,7 @@ def _join(request: JoinGroupRequest, sender: Sender) -> JoinGroup:
         ),
         reason=request.reason,
         accepts_member_id_required=sender.version >= _JOIN_ASKS_FOR_ID,
+        knows_skip_assignment=sender.version >= _JOIN_SKIPS_ASSIGNMENT,
     )
 
 

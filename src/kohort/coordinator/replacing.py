@@ -1,0 +1,195 @@
+"""Static members that come back: one process takes the place of another (KIP-345, KIP-814).
+
+Comes in: a JoinGroup without a member id whose instance id the group knows, and the outcome of the
+record that says who holds the place. Goes out: the former id fenced; then a parked join, or the
+present generation told without a rebalance, once the new id is durable. Must not know: how a join
+phase ends.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from kohort.coordinator.answers import JoinAnswer, SyncAnswer
+from kohort.coordinator.events import JoinGroup, JoinProtocol
+from kohort.coordinator.group import Group, Member
+from kohort.coordinator.parking import park, take_over
+from kohort.coordinator.rebalancing import (
+    joined_answer,
+    prepare_rebalance,
+    read_subscriptions,
+    try_complete,
+)
+from kohort.coordinator.records import GroupRecord
+from kohort.coordinator.registry import Registry, mapped_append_error
+from kohort.model.errors import ErrorCode
+from kohort.model.facts import RebalanceCause, StaticMemberReplaced, WriteFailed
+from kohort.model.group_state import GroupState
+from kohort.model.ids import NO_MEMBER, GenerationId, GroupInstanceId, MemberId, Ticket, Token
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Former:
+    """What a place was before it changed hands, should the record be refused."""
+
+    member_id: MemberId
+    session_timeout_ms: int
+    rebalance_timeout_ms: int
+    protocols: tuple[JoinProtocol, ...]
+    generation_id: GenerationId
+
+
+@dataclass(slots=True, kw_only=True)
+class ReplacementWrite:
+    """The record that a static member's place has a new holder, and the holder that waits for it.
+
+    The group goes on meanwhile: by the time the outcome is known, a rebalance may have begun or
+    ended, the holder may have expired, or may have been replaced itself.
+    """
+
+    group: Group
+    token: Token
+    group_instance_id: GroupInstanceId
+    member_id: MemberId
+    former: Former
+    knows_skip_assignment: bool
+
+    def stored(self, registry: Registry, ticket: Ticket) -> None:
+        """The new id would survive a crash: tell it."""
+        registry.respond(self.token, self._answer(registry))
+
+    def _answer(self, registry: Registry) -> JoinAnswer:
+        group = self.group
+        if not registry.is_live(group):
+            return JoinAnswer(error=ErrorCode.UNKNOWN_MEMBER_ID, member_id=self.member_id)
+        error = group.identify(self.member_id, self.group_instance_id)
+        if error is not ErrorCode.NONE:
+            return JoinAnswer(error=error, member_id=self.member_id)
+        answer = joined_answer(group, group.members[self.member_id])
+        if answer.leader_id != self.member_id:
+            return answer
+        if self.knows_skip_assignment:
+            return replace(answer, skip_assignment=True)
+        # An older client that leads would assign; it is told of its former self as the leader.
+        return replace(answer, leader_id=self.former.member_id, members=())
+
+    def failed(self, registry: Registry, ticket: Ticket, error: ErrorCode) -> None:
+        """Give the place back to the former id, unless a later generation knows the new one."""
+        group = self.group
+        registry.observe(WriteFailed(group_id=group.group_id, purpose="static member", error=error))
+        holds = group.static_members.get(self.group_instance_id) == self.member_id
+        unchanged = group.generation_id == self.former.generation_id
+        if registry.is_live(group) and holds and unchanged:
+            self._give_back(registry)
+        answer = JoinAnswer(
+            error=mapped_append_error(error),
+            generation_id=group.generation_id,
+            protocol_type=group.protocol_type,
+            protocol_name=group.protocol_name,
+            leader_id=group.leader_id or NO_MEMBER,
+        )
+        registry.respond(self.token, answer)
+
+    def _give_back(self, registry: Registry) -> None:
+        group, former = self.group, self.former
+        member = group.members[self.member_id]
+        _rename(registry, group, member, former.member_id)
+        group.change_protocols(member, former.protocols)
+        member.session_timeout_ms = former.session_timeout_ms
+        member.rebalance_timeout_ms = former.rebalance_timeout_ms
+        registry.arm_session(member)
+
+
+def replace_static_member(
+    registry: Registry, group: Group, event: JoinGroup, instance: GroupInstanceId
+) -> None:
+    """Serve the JoinGroup of a new process under a known instance id."""
+    member = group.members[group.static_members[instance]]
+    member_id = registry.new_member_id(group, instance)
+    former = Former(
+        member_id=member.member_id,
+        session_timeout_ms=member.session_timeout_ms,
+        rebalance_timeout_ms=member.rebalance_timeout_ms,
+        protocols=member.protocols,
+        generation_id=group.generation_id,
+    )
+    registry.observe(
+        StaticMemberReplaced(
+            group_id=group.group_id,
+            state=group.state,
+            generation_id=group.generation_id,
+            group_instance_id=instance,
+            replaced_id=former.member_id,
+            member_id=member_id,
+        )
+    )
+    _fence(registry, group, member)
+    _rename(registry, group, member, member_id)
+    # Its first session is as long as its predecessor's, as in Kafka; the next one as it asks.
+    registry.arm_session(member)
+    member.is_new = False
+    take_over(group, member, event)
+    match group.state:
+        case GroupState.PREPARING_REBALANCE:
+            park(registry, group, member, event.token)
+            try_complete(registry, group)
+        case GroupState.COMPLETING_REBALANCE:
+            # The leader may be assigning to the former id just now (KAFKA-9801).
+            _rebalance(registry, group, member, event, RebalanceCause.STATIC_MEMBER_REPLACED)
+        case GroupState.STABLE if not group.keeps_protocol():
+            _rebalance(registry, group, member, event, RebalanceCause.PROTOCOL_CHANGED)
+        case GroupState.STABLE:
+            _keep_generation(registry, group, member, event, former)
+        case GroupState.EMPTY | GroupState.DEAD:
+            raise group.violation(f"instance {instance!r} was not expected to be here")
+
+
+def _fence(registry: Registry, group: Group, member: Member) -> None:
+    """Tell whoever waits under the present id that its place is another's now."""
+    token = group.unpark_join(member)
+    if token is not None:
+        answer = JoinAnswer(error=ErrorCode.FENCED_INSTANCE_ID, member_id=member.member_id)
+        registry.respond(token, answer)
+    if member.parked_sync is not None:
+        registry.respond(member.parked_sync, SyncAnswer(error=ErrorCode.FENCED_INSTANCE_ID))
+        member.parked_sync = None
+
+
+def _rename(registry: Registry, group: Group, member: Member, member_id: MemberId) -> None:
+    registry.deadlines.cancel(member.session_timer)
+    group.rename(member, member_id)
+
+
+def _rebalance(
+    registry: Registry, group: Group, member: Member, event: JoinGroup, cause: RebalanceCause
+) -> None:
+    park(registry, group, member, event.token)
+    prepare_rebalance(
+        registry,
+        group,
+        cause,
+        member_ids=(member.member_id,),
+        group_instance_id=member.group_instance_id,
+        client_reason=event.reason,
+    )
+
+
+def _keep_generation(
+    registry: Registry, group: Group, member: Member, event: JoinGroup, former: Former
+) -> None:
+    """Nobody else notices: write who holds the place now, and answer when that is durable."""
+    instance = member.group_instance_id
+    if instance is None:
+        raise group.violation(f"member {member.member_id} was expected to be static")
+    if member.protocols != former.protocols:
+        read_subscriptions(registry, group)
+    write = ReplacementWrite(
+        group=group,
+        token=event.token,
+        group_instance_id=instance,
+        member_id=member.member_id,
+        former=former,
+        knows_skip_assignment=event.knows_skip_assignment,
+    )
+    held = {m.member_id: m.assignment for m in group.members.values()}
+    registry.append(write, (GroupRecord(group_id=group.group_id, value=group.metadata(held)),))
