@@ -16,6 +16,8 @@ from tests.client.stage import (
     until,
 )
 
+from kohort.client.errors import Fenced
+
 PARTITIONS = 6
 
 
@@ -63,9 +65,7 @@ def _held_open(bootstrap: str, assignor: str) -> tuple[float, float]:
         slow = SlowMember(given, [name], delay_s=3.2)
         players = [Player("first", given, [name]), Player("second", given, [name])]
         until(
-            lambda: (
-                slow.owned and sum(len(p.owned) for p in players) + len(slow.owned) == PARTITIONS
-            ),
+            lambda: shared_out(players, PARTITIONS - len(slow.owned)) and slow.owned,
             "three members share the topic",
         )
         before = {player.name: player.owned for player in players}
@@ -74,7 +74,11 @@ def _held_open(bootstrap: str, assignor: str) -> tuple[float, float]:
         slow.slow = True
         newcomer = Player("newcomer", given, [name])
         until(lambda: slow.held, "the slow member held a rebalance open")
-        until(lambda: newcomer.owned, "the newcomer has its share")
+        everybody = [*players, newcomer]
+        until(
+            lambda: shared_out(everybody, PARTITIONS - len(slow.owned)) and slow.owned,
+            "four members share the topic",
+        )
         end = time.monotonic()
         gaps = [
             gap
@@ -82,7 +86,7 @@ def _held_open(bootstrap: str, assignor: str) -> tuple[float, float]:
             for gap in longest_gaps(player, before[player.name] & player.owned, start, end).values()
         ]
         assert gaps, "some partitions stayed where they were"
-        for player in [*players, newcomer]:
+        for player in everybody:
             player.stop()
         slow.stop()
         feeder.stop()
@@ -99,3 +103,45 @@ def only_what_moves_stops(bootstrap: str) -> None:
     control, held = _held_open(bootstrap, "sticky")
     assert held >= 3.0
     assert control >= 2.5, f"the eager control stood still for {control:.2f} s only"
+
+
+def static_members_bounce(bootstrap: str) -> None:
+    """Static consumers stop and start, each in turn: the other one notices nothing.
+
+    The returner has the partitions it had; nothing is lost or given twice. Then a second process
+    takes the place of a living one, which ends.
+    """
+    with topic(bootstrap, PARTITIONS) as name, Feeder(bootstrap, name, PARTITIONS) as feeder:
+        given = settings(bootstrap, f"g-{name}", **{"session.timeout.ms": 20_000})
+
+        def start(instance: str) -> Player:
+            return Player(instance, {**given, "group.instance.id": instance}, [name])
+
+        players = {instance: start(instance) for instance in ("one", "two")}
+        everybody = list(players.values())
+        until(lambda: shared_out(list(players.values()), PARTITIONS), "two share the topic")
+        for back, stays in (("one", "two"), ("two", "one"), ("one", "two")):
+            had, heard = players[back].owned, list(players[stays].heard)
+            players[back].stop()
+            players[back] = start(back)
+            everybody.append(players[back])
+            until(lambda back=back: players[back].owned, f"{back} is back")  # type: ignore[misc]
+            seen = len(players[back].given)
+            until(lambda: len(players[back].given) > seen + 50, f"{back} reads")  # noqa: B023
+            assert players[back].owned == had, "it has what it had"
+            assert players[stays].heard == heard, "the other heard of nothing"
+        former = players["one"]
+        players["one"] = start("one")
+        everybody.append(players["one"])
+        until(lambda: former.error is not None, "the one whose place was taken ends")
+        assert isinstance(former.error, Fenced)
+        until(lambda: players["one"].owned == had, "its successor has its partitions")
+        feeder.stop()
+        wanted = sum(feeder.acknowledged.values())
+        until(lambda: len(coverage(everybody)) >= wanted, "everything was read")
+        for player in players.values():
+            player.stop()
+        assert len(coverage(everybody)) == wanted
+        orderly = coverage([p for p in everybody if p not in (former, players["one"])])
+        repeated = sum(n - 1 for n in orderly.values())
+        assert repeated == 0, f"{repeated} records were given twice to members that left in order"
