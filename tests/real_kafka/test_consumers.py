@@ -16,3 +16,7 @@ def test_members_come_and_go_and_no_record_is_lost_or_repeated(real_kafka: RealK
 
 def test_a_rebalance_that_is_held_open_stops_only_what_moves(real_kafka: RealKafka) -> None:
     pieces.only_what_moves_stops(real_kafka.bootstrap_servers)
+
+
+def test_static_members_bounce_and_nobody_else_notices(real_kafka: RealKafka) -> None:
+    pieces.static_members_bounce(real_kafka.bootstrap_servers)
