@@ -1,0 +1,98 @@
+"""``kohort demo`` from outside: what is wrong with a request is said at once, and a whole run."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import psutil
+import pytest
+
+from kohort.cli.demo.command import _fitting_sql
+from kohort.cli.demo.stage import PARTITIONS, DemoConfig
+from kohort.cli.main import main
+
+EXCERPT = Path(__file__).parents[1] / "data" / "access_log_1000.txt"
+
+
+def test_a_missing_input_is_named(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    assert _status("--input", str(tmp_path / "absent")) == 2
+    assert "absent: No such file or directory; name a text file" in capsys.readouterr().err
+
+
+def test_an_empty_input_is_named(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    (tmp_path / "empty").touch()
+    assert _status("--input", str(tmp_path / "empty"), "--output", str(tmp_path / "out")) == 2
+    assert "empty: a text file with one record a line" in capsys.readouterr().err
+
+
+def test_what_a_former_run_left_is_not_touched(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    (tmp_path / "kept").touch()
+    assert _status("--output", str(tmp_path)) == 2
+    assert "is not empty; name a new directory with --output" in capsys.readouterr().err
+
+
+def test_the_query_fits_the_input(tmp_path: Path) -> None:
+    words = tmp_path / "words"
+    words.write_text('one\n\ntwo words\nsaid "something"\n')
+    assert _fitting_sql(None).name == "web_access.sql"
+    assert _fitting_sql(EXCERPT).name == "web_access.sql"
+    assert _fitting_sql(words).name == "lines.sql"
+
+
+def test_every_setting_that_differs_is_told(tmp_path: Path) -> None:
+    config = DemoConfig(records=6_000, seed=1, given=None, sql=tmp_path, output=tmp_path)
+    told = "\n".join(config.differences())
+    assert "group.initial.rebalance.delay.ms=0 (default 3000)" in told
+    assert "session.timeout.ms=6000 (default 45000)" in told
+    assert "--limit 20 " in told
+    few = DemoConfig(records=5, seed=1, given=None, sql=tmp_path, output=tmp_path)
+    assert few.limit == PARTITIONS
+
+
+@pytest.mark.slow
+@pytest.mark.spark
+@pytest.mark.timeout(480)
+def test_the_whole_story_on_a_real_access_log(tmp_path: Path) -> None:
+    log = tmp_path / "access.log"
+    log.write_bytes(b"".join([EXCERPT.read_bytes()] * 6) + b"not a line of an access log\n")
+    command = [sys.executable, "-m", "kohort", "demo", "--input", str(log), "--plain"]
+    with (tmp_path / "told").open("w+") as told:
+        done = subprocess.run(
+            [*command, "--output", str(tmp_path / "out")],
+            stdout=told,
+            stderr=subprocess.STDOUT,
+            check=False,
+        )
+        told.seek(0)
+        lines = told.read().splitlines()
+    text = "\n".join(lines)
+    assert done.returncode == 0, text
+    verdict = json.loads(lines[-1])
+    assert verdict["verdict"] == "exactly once", text
+    assert (verdict["records_in"], verdict["rows_out"]) == (6_001, 6_000)
+    assert verdict["dead_letters"] == 1
+    assert verdict["killed_in_batch"], text
+    assert verdict["joined_under_backlog"], text
+    assert verdict["killed_under_backlog"], text
+    assert verdict["rebalances"] >= 4
+    assert not _left_behind(tmp_path), "no process outlives the demo"
+
+
+def _status(*arguments: str) -> object:
+    with pytest.raises(SystemExit) as ended:
+        main(["demo", *arguments])
+    return ended.value.code
+
+
+def _left_behind(place: Path) -> list[str]:
+    found = []
+    for process in psutil.process_iter(["cmdline"]):
+        command = " ".join(process.info["cmdline"] or ())
+        if str(place) in command:
+            found.append(command)
+    return found
