@@ -23,6 +23,8 @@ from kohort.model.errors import ConfigError
 RECORDS: Final = 1_000_000
 SEED: Final = 7
 FEW: Final = 2_000
+INTERRUPTED: Final = 130
+"""As a shell reports Ctrl-C; 1 is kept for a record that was lost or doubled."""
 _HERE: Final = Path(__file__).parent
 _LOOKED_AT: Final = 200
 
@@ -87,6 +89,8 @@ def demo(
     try:
         with Stage(config, view) as stage:
             verdict = stage.perform()
+    except KeyboardInterrupt:
+        sys.exit(INTERRUPTED)
     finally:
         view.close()
     for line in verdict.lines():
