@@ -131,9 +131,17 @@ class KohortStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def stop(self) -> None:
         """Leave the group, if it was ever joined."""
+        _ending.set()
         if self._made is not None:
             self._made.stop()
 
 
+_ending = threading.Event()
+
+
 def _exit(signum: int, frame: FrameType | None) -> None:
-    sys.exit(128 + signum)
+    # Spark sends the signal more than once at times, and closes the socket besides. A second
+    # exception would cut off the farewell to the group.
+    if not _ending.is_set():
+        _ending.set()
+        sys.exit(128 + signum)
