@@ -52,7 +52,7 @@ def test_only_simultaneous_happenings_of_a_racing_process_are_a_matter_of_choice
     for pick, order in ((0, "abcz"), (1, "bacz"), (2, "cabz")):
         asked: list[int] = []
 
-        def choose(count: int, pick: int = pick, asked: list[int] = asked) -> int:
+        def choose(_at: int, count: int, pick: int = pick, asked: list[int] = asked) -> int:
             asked.append(count)
             return pick if count == 3 else 0
 

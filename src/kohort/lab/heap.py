@@ -16,8 +16,8 @@ from kohort.model.instants import MICROS_PER_MILLI, Instant
 Entry = tuple[int, int, "Process | None", int, Callable[..., None], tuple[Any, ...]]
 """Instant, sequence, owner, the owner's life, what to call, with what."""
 
-Choose = Callable[[int], int]
-"""Which of ``n`` simultaneous happenings comes first: a number from 0 to n - 1."""
+Choose = Callable[[int, int], int]
+"""Which of ``n`` happenings of one instant comes first: (instant, n) to a number below n."""
 
 
 class Process:
@@ -113,7 +113,7 @@ class Heap:
             owner = entry[2]
             alive = owner is not None and owner.racing and owner.life == entry[3]
             (racing if alive and first[2] is owner else rest).append(entry)
-        pick = choose(len(racing)) if len(racing) > 1 else 0
+        pick = choose(first[0], len(racing)) if len(racing) > 1 else 0
         chosen = racing.pop(pick)
         for entry in racing + rest:
             heappush(self._entries, entry)

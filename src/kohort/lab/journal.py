@@ -180,13 +180,12 @@ class Journal:
 
     # -- dying and coming back --------------------------------------------------------------------
 
-    def crashed(self, *, power_cut: bool) -> None:
-        """The broker's process, or its machine, is gone."""
-        choose = self._choose
+    def crashed(self, *, power_cut: bool, within_write: bool = False) -> None:
+        """The broker's process, or its machine, is gone; maybe within its last write."""
         if power_cut:
-            self.disk.power_cut(choose)
+            self.disk.power_cut(self._choose)
         else:
-            self.disk.kill(choose)
+            self.disk.kill(self._choose if within_write else None)
         self._books.clear()
 
     def stopped(self) -> None:

@@ -135,13 +135,13 @@ class Node:
         self._carry(self.engine.replay(records, now))
         self._carry(self.engine.loaded(now))
 
-    def crash(self, *, power_cut: bool, silent: bool) -> None:
-        """The process is gone, or the whole machine."""
+    def crash(self, *, power_cut: bool, silent: bool, within_write: bool = False) -> None:
+        """The process is gone, or the whole machine; maybe within its last write."""
         if not self.up:
             return
         self._record(BROKER, self.incarnation, CoordinatorStopped(crashed=True))
         self._end(silent=silent)
-        self.journal.crashed(power_cut=power_cut)
+        self.journal.crashed(power_cut=power_cut, within_write=within_write)
 
     def _end(self, *, silent: bool) -> None:
         self.up, self.silent = False, silent
@@ -177,7 +177,8 @@ class Node:
         self._carry(self.engine.time_of_day(wall_at(now, self.wall_offset_ms), now))
 
     def _die(self, crash: CrashAtPersist) -> None:
-        self.crash(power_cut=crash.power_cut, silent=False)
+        within = crash.moment == "appended"
+        self.crash(power_cut=crash.power_cut, silent=False, within_write=within)
         self._heap.after(crash.down_ms, None, self.start)
 
     def _member_id(self, prefix: str) -> str:

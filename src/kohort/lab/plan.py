@@ -69,6 +69,8 @@ class PodPlan:
     start_ms: int | None = 0
     """None: only an act starts it."""
     behaviour: Behaviour = field(default_factory=Behaviour)
+    instance_id: str | None = None
+    """``group.instance.id``: the same in every life of the pod (KIP-345). None: dynamic."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

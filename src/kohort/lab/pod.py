@@ -35,7 +35,7 @@ from kohort.model.client_facts import (
     ProcessStopped,
 )
 from kohort.model.consumer_config import ConsumerConfig, OffsetReset
-from kohort.model.ids import ConnectionId, GroupId, TopicPartition
+from kohort.model.ids import ConnectionId, GroupId, GroupInstanceId, TopicPartition
 from kohort.model.instants import Instant, Millis
 from kohort.policies.consumer_groups import ConsumerAssigner
 from kohort.policies.registry import assignors
@@ -81,6 +81,7 @@ class Pod:
         """Whether nobody starts it any more."""
         self.incarnation = 0
         self.behaviour: Behaviour = plan.behaviour
+        self._instance_id = GroupInstanceId(plan.instance_id) if plan.instance_id else None
         self.subscription = plan.behaviour.topics
         self.engine: ConsumerEngine
         self.application: Consuming
@@ -122,6 +123,7 @@ class Pod:
             ProcessStarted(
                 group_id=self._group_id,
                 client_id=self.name,
+                group_instance_id=self._instance_id,
                 session_timeout_ms=Millis(behaviour.session_timeout_ms),
                 self_fencing=True,
             )
@@ -147,6 +149,7 @@ class Pod:
         member = MemberEngine(
             MemberConfig(
                 group_id=self._group_id,
+                group_instance_id=self._instance_id,
                 session_timeout_ms=Millis(behaviour.session_timeout_ms),
                 heartbeat_interval_ms=Millis(behaviour.heartbeat_interval_ms),
                 rebalance_timeout_ms=Millis(behaviour.max_poll_interval_ms),

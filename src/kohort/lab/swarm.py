@@ -22,6 +22,9 @@ _STRATEGIES: Final = ("range", "roundrobin", "sticky", "cooperative-sticky", "co
 _CALM_MS: Final = 15_000
 """Nothing is done to a world for so long at first."""
 
+_STATIC: Final = 0.3
+"""Share of groups whose members are static."""
+
 _TROUBLE_MS: Final = 150_000
 _SAFETY_TAIL_MS: Final = 60_000
 
@@ -67,7 +70,8 @@ def draw(seed: int, mode: str = "safety") -> Plan:
     )
     names = tuple(f"pod-{n}" for n in range(count))
     behaviour = _behaviour(random, topics)
-    pods = tuple(_pod(random, name, behaviour, topics) for name in names)
+    static = random.random() < _STATIC
+    pods = tuple(_pod(random, name, behaviour, topics, static=static) for name in names)
     drawn = _Draw(random, names, topics)
     planned = _acts(drawn)
     end = _CALM_MS + _TROUBLE_MS
@@ -132,14 +136,26 @@ def _behaviour(random: Random, topics: tuple[TopicPlan, ...]) -> Behaviour:
     )
 
 
-def _pod(random: Random, name: str, behaviour: Behaviour, topics: tuple[TopicPlan, ...]) -> PodPlan:
+def _pod(
+    random: Random,
+    name: str,
+    behaviour: Behaviour,
+    topics: tuple[TopicPlan, ...],
+    *,
+    static: bool,
+) -> PodPlan:
     """Most pods are alike; now and then one subscribes to something else, or comes late."""
     mine = behaviour
     if len(topics) > 1 and random.random() < 0.15:
         some = random.sample([t.name for t in topics], random.randrange(1, len(topics)))
         mine = replace(behaviour, topics=tuple(sorted(some)))
     late = random.random() < 0.2
-    return PodPlan(name=name, start_ms=random.randrange(60_000 if late else 2_000), behaviour=mine)
+    return PodPlan(
+        name=name,
+        start_ms=random.randrange(60_000 if late else 2_000),
+        behaviour=mine,
+        instance_id=name if static else None,
+    )
 
 
 def _network(random: Random) -> NetworkPlan:

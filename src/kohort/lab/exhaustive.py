@@ -1,0 +1,204 @@
+"""Small worlds, exhaustively: one disturbance at every step, and every order of what races.
+
+In: how many members, a policy, what disturbs them; out: reports of the runs that went wrong, and
+whether everything was tried. A run of a world without the disturbance tells at which milliseconds
+anything happens; the disturbance is placed at each of them, and for every placement all orders are
+tried in which requests and completed writes of one instant can reach the broker, within a window
+around the disturbance. Orders are found by running again with other choices (a walk over choice
+points, depth first), so nothing has to be copied or undone. Must not know: what is checked.
+
+Arrivals at members are not permuted: members share nothing, so their order changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Final
+
+from kohort.lab import acts
+from kohort.lab.acts import Act
+from kohort.lab.plan import Behaviour, DiskPlan, NetworkPlan, Plan, PodPlan, TopicPlan
+from kohort.lab.runs import Report, run_plan
+from kohort.lab.world import World
+from kohort.model.errors import ConfigError
+from kohort.model.instants import MICROS_PER_MILLI
+
+LATE: Final = "late"
+"""The pod that joins only where that is the disturbance."""
+
+_LONG_MS: Final = 60_000
+
+DISTURBANCES: Final[dict[str, Callable[[int], Act]]] = {
+    "kill": lambda at: acts.KillPod(at_ms=at, pod="m0"),
+    "kill and return": lambda at: acts.KillPod(at_ms=at, pod="m0", back_after_ms=50),
+    "node lost": lambda at: acts.KillPod(at_ms=at, pod="m0", node_lost=True),
+    "leave": lambda at: acts.StopPod(at_ms=at, pod="m0"),
+    "pause": lambda at: acts.PausePod(at_ms=at, pod="m0", for_ms=9_000),
+    "short pause": lambda at: acts.PausePod(at_ms=at, pod="m0", for_ms=20),
+    "cut": lambda at: acts.CutPod(at_ms=at, pod="m0", for_ms=9_000),
+    "deaf": lambda at: acts.CutPod(at_ms=at, pod="m0", for_ms=9_000, direction="from broker"),
+    "reset": lambda at: acts.ResetLines(at_ms=at),
+    "half open": lambda at: acts.HalfOpenLines(at_ms=at, pod="m0"),
+    "broker crash": lambda at: acts.CrashBroker(at_ms=at, down_ms=30, power_cut=True),
+    "full disk": lambda at: acts.FullDisk(at_ms=at, for_ms=300),
+    "rejoin": lambda at: acts.Rejoin(at_ms=at, pod="m0"),
+    "join": lambda at: acts.StartPod(at_ms=at, pod=LATE),
+    "growth": lambda at: acts.GrowTopic(at_ms=at, topic="t", partitions=3),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Explored:
+    """What an exploration came to."""
+
+    runs: int
+    placements: int
+    """Instants at which the disturbance was placed."""
+    choices: int
+    """Most choice points met in one run."""
+    complete: bool
+    """Whether all orders in the window were tried, at every placement."""
+    failed: tuple[Report, ...]
+
+
+class _Walk:
+    """Depth first over the choices of runs: each run follows a path and reports what it met."""
+
+    def __init__(self, first: int, last: int, depth: int) -> None:
+        self._first = first
+        self._last = last
+        self._depth = depth
+        self._path: list[int] = []
+        self._met: list[int] = []
+        self.deepest = 0
+        self.cut_short = False
+
+    def choose(self, at: int, count: int) -> int:
+        """The path's choice, or the first beyond it; always the first outside the window."""
+        if not self._first <= at <= self._last:
+            return 0
+        place = len(self._met)
+        if place >= self._depth:
+            self.cut_short = True
+            return 0
+        self._met.append(count)
+        if place == len(self._path):
+            self._path.append(0)
+        return self._path[place]
+
+    def next(self) -> bool:
+        """Go to the next path; False when all were walked."""
+        self.deepest = max(self.deepest, len(self._met))
+        del self._path[len(self._met) :]
+        while self._path and self._path[-1] + 1 >= self._met[len(self._path) - 1]:
+            self._path.pop()
+        self._met.clear()
+        if not self._path:
+            return False
+        self._path[-1] += 1
+        return True
+
+
+def small_plan(*, members: int, strategy: str, partitions: int = 2) -> Plan:
+    """A world in which everything moves on whole milliseconds and in step."""
+    behaviour = Behaviour(
+        strategy=strategy,
+        session_timeout_ms=6_000,
+        heartbeat_interval_ms=1_000,
+        max_poll_interval_ms=10_000,
+        request_timeout_ms=3_000,
+        metadata_max_age_ms=2_000,
+        idle_ms=500,
+        batch_ms=0,
+    )
+    names = [f"m{n}" for n in range(members)]
+    return Plan(
+        seed=1,
+        name="exhaustive",
+        duration_ms=_LONG_MS,
+        topics=(TopicPlan(name="t", partitions=partitions, records_per_second=2.0),),
+        pods=(
+            *(PodPlan(name=name, behaviour=behaviour) for name in names),
+            PodPlan(name=LATE, start_ms=None, behaviour=behaviour),
+        ),
+        network=NetworkPlan(delay_micros=1_000),
+        disk=DiskPlan(sync_micros=1_000),
+        coordinator=(
+            ("group.initial.rebalance.delay.ms", "0"),
+            ("offsets.topic.num.partitions", "1"),
+        ),
+        heal_ms=12_000,
+        core=(),
+    )
+
+
+def busy_milliseconds(plan: Plan, first_ms: int, last_ms: int) -> list[int]:
+    """At which milliseconds of an interval anything reaches the broker."""
+    world = World(plan)
+    seen: list[int] = []
+    for at in range(first_ms, last_ms + 1):
+        before = world.network.digest
+        world.run(at)
+        if world.network.digest != before:
+            seen.append(at)
+    return seen
+
+
+def explore(
+    plan: Plan,
+    disturbance: str,
+    *,
+    first_ms: int = 0,
+    last_ms: int = 200,
+    window_ms: int = 6,
+    depth: int = 5,
+    check: Callable[[Report], bool] = lambda report: report.ok,
+) -> Explored:
+    """Place a disturbance at every busy millisecond and try all orders around it.
+
+    Args:
+        plan: the world.
+        disturbance: a name of ``DISTURBANCES``.
+        first_ms: where placements begin.
+        last_ms: where they end.
+        window_ms: for how long around the disturbance arrivals are permuted.
+        depth: most choice points that are varied in a run.
+        check: whether a report is good.
+
+    Raises:
+        ConfigError: an unknown disturbance.
+    """
+    make = DISTURBANCES.get(disturbance)
+    if make is None:
+        known = ", ".join(DISTURBANCES)
+        raise ConfigError(f"disturbance {disturbance!r} is unknown; known: {known}")
+    runs = placements = deepest = 0
+    complete = True
+    failed: list[Report] = []
+    for at in busy_milliseconds(plan, first_ms, last_ms):
+        placements += 1
+        disturbed = replace(plan, acts=(*plan.acts, make(at)))
+        walk = _Walk(
+            (at - window_ms) * MICROS_PER_MILLI, (at + window_ms) * MICROS_PER_MILLI, depth
+        )
+        for report in _all_orders(disturbed, walk):
+            runs += 1
+            if not check(report):
+                failed.append(report)
+        deepest = max(deepest, walk.deepest)
+        complete = complete and not walk.cut_short
+    return Explored(
+        runs=runs,
+        placements=placements,
+        choices=deepest,
+        complete=complete,
+        failed=tuple(failed),
+    )
+
+
+def _all_orders(plan: Plan, walk: _Walk) -> Iterator[Report]:
+    while True:
+        yield run_plan(plan, choose=walk.choose)
+        if not walk.next():
+            return
