@@ -1,0 +1,91 @@
+"""Promises about requests and answers as such: one answer each, its own, and in order.
+
+In: requests and answers as coordinators and clients record them. Out: findings. Must not know: what
+any request means.
+"""
+
+from __future__ import annotations
+
+from kohort.history.check import Check, Heading, Kafka, on
+from kohort.history.checks.generations import COORDINATOR
+from kohort.history.world import World
+from kohort.model.client_facts import Outcome, RequestSent, ResponseReceived
+from kohort.model.history_record import Recorded
+from kohort.model.ids import GroupId
+from kohort.model.wire_facts import AnswerSent, CoordinatorBooted, RequestReceived
+
+_Call = tuple[str, int, int, GroupId]
+
+
+class OneAnswerEach(Check):
+    """A request gets at most one answer, which carries its correlation id; answers keep order.
+
+    Kafka's clients match answers to requests by their order on a connection: one too many, one out
+    of turn, and every later answer is taken for another request's.
+    """
+
+    number, name, heading = 51, "one-answer-each", Heading.LIVENESS
+    source, feature, kafka = "Kafka's protocol guide; reliability 1.3 (51)", COORDINATOR, Kafka.YES
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
+        self._asked: dict[_Call, RequestReceived] = {}
+        self._sent: dict[tuple[str, int, int], RequestSent] = {}
+        self._queues: dict[tuple[str, int, int], list[int]] = {}
+
+    @on(CoordinatorBooted)
+    def booted(self, _recorded: Recorded, _fact: CoordinatorBooted) -> None:
+        """Earlier requests get no answer."""
+        self._asked.clear()
+
+    @on(RequestReceived)
+    def asked(self, recorded: Recorded, fact: RequestReceived) -> None:
+        """A coordinator is asked."""
+        key = (recorded.source, recorded.incarnation, fact.token, fact.group_id)
+        self._asked[key] = fact
+
+    @on(AnswerSent)
+    def answered(self, recorded: Recorded, fact: AnswerSent) -> None:
+        """A coordinator answers."""
+        if not self.world.boots and not self._asked:
+            return
+        key = (recorded.source, recorded.incarnation, fact.token, fact.group_id)
+        asked = self._asked.pop(key, None)
+
+        def judge(kept: bool, text: str) -> None:
+            self.judge(kept, lambda: text, recorded, fact.group_id, fact.member_id)
+
+        judge(asked is not None, f"a second answer, or one nobody asked for, to {fact.api}")
+        if asked is not None:
+            same = (asked.correlation_id, asked.connection, asked.api) == (
+                fact.correlation_id,
+                fact.connection,
+                fact.api,
+            )
+            judge(same, f"{fact.api} was answered as another request")
+
+    @on(RequestSent)
+    def sent(self, recorded: Recorded, fact: RequestSent) -> None:
+        """A client asks."""
+        life = (recorded.source, recorded.incarnation)
+        self._sent[*life, fact.request] = fact
+        if fact.connection is not None:
+            self._queues.setdefault((*life, fact.connection), []).append(fact.request)
+
+    @on(ResponseReceived)
+    def received(self, recorded: Recorded, fact: ResponseReceived) -> None:
+        """A client is answered."""
+        life = (recorded.source, recorded.incarnation)
+        sent = self._sent.pop((*life, fact.request), None)
+
+        def judge(kept: bool, text: str) -> None:
+            self.judge(kept, lambda: text, recorded, fact.group_id, fact.member_id)
+
+        judge(sent is not None, f"a second answer, or one nobody asked for, to {fact.api}")
+        if sent is None or sent.connection is None:
+            return
+        queue = self._queues.get((*life, sent.connection), [])
+        if fact.outcome is not Outcome.UNKNOWN:
+            judge(queue[:1] == [fact.request], f"{fact.api} was answered out of turn")
+        if fact.request in queue:
+            queue.remove(fact.request)

@@ -1,0 +1,414 @@
+"""Promises about what a generation assigns: nothing twice, nothing missing, nothing needless.
+
+In: assignments and join metadata of ``consumer`` groups, as coordinators record them. A policy is
+held to what it promises under its protocol name. Out: findings. Must not know: clients' callbacks.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from kohort.history import promises
+from kohort.history.check import Check, Heading, Kafka, on
+from kohort.history.coordinator_side import targets_of
+from kohort.history.reading import Offer, read_offer
+from kohort.history.views import GenerationView, GroupView, Partitions
+from kohort.history.world import World
+from kohort.model.facts import (
+    GroupDeleted,
+    GroupEmptied,
+    GroupStabilized,
+    JoinPhaseCompleted,
+)
+from kohort.model.history_record import Recorded
+from kohort.model.ids import GroupId, MemberId, TopicPartition
+from kohort.model.instants import MICROS_PER_SECOND, Instant
+from kohort.model.world_facts import DeferralEnded, DeferralStarted
+
+ASSIGNORS: Final = "assignors"
+COOPERATION: Final = "cooperative rebalancing (Design I)"
+METADATA_AGE_MICROS: Final = 310 * MICROS_PER_SECOND
+"""How old a leader's metadata may be (``metadata.max.age.ms`` and a little)."""
+
+Targets = dict[MemberId, Partitions]
+
+
+class Assigned(Check):
+    """Base of checks on a generation whose assignment has become durable."""
+
+    @on(GroupStabilized)
+    def stabilized(self, recorded: Recorded, fact: GroupStabilized) -> None:
+        """Hand over the generation with its targets, if they can be read."""
+        group = self.world.group(fact.group_id)
+        generation = group.generation
+        if generation is None or generation.number != fact.generation_id:
+            return
+        targets = targets_of(fact) if generation.consumers else None
+        if targets is not None:
+            self.assigned(recorded, group, generation, targets)
+
+    def assigned(
+        self, recorded: Recorded, group: GroupView, generation: GenerationView, targets: Targets
+    ) -> None:
+        """To be judged by the check."""
+        raise NotImplementedError
+
+    def offers(self, generation: GenerationView) -> dict[MemberId, Offer] | None:
+        """What every member offered; None unless all of it is known."""
+        found = {
+            member_id: read_offer(generation.offers.get(member_id), generation.protocol_name)
+            for member_id in generation.member_ids
+        }
+        known = {member_id: offer for member_id, offer in found.items() if offer is not None}
+        return known if len(known) == len(found) else None
+
+    def expected(self, group: GroupView, topics: frozenset[str]) -> Partitions | None:
+        """Every partition that a leader must know of these topics; None if a size is unknown."""
+        found: set[TopicPartition] = set()
+        for topic in sorted(topics):
+            view = self.world.topics.get(topic)
+            if view is None:
+                return None
+            count = view.partitions
+            if self.world.now - view.since < METADATA_AGE_MICROS and view.since > self._born(group):
+                count = min(view.before, count)
+            found.update(TopicPartition(topic, n) for n in range(count))
+        return frozenset(found)
+
+    @staticmethod
+    def _born(group: GroupView) -> Instant:
+        return min((m.added_at for m in group.members.values()), default=Instant(0))
+
+
+class NothingIsAssignedTwice(Assigned):
+    """Within a generation no partition is assigned to two members.
+
+    Both would read it and commit under the same generation, so that nothing fences either.
+    """
+
+    number, name, heading = 22, "nothing-is-assigned-twice", Heading.OWNERSHIP
+    source, feature, kafka = "KAFKA-12984; reliability 1.3 (22)", ASSIGNORS, Kafka.YES
+
+    def assigned(
+        self, recorded: Recorded, group: GroupView, generation: GenerationView, targets: Targets
+    ) -> None:
+        """No two members have one partition."""
+        owners: dict[TopicPartition, MemberId] = {}
+        twice = ""
+        for member_id, partitions in targets.items():
+            for partition in sorted(partitions):
+                if partition in owners and not twice:
+                    twice = f"{partition} is assigned to {owners[partition]} and to {member_id}"
+                owners[partition] = member_id
+        self.judge(not twice, lambda: twice, recorded, group.group_id)
+
+
+class HandOffIsAsked(Assigned):
+    """A cooperative generation gives nobody what another member claims to hold at present.
+
+    The holder reads on until it is told otherwise: it must first give the partition up, and come
+    back without the claim. Claims of older generations than the last that was assigned are void.
+    """
+
+    number, name, heading = 23, "hand-off-is-asked", Heading.OWNERSHIP
+    source, feature, kafka = "KIP-429; KAFKA-12984; aiokafka #1176", COOPERATION, Kafka.YES
+
+    def assigned(
+        self, recorded: Recorded, group: GroupView, generation: GenerationView, targets: Targets
+    ) -> None:
+        """Nothing that is claimed goes to another."""
+        if promises.COOPERATIVE not in self.world.promises(generation.protocol_name):
+            return
+        last = group.stable.number if group.stable is not None else None
+        claims: dict[TopicPartition, MemberId] = {}
+        for member_id in generation.member_ids:
+            offer = read_offer(generation.offers.get(member_id), generation.protocol_name)
+            if offer is not None and last is not None and offer.generation_id >= last:
+                claims.update(dict.fromkeys(offer.owned, member_id))
+        for member_id, partitions in targets.items():
+            for partition in sorted(partitions):
+                holder = claims.get(partition)
+                if holder is not None:
+                    self.judge(
+                        holder == member_id,
+                        lambda p=partition, h=holder, m=member_id: (  # type: ignore[misc]
+                            f"{p} was given to {m} while {h} held it"
+                        ),
+                        recorded,
+                        group.group_id,
+                        member_id,
+                    )
+
+
+class LoadIsBalanced(Assigned):
+    """No member of a policy that promises balance has more than it must.
+
+    Among equal subscriptions sizes differ by at most one; otherwise no single move improves on
+    them. A generation that still withholds partitions from their next owners is on its way, and is
+    not judged.
+    """
+
+    number, name, heading = 29, "load-is-balanced", Heading.OWNERSHIP
+    source, feature, kafka = "reliability 1.3 (29)", ASSIGNORS, Kafka.YES
+
+    def assigned(
+        self, recorded: Recorded, group: GroupView, generation: GenerationView, targets: Targets
+    ) -> None:
+        """No single move improves."""
+        if promises.BALANCED not in self.world.promises(generation.protocol_name):
+            return
+        offers = self.offers(generation)
+        if offers is None or withheld(offers, targets):
+            return
+        better = _better_move(offers, targets)
+        self.judge(
+            better is None,
+            lambda: f"generation {generation.number} is out of balance: {better}",
+            recorded,
+            group.group_id,
+        )
+
+
+def withheld(offers: dict[MemberId, Offer], targets: Targets) -> bool:
+    """Whether somebody still holds what this generation gives to nobody."""
+    given: set[TopicPartition] = set().union(*targets.values()) if targets else set()
+    topics: frozenset[str] = frozenset().union(*(o.topics for o in offers.values()))
+    return any(
+        partition not in given and partition.topic in topics
+        for offer in offers.values()
+        for partition in sorted(offer.owned)
+    )
+
+
+def _better_move(offers: dict[MemberId, Offer], targets: Targets) -> str | None:
+    sizes = {member_id: len(targets.get(member_id, ())) for member_id in offers}
+    least: dict[str, MemberId] = {}
+    for member_id, offer in offers.items():
+        for topic in sorted(offer.topics):
+            known = least.get(topic)
+            if known is None or sizes[member_id] < sizes[known]:
+                least[topic] = member_id
+    for member_id, partitions in targets.items():
+        for topic in sorted({p.topic for p in partitions}):
+            other = least.get(topic)
+            if other is not None and sizes.get(member_id, 0) - sizes[other] > 1:
+                return (
+                    f"{member_id} has {sizes.get(member_id, 0)} partitions, {other} could take "
+                    f"one of {topic} and has {sizes[other]}"
+                )
+    return None
+
+
+class MovesAreMinimal(Assigned):
+    """A sticky policy moves no more partitions than balance asks for.
+
+    Closed form for equal subscriptions: with P partitions, n members and what each claimed, at most
+    ``min(claimed, share)`` can stay with each, where P mod n members, those with the largest
+    claims, have the larger share. Unequal subscriptions are not judged: there the optimum is a
+    min-cost flow, and shipped sticky assignors do not reach it.
+    """
+
+    number, name, heading = 30, "moves-are-minimal", Heading.OWNERSHIP
+    source = "KIP-54; reliability 1.3 (30), 5.5"
+    feature, kafka = ASSIGNORS, Kafka.WEAKER
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
+        self._claims: dict[GroupId, tuple[frozenset[MemberId], dict[MemberId, Partitions]]] = {}
+
+    @on(GroupEmptied, GroupDeleted)
+    def over(self, _recorded: Recorded, fact: GroupEmptied | GroupDeleted) -> None:
+        """Nothing is left to move."""
+        self._claims.pop(fact.group_id, None)
+
+    def assigned(
+        self, recorded: Recorded, group: GroupView, generation: GenerationView, targets: Targets
+    ) -> None:
+        """As many partitions stay as can."""
+        if promises.STICKY not in self.world.promises(generation.protocol_name):
+            return
+        offers = self.offers(generation)
+        members = frozenset(generation.member_ids)
+        if offers is None or len({o.topics for o in offers.values()}) != 1:
+            self._claims.pop(group.group_id, None)
+            return
+        begun = self._claims.get(group.group_id)
+        if begun is None or begun[0] != members:
+            begun = (members, current_claims(offers))
+            self._claims[group.group_id] = begun
+        if withheld(offers, targets):
+            return
+        del self._claims[group.group_id]
+        claims = begun[1]
+        if not any(claims.values()):
+            return
+        total = sum(len(partitions) for partitions in targets.values())
+        kept = sum(len(claims[m] & targets.get(m, frozenset())) for m in claims)
+        could = _most_that_can_stay(targets, claims, total)
+        self.judge(
+            kept >= could,
+            lambda: f"{could - kept} of {total} partitions moved needlessly ({kept} stayed)",
+            recorded,
+            group.group_id,
+        )
+
+
+def current_claims(offers: dict[MemberId, Offer]) -> dict[MemberId, Partitions]:
+    """What members claim by the newest generation that anybody names; nothing that two claim."""
+    newest = max(offer.generation_id for offer in offers.values())
+    claimed: dict[TopicPartition, int] = {}
+    for offer in offers.values():
+        for partition in sorted(offer.owned):
+            if offer.generation_id == newest:
+                claimed[partition] = claimed.get(partition, 0) + 1
+    return {
+        member_id: frozenset(p for p in offer.owned if claimed.get(p) == 1)
+        if offer.generation_id == newest
+        else frozenset()
+        for member_id, offer in offers.items()
+    }
+
+
+def _most_that_can_stay(targets: Targets, claims: dict[MemberId, Partitions], total: int) -> int:
+    everything: set[TopicPartition] = set().union(*targets.values())
+    counts = sorted((len(claims[m] & everything) for m in claims), reverse=True)
+    share, larger = divmod(total, len(counts))
+    return sum(
+        min(count, share + (1 if place < larger else 0)) for place, count in enumerate(counts)
+    )
+
+
+class AssignmentIsComplete(Assigned):
+    """In Stable every partition of every subscribed topic has an owner that subscribes to it.
+
+    Except what is still held by a member that was told to give it up, what a policy keeps for a
+    lost member, and partitions so new that the leader cannot know them yet.
+    """
+
+    number, name, heading = 31, "assignment-is-complete", Heading.OWNERSHIP
+    source, feature, kafka = "KAFKA-9801; reliability 1.3 (31)", ASSIGNORS, Kafka.YES
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
+        self._deferred: dict[GroupId, Partitions] = {}
+
+    @on(DeferralStarted)
+    def deferred(self, _recorded: Recorded, fact: DeferralStarted) -> None:
+        """Some partitions wait."""
+        self._deferred[fact.group_id] = frozenset(fact.partitions)
+
+    @on(DeferralEnded)
+    def resumed(self, _recorded: Recorded, fact: DeferralEnded) -> None:
+        """They wait no longer."""
+        self._deferred.pop(fact.group_id, None)
+
+    def assigned(
+        self, recorded: Recorded, group: GroupView, generation: GenerationView, targets: Targets
+    ) -> None:
+        """Nothing is missing, and nobody has what it did not ask for."""
+        if promises.COMPLETE not in self.world.promises(generation.protocol_name):
+            return
+        offers = self.offers(generation)
+        if offers is None:
+            return
+        for member_id, partitions in targets.items():
+            foreign = sorted(p for p in partitions if p.topic not in offers[member_id].topics)
+            self.judge(
+                not foreign,
+                lambda m=member_id, s=foreign: (
+                    f"{m} was given {s[0]}, to which it does not subscribe"
+                ),  # type: ignore[misc]
+                recorded,
+                group.group_id,
+                member_id,
+            )
+        self._judge_missing(recorded, group, offers, targets)
+
+    def _judge_missing(
+        self, recorded: Recorded, group: GroupView, offers: dict[MemberId, Offer], targets: Targets
+    ) -> None:
+        wanted = self.expected(group, frozenset().union(*(o.topics for o in offers.values())))
+        if wanted is None:
+            return
+        given: set[TopicPartition] = set().union(*targets.values())
+        held: set[TopicPartition] = set().union(*(o.owned for o in offers.values()))
+        deferred = self._deferred.get(group.group_id, frozenset())
+        missing = sorted(wanted - given - held - deferred)
+        self.judge(
+            not missing,
+            lambda: f"{len(missing)} partitions have no owner, {missing[0]} among them",
+            recorded,
+            group.group_id,
+        )
+
+
+class NothingIsOrphaned(Assigned):
+    """No partition is without an owner for longer than it takes to notice, to wait and to agree.
+
+    The bound counts from the last event that calls for a rebalance: one session timeout, the
+    policy's deferral, two rebalance timeouts. Beyond it a partition was forgotten.
+    """
+
+    number, name, heading = 35, "nothing-is-orphaned", Heading.OWNERSHIP
+    source, feature, kafka = "reliability 1.3 (35)", ASSIGNORS, Kafka.YES
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
+        self._without: dict[GroupId, dict[TopicPartition, Instant]] = {}
+
+    @on(GroupEmptied, GroupDeleted)
+    def over(self, _recorded: Recorded, fact: GroupEmptied | GroupDeleted) -> None:
+        """A group without members owes nobody anything."""
+        self._without.pop(fact.group_id, None)
+
+    @on(JoinPhaseCompleted)
+    def opened(self, recorded: Recorded, fact: JoinPhaseCompleted) -> None:
+        """Time goes by."""
+        self._judge(recorded, self.world.group(fact.group_id))
+
+    def assigned(
+        self, recorded: Recorded, group: GroupView, generation: GenerationView, targets: Targets
+    ) -> None:
+        """What is assigned is not orphaned; what is not may be."""
+        offers = self.offers(generation)
+        if offers is None or promises.COMPLETE not in self.world.promises(generation.protocol_name):
+            self._without.pop(group.group_id, None)
+            return
+        self._judge(recorded, group)
+        wanted = self.expected(group, frozenset().union(*(o.topics for o in offers.values())))
+        if wanted is not None:
+            given: set[TopicPartition] = set().union(*targets.values())
+            before = self._without.get(group.group_id, {})
+            self._without[group.group_id] = {
+                p: before.get(p, recorded.at) for p in sorted(wanted - given)
+            }
+            self.judged += 1
+
+    def finish(self, last: Recorded) -> None:
+        """What is still without an owner."""
+        if not self.world.loading:
+            for group in list(self.world.groups.values()):
+                self._judge(last, group)
+
+    def _judge(self, recorded: Recorded, group: GroupView) -> None:
+        without = self._without.get(group.group_id)
+        if not without or not group.members or group.generation is None:
+            return
+        policy = self.world.promises(group.generation.protocol_name)
+        members = group.members.values()
+        bound = (
+            max(m.session_timeout_ms for m in members)
+            + policy.deferral_ms
+            + 2 * max(m.rebalance_timeout_ms for m in members)
+        ) * 1_000 + MICROS_PER_SECOND
+        calm = self.world.disturbed(group)
+        for partition, since in without.items():
+            waited = recorded.at - max(since, calm)
+            self.judge(
+                waited <= bound,
+                lambda p=partition, w=waited: (  # type: ignore[misc]
+                    f"{p} has had no owner for {w // MICROS_PER_SECOND} s of calm"
+                ),
+                recorded,
+                group.group_id,
+            )

@@ -1,0 +1,414 @@
+"""Promises about what applications are handed: positions, gaps, duplicates, commits of their own.
+
+In: deliveries, positions, commits and callbacks of clients. A gap in offsets counts only where
+every offset holds a record (``complete``). Out: findings. Must not know: how offsets are stored.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from kohort.history.check import Check, Heading, Kafka, on
+from kohort.history.checks.ownership import CONSUMER
+from kohort.history.world import World
+from kohort.model.client_facts import (
+    CallbackEnded,
+    CallbackKind,
+    CallbackStarted,
+    CommitConcluded,
+    CommitSent,
+    Outcome,
+    PositionSet,
+    ProcessKilled,
+    ProcessStarted,
+    RecordsDelivered,
+)
+from kohort.model.facts import OffsetsCommitted
+from kohort.model.history_record import Recorded
+from kohort.model.ids import GroupId, MemberId, TopicPartition
+
+_Mine = tuple[str, TopicPartition]
+
+
+@dataclass(slots=True)
+class _Reading:
+    """One partition in one ownership interval of one process."""
+
+    start: int | None = None
+    next: int | None = None
+    """The offset that must come next."""
+    sought: bool = False
+    committed: int | None = None
+    commit_failed: bool = False
+
+
+class _Readers(Check):
+    """Follows what each process reads, interval by interval, and how its commits end."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
+        self.reading: dict[_Mine, _Reading] = {}
+        self._sent: dict[tuple[str, int, int], CommitSent] = {}
+
+    @on(ProcessStarted, ProcessKilled)
+    def new_life(self, recorded: Recorded, _fact: ProcessStarted | ProcessKilled) -> None:
+        """Nothing is owned."""
+        self.drop(recorded.source, None)
+
+    @on(CallbackEnded)
+    def callback(self, recorded: Recorded, fact: CallbackEnded) -> None:
+        """An interval begins, or is over."""
+        if fact.kind is not CallbackKind.ASSIGNED:
+            self.given_up(recorded, fact)
+            self.drop(recorded.source, fact.partitions)
+
+    def given_up(self, recorded: Recorded, fact: CallbackEnded) -> None:
+        """Partitions are given up: to be judged."""
+
+    def drop(self, source: str, partitions: tuple[TopicPartition, ...] | None) -> None:
+        """Forget intervals of a process; None: all of them."""
+        if partitions is None:
+            for key in [key for key in self.reading if key[0] == source]:
+                del self.reading[key]
+        else:
+            for partition in partitions:
+                self.reading.pop((source, partition), None)
+
+    def of(self, source: str, partition: TopicPartition) -> _Reading:
+        """The present interval."""
+        return self.reading.setdefault((source, partition), _Reading())
+
+    @on(PositionSet)
+    def positioned(self, recorded: Recorded, fact: PositionSet) -> None:
+        """Reading goes on somewhere."""
+        reading = self.of(recorded.source, fact.partition)
+        reading.next = fact.offset
+        if reading.start is None or fact.offset < reading.start:
+            reading.start = fact.offset
+        reading.sought = reading.sought or fact.sought
+
+    @on(RecordsDelivered)
+    def delivered(self, recorded: Recorded, fact: RecordsDelivered) -> None:
+        """Records are handed out."""
+        reading = self.of(recorded.source, fact.partition)
+        self.handed(recorded, fact, reading)
+        if reading.start is None:
+            reading.start = fact.first
+        reading.next = max(fact.last + 1, reading.next or 0)
+
+    def handed(self, recorded: Recorded, fact: RecordsDelivered, reading: _Reading) -> None:
+        """Records are handed out: to be judged."""
+
+    @on(CommitSent)
+    def asked(self, recorded: Recorded, fact: CommitSent) -> None:
+        """A commit leaves."""
+        self._sent[recorded.source, recorded.incarnation, fact.request] = fact
+        self.commits(recorded, fact)
+
+    def commits(self, recorded: Recorded, fact: CommitSent) -> None:
+        """A commit leaves: to be judged."""
+
+    @on(CommitConcluded)
+    def concluded(self, recorded: Recorded, fact: CommitConcluded) -> None:
+        """A commit is answered."""
+        sent = self._sent.pop((recorded.source, recorded.incarnation, fact.request), None)
+        if sent is None:
+            return
+        for tp, offset in sent.offsets:
+            reading = self.reading.get((recorded.source, tp))
+            if reading is not None:
+                ok = fact.outcome is Outcome.OK and tp not in fact.refused
+                reading.commit_failed = not ok
+                if ok:
+                    reading.committed = offset
+
+
+class CommitsFollowDeliveries(_Readers):
+    """A client commits at most one beyond the last record that it handed out.
+
+    Beyond that it would skip records nobody has seen. A client that commits by itself has committed
+    exactly that when it closes in order: less would repeat records.
+    """
+
+    number, name, heading = 40, "commits-follow-deliveries", Heading.OFFSETS
+    source, feature, kafka = "Kafka's VerifiableConsumer; reliability 1.3 (40)", CONSUMER, Kafka.YES
+
+    def commits(self, recorded: Recorded, fact: CommitSent) -> None:
+        """Not beyond what was handed out."""
+        for tp, offset in fact.offsets:
+            reading = self.reading.get((recorded.source, tp))
+            if reading is not None and reading.next is not None and not reading.sought:
+                self.judge(
+                    offset <= reading.next,
+                    lambda p=tp, o=offset, n=reading.next: (  # type: ignore[misc]
+                        f"{p} committed at {o}, but only what is before {n} was handed out"
+                    ),
+                    recorded,
+                    fact.group_id,
+                    fact.member_id,
+                )
+
+    def given_up(self, recorded: Recorded, fact: CallbackEnded) -> None:
+        """Given up in order: everything handed out is committed."""
+        process = self.world.processes.get(recorded.source)
+        if process is None or not process.auto_commit or fact.kind is not CallbackKind.REVOKED:
+            return
+        for tp in fact.partitions:
+            reading = self.reading.get((recorded.source, tp))
+            if reading is None or reading.next is None or reading.commit_failed:
+                continue
+            if reading.next != reading.start:
+                self.judge(
+                    reading.committed == reading.next,
+                    lambda p=tp, r=reading: (  # type: ignore[misc]
+                        f"{p} was given up in order at {r.next}, but committed at {r.committed}"
+                    ),
+                    recorded,
+                    fact.group_id,
+                    fact.member_id,
+                )
+
+
+class PositionsGoForward(_Readers):
+    """Within one ownership interval positions go forward, without a skip and without a step back.
+
+    Unless the application seeks. Between intervals others may have read on.
+    """
+
+    number, name, heading = 43, "positions-go-forward", Heading.OFFSETS
+    source = "Jepsen's int-poll-skip and int-nonmonotonic; reliability 1.3 (43)"
+    feature, kafka = CONSUMER, Kafka.YES
+
+    def handed(self, recorded: Recorded, fact: RecordsDelivered, reading: _Reading) -> None:
+        """The next record, and no other."""
+        if reading.next is None:
+            return
+        forward = fact.first >= reading.next if not fact.complete else fact.first == reading.next
+        self.judge(
+            forward and fact.last >= fact.first,
+            lambda: (
+                f"{fact.partition}: {fact.first} to {fact.last} was handed out where "
+                f"{reading.next} was to come"
+            ),
+            recorded,
+            fact.group_id,
+        )
+
+
+@dataclass(slots=True)
+class _Past:
+    """How far a partition was handed out by anybody, and how its last reader ended."""
+
+    high: int = -1
+    source: str = ""
+    clean: bool = False
+
+
+class DuplicatesHaveACause(_Readers):
+    """Records are handed out again only after an unclean stop, or a commit that did not succeed.
+
+    After a clean revocation or close of a client that commits by itself there are none: its
+    position was committed before it gave the partition up.
+    """
+
+    number, name, heading = 42, "duplicates-have-a-cause", Heading.OFFSETS
+    source, feature, kafka = "KAFKA-14196; reliability 1.3 (42)", CONSUMER, Kafka.WAS_BROKEN
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
+        self._past: dict[tuple[GroupId, TopicPartition], _Past] = {}
+
+    def given_up(self, recorded: Recorded, fact: CallbackEnded) -> None:
+        """Remember whether it ended in order, with everything committed."""
+        process = self.world.processes.get(recorded.source)
+        for tp in fact.partitions:
+            past = self._past.get((fact.group_id, tp))
+            reading = self.reading.get((recorded.source, tp))
+            if past is not None and past.source == recorded.source and reading is not None:
+                clean = fact.kind is CallbackKind.REVOKED and not reading.commit_failed
+                automatic = process is not None and process.auto_commit and not process.troubled
+                removed = self.world.group(fact.group_id).removed
+                past.clean = clean and automatic and fact.member_id not in removed
+
+    def handed(self, recorded: Recorded, fact: RecordsDelivered, reading: _Reading) -> None:
+        """Was it handed out before?"""
+        past = self._past.setdefault((fact.group_id, fact.partition), _Past())
+        if past.source and past.clean and not reading.sought:
+            self.judge(
+                fact.first > past.high,
+                lambda: (
+                    f"{fact.partition}: {min(past.high, fact.last) - fact.first + 1} records again "
+                    f"for {recorded.source}, although {past.source} gave it up in order"
+                ),
+                recorded,
+                fact.group_id,
+            )
+        past.high = max(past.high, fact.last)
+        past.source, past.clean = recorded.source, False
+
+
+class CommitsAreOfOwnPartitions(Check):
+    """A commit for a partition that its sender does not own is not accepted.
+
+    The coordinator does not know assignments, so only the client can refuse it; here it is found
+    out. It would move another member's position.
+    """
+
+    number, name, heading = 44, "commits-are-of-own-partitions", Heading.OFFSETS
+    source, feature, kafka = "reliability 1.3 (44)", CONSUMER, Kafka.NO
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
+        self._foreign: dict[tuple[str, int, int], list[TopicPartition]] = {}
+
+    @on(CommitSent)
+    def asked(self, recorded: Recorded, fact: CommitSent) -> None:
+        """A commit leaves: what of it does its sender not own?"""
+        process = self.world.processes.get(recorded.source)
+        if process is not None and process.seen_from_start and process.running:
+            key = (recorded.source, recorded.incarnation, fact.request)
+            self._foreign[key] = [tp for tp, _ in fact.offsets if tp not in process.owned]
+
+    @on(CommitConcluded)
+    def concluded(self, recorded: Recorded, fact: CommitConcluded) -> None:
+        """It is accepted, or not."""
+        key = (recorded.source, recorded.incarnation, fact.request)
+        foreign = self._foreign.pop(key, None)
+        if foreign is not None and fact.outcome is Outcome.OK:
+            wrong = [tp for tp in foreign if tp not in fact.refused]
+            self.judge(
+                not wrong,
+                lambda: f"{recorded.source} committed {wrong[0]}, which it does not own",
+                recorded,
+                fact.group_id,
+            )
+
+
+@dataclass(slots=True)
+class _Coverage:
+    """What of a partition was handed out, as disjoint ranges in order."""
+
+    ranges: list[tuple[int, int]] = field(default_factory=list)
+    start: int | None = None
+    certain: bool = True
+    committed: int | None = None
+    recorded: Recorded | None = None
+
+    def add(self, first: int, last: int) -> None:
+        """Add a range; almost always right behind the last one."""
+        if self.ranges and first == self.ranges[-1][1] + 1:
+            self.ranges[-1] = (self.ranges[-1][0], last)
+            return
+        merged: list[tuple[int, int]] = []
+        for low, high in sorted([*self.ranges, (first, last)]):
+            if merged and low <= merged[-1][1] + 1:
+                merged[-1] = (merged[-1][0], max(high, merged[-1][1]))
+            else:
+                merged.append((low, high))
+        self.ranges = merged
+
+    def gap(self) -> tuple[int, int] | None:
+        """The first offsets between start and commit that nobody was handed."""
+        if self.start is None or self.committed is None:
+            return None
+        at = self.start
+        for low, high in self.ranges:
+            if low > at:
+                break
+            at = max(at, high + 1)
+        if at >= self.committed:
+            return None
+        later = [low for low, _ in self.ranges if low > at]
+        return at, min([*later, self.committed]) - 1
+
+
+class NothingIsSkipped(Check):
+    """What is committed was handed to somebody: from the first position on, without a gap.
+
+    At least once, over all clients of the group together. Judged at the end, for partitions whose
+    every committer is recorded and that nobody sought in.
+    """
+
+    number, name, heading = 41, "nothing-is-skipped", Heading.OFFSETS
+    source, feature, kafka = (
+        "Kafka Connect's test_bounce; reliability 1.3 (41)",
+        CONSUMER,
+        Kafka.YES,
+    )
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
+        self._covered: dict[tuple[GroupId, TopicPartition], _Coverage] = {}
+        self._sent: dict[tuple[str, int, int], CommitSent] = {}
+        self._members: set[MemberId] = set()
+
+    def _of(self, group_id: GroupId, partition: TopicPartition) -> _Coverage:
+        return self._covered.setdefault((group_id, partition), _Coverage())
+
+    @on(PositionSet)
+    def positioned(self, _recorded: Recorded, fact: PositionSet) -> None:
+        """Reading starts."""
+        covered = self._of(fact.group_id, fact.partition)
+        if covered.start is None:
+            covered.start = fact.offset
+        covered.certain = covered.certain and not fact.sought
+
+    @on(RecordsDelivered)
+    def delivered(self, _recorded: Recorded, fact: RecordsDelivered) -> None:
+        """Records are handed out."""
+        covered = self._of(fact.group_id, fact.partition)
+        if covered.start is None:
+            covered.start = fact.first
+        covered.certain = covered.certain and fact.complete
+        covered.add(fact.first, fact.last)
+
+    @on(CallbackStarted)
+    def told(self, _recorded: Recorded, fact: CallbackStarted) -> None:
+        """A member whose process is recorded."""
+        self._members.add(fact.member_id)
+
+    @on(CommitSent)
+    def asked(self, recorded: Recorded, fact: CommitSent) -> None:
+        """A commit leaves."""
+        self._sent[recorded.source, recorded.incarnation, fact.request] = fact
+
+    @on(CommitConcluded)
+    def concluded(self, recorded: Recorded, fact: CommitConcluded) -> None:
+        """A commit is accepted."""
+        sent = self._sent.pop((recorded.source, recorded.incarnation, fact.request), None)
+        if sent is not None and fact.outcome is Outcome.OK:
+            for tp, offset in sent.offsets:
+                if tp not in fact.refused:
+                    covered = self._of(fact.group_id, tp)
+                    covered.committed, covered.recorded = offset, recorded
+
+    @on(OffsetsCommitted)
+    def stored(self, _recorded: Recorded, fact: OffsetsCommitted) -> None:
+        """Somebody commits whose deliveries are not recorded: nothing can be said."""
+        if fact.member_id not in self._members:
+            for tp, _ in fact.offsets:
+                self._of(fact.group_id, tp).certain = False
+
+    def finish(self, last: Recorded) -> None:
+        """Look for gaps."""
+        for (group_id, tp), covered in self._covered.items():
+            if covered.certain and covered.committed is not None and covered.ranges:
+                gap = covered.gap()
+                self.judge(
+                    gap is None,
+                    lambda p=tp, g=gap, c=covered: (  # type: ignore[misc]
+                        f"{p}: {g[0]} to {g[1]} were handed to nobody, but {c.committed} is "
+                        "committed"
+                    ),
+                    covered.recorded or last,
+                    group_id,
+                )
+
+
+DELIVERIES = (
+    CommitsFollowDeliveries,
+    NothingIsSkipped,
+    DuplicatesHaveACause,
+    PositionsGoForward,
+    CommitsAreOfOwnPartitions,
+)

@@ -1,0 +1,290 @@
+"""Promises about the log: durable before told, whole after a crash, silent after a failure.
+
+In: writes, answers and boots as a coordinator records them. A history without writes says nothing
+about any of this. Out: findings. Must not know: clients' facts.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from kohort.history.check import Check, Heading, Kafka, on
+from kohort.history.checks.generations import COORDINATOR
+from kohort.history.world import World
+from kohort.model.errors import ErrorCode
+from kohort.model.facts import GroupDeleted, GroupLoaded, StaticMemberReplaced, WriteFailed
+from kohort.model.history_record import Recorded
+from kohort.model.ids import GenerationId, GroupId, MemberId, Ticket, TopicPartition
+from kohort.model.wire_facts import (
+    AnswerSent,
+    CommitAsked,
+    CommitTold,
+    CoordinatorBooted,
+    FetchTold,
+    GroupApi,
+    PersistBegun,
+    PersistFailed,
+    PersistOk,
+    RequestReceived,
+    SyncTold,
+)
+
+_WriteKey = tuple[str, int, Ticket]
+
+
+class _Writes(Check):
+    """Follows writes from their beginning to their end."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
+        self.begun: dict[_WriteKey, PersistBegun] = {}
+        self.any_write = False
+
+    @on(PersistBegun)
+    def begin(self, recorded: Recorded, fact: PersistBegun) -> None:
+        """A write is on its way."""
+        self.any_write = True
+        self.begun[recorded.source, recorded.incarnation, fact.ticket] = fact
+
+    @on(PersistOk)
+    def stored(self, recorded: Recorded, fact: PersistOk) -> None:
+        """It is durable."""
+        key = (recorded.source, recorded.incarnation, fact.ticket)
+        write = self.begun.pop(key, None)
+        if write is not None:
+            self.durable(recorded, write)
+
+    @on(PersistFailed)
+    def lost(self, recorded: Recorded, fact: PersistFailed) -> None:
+        """It never will be."""
+        key = (recorded.source, recorded.incarnation, fact.ticket)
+        write = self.begun.pop(key, None)
+        if write is not None:
+            self.failed(recorded, write)
+
+    def durable(self, recorded: Recorded, write: PersistBegun) -> None:
+        """A write is durable: take note."""
+
+    def failed(self, recorded: Recorded, write: PersistBegun) -> None:
+        """A write failed: take note."""
+
+
+class DurableBeforeTold(_Writes):
+    """Nobody is told of a success before the record that it rests on is durable.
+
+    That is: an assignment before its generation's record, a static replacement before the record
+    that names the new id, a commit before its offsets. A crash between the two would take back what
+    somebody relies on already.
+    """
+
+    number, name, heading = 45, "durable-before-told", Heading.DURABILITY
+    source = "seaweedfs Kafka gateway; Bufstream; reliability 1.3 (45)"
+    feature, kafka = COORDINATOR, Kafka.YES
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
+        self._generations: set[tuple[GroupId, GenerationId]] = set()
+        self._members: dict[GroupId, set[MemberId]] = {}
+        self._offsets: dict[tuple[GroupId, TopicPartition, int], int] = {}
+        self._replaced: set[tuple[GroupId, MemberId]] = set()
+
+    def durable(self, recorded: Recorded, write: PersistBegun) -> None:
+        """What may be told from now on."""
+        if write.generation_id is not None:
+            self._generations.add((write.group_id, write.generation_id))
+            self._members[write.group_id] = {member_id for member_id, _ in write.members}
+        for tp, offset in write.offsets:
+            if offset is not None:
+                self._offsets[write.group_id, tp, offset] = recorded.sequence
+
+    @on(GroupLoaded)
+    def loaded(self, _recorded: Recorded, fact: GroupLoaded) -> None:
+        """What comes from the log is durable."""
+        self._generations.add((fact.group_id, fact.generation_id))
+
+    @on(StaticMemberReplaced)
+    def replaced(self, _recorded: Recorded, fact: StaticMemberReplaced) -> None:
+        """A replacement, which is to be durable before it is told."""
+        self._replaced.add((fact.group_id, fact.member_id))
+
+    @on(AnswerSent)
+    def told(self, recorded: Recorded, fact: AnswerSent) -> None:
+        """A success is told."""
+        if not self.any_write:
+            return
+        group_id, generation_id = fact.group_id, fact.generation_id
+
+        def judge(kept: bool, text: str) -> None:
+            self.judge(kept, lambda: text, recorded, group_id, fact.member_id)
+
+        if isinstance(fact.body, SyncTold):
+            kept = (group_id, generation_id) in self._generations
+            judge(kept, f"the assignment of generation {generation_id} was told, but not stored")
+        elif isinstance(fact.body, CommitTold):
+            self._commit(recorded, fact, fact.body)
+        elif fact.api is GroupApi.JOIN_GROUP and fact.error is ErrorCode.NONE:
+            replaced = (group_id, fact.member_id)
+            if replaced in self._replaced:
+                self._replaced.discard(replaced)
+                stable = self.world.group(group_id).stable
+                if stable is not None and stable.number == generation_id:
+                    kept = fact.member_id in self._members.get(group_id, set())
+                    judge(kept, f"static member {fact.member_id} was told, but not stored")
+
+    def _commit(self, recorded: Recorded, fact: AnswerSent, body: CommitTold) -> None:
+        key = self.world.request_key(recorded, fact.token, fact.group_id)
+        asked = self.world.requests.get(key)
+        if asked is None or not isinstance(asked.fact, RequestReceived):
+            return
+        if not isinstance(asked.fact.body, CommitAsked):
+            return
+        wanted = dict(asked.fact.body.offsets)
+        for tp, error in body.errors:
+            if error is ErrorCode.NONE and tp in wanted:
+                stored = self._offsets.get((fact.group_id, tp, wanted[tp]), -1)
+                self.judge(
+                    stored > asked.sequence,
+                    lambda p=tp, o=wanted[tp]: f"{p} at {o} was acknowledged, but not stored",  # type: ignore[misc]
+                    recorded,
+                    fact.group_id,
+                    fact.member_id,
+                )
+
+
+class RecoveryIsReachable(Check):
+    """What a coordinator knows after a crash is what the log could have held.
+
+    The last group record that is durable, or any that was on its way behind it; nothing older, no
+    mixture, and no group is missing. Recovering twice gives the same twice.
+    """
+
+    number, name, heading = 46, "recovery-is-reachable", Heading.DURABILITY
+    source = "redpanda #3732; reliability 1.3 (46), 2.3"
+    feature, kafka = COORDINATOR, Kafka.YES
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
+        self._expected: dict[GroupId, list[PersistBegun]] = {}
+        self._missing: set[GroupId] = set()
+        self._booted: Recorded | None = None
+
+    @on(CoordinatorBooted)
+    def booted(self, recorded: Recorded, _fact: CoordinatorBooted) -> None:
+        """What may the log hold?"""
+        if not self.world.coordinator_seen:
+            return
+        self._expected = {group: list(w) for group, w in self.world.writes.items() if w}
+        self._missing = {
+            group
+            for group, write in self.world.durable.items()
+            if not any(w.group_deleted for w in self._expected.get(group, [write]))
+        }
+        self._booted = recorded
+
+    @on(GroupLoaded)
+    def loaded(self, recorded: Recorded, fact: GroupLoaded) -> None:
+        """A group comes back."""
+        self._missing.discard(fact.group_id)
+        if self._booted is None:
+            return
+        found = self._expected.get(fact.group_id, [])
+        states = [(w.generation_id, len(w.members)) for w in found if w.generation_id is not None]
+        if found:
+            self.judge(
+                (fact.generation_id, fact.member_count) in states,
+                lambda: (
+                    f"came back in generation {fact.generation_id} with {fact.member_count} "
+                    f"members; the log can hold {states}"
+                ),
+                recorded,
+                fact.group_id,
+            )
+
+    @on(RequestReceived)
+    def serving(self, recorded: Recorded, _fact: RequestReceived) -> None:
+        """It serves: every group must be back."""
+        if self._booted is not None:
+            self._all_back(recorded)
+
+    def finish(self, last: Recorded) -> None:
+        """The history ends before anybody asked."""
+        if self._booted is not None and not self.world.loading:
+            self._all_back(last)
+
+    def _all_back(self, recorded: Recorded) -> None:
+        self._booted = None
+        for group_id in sorted(self._missing):
+            self.judge(
+                False,
+                lambda g=group_id: f"group {g} was durable and did not come back",  # type: ignore[misc]
+                recorded,
+                group_id,
+            )
+        self._missing = set()
+        self.judged += 1
+
+
+class FailedIsNeverTold(_Writes):
+    """After a write failed, nobody is told of a success that rests on it, and nobody reads it.
+
+    What memory holds and the disk does not is gone with the next crash.
+    """
+
+    number, name, heading = 47, "failed-is-never-told", Heading.DURABILITY
+    source, feature, kafka = "fsyncgate; reliability 1.3 (47), 2.4", COORDINATOR, Kafka.YES
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
+        self._generations: set[tuple[GroupId, GenerationId]] = set()
+        self._offsets: set[tuple[GroupId, TopicPartition, int]] = set()
+
+    def failed(self, recorded: Recorded, write: PersistBegun) -> None:
+        """What must not be told."""
+        if write.generation_id:
+            self._generations.add((write.group_id, write.generation_id))
+        for tp, offset in write.offsets:
+            if offset is not None:
+                self._offsets.add((write.group_id, tp, offset))
+        self.judged += 1
+
+    def durable(self, recorded: Recorded, write: PersistBegun) -> None:
+        """The same, stored at last."""
+        if write.generation_id is not None:
+            self._generations.discard((write.group_id, write.generation_id))
+        for tp, offset in write.offsets:
+            if offset is not None:
+                self._offsets.discard((write.group_id, tp, offset))
+
+    @on(GroupDeleted)
+    def deleted(self, _recorded: Recorded, fact: GroupDeleted) -> None:
+        """Another group of that name begins anew."""
+        self._generations = {key for key in self._generations if key[0] != fact.group_id}
+
+    @on(WriteFailed)
+    def created_anew(self, _recorded: Recorded, fact: WriteFailed) -> None:
+        """A group that could not be created may be, later, with the same numbers."""
+        if fact.purpose == "creation":
+            self._generations = {key for key in self._generations if key[0] != fact.group_id}
+
+    @on(AnswerSent)
+    def told(self, recorded: Recorded, fact: AnswerSent) -> None:
+        """A success is told, or a value read."""
+        if isinstance(fact.body, SyncTold) and self._generations:
+            self.judge(
+                (fact.group_id, fact.generation_id) not in self._generations,
+                lambda: f"generation {fact.generation_id} was told although its write failed",
+                recorded,
+                fact.group_id,
+                fact.member_id,
+            )
+        elif isinstance(fact.body, FetchTold) and self._offsets:
+            wrong = [tp for tp, at in fact.body.offsets if (fact.group_id, tp, at) in self._offsets]
+            self.judge(
+                not wrong,
+                lambda: f"the offset of {wrong[0]} is one whose write failed",
+                recorded,
+                fact.group_id,
+            )
+
+
+DURABILITY: Final = (DurableBeforeTold, RecoveryIsReachable, FailedIsNeverTold)

@@ -1,0 +1,412 @@
+"""Promises about generations: how they are counted, told, voted on, assigned, and entered.
+
+In: a coordinator's facts. Out: findings. Must not know: clients' facts, offsets, time limits.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Final
+
+from kohort.history.check import Check, Heading, Kafka, on
+from kohort.history.world import World
+from kohort.model.errors import ErrorCode
+from kohort.model.facts import (
+    GroupCreated,
+    GroupDeleted,
+    GroupEmptied,
+    GroupStabilized,
+    JoinPhaseCompleted,
+    MemberAdded,
+    RebalanceStarted,
+)
+from kohort.model.group_state import GroupState
+from kohort.model.history_record import Recorded
+from kohort.model.ids import GenerationId, GroupId, MemberId
+from kohort.model.member_facts import GenerationJoined
+from kohort.model.wire_facts import (
+    AnswerSent,
+    GroupApi,
+    JoinTold,
+    RequestReceived,
+    SyncAsked,
+    SyncTold,
+)
+
+COORDINATOR: Final = "classic coordinator"
+_CLASSIC: Final = "Kafka's classic group protocol; reliability 1.3"
+_Key = tuple[GroupId, GenerationId]
+
+
+class GenerationRisesByOne(Check):
+    """A completed join phase makes exactly the next generation.
+
+    Fencing compares generations for equality, so a number that is skipped, repeated or lowered
+    would let a member of one generation pass for a member of another. Falling empty completes a
+    join phase, too, and counts on.
+    """
+
+    number, name, heading = 1, "generation-rises-by-one", Heading.MEMBERSHIP
+    source, feature, kafka = _CLASSIC, COORDINATOR, Kafka.YES
+
+    @on(JoinPhaseCompleted, GroupEmptied)
+    def opened(self, recorded: Recorded, fact: JoinPhaseCompleted | GroupEmptied) -> None:
+        """A generation opens, or the group falls empty."""
+        group = self.world.group(fact.group_id)
+        if not group.known or group.generation_id < 0:
+            return
+        self.judge(
+            fact.generation_id == group.generation_id + 1,
+            lambda: f"generation {fact.generation_id} follows {group.generation_id}",
+            recorded,
+            fact.group_id,
+        )
+
+
+class ToldGenerationIsNeverReused(Check):
+    """A generation number that a client was told never names another set of members.
+
+    A client that was told (g, members) and paused comes back with g; if g meanwhile names other
+    members, its heartbeats, syncs and commits pass as theirs. Kafka writes the generation only with
+    the leader's sync, so that a crash between join and sync replays the number.
+    """
+
+    number, name, heading = 2, "told-generation-never-reused", Heading.MEMBERSHIP
+    source = "reliability 1.3 (2); GroupMetadataManager of Kafka"
+    feature, kafka = COORDINATOR, Kafka.NO
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
+        self._opened: dict[_Key, frozenset[MemberId]] = {}
+        self._told: dict[_Key, frozenset[MemberId]] = {}
+
+    @on(JoinPhaseCompleted)
+    def opened(self, recorded: Recorded, fact: JoinPhaseCompleted) -> None:
+        """A generation opens."""
+        key = (fact.group_id, fact.generation_id)
+        members = frozenset(fact.member_ids)
+        before = self._told.get(key)
+        self.judge(
+            before is None or before == members,
+            lambda: (
+                f"generation {fact.generation_id} was told to {len(before or ())} members and is "
+                f"used again with {len(members)}, of which {len(members - (before or members))} "
+                "are others"
+            ),
+            recorded,
+            fact.group_id,
+        )
+        self._opened[key] = members
+
+    @on(AnswerSent)
+    def told(self, _recorded: Recorded, fact: AnswerSent) -> None:
+        """A generation is told."""
+        if fact.api is GroupApi.JOIN_GROUP and fact.error is ErrorCode.NONE:
+            key = (fact.group_id, fact.generation_id)
+            if key in self._opened:
+                self._told.setdefault(key, self._opened[key])
+
+    @on(GroupDeleted)
+    def deleted(self, _recorded: Recorded, fact: GroupDeleted) -> None:
+        """A group that is deleted in order may begin anew."""
+        for table in (self._opened, self._told):
+            for key in [key for key in table if key[0] == fact.group_id]:
+                del table[key]
+
+
+@dataclass(slots=True)
+class _Told:
+    """What JoinGroup answers of one generation said so far."""
+
+    leaders: set[MemberId] = field(default_factory=set)
+    facts: set[tuple[MemberId, str | None]] = field(default_factory=set)
+
+
+class _ToldAlike(Check):
+    """What the answers of one generation have in common, for two checks."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
+        self._told: dict[tuple[int, GroupId, GenerationId], _Told] = {}
+
+    def told_of(self, group_id: GroupId, generation_id: GenerationId) -> _Told:
+        """Of this generation, in this life of the coordinator."""
+        return self._told.setdefault((self.world.boots, group_id, generation_id), _Told())
+
+    @on(GroupCreated)
+    def created(self, _recorded: Recorded, fact: GroupCreated) -> None:
+        """A group begins anew: numbers may come again."""
+        for key in [key for key in self._told if key[1] == fact.group_id]:
+            del self._told[key]
+
+    def now_called(self, group_id: GroupId, member_id: MemberId) -> MemberId:
+        """The present id of a static member that an answer may name by its former one."""
+        renamed = self.world.group(group_id).renamed
+        seen = 0
+        while member_id in renamed and seen < len(renamed):
+            member_id, seen = renamed[member_id], seen + 1
+        return member_id
+
+
+class OneLeaderPerGeneration(_ToldAlike):
+    """A generation has one leader, which is one of its members; it alone gets the member list.
+
+    Two leaders would make two assignments; a leader outside the generation none. The list holds
+    everybody's metadata, and an assignment made from a list with strangers or gaps cannot be right.
+    """
+
+    number, name, heading = 3, "one-leader-per-generation", Heading.MEMBERSHIP
+    source, feature, kafka = _CLASSIC, COORDINATOR, Kafka.YES
+
+    @on(AnswerSent)
+    def joined(self, recorded: Recorded, fact: AnswerSent) -> None:
+        """A member is told of its generation."""
+        if fact.api is not GroupApi.JOIN_GROUP or not isinstance(fact.body, JoinTold):
+            return
+        told = self.told_of(fact.group_id, fact.generation_id)
+        told.leaders.add(self.now_called(fact.group_id, fact.body.leader_id))
+        self._judge(recorded, fact, fact.body, told)
+
+    def _judge(self, recorded: Recorded, fact: AnswerSent, body: JoinTold, told: _Told) -> None:
+        def judge(kept: bool, text: str) -> None:
+            self.judge(kept, lambda: text, recorded, fact.group_id, fact.member_id)
+
+        leads = body.leader_id == fact.member_id
+        judge(len(told.leaders) == 1, f"generation {fact.generation_id} has several leaders")
+        judge(leads or not body.members, f"{fact.member_id} got the member list but does not lead")
+        generation = self.world.group(fact.group_id).generation
+        if generation is None or generation.number != fact.generation_id:
+            return
+        members = set(generation.member_ids)
+        leader = self.now_called(fact.group_id, body.leader_id)
+        judge(leader in members, f"leader {body.leader_id} is no member of the generation")
+        if leads and body.members:
+            listed = {self.now_called(fact.group_id, m) for m, _ in body.members}
+            judge(listed == members, "the leader's list is not the generation's members")
+
+
+class AllAreToldTheSame(_ToldAlike):
+    """All members of a generation are told the same leader and the same protocol.
+
+    Members decide by the protocol whether they may keep what they own, and by the leader whether
+    they assign. Those who were told differently act on two different generations of one number.
+    Clients alone show it, too: two that joined one generation under different protocols.
+    """
+
+    number, name, heading = 4, "all-are-told-the-same", Heading.MEMBERSHIP
+    source, feature, kafka = _CLASSIC, COORDINATOR, Kafka.YES
+
+    @on(AnswerSent)
+    def joined(self, recorded: Recorded, fact: AnswerSent) -> None:
+        """A member is told of its generation by the coordinator."""
+        if fact.api is GroupApi.JOIN_GROUP and isinstance(fact.body, JoinTold):
+            leader = self.now_called(fact.group_id, fact.body.leader_id)
+            self._judge(recorded, fact, (leader, fact.body.protocol_name))
+
+    @on(GenerationJoined)
+    def synced(self, recorded: Recorded, fact: GenerationJoined) -> None:
+        """A member tells what it was told, which counts where no coordinator is recorded."""
+        if not self.world.coordinator_seen:
+            self._judge(recorded, fact, (MemberId(""), fact.protocol_name))
+
+    def _judge(
+        self,
+        recorded: Recorded,
+        fact: AnswerSent | GenerationJoined,
+        said: tuple[MemberId, str | None],
+    ) -> None:
+        told = self.told_of(fact.group_id, fact.generation_id)
+        told.facts.add(said)
+        self.judge(
+            len(told.facts) == 1,
+            lambda: f"generation {fact.generation_id} was told as {sorted(map(str, told.facts))}",
+            recorded,
+            fact.group_id,
+            fact.member_id,
+        )
+
+
+class ProtocolIsSupportedByAll(Check):
+    """The protocol of a generation is one that every member of it offered.
+
+    A member that does not know the protocol can neither read its assignment nor make one.
+    """
+
+    number, name, heading = 5, "protocol-supported-by-all", Heading.MEMBERSHIP
+    source, feature, kafka = _CLASSIC, COORDINATOR, Kafka.YES
+
+    @on(JoinPhaseCompleted)
+    def opened(self, recorded: Recorded, fact: JoinPhaseCompleted) -> None:
+        """A protocol was chosen."""
+        group = self.world.group(fact.group_id)
+        for member_id in fact.member_ids:
+            offer = group.offers.get(member_id)
+            if offer is not None:
+                names = [name for name, _ in offer.protocols]
+                self.judge(
+                    fact.protocol_name in names,
+                    lambda n=names, m=member_id: (  # type: ignore[misc]
+                        f"{fact.protocol_name} was chosen, but {m} offers {n}"
+                    ),
+                    recorded,
+                    fact.group_id,
+                    member_id,
+                )
+
+
+class _Payloads(Check):
+    """What leaders and others sent as assignments of the present generation of each group."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
+        self._of_leader: dict[GroupId, list[dict[MemberId, bytes]]] = {}
+        self._of_others: dict[GroupId, list[dict[MemberId, bytes]]] = {}
+
+    @on(JoinPhaseCompleted)
+    def opened(self, _recorded: Recorded, fact: JoinPhaseCompleted) -> None:
+        """A new generation: earlier payloads are void."""
+        self._of_leader[fact.group_id] = []
+        self._of_others[fact.group_id] = []
+
+    @on(RequestReceived)
+    def asked(self, _recorded: Recorded, fact: RequestReceived) -> None:
+        """A SyncGroup of the present generation, with or without a payload."""
+        generation = self.world.group(fact.group_id).generation
+        if not isinstance(fact.body, SyncAsked) or generation is None:
+            return
+        if generation.number != fact.generation_id or fact.group_id not in self._of_leader:
+            return
+        payload = dict(fact.body.assignments)
+        if fact.member_id == generation.leader_id:
+            self._of_leader[fact.group_id].append(payload)
+        elif payload:
+            self._of_others[fact.group_id].append(payload)
+
+    @staticmethod
+    def made_from(fact: GroupStabilized, payloads: list[dict[MemberId, bytes]]) -> bool:
+        """Whether the generation's assignments are one of these payloads."""
+        return any(all(p.get(m, b"") == data for m, data in fact.assignments) for p in payloads)
+
+
+class OnePayloadPerGeneration(_Payloads):
+    """What members of a generation get assigned comes from one payload of the leader.
+
+    A generation put together from two payloads may give a partition to two members or to none. Each
+    member gets its own bytes, or no bytes if the leader left it out.
+    """
+
+    number, name, heading = 6, "one-payload-per-generation", Heading.MEMBERSHIP
+    source = "KAFKA-9801; reliability 1.3 (6)"
+    feature, kafka = COORDINATOR, Kafka.YES
+
+    @on(GroupStabilized)
+    def stabilized(self, recorded: Recorded, fact: GroupStabilized) -> None:
+        """The assignment of a generation is what its leader sent."""
+        if fact.group_id in self._of_leader:
+            self.judge(
+                self.made_from(fact, self._of_leader[fact.group_id]),
+                lambda: f"generation {fact.generation_id} has an assignment its leader never sent",
+                recorded,
+                fact.group_id,
+            )
+
+    @on(AnswerSent)
+    def delivered(self, recorded: Recorded, fact: AnswerSent) -> None:
+        """A member gets its own part of it."""
+        stable = self.world.group(fact.group_id).stable
+        if not isinstance(fact.body, SyncTold) or stable is None:
+            return
+        if stable.number == fact.generation_id and stable.assignments:
+            expected = stable.assignments.get(fact.member_id)
+            self.judge(
+                fact.body.assignment == expected,
+                lambda: (
+                    f"{fact.member_id} was given {len(fact.body.assignment)} bytes that are "  # type: ignore[union-attr]
+                    f"not its assignment in generation {fact.generation_id}"
+                ),
+                recorded,
+                fact.group_id,
+                fact.member_id,
+            )
+
+
+class FollowersAssignNothing(_Payloads):
+    """An assignment that is sent by a member that does not lead has no effect.
+
+    A member that led an older generation, or believes to lead this one, must not decide for others.
+    """
+
+    number, name, heading = 7, "followers-assign-nothing", Heading.MEMBERSHIP
+    source, feature, kafka = _CLASSIC, COORDINATOR, Kafka.YES
+
+    @on(GroupStabilized)
+    def stabilized(self, recorded: Recorded, fact: GroupStabilized) -> None:
+        """Somebody else sent an assignment too: it is not the one that counts."""
+        others = self._of_others.get(fact.group_id, [])
+        if others:
+            leaders = self._of_leader[fact.group_id]
+            self.judge(
+                self.made_from(fact, leaders) or not self.made_from(fact, others),
+                lambda: f"generation {fact.generation_id} is assigned as a follower sent it",
+                recorded,
+                fact.group_id,
+            )
+
+
+_MAY_BEGIN: Final = frozenset(
+    {GroupState.EMPTY, GroupState.COMPLETING_REBALANCE, GroupState.STABLE}
+)
+
+
+class LegalTransitions(Check):
+    """A group goes from Empty through PreparingRebalance and CompletingRebalance to Stable.
+
+    Back to PreparingRebalance it goes from CompletingRebalance and Stable; Empty it becomes out of
+    a join phase, Dead out of Empty. Each state says what members may do, so that a leap (Stable
+    without a sync phase) lets them act on what was never decided.
+    """
+
+    number, name, heading = 8, "legal-transitions", Heading.MEMBERSHIP
+    source, feature, kafka = _CLASSIC, COORDINATOR, Kafka.YES
+
+    def _judge(self, recorded: Recorded, group_id: GroupId, to: str, *allowed: GroupState) -> None:
+        group = self.world.group(group_id)
+        if group.known:
+            self.judge(
+                group.state in allowed,
+                lambda: f"the group goes from {group.state} to {to}",
+                recorded,
+                group_id,
+            )
+
+    @on(RebalanceStarted)
+    def preparing(self, recorded: Recorded, fact: RebalanceStarted) -> None:
+        """To PreparingRebalance, from the state that the fact itself names."""
+        self._judge(recorded, fact.group_id, "PreparingRebalance", *sorted(_MAY_BEGIN))
+        self._judge(recorded, fact.group_id, "PreparingRebalance", fact.previous_state)
+
+    @on(JoinPhaseCompleted)
+    def completing(self, recorded: Recorded, fact: JoinPhaseCompleted) -> None:
+        """To CompletingRebalance."""
+        self._judge(recorded, fact.group_id, "CompletingRebalance", GroupState.PREPARING_REBALANCE)
+
+    @on(GroupStabilized)
+    def stable(self, recorded: Recorded, fact: GroupStabilized) -> None:
+        """To Stable."""
+        self._judge(recorded, fact.group_id, "Stable", GroupState.COMPLETING_REBALANCE)
+
+    @on(GroupEmptied)
+    def emptied(self, recorded: Recorded, fact: GroupEmptied) -> None:
+        """To Empty."""
+        self._judge(recorded, fact.group_id, "Empty", GroupState.PREPARING_REBALANCE)
+
+    @on(GroupDeleted)
+    def dead(self, recorded: Recorded, fact: GroupDeleted) -> None:
+        """To Dead."""
+        self._judge(recorded, fact.group_id, "Dead", GroupState.EMPTY, GroupState.DEAD)
+
+    @on(MemberAdded)
+    def joined(self, recorded: Recorded, fact: MemberAdded) -> None:
+        """Nobody joins a dead group."""
+        alive = [state for state in GroupState if state is not GroupState.DEAD]
+        self._judge(recorded, fact.group_id, "a group with a new member", *alive)

@@ -1,0 +1,249 @@
+"""Promises that something happens at last, that nothing happens for nothing, and isolation.
+
+In: facts of all sides; what the lab says of faults. Out: findings. Must not know: what faults do.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Final
+
+from kohort.history import promises
+from kohort.history.check import Check, Heading, Kafka, on
+from kohort.history.checks.generations import COORDINATOR
+from kohort.history.views import GroupView
+from kohort.history.world import World, millis
+from kohort.model.client_facts import Outcome, RequestSent, ResponseReceived
+from kohort.model.facts import JoinPhaseCompleted, RebalanceCause, RebalanceStarted
+from kohort.model.group_state import GroupState
+from kohort.model.history_record import Recorded
+from kohort.model.ids import GroupId
+from kohort.model.instants import MICROS_PER_MILLI, MICROS_PER_SECOND, Instant
+from kohort.model.wire_facts import AnswerSent, GroupApi, RequestReceived
+from kohort.model.world_facts import FaultBegan, FaultsHealed, HistoryCalmed
+
+HEARTBEATS_MS: Final = 15_000
+"""A few heartbeats and retries, at the default interval."""
+
+QUIET_MICROS: Final = 60 * MICROS_PER_SECOND
+ISOLATION_MS: Final = 500
+"""What a heartbeat's answer may take at the 99th percentile while another group rebalances."""
+
+_DEFAULT_SESSION_MS: Final = 45_000
+_DEFAULT_REBALANCE_MS: Final = 300_000
+
+
+@dataclass(slots=True)
+class _Healing:
+    recorded: Recorded
+    stable_seen: bool = False
+
+
+class EventuallyStable(Check):
+    """When faults end, a group is stable within one session, one rebalance and a few heartbeats.
+
+    And it stays so. A member that is deaf for ever, or a deadlock between the two sides, shows only
+    when nothing else happens any more: random faults always heal something. Where nobody says when
+    faults end, the end of a calm history is judged.
+    """
+
+    number, name, heading = 48, "eventually-stable", Heading.LIVENESS
+    source = "TigerBeetle's liveness mode; KAFKA-12890; kafka-python #1310; reliability 1.3 (48)"
+    feature, kafka = COORDINATOR, Kafka.YES
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
+        self._healed: dict[GroupId, _Healing] = {}
+
+    @on(FaultsHealed)
+    def healed(self, recorded: Recorded, fact: FaultsHealed) -> None:
+        """From now on there is no excuse."""
+        self._healed[fact.group_id] = _Healing(recorded)
+
+    @on(FaultBegan)
+    def broken(self, _recorded: Recorded, _fact: FaultBegan) -> None:
+        """Something new is broken."""
+        self._healed.clear()
+
+    @on(RebalanceStarted)
+    def again(self, recorded: Recorded, fact: RebalanceStarted) -> None:
+        """A rebalance, long after everything was healed, for no new reason?"""
+        healing = self._healed.get(fact.group_id)
+        group = self.world.group(fact.group_id)
+        if healing is None or not self._over(healing, group, recorded.at):
+            return
+        calm = self.world.disturbed(group) <= healing.recorded.at
+        if calm and fact.cause in {RebalanceCause.METADATA_UPDATED, RebalanceCause.LEADER_REJOINED}:
+            self.judge(
+                False,
+                lambda: f"rebalances again ({fact.cause}) although nothing has happened",
+                recorded,
+                fact.group_id,
+            )
+
+    @on(HistoryCalmed)
+    def calmed(self, recorded: Recorded, fact: HistoryCalmed) -> None:
+        """The history is over, and was to end well."""
+        self._judge(recorded, self.world.group(fact.group_id))
+
+    def finish(self, last: Recorded) -> None:
+        """The time is over."""
+        for group_id, healing in self._healed.items():
+            group = self.world.group(group_id)
+            if self._over(healing, group, last.at):
+                self._judge(last, group)
+
+    def _over(self, healing: _Healing, group: GroupView, now: Instant) -> bool:
+        members = group.members.values()
+        session = max([m.session_timeout_ms for m in members], default=_DEFAULT_SESSION_MS)
+        rebalance = max([m.rebalance_timeout_ms for m in members], default=_DEFAULT_REBALANCE_MS)
+        since = max(healing.recorded.at, self.world.disturbed(group))
+        return now - since > (session + rebalance + HEARTBEATS_MS) * MICROS_PER_MILLI
+
+    def _judge(self, recorded: Recorded, group: GroupView) -> None:
+        if self.world.coordinator_seen:
+            self.judge(
+                group.state in {GroupState.STABLE, GroupState.EMPTY},
+                lambda: f"still in {group.state}, since {millis(group.state_since)} ms",
+                recorded,
+                group.group_id,
+            )
+
+
+class GenerationsAreBounded(Check):
+    """A group rebalances for a reason, and no more often than its policy needs.
+
+    In a minute of quiet no generation opens. After an event an eager policy needs one generation, a
+    cooperative one two; one more is allowed for an event that comes into the middle. A session that
+    ends for a member that is gone already is no reason (KAFKA-7196).
+    """
+
+    number, name, heading = 49, "generations-are-bounded", Heading.LIVENESS
+    source = "KAFKA-7196; KAFKA-13891; librdkafka #4059; reliability 1.3 (49), 5.3"
+    feature, kafka = COORDINATOR, Kafka.WEAKER
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
+        self._since: dict[GroupId, tuple[Instant, int]] = {}
+
+    @on(JoinPhaseCompleted)
+    def opened(self, recorded: Recorded, fact: JoinPhaseCompleted) -> None:
+        """A generation opens: why?"""
+        group = self.world.group(fact.group_id)
+        policy = self.world.promises(fact.protocol_name)
+        if not group.known:
+            return
+        disturbed = self.world.disturbed(group)
+        before = self._since.get(fact.group_id)
+        count = 1 if before is None or before[0] != disturbed else before[1] + 1
+        self._since[fact.group_id] = (disturbed, count)
+        most = _most_generations(policy)
+        if most is not None:
+            self.judge(
+                count <= most,
+                lambda: f"{count} generations since the last event that calls for any",
+                recorded,
+                fact.group_id,
+            )
+        spent = QUIET_MICROS + 2 * group.phase_timeout_ms * MICROS_PER_MILLI
+        self.judge(
+            recorded.at - disturbed <= spent,
+            lambda: (
+                f"generation {fact.generation_id} opens after "
+                f"{(recorded.at - disturbed) // MICROS_PER_SECOND} s of quiet"
+            ),
+            recorded,
+            fact.group_id,
+        )
+
+    @on(RebalanceStarted)
+    def started(self, recorded: Recorded, fact: RebalanceStarted) -> None:
+        """A session ended: whose?"""
+        if fact.cause is RebalanceCause.MEMBER_EXPIRED:
+            removed = self.world.group(fact.group_id).removed
+            self.judge(
+                all(removed.get(m) == recorded.at for m in fact.member_ids),
+                lambda: f"rebalances for {fact.member_ids}, who did not expire just now",
+                recorded,
+                fact.group_id,
+            )
+
+
+def _most_generations(policy: promises.Promises) -> int | None:
+    if promises.INCREMENTAL in policy or promises.DEFERRING in policy:
+        return None
+    if promises.COOPERATIVE in policy:
+        return 3
+    return 2 if promises.EAGER in policy else None
+
+
+@dataclass(slots=True)
+class _Beats:
+    """How long heartbeats took while another group rebalanced."""
+
+    sent: dict[tuple[str, int, int], tuple[Instant, bool]] = field(default_factory=dict)
+    took: dict[GroupId, list[tuple[int, Recorded]]] = field(default_factory=dict)
+
+
+class GroupsAreIsolated(Check):
+    """One group's rebalance, however large, does not delay another group's heartbeats.
+
+    Judged where two groups are recorded: the 99th percentile of what a heartbeat's answer takes,
+    as its sender sees it, or else as the coordinator does, while another group is not stable.
+    """
+
+    number, name, heading = 50, "groups-are-isolated", Heading.LIVENESS
+    source, feature, kafka = "reliability 1.3 (50)", COORDINATOR, Kafka.WEAKER
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
+        self._beats = _Beats()
+
+    def _others_rebalance(self, group_id: GroupId) -> bool:
+        calm = {GroupState.STABLE, GroupState.EMPTY, GroupState.DEAD}
+        return any(
+            group.state not in calm
+            for other, group in self.world.groups.items()
+            if other != group_id
+        )
+
+    @on(RequestSent, RequestReceived)
+    def sent(self, recorded: Recorded, fact: RequestSent | RequestReceived) -> None:
+        """A heartbeat leaves, or arrives."""
+        if fact.api is GroupApi.HEARTBEAT and len(self.world.groups) > 1:
+            number = fact.request if isinstance(fact, RequestSent) else fact.token
+            key = (recorded.source, recorded.incarnation, number)
+            self._beats.sent[key] = (recorded.at, self._others_rebalance(fact.group_id))
+
+    @on(ResponseReceived, AnswerSent)
+    def answered(self, recorded: Recorded, fact: ResponseReceived | AnswerSent) -> None:
+        """It is answered."""
+        if fact.api is not GroupApi.HEARTBEAT:
+            return
+        number = fact.request if isinstance(fact, ResponseReceived) else fact.token
+        key = (recorded.source, recorded.incarnation, number)
+        at, during = self._beats.sent.pop(key, (recorded.at, False))
+        process = self.world.processes.get(recorded.source)
+        troubled = process is not None and process.troubled
+        unknown = isinstance(fact, ResponseReceived) and fact.outcome is Outcome.UNKNOWN
+        if (during or self._others_rebalance(fact.group_id)) and not troubled and not unknown:
+            took = self._beats.took.setdefault(fact.group_id, [])
+            took.append((recorded.at - at, recorded))
+
+    def finish(self, last: Recorded) -> None:
+        """Look at the slowest percent."""
+        for group_id, took in self._beats.took.items():
+            took.sort(key=lambda pair: pair[0])
+            micros, recorded = took[(len(took) * 99) // 100 if len(took) > 1 else 0]
+            self.judge(
+                micros <= ISOLATION_MS * MICROS_PER_MILLI,
+                lambda m=micros: (  # type: ignore[misc]
+                    f"heartbeats took {millis(m)} ms at the 99th percentile while another group "
+                    "rebalanced"
+                ),
+                recorded,
+                group_id,
+            )
+
+
+LIVENESS: Final = (EventuallyStable, GenerationsAreBounded, GroupsAreIsolated)

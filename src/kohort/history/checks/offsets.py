@@ -1,0 +1,416 @@
+"""Promises about committed offsets: who may commit, and what a reader is told afterwards.
+
+In: commits and fetches as a coordinator records them; where none is recorded, as clients do. Out:
+findings. Must not know: callbacks, deliveries.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Final
+
+from kohort.history.check import Check, Heading, Kafka, on
+from kohort.history.checks.generations import COORDINATOR
+from kohort.history.world import World
+from kohort.model.client_facts import (
+    CommitConcluded,
+    CommitSent,
+    CommittedAsked,
+    CommittedTold,
+    Outcome,
+)
+from kohort.model.errors import ErrorCode
+from kohort.model.group_state import GroupState
+from kohort.model.history_record import Recorded
+from kohort.model.ids import GroupId, TopicPartition
+from kohort.model.wire_facts import (
+    AnswerSent,
+    CommitAsked,
+    CommitTold,
+    CoordinatorBooted,
+    FetchAsked,
+    FetchTold,
+    GroupApi,
+    PersistBegun,
+    RequestReceived,
+)
+
+_Place = tuple[GroupId, TopicPartition]
+_Call = tuple[str, int, int, GroupId]
+
+
+def _kept(fact: AnswerSent) -> list[TopicPartition]:
+    """The partitions whose offsets an answer says are kept."""
+    if not isinstance(fact.body, CommitTold):
+        return []
+    return [tp for tp, error in fact.body.errors if error is ErrorCode.NONE]
+
+
+class CommitsComeFromMembers(Check):
+    """A commit is accepted from a member of the present generation, or into an empty group.
+
+    Anything else is a zombie's. While a generation waits for its assignment nobody may commit;
+    while members join, those of the old one still may.
+    """
+
+    number, name, heading = 36, "commits-come-from-members", Heading.OFFSETS
+    source, feature, kafka = "reliability 1.3 (36)", COORDINATOR, Kafka.YES
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
+        self._doubtful: dict[_Call, str] = {}
+
+    @on(RequestReceived)
+    def asked(self, recorded: Recorded, fact: RequestReceived) -> None:
+        """A commit comes: may it?"""
+        if not isinstance(fact.body, CommitAsked) or self.world.loading:
+            return
+        group = self.world.group(fact.group_id)
+        if not group.known:
+            return
+        reason = ""
+        if fact.generation_id < 0 and group.state is GroupState.EMPTY:
+            pass
+        elif fact.generation_id != group.generation_id:
+            reason = f"generation {fact.generation_id} in generation {group.generation_id}"
+        elif fact.member_id not in group.members:
+            reason = "a sender that is no member"
+        elif group.state is GroupState.COMPLETING_REBALANCE:
+            reason = "a generation without its assignment"
+        key = self.world.request_key(recorded, fact.token, fact.group_id)
+        self._doubtful[key] = reason
+
+    @on(AnswerSent)
+    def answered(self, recorded: Recorded, fact: AnswerSent) -> None:
+        """It was accepted, or not."""
+        key = self.world.request_key(recorded, fact.token, fact.group_id)
+        reason = self._doubtful.pop(key, None)
+        if reason is not None and _kept(fact):
+            self.judge(
+                not reason,
+                lambda: f"a commit of {fact.member_id or 'nobody'} was accepted from {reason}",
+                recorded,
+                fact.group_id,
+                fact.member_id,
+            )
+
+
+class NeverBackwardByOthers(Check):
+    """A committed offset goes back only at the wish of the partition's present owner.
+
+    Then somebody sought back on purpose. By anybody else it is a stale member's commit, and records
+    are read again that were done with.
+    """
+
+    number, name, heading = 37, "never-backward-by-others", Heading.OFFSETS
+    source, feature, kafka = "reliability 1.3 (37)", COORDINATOR, Kafka.YES
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
+        self._last: dict[_Place, int] = {}
+        self._asked: dict[_Call, tuple[RequestReceived, frozenset[TopicPartition] | None]] = {}
+
+    @on(RequestReceived)
+    def asked(self, recorded: Recorded, fact: RequestReceived) -> None:
+        """A commit comes: does its sender own what it commits?"""
+        if not isinstance(fact.body, CommitAsked):
+            return
+        group = self.world.group(fact.group_id)
+        targets = group.stable.targets if group.stable is not None else None
+        owned = None if targets is None else targets.get(fact.member_id, frozenset())
+        key = self.world.request_key(recorded, fact.token, fact.group_id)
+        self._asked[key] = (fact, owned)
+
+    @on(AnswerSent)
+    def answered(self, recorded: Recorded, fact: AnswerSent) -> None:
+        """It was accepted: does it lower an offset?"""
+        found = self._asked.pop(self.world.request_key(recorded, fact.token, fact.group_id), None)
+        if found is None or not isinstance(found[0].body, CommitAsked):
+            return
+        request, owned = found
+        kept = frozenset(_kept(fact))
+        for tp, offset in found[0].body.offsets:
+            if tp in kept:
+                before = self._last.get((fact.group_id, tp), -1)
+                self._last[fact.group_id, tp] = offset
+                if before >= 0 and request.generation_id >= 0 and owned is not None:
+                    self.judge(
+                        offset >= before or tp in owned,
+                        lambda p=tp, b=before, o=offset: (  # type: ignore[misc]
+                            f"{p} went back from {b} to {o} by a member that does not own it"
+                        ),
+                        recorded,
+                        fact.group_id,
+                        fact.member_id,
+                    )
+
+
+@dataclass(slots=True, eq=False)
+class _Commit:
+    """One write to a partition's register: a value, or None for none."""
+
+    value: int | None
+    begun: int
+    ended: int | None = None
+    acknowledged: bool = False
+
+
+@dataclass(slots=True)
+class _Register:
+    """The writes that a reader may still see the value of."""
+
+    commits: list[_Commit] = field(default_factory=list)
+    complete: bool = False
+    """What was there before the first write of the history cannot be seen any more."""
+
+    def acknowledge(self, commit: _Commit, sequence: int) -> None:
+        """A write is over; those that were over before it began are overwritten."""
+        commit.ended, commit.acknowledged = sequence, True
+        self.complete = True
+        self.commits = [
+            c for c in self.commits if c is commit or c.ended is None or c.ended > commit.begun
+        ]
+
+
+@dataclass(slots=True)
+class _Fetch:
+    """A read that is under way: what each register held when it began."""
+
+    begun: int
+    complete: dict[TopicPartition, bool]
+    seen: dict[TopicPartition, list[_Commit]]
+
+
+class Registers:
+    """Every partition's committed offset as a register, with overlapping reads and writes.
+
+    Shared by two checks; fed by the coordinator's facts, or by the clients' where none are.
+    """
+
+    def __init__(self) -> None:
+        self.registers: dict[_Place, _Register] = {}
+        self._writes: dict[_Call, list[tuple[TopicPartition, _Commit]]] = {}
+        self._reads: dict[_Call, _Fetch] = {}
+
+    def begin_write(
+        self,
+        call: _Call,
+        sequence: int,
+        offsets: Iterable[tuple[TopicPartition, int | None]],
+    ) -> None:
+        """A commit, or a deletion, is asked for."""
+        group_id = call[3]
+        writes = [(tp, _Commit(value, sequence)) for tp, value in offsets]
+        for tp, commit in writes:
+            self.registers.setdefault((group_id, tp), _Register()).commits.append(commit)
+        self._writes[call] = writes
+
+    def end_write(self, call: _Call, sequence: int, kept: frozenset[TopicPartition] | None) -> None:
+        """It is answered; None: nobody knows, it may be seen from now on or never."""
+        for tp, commit in self._writes.pop(call, []):
+            register = self.registers[call[3], tp]
+            if kept is None:
+                continue
+            if tp in kept:
+                register.acknowledge(commit, sequence)
+            elif commit in register.commits:
+                register.commits.remove(commit)
+
+    def begin_read(
+        self, call: _Call, sequence: int, partitions: Iterable[TopicPartition] | None
+    ) -> None:
+        """A fetch is asked for; None: of everything."""
+        group_id = call[3]
+        if partitions is None:
+            partitions = [tp for g, tp in self.registers if g == group_id]
+        mine = {
+            tp: self.registers[group_id, tp]
+            for tp in partitions
+            if (group_id, tp) in self.registers
+        }
+        self._reads[call] = _Fetch(
+            begun=sequence,
+            complete={tp: r.complete for tp, r in mine.items()},
+            seen={tp: list(r.commits) for tp, r in mine.items()},
+        )
+
+    def allowed(self, call: _Call, tp: TopicPartition) -> tuple[set[int | None], bool] | None:
+        """What a fetch may say of a partition, and whether a commit was acknowledged before it.
+
+        None: anything, as nothing is known of its beginning.
+        """
+        fetch = self._reads.get(call)
+        if fetch is None or not fetch.complete.get(tp, False):
+            return None
+        before = fetch.seen.get(tp, [])
+        during = [
+            c for c in self.registers[call[3], tp].commits if c.begun > fetch.begun or c in before
+        ]
+        values = {c.value for c in [*before, *during]}
+        return values, any(c.acknowledged and c.value is not None for c in before)
+
+    def end_read(self, call: _Call) -> None:
+        """A fetch is over."""
+        self._reads.pop(call, None)
+
+    def restart(self, sequence: int) -> None:
+        """The coordinator is another one: what had no answer is settled, one way or the other."""
+        for call in list(self._writes):
+            for _, commit in self._writes.pop(call):
+                commit.ended = sequence
+        self._reads.clear()
+
+
+class _Reads(Check):
+    """Feeds the registers."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
+        self._all = Registers()
+        self._partitions: dict[_Call, frozenset[TopicPartition]] = {}
+
+    def told(
+        self,
+        recorded: Recorded,
+        call: _Call,
+        offsets: Iterable[tuple[TopicPartition, int | None]],
+    ) -> None:
+        """A fetch is answered: judge it."""
+        raise NotImplementedError
+
+    @on(RequestReceived)
+    def asked(self, recorded: Recorded, fact: RequestReceived) -> None:
+        """The coordinator is asked."""
+        call = self.world.request_key(recorded, fact.token, fact.group_id)
+        if isinstance(fact.body, CommitAsked):
+            self._all.begin_write(call, recorded.sequence, fact.body.offsets)
+        elif fact.api is GroupApi.OFFSET_FETCH:
+            wanted = fact.body.partitions if isinstance(fact.body, FetchAsked) else None
+            self._all.begin_read(call, recorded.sequence, wanted)
+
+    @on(AnswerSent)
+    def answered(self, recorded: Recorded, fact: AnswerSent) -> None:
+        """The coordinator answers."""
+        call = self.world.request_key(recorded, fact.token, fact.group_id)
+        if isinstance(fact.body, CommitTold):
+            self._all.end_write(call, recorded.sequence, frozenset(_kept(fact)))
+        elif isinstance(fact.body, FetchTold):
+            self.told(recorded, call, fact.body.offsets)
+        if fact.api is GroupApi.OFFSET_FETCH:
+            self._all.end_read(call)
+
+    @on(PersistBegun)
+    def written(self, recorded: Recorded, fact: PersistBegun) -> None:
+        """Tombstones: from now on there may be nothing."""
+        gone = [(tp, value) for tp, value in fact.offsets if value is None]
+        if gone:
+            call = (f"tombstones {recorded.source}", recorded.incarnation, -1, fact.group_id)
+            self._all.begin_write(call, recorded.sequence, gone)
+            self._all.end_write(call, recorded.sequence, None)
+
+    @on(CoordinatorBooted)
+    def booted(self, recorded: Recorded, _fact: CoordinatorBooted) -> None:
+        """What had no answer will get none."""
+        self._all.restart(recorded.sequence)
+
+    @on(CommitSent, CommitConcluded, CommittedAsked, CommittedTold)
+    def client(
+        self,
+        recorded: Recorded,
+        fact: CommitSent | CommitConcluded | CommittedAsked | CommittedTold,
+    ) -> None:
+        """Clients tell, which counts where no coordinator is recorded."""
+        if self.world.coordinator_seen:
+            return
+        reads = isinstance(fact, CommittedAsked | CommittedTold)
+        source = f"{recorded.source} {'reads' if reads else 'writes'}"
+        call = (source, recorded.incarnation, fact.request, fact.group_id)
+        if isinstance(fact, CommitSent):
+            self._sent(call, recorded, fact)
+        elif isinstance(fact, CommitConcluded):
+            self._concluded(call, recorded, fact)
+        elif isinstance(fact, CommittedAsked):
+            self._all.begin_read(call, recorded.sequence, fact.partitions)
+        else:
+            if fact.outcome is Outcome.OK:
+                self.told(recorded, call, fact.offsets)
+            self._all.end_read(call)
+
+    def _sent(self, call: _Call, recorded: Recorded, fact: CommitSent) -> None:
+        self._partitions[call] = frozenset(tp for tp, _ in fact.offsets)
+        self._all.begin_write(call, recorded.sequence, fact.offsets)
+
+    def _concluded(self, call: _Call, recorded: Recorded, fact: CommitConcluded) -> None:
+        asked: frozenset[TopicPartition] = self._partitions.pop(call, frozenset())
+        kept: frozenset[TopicPartition] | None = None
+        if fact.outcome is Outcome.OK:
+            kept = asked - frozenset(fact.refused)
+        elif fact.outcome is Outcome.FAILED:
+            kept = frozenset()
+        self._all.end_write(call, recorded.sequence, kept)
+
+
+class CommitsSurvive(_Reads):
+    """A fetch that starts after a commit was acknowledged returns that commit or a later one.
+
+    Each partition's offset is a register: a read may return any write that was not certainly
+    overwritten before it began. A write without an answer may have happened or not. This holds
+    across crashes of the coordinator, which makes it the promise that durability is for.
+    """
+
+    number, name, heading = 38, "commits-survive", Heading.OFFSETS
+    source = "Jepsen on Kafka, Redpanda and Bufstream; reliability 1.3 (38)"
+    feature, kafka = COORDINATOR, Kafka.YES
+
+    def told(
+        self,
+        recorded: Recorded,
+        call: _Call,
+        offsets: Iterable[tuple[TopicPartition, int | None]],
+    ) -> None:
+        """Is the value one that may be seen?"""
+        for tp, value in offsets:
+            found = self._all.allowed(call, tp)
+            if found is not None:
+                values, _ = found
+                self.judge(
+                    value in values,
+                    lambda p=tp, v=value, a=values: (  # type: ignore[misc]
+                        f"{p} was told as {v}, expected {' or '.join(sorted(map(str, a)))}"
+                    ),
+                    recorded,
+                    call[3],
+                )
+
+
+class NeverNoOffset(_Reads):
+    """A fetch never says "no offset" of a partition that has an acknowledged commit.
+
+    The client would fall back to ``auto.offset.reset`` and skip or repeat everything. A gateway
+    that acknowledged before it stored lost more than a quarter of its messages that way.
+    """
+
+    number, name, heading = 39, "never-no-offset", Heading.OFFSETS
+    source = "seaweedfs Kafka gateway; Bufstream's spurious offsets; reliability 1.3 (39)"
+    feature, kafka = COORDINATOR, Kafka.YES
+
+    def told(
+        self,
+        recorded: Recorded,
+        call: _Call,
+        offsets: Iterable[tuple[TopicPartition, int | None]],
+    ) -> None:
+        """Nothing, although something was committed?"""
+        for tp, value in offsets:
+            found = self._all.allowed(call, tp)
+            if found is not None and found[1]:
+                self.judge(
+                    (value is not None and value >= 0) or None in found[0],
+                    lambda p=tp, v=value: f"{p} has a commit and was told as {v}",  # type: ignore[misc]
+                    recorded,
+                    call[3],
+                )
+
+
+OFFSETS: Final = (CommitsComeFromMembers, NeverBackwardByOthers, CommitsSurvive, NeverNoOffset)

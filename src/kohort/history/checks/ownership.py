@@ -1,0 +1,317 @@
+"""Promises about who owns a partition as applications see it: callbacks, overlaps, fencing.
+
+In: callbacks and deliveries of clients, beside the coordinator's facts where they are recorded.
+Ownership lasts from being told of an assignment to having been told of its end. Out: findings, and
+notes on overlaps that no promise excludes. Must not know: offsets.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from kohort.history import promises
+from kohort.history.check import Check, Heading, Kafka, on
+from kohort.history.checks.assigning import COOPERATION, Assigned, Targets
+from kohort.history.views import GenerationView, GroupView, ProcessView
+from kohort.history.world import World
+from kohort.model.client_facts import (
+    CallbackEnded,
+    CallbackKind,
+    CallbackStarted,
+    Outcome,
+    ProcessKilled,
+    ProcessStarted,
+    ProcessStopped,
+    RecordsDelivered,
+    RequestSent,
+    ResponseReceived,
+    Subscribed,
+)
+from kohort.model.history_record import Recorded
+from kohort.model.ids import GenerationId, GroupId, MemberId, TopicPartition
+from kohort.model.instants import MICROS_PER_MILLI, MICROS_PER_SECOND, Instant
+from kohort.model.wire_facts import GroupApi, LeaveAsked, RequestReceived
+
+CONSUMER: Final = "consumer"
+SELF_FENCING: Final = "self-fencing consumer"
+
+
+class NoTwoOwners(Check):
+    """At no instant do two live clients own a partition.
+
+    Live means running, connected, and a member as far as its coordinator is concerned. A client
+    that stands still, is cut off, or was removed without having heard of it, is a zombie: what it
+    still owns meanwhile is told in seconds, as a note, since only its commits are fenced.
+    """
+
+    number, name, heading = 24, "no-two-owners", Heading.OWNERSHIP
+    source, feature, kafka = "reliability 1.3 (24)", CONSUMER, Kafka.WEAKER
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
+        self._overlaps: dict[tuple[str, TopicPartition], Instant] = {}
+        self._zombie_micros: dict[str, int] = {}
+
+    @on(CallbackStarted)
+    def assigned(self, recorded: Recorded, fact: CallbackStarted) -> None:
+        """Partitions get an owner: had they one?"""
+        if fact.kind is not CallbackKind.ASSIGNED or not fact.partitions:
+            return
+        others = [
+            p
+            for p in self.world.processes.values()
+            if p.group_id == fact.group_id and p.source != recorded.source and p.running
+        ]
+        for partition in fact.partitions:
+            for other in others:
+                if partition in other.owned:
+                    self._overlap(recorded, fact, partition, other)
+        self.judged += 1
+
+    def _overlap(
+        self,
+        recorded: Recorded,
+        fact: CallbackStarted,
+        partition: TopicPartition,
+        other: ProcessView,
+    ) -> None:
+        if self._is_zombie(other, fact.group_id):
+            self._overlaps.setdefault((other.source, partition), recorded.at)
+            return
+        self.judge(
+            False,
+            lambda: (
+                f"{partition} is assigned to {recorded.source} while {other.source} "
+                f"({other.member_id}) owns it"
+            ),
+            recorded,
+            fact.group_id,
+            fact.member_id,
+        )
+
+    def _is_zombie(self, process: ProcessView, group_id: GroupId) -> bool:
+        if process.troubled:
+            return True
+        return process.member_id in self.world.group(group_id).removed
+
+    @on(CallbackEnded, ProcessKilled, ProcessStopped)
+    def ended(
+        self, recorded: Recorded, fact: CallbackEnded | ProcessKilled | ProcessStopped
+    ) -> None:
+        """Zombies come to their senses, or die."""
+        if not self._overlaps:
+            return
+        if isinstance(fact, CallbackEnded) and fact.kind is CallbackKind.ASSIGNED:
+            return
+        gone = fact.partitions if isinstance(fact, CallbackEnded) else None
+        for source, partition in list(self._overlaps):
+            if source == recorded.source and (gone is None or partition in gone):
+                since = self._overlaps.pop((source, partition))
+                spent = self._zombie_micros.get(source, 0) + recorded.at - since
+                self._zombie_micros[source] = spent
+
+    def finish(self, last: Recorded) -> None:
+        """Sum up what zombies did."""
+        for (source, _), since in self._overlaps.items():
+            self._zombie_micros[source] = self._zombie_micros.get(source, 0) + last.at - since
+        for source, micros in sorted(self._zombie_micros.items()):
+            seconds = micros / MICROS_PER_SECOND
+            self.notes.append(
+                f"{source} took itself for the owner of what was another's for {seconds:.1f} "
+                "partition-seconds"
+            )
+
+
+class SelfFencing(Check):
+    """A client delivers nothing once its session may have ended without its knowledge.
+
+    That is: later than its session timeout after it sent the last request that was acknowledged.
+    Its coordinator starts the session anew when that request arrives, which is not earlier; so
+    before anybody else gets the partitions, this client has stopped. Counted on its own clock.
+    """
+
+    number, name, heading = 25, "self-fencing", Heading.OWNERSHIP
+    source, feature, kafka = "reliability 1.3 (25)", SELF_FENCING, Kafka.NO
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
+        self._sent: dict[tuple[str, int, int], Instant] = {}
+        self._confirmed: dict[tuple[str, int], Instant] = {}
+
+    @on(RequestSent)
+    def sent(self, recorded: Recorded, fact: RequestSent) -> None:
+        """A sign of life leaves."""
+        if fact.api is not GroupApi.LEAVE_GROUP:
+            self._sent[recorded.source, recorded.incarnation, fact.request] = recorded.at
+
+    @on(ResponseReceived)
+    def received(self, recorded: Recorded, fact: ResponseReceived) -> None:
+        """It was received, or not."""
+        life = (recorded.source, recorded.incarnation)
+        at = self._sent.pop((*life, fact.request), None)
+        if at is not None and fact.outcome is Outcome.OK:
+            self._confirmed[life] = max(at, self._confirmed.get(life, at))
+
+    @on(RecordsDelivered)
+    def delivered(self, recorded: Recorded, fact: RecordsDelivered) -> None:
+        """Records are handed out."""
+        process = self.world.processes.get(recorded.source)
+        confirmed = self._confirmed.get((recorded.source, recorded.incarnation))
+        if process is None or not process.self_fencing or confirmed is None:
+            return
+        age = recorded.at - confirmed
+        self.judge(
+            age <= process.session_timeout_ms * MICROS_PER_MILLI,
+            lambda: (
+                f"{recorded.source} delivered {fact.partition} {age // MICROS_PER_MILLI} ms after "
+                f"its last confirmed request; its session is {process.session_timeout_ms} ms"
+            ),
+            recorded,
+            fact.group_id,
+        )
+
+
+class RevokeComesBeforeReassignment(Assigned):
+    """A member has given a partition up before a generation gives it to another member.
+
+    Its callback and its commit are over before its next JoinGroup, which comes before the
+    assignment: so the next owner starts where it ended. Judged for members of the new generation
+    whose process is recorded.
+    """
+
+    number, name, heading = 26, "revoke-before-reassign", Heading.OWNERSHIP
+    source, feature, kafka = "KIP-429; reliability 1.3 (26)", CONSUMER, Kafka.YES
+
+    def assigned(
+        self, recorded: Recorded, group: GroupView, generation: GenerationView, targets: Targets
+    ) -> None:
+        """What do members of this generation own at this instant?"""
+        owners = {tp: m for m, partitions in targets.items() for tp in partitions}
+        for member_id in generation.member_ids:
+            process = self.world.process_of(member_id)
+            if process is None or process.troubled:
+                continue
+            for partition in process.owned:
+                owner = owners.get(partition)
+                self.judge(
+                    owner is None or owner == member_id,
+                    lambda p=partition, o=owner, m=member_id: (  # type: ignore[misc]
+                        f"{p} goes to {o} while {m} has not given it up"
+                    ),
+                    recorded,
+                    group.group_id,
+                    member_id,
+                )
+
+
+class CallbackAlgebra(Check):
+    """Callbacks add up: nothing is assigned twice, nothing revoked or lost that is not owned.
+
+    Applications keep their books by callbacks alone; one that does not add up leaves state behind,
+    or takes a partition's state away while it is read.
+    """
+
+    number, name, heading = 27, "callback-algebra", Heading.OWNERSHIP
+    source = "KIP-429; ConsumerRebalanceListener; reliability 1.3 (27)"
+    feature, kafka = CONSUMER, Kafka.YES
+
+    @on(CallbackStarted)
+    def told(self, recorded: Recorded, fact: CallbackStarted) -> None:
+        """An application is told."""
+        process = self.world.processes.get(recorded.source)
+        if process is None or not process.seen_from_start:
+            return
+        if process.incarnation != recorded.incarnation:
+            return
+        assigning = fact.kind is CallbackKind.ASSIGNED
+        wrong = [p for p in fact.partitions if (p in process.owned) == assigning]
+        state = "owned already" if assigning else "not owned"
+        self.judge(
+            not wrong and len(set(fact.partitions)) == len(fact.partitions),
+            lambda: f"{fact.kind} of {wrong[0] if wrong else fact.partitions[0]}, which is {state}",
+            recorded,
+            fact.group_id,
+            fact.member_id,
+        )
+
+
+class NoNeedlessRevoke(Check):
+    """Under a cooperative policy nothing is revoked that the member is to keep.
+
+    A revocation followed by an assignment of the same partition stops it for nothing. Closing,
+    leaving and subscribing anew are reasons of their own.
+    """
+
+    number, name, heading = 28, "no-needless-revoke", Heading.OWNERSHIP
+    source = "KAFKA-14016; KAFKA-13891; reliability 1.3 (28)"
+    feature, kafka = COOPERATION, Kafka.WAS_BROKEN
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
+        self._suspects: dict[str, tuple[Recorded, CallbackStarted, list[TopicPartition]]] = {}
+
+    @on(CallbackStarted)
+    def told(self, recorded: Recorded, fact: CallbackStarted) -> None:
+        """A revocation is compared with the target; the next callback confirms the suspicion."""
+        self._convict(recorded.source)
+        process = self.world.processes.get(recorded.source)
+        if fact.kind is not CallbackKind.REVOKED or process is None or not fact.partitions:
+            return
+        target = self._target(fact.group_id, fact.generation_id, fact.member_id)
+        if target is None:
+            return
+        topics = process.topics
+        kept = [p for p in fact.partitions if p in target and (not topics or p.topic in topics)]
+        if kept:
+            self._suspects[recorded.source] = (recorded, fact, kept)
+        else:
+            self.judged += 1
+
+    def _target(
+        self, group_id: GroupId, generation_id: GenerationId, member_id: MemberId
+    ) -> frozenset[TopicPartition] | None:
+        generation = self.world.group(group_id).recent.get(generation_id)
+        if generation is None or generation.targets is None:
+            return None
+        if promises.COOPERATIVE not in self.world.promises(generation.protocol_name):
+            return None
+        return generation.targets.get(member_id)
+
+    @on(ProcessStopped, ProcessKilled, ProcessStarted, Subscribed)
+    def excused(
+        self,
+        recorded: Recorded,
+        _fact: ProcessStopped | ProcessKilled | ProcessStarted | Subscribed,
+    ) -> None:
+        """It gave up everything since it closes."""
+        self._suspects.pop(recorded.source, None)
+
+    @on(RequestSent)
+    def leaves(self, recorded: Recorded, fact: RequestSent) -> None:
+        """It gave up everything since it leaves, as it says itself."""
+        if fact.api is GroupApi.LEAVE_GROUP:
+            self._suspects.pop(recorded.source, None)
+
+    @on(RequestReceived)
+    def left(self, _recorded: Recorded, fact: RequestReceived) -> None:
+        """It gave up everything since it leaves, as its coordinator hears."""
+        if isinstance(fact.body, LeaveAsked):
+            leavers = {member_id for member_id, _ in fact.body.members}
+            for source, (_, told, _) in list(self._suspects.items()):
+                if told.member_id in leavers:
+                    del self._suspects[source]
+
+    def _convict(self, source: str) -> None:
+        found = self._suspects.pop(source, None)
+        if found is not None:
+            recorded, fact, kept = found
+            self.judge(
+                False,
+                lambda: (
+                    f"{fact.member_id} had to give up {kept[0]}, which generation "
+                    f"{fact.generation_id} assigns to it"
+                ),
+                recorded,
+                fact.group_id,
+                fact.member_id,
+            )

@@ -1,0 +1,226 @@
+"""Promises of policies that wait: for a lost member (Design II), or between steps (Design III).
+
+In: a coordinator's assignments and what a leader tells of its deferrals. Out: findings. Must not
+know: how a policy decides.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from kohort.history import promises
+from kohort.history.check import Heading, Kafka, on
+from kohort.history.checks.assigning import Assigned, Targets
+from kohort.history.checks.timing import SLACK_MS
+from kohort.history.views import GenerationView, GroupView, Partitions
+from kohort.history.world import World
+from kohort.model.client_facts import CallbackKind, CallbackStarted
+from kohort.model.history_record import Recorded
+from kohort.model.ids import GroupId, MemberId, TopicPartition
+from kohort.model.instants import MICROS_PER_MILLI, Instant
+from kohort.model.world_facts import DeferralEnded, DeferralStarted
+
+DEFERRAL: Final = "deferral (Design II)"
+INCREMENTAL: Final = "incremental moves (Design III)"
+
+
+@dataclass(slots=True)
+class _Wait:
+    partitions: Partitions
+    deadline: Instant
+    over: bool = False
+
+
+class DeferralIsKept(Assigned):
+    """While a leader waits for a lost member, its partitions belong to nobody, and nobody revokes.
+
+    The deadline never moves later, or a group whose leader changes would wait for ever; once it has
+    passed, one more round gives the partitions an owner.
+    """
+
+    number, name, heading = 32, "deferral-is-kept", Heading.OWNERSHIP
+    source = "KIP-415; seed of Design II; KAFKA-9848; reliability 1.3 (32)"
+    feature, kafka = DEFERRAL, Kafka.WEAKER
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
+        self._waits: dict[tuple[GroupId, MemberId], _Wait] = {}
+
+    @on(DeferralStarted)
+    def started(self, recorded: Recorded, fact: DeferralStarted) -> None:
+        """A wait begins, or is told again by the leader of the next generation."""
+        key = (fact.group_id, fact.lost_member)
+        known = self._waits.get(key)
+        if known is not None:
+            self.judge(
+                fact.deadline <= known.deadline,
+                lambda: f"the wait for {fact.lost_member} was made longer",
+                recorded,
+                fact.group_id,
+                fact.lost_member,
+            )
+        self._waits[key] = _Wait(frozenset(fact.partitions), fact.deadline)
+
+    @on(DeferralEnded)
+    def ended(self, _recorded: Recorded, fact: DeferralEnded) -> None:
+        """A wait ends."""
+        wait = self._waits.get((fact.group_id, fact.lost_member))
+        if wait is not None:
+            wait.over = True
+
+    @on(CallbackStarted)
+    def revoked(self, recorded: Recorded, fact: CallbackStarted) -> None:
+        """A member is told to give something up while the group waits."""
+        waiting = any(g == fact.group_id and not w.over for (g, _), w in self._waits.items())
+        if waiting and fact.kind is CallbackKind.REVOKED and fact.partitions:
+            self.judge(
+                False,
+                lambda: f"{fact.member_id} had to give up {fact.partitions[0]} during a wait",
+                recorded,
+                fact.group_id,
+                fact.member_id,
+            )
+
+    def assigned(
+        self, recorded: Recorded, group: GroupView, generation: GenerationView, targets: Targets
+    ) -> None:
+        """Who has what waits for the lost member?"""
+        given: set[TopicPartition] = set().union(*targets.values())
+        for (group_id, lost), wait in list(self._waits.items()):
+            if group_id != group.group_id:
+                continue
+            if not wait.over and recorded.at < wait.deadline:
+                early = sorted(wait.partitions & given)
+                self.judge(
+                    not early,
+                    lambda e=early, m=lost: f"{e[0]} was given away while {m} was waited for",  # type: ignore[misc]
+                    recorded,
+                    group.group_id,
+                )
+            elif wait.partitions <= given:
+                del self._waits[group_id, lost]
+                self.judged += 1
+            else:
+                self._late(recorded, group, wait)
+
+    def finish(self, last: Recorded) -> None:
+        """Waits that should be over."""
+        for (group_id, _), wait in self._waits.items():
+            self._late(last, self.world.group(group_id), wait)
+
+    def _late(self, recorded: Recorded, group: GroupView, wait: _Wait) -> None:
+        longest = max((m.rebalance_timeout_ms for m in group.members.values()), default=0)
+        limit = wait.deadline + (longest + SLACK_MS) * MICROS_PER_MILLI
+        self.judge(
+            recorded.at <= limit or not group.members,
+            lambda: f"{len(wait.partitions)} partitions have no owner although the wait is over",
+            recorded,
+            group.group_id,
+        )
+
+
+class ReturnerGetsItsOwn(Assigned):
+    """A member that comes back in time gets what was kept for it, and nobody else loses anything.
+
+    Else the wait was for nothing: its state is rebuilt elsewhere, and others stop for it.
+    """
+
+    number, name, heading = 33, "returner-gets-its-own", Heading.OWNERSHIP
+    source, feature, kafka = "seed of Design II; reliability 1.3 (33)", DEFERRAL, Kafka.WEAKER
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
+        self._kept: dict[tuple[GroupId, MemberId], Partitions] = {}
+        self._returned: dict[GroupId, tuple[MemberId, Partitions]] = {}
+
+    @on(DeferralStarted)
+    def started(self, _recorded: Recorded, fact: DeferralStarted) -> None:
+        """Partitions are kept for somebody."""
+        self._kept[fact.group_id, fact.lost_member] = frozenset(fact.partitions)
+
+    @on(DeferralEnded)
+    def ended(self, _recorded: Recorded, fact: DeferralEnded) -> None:
+        """It is back, or given up."""
+        kept = self._kept.pop((fact.group_id, fact.lost_member), None)
+        if kept is not None and fact.returned_as is not None:
+            self._returned[fact.group_id] = (fact.returned_as, kept)
+
+    def assigned(
+        self, recorded: Recorded, group: GroupView, generation: GenerationView, targets: Targets
+    ) -> None:
+        """The generation of its return."""
+        returned = self._returned.pop(group.group_id, None)
+        if returned is None or returned[0] not in targets:
+            return
+        member_id, kept = returned
+        self.judge(
+            kept <= targets[member_id],
+            lambda: f"{member_id} is back and got {len(kept & targets[member_id])} of {len(kept)}",
+            recorded,
+            group.group_id,
+            member_id,
+        )
+        before = group.stable.targets if group.stable is not None else None
+        for other, had in (before or {}).items():
+            if other != member_id and other in targets:
+                lost = sorted(had - targets[other])
+                self.judge(
+                    not lost,
+                    lambda o=other, s=lost, m=member_id: f"{o} lost {s[0]} to the return of {m}",  # type: ignore[misc]
+                    recorded,
+                    group.group_id,
+                    other,
+                )
+
+
+class StepsAreSmall(Assigned):
+    """An incremental policy moves at most K partitions a step, steps at least D apart, downhill.
+
+    Imbalance falls strictly with each step, so that there are at most moves/K of them.
+    """
+
+    number, name, heading = 34, "steps-are-small", Heading.OWNERSHIP
+    source, feature, kafka = (
+        "seed of Design III; reliability 1.3 (34)",
+        INCREMENTAL,
+        Kafka.NOT_OFFERED,
+    )
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
+        self._last_move: dict[GroupId, Instant] = {}
+
+    def assigned(
+        self, recorded: Recorded, group: GroupView, generation: GenerationView, targets: Targets
+    ) -> None:
+        """Compare with the step before."""
+        policy = self.world.promises(generation.protocol_name)
+        if promises.INCREMENTAL not in policy:
+            return
+        before = group.stable.targets if group.stable is not None else None
+        if before is None or before.keys() != targets.keys():
+            self._last_move.pop(group.group_id, None)
+            return
+        moved = sum(
+            len(targets[m] & had) for other, had in before.items() for m in targets if m != other
+        )
+        if not moved:
+            return
+
+        def judge(kept: bool, text: str) -> None:
+            self.judge(kept, lambda: text, recorded, group.group_id)
+
+        judge(moved <= policy.moves_per_step, f"{moved} moves, of {policy.moves_per_step} a step")
+        judge(_spread(targets) < _spread(before), "a step did not lessen the imbalance")
+        last = self._last_move.get(group.group_id)
+        if last is not None:
+            apart = (recorded.at - last) // MICROS_PER_MILLI
+            interval = policy.step_interval_ms
+            judge(apart >= interval, f"steps {apart} ms apart, expected {interval} ms")
+        self._last_move[group.group_id] = recorded.at
+
+
+def _spread(targets: Targets) -> int:
+    """Sum of squares of loads: falls with each move from a fuller to a less full member."""
+    return sum(len(partitions) ** 2 for partitions in targets.values())

@@ -1,0 +1,457 @@
+"""How a coordinator's facts change what is known of its groups.
+
+In: a world and one fact. Out: the world's groups, changed. Where facts leave open whether a session
+began anew, a member has two instants: one that is certain and one that is possible, so that checks
+can judge what is certain only. Must not know: checks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final
+
+from kohort.history.reading import CONSUMERS, read_assignment, read_offer
+from kohort.history.views import GenerationView, GroupView, MemberView, PendingView
+from kohort.model import facts as f
+from kohort.model.errors import ErrorCode
+from kohort.model.facts import RebalanceCause
+from kohort.model.group_state import GroupState
+from kohort.model.history_record import Recorded
+from kohort.model.ids import GenerationId, MemberId
+from kohort.model.instants import Instant, Millis
+from kohort.model.wire_facts import (
+    AnswerSent,
+    CoordinatorBooted,
+    CoordinatorStalled,
+    CoordinatorStopped,
+    GroupApi,
+    JoinAsked,
+    PersistBegun,
+    PersistFailed,
+    PersistOk,
+    RequestReceived,
+)
+
+if TYPE_CHECKING:
+    from kohort.history.world import World
+
+_GENERATIONS_KEPT: Final = 8
+_DEFAULT_TIMEOUT: Final = Millis(300_000)
+_ALIVE: Final = frozenset({ErrorCode.NONE, ErrorCode.REBALANCE_IN_PROGRESS})
+_DISTURBING: Final = frozenset(
+    {
+        RebalanceCause.MEMBER_ADDED,
+        RebalanceCause.MEMBERS_LEFT,
+        RebalanceCause.MEMBER_EXPIRED,
+        RebalanceCause.SYNC_EXPIRED,
+        RebalanceCause.ASSIGNMENT_NOT_STORED,
+        RebalanceCause.OVER_CAPACITY,
+    }
+)
+
+
+# -- life of a coordinator ---------------------------------------------------------------------
+
+
+def _booted(world: World, recorded: Recorded, fact: CoordinatorBooted) -> None:
+    world.boots += 1
+    world.loading = False
+    world.before_boot, world.groups = world.groups, {}
+    world.requests.clear()
+    world.request_in_hand = None
+    world.settings = dict(fact.settings)
+    world.disturbed_at = recorded.at
+    world.coordinator_seen = True
+
+
+def _stopped(world: World, recorded: Recorded, _fact: CoordinatorStopped) -> None:
+    world.loading = True
+    world.disturbed_at = recorded.at
+
+
+def _stalled(world: World, recorded: Recorded, fact: CoordinatorStalled) -> None:
+    world.stalls.append((recorded.at, fact.micros))
+
+
+def _loaded(world: World, recorded: Recorded, fact: f.GroupLoaded) -> None:
+    old = world.before_boot.get(fact.group_id)
+    view = GroupView(
+        group_id=fact.group_id,
+        known=True,
+        state=GroupState.STABLE if fact.member_count else GroupState.EMPTY,
+        state_since=recorded.at,
+        generation_id=fact.generation_id,
+        disturbed_at=recorded.at,
+    )
+    if old is not None:
+        view.recent = old.recent
+        view.stable = old.recent.get(fact.generation_id)
+        view.generation = view.stable
+        view.removed = old.removed
+        view.renamed = old.renamed
+        view.offers = old.offers
+    for member_id in _members_on_record(world, fact):
+        known = None if old is None else old.members.get(member_id)
+        view.removed.pop(member_id, None)
+        view.members[member_id] = MemberView(
+            member_id=member_id,
+            session_timeout_ms=known.session_timeout_ms if known else _DEFAULT_TIMEOUT,
+            rebalance_timeout_ms=known.rebalance_timeout_ms if known else _DEFAULT_TIMEOUT,
+            group_instance_id=known.group_instance_id if known else None,
+            added_at=recorded.at,
+            is_new=False,
+            alive_for_sure=recorded.at,
+            alive_perhaps=recorded.at,
+            exact=known is not None and known.exact,
+        )
+    world.groups[fact.group_id] = view
+
+
+def _members_on_record(world: World, fact: f.GroupLoaded) -> tuple[MemberId, ...]:
+    for write in reversed(world.writes.get(fact.group_id, [])):
+        if write.generation_id == fact.generation_id and len(write.members) == fact.member_count:
+            world.writes[fact.group_id] = [write]
+            return tuple(member_id for member_id, _ in write.members)
+    return ()
+
+
+# -- the log -----------------------------------------------------------------------------------
+
+
+def _persist_begun(world: World, _recorded: Recorded, fact: PersistBegun) -> None:
+    if fact.generation_id is not None or fact.group_deleted:
+        world.writes.setdefault(fact.group_id, []).append(fact)
+
+
+def _persist_ok(world: World, _recorded: Recorded, fact: PersistOk) -> None:
+    writes = world.writes.get(fact.group_id, [])
+    for index, write in enumerate(writes):
+        if write.ticket == fact.ticket:
+            world.durable[fact.group_id] = write
+            del writes[:index]
+            return
+
+
+def _persist_failed(world: World, _recorded: Recorded, fact: PersistFailed) -> None:
+    writes = world.writes.get(fact.group_id, [])
+    writes[:] = [write for write in writes if write.ticket != fact.ticket]
+
+
+# -- requests ----------------------------------------------------------------------------------
+
+
+def _request(world: World, recorded: Recorded, fact: RequestReceived) -> None:
+    world.coordinator_seen = True
+    world.requests[world.request_key(recorded, fact.token, fact.group_id)] = recorded
+    world.request_in_hand = fact
+    group = world.groups.get(fact.group_id)
+    member = group.members.get(fact.member_id) if group is not None else None
+    if group is None or member is None:
+        return
+    if fact.api is GroupApi.SYNC_GROUP:
+        member.sync_tokens.add(fact.token)
+    if _may_touch(fact, group):
+        member.alive_perhaps = recorded.at
+
+
+def _may_touch(fact: RequestReceived, group: GroupView) -> bool:
+    """Whether a request may begin its sender's session anew, now or when it is answered."""
+    if fact.api is GroupApi.OFFSET_COMMIT:
+        return fact.generation_id == group.generation_id
+    return fact.api in {GroupApi.JOIN_GROUP, GroupApi.SYNC_GROUP}
+
+
+def _answer(world: World, recorded: Recorded, fact: AnswerSent) -> None:
+    key = world.request_key(recorded, fact.token, fact.group_id)
+    asked = world.requests.pop(key, None)
+    group = world.groups.get(fact.group_id)
+    member = group.members.get(fact.member_id) if group is not None else None
+    if member is None:
+        return
+    at = recorded.at
+    if fact.api is GroupApi.HEARTBEAT and fact.error in _ALIVE:
+        member.alive_for_sure = member.alive_perhaps = at
+    elif fact.api is GroupApi.JOIN_GROUP:
+        if member.join_parked and fact.error is ErrorCode.NONE:
+            member.alive_for_sure = at
+        member.join_parked = False
+        member.alive_perhaps = at
+    elif fact.api is GroupApi.SYNC_GROUP:
+        member.sync_tokens.discard(fact.token)
+        member.alive_perhaps = at
+        if asked is not None and asked.at < at:
+            member.alive_for_sure = at
+    elif fact.api is GroupApi.OFFSET_COMMIT and fact.error is ErrorCode.NONE and asked is not None:
+        member.alive_for_sure = max(member.alive_for_sure, asked.at)
+
+
+# -- members -----------------------------------------------------------------------------------
+
+
+def _created(world: World, recorded: Recorded, fact: f.GroupCreated) -> None:
+    world.coordinator_seen = True
+    world.groups[fact.group_id] = GroupView(
+        group_id=fact.group_id,
+        known=True,
+        state_since=recorded.at,
+        generation_id=GenerationId(0),
+        disturbed_at=recorded.at,
+    )
+
+
+def _handed_out(world: World, recorded: Recorded, fact: f.MemberIdHandedOut) -> None:
+    asked = _join_in_hand(world, fact.group_id)
+    timeout = asked.session_timeout_ms if asked is not None else None
+    pending = PendingView(at=recorded.at, session_timeout_ms=timeout)
+    world.group(fact.group_id).pending[fact.member_id] = pending
+
+
+def _join_in_hand(world: World, group_id: str) -> JoinAsked | None:
+    request = world.request_in_hand
+    if request is None or request.group_id != group_id or not isinstance(request.body, JoinAsked):
+        return None
+    return request.body
+
+
+def _pending_gone(
+    world: World, _recorded: Recorded, fact: f.PendingMemberJoined | f.PendingMemberExpired
+) -> None:
+    group = world.group(fact.group_id)
+    group.pending.pop(fact.member_id, None)
+
+
+def _added(world: World, recorded: Recorded, fact: f.MemberAdded) -> None:
+    group = world.group(fact.group_id)
+    group.pending.pop(fact.member_id, None)
+    group.members[fact.member_id] = MemberView(
+        member_id=fact.member_id,
+        session_timeout_ms=Millis(fact.session_timeout_ms),
+        rebalance_timeout_ms=Millis(fact.rebalance_timeout_ms),
+        group_instance_id=fact.group_instance_id,
+        added_at=recorded.at,
+        alive_for_sure=recorded.at,
+        alive_perhaps=recorded.at,
+    )
+    group.disturbed_at = recorded.at
+    asked = _join_in_hand(world, fact.group_id)
+    if asked is not None:
+        group.offers[fact.member_id] = asked
+
+
+def _rejoined(world: World, _recorded: Recorded, fact: f.MemberRejoined) -> None:
+    group = world.group(fact.group_id)
+    member = group.members.get(fact.member_id)
+    if member is None:
+        return
+    member.join_parked = True
+    asked = _join_in_hand(world, fact.group_id)
+    if asked is not None:
+        old = group.offers.get(fact.member_id)
+        if old is not None and _topics(old) != _topics(asked):
+            group.disturbed_at = world.now
+        group.offers[fact.member_id] = asked
+        member.session_timeout_ms = asked.session_timeout_ms
+        wait = asked.rebalance_timeout_ms
+        member.rebalance_timeout_ms = wait if wait > 0 else asked.session_timeout_ms
+
+
+def _topics(asked: JoinAsked) -> list[frozenset[str] | None]:
+    offers = [read_offer(asked, name) for name, _ in asked.protocols]
+    return [None if offer is None else offer.topics for offer in offers]
+
+
+def _remove(group: GroupView, member_id: MemberId, at: Instant) -> None:
+    group.members.pop(member_id, None)
+    group.offers.pop(member_id, None)
+    group.removed[member_id] = at
+    group.disturbed_at = at
+
+
+def _expired(world: World, recorded: Recorded, fact: f.MemberExpired) -> None:
+    _remove(world.group(fact.group_id), fact.member_id, recorded.at)
+
+
+def _left(world: World, recorded: Recorded, fact: f.MemberLeft) -> None:
+    group = world.group(fact.group_id)
+    if fact.pending:
+        group.pending.pop(fact.member_id, None)
+    else:
+        _remove(group, fact.member_id, recorded.at)
+
+
+def _not_rejoined(world: World, recorded: Recorded, fact: f.MembersNotRejoined) -> None:
+    for member_id in fact.member_ids:
+        _remove(world.group(fact.group_id), member_id, recorded.at)
+
+
+def _refused(world: World, recorded: Recorded, fact: f.JoinRefused) -> None:
+    group = world.groups.get(fact.group_id)
+    too_many = fact.error is ErrorCode.GROUP_MAX_SIZE_REACHED
+    if group is not None and too_many and fact.member_id in group.members:
+        _remove(group, fact.member_id, recorded.at)
+
+
+def _replaced(world: World, recorded: Recorded, fact: f.StaticMemberReplaced) -> None:
+    _take_place(world, recorded, world.group(fact.group_id), fact.replaced_id, fact.member_id)
+
+
+def _take_place(
+    world: World, recorded: Recorded, group: GroupView, old: MemberId, new: MemberId
+) -> None:
+    member = group.members.pop(old, None)
+    if member is not None:
+        group.members[new] = replace(
+            member,
+            member_id=new,
+            sync_tokens=set(),
+            join_parked=False,
+            alive_for_sure=recorded.at,
+            alive_perhaps=recorded.at,
+        )
+    group.removed[old] = recorded.at
+    group.removed.pop(new, None)
+    group.renamed[old] = new
+    group.renamed.pop(new, None)
+    group.offers.pop(old, None)
+    asked = _join_in_hand(world, group.group_id)
+    if asked is not None:
+        group.offers[new] = asked
+    if group.stable is not None and group.state is GroupState.STABLE:
+        _rename(group.stable, old, new)
+
+
+def _rename(generation: GenerationView, old: MemberId, new: MemberId) -> None:
+    """The place in a generation goes on under another id."""
+    if old in generation.assignments:
+        generation.assignments[new] = generation.assignments.pop(old)
+    if generation.targets is not None and old in generation.targets:
+        generation.targets[new] = generation.targets.pop(old)
+    if old in generation.offers:
+        generation.offers[new] = generation.offers.pop(old)
+    generation.member_ids = tuple(new if m == old else m for m in generation.member_ids)
+    if generation.leader_id == old:
+        generation.leader_id = new
+
+
+# -- phases ------------------------------------------------------------------------------------
+
+
+def _move(group: GroupView, state: GroupState, at: Instant) -> None:
+    group.previous_state, group.state, group.state_since = group.state, state, at
+    waits = [m.rebalance_timeout_ms for m in group.members.values()]
+    group.phase_timeout_ms = max(waits, default=Millis(0))
+
+
+def _rebalance(world: World, recorded: Recorded, fact: f.RebalanceStarted) -> None:
+    group = world.group(fact.group_id)
+    if fact.cause is RebalanceCause.SYNC_EXPIRED:
+        for member_id in fact.member_ids:
+            _remove(group, member_id, recorded.at)
+    if fact.cause in _DISTURBING:
+        group.disturbed_at = recorded.at
+    _move(group, GroupState.PREPARING_REBALANCE, recorded.at)
+
+
+def _nobody(world: World, recorded: Recorded, fact: f.NobodyRejoined) -> None:
+    world.group(fact.group_id).state_since = recorded.at
+
+
+def _opened(world: World, recorded: Recorded, fact: f.JoinPhaseCompleted) -> None:
+    group = world.group(fact.group_id)
+    _move(group, GroupState.COMPLETING_REBALANCE, recorded.at)
+    group.generation_id = fact.generation_id
+    group.generation = GenerationView(
+        number=fact.generation_id,
+        opened_at=recorded.at,
+        protocol_name=fact.protocol_name,
+        leader_id=fact.leader_id,
+        member_ids=fact.member_ids,
+        offers={m: group.offers[m] for m in fact.member_ids if m in group.offers},
+        consumers=fact.protocol_type == CONSUMERS,
+    )
+    group.recent[fact.generation_id] = group.generation
+    while len(group.recent) > _GENERATIONS_KEPT:
+        del group.recent[next(iter(group.recent))]
+    for member_id in fact.member_ids:
+        member = group.members.get(member_id)
+        if member is not None:
+            member.is_new = False
+
+
+def _stabilized(world: World, recorded: Recorded, fact: f.GroupStabilized) -> None:
+    group = world.group(fact.group_id)
+    _move(group, GroupState.STABLE, recorded.at)
+    generation = group.generation
+    if generation is None or generation.number != fact.generation_id:
+        return
+    generation.assigned_at = recorded.at
+    generation.assignments = dict(fact.assignments)
+    generation.targets = targets_of(fact) if generation.consumers else None
+    group.stable = generation
+
+
+def targets_of(fact: f.GroupStabilized) -> Any:
+    """Every member's partitions, or None if somebody's cannot be read."""
+    targets = {member_id: read_assignment(data) for member_id, data in fact.assignments}
+    return None if None in targets.values() else targets
+
+
+def _emptied(world: World, recorded: Recorded, fact: f.GroupEmptied) -> None:
+    group = world.group(fact.group_id)
+    for member_id in list(group.members):
+        _remove(group, member_id, recorded.at)
+    _move(group, GroupState.EMPTY, recorded.at)
+    group.generation_id = fact.generation_id
+    group.generation = group.stable = None
+
+
+def _deleted(world: World, recorded: Recorded, fact: f.GroupDeleted) -> None:
+    world.groups[fact.group_id] = GroupView(
+        group_id=fact.group_id, known=True, state_since=recorded.at
+    )
+    world.durable.pop(fact.group_id, None)
+
+
+def _write_failed(world: World, recorded: Recorded, fact: f.WriteFailed) -> None:
+    group = world.group(fact.group_id)
+    group.disturbed_at = recorded.at
+    if fact.purpose == "static member" and group.renamed:
+        old, new = list(group.renamed.items())[-1]
+        if new in group.members:
+            # The place goes back to the id that holds it in the log.
+            _take_place(world, recorded, group, new, old)
+    if fact.purpose == "creation" and group.generation_id <= 0:
+        # The group may be gone; if it comes again, it is said to be created.
+        world.groups[fact.group_id] = GroupView(group_id=fact.group_id, state_since=recorded.at)
+
+
+APPLIERS: Final[dict[type[Any], Callable[[Any, Recorded, Any], None]]] = {
+    CoordinatorBooted: _booted,
+    CoordinatorStopped: _stopped,
+    CoordinatorStalled: _stalled,
+    f.GroupLoaded: _loaded,
+    PersistBegun: _persist_begun,
+    PersistOk: _persist_ok,
+    PersistFailed: _persist_failed,
+    RequestReceived: _request,
+    AnswerSent: _answer,
+    f.GroupCreated: _created,
+    f.MemberIdHandedOut: _handed_out,
+    f.PendingMemberJoined: _pending_gone,
+    f.PendingMemberExpired: _pending_gone,
+    f.MemberAdded: _added,
+    f.MemberRejoined: _rejoined,
+    f.MemberExpired: _expired,
+    f.MemberLeft: _left,
+    f.MembersNotRejoined: _not_rejoined,
+    f.JoinRefused: _refused,
+    f.StaticMemberReplaced: _replaced,
+    f.RebalanceStarted: _rebalance,
+    f.NobodyRejoined: _nobody,
+    f.JoinPhaseCompleted: _opened,
+    f.GroupStabilized: _stabilized,
+    f.GroupEmptied: _emptied,
+    f.GroupDeleted: _deleted,
+    f.WriteFailed: _write_failed,
+}

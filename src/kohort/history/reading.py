@@ -1,0 +1,60 @@
+"""Subscriptions and assignments as checks read them out of a history's bytes.
+
+In: bytes of JoinGroup and SyncGroup. Out: topics, claims and partitions, or None for bytes that are
+no consumer's. Must not know: groups, checks.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from kohort.embedded.consumer import (
+    decode_assignment,
+    decode_sticky_userdata,
+    decode_subscription,
+    generation_in_userdata,
+)
+from kohort.history.views import Partitions
+from kohort.model.errors import ProtocolError
+from kohort.model.ids import NO_GENERATION, GenerationId
+from kohort.model.wire_facts import JoinAsked
+
+CONSUMERS = "consumer"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Offer:
+    """What a consumer said when it joined."""
+
+    topics: frozenset[str]
+    owned: Partitions
+    """What it keeps; under an eager protocol what it had last, if it tells."""
+    generation_id: GenerationId
+
+
+def read_offer(asked: JoinAsked | None, protocol_name: str) -> Offer | None:
+    """What a member offered under the protocol that was chosen."""
+    if asked is None or asked.protocol_type != CONSUMERS:
+        return None
+    metadata = next((data for name, data in asked.protocols if name == protocol_name), None)
+    if metadata is None:
+        return None
+    try:
+        said = decode_subscription(metadata)
+    except ProtocolError:
+        return None
+    owned, generation = said.owned, said.generation_id
+    if generation == NO_GENERATION:
+        generation = generation_in_userdata(said.user_data)
+    sticky = decode_sticky_userdata(said.user_data)
+    if not owned and sticky is not None:
+        owned, generation = sticky
+    return Offer(topics=said.topics, owned=owned, generation_id=generation)
+
+
+def read_assignment(data: bytes) -> Partitions | None:
+    """The partitions of one member's assignment."""
+    try:
+        return decode_assignment(data).partitions
+    except ProtocolError:
+        return None

@@ -1,0 +1,76 @@
+"""All checks, by number: the one list that reports, tests and documents are made from.
+
+In: the check classes. Out: them in order. Must not know: histories.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from kohort.history.check import Check
+from kohort.history.checks import (
+    answers,
+    assigning,
+    deliveries,
+    durability,
+    generations,
+    identity,
+    liveness,
+    offsets,
+    ownership,
+    refusals,
+    timing,
+    waiting,
+)
+
+CHECKS: Final[tuple[type[Check], ...]] = tuple(
+    sorted(
+        (
+            generations.GenerationRisesByOne,
+            generations.ToldGenerationIsNeverReused,
+            generations.OneLeaderPerGeneration,
+            generations.AllAreToldTheSame,
+            generations.ProtocolIsSupportedByAll,
+            generations.OnePayloadPerGeneration,
+            generations.FollowersAssignNothing,
+            generations.LegalTransitions,
+            refusals.RefusedChangesNothing,
+            refusals.SizeCapHolds,
+            refusals.BadInputIsHarmless,
+            identity.RemovedStaysRemoved,
+            identity.MemberIdsAreUnique,
+            identity.OneMemberPerInstance,
+            identity.ReplacedIsFenced,
+            identity.StaticRejoinIsQuiet,
+            identity.StaticMembersDoNotLeave,
+            timing.SessionsAreKept,
+            timing.NewMembersAreBounded,
+            timing.PhasesAreBounded,
+            timing.InitialDelayIsBounded,
+            timing.PendingIdsAreDropped,
+            assigning.NothingIsAssignedTwice,
+            assigning.HandOffIsAsked,
+            assigning.LoadIsBalanced,
+            assigning.MovesAreMinimal,
+            assigning.AssignmentIsComplete,
+            assigning.NothingIsOrphaned,
+            ownership.NoTwoOwners,
+            ownership.SelfFencing,
+            ownership.RevokeComesBeforeReassignment,
+            ownership.CallbackAlgebra,
+            ownership.NoNeedlessRevoke,
+            waiting.DeferralIsKept,
+            waiting.ReturnerGetsItsOwn,
+            waiting.StepsAreSmall,
+            *offsets.OFFSETS,
+            *deliveries.DELIVERIES,
+            *durability.DURABILITY,
+            *liveness.LIVENESS,
+            answers.OneAnswerEach,
+        ),
+        key=lambda check: check.number,
+    )
+)
+"""Every check, in the order of its number."""
+
+BY_NUMBER: Final[dict[int, type[Check]]] = {check.number: check for check in CHECKS}
