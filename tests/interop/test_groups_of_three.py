@@ -14,8 +14,10 @@ from tests.interop.makes import AIOKAFKA, AIOKAFKA_RANGE, CONFLUENT, KAFKA_PYTHO
 
 pytestmark = [pytest.mark.slow, pytest.mark.interop]
 
-# A member that says goodbye must not cost the group a session timeout: half of one is the limit.
-GOODBYE_S = SESSION_MS / 1_000 / 2
+# Whoever leaves has a long session and whoever is killed a short one, so that a goodbye that was
+# not understood, or a session that did not end, is told from a slow machine.
+LONG_SESSION_MS = 40_000
+SOON_S = 20
 
 
 @pytest.mark.parametrize("make", MAKES, ids=lambda make: make.name)
@@ -31,7 +33,7 @@ def test_a_group_of_three_loses_and_doubles_nothing(
         group.settle(produced, doubles_allowed="joining-")
 
         # One joins while records come.
-        third = group.join(make, "c")
+        third = group.join(make, "c", LONG_SESSION_MS)
         produced |= group.produce(make, "joining", 300)
         group.await_balance()
         group.await_values(produced)
@@ -39,7 +41,7 @@ def test_a_group_of_three_loses_and_doubles_nothing(
 
         # One says goodbye: the others take over without waiting for its session to end.
         group.leave(third)
-        assert group.await_balance() < GOODBYE_S
+        assert group.await_balance() < SOON_S
 
         # It returns; then one is killed, and the others take over when its session has ended.
         third = group.join(make, "c-again")
@@ -47,7 +49,7 @@ def test_a_group_of_three_loses_and_doubles_nothing(
         group.settle(produced, doubles_allowed="joining-")
         group.kill(second)
         produced |= group.produce(make, "killed", 300)
-        assert group.await_balance() < SESSION_MS / 1_000 * 2 + 2
+        assert group.await_balance() < SESSION_MS / 1_000 + SOON_S
         group.await_values(produced)
         group.settle(produced, doubles_allowed="joining-")
 

@@ -57,7 +57,8 @@ def stop_requested() -> threading.Event:
 
 
 def heartbeat_ms(options: argparse.Namespace) -> int:
-    return options.session_timeout_ms // 6
+    """Short also in long sessions, so that a rebalance is noticed soon."""
+    return min(500, options.session_timeout_ms // 6)
 
 
 def log(text: str) -> None:
