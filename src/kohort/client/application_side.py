@@ -215,16 +215,23 @@ class ApplicationSide:
         self._seat.post(Stopped(step=effect.step, positions=positions if commit else {}))
 
     def _call_back(self, effect: RunCallback) -> None:
-        kind = effect.kind
-        if kind is Callback.REVOKED and effect.step < self._seat.void_before:
-            kind = Callback.LOST  # the place was lost before the application came to hear of it
+        kind, partitions = effect.kind, effect.partitions
+        if effect.step < self._seat.void_before:
+            # The place was lost before the application came to hear of this.
+            if kind is Callback.ASSIGNED:
+                self._seat.post(CallbackDone(step=effect.step))
+                return
+            kind = Callback.LOST
         if kind is Callback.ASSIGNED:
-            self.assigned |= effect.partitions
+            self.assigned |= partitions
+        elif kind is Callback.LOST:
+            partitions &= self.assigned  # what it never heard of it cannot lose
         try:
-            self._tell(kind, effect.partitions)
+            if partitions or kind is not Callback.LOST:
+                self._tell(kind, partitions)
         finally:
             if kind is not Callback.ASSIGNED:
-                self.assigned -= effect.partitions
+                self.assigned -= partitions
             self._seat.post(CallbackDone(step=effect.step))
 
     # -- asynchronous commits ---------------------------------------------------------------------
