@@ -164,7 +164,8 @@ class OneLeaderPerGeneration(_ToldAlike):
         if fact.api is not GroupApi.JOIN_GROUP or not isinstance(fact.body, JoinTold):
             return
         told = self.told_of(fact.group_id, fact.generation_id)
-        told.leaders.add(self.now_called(fact.group_id, fact.body.leader_id))
+        known = [*sorted(told.leaders), fact.body.leader_id]
+        told.leaders = {self.now_called(fact.group_id, leader) for leader in known}
         self._judge(recorded, fact, fact.body, told)
 
     def _judge(self, recorded: Recorded, fact: AnswerSent, body: JoinTold, told: _Told) -> None:
@@ -216,7 +217,9 @@ class AllAreToldTheSame(_ToldAlike):
         said: tuple[MemberId, str | None],
     ) -> None:
         told = self.told_of(fact.group_id, fact.generation_id)
-        told.facts.add(said)
+        told.facts = {
+            (self.now_called(fact.group_id, leader), protocol) for leader, protocol in told.facts
+        } | {said}
         self.judge(
             len(told.facts) == 1,
             lambda: f"generation {fact.generation_id} was told as {sorted(map(str, told.facts))}",

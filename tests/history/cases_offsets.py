@@ -1,0 +1,251 @@
+"""Histories on offsets (36 to 44)."""
+
+from __future__ import annotations
+
+from tests.history.cases import broken, kept
+from tests.history.tale import G, Tale, m, tps
+
+from kohort.model import client_facts as c
+from kohort.model import facts as f
+from kohort.model.errors import ErrorCode
+from kohort.model.ids import GenerationId
+
+
+def _alone(**more: object) -> Tale:
+    """One member with everything, its process recorded."""
+    tale = Tale().stable(a=(0, 1, 2, 3)).process("a", **more)
+    return tale.told("a", "assigned", 0, 1, 2, 3).position("a", 0, 0)
+
+
+# -- 36, 37: who may commit --------------------------------------------------------------------
+
+
+@kept(36, 37, 45)
+def the_owner_commits_forward_and_seeks_back() -> Tale:
+    return Tale().stable(a=(0, 1, 2, 3)).commit("a", p0=5).commit("a", p0=9).commit("a", p0=2)
+
+
+@kept(36)
+def anybody_commits_into_an_empty_group() -> Tale:
+    return Tale().commit("", -1, p0=5)
+
+
+@broken(36)
+def a_commit_of_an_older_generation_is_accepted() -> Tale:
+    return Tale().stable(a=(0, 1, 2, 3)).again(a=(0, 1, 2, 3)).commit("a", 1, p0=5)
+
+
+@broken(36)
+def a_strangers_commit_is_accepted() -> Tale:
+    return Tale().stable(a=(0, 1, 2, 3)).commit("z", p0=5)
+
+
+@broken(36)
+def a_commit_is_accepted_before_the_assignment() -> Tale:
+    tale = Tale().stable(a=(0, 1, 2, 3))
+    tokens = {"a": tale.come_back("a", (0, 1, 2, 3))}
+    return tale.start().wait(1).open(tokens).commit("a", p0=5)
+
+
+@kept(36)
+def a_commit_while_others_join_is_accepted() -> Tale:
+    tale = Tale().stable(a=(0, 1), b=(2, 3))
+    tale.come_back("a", (0, 1))
+    return tale.start().commit("b", p2=5)
+
+
+@broken(37)
+def somebody_else_commits_backward() -> Tale:
+    return Tale().stable(a=(0, 1), b=(2, 3)).commit("a", p0=9).commit("b", p0=2)
+
+
+# -- 38, 39: what a reader is told -------------------------------------------------------------
+
+
+@kept(38, 39)
+def a_reader_gets_the_last_commit() -> Tale:
+    return Tale().stable(a=(0, 1, 2, 3)).commit("a", p0=5).commit("a", p0=7).fetch(p0=7)
+
+
+@kept(38)
+def a_crash_may_keep_or_drop_what_had_no_answer() -> Tale:
+    tale = Tale().stable(a=(0, 1, 2, 3)).commit("a", p0=5)
+    tale.commit("a", stored=None, p0=7)
+    tale.history.pop()
+    tale.crash().boot()
+    tale.add(f.GroupLoaded(group_id=G, generation_id=GenerationId(1), member_count=1))
+    return tale.fetch(p0=7).fetch(p0=5)
+
+
+@broken(38)
+def a_reader_gets_an_older_commit() -> Tale:
+    return Tale().stable(a=(0, 1, 2, 3)).commit("a", p0=5).commit("a", p0=7).fetch(p0=5)
+
+
+@broken(38)
+def a_crash_loses_an_acknowledged_commit() -> Tale:
+    tale = Tale().stable(a=(0, 1, 2, 3)).commit("a", p0=5).commit("a", p0=7).crash().boot()
+    tale.add(f.GroupLoaded(group_id=G, generation_id=GenerationId(1), member_count=1))
+    return tale.fetch(p0=5)
+
+
+def _clients_only(told: int | None, outcome: str = "ok") -> Tale:
+    tale = Tale(booted=False).client_commit("a", p0=5).client_commit("a", outcome, p0=7)
+    tale.add(c.CommittedAsked(group_id=G, request=1, partitions=tps(0)), "b")
+    return tale.add(
+        c.CommittedTold(group_id=G, request=1, outcome=c.Outcome.OK, offsets=((tps(0)[0], told),)),
+        "b",
+    )
+
+
+@broken(38)
+def clients_see_an_older_commit() -> Tale:
+    return _clients_only(5)
+
+
+@kept(38, 39)
+def clients_see_the_last_commit() -> Tale:
+    return _clients_only(7)
+
+
+@kept(38)
+def clients_may_see_either_of_an_unknown_commit() -> Tale:
+    return _clients_only(5, "unknown")
+
+
+@broken(39)
+def a_reader_is_told_of_no_offset() -> Tale:
+    return Tale().stable(a=(0, 1, 2, 3)).commit("a", p0=5).fetch(p0=None)
+
+
+@broken(39)
+def clients_are_told_of_no_offset() -> Tale:
+    return _clients_only(None)
+
+
+@kept(39)
+def a_deleted_offset_may_be_gone() -> Tale:
+    tale = Tale().stable(a=(0, 1, 2, 3)).commit("a", p0=5).fetch(p0=5)
+    return tale.persist(offsets=((tps(0)[0], None),)).fetch(p0=None)
+
+
+# -- 40: commits follow deliveries -------------------------------------------------------------
+
+
+@kept(40, 41, 43)
+def a_client_commits_what_it_was_handed() -> Tale:
+    return _alone().deliver("a", 0, 0, 9).client_commit("a", p0=10).deliver("a", 0, 10, 19)
+
+
+@broken(40)
+def a_commit_ahead_of_what_was_handed_out() -> Tale:
+    return _alone().deliver("a", 0, 0, 9).client_commit("a", p0=11)
+
+
+@broken(40)
+def a_clean_end_without_a_last_commit() -> Tale:
+    tale = _alone(auto_commit=True).deliver("a", 0, 0, 9).client_commit("a", p0=5)
+    return tale.told("a", "revoked", 0, 1, 2, 3)
+
+
+@kept(40)
+def a_clean_end_with_a_last_commit() -> Tale:
+    tale = _alone(auto_commit=True).deliver("a", 0, 0, 9).client_commit("a", p0=10)
+    tale.told("a", "revoked", 0, 1, 2, 3)
+    return tale.add(c.ProcessStopped(group_id=G, member_id=m("a")), "a")
+
+
+# -- 41: gaps ----------------------------------------------------------------------------------
+
+
+@broken(41)
+def a_gap_under_the_commit() -> Tale:
+    tale = _alone().deliver("a", 0, 0, 4)
+    tale.position("a", 0, 8)
+    return tale.deliver("a", 0, 8, 9).client_commit("a", p0=10)
+
+
+@kept(41)
+def two_clients_leave_no_gap_together() -> Tale:
+    tale = Tale().careless().stable(a=(0, 1), b=(2, 3)).process("a").process("b")
+    tale.told("a", "assigned", 0, 1).told("b", "assigned", 2, 3)
+    tale.position("a", 0, 0).deliver("a", 0, 0, 4).client_commit("a", p0=5)
+    tale.again(a=(1,), b=(2, 3)).told("a", "revoked", 0)
+    tale.again(a=(1,), b=(0, 2, 3)).told("b", "assigned", 0)
+    return tale.position("b", 0, 5).deliver("b", 0, 5, 9).client_commit("b", p0=10)
+
+
+# -- 42: duplicates ----------------------------------------------------------------------------
+
+
+def _handed_on(end: str, *, commit: str = "ok") -> Tale:
+    tale = Tale().careless().stable(a=(0, 1), b=(2, 3))
+    tale.process("a", auto_commit=True).process("b", auto_commit=True)
+    tale.told("a", "assigned", 0, 1).told("b", "assigned", 2, 3)
+    tale.position("a", 0, 0).deliver("a", 0, 0, 4)
+    tale.client_commit("a", p0=5)
+    tale.deliver("a", 0, 5, 9).client_commit("a", commit, p0=10)
+    tale.again(a=(1,), b=(2, 3)).told("a", end, 0)
+    return tale.again(a=(1,), b=(0, 2, 3)).told("b", "assigned", 0)
+
+
+@broken(42)
+def handed_out_again_after_a_clean_revocation() -> Tale:
+    return _handed_on("revoked").position("b", 0, 5).deliver("b", 0, 5, 12)
+
+
+@kept(42)
+def not_handed_out_again_after_a_clean_revocation() -> Tale:
+    return _handed_on("revoked").position("b", 0, 10).deliver("b", 0, 10, 12)
+
+
+@kept(43)
+def handed_out_again_after_a_loss() -> Tale:
+    return _handed_on("lost").position("b", 0, 5).deliver("b", 0, 5, 12)
+
+
+@kept(43)
+def handed_out_again_after_a_commit_without_an_answer() -> Tale:
+    return _handed_on("revoked", commit="unknown").position("b", 0, 5).deliver("b", 0, 5, 12)
+
+
+# -- 43: forward -------------------------------------------------------------------------------
+
+
+@broken(43)
+def a_skip_within_an_interval() -> Tale:
+    return _alone().deliver("a", 0, 0, 4).deliver("a", 0, 6, 9)
+
+
+@broken(43)
+def a_step_back_within_an_interval() -> Tale:
+    return _alone().deliver("a", 0, 0, 4).deliver("a", 0, 4, 9)
+
+
+@kept(43)
+def an_application_may_seek() -> Tale:
+    tale = _alone().deliver("a", 0, 0, 4).position("a", 0, 2, sought=True)
+    return tale.deliver("a", 0, 2, 9)
+
+
+# -- 44: own partitions ------------------------------------------------------------------------
+
+
+@broken(44)
+def a_commit_of_anothers_partition_is_accepted() -> Tale:
+    tale = Tale().stable(a=(0, 1), b=(2, 3)).process("a").told("a", "assigned", 0, 1)
+    return tale.client_commit("a", p2=0)
+
+
+@kept(44)
+def a_commit_of_anothers_partition_is_refused() -> Tale:
+    tale = Tale().stable(a=(0, 1), b=(2, 3)).process("a").told("a", "assigned", 0, 1)
+    return tale.client_commit("a", refused=(2,), p0=0, p2=0)
+
+
+@kept(36)
+def a_refused_commit_breaks_nothing() -> Tale:
+    tale = Tale().stable(a=(0, 1, 2, 3))
+    return tale.commit("a", 0, stored=None, error=ErrorCode.ILLEGAL_GENERATION, p0=5).commit(
+        "a", p0=6
+    )

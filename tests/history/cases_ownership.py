@@ -1,0 +1,419 @@
+"""Histories on ownership and cooperation (22 to 35)."""
+
+from __future__ import annotations
+
+from tests.history.cases import broken, kept
+from tests.history.tale import API, G, Tale, m, subscription, tps
+
+from kohort.embedded.consumer import Assignment, encode_assignment
+from kohort.model import client_facts as c
+from kohort.model import facts as f
+from kohort.model import wire_facts as w
+from kohort.model.group_state import GroupState
+from kohort.model.ids import GenerationId, ProtocolName
+from kohort.model.instants import Instant, Millis
+from kohort.model.world_facts import (
+    DeferralEnded,
+    DeferralStarted,
+    PolicyDeclared,
+    TopicSized,
+)
+
+
+@kept(22, 23, 29, 30, 31, 35)
+def a_cooperative_hand_over() -> Tale:
+    tale = Tale().stable(a=(0, 1), b=(2, 3)).beat_all(3)
+    return tale.again(a=(0, 1), b=(2,), c=()).again(a=(0, 1), b=(2,), c=(3,)).beat_all(3)
+
+
+# -- 22, 23 ------------------------------------------------------------------------------------
+
+
+@broken(22)
+def a_partition_for_two() -> Tale:
+    return Tale().stable(a=(0, 1), b=(1, 2, 3))
+
+
+@broken(23)
+def a_claimed_partition_goes_to_another_at_once() -> Tale:
+    return Tale().stable(a=(0, 1), b=(2, 3)).again(a=(0, 1), b=(2,), c=(3,))
+
+
+@kept(23)
+def a_claim_of_an_older_generation_is_void() -> Tale:
+    tale = Tale().stable(a=(0, 1), b=(2, 3)).again(a=(0, 1), b=(2, 3))
+    tokens = {
+        "a": tale.come_back("a", (0, 1)),
+        "b": tale.come_back("b", (2, 3), claim=1),
+    }
+    return tale.start().wait(100).open(tokens).sync({"a": (0, 1), "b": (2, 3)})
+
+
+@kept(22)
+def eager_policies_may_give_what_was_claimed() -> Tale:
+    tale = Tale()
+    tale.protocol = "range"
+    return tale.stable(a=(0, 1), b=(2, 3)).again(a=(2, 3), b=(0, 1))
+
+
+# -- 24: overlaps ------------------------------------------------------------------------------
+
+
+def _two_processes() -> Tale:
+    tale = Tale().stable(a=(0, 1), b=(2, 3)).process("a").process("b")
+    return tale.told("a", "assigned", 0, 1).told("b", "assigned", 2, 3)
+
+
+@broken(24)
+def two_live_owners() -> Tale:
+    return _two_processes().wait(10).told("b", "assigned", 1)
+
+
+@broken(24)
+def assigned_while_the_other_is_still_being_told() -> Tale:
+    tale = _two_processes().wait(10).told("a", "revoked", 1, ended=False)
+    return tale.told("b", "assigned", 1)
+
+
+@kept(24)
+def an_owner_after_the_other() -> Tale:
+    return _two_processes().told("a", "revoked", 1).wait(1).told("b", "assigned", 1)
+
+
+@kept(24)
+def a_paused_owner_is_a_zombie() -> Tale:
+    tale = _two_processes().add(c.ProcessPaused(group_id=G), "a").wait(10)
+    tale.told("b", "assigned", 1).wait(2_000).add(c.ProcessResumed(group_id=G), "a")
+    return tale.told("a", "lost", 0, 1)
+
+
+@kept(24)
+def who_was_removed_and_has_not_heard_of_it_is_a_zombie() -> Tale:
+    tale = _two_processes()
+    tale.session_ms = 10_000
+    tale.wait(9_000).beat("b").wait(1_500).expire("a")
+    tale.start(cause=f.RebalanceCause.MEMBER_EXPIRED, members=("a",))
+    tokens = {"b": tale.come_back("b", (2, 3))}
+    tale.wait(10).open(tokens).sync({"b": (0, 1, 2, 3)})
+    return tale.told("b", "assigned", 0, 1).wait(500).told("a", "lost", 0, 1)
+
+
+# -- 25: self-fencing --------------------------------------------------------------------------
+
+
+def _fencing(silent_ms: int) -> Tale:
+    tale = Tale(booted=False)
+    tale.process("a", self_fencing=True, session_timeout_ms=Millis(10_000))
+    tale.told("a", "assigned", 0).request("a", API.HEARTBEAT)
+    tale.wait(3_000).request("a", API.HEARTBEAT, None)
+    return tale.wait(silent_ms).deliver("a", 0, 0, 9)
+
+
+@broken(25)
+def a_client_delivers_after_its_session_may_have_ended() -> Tale:
+    return _fencing(8_000)
+
+
+@kept(25)
+def a_client_delivers_within_its_session() -> Tale:
+    return _fencing(6_000)
+
+
+# -- 26: revoke before reassign ----------------------------------------------------------------
+
+
+@broken(26)
+def given_away_before_it_was_given_up() -> Tale:
+    tale = _two_processes()
+    tokens = {"a": tale.come_back("a"), "b": tale.come_back("b", (2, 3))}
+    return tale.start().wait(1).open(tokens).sync({"a": (0,), "b": (1, 2, 3)})
+
+
+@kept(26)
+def given_away_after_it_was_given_up() -> Tale:
+    tale = Tale()
+    tale.protocol = "range"
+    tale.stable(a=(0, 1), b=(2, 3)).process("a").process("b")
+    tale.told("a", "assigned", 0, 1).told("b", "assigned", 2, 3)
+    tale.told("a", "revoked", 1).told("b", "revoked", 2, 3)
+    tokens = {"a": tale.come_back("a"), "b": tale.come_back("b")}
+    return tale.start().wait(1).open(tokens).sync({"a": (0,), "b": (1, 2, 3)})
+
+
+# -- 27: callbacks add up ----------------------------------------------------------------------
+
+
+def _one_process(*told: tuple[str, int]) -> Tale:
+    tale = Tale(booted=False).process("a")
+    for kind, number in told:
+        tale.told("a", kind, number)
+    return tale
+
+
+@broken(27)
+def assigned_twice() -> Tale:
+    return _one_process(("assigned", 0), ("assigned", 0))
+
+
+@broken(27)
+def revoked_without_being_owned() -> Tale:
+    return _one_process(("assigned", 0), ("revoked", 1))
+
+
+@broken(27)
+def lost_after_it_was_revoked() -> Tale:
+    return _one_process(("assigned", 0), ("revoked", 0), ("lost", 0))
+
+
+@kept(27)
+def assigned_revoked_assigned_lost() -> Tale:
+    return _one_process(("assigned", 0), ("revoked", 0), ("assigned", 0), ("lost", 0))
+
+
+# -- 28: no needless revoke --------------------------------------------------------------------
+
+
+@broken(28)
+def revoked_although_it_is_to_stay() -> Tale:
+    return _two_processes().told("a", "revoked", 1).told("a", "assigned", 1)
+
+
+@kept(28)
+def revoked_because_the_target_says_so() -> Tale:
+    tale = _two_processes().careless().again(a=(0,), b=(2, 3))
+    return tale.told("a", "revoked", 1).told("b", "assigned").again(a=(0,), b=(1, 2, 3))
+
+
+@kept(27)
+def revoked_because_it_closes() -> Tale:
+    tale = _two_processes().told("a", "revoked", 0, 1)
+    return tale.add(c.ProcessStopped(group_id=G, member_id=m("a")), "a")
+
+
+# -- 29, 30: balance and moves -----------------------------------------------------------------
+
+
+@broken(29)
+def one_member_has_everything() -> Tale:
+    return Tale().stable(a=(0, 1, 2, 3), b=())
+
+
+@kept(22, 31)
+def range_is_not_held_to_balance() -> Tale:
+    tale = Tale()
+    tale.protocol = "range"
+    return tale.stable(a=(0, 1, 2, 3), b=())
+
+
+@kept(29)
+def unequal_subscriptions_are_balanced_as_well_as_can_be() -> Tale:
+    tale = Tale().add(TopicSized(topic="u", partitions=1))
+    tokens = {"a": tale.arrive("a")}
+    both = ((ProtocolName(tale.protocol), subscription(topics=("t", "u"))),)
+    tokens["b"] = tale.arrive("b", protocols=both)
+    tale.start(GroupState.EMPTY).wait(10).open(tokens)
+    return _sync_both(tale)
+
+
+def _sync_both(tale: Tale) -> Tale:
+    mine = encode_assignment(Assignment(partitions=frozenset(tps(0, 1))))
+    more = frozenset([*tps(2, 3), *tps(0, topic="u")])
+    theirs = encode_assignment(Assignment(partitions=more))
+    payload = ((m("a"), mine), (m("b"), theirs))
+    tokens = {
+        "a": tale.ask(API.SYNC_GROUP, "a", 1, body=w.SyncAsked(assignments=payload)),
+        "b": tale.ask(API.SYNC_GROUP, "b", 1, body=w.SyncAsked()),
+    }
+    tale.persist_group()
+    tale.add(f.GroupStabilized(group_id=G, generation_id=GenerationId(1), assignments=payload))
+    for name, data in (("a", mine), ("b", theirs)):
+        told = w.SyncTold(assignment=data)
+        tale.answer(tokens[name], API.SYNC_GROUP, name, 1, body=told)
+    return tale
+
+
+@broken(30)
+def partitions_change_places_for_nothing() -> Tale:
+    tale = Tale().stable(a=(0, 1), b=(2, 3)).again(a=(0,), b=(2,))
+    return tale.again(a=(0, 3), b=(2, 1))
+
+
+@broken(30)
+def a_sticky_policy_forgets_what_members_had() -> Tale:
+    tale = Tale()
+    tale.protocol = "sticky"
+    return tale.stable(a=(0, 1), b=(2, 3)).again(a=(2, 3), b=(0, 1))
+
+
+@kept(30)
+def one_partition_moves_to_the_newcomer_and_no_more() -> Tale:
+    tale = Tale()
+    tale.protocol = "sticky"
+    return tale.stable(a=(0, 1), b=(2, 3)).again(a=(0,), b=(2, 3), c=(1,))
+
+
+# -- 31, 35: completeness ----------------------------------------------------------------------
+
+
+@broken(31)
+def a_partition_is_left_out() -> Tale:
+    return Tale().stable(a=(0, 1), b=(2,))
+
+
+@broken(31)
+def a_member_gets_what_it_does_not_want() -> Tale:
+    tale = Tale().add(TopicSized(topic="u", partitions=1))
+    other = ((ProtocolName(tale.protocol), subscription(topics=("u",))),)
+    tokens = {"a": tale.arrive("a"), "b": tale.arrive("b", protocols=other)}
+    return tale.start(GroupState.EMPTY).wait(1).open(tokens).sync({"a": (0, 1), "b": (2, 3)})
+
+
+@kept(31)
+def a_partition_that_is_new_need_not_be_known() -> Tale:
+    tale = Tale().stable(a=(0, 1, 2, 3)).beat_all(6)
+    tale.add(TopicSized(topic="t", partitions=5))
+    return tale.again(a=(0, 1, 2, 3))
+
+
+@broken(31)
+def a_partition_that_is_not_new_any_more_must_be_known() -> Tale:
+    tale = Tale().stable(a=(0, 1, 2, 3)).beat_all(6)
+    tale.add(TopicSized(topic="t", partitions=5))
+    return tale.beat_all(330).again(a=(0, 1, 2, 3))
+
+
+@broken(35)
+def a_partition_is_forgotten() -> Tale:
+    return Tale().stable(a=(0, 1), b=(2,)).beat_all(200)
+
+
+# -- 32, 33: deferral --------------------------------------------------------------------------
+
+
+def _deferring(deadline_ms: int = 30_000) -> Tale:
+    """``b`` is lost, and its partitions wait for it."""
+    tale = Tale()
+    tale.add(
+        PolicyDeclared(
+            protocol_name=ProtocolName("cooperative-sticky"),
+            promises=("cooperative", "complete", "deferring"),
+            deferral_ms=Millis(deadline_ms),
+        )
+    )
+    tale.stable(a=(0, 1), b=(2, 3)).beat_all(3).leave("b")
+    tokens = {"a": tale.come_back("a", (0, 1))}
+    tale.start(cause=f.RebalanceCause.MEMBERS_LEFT, members=("b",)).wait(10).open(tokens)
+    return _defer(tale, deadline_ms)
+
+
+def _defer(tale: Tale, deadline_ms: int) -> Tale:
+    return tale.add(
+        DeferralStarted(
+            group_id=G,
+            generation_id=GenerationId(tale.generation),
+            lost_member=m("b"),
+            partitions=tps(2, 3),
+            deadline=Instant(deadline_ms * 1_000),
+        ),
+        "a",
+    )
+
+
+def _end(tale: Tale, returned: str | None = None) -> Tale:
+    return tale.add(
+        DeferralEnded(
+            group_id=G,
+            generation_id=GenerationId(tale.generation),
+            lost_member=m("b"),
+            returned_as=m(returned) if returned else None,
+        ),
+        "a",
+    )
+
+
+@kept(32)
+def a_wait_that_ends_at_its_deadline() -> Tale:
+    tale = _deferring().sync({"a": (0, 1)}).beat_all(24)
+    tale = _end(tale)
+    return tale.again(a=(0, 1, 2, 3))
+
+
+@broken(32)
+def given_away_during_the_wait() -> Tale:
+    return _deferring().sync({"a": (0, 1, 2, 3)})
+
+
+@broken(32)
+def a_wait_that_is_made_longer() -> Tale:
+    return _defer(_deferring().sync({"a": (0, 1)}).wait(10), 60_000)
+
+
+@broken(32)
+def a_wait_that_nobody_ends() -> Tale:
+    tale = _deferring().sync({"a": (0, 1)})
+    return tale.beat_all(120)
+
+
+@broken(32)
+def a_revocation_during_the_wait() -> Tale:
+    return _deferring().sync({"a": (0, 1)}).told("a", "revoked", 0)
+
+
+def _returned(**assigned: tuple[int, ...]) -> Tale:
+    tale = _deferring().sync({"a": (0, 1)}).beat_all(3)
+    return _end(tale, "c").again(**assigned)
+
+
+@kept(33)
+def the_returner_gets_what_was_kept() -> Tale:
+    return _returned(a=(0, 1), c=(2, 3))
+
+
+@broken(33)
+def the_returner_gets_half() -> Tale:
+    return _returned(a=(0, 1, 2), c=(3,))
+
+
+@broken(33)
+def somebody_loses_to_the_returner() -> Tale:
+    return _returned(a=(0,), c=(1, 2, 3))
+
+
+# -- 34: steps ---------------------------------------------------------------------------------
+
+
+def _incremental() -> Tale:
+    tale = Tale(partitions=6)
+    tale.protocol = "incremental"
+    tale.add(
+        PolicyDeclared(
+            protocol_name=ProtocolName("incremental"),
+            promises=("eager", "complete", "incremental"),
+            moves_per_step=1,
+            step_interval_ms=Millis(5_000),
+        )
+    )
+    return tale.stable(a=(0, 1, 2, 3, 4, 5), b=())
+
+
+@kept(34)
+def one_partition_a_step() -> Tale:
+    tale = _incremental().beat_all(6).again(a=(0, 1, 2, 3, 4), b=(5,))
+    return tale.beat_all(6).again(a=(0, 1, 2, 3), b=(4, 5))
+
+
+@broken(34)
+def two_partitions_in_a_step() -> Tale:
+    return _incremental().beat_all(6).again(a=(0, 1, 2, 3), b=(4, 5))
+
+
+@broken(34)
+def steps_too_close_to_each_other() -> Tale:
+    tale = _incremental().again(a=(0, 1, 2, 3, 4), b=(5,))
+    return tale.wait(1_000).again(a=(0, 1, 2, 3), b=(4, 5))
+
+
+@broken(34)
+def a_step_that_leads_nowhere() -> Tale:
+    tale = _incremental().beat_all(6).again(a=(0, 1, 2), b=(3, 4, 5))
+    return tale.beat_all(6).again(a=(0, 1, 2, 3), b=(4, 5))

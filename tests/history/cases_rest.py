@@ -1,0 +1,183 @@
+"""Histories on durability, recovery, liveness and isolation (45 to 50)."""
+
+from __future__ import annotations
+
+from tests.history.cases import broken, kept
+from tests.history.tale import API, G, Tale, assignment
+
+from kohort.model import client_facts as c
+from kohort.model import facts as f
+from kohort.model import wire_facts as w
+from kohort.model.errors import ErrorCode
+from kohort.model.group_state import GroupState
+from kohort.model.ids import GenerationId, GroupId
+from kohort.model.world_facts import FaultsHealed, HistoryCalmed
+
+# -- 45, 47: told and stored -------------------------------------------------------------------
+
+
+@broken(45)
+def an_assignment_is_told_before_it_is_stored() -> Tale:
+    tale = Tale().persist(offsets=())
+    tokens = {"a": tale.arrive("a")}
+    tale.start(GroupState.EMPTY).wait(1).open(tokens)
+    return tale.sync({"a": (0, 1, 2, 3)}, stored=False)
+
+
+@broken(45)
+def a_commit_is_acknowledged_before_it_is_stored() -> Tale:
+    return Tale().stable(a=(0, 1, 2, 3)).commit("a", stored=None, p0=5)
+
+
+@broken(45)
+def a_commit_rests_on_an_older_one_of_the_same_value() -> Tale:
+    return Tale().stable(a=(0, 1, 2, 3)).commit("a", p0=5).commit("a", stored=None, p0=5)
+
+
+@broken(47)
+def a_failed_commit_can_be_read() -> Tale:
+    tale = Tale().stable(a=(0, 1, 2, 3)).commit("a", p0=5)
+    tale.commit("a", stored=False, error=ErrorCode.NOT_COORDINATOR, p0=7)
+    return tale.fetch(p0=7)
+
+
+@broken(47)
+def a_generation_is_told_although_its_write_failed() -> Tale:
+    tale = Tale()
+    tokens = {"a": tale.arrive("a")}
+    tale.start(GroupState.EMPTY).wait(1).open(tokens)
+    tale.persist_group(ok=False)
+    told = w.SyncTold(assignment=assignment(0, 1, 2, 3))
+    return tale.call(API.SYNC_GROUP, "a", body=w.SyncAsked(), told=told)
+
+
+@kept(47)
+def a_failed_commit_is_refused_and_not_read() -> Tale:
+    tale = Tale().stable(a=(0, 1, 2, 3)).commit("a", p0=5)
+    tale.commit("a", stored=False, error=ErrorCode.NOT_COORDINATOR, p0=7)
+    return tale.fetch(p0=5)
+
+
+@kept(47)
+def what_failed_may_be_stored_later() -> Tale:
+    tale = Tale().stable(a=(0, 1, 2, 3))
+    tale.commit("a", stored=False, error=ErrorCode.NOT_COORDINATOR, p0=7)
+    return tale.commit("a", p0=7).fetch(p0=7)
+
+
+# -- 46: recovery ------------------------------------------------------------------------------
+
+
+def _loaded(generation: int, count: int) -> f.GroupLoaded:
+    return f.GroupLoaded(group_id=G, generation_id=GenerationId(generation), member_count=count)
+
+
+@kept(46)
+def a_crash_and_the_last_record() -> Tale:
+    return Tale().stable(a=(0, 1, 2, 3)).crash().boot().add(_loaded(1, 1)).beat("a")
+
+
+@kept(46)
+def a_crash_may_keep_what_was_on_its_way() -> Tale:
+    tale = Tale().stable(a=(0, 1, 2, 3)).beat_all(3)
+    tokens = {"a": tale.come_back("a", (0, 1, 2, 3)), "b": tale.arrive("b")}
+    tale.start().wait(1).open(tokens)
+    return tale.persist_group(ok=None).crash().boot().add(_loaded(2, 2))
+
+
+@broken(46)
+def a_crash_brings_an_older_state_back() -> Tale:
+    tale = Tale().stable(a=(0, 1, 2, 3)).again(a=(0, 1, 2, 3)).crash().boot()
+    return tale.add(_loaded(1, 1))
+
+
+@broken(46)
+def a_crash_loses_a_group() -> Tale:
+    tale = Tale().stable(a=(0, 1, 2, 3)).crash().boot()
+    return tale.beat("a", error=ErrorCode.UNKNOWN_MEMBER_ID)
+
+
+# -- 48: stable at last ------------------------------------------------------------------------
+
+
+def _healed(tale: Tale) -> Tale:
+    return tale.add(FaultsHealed(group_id=G, core=("a",)), "lab")
+
+
+@kept(48)
+def stable_again_after_everything_healed() -> Tale:
+    tale = _healed(Tale().stable(a=(0, 1, 2, 3)).beat_all(3))
+    return tale.again(a=(0, 1, 2, 3)).beat_all(120).add(HistoryCalmed(group_id=G), "lab")
+
+
+@broken(48)
+def never_stable_although_everything_healed() -> Tale:
+    tale = Tale().stable(a=(0, 1), b=(2, 3)).beat_all(3)
+    tale.come_back("a", (0, 1))
+    tale = _healed(tale.start())
+    for _ in range(50):
+        tale.wait(3_000).beat("b", error=ErrorCode.REBALANCE_IN_PROGRESS)
+    return tale
+
+
+@broken(48)
+def the_end_of_a_calm_history_is_not_stable() -> Tale:
+    tale = Tale().stable(a=(0, 1, 2, 3))
+    tale.come_back("a", (0, 1, 2, 3))
+    return tale.start().add(HistoryCalmed(group_id=G), "lab")
+
+
+# -- 49: for a reason --------------------------------------------------------------------------
+
+
+@broken(49)
+def a_generation_in_a_quiet_minute() -> Tale:
+    return Tale().stable(a=(0, 1, 2, 3)).beat_all(240).again(a=(0, 1, 2, 3))
+
+
+@broken(49)
+def a_storm_of_generations() -> Tale:
+    tale = Tale().stable(a=(0, 1), b=(2, 3))
+    for _ in range(5):
+        tale.again(a=(0, 1), b=(2, 3))
+    return tale
+
+
+@broken(49)
+def a_rebalance_for_somebody_who_is_gone_already() -> Tale:
+    tale = Tale().stable(a=(0, 1), b=(2, 3)).beat_all(3).leave("b")
+    tokens = {"a": tale.come_back("a", (0, 1))}
+    tale.start(members=("b",), cause=f.RebalanceCause.MEMBERS_LEFT)
+    tale.wait(1).open(tokens).sync({"a": (0, 1, 2, 3)}).wait(5_000)
+    return tale.start(members=("b",), cause=f.RebalanceCause.MEMBER_EXPIRED)
+
+
+# -- 50: isolation -----------------------------------------------------------------------------
+
+
+def _neighbours(took_ms: int) -> Tale:
+    """Another group's heartbeats while this one rebalances."""
+    tale = Tale().stable(a=(0, 1), b=(2, 3))
+    other = GroupId("other")
+    tale.add(f.GroupCreated(group_id=other, simple=False))
+    tale.come_back("a", (0, 1))
+    tale.start()
+    for number in range(1, 4):
+        tale.wait(100)
+        sent = c.RequestSent(group_id=other, api=API.HEARTBEAT, request=number)
+        tale.add(sent, "n").wait(took_ms)
+        got = c.ResponseReceived(
+            group_id=other, api=API.HEARTBEAT, request=number, outcome=c.Outcome.OK
+        )
+        tale.add(got, "n")
+    return tale
+
+
+@kept(50)
+def a_neighbour_is_answered_at_once() -> Tale:
+    return _neighbours(3)
+
+
+@broken(50)
+def a_neighbour_waits() -> Tale:
+    return _neighbours(900)

@@ -1,0 +1,43 @@
+"""Each check flags the histories that break its promise, and none that keep it."""
+
+from __future__ import annotations
+
+import pytest
+from tests.history import (
+    cases_membership,
+    cases_offsets,
+    cases_ownership,
+    cases_rest,
+)
+from tests.history.cases import BROKEN, KEPT, Teller
+from tests.history.tale import others, verdict
+
+from kohort.history.registry import BY_NUMBER, CHECKS
+
+FILES = (cases_membership, cases_ownership, cases_offsets, cases_rest)
+BAD = [(number, teller) for number in sorted(BROKEN) for teller in BROKEN[number]]
+GOOD = [(number, teller) for number in sorted(KEPT) for teller in KEPT[number]]
+
+
+def named(pairs: list[tuple[int, Teller]]) -> list[str]:
+    return [f"{number}-{teller.__name__}" for number, teller in pairs]
+
+
+def test_every_check_has_a_history_that_breaks_it_and_one_that_does_not() -> None:
+    assert [check.number for check in CHECKS] == list(range(1, 53))
+    assert sorted(BROKEN) == sorted(KEPT) == sorted(BY_NUMBER)
+
+
+@pytest.mark.parametrize(("number", "teller"), BAD, ids=named(BAD))
+def test_a_broken_promise_is_flagged_by_its_check(number: int, teller: Teller) -> None:
+    _, found = verdict(teller(), number)
+    assert found
+
+
+@pytest.mark.parametrize(("number", "teller"), GOOD, ids=named(GOOD))
+def test_a_kept_promise_is_judged_and_passes(number: int, teller: Teller) -> None:
+    tale = teller()
+    judged, found = verdict(tale, number)
+    assert found == []
+    assert judged > 0, "there was nothing to judge"
+    assert others(tale, number) == []
