@@ -68,9 +68,13 @@ def test_a_delay_longer_than_the_rebalance_timeout_wins_over_it() -> None:
 
 def test_a_delay_of_zero_goes_through_the_timer_and_ends_at_the_next_tick() -> None:
     world = World(delay=0)
-    assert world.enter("a")[-1] == "fact RebalanceStarted generation=0 Empty member added [a-1]"
+    world.reservations_wait = True
+    assert world.enter("a")[-2:] == [
+        "fact RebalanceStarted generation=0 Empty member added [a-1]",
+        "write 2: generation 1 of g reserved",
+    ]
     assert world.coordinator.next_deadline() == world.now
-    assert world.wait(0) == [
+    assert world.write(2) == [
         "fact JoinPhaseCompleted generation=1 range a-1 [a-1]",
         "a.join#2 <- joined range generation=1 leader=a-1 me=a-1 [a-1]",
     ]

@@ -6,9 +6,15 @@ import pytest
 from tests.coordinator.world import World, subscription
 
 from kohort.coordinator.events import Loaded, Replay
-from kohort.coordinator.records import GroupMetadata, GroupRecord, MemberMetadata, Record
+from kohort.coordinator.records import (
+    GenerationRecord,
+    GroupMetadata,
+    GroupRecord,
+    MemberMetadata,
+    Record,
+)
 from kohort.model.errors import InvariantViolation
-from kohort.model.ids import GenerationId, GroupId, MemberId, ProtocolName, ProtocolType
+from kohort.model.ids import GenerationId, GroupId, MemberId, ProtocolName, ProtocolType, Ticket
 from kohort.model.instants import WallMillis
 
 
@@ -88,8 +94,10 @@ def test_a_deleted_group_stays_away() -> None:
     world.commit("a", 1, {"t-0": 1})
     world.leave("a")
     world.written()
-    records = (*world.log, GroupRecord(group_id=GroupId("g"), value=None))
-    world.log = list(records)
+    world.durable[Ticket(99)] = (
+        GroupRecord(group_id=GroupId("g"), value=None),
+        GenerationRecord(group_id=GroupId("g"), value=None),
+    )
     fresh, _ = restarted(world)
     assert fresh.listed() == {"g": "Empty"}, "its offset has no tombstone: a simple group is left"
     assert fresh.fetch() == ["fetch <- g NONE t-0=1"]

@@ -16,8 +16,8 @@ from tests.coordinator.world import World, subscription, tp
 
 from kohort.coordinator.answers import JoinAnswer
 from kohort.coordinator.coordinator import Coordinator
+from kohort.coordinator.effects import Observe
 from kohort.coordinator.events import (
-    Appended,
     AppendFailed,
     DeleteGroups,
     Loaded,
@@ -29,8 +29,9 @@ from kohort.coordinator.events import (
 from kohort.coordinator.group import Group
 from kohort.coordinator.records import CommittedOffset, GroupRecord, OffsetRecord, Record
 from kohort.model.errors import ErrorCode
+from kohort.model.facts import GroupDeleted, JoinPhaseCompleted
 from kohort.model.group_state import GroupState
-from kohort.model.ids import GroupId, Ticket, TopicPartition
+from kohort.model.ids import GroupId, TopicPartition
 
 GROUPS = st.sampled_from(["g", "h"])
 CLIENTS = st.sampled_from("abcd")
@@ -70,10 +71,13 @@ class RandomLife(RuleBasedStateMachine):
             offsets_retention_minutes=retention,
             offsets_retention_check_interval_ms=30_000,
         )
+        self.world.reservations_wait = True
         self.world.feed(Loaded())
-        self.durable: dict[Ticket, tuple[Record, ...]] = {}
         self.ids: dict[tuple[str, str], list[str]] = {}
         self.generations: dict[str, tuple[int, int]] = {}
+        self.told: dict[str, set[int]] = {}
+        """Generations by group, since it was made."""
+        self.looked_at = 0
 
     # -- what clients do -----------------------------------------------------------------------
 
@@ -284,9 +288,7 @@ class RandomLife(RuleBasedStateMachine):
     @rule(pick=st.integers(0, 3))
     def the_log_writes(self, pick: int) -> None:
         """Mostly the oldest; partitions of the log are synced each by itself."""
-        ticket = self.world.unwritten.pop(pick % len(self.world.unwritten))
-        self.durable[ticket] = self.world._records[ticket]
-        self.world.feed(Appended(ticket=ticket))
+        self.world._write(self.world.unwritten[pick % len(self.world.unwritten)])
 
     @rule()
     def the_log_writes_everything(self) -> None:
@@ -298,6 +300,31 @@ class RandomLife(RuleBasedStateMachine):
     def the_log_refuses(self, error: ErrorCode, pick: int) -> None:
         ticket = self.world.unwritten.pop(pick % len(self.world.unwritten))
         self.world.feed(AppendFailed(ticket=ticket, error=error))
+
+    @precondition(lambda self: self.world.now % 5 == 0)
+    @rule()
+    def the_process_crashes(self) -> None:
+        """What the log had not written is gone, and so is everybody's connection."""
+        self.no_generation_is_told_twice()
+        for name in set(self.world.tokens.values()) - set(self.world.answers):
+            self.world.answers[name] = "its connection is gone"
+        self.world.restart()
+        self.generations.clear()
+        for group_id in list(self.told):
+            if self.group(group_id) is None:
+                last = [r for r in self.world.log if r.group_id == group_id][-1]
+                assert not isinstance(last, OffsetRecord)
+                assert last.value is None, "a group that told a generation is gone"
+                del self.told[group_id]
+
+    @rule(group=GROUPS)
+    def a_round_is_told_before_a_crash_and_one_after_it(self, group: str) -> None:
+        for _ in range(2):
+            self.everybody_rejoins(group)
+            self.the_log_writes_everything()
+            self.no_generation_is_told_twice()
+            self.world.now += 5 - self.world.now % 5  # type: ignore[assignment]
+            self.the_process_crashes()
 
     # -- what must hold ------------------------------------------------------------------------
 
@@ -331,12 +358,24 @@ class RandomLife(RuleBasedStateMachine):
             self.generations[held.group_id] = (id(held), held.generation_id)
             self._keep_alive = [*getattr(self, "_keep_alive", []), held]
 
+    @invariant()
+    def no_generation_is_told_twice(self) -> None:
+        for effect in self.world.effects[self.looked_at :]:
+            if isinstance(effect, Observe) and isinstance(effect.fact, GroupDeleted):
+                self.told.pop(effect.fact.group_id, None)
+            elif isinstance(effect, Observe) and isinstance(effect.fact, JoinPhaseCompleted):
+                fact = effect.fact
+                told = self.told.setdefault(fact.group_id, set())
+                assert fact.generation_id not in told, f"{fact} was told before"
+                told.add(fact.generation_id)
+        self.looked_at = len(self.world.effects)
+
     def last_record(self, group_id: GroupId) -> Record | None:
         return next(
             (
                 record
-                for ticket in sorted(self.durable, reverse=True)
-                for record in self.durable[ticket]
+                for ticket in sorted(self.world.durable, reverse=True)
+                for record in reversed(self.world.durable[ticket])
                 if isinstance(record, GroupRecord) and record.group_id == group_id
             ),
             None,
@@ -358,8 +397,8 @@ class RandomLife(RuleBasedStateMachine):
         if self.world.unwritten:
             self.the_log_writes_everything()
         offsets: dict[tuple[GroupId, TopicPartition], CommittedOffset] = {}
-        for ticket in sorted(self.durable):
-            for record in self.durable[ticket]:
+        for ticket in sorted(self.world.durable):
+            for record in self.world.durable[ticket]:
                 if isinstance(record, OffsetRecord):
                     key = (record.group_id, record.partition)
                     if record.value is None:
@@ -369,7 +408,7 @@ class RandomLife(RuleBasedStateMachine):
         groups = self.world.coordinator._registry.groups
         seen = {(g.group_id, p): o for g in groups.values() for p, o in g.offsets.items()}
         assert seen == offsets
-        records = [r for ticket in sorted(self.durable) for r in self.durable[ticket]]
+        records = [r for ticket in sorted(self.world.durable) for r in self.world.durable[ticket]]
         fresh = Coordinator(self.world.config, lambda prefix: prefix)
         fresh.handle(Replay(records=tuple(records)), self.world.now)
         fresh.handle(Loaded(), self.world.now)

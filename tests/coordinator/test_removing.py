@@ -186,7 +186,9 @@ def test_an_empty_group_goes_when_its_retention_has_passed_since_it_fell_empty()
     world.leave("a")
     world.written()
     assert world.wait(25 * MINUTE) == [], "the commit is 50 minutes old, the emptiness 25"
-    assert world.wait(10 * MINUTE) == ["write 5: tombstone of t-0, tombstone of group g"]
+    assert world.wait(10 * MINUTE) == [
+        "write 5: tombstone of t-0, tombstone of group g, tombstone of generations of g"
+    ]
     assert world.written() == [
         "fact OffsetsExpired [t-0]",
         "fact GroupDeleted generation=2 expired",
@@ -257,7 +259,7 @@ def test_a_group_without_members_and_offsets_goes_at_the_next_sweep() -> None:
     world.stable("a")
     world.leave("a")
     world.written()
-    assert world.wait(SWEEP) == ["write 4: tombstone of group g"]
+    assert world.wait(SWEEP) == ["write 4: tombstone of group g, tombstone of generations of g"]
 
 
 def test_a_group_that_has_handed_out_an_id_stays_for_it() -> None:

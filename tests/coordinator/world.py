@@ -2,6 +2,9 @@
 
 A test states events and compares the whole list of effects. Tokens have names (``a.join``), ids
 are counted per client (``a-1``), time is in milliseconds, and ``check()`` runs after every step.
+
+Reservations of generations are written at once and not shown, unless a test asks for them
+(``reservations_wait``): every round has one, and few scenarios are about it.
 """
 
 from __future__ import annotations
@@ -35,13 +38,15 @@ from kohort.coordinator.events import (
     LeaveGroup,
     LeavingMember,
     ListGroups,
+    Loaded,
     OffsetCommit,
     OffsetFetch,
     OffsetToCommit,
+    Replay,
     SyncGroup,
     TimeOfDay,
 )
-from kohort.coordinator.records import GroupRecord, Record
+from kohort.coordinator.records import GenerationRecord, GroupRecord, Record
 from kohort.model.errors import ErrorCode
 from kohort.model.facts import OffsetsCommitted
 from kohort.model.group_config import GroupConfig
@@ -93,14 +98,22 @@ class World:
         self.tokens: dict[int, str] = {}
         self.answers: dict[str, Any] = {}
         self.unwritten: list[Ticket] = []
-        self.log: list[Record] = []
+        self.reservations_wait = False
+        self.durable: dict[Ticket, tuple[Record, ...]] = {}
         self._records: dict[Ticket, tuple[Record, ...]] = {}
+        self._shown: list[Ticket] = []
+        """Tickets that tests see, by their number less one."""
         self._ids: dict[str, int] = {}
         self.feed(TimeOfDay(wall=WALL))
 
     def _make_id(self, prefix: str) -> str:
         self._ids[prefix] = self._ids.get(prefix, 0) + 1
         return f"{prefix}-{self._ids[prefix]}"
+
+    @property
+    def log(self) -> list[Record]:
+        """What is durable, in the log's order."""
+        return [record for ticket in sorted(self.durable) for record in self.durable[ticket]]
 
     # -- stepping ------------------------------------------------------------------------------
 
@@ -131,7 +144,28 @@ class World:
             elif isinstance(effect, Append):
                 self.unwritten.append(effect.ticket)
                 self._records[effect.ticket] = effect.records
-        return [self.show(effect) for effect in effects]
+        hidden = [e.ticket for e in effects if isinstance(e, Append) and self._is_hidden(e)]
+        self._shown += [
+            e.ticket for e in effects if isinstance(e, Append) and e.ticket not in hidden
+        ]
+        lines = [
+            self.show(effect)
+            for effect in effects
+            if not isinstance(effect, Append) or effect.ticket not in hidden
+        ]
+        for ticket in hidden:
+            lines += self._write(ticket)
+        return lines
+
+    def _is_hidden(self, effect: Append) -> bool:
+        return not self.reservations_wait and all(
+            isinstance(record, GenerationRecord) for record in effect.records
+        )
+
+    def _write(self, ticket: Ticket) -> list[str]:
+        self.unwritten.remove(ticket)
+        self.durable[ticket] = self._records[ticket]
+        return self.feed(Appended(ticket=ticket))
 
     def token(self, name: str) -> Token:
         if name in self.tokens.values():
@@ -147,21 +181,29 @@ class World:
         """The log has written everything that it was given."""
         lines: list[str] = []
         while self.unwritten:
-            ticket = self.unwritten.pop(0)
-            self.log += self._records[ticket]
-            lines += self.feed(Appended(ticket=ticket))
+            lines += self._write(self.unwritten[0])
         return lines
 
     def write(self, ticket: int) -> list[str]:
-        self.unwritten.remove(Ticket(ticket))
-        self.log += self._records[Ticket(ticket)]
-        return self.feed(Appended(ticket=Ticket(ticket)))
+        """The log has written the write of that number."""
+        return self._write(self._shown[ticket - 1])
 
     def refuse(self, error: ErrorCode, ticket: int | None = None) -> list[str]:
         """The log refuses a write, by default the oldest."""
-        chosen = self.unwritten[0] if ticket is None else Ticket(ticket)
+        chosen = self.unwritten[0] if ticket is None else self._shown[ticket - 1]
         self.unwritten.remove(chosen)
         return self.feed(AppendFailed(ticket=chosen, error=error))
+
+    def restart(self) -> list[str]:
+        """The process ends without warning; a new one reads what the log holds."""
+        self.durable = {Ticket(0): tuple(self.log)}
+        self.unwritten.clear()
+        self._records.clear()
+        self._shown.clear()
+        self.coordinator = Coordinator(self.config, self._make_id)
+        lines = self.feed(TimeOfDay(wall=WallMillis(WALL + self.now // 1_000)))
+        lines += self.feed(Replay(records=self.durable[Ticket(0)]))
+        return lines + self.feed(Loaded())
 
     # -- requests ------------------------------------------------------------------------------
 
@@ -411,7 +453,7 @@ class World:
             return f"{self.tokens[effect.token]} <- {show_answer(effect.answer)}"
         if isinstance(effect, Append):
             shown = ", ".join(show_record(r) for r in effect.records)
-            return f"write {effect.ticket}: {shown}"
+            return f"write {self._shown.index(effect.ticket) + 1}: {shown}"
         return f"fact {show_fact(effect)}"
 
 
@@ -454,6 +496,11 @@ def show_record(record: Record) -> str:
             return f"tombstone of group {record.group_id}"
         members = " ".join(f"{m.member_id}:{m.assignment.decode()}" for m in value.members)
         return f"group {record.group_id} generation={value.generation_id} [{members}]"
+    if isinstance(record, GenerationRecord):
+        if record.value is None:
+            return f"tombstone of generations of {record.group_id}"
+        places = "".join(f" {i}={m}" for i, m in record.value.static_members)
+        return f"generation {record.value.generation_id} of {record.group_id} reserved{places}"
     if record.value is None:
         return f"tombstone of {record.partition}"
     return f"{record.partition}={record.value.offset}"

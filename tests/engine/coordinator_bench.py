@@ -21,6 +21,7 @@ from kohort.engine.coordinator_engine import (
 from kohort.model.group_config import GroupConfig
 from kohort.model.ids import ConnectionId, Ticket
 from kohort.model.instants import Instant, WallMillis
+from kohort.storage.group_records import GENERATION_KEY_TYPE
 from kohort.wire.apis import BY_NAME
 from kohort.wire.codec import decode_response, encode_request
 from kohort.wire.messages.k11_join_group import JoinGroupRequest, JoinGroupRequestProtocol
@@ -28,6 +29,9 @@ from kohort.wire.messages.k12_heartbeat import HeartbeatRequest
 from kohort.wire.messages.k14_sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 
 WALL = WallMillis(1_700_000_000_000)
+
+RESERVATION = GENERATION_KEY_TYPE.to_bytes(2, "big")
+"""How the key of a reserved generation begins; such a record is written at once."""
 
 
 class Bench:
@@ -67,6 +71,9 @@ class Bench:
                     self.clients[conn].take(data)
                 case Close(conn, reason):
                     self.clients[conn].closed = reason
+                case Write(records=((key, _),)) if key[:2] == RESERVATION:
+                    self.writes.append(output)
+                    self._write(output)
                 case Write():
                     self.writes.append(output)
                 case Handle():
@@ -78,9 +85,12 @@ class Bench:
     def written(self) -> None:
         """The log has written everything."""
         while self.writes:
-            write = self.writes.pop(0)
-            self.stored.setdefault(write.partition, []).extend(write.records)
-            self.carry_out(self.engine.appended(Ticket(write.ticket), self.now))
+            self._write(self.writes[0])
+
+    def _write(self, write: Write) -> None:
+        self.writes.remove(write)
+        self.stored.setdefault(write.partition, []).extend(write.records)
+        self.carry_out(self.engine.appended(Ticket(write.ticket), self.now))
 
     def wait(self, millis: int) -> None:
         target = Instant(self.now + millis * 1_000)

@@ -10,11 +10,13 @@ from hypothesis import given
 
 from kohort.coordinator.records import (
     CommittedOffset,
+    GenerationRecord,
     GroupMetadata,
     GroupRecord,
     MemberMetadata,
     OffsetRecord,
     Record,
+    ReservedGeneration,
 )
 from kohort.model.errors import ProtocolError
 from kohort.model.ids import GroupId, TopicPartition
@@ -81,6 +83,18 @@ records = st.one_of(
         value=st.one_of(st.none(), offsets, expiring),
     ),
     st.builds(GroupRecord, group_id=text, value=st.one_of(st.none(), groups)),
+    st.builds(
+        GenerationRecord,
+        group_id=text,
+        value=st.one_of(
+            st.none(),
+            st.builds(
+                ReservedGeneration,
+                generation_id=int32,
+                static_members=st.lists(st.tuples(text, text), max_size=3).map(tuple),
+            ),
+        ),
+    ),
 )
 
 
@@ -264,6 +278,10 @@ def test_kafkas_own_reader_reads_what_is_written_here(tmp_path: Path) -> None:
             value=CommittedOffset(offset=6, commit_timestamp=7, expire_timestamp=99),  # type: ignore[arg-type]
         ),
         GroupRecord(group_id=GroupId("h"), value=None),
+        GenerationRecord(
+            group_id=GroupId("h"),
+            value=ReservedGeneration(generation_id=7),  # type: ignore[arg-type]
+        ),
     ]
     segment = tmp_path / "00000000000000000000.log"
     pairs = [write_record(record) for record in written]

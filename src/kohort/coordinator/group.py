@@ -170,6 +170,27 @@ class Group:
     deletion: Ticket | None = None
     """The tombstone on its way to the log; set exactly in Dead."""
 
+    floor: GenerationId = _NEW
+    """The highest generation that may have been told before the log was read back."""
+
+    reserved: GenerationId = _NEW
+    """The highest generation that a durable record reserves; only such a one is told."""
+
+    reservation: Ticket | None = None
+    """The reservation on its way to the log."""
+
+    has_reservations: bool = False
+    """Reservations are in the log, or were sent there: the group's tombstone needs company."""
+
+    closing: bool = False
+    """The join phase is over, but for its generation, which is on its way to the log."""
+
+    renamed: dict[GroupInstanceId, MemberId] = field(default_factory=dict)
+    """Static members whose present id the group's durable record may not hold."""
+
+    renamed_reserved: dict[GroupInstanceId, MemberId] = field(default_factory=dict)
+    """Those of them that the last durable reservation holds."""
+
     offsets: dict[TopicPartition, CommittedOffset] = field(default_factory=dict)
     """Durable offsets."""
 
@@ -197,6 +218,16 @@ class Group:
     def all_joined(self) -> bool:
         """Every member is parked in a join, and no handed-out id is outstanding."""
         return self.parked_joins == len(self.members) and not self.pending
+
+    def next_generation(self) -> GenerationId:
+        """The number of the generation to come."""
+        return GenerationId(max(self.generation_id, self.floor) + 1)
+
+    def is_reserved(self) -> bool:
+        """Whether the generation to come, with its static members' ids, would survive a crash."""
+        if self.reserved != self.next_generation():
+            return False
+        return self.renamed.items() <= self.renamed_reserved.items()
 
     def rebalance_timeout_ms(self) -> int:
         """The longest that any member grants; 0 without members."""
@@ -313,6 +344,7 @@ class Group:
         member = self.members.pop(member_id)
         if member.group_instance_id is not None:
             self.static_members.pop(member.group_instance_id, None)
+            self.renamed.pop(member.group_instance_id, None)
         self._count(member.protocols, -1)
         self.pending_sync.pop(member_id, None)
         if member.parked_join is not None:
@@ -330,7 +362,7 @@ class Group:
         member.member_id = member_id
         member.session_timer = session_timer(self.group_id, member_id)
         self.members[member_id] = member
-        self.static_members[instance] = member_id
+        self.static_members[instance] = self.renamed[instance] = member_id
         if self.leader_id == former:
             self.leader_id = member_id
         if former in self.pending_sync:

@@ -85,7 +85,12 @@ def _check_state(registry: Registry, group: Group) -> None:
         _require(group, not without, f"{[m.member_id for m in without]} do not support {name!r}")
     dead = state is GroupState.DEAD
     _require(group, dead == (group.deletion is not None), "Dead and the deletion disagree")
-    for ticket in (group.sync_write, group.deletion):
+    waits = joining and group.reservation is not None
+    _require(group, waits or not group.closing, "it closes, but waits for nothing")
+    if settled:
+        told = group.generation_id <= max(group.reserved, group.floor)
+        _require(group, told or not group.has_reservations, "its generation is not reserved")
+    for ticket in (group.sync_write, group.deletion, group.reservation):
         known = ticket is None or ticket in registry.writes
         _require(group, known, f"write {ticket} is awaited, but nobody knows it")
 
@@ -95,8 +100,8 @@ def _check_timers(registry: Registry, group: Group) -> None:
     joining = group.state is GroupState.PREPARING_REBALANCE
     _require(
         group,
-        joining == (join_timer(group.group_id) in deadlines),
-        "the join timer runs exactly in the join phase",
+        (joining and not group.closing) == (join_timer(group.group_id) in deadlines),
+        "the join timer runs exactly while members are waited for",
     )
     _require(
         group,

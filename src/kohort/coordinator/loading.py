@@ -7,23 +7,34 @@ ids, parked requests, a rebalance that was under way.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Final
 
 from kohort.coordinator.events import JoinProtocol, Replay
 from kohort.coordinator.group import Group, new_member
 from kohort.coordinator.rebalancing import prepare_rebalance, read_subscriptions
 from kohort.coordinator.records import (
+    NO_TIMESTAMP,
     CommittedOffset,
+    GenerationRecord,
     GroupMetadata,
     GroupRecord,
+    MemberMetadata,
     Record,
+    ReservedGeneration,
 )
 from kohort.coordinator.registry import Registry
 from kohort.coordinator.timers import SWEEP_TIMER
 from kohort.model.errors import InvariantViolation
 from kohort.model.facts import GroupLoaded, RebalanceCause
 from kohort.model.group_state import GroupState
-from kohort.model.ids import GroupId, ProtocolName, TopicPartition
+from kohort.model.ids import (
+    GenerationId,
+    GroupId,
+    ProtocolName,
+    ProtocolType,
+    TopicPartition,
+)
 
 
 @dataclass(slots=True)
@@ -31,15 +42,19 @@ class Loading:
     """What the log has said so far. The last word on a key counts."""
 
     groups: dict[GroupId, GroupMetadata] = field(default_factory=dict)
+    reservations: dict[GroupId, ReservedGeneration] = field(default_factory=dict)
     offsets: dict[GroupId, dict[TopicPartition, CommittedOffset]] = field(default_factory=dict)
 
     def take(self, record: Record) -> None:
         """One more record."""
         if isinstance(record, GroupRecord):
+            self._take_group(record.group_id, record.value)
+            return
+        if isinstance(record, GenerationRecord):
             if record.value is None:
-                self.groups.pop(record.group_id, None)
+                self.reservations.pop(record.group_id, None)
             else:
-                self.groups[record.group_id] = record.value
+                self.reservations[record.group_id] = record.value
             return
         offsets = self.offsets.setdefault(record.group_id, {})
         if record.value is not None:
@@ -48,6 +63,16 @@ class Loading:
         offsets.pop(record.partition, None)
         if not offsets:
             del self.offsets[record.group_id]
+
+    def _take_group(self, group_id: GroupId, value: GroupMetadata | None) -> None:
+        if value is None:
+            self.groups.pop(group_id, None)
+            return
+        self.groups[group_id] = value
+        reserved = self.reservations.get(group_id)
+        if reserved is not None and reserved.static_members:
+            # This record is younger and knows who holds the places.
+            self.reservations[group_id] = replace(reserved, static_members=())
 
 
 def replay(registry: Registry, loading: Loading, event: Replay) -> None:
@@ -69,18 +94,55 @@ def replay(registry: Registry, loading: Loading, event: Replay) -> None:
 def finish(registry: Registry, loading: Loading) -> None:
     """Bring the groups to life."""
     registry.loading = False
+    for group_id, reserved in loading.reservations.items():
+        # A number that was told outlives even a group whose own record was lost.
+        metadata = loading.groups.get(group_id, _UNWRITTEN)
+        loading.groups[group_id] = _with_present_ids(metadata, reserved)
     for group_id, metadata in loading.groups.items():
-        _revive(registry, group_id, metadata)
+        _revive(registry, group_id, metadata, loading.reservations.get(group_id))
     for group_id, offsets in loading.offsets.items():
         group = registry.groups.get(group_id)
         if group is None:
             group = registry.groups[group_id] = Group(group_id=group_id)
         group.offsets = offsets
-    loading.groups, loading.offsets = {}, {}
+    loading.groups, loading.offsets, loading.reservations = {}, {}, {}
     registry.arm(SWEEP_TIMER, registry.config.offsets_retention_check_interval_ms)
 
 
-def _revive(registry: Registry, group_id: GroupId, metadata: GroupMetadata) -> None:
+_UNWRITTEN: Final = GroupMetadata(
+    protocol_type=ProtocolType(""),
+    generation_id=GenerationId(0),
+    protocol_name=None,
+    leader_id=None,
+    current_state_timestamp=NO_TIMESTAMP,
+    members=(),
+)
+
+
+def _with_present_ids(metadata: GroupMetadata, reserved: ReservedGeneration) -> GroupMetadata:
+    """Static members under the ids that were told after the group's record was written."""
+    present = dict(reserved.static_members)
+    if not present:
+        return metadata
+    leader_id = metadata.leader_id
+    members: list[MemberMetadata] = []
+    for member in metadata.members:
+        instance = member.group_instance_id
+        member_id = (
+            member.member_id if instance is None else present.get(instance, member.member_id)
+        )
+        if member.member_id == metadata.leader_id:
+            leader_id = member_id
+        members.append(replace(member, member_id=member_id))
+    return replace(metadata, leader_id=leader_id, members=tuple(members))
+
+
+def _revive(
+    registry: Registry,
+    group_id: GroupId,
+    metadata: GroupMetadata,
+    reserved: ReservedGeneration | None,
+) -> None:
     group = Group(
         group_id=group_id,
         generation_id=metadata.generation_id,
@@ -89,6 +151,10 @@ def _revive(registry: Registry, group_id: GroupId, metadata: GroupMetadata) -> N
         subscribed_topics=frozenset(),
     )
     registry.groups[group_id] = group
+    if reserved is not None:
+        group.has_reservations = True
+        group.floor = reserved.generation_id
+        group.renamed = dict(reserved.static_members)
     if metadata.members:
         _revive_members(registry, group, metadata)
     registry.observe(

@@ -212,6 +212,7 @@ def drop_if_never_written(registry: Registry, group: Group) -> None:
         and group.is_unused
         and group.protocol_type is None
         and group.generation_id == 0
+        and not group.has_reservations
         and group.state is GroupState.EMPTY
     ):
         del registry.groups[group.group_id]

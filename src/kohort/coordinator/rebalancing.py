@@ -3,6 +3,10 @@
 Comes in: a cause, from whichever phase met it, and the join timer. Goes out: parked joins
 answered, the sync phase opened, or the group empty. Must not know: requests.
 
+A generation is told only once a record that reserves its number is durable, so that no number is
+told twice, whatever crashes. The record is sent when the join phase opens, and is there, as a rule,
+before the last member is.
+
 Functions that can leave the group empty return the ticket of the record that says so, for callers
 whose own answer must not run ahead of it.
 """
@@ -13,7 +17,7 @@ from dataclasses import dataclass, field
 
 from kohort.coordinator.answers import JoinAnswer, JoinedMember, LeaveAnswer, SyncAnswer
 from kohort.coordinator.group import Group, InitialDelay, Member
-from kohort.coordinator.records import GroupRecord
+from kohort.coordinator.records import GenerationRecord, GroupRecord, ReservedGeneration
 from kohort.coordinator.registry import Registry, mapped_append_error
 from kohort.coordinator.subscriptions import topics_of
 from kohort.coordinator.timers import join_timer, sync_timer
@@ -31,7 +35,7 @@ from kohort.model.facts import (
 )
 from kohort.model.group_config import REASON_MAX_CHARS
 from kohort.model.group_state import GroupState
-from kohort.model.ids import GenerationId, GroupInstanceId, MemberId, Ticket, Token
+from kohort.model.ids import GroupInstanceId, MemberId, Ticket, Token
 
 
 @dataclass(slots=True, kw_only=True)
@@ -53,6 +57,57 @@ class EmptyWrite:
         )
         for token, _ in self.waiting:
             registry.respond(token, LeaveAnswer(error=mapped_append_error(error)))
+
+
+@dataclass(slots=True, kw_only=True)
+class ReservationWrite:
+    """The number of the generation to come, on its way to the log."""
+
+    group: Group
+    value: ReservedGeneration
+
+    def stored(self, registry: Registry, ticket: Ticket) -> None:
+        """The number may be told; if the join phase waited for that only, it ends."""
+        group = self.group
+        group.reserved = max(group.reserved, self.value.generation_id)
+        group.renamed_reserved = dict(self.value.static_members)
+        if group.reservation == ticket:
+            group.reservation = None
+        if group.closing and registry.is_live(group):
+            complete_join(registry, group)
+
+    def failed(self, registry: Registry, ticket: Ticket, error: ErrorCode) -> None:
+        """An open phase asks again when it ends; one that waited for this sends members back."""
+        group = self.group
+        registry.observe(WriteFailed(group_id=group.group_id, purpose="generation", error=error))
+        if group.reservation == ticket:
+            group.reservation = None
+        if group.closing and registry.is_live(group):
+            _send_back(registry, group, mapped_append_error(error))
+
+
+def reserve(registry: Registry, group: Group) -> None:
+    """Ask for the next generation's number to be made durable, unless that is under way."""
+    if group.reservation is not None or group.is_reserved():
+        return
+    value = ReservedGeneration(
+        generation_id=group.next_generation(), static_members=tuple(group.renamed.items())
+    )
+    group.has_reservations = True
+    record = GenerationRecord(group_id=group.group_id, value=value)
+    group.reservation = registry.append(ReservationWrite(group=group, value=value), (record,))
+
+
+def _send_back(registry: Registry, group: Group, error: ErrorCode) -> None:
+    """No number could be reserved: whoever waits is told so, and may join again."""
+    group.closing = False
+    group.initial = None
+    for member in group.members.values():
+        token = group.unpark_join(member)
+        if token is not None:
+            registry.arm_session(member)
+            registry.respond(token, JoinAnswer(error=error, member_id=member.member_id))
+    registry.arm(join_timer(group.group_id), group.rebalance_timeout_ms())
 
 
 def prepare_rebalance(
@@ -88,6 +143,8 @@ def prepare_rebalance(
             member_count=len(group.members),
         )
     )
+    if group.members:
+        reserve(registry, group)
     if previous is GroupState.EMPTY:
         _open_initial_window(registry, group)
         return None
@@ -143,8 +200,12 @@ def join_timer_fired(registry: Registry, group: Group) -> None:
 
 
 def complete_join(registry: Registry, group: Group) -> Ticket | None:
-    """End the join phase: with a new generation, or with an empty group."""
+    """End the join phase: with a new generation, once its number is durable, or an empty group."""
     registry.deadlines.cancel(join_timer(group.group_id))
+    group.closing = bool(group.parked_joins) and not group.is_reserved()
+    if group.closing:
+        reserve(registry, group)
+        return None
     _cut_absent_members(registry, group)
     if group.members and not _ensure_present_leader(group):
         # Only static members are left, and none of them is here: they get another window.
@@ -152,7 +213,7 @@ def complete_join(registry: Registry, group: Group) -> Ticket | None:
         registry.arm(join_timer(group.group_id), group.rebalance_timeout_ms())
         return None
     group.initial = None
-    group.generation_id = GenerationId(group.generation_id + 1)
+    group.generation_id = group.next_generation()
     if not group.members:
         return _fall_empty(registry, group)
     _open_generation(registry, group)
@@ -200,7 +261,7 @@ def _fall_empty(registry: Registry, group: Group) -> Ticket:
 
 
 def _open_generation(registry: Registry, group: Group) -> None:
-    """Tell the new generation and wait for the leader's assignment. Nothing is written yet."""
+    """Tell the new generation and wait for the leader's assignment."""
     protocol_type, leader_id = group.protocol_type, group.leader_id
     if protocol_type is None or leader_id is None:
         raise group.violation("a protocol type and a leader were expected of a joined group")

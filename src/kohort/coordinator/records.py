@@ -84,4 +84,27 @@ class GroupRecord:
     value: GroupMetadata | None
 
 
-Record: TypeAlias = OffsetRecord | GroupRecord
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReservedGeneration:
+    """A generation number that may be told, and who holds static members' places by then.
+
+    ``static_members`` are the places whose holder changed after the group's own record.
+    """
+
+    generation_id: GenerationId
+    static_members: tuple[tuple[GroupInstanceId, MemberId], ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GenerationRecord:
+    """A group's reserved generation, or with ``value`` None its tombstone; Kafka has none such.
+
+    The group's own record keeps the last generation that has an assignment; this one keeps a
+    number from being told twice.
+    """
+
+    group_id: GroupId
+    value: ReservedGeneration | None
+
+
+Record: TypeAlias = OffsetRecord | GroupRecord | GenerationRecord

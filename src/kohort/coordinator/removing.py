@@ -15,7 +15,7 @@ from kohort.coordinator.answers import DeleteAnswer, OffsetDeleteAnswer
 from kohort.coordinator.events import DeleteGroups, OffsetDelete, TopicsDeleted
 from kohort.coordinator.group import Group
 from kohort.coordinator.offsets import settle_offsets, write_offsets
-from kohort.coordinator.records import CommittedOffset, GroupRecord
+from kohort.coordinator.records import CommittedOffset, GenerationRecord, GroupRecord, Record
 from kohort.coordinator.registry import Registry, mapped_append_error
 from kohort.coordinator.timers import SWEEP_TIMER, session_timer
 from kohort.model.errors import ErrorCode
@@ -179,8 +179,10 @@ def _condemn(
         expired=expired,
     )
     group.move_to(GroupState.DEAD, registry.time_of_day())
-    tombstone = GroupRecord(group_id=group.group_id, value=None)
-    group.deletion = write_offsets(registry, write, partitions, more=(tombstone,))
+    tombstones: tuple[Record, ...] = (GroupRecord(group_id=group.group_id, value=None),)
+    if group.has_reservations:
+        tombstones += (GenerationRecord(group_id=group.group_id, value=None),)
+    group.deletion = write_offsets(registry, write, partitions, more=tombstones)
 
 
 def delete_offsets(registry: Registry, event: OffsetDelete) -> None:

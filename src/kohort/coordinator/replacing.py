@@ -56,6 +56,9 @@ class ReplacementWrite:
 
     def stored(self, registry: Registry, ticket: Ticket) -> None:
         """The new id would survive a crash: tell it."""
+        renamed = self.group.renamed
+        if renamed.get(self.group_instance_id) == self.member_id:
+            del renamed[self.group_instance_id]
         registry.respond(self.token, self._answer(registry))
 
     def _answer(self, registry: Registry) -> JoinAnswer:

@@ -46,6 +46,7 @@ class SyncWrite:
         if group.sync_write != ticket or not registry.is_live(group):
             return
         group.sync_write = None
+        group.renamed.clear()
         for member in group.members.values():
             member.assignment = self.assignments[member.member_id]
         group.move_to(GroupState.STABLE, registry.time_of_day())

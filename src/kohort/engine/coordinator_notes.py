@@ -36,7 +36,7 @@ from kohort.coordinator.events import (
     Request,
     SyncGroup,
 )
-from kohort.coordinator.records import OffsetRecord
+from kohort.coordinator.records import GenerationRecord, OffsetRecord
 from kohort.model.errors import ErrorCode
 from kohort.model.ids import ConnectionId, GroupId, GroupInstanceId, MemberId
 from kohort.model.instants import Millis
@@ -231,6 +231,8 @@ def note_of_write(effect: Append) -> PersistBegun:
         if isinstance(record, OffsetRecord):
             value = record.value
             offsets.append((record.partition, None if value is None else value.offset))
+        elif isinstance(record, GenerationRecord):
+            continue
         elif record.value is None:
             deleted = True
         else:

@@ -4,9 +4,10 @@ Comes in: the coordinator's typed records, or bytes off a log that kohort or a K
 out: the other of the two. Must not know: batches, segments, what a record means for a group.
 
 A key opens with an int16 type, a value with an int16 version; a null value is a tombstone. Types
-0 and 1 are committed offsets (1 is written), 2 is a classic group. Other types (KIP-848, share and
-streams groups) are skipped. A value of a version nobody here knows is an error: skipping it would
-lose a group without a word.
+0 and 1 are committed offsets (1 is written), 2 is a classic group. One type is kohort's own, a
+reserved generation; Kafka's reader passes over types it does not know, with a warning. Other types
+(KIP-848, share and streams groups) are skipped here. A value of a version nobody here knows is an
+error: skipping it would lose a group without a word.
 """
 
 from __future__ import annotations
@@ -15,11 +16,13 @@ from typing import TypeVar
 
 from kohort.coordinator.records import (
     CommittedOffset,
+    GenerationRecord,
     GroupMetadata,
     GroupRecord,
     MemberMetadata,
     OffsetRecord,
     Record,
+    ReservedGeneration,
 )
 from kohort.model.errors import ProtocolError
 from kohort.model.ids import (
@@ -50,6 +53,8 @@ T = TypeVar("T")
 
 OFFSET_KEY_TYPES = (0, 1)
 GROUP_KEY_TYPE = 2
+GENERATION_KEY_TYPE = 0x6B67
+"""Far from Kafka's types, which count up from 0."""
 
 OFFSET_KEY_WRITTEN = 1
 OFFSET_VALUE_WRITTEN = 4
@@ -57,6 +62,7 @@ OFFSET_VALUE_WITH_EXPIRY = 1
 """The only version that can carry an expire timestamp (clients with OffsetCommit v2-4)."""
 
 GROUP_VALUE_WRITTEN = 3
+GENERATION_VALUE_WRITTEN = 0
 
 _TYPE_BYTES = 2
 _NO_TIMESTAMP = -1
@@ -119,6 +125,29 @@ class GroupMetadataValue:
     members: list[GroupMember] = field(array(GroupMember))
 
 
+@struct(versions="0")
+class GenerationKey:
+    """Key of a reserved generation."""
+
+    group: str = field(STRING)
+
+
+@struct()
+class StaticPlace:
+    """Who holds a static member's place."""
+
+    group_instance_id: str = field(STRING)
+    member_id: str = field(STRING)
+
+
+@struct(versions="0", flexible="0+")
+class GenerationValue:
+    """A reserved generation; flexible, so that fields can be added."""
+
+    generation: int = field(INT32)
+    static_members: list[StaticPlace] = field(array(StaticPlace))
+
+
 def write_record(record: Record) -> tuple[bytes, bytes | None]:
     """Key and value of a record; the value of a tombstone is None.
 
@@ -127,6 +156,9 @@ def write_record(record: Record) -> tuple[bytes, bytes | None]:
     """
     if isinstance(record, OffsetRecord):
         return _offset_key(record), _offset_value(record.value)
+    if isinstance(record, GenerationRecord):
+        key = _typed(GENERATION_KEY_TYPE, encode(GenerationKey(group=record.group_id), 0))
+        return key, _generation_value(record.value)
     key = _typed(GROUP_KEY_TYPE, encode(GroupMetadataKey(group=record.group_id), GROUP_KEY_TYPE))
     return key, _group_value(record.value)
 
@@ -153,6 +185,11 @@ def read_record(key: bytes | None, value: bytes | None) -> Record | None:
     if kind == GROUP_KEY_TYPE:
         group_key, _ = decode(GroupMetadataKey, kind, key, _TYPE_BYTES)
         return GroupRecord(group_id=GroupId(group_key.group), value=_read_group(value))
+    if kind == GENERATION_KEY_TYPE:
+        generation_key, _ = decode(GenerationKey, 0, key, _TYPE_BYTES)
+        return GenerationRecord(
+            group_id=GroupId(generation_key.group), value=_read_generation(value)
+        )
     return None
 
 
@@ -247,6 +284,32 @@ def _read_member(member: GroupMember) -> MemberMetadata:
         session_timeout_ms=member.session_timeout,
         subscription=bytes(member.subscription),
         assignment=bytes(member.assignment),
+    )
+
+
+def _generation_value(reserved: ReservedGeneration | None) -> bytes | None:
+    if reserved is None:
+        return None
+    value = GenerationValue(
+        generation=reserved.generation_id,
+        static_members=[
+            StaticPlace(group_instance_id=instance, member_id=member_id)
+            for instance, member_id in reserved.static_members
+        ],
+    )
+    return _typed(GENERATION_VALUE_WRITTEN, encode(value, GENERATION_VALUE_WRITTEN))
+
+
+def _read_generation(data: bytes | None) -> ReservedGeneration | None:
+    if data is None:
+        return None
+    value = _versioned(GenerationValue, data)
+    return ReservedGeneration(
+        generation_id=GenerationId(value.generation),
+        static_members=tuple(
+            (GroupInstanceId(place.group_instance_id), MemberId(place.member_id))
+            for place in value.static_members
+        ),
     )
 
 

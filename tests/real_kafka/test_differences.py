@@ -1,0 +1,113 @@
+"""What kohort does otherwise than Kafka on purpose: Kafka's way, seen on a real one, and ours.
+
+Each of these has its line in docs/reference/differences.md.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.real_kafka.script import Peer, Script, port_of, settle
+
+from kohort.broker.embedded import EmbeddedBroker
+from kohort.coordinator.partitions import partition_for
+from kohort.coordinator.records import GenerationRecord, ReservedGeneration
+from kohort.model.ids import GenerationId, GroupId
+from kohort.storage.group_records import write_record
+from kohort.storage.records import Record, build_batch
+from kohort.testing.kafka_jars import installed
+from kohort.testing.real_kafka import RealKafka, absence
+from kohort.wire.messages.k00_produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    TopicProduceData,
+)
+
+pytestmark = [pytest.mark.slow, pytest.mark.real_kafka]
+
+OFFSETS_PARTITIONS = 8
+SETTINGS: dict[str, str | int] = {
+    "group.initial.rebalance.delay.ms": 0,
+    "group.min.session.timeout.ms": 1_000,
+    "offsets.topic.num.partitions": OFFSETS_PARTITIONS,
+}
+
+
+@pytest.fixture(scope="module")
+def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealKafka]:
+    """A node that these tests may kill."""
+    if installed() is None:
+        pytest.skip(absence())
+    with RealKafka(tmp_path_factory.mktemp("kafka"), settings=SETTINGS) as node:
+        yield node
+
+
+def generation(line: str) -> int:
+    return int(line.partition("'NONE', ")[2].partition(",")[0])
+
+
+def tells_a_generation_that_is_never_synced(script: Script) -> int:
+    settle(script)
+    script.ids["a"] = ""
+    script.joins("a")
+    script.joins("a")
+    script.syncs("a", 1, {"a": b"1"})
+    script.joins("a")
+    script.close()
+    return generation(script.lines[-1])
+
+
+def tells_the_next(script: Script, member_id: str) -> int:
+    settle(script)
+    script.ids["a"] = member_id
+    script.joins("a")
+    script.close()
+    return generation(script.lines[-1])
+
+
+def plant(port: int, group: str) -> None:
+    """Put a reservation, as kohort writes it, into Kafka's own ``__consumer_offsets``."""
+    record = GenerationRecord(
+        group_id=GroupId(group), value=ReservedGeneration(generation_id=GenerationId(9))
+    )
+    key, value = write_record(record)
+    batch = build_batch([Record(key, value, int(time.time() * 1_000))])
+    partition = PartitionProduceData(
+        index=partition_for(group, OFFSETS_PARTITIONS), records=bytes(batch)
+    )
+    request = ProduceRequest(
+        acks=-1,
+        timeout_ms=10_000,
+        topic_data=[TopicProduceData(name="__consumer_offsets", partition_data=[partition])],
+    )
+    # The one client id that Kafka lets write to its own topics.
+    peer = Peer(port, "__admin_client")
+    peer.send("Produce", request, 9)
+    (response,) = peer.receive().responses
+    peer.close()
+    assert response.partition_responses[0].error_code == 0
+
+
+def test_a_generation_that_was_told_is_told_again_by_kafka_after_a_crash_and_never_here(
+    kafka: RealKafka, tmp_path: Path
+) -> None:
+    """Kafka goes on with a log in which kohort's records are: it passes over them."""
+    script = Script(port_of(kafka.bootstrap_servers), "told")
+    assert tells_a_generation_that_is_never_synced(script) == 2
+    plant(port_of(kafka.bootstrap_servers), "told")
+    kafka.kill()
+    kafka.restart()
+    again = Script(port_of(kafka.bootstrap_servers), "told")
+    assert tells_the_next(again, script.ids["a"]) == 2
+    log = kafka.log().read_text()
+    assert "Unknown record type 27495 while loading offsets and group metadata" in log
+
+    with EmbeddedBroker(tmp_path / "data", **SETTINGS) as broker:  # type: ignore[arg-type]
+        script = Script(port_of(broker.bootstrap_servers), "told")
+        assert tells_a_generation_that_is_never_synced(script) == 2
+    with EmbeddedBroker(tmp_path / "data", **SETTINGS) as broker:  # type: ignore[arg-type]
+        again = Script(port_of(broker.bootstrap_servers), "told")
+        assert tells_the_next(again, script.ids["a"]) == 3
