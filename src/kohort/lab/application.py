@@ -51,6 +51,7 @@ from kohort.model.client_facts import (
     RecordsDelivered,
     Subscribed,
 )
+from kohort.model.errors import ErrorCode
 from kohort.model.ids import NO_MEMBER, GroupId, MemberId, Token, TopicPartition
 from kohort.model.instants import MICROS_PER_MILLI, MICROS_PER_SECOND, Instant
 
@@ -79,6 +80,7 @@ class Consuming:
         state: partitions with local state; outlives the process if state does.
         record: takes facts.
         ended: called when the consumer was closed in order.
+        failed: called when the consumer is out for good, which ends most applications.
     """
 
     def __init__(
@@ -94,6 +96,7 @@ class Consuming:
         state: set[TopicPartition],
         record: Callable[[Any], None],
         ended: Callable[[], None],
+        failed: Callable[[], None],
     ) -> None:
         self._heap = heap
         self._process = process
@@ -105,12 +108,15 @@ class Consuming:
         self._state = state
         self._record = record
         self._ended = ended
+        self._failed = failed
         self._group_id = GroupId(engine.member.config.group_id)
         self._reading: dict[TopicPartition, int] = {}
         """Next offset of each partition whose records are handed out."""
         self._order: list[TopicPartition] = []
         self._restoring: dict[TopicPartition, int] = {}
         """Where a partition will start once its state is there."""
+        self._told: set[TopicPartition] = set()
+        """What the application heard is assigned, and not yet that it is gone."""
         self._member_id = NO_MEMBER
         self._blocked = False
         self._working = False
@@ -255,6 +261,8 @@ class Consuming:
                 return self._call_back(effect)
             case Trouble():
                 self.trouble.append(effect.message)
+                if effect.error is not ErrorCode.NONE:
+                    self._failed()
             case Idle():
                 self._closing = "gone"
                 self._ended()
@@ -295,22 +303,33 @@ class Consuming:
         self._record(PositionSet(group_id=self._group_id, partition=tp, offset=offset))
 
     def _call_back(self, effect: RunCallback) -> bool:
-        kind = _KINDS[effect.kind]
-        if kind is CallbackKind.REVOKED and effect.step < self._engine.core.void_before:
-            kind = CallbackKind.LOST  # the place went before the application came to hear of it
+        kind, partitions = _KINDS[effect.kind], effect.partitions
+        if effect.step < self._engine.core.void_before:
+            # The place was lost before the application came to hear of this.
+            if kind is CallbackKind.ASSIGNED:
+                self._say(CallbackDone(step=effect.step))
+                return True
+            kind = CallbackKind.LOST
+        if kind is CallbackKind.ASSIGNED:
+            self._told |= partitions
+        elif kind is CallbackKind.LOST:
+            partitions &= self._told  # what it never heard of it cannot lose
+            if not partitions:
+                self._say(CallbackDone(step=effect.step))
+                return True
         self._member_id = self._engine.core.ownership.member_id or self._member_id
         told: dict[str, Any] = {
             "group_id": self._group_id,
             "member_id": MemberId(self._member_id),
             "generation_id": effect.generation_id,
             "kind": kind,
-            "partitions": tuple(sorted(effect.partitions)),
+            "partitions": tuple(sorted(partitions)),
         }
         self._record(CallbackStarted(**told))
         behaviour = self._behaviour
         took = 0
-        if kind is CallbackKind.REVOKED and effect.partitions:
-            took = behaviour.flush_ms + behaviour.flush_each_ms * len(effect.partitions)
+        if kind is CallbackKind.REVOKED and partitions:
+            took = behaviour.flush_ms + behaviour.flush_each_ms * len(partitions)
         if took:
             self._blocked = True
             self._heap.after(took, self._process, self._callback_over, effect.step, told)
@@ -329,6 +348,8 @@ class Consuming:
 
     def _called_back(self, step: int, told: dict[str, Any]) -> None:
         self._record(CallbackEnded(**told))
+        if told["kind"] is not CallbackKind.ASSIGNED:
+            self._told -= set(told["partitions"])
         self._say(CallbackDone(step=step))
 
     # -- going ------------------------------------------------------------------------------------

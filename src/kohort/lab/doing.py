@@ -114,8 +114,9 @@ def _full_disk(world: World, act: acts.FullDisk) -> None:
 
 def _fail_sync(world: World, act: acts.FailSync) -> None:
     world.note_fault("failed sync", "broker")
-    world.node.journal.fail_next_sync()
-    world.after(act.down_ms, _restart_broken_broker, world)
+    world.node.journal.fail_next_sync(
+        lambda: world.after(act.down_ms, _restart_broken_broker, world)
+    )
 
 
 def _restart_broken_broker(world: World) -> None:

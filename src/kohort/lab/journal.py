@@ -169,11 +169,12 @@ class Journal:
         self.disk.capacity = None
         self.disk.fail_sync = lambda _path: False
 
-    def fail_next_sync(self) -> None:
-        """The next sync of anything fails with EIO."""
+    def fail_next_sync(self, failed: Callable[[], None]) -> None:
+        """The next sync of anything fails with EIO, and ``failed`` is called."""
 
         def fails(_path: str) -> bool:
             self.disk.fail_sync = lambda _path: False
+            failed()
             return True
 
         self.disk.fail_sync = fails

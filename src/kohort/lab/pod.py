@@ -43,6 +43,9 @@ from kohort.policies.registry import assignors
 _GRACE_MS: Final = 30_000
 """Between being asked to end and being killed, as Kubernetes does."""
 
+_CRASH_LOOP_MS: Final = 5_000
+"""Between the failure of an application and its next start."""
+
 _STALL_MICROS: Final = 2_000_000
 """A process that slept longer tells its member so, as the live client's pump does."""
 
@@ -140,6 +143,7 @@ class Pod:
             state=self._state,
             record=self._record,
             ended=self._closed,
+            failed=self._failed,
         )
         self.application.subscribe(self.subscription)
 
@@ -192,6 +196,13 @@ class Pod:
         self._record(ended(group_id=self._group_id, member_id=self.engine.member.member_id))
         self._end(silent=False)
         self.return_after(self._back_after_ms)
+
+    def _failed(self) -> None:
+        """The application gives up, and whoever looks after it starts it again."""
+        self._heap.at(self._heap.now, self.process, self._crash)
+
+    def _crash(self) -> None:
+        self.kill(node_lost=False, back_after_ms=_CRASH_LOOP_MS)
 
     def _grace_over(self) -> None:
         self.kill(node_lost=False, back_after_ms=self._back_after_ms)

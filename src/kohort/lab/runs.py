@@ -11,12 +11,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from kohort.history.checker import check_history
 from kohort.lab.heap import Choose
 from kohort.lab.plan import Plan
-from kohort.lab.swarm import settle_ms
 from kohort.lab.world import World
 from kohort.model.errors import InvariantViolation
 from kohort.model.history_record import Recorded
+from kohort.model.instants import MICROS_PER_SECOND, Instant
 
 _SLICE_MS: Final = 1_000
 """How often the cores' own invariants are asserted."""
@@ -29,9 +30,12 @@ class Finding:
     rule: str
     """A named check, ``core`` for an assertion inside a core, or ``converges``."""
     message: str
+    at: Instant
+    story: tuple[str, ...] = ()
+    """The last facts of that group and member, one a line."""
 
     def __str__(self) -> str:
-        return f"{self.rule}: {self.message}"
+        return f"{self.rule} at {self.at / MICROS_PER_SECOND:.3f} s: {self.message}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,6 +48,8 @@ class Report:
     """Of everything that happened: equal digests, equal runs."""
     happenings: int
     facts: int
+    vacuous: tuple[str, ...] = ()
+    """Checks that had nothing to judge."""
     settled_ms: int | None = None
     """Liveness: how long after healing the core was stable for good; None if it was not asked."""
     history: list[Recorded] = field(repr=False)
@@ -57,10 +63,14 @@ class Report:
         """Without the history."""
         return {
             "plan": self.plan.to_json(),
-            "findings": [{"rule": f.rule, "message": f.message} for f in self.findings],
+            "findings": [
+                {"rule": f.rule, "at": f.at, "message": f.message, "story": list(f.story)}
+                for f in self.findings
+            ],
             "digest": self.digest,
             "happenings": self.happenings,
             "facts": self.facts,
+            "vacuous": list(self.vacuous),
             "settled_ms": self.settled_ms,
         }
 
@@ -73,18 +83,24 @@ def run_plan(plan: Plan, *, choose: Choose | None = None) -> Report:
     try:
         settled = _run(world)
     except InvariantViolation as error:
-        findings.append(Finding(rule="core", message=f"at {_seconds(world)}: {error}"))
+        findings.append(Finding(rule="core", at=world.now, message=str(error)))
     else:
         if plan.heal_ms is not None and not world.converged():
-            findings.append(Finding(rule="converges", message=_story(world)))
+            findings.append(Finding(rule="converges", at=world.now, message=_story(world)))
         elif plan.heal_ms is not None:
             world.calm()
+    checked = check_history(world.history)
+    findings += (
+        Finding(rule=v.name, at=Instant(v.at), message=v.message, story=v.story)
+        for v in checked.violations
+    )
     return Report(
         plan=plan,
         findings=tuple(findings),
         digest=digest_of(world.history, world.network.digest),
         happenings=world.heap.count,
         facts=len(world.history),
+        vacuous=tuple(result.name for result in checked.vacuous),
         settled_ms=settled,
         history=world.history,
     )
@@ -111,15 +127,6 @@ def digest_of(history: Iterable[Recorded], network: int) -> str:
     for recorded in history:
         digest.update(repr(recorded).encode())
     return digest.hexdigest()
-
-
-def late_after_ms(plan: Plan) -> int:
-    """How long after healing a core may be unstable."""
-    return max(settle_ms(pod.behaviour) for pod in plan.pods)
-
-
-def _seconds(world: World) -> str:
-    return f"{world.now / 1_000_000:.3f} s"
 
 
 def _story(world: World) -> str:

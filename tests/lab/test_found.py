@@ -1,0 +1,39 @@
+"""What worlds have found: each story once, as small as it gets."""
+
+from __future__ import annotations
+
+from kohort.history.checker import check_history
+from kohort.lab import acts
+from kohort.lab.plan import Behaviour, Plan, PodPlan, TopicPlan
+from kohort.lab.world import World
+
+
+def broken(world: World) -> list[str]:
+    """The promises that a history breaks."""
+    return sorted({v.name for v in check_history(world.history).violations})
+
+
+def test_an_assignment_that_came_during_a_long_batch_is_not_told_once_the_place_is_lost():
+    """What it was told then, it had lost meanwhile.
+
+    The application sat in one batch for longer than max.poll.interval; the assignment that came in
+    that time was told to it afterwards, when the partition had long been somebody else's.
+    """
+    behaviour = Behaviour(
+        session_timeout_ms=6_000, heartbeat_interval_ms=1_000, max_poll_interval_ms=10_000
+    )
+    world = World(
+        Plan(
+            seed=1,
+            duration_ms=90_000,
+            topics=(TopicPlan(name="t", partitions=4),),
+            pods=tuple(PodPlan(name=name, behaviour=behaviour) for name in ("a", "b")),
+            acts=(
+                acts.SlowApplication(at_ms=20_000, pod="a", batch_ms=40_000),
+                acts.StopPod(at_ms=25_000, pod="b", back_after_ms=20_000),
+            ),
+        )
+    )
+    world.run()
+    assert world.converged(("a", "b"))
+    assert broken(world) == []
