@@ -26,6 +26,7 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "consume": ("kohort.cli.consume:consume", "Read topics as a member of a group."),
     "pipeline": ("kohort.cli.pipeline:pipeline", "Run a Spark application that shares a group."),
     "table": ("kohort.cli.table:table", "List, clean and verify a pipeline's table."),
+    "lab": ("kohort.cli.lab:lab", "Let things happen to groups in a simulated world."),
     "kafka": ("kohort.cli.kafka:kafka", "Fetch, start and stop a real Apache Kafka."),
 }
 """Name -> (module:attribute, the line that ``--help`` shows), so that help imports no noun."""

@@ -76,6 +76,15 @@ class Tenure:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Stop:
+    """A partition that nobody served, within the window."""
+
+    partition: TopicPartition
+    begin: Instant
+    end: Instant
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Mark:
     """Something to know about an instant: a process came or went, a generation opened."""
 
@@ -95,4 +104,6 @@ class Measured:
     end: Instant
     tenures: tuple[Tenure, ...]
     """In the order of their ends; only those that reach into the window."""
+    stops: tuple[Stop, ...]
+    """In the order of their ends."""
     marks: tuple[Mark, ...]

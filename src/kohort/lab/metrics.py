@@ -15,7 +15,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 from kohort.lab.clairvoyant import Absence, Arrival, Change, Costs, best_cost_ms
-from kohort.lab.measured import Mark, Measured, Metrics, Tenure
+from kohort.lab.measured import Mark, Measured, Metrics, Stop, Tenure
 from kohort.model.client_facts import (
     CallbackEnded,
     CallbackKind,
@@ -101,7 +101,7 @@ class Meter:
         self._group_id = group_id
         self._pods: dict[str, _Pod] = {}
         self._partitions = {tp: _Partition(None) for tp in sorted(set(partitions))}
-        self._downs: list[tuple[Instant, Instant]] = []
+        self._downs: list[Stop] = []
         self._tenures: list[Tenure] = []
         self._marks: list[Mark] = []
         self._gone: dict[str, _Gone] = {}
@@ -134,10 +134,10 @@ class Meter:
     def finish(self, end: Instant) -> Measured:
         """Everything up to ``end``; the meter takes nothing after that."""
         unserved = 0
-        for partition in self._partitions.values():
+        for tp, partition in self._partitions.items():
             if partition.servers == 0:
                 unserved += 1
-                self._down_ended(partition, end)
+                self._down_ended(tp, end)
         for source, pod in self._pods.items():
             for tp, hold in pod.holds.items():
                 self._tenure(source, pod, tp, hold, end)
@@ -146,8 +146,9 @@ class Meter:
             partitions=len(self._partitions),
             rebalances=self._rebalances,
             generations=self._generations,
-            unavailable_ms=sum(e - b for b, e in self._downs) // MICROS_PER_MILLI,
-            longest_stop_ms=max((e - b for b, e in self._downs), default=0) // MICROS_PER_MILLI,
+            unavailable_ms=sum(stop.end - stop.begin for stop in self._downs) // MICROS_PER_MILLI,
+            longest_stop_ms=max((stop.end - stop.begin for stop in self._downs), default=0)
+            // MICROS_PER_MILLI,
             peak_down=_peak(self._downs),
             stops=self._stops,
             moves=self._moves,
@@ -167,6 +168,7 @@ class Meter:
             begin=self._begin,
             end=end,
             tenures=tuple(self._tenures),
+            stops=tuple(self._downs),
             marks=tuple(self._marks),
         )
 
@@ -353,7 +355,7 @@ class Meter:
         partition = self._partitions[tp]
         partition.servers += 1
         if partition.servers == 1:
-            self._down_ended(partition, at)
+            self._down_ended(tp, at)
 
     def _serves_less(self, tp: TopicPartition, at: Instant) -> None:
         partition = self._partitions[tp]
@@ -362,19 +364,20 @@ class Meter:
             partition.down_since = at
             self._stops += at >= self._begin
 
-    def _down_ended(self, partition: _Partition, at: Instant) -> None:
+    def _down_ended(self, tp: TopicPartition, at: Instant) -> None:
+        partition = self._partitions[tp]
         since, partition.down_since = partition.down_since, None
         if since is None or at <= self._begin:
             return
         begin = max(since, self._begin)
         if at > begin:
-            self._downs.append((begin, at))
+            self._downs.append(Stop(partition=tp, begin=begin, end=at))
             self._changed_at = max(self._changed_at, at)
 
     def _tenure(
         self, source: str, pod: _Pod, tp: TopicPartition, hold: _Hold, end: Instant
     ) -> None:
-        if end > self._begin:
+        if end >= self._begin:
             self._tenures.append(
                 Tenure(
                     partition=tp,
@@ -441,11 +444,9 @@ def measure(
     return meter.finish(end)
 
 
-def _peak(downs: list[tuple[Instant, Instant]]) -> int:
-    """Most intervals that overlap; one that ends when another begins does not."""
-    edges = sorted(
-        [(begin, 1) for begin, _ in downs] + [(end, -1) for _, end in downs],
-    )
+def _peak(downs: list[Stop]) -> int:
+    """Most stops that overlap; one that ends when another begins does not."""
+    edges = sorted([(stop.begin, 1) for stop in downs] + [(stop.end, -1) for stop in downs])
     count = peak = 0
     for _, step in edges:
         count += step

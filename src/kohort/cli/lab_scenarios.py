@@ -1,0 +1,254 @@
+"""``kohort lab run``, ``table`` and ``scenarios``: what policies cost groups that things happen to.
+
+In come names, sizes and seeds; out go tables, Markdown, JSON, pictures and histories. Runs of a
+table are shared among processes. Everything is computed in ``kohort.lab``.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from pathlib import Path
+
+import click
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table as RichTable
+
+from kohort.cli.output import json_option, note, print_json, print_table
+from kohort.lab.contenders import CONTENDERS, contender
+from kohort.lab.measured import Measured, Metrics
+from kohort.lab.pictures import ownership_svg
+from kohort.lab.scenarios.base import Setup
+from kohort.lab.scenarios.registry import SCENARIOS, scenario
+from kohort.lab.scenarios.running import run as run_scenario
+from kohort.lab.table import COLUMNS, LEGEND, Cell, Job, Table, collect, do, jobs, number
+from kohort.model.errors import ConfigError
+from kohort.storage.fact_files import write_history
+
+_MEMBERS = click.option(
+    "--members", type=int, default=10, show_default=True, help="Members at the beginning."
+)
+_PARTITIONS = click.option(
+    "--partitions", type=int, default=200, show_default=True, help="Partitions of the one topic."
+)
+_SEED = click.option(
+    "--seed", type=int, default=1, show_default=True, help="Decides everything that is chance."
+)
+_FILE = click.Path(path_type=Path, dir_okay=False)
+
+
+@click.command()
+@json_option
+def scenarios(*, as_json: bool) -> None:
+    """List the scenarios and the policies."""
+    if as_json:
+        print_json(
+            {
+                "scenarios": {name: each.about for name, each in SCENARIOS.items()},
+                "policies": {name: each.title for name, each in CONTENDERS.items()},
+            }
+        )
+        return
+    print_table(["SCENARIO", "WHAT HAPPENS"], [(n, s.about) for n, s in SCENARIOS.items()])
+    print_table(["POLICY", "WHAT IT IS"], [(n, c.title) for n, c in CONTENDERS.items()])
+
+
+@click.command()
+@click.argument("name", metavar="SCENARIO")
+@click.option(
+    "--policy", default="cooperative-sticky", show_default=True, metavar="POLICY",
+    help="Who gets what; `kohort lab scenarios` lists them.",
+)  # fmt: skip
+@_MEMBERS
+@_PARTITIONS
+@_SEED
+@click.option("--svg", type=_FILE, help="Draw ownership over time into this file.")
+@click.option("--history", type=_FILE, help="Write all facts into this file, for `kohort check`.")
+@json_option
+def run(
+    name: str,
+    *,
+    policy: str,
+    members: int,
+    partitions: int,
+    seed: int,
+    svg: Path | None,
+    history: Path | None,
+    as_json: bool,
+) -> None:
+    """Let SCENARIO happen to a group under a policy, and say what it cost.
+
+    The same options give the same run, byte for byte.
+    """
+    setup = Setup(contender=contender(policy), members=members, partitions=partitions, seed=seed)
+    what = scenario(name)
+    done = run_scenario(what, setup)
+    if svg is not None:
+        _write(svg, ownership_svg(done.measured, title=f"{what.title}: {setup.contender.title}"))
+    if history is not None:
+        try:
+            write_history(history, done.history)
+        except OSError as error:
+            raise _cannot_write(history, error) from error
+    if as_json:
+        print_json(
+            {
+                "scenario": what.name,
+                "policy": policy,
+                "members": members,
+                "partitions": partitions,
+                "seed": seed,
+                "metrics": done.measured.metrics.to_json(),
+            }
+        )
+        return
+    click.echo(f"{what.title}: {setup.contender.title}")
+    click.echo(f"{members} members, {partitions} partitions, seed {seed}. {what.about}")
+    print_table(["METRIC", "VALUE"], _in_full(what.name, policy, done.measured))
+
+
+def _in_full(name: str, policy: str, measured: Measured) -> Iterator[tuple[str, str]]:
+    means = Cell(scenario=name, policy=policy, runs=(measured.metrics,)).means()
+    for column, heading in COLUMNS:
+        yield heading, number(means[column])
+    if measured.metrics.unserved_at_end:
+        yield "partitions not served at the end", str(measured.metrics.unserved_at_end)
+
+
+@click.command()
+@click.option(
+    "--scenario", "names", multiple=True, metavar="SCENARIO",
+    help="Only this one; may be repeated. All without it.",
+)  # fmt: skip
+@click.option(
+    "--policy", "policies", multiple=True, metavar="POLICY",
+    help="Only this one; may be repeated. All without it.",
+)  # fmt: skip
+@_MEMBERS
+@_PARTITIONS
+@_SEED
+@click.option("--seeds", type=int, default=3, show_default=True, help="How many, from --seed on.")
+@click.option(
+    "--processes", type=int, default=os.cpu_count() or 1, show_default="all cores",
+    help="How many runs at a time.",
+)  # fmt: skip
+@click.option("--full", is_flag=True, help="Every metric, a line for each scenario and policy.")
+@click.option("--markdown", is_flag=True, help="Print Markdown: the short and the full table.")
+@click.option(
+    "--svg-dir", type=click.Path(path_type=Path, file_okay=False),
+    help="Draw the first seed's ownership over time of every cell into this directory.",
+)  # fmt: skip
+@json_option
+def table(
+    names: tuple[str, ...],
+    *,
+    policies: tuple[str, ...],
+    members: int,
+    partitions: int,
+    seed: int,
+    seeds: int,
+    processes: int,
+    full: bool,
+    markdown: bool,
+    svg_dir: Path | None,
+    as_json: bool,
+) -> None:
+    """Compare policies in scenarios: what each cost, measured.
+
+    Times of day, cores and the order of runs change nothing.
+    """
+    wanted = jobs(
+        names or tuple(SCENARIOS),
+        policies or tuple(CONTENDERS),
+        members=members,
+        partitions=partitions,
+        seeds=range(seed, seed + seeds),
+    )
+    found = collect(wanted, _with_progress(wanted, processes))
+    if svg_dir is not None:
+        _draw_all(found, svg_dir)
+    if as_json:
+        print_json(found.to_json())
+    elif markdown:
+        click.echo(found.to_markdown(), nl=False)
+    else:
+        _print(found, full=full)
+
+
+def _with_progress(wanted: Sequence[Job], processes: int) -> Iterator[tuple[Job, Metrics]]:
+    """Do all jobs, with a bar on standard error if that is a terminal."""
+    console = Console(stderr=True)
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=console, transient=True) as progress:
+        bar = progress.add_task("runs", total=len(wanted))
+        for job, metrics in _do_all(wanted, processes):
+            progress.update(bar, advance=1, description=f"{job.scenario}, {job.policy}")
+            yield job, metrics
+
+
+def _do_all(wanted: Sequence[Job], processes: int) -> Iterator[tuple[Job, Metrics]]:
+    workers = min(processes, len(wanted))
+    if workers <= 1:
+        yield from map(do, wanted)
+        return
+    # Spawned: a fork would copy the thread that draws the bar.
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(workers, mp_context=context) as pool:
+        try:
+            for future in as_completed([pool.submit(do, job) for job in wanted]):
+                yield future.result()
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+
+
+def _print(found: Table, *, full: bool) -> None:
+    headings, rows = found.full() if full else found.short()
+    if full:
+        print_table([heading.upper() for heading in headings], rows)
+        return
+    console = Console()
+    shown = RichTable(title=found.heading(), caption=LEGEND, title_justify="left", show_lines=True)
+    for n, heading in enumerate(headings):
+        shown.add_column(heading, justify="right" if n else "left", overflow="fold")
+    for row in rows:
+        shown.add_row(*row)
+    console.print(shown)
+
+
+def _draw_all(found: Table, directory: Path) -> None:
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise _cannot_write(directory, error) from error
+    for name, policy in found.cells:
+        setup = Setup(
+            contender=contender(policy),
+            members=found.members,
+            partitions=found.partitions,
+            seed=found.seeds[0],
+        )
+        what = scenario(name)
+        title = f"{what.title}: {setup.contender.title}"
+        path = directory / f"{name}.{policy}.svg"
+        _write(path, ownership_svg(run_scenario(what, setup).measured, title=title))
+
+
+def _write(path: Path, text: str) -> None:
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise _cannot_write(path, error) from error
+    note(f"wrote {path}")
+
+
+def _cannot_write(path: Path, error: OSError) -> ConfigError:
+    return ConfigError(f"{path} cannot be written: {error.strerror}")

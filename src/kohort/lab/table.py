@@ -1,0 +1,255 @@
+"""The table of policies and scenarios: what each policy cost in each, as means over seeds.
+
+In: names, sizes, seeds; out: one job for each run, its metrics, and from all of them a table as
+rows, Markdown and JSON. Jobs are plain values, so that a caller may run them in any order and in
+any process. Must not know: terminals, progress, processes.
+
+Source: seed 003's comparison of its designs, with measured numbers in place of words.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import fmean
+from typing import Any, Final
+
+from kohort.lab.clairvoyant import Costs
+from kohort.lab.contenders import contender
+from kohort.lab.measured import Metrics
+from kohort.lab.scenarios.base import COSTS, Setup, check_sizes
+from kohort.lab.scenarios.registry import scenario
+from kohort.lab.scenarios.running import run
+from kohort.model.errors import ConfigError
+
+LEGEND: Final = (
+    "partition-seconds not served / longest stop in s / generations / moves / cold restores, "
+    "and how many times the clairvoyant's cost"
+)
+COLUMNS: Final[tuple[tuple[str, str], ...]] = (
+    ("rebalances", "rebalances"),
+    ("generations", "generations"),
+    ("unavailable_s", "partition-s down"),
+    ("longest_stop_s", "longest stop s"),
+    ("peak_share", "peak share down"),
+    ("stops", "stops"),
+    ("moves", "moves"),
+    ("cold_restores", "cold restores"),
+    ("wasted_restores", "wasted restores"),
+    ("warm_restores", "warm restores"),
+    ("duplicates", "duplicates"),
+    ("longest_barrier_s", "longest join s"),
+    ("stable_after_s", "stable after s"),
+    ("regret", "regret"),
+)
+"""Name of a mean, and its heading."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """One run to be done."""
+
+    scenario: str
+    policy: str
+    members: int
+    partitions: int
+    seed: int
+    costs: Costs = COSTS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cell:
+    """What a policy cost in a scenario: means over its runs; None where a run has no number."""
+
+    scenario: str
+    policy: str
+    runs: tuple[Metrics, ...]
+
+    def means(self) -> dict[str, float | None]:
+        """Every mean by the names of ``COLUMNS``; ``peak_share`` is the highest of all runs."""
+        runs = self.runs
+        plain = (
+            "rebalances", "generations", "stops", "moves", "cold_restores", "wasted_restores",
+            "warm_restores", "duplicates",
+        )  # fmt: skip
+        return {
+            **{name: fmean(getattr(each, name) for each in runs) for name in plain},
+            "unavailable_s": fmean(each.unavailable_ms for each in runs) / 1_000,
+            "longest_stop_s": fmean(each.longest_stop_ms for each in runs) / 1_000,
+            "longest_barrier_s": fmean(each.longest_barrier_ms for each in runs) / 1_000,
+            "peak_share": max(each.peak_share for each in runs),
+            "stable_after_s": _mean_or_none(
+                None if each.stable_after_ms is None else each.stable_after_ms / 1_000
+                for each in runs
+            ),
+            "regret": _ratio(runs),
+        }
+
+    def text(self) -> str:
+        """As one cell of the short table."""
+        means = self.means()
+        short = ("unavailable_s", "longest_stop_s", "generations", "moves", "cold_restores")
+        regret = means["regret"]
+        text = " / ".join(number(means[name]) for name in short)
+        return text if regret is None else f"{text}  ×{regret:.1f}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Table:
+    """Cells of every scenario under every policy."""
+
+    members: int
+    partitions: int
+    seeds: tuple[int, ...]
+    scenarios: tuple[str, ...]
+    policies: tuple[str, ...]
+    cells: Mapping[tuple[str, str], Cell]
+
+    def heading(self) -> str:
+        """What was run."""
+        seeds = (
+            f"seed {self.seeds[0]}" if len(self.seeds) == 1 else f"mean of {len(self.seeds)} seeds"
+        )
+        return f"{self.members} members, {self.partitions} partitions, {seeds}"
+
+    def short(self) -> tuple[list[str], list[list[str]]]:
+        """Headings and rows of the short table: a row for each scenario, a column a policy."""
+        headings = ["scenario", *(contender(name).title for name in self.policies)]
+        rows = [
+            [scenario(name).title, *(self.cells[name, policy].text() for policy in self.policies)]
+            for name in self.scenarios
+        ]
+        return headings, rows
+
+    def full(self) -> tuple[list[str], list[list[str]]]:
+        """Headings and rows with every metric: a row for each scenario and policy."""
+        headings = ["scenario", "policy", *(heading for _, heading in COLUMNS)]
+        rows = []
+        for name in self.scenarios:
+            for policy in self.policies:
+                means = self.cells[name, policy].means()
+                rows.append([name, policy, *(number(means[column]) for column, _ in COLUMNS)])
+        return headings, rows
+
+    def to_markdown(self) -> str:
+        """Both tables, with what they show."""
+        return "\n".join(
+            [
+                f"**{self.heading()}**: {LEGEND}.",
+                "",
+                *_markdown(*self.short()),
+                "",
+                "Every metric; the peak share is the highest of all seeds:",
+                "",
+                *_markdown(*self.full()),
+                "",
+            ]
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """As JSON values, every run included."""
+        return {
+            "members": self.members,
+            "partitions": self.partitions,
+            "seeds": list(self.seeds),
+            "cells": [
+                {
+                    "scenario": cell.scenario,
+                    "policy": cell.policy,
+                    "means": cell.means(),
+                    "runs": [each.to_json() for each in cell.runs],
+                }
+                for cell in self.cells.values()
+            ],
+        }
+
+
+def jobs(
+    scenarios: Sequence[str],
+    policies: Sequence[str],
+    *,
+    members: int,
+    partitions: int,
+    seeds: Sequence[int],
+) -> list[Job]:
+    """Every run that a table needs, in the table's order.
+
+    Raises:
+        ConfigError: an unknown name, a size that a scenario cannot have, or nothing to run.
+    """
+    if not (scenarios and policies and seeds):
+        raise ConfigError("a table needs at least one scenario, one policy and one seed")
+    for policy in policies:
+        contender(policy)
+    for name in scenarios:
+        check_sizes(scenario(name), members, partitions)
+    return [
+        Job(scenario=name, policy=policy, members=members, partitions=partitions, seed=seed)
+        for name in scenarios
+        for policy in policies
+        for seed in seeds
+    ]
+
+
+def do(job: Job) -> tuple[Job, Metrics]:
+    """Do one run."""
+    setup = Setup(
+        contender=contender(job.policy),
+        members=job.members,
+        partitions=job.partitions,
+        seed=job.seed,
+        costs=job.costs,
+    )
+    return job, run(scenario(job.scenario), setup).measured.metrics
+
+
+def collect(wanted: Sequence[Job], done: Iterable[tuple[Job, Metrics]]) -> Table:
+    """The table of these runs, whatever the order they were done in.
+
+    Raises:
+        ConfigError: there is none, or one is missing.
+    """
+    found = dict(done)
+    if not wanted or any(job not in found for job in wanted):
+        missing = [f"{job.scenario}/{job.policy}/{job.seed}" for job in wanted if job not in found]
+        raise ConfigError(f"a table needs all of its runs; missing: {', '.join(missing) or 'all'}")
+    runs: dict[tuple[str, str], list[Metrics]] = {}
+    for job in wanted:
+        runs.setdefault((job.scenario, job.policy), []).append(found[job])
+    return Table(
+        members=wanted[0].members,
+        partitions=wanted[0].partitions,
+        seeds=tuple(dict.fromkeys(job.seed for job in wanted)),
+        scenarios=tuple(dict.fromkeys(job.scenario for job in wanted)),
+        policies=tuple(dict.fromkeys(job.policy for job in wanted)),
+        cells={
+            key: Cell(scenario=key[0], policy=key[1], runs=tuple(mine))
+            for key, mine in runs.items()
+        },
+    )
+
+
+def number(value: float | None) -> str:
+    """A mean, as short as its size allows; ``-`` where there is none."""
+    if value is None:
+        return "-"
+    if value == round(value) or abs(value) >= 100:
+        return f"{value:.0f}"
+    return f"{value:.1f}" if abs(value) >= 1 else f"{value:.2f}"
+
+
+def _ratio(runs: Sequence[Metrics]) -> float | None:
+    """All cost over all of the clairvoyant's: seeds in which little was at stake weigh little."""
+    best = sum(each.best_ms for each in runs)
+    return sum(each.unavailable_ms for each in runs) / best if best else None
+
+
+def _mean_or_none(values: Iterable[float | None]) -> float | None:
+    known = list(values)
+    present = [value for value in known if value is not None]
+    return fmean(present) if present and len(present) == len(known) else None
+
+
+def _markdown(headings: list[str], rows: list[list[str]]) -> list[str]:
+    lines = [headings, ["---", *["---:"] * (len(headings) - 1)], *rows]
+    return ["| " + " | ".join(line) + " |" for line in lines]

@@ -1,0 +1,114 @@
+"""The lab's commands: what they print, write, and refuse."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from xml.etree import ElementTree as ET
+
+import pytest
+from click.testing import CliRunner, Result
+
+from kohort.cli.main import cli, main
+from kohort.lab.contenders import CONTENDERS
+from kohort.lab.scenarios.registry import SCENARIOS
+from kohort.storage.fact_files import read_history
+
+SMALL = ("--members", "3", "--partitions", "6")
+
+
+def invoke(*words: str) -> Result:
+    result = CliRunner().invoke(cli, ["lab", *words])
+    assert result.exit_code == 0, result.output
+    return result
+
+
+def refused(capsys: pytest.CaptureFixture[str], *words: str) -> str:
+    with pytest.raises(SystemExit) as caught:
+        main(["lab", *words])
+    assert caught.value.code == 2
+    said = capsys.readouterr().err
+    assert said.startswith("kohort: ")
+    assert said.count("\n") == 1
+    return said
+
+
+def test_scenarios_lists_every_scenario_and_policy():
+    listed = invoke("scenarios").stdout
+    assert all(name in listed for name in (*SCENARIOS, *CONTENDERS))
+    held = json.loads(invoke("scenarios", "--json").stdout)
+    assert list(held["scenarios"]) == list(SCENARIOS)
+    assert list(held["policies"]) == list(CONTENDERS)
+
+
+def test_run_says_what_it_cost():
+    shown = invoke("run", "restart", "--policy", "sticky", *SMALL).stdout
+    assert "One member bounces: Eager, sticky" in shown
+    assert "generations" in shown
+    assert "regret" in shown
+
+
+def test_run_gives_the_same_bytes_for_the_same_seed_and_others_for_another():
+    words = ("run", "restart", "--json", *SMALL)
+    one, same, other = (invoke(*words, "--seed", seed).stdout for seed in ("4", "4", "5"))
+    assert one == same
+    assert json.loads(one)["metrics"] != json.loads(other)["metrics"]
+
+
+def test_run_draws_and_writes_a_history_that_can_be_read(tmp_path: Path):
+    svg, history = tmp_path / "a.svg", tmp_path / "a.jsonl"
+    invoke("run", "scale-up", "--svg", str(svg), "--history", str(history), *SMALL)
+    assert ET.parse(svg).getroot().tag.endswith("svg")
+    read = read_history(history)
+    assert read.remarks == []
+    assert {fact.source for fact in read.facts} >= {"broker", "pod-0", "pod-3"}
+
+
+def test_table_prints_for_people_for_documents_and_for_programs():
+    words = ("table", "--scenario", "restart", "--seeds", "1", "--processes", "1", *SMALL)
+    for_people = invoke(*words).stdout
+    assert "3 members, 6 partitions, seed 1" in for_people
+    assert "One member" in for_people
+    full = invoke(*words, "--full").stdout
+    assert all(name in full for name in CONTENDERS)
+    assert invoke(*words, "--markdown").stdout.count("\n| ") >= len(CONTENDERS)
+    cells = json.loads(invoke(*words, "--json").stdout)["cells"]
+    assert [cell["policy"] for cell in cells] == list(CONTENDERS)
+
+
+def test_table_draws_every_cell(tmp_path: Path):
+    words = ("table", "--scenario", "scale-up", "--policy", "range", "--seeds", "1")
+    invoke(*words, "--processes", "1", "--svg-dir", str(tmp_path / "new"), *SMALL)
+    assert [path.name for path in (tmp_path / "new").iterdir()] == ["scale-up.range.svg"]
+
+
+@pytest.mark.slow
+def test_processes_change_nothing_in_a_table():
+    words = ("table", "--scenario", "scale-up", "--seeds", "2", "--json", *SMALL)
+    alone, shared = (invoke(*words, "--processes", n).stdout for n in ("1", "2"))
+    assert alone == shared
+
+
+@pytest.mark.parametrize(
+    ("words", "choice"),
+    [
+        (("run", "nonsense"), "rolling-bounce"),
+        (("run", "restart", "--policy", "nonsense"), "cooperative-sticky"),
+        (("run", "restart", "--members", "1"), "2 to 1000"),
+        (("run", "restart", "--members", "100000"), "2 to 1000"),
+        (("run", "restart", "--partitions", "0"), "1 to 100000"),
+        (("run", "restart", "--partitions", "-5"), "1 to 100000"),
+        (("table", "--scenario", "nonsense"), "join-storm"),
+        (("table", "--policy", "nonsense"), "roundrobin"),
+        (("table", "--members", "0"), "1000"),
+        (("table", "--seeds", "0"), "at least"),
+    ],
+)
+def test_what_cannot_be_done_is_refused_with_the_choices(capsys, words, choice):
+    assert choice in refused(capsys, *words)
+
+
+def test_a_file_that_cannot_be_written_is_named(capsys, tmp_path: Path):
+    nowhere = str(tmp_path / "missing" / "a.svg")
+    assert nowhere in refused(capsys, "run", "scale-up", "--svg", nowhere, *SMALL)
+    assert nowhere in refused(capsys, "run", "scale-up", "--history", nowhere, *SMALL)
