@@ -28,7 +28,6 @@ from kohort.model.wire_facts import (
     GroupApi,
     JoinAsked,
     PersistBegun,
-    PersistFailed,
     PersistOk,
     RequestReceived,
 )
@@ -124,6 +123,10 @@ def _persist_begun(world: World, _recorded: Recorded, fact: PersistBegun) -> Non
         world.writes.setdefault(fact.group_id, []).append(fact)
 
 
+# A write that failed stays among those that the log may hold: its sync failed, but its records may
+# be there when a new process reads.
+
+
 def _persist_ok(world: World, _recorded: Recorded, fact: PersistOk) -> None:
     writes = world.writes.get(fact.group_id, [])
     for index, write in enumerate(writes):
@@ -131,11 +134,6 @@ def _persist_ok(world: World, _recorded: Recorded, fact: PersistOk) -> None:
             world.durable[fact.group_id] = write
             del writes[:index]
             return
-
-
-def _persist_failed(world: World, _recorded: Recorded, fact: PersistFailed) -> None:
-    writes = world.writes.get(fact.group_id, [])
-    writes[:] = [write for write in writes if write.ticket != fact.ticket]
 
 
 # -- requests ----------------------------------------------------------------------------------
@@ -433,7 +431,6 @@ APPLIERS: Final[dict[type[Any], Callable[[Any, Recorded, Any], None]]] = {
     f.GroupLoaded: _loaded,
     PersistBegun: _persist_begun,
     PersistOk: _persist_ok,
-    PersistFailed: _persist_failed,
     RequestReceived: _request,
     AnswerSent: _answer,
     f.GroupCreated: _created,

@@ -21,6 +21,9 @@ COOPERATIVE: Final = "cooperative"
 BALANCED: Final = "balanced"
 """No member has more than it must: sizes differ by at most one among equal subscriptions."""
 
+EVEN: Final = "even"
+"""Sizes differ by at most one among equal subscriptions; nothing is said about others."""
+
 STICKY: Final = "sticky"
 """No more partitions move than balance asks for, among equal subscriptions."""
 
@@ -33,7 +36,9 @@ DEFERRING: Final = "deferring"
 INCREMENTAL: Final = "incremental"
 """Partitions move a few at a time."""
 
-KNOWN: Final = frozenset({EAGER, COOPERATIVE, BALANCED, STICKY, COMPLETE, DEFERRING, INCREMENTAL})
+KNOWN: Final = frozenset(
+    {EAGER, COOPERATIVE, BALANCED, EVEN, STICKY, COMPLETE, DEFERRING, INCREMENTAL}
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +58,7 @@ NO_PROMISES: Final = Promises()
 
 BUILT_IN: Final[dict[str, Promises]] = {
     "range": Promises(words=frozenset({EAGER, COMPLETE})),
-    "roundrobin": Promises(words=frozenset({EAGER, COMPLETE, BALANCED})),
+    "roundrobin": Promises(words=frozenset({EAGER, COMPLETE, EVEN})),
     "sticky": Promises(words=frozenset({EAGER, COMPLETE, BALANCED, STICKY})),
     "cooperative-sticky": Promises(words=frozenset({COOPERATIVE, COMPLETE, BALANCED, STICKY})),
 }

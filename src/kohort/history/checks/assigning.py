@@ -144,8 +144,8 @@ class LoadIsBalanced(Assigned):
     """No member of a policy that promises balance has more than it must.
 
     Among equal subscriptions sizes differ by at most one; otherwise no single move improves on
-    them. A generation that still withholds partitions from their next owners is on its way, and is
-    not judged.
+    them, which round robin does not promise. A generation that still withholds partitions from
+    their next owners is on its way, and is not judged.
     """
 
     number, name, heading = 29, "load-is-balanced", Heading.OWNERSHIP
@@ -155,10 +155,14 @@ class LoadIsBalanced(Assigned):
         self, recorded: Recorded, group: GroupView, generation: GenerationView, targets: Targets
     ) -> None:
         """No single move improves."""
-        if promises.BALANCED not in self.world.promises(generation.protocol_name):
+        promised = self.world.promises(generation.protocol_name)
+        if promises.BALANCED not in promised and promises.EVEN not in promised:
             return
         offers = self.offers(generation)
         if offers is None or withheld(offers, targets):
+            return
+        equal = len({offer.topics for offer in offers.values()}) == 1
+        if not equal and promises.BALANCED not in promised:
             return
         better = _better_move(offers, targets)
         self.judge(

@@ -255,6 +255,12 @@ class FailedIsNeverTold(_Writes):
             if offset is not None:
                 self._offsets.discard((write.group_id, tp, offset))
 
+    @on(CoordinatorBooted)
+    def reread(self, _recorded: Recorded, _fact: CoordinatorBooted) -> None:
+        """What the log holds counts now: a sync that failed may have left its records there."""
+        self._generations.clear()
+        self._offsets.clear()
+
     @on(GroupDeleted)
     def deleted(self, _recorded: Recorded, fact: GroupDeleted) -> None:
         """Another group of that name begins anew."""

@@ -15,6 +15,7 @@ from kohort.model.facts import (
     GroupCreated,
     GroupDeleted,
     GroupEmptied,
+    GroupLoaded,
     GroupStabilized,
     JoinPhaseCompleted,
     MemberAdded,
@@ -43,11 +44,21 @@ class GenerationRisesByOne(Check):
 
     Fencing compares generations for equality, so a number that is skipped, repeated or lowered
     would let a member of one generation pass for a member of another. Falling empty completes a
-    join phase, too, and counts on.
+    join phase, too, and counts on. A coordinator that comes back may skip numbers, since it cannot
+    know which were told; it must not go back.
     """
 
     number, name, heading = 1, "generation-rises-by-one", Heading.MEMBERSHIP
     source, feature, kafka = _CLASSIC, COORDINATOR, Kafka.YES
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
+        self._came_back: set[GroupId] = set()
+
+    @on(GroupLoaded)
+    def came_back(self, _recorded: Recorded, fact: GroupLoaded) -> None:
+        """What follows may skip numbers, once."""
+        self._came_back.add(fact.group_id)
 
     @on(JoinPhaseCompleted, GroupEmptied)
     def opened(self, recorded: Recorded, fact: JoinPhaseCompleted | GroupEmptied) -> None:
@@ -55,8 +66,11 @@ class GenerationRisesByOne(Check):
         group = self.world.group(fact.group_id)
         if not group.known or group.generation_id < 0:
             return
+        next_one = group.generation_id + 1
+        skips = fact.group_id in self._came_back and fact.generation_id > next_one
+        self._came_back.discard(fact.group_id)
         self.judge(
-            fact.generation_id == group.generation_id + 1,
+            skips or fact.generation_id == next_one,
             lambda: f"generation {fact.generation_id} follows {group.generation_id}",
             recorded,
             fact.group_id,
