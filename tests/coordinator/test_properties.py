@@ -78,6 +78,7 @@ class RandomLife(RuleBasedStateMachine):
         self.told: dict[str, set[int]] = {}
         """Generations by group, since it was made."""
         self.looked_at = 0
+        self.lost: set[str] = set()
 
     # -- what clients do -----------------------------------------------------------------------
 
@@ -301,6 +302,15 @@ class RandomLife(RuleBasedStateMachine):
         ticket = self.world.unwritten.pop(pick % len(self.world.unwritten))
         self.world.feed(AppendFailed(ticket=ticket, error=error))
 
+    @rule(pick=st.integers(0, 20))
+    def a_connection_is_lost(self, pick: int) -> None:
+        waiting = [n for n in self.world.tokens.values() if n not in self.world.answers]
+        if waiting:
+            name = waiting[-1 - pick % len(waiting)]
+            self.world.lose(name)
+            # It may be answered all the same, by a write that was under way: into the void.
+            self.lost.add(name)
+
     @precondition(lambda self: self.world.now % 5 == 0)
     @rule()
     def the_process_crashes(self) -> None:
@@ -389,7 +399,7 @@ class RandomLife(RuleBasedStateMachine):
                 self.the_log_writes_everything()
             # Two whole rounds of the longest timers that there are.
             self.world.wait(2 * 300_000 + 2 * 45_000)
-        parked = set(self.world.tokens.values()) - set(self.world.answers)
+        parked = set(self.world.tokens.values()) - set(self.world.answers) - self.lost
         assert not parked, f"never answered: {parked}"
         self.readers_see_what_the_log_says()
 

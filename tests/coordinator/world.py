@@ -45,6 +45,7 @@ from kohort.coordinator.events import (
     Replay,
     SyncGroup,
     TimeOfDay,
+    TokensDropped,
 )
 from kohort.coordinator.records import GenerationRecord, GroupRecord, Record
 from kohort.model.errors import ErrorCode
@@ -193,6 +194,12 @@ class World:
         chosen = self.unwritten[0] if ticket is None else self._shown[ticket - 1]
         self.unwritten.remove(chosen)
         return self.feed(AppendFailed(ticket=chosen, error=error))
+
+    def lose(self, *names: str) -> list[str]:
+        """The connection is gone on which these requests wait for their answers."""
+        tokens = tuple(t for t, name in self.tokens.items() if name in names)
+        assert len(tokens) == len(names)
+        return self.feed(TokensDropped(tokens=tokens))  # type: ignore[arg-type]
 
     def restart(self) -> list[str]:
         """The process ends without warning; a new one reads what the log holds."""

@@ -369,22 +369,26 @@ def test_a_client_that_lets_answers_pile_up_behind_a_parked_join_is_closed() -> 
 # -- dead connections ------------------------------------------------------------------------------
 
 
-def test_the_answer_to_a_dead_connection_goes_nowhere_and_the_member_counts_as_joined() -> None:
-    """As in Kafka: it is dropped one session timeout after the join phase closed."""
+def test_a_member_whose_connection_died_while_parked_is_not_in_the_generation() -> None:
     bench = Bench(delay=3_000)
     dead, alive = bench.client("dead"), bench.client("alive")
     dead.enter("g")
     member_id = alive.enter("g")
     bench.carry_out(bench.engine.lost(dead.conn, bench.now))
+    assert bench.facts[-1] == "ParkedJoinDropped"
     bench.wait(6_000)
     assert len(dead.answers) == 1
-    assert len(alive.answers) == 2
-    assert "JoinPhaseCompleted" in bench.facts
-    for _ in range(10):
-        bench.wait(1_000)
-        code = alive.beat("g", 1, member_id)
-    assert "MemberExpired" in bench.facts
-    assert code == ErrorCode.REBALANCE_IN_PROGRESS
+    assert [m.member_id for m in alive.answers[-1].members] == [member_id]
+    assert bench.engine._owed == {}
+
+
+def test_a_client_that_breaks_the_protocol_while_parked_is_dropped_too() -> None:
+    bench = Bench(delay=3_000)
+    bad = bench.client("bad")
+    bad.enter("g")
+    bench.carry_out(bench.engine.received(bad.conn, b"\xff\xff\xff\xff", bench.now))
+    assert bad.closed
+    assert bench.facts[-1] == "ParkedJoinDropped"
 
 
 def test_a_parked_id_may_join_again_from_a_new_connection() -> None:

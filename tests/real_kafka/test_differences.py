@@ -45,6 +45,12 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealKafka]:
         yield node
 
 
+@pytest.fixture
+def kohort() -> Iterator[EmbeddedBroker]:
+    with EmbeddedBroker(**SETTINGS) as broker:  # type: ignore[arg-type]
+        yield broker
+
+
 def generation(line: str) -> int:
     return int(line.partition("'NONE', ")[2].partition(",")[0])
 
@@ -111,3 +117,30 @@ def test_a_generation_that_was_told_is_told_again_by_kafka_after_a_crash_and_nev
     with EmbeddedBroker(tmp_path / "data", **SETTINGS) as broker:  # type: ignore[arg-type]
         again = Script(port_of(broker.bootstrap_servers), "told")
         assert tells_the_next(again, script.ids["a"]) == 3
+
+
+def rejoins_beside_a_dead_one(script: Script) -> str:
+    """b's connection dies while its JoinGroup is parked; then a, the leader, rejoins."""
+    settle(script)
+    script.ids = dict.fromkeys("abz", "")
+    brief = {"session": 3_000, "rebalance": 20_000}
+    script.joins("a", **brief)
+    script.joins("a", **brief)
+    script.joins("b", **brief)
+    script.starts_join("b", **brief)
+    script.peers["b"].close()
+    time.sleep(0.5)
+    script.joins("a", **brief)
+    script.close()
+    return script.lines[-1]
+
+
+def test_a_member_whose_connection_died_while_parked_counts_as_joined_in_kafka_not_here(
+    kafka: RealKafka, kohort: EmbeddedBroker
+) -> None:
+    there = rejoins_beside_a_dead_one(Script(port_of(kafka.bootstrap_servers), "dead"))
+    here = rejoins_beside_a_dead_one(Script(port_of(kohort.bootstrap_servers), "dead"))
+    assert there.startswith("a join: ('NONE', 2")
+    assert here.startswith("a join: ('NONE', 2")
+    assert there.count("b'") == 2, "the dead one is in the leader's list"
+    assert here.count("b'") == 1

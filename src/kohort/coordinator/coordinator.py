@@ -34,6 +34,7 @@ from kohort.coordinator.events import (
     Stalled,
     SyncGroup,
     TimeOfDay,
+    TokensDropped,
     TopicsDeleted,
 )
 from kohort.coordinator.invariants import check
@@ -60,6 +61,7 @@ _SERVE: dict[type, Callable[[Registry, Any], None]] = {
     ListGroups: views.list_groups,
     DeleteGroups: removing.delete_groups,
     TopicsDeleted: removing.topics_deleted,
+    TokensDropped: liveness.tokens_dropped,
 }
 
 
@@ -142,6 +144,7 @@ class Coordinator:
                 | ListGroups()
                 | DeleteGroups()
                 | TopicsDeleted()
+                | TokensDropped()
             ):
                 raise InvariantViolation(f"{type(event).__name__} was expected to be served")
             case _:

@@ -215,6 +215,13 @@ class AppendFailed:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TokensDropped:
+    """A connection is gone, and with it everybody who waited for these answers."""
+
+    tokens: tuple[Token, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Stalled:
     """The process itself was asleep for ``micros``; no member is to die of that.
 
@@ -260,5 +267,13 @@ Request: TypeAlias = (
 )
 
 Event: TypeAlias = (
-    Request | TopicsDeleted | Appended | AppendFailed | Stalled | TimeOfDay | Replay | Loaded
+    Request
+    | TopicsDeleted
+    | TokensDropped
+    | Appended
+    | AppendFailed
+    | Stalled
+    | TimeOfDay
+    | Replay
+    | Loaded
 )

@@ -81,6 +81,9 @@ class Member:
     parked_sync: Token | None = None
     """The SyncGroup that waits for the leader's assignment to be durable."""
 
+    knows_id: bool = True
+    """Its client was told the id: it can come back with it."""
+
     is_new: bool = True
     """True until its first generation; such a member may expire while it is parked."""
 
@@ -419,6 +422,7 @@ def new_member(
     session_timeout_ms: int,
     rebalance_timeout_ms: int,
     protocols: tuple[JoinProtocol, ...],
+    knows_id: bool = True,
 ) -> Member:
     """A member that has not been in a generation.
 
@@ -435,5 +439,6 @@ def new_member(
             rebalance_timeout_ms if rebalance_timeout_ms > 0 else session_timeout_ms
         ),
         protocols=protocols,
+        knows_id=knows_id,
         session_timer=session_timer(group_id, member_id),
     )

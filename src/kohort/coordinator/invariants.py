@@ -26,6 +26,7 @@ def check(registry: Registry) -> None:
         _check_timers(registry, group)
         _check_offsets(registry, group)
     _check_stray_timers(registry)
+    _check_parked(registry)
 
 
 def _require(group: Group, holds: bool, otherwise: str) -> None:
@@ -128,6 +129,17 @@ def _check_offsets(registry: Registry, group: Group) -> None:
         _require(group, under_way.count > 0, f"{tp} has {under_way.count} writes under way")
     if group.offset_writes:
         _require(group, bool(registry.writes), "offsets are under way in no write")
+
+
+def _check_parked(registry: Registry) -> None:
+    """The registry knows whose JoinGroup waits, and knows no others."""
+    known = registry.parked_joins
+    for token, (group, member) in known.items():
+        _require(group, registry.is_live(group), f"{token} waits for it, but it is gone")
+        _require(group, member.parked_join == token, f"{token} is not {member.member_id}'s")
+    parked = sum(group.parked_joins for group in registry.groups.values())
+    if parked != len(known):
+        raise InvariantViolation(f"{parked} joins are parked, but {len(known)} are known")
 
 
 def _check_stray_timers(registry: Registry) -> None:

@@ -292,6 +292,7 @@ def _add_member(registry: Registry, group: Group, event: JoinGroup, member_id: M
         session_timeout_ms=event.session_timeout_ms,
         rebalance_timeout_ms=event.rebalance_timeout_ms,
         protocols=event.protocols,
+        knows_id=bool(event.member_id),
     )
     group.add(member, event.protocol_type)
     if group.initial is not None:

@@ -15,7 +15,7 @@ from kohort.coordinator.answers import (
     LeftMember,
     SyncAnswer,
 )
-from kohort.coordinator.events import Heartbeat, LeaveGroup, LeavingMember
+from kohort.coordinator.events import Heartbeat, LeaveGroup, LeavingMember, TokensDropped
 from kohort.coordinator.group import Group, Member
 from kohort.coordinator.rebalancing import EmptyWrite, prepare_rebalance, try_complete
 from kohort.coordinator.registry import Registry
@@ -24,6 +24,7 @@ from kohort.model.errors import ErrorCode
 from kohort.model.facts import (
     MemberExpired,
     MemberLeft,
+    ParkedJoinDropped,
     PendingMemberExpired,
     RebalanceCause,
 )
@@ -171,6 +172,37 @@ def remove_member(registry: Registry, group: Group, member_id: MemberId) -> Memb
         registry.respond(member.parked_sync, SyncAnswer(error=ErrorCode.UNKNOWN_MEMBER_ID))
         member.parked_sync = None
     return member
+
+
+def tokens_dropped(registry: Registry, event: TokensDropped) -> None:
+    """Nobody waits behind a parked JoinGroup any more: the member has to show life again.
+
+    Kafka counts it as joined until the round is over and a session has passed. A parked SyncGroup
+    has the sync phase's own end.
+    """
+    for token in event.tokens:
+        parked = registry.parked_joins.pop(token, None)
+        if parked is not None:
+            _drop_join(registry, *parked)
+
+
+def _drop_join(registry: Registry, group: Group, member: Member) -> None:
+    group.unpark_join(member)
+    registry.observe(
+        ParkedJoinDropped(
+            group_id=group.group_id,
+            generation_id=group.generation_id,
+            member_id=member.member_id,
+            group_instance_id=member.group_instance_id,
+            removed=not member.knows_id,
+        )
+    )
+    if member.knows_id:
+        registry.arm_session(member)
+        return
+    # Nobody knows this id: there is nobody to wait for.
+    remove_member(registry, group, member.member_id)
+    try_complete(registry, group)
 
 
 def session_timer_fired(registry: Registry, group: Group, member_id: MemberId) -> None:

@@ -105,6 +105,7 @@ def _send_back(registry: Registry, group: Group, error: ErrorCode) -> None:
     for member in group.members.values():
         token = group.unpark_join(member)
         if token is not None:
+            member.knows_id = True
             registry.arm_session(member)
             registry.respond(token, JoinAnswer(error=error, member_id=member.member_id))
     registry.arm(join_timer(group.group_id), group.rebalance_timeout_ms())
@@ -280,7 +281,7 @@ def _open_generation(registry: Registry, group: Group) -> None:
         )
     )
     for member in group.members.values():
-        member.is_new = False
+        member.is_new, member.knows_id = False, True
         group.pending_sync[member.member_id] = None
         token = group.unpark_join(member)
         if token is not None:

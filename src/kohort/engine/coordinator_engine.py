@@ -4,9 +4,9 @@ Comes in: what happened to sockets, disk and clock, from the one shell that feed
 ``Output``s, in the order in which they must be carried out. Must not know: sockets, files, clocks,
 and what the broker's other requests mean.
 
-Answers leave in the order of their requests on each connection, also those the broker gives. A
-token whose connection is gone is answered into the void here and nowhere else: the coordinator
-goes on believing in its parked request, as Kafka does, until a session ends.
+Answers leave in the order of their requests on each connection, also those the broker gives. When a
+connection goes, the coordinator is told which of its requests were still unanswered, since nobody
+waits behind a parked one any more; an answer that comes all the same ends here.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from kohort.coordinator.events import (
     Replay,
     Stalled,
     TimeOfDay,
+    TokensDropped,
     TopicsDeleted,
 )
 from kohort.coordinator.partitions import partition_for
@@ -115,6 +116,9 @@ class CoordinatorEngine:
         self._next_token = count(1).__next__
         self._wall_zero = 0
         self._outputs: list[Output] = []
+        self._dropped: list[Token] = []
+        """Unanswered requests of connections that went, which the coordinator is still to hear of.
+        """
         self.time_of_day(wall, now)
 
     # -- connections ---------------------------------------------------------------------------
@@ -147,7 +151,7 @@ class CoordinatorEngine:
             if conn not in self._connections:
                 break
             self._take(known, request, now)
-        return self._take_outputs()
+        return self._settle(now)
 
     def lost(self, conn: ConnectionId, now: Instant) -> list[Output]:
         """A connection is gone, from whichever side. Its unanswered requests are forgotten here."""
@@ -214,10 +218,12 @@ class CoordinatorEngine:
     def advance(self, now: Instant) -> list[Output]:
         """Let the time be ``now``; to be called when ``next_deadline`` is reached."""
         self._run(self._coordinator.advance(now), now)
-        return self._take_outputs()
+        return self._settle(now)
 
     def next_deadline(self) -> Instant | None:
         """When ``advance`` has something to do, or None."""
+        if self._dropped:
+            return Instant(0)
         return self._coordinator.next_deadline()
 
     def stalled(self, micros: int, now: Instant) -> list[Output]:
@@ -264,6 +270,13 @@ class CoordinatorEngine:
 
     def _feed(self, event: Event, now: Instant) -> list[Output]:
         self._run(self._coordinator.handle(event, now), now)
+        return self._settle(now)
+
+    def _settle(self, now: Instant) -> list[Output]:
+        """Tell the coordinator of requests nobody waits for, and hand out what has come of all."""
+        while self._dropped:
+            tokens, self._dropped = tuple(self._dropped), []
+            self._run(self._coordinator.handle(TokensDropped(tokens=tokens), now), now)
         return self._take_outputs()
 
     def _run(self, effects: list[Effect], now: Instant) -> None:
@@ -323,7 +336,8 @@ class CoordinatorEngine:
     def _forget(self, known: Connection, reason: str) -> None:
         del self._connections[known.id]
         for token in known.server.close(reason):
-            self._owed.pop(token, None)
+            if self._owed.pop(token, None) is not None:
+                self._dropped.append(token)
 
     def _take_outputs(self) -> list[Output]:
         outputs, self._outputs = self._outputs, []

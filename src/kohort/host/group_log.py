@@ -271,6 +271,15 @@ def _expired(fact: facts.MemberExpired) -> Line:
     )
 
 
+def _join_dropped(fact: facts.ParkedJoinDropped) -> Line:
+    then = "It was removed" if fact.removed else "It has its session timeout to join again"
+    return Line(
+        logging.INFO,
+        f"The connection of member {fact.member_id} in group {fact.group_id} was lost while its "
+        f"JoinGroup waited. {then}.",
+    )
+
+
 def _pending_expired(fact: facts.PendingMemberExpired) -> Line:
     return Line(
         logging.INFO,
@@ -364,6 +373,7 @@ _LINES: Final[dict[type, Callable[[Any], Line | None]]] = {
     facts.MemberExpired: _expired,
     facts.PendingMemberExpired: _pending_expired,
     facts.MemberLeft: _left,
+    facts.ParkedJoinDropped: _join_dropped,
     facts.GroupLoaded: _loaded,
     facts.SubscriptionNotParsed: _unparsed,
     facts.WriteFailed: _write_failed,

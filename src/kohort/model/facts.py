@@ -269,6 +269,20 @@ class PendingMemberExpired:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ParkedJoinDropped:
+    """The connection behind a parked JoinGroup is gone: its member counts as not joined.
+
+    ``removed`` if its client never heard of its id; otherwise its session runs.
+    """
+
+    group_id: GroupId
+    generation_id: GenerationId
+    member_id: MemberId
+    group_instance_id: GroupInstanceId | None
+    removed: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class MemberLeft:
     """A member was removed by LeaveGroup; ``pending`` if it had only been handed its id."""
 
@@ -358,6 +372,7 @@ Fact: TypeAlias = (
     | GroupEmptied
     | MemberExpired
     | PendingMemberExpired
+    | ParkedJoinDropped
     | MemberLeft
     | OffsetsCommitted
     | OffsetsExpired

@@ -1,0 +1,108 @@
+"""Connections that die while a JoinGroup is parked: nobody is there to be waited for.
+
+Kafka counts such a member as joined, tells it a generation, and drops it a session later
+(``tests/real_kafka/test_differences.py`` shows it).
+"""
+
+from __future__ import annotations
+
+import pytest
+from tests.coordinator.world import World
+
+
+@pytest.fixture
+def world() -> World:
+    """A Stable group of a and b; a waits in a join phase."""
+    world = World()
+    world.stable("a", "b", session=10_000)
+    world.join("a", name="a.waits")
+    return world
+
+
+def test_its_session_runs_again_and_it_counts_as_not_joined(world: World) -> None:
+    assert world.lose("a.waits") == ["fact ParkedJoinDropped generation=1 a-1"]
+    assert world.join("b") == ["fact MemberRejoined b-1 generation=1"], "the phase waits for a"
+    assert world.wait(9_999) == []
+    assert world.wait(1) == [
+        "fact MemberExpired generation=1 a-1",
+        "fact JoinPhaseCompleted generation=2 range b-1 [b-1]",
+        "b.join#3 <- joined range generation=2 leader=b-1 me=b-1 [b-1]",
+    ]
+
+
+def test_it_may_come_back_over_another_connection(world: World) -> None:
+    world.lose("a.waits")
+    world.join("a")
+    assert world.join("b")[-2:] == [
+        "a.join#3 <- joined range generation=2 leader=a-1 me=a-1 [a-1 b-1]",
+        "b.join#3 <- joined range generation=2 leader=a-1 me=b-1 []",
+    ]
+    assert "a.waits" not in world.answers
+
+
+def test_it_may_have_come_back_before_its_old_connection_is_known_to_be_dead(
+    world: World,
+) -> None:
+    assert world.join("a")[0] == "a.waits <- REBALANCE_IN_PROGRESS me=a-1"
+    assert world.lose("a.waits") == []
+    assert world.join("b")[-1] == "b.join#3 <- joined range generation=2 leader=a-1 me=b-1 []"
+
+
+def test_a_newcomer_that_knows_its_id_has_its_session_and_not_five_minutes() -> None:
+    world = World()
+    world.stable("a", session=60_000)
+    world.enter("c", session=8_000)
+    assert world.lose("c.join#2") == ["fact ParkedJoinDropped generation=1 c-1"]
+    assert world.wait(8_000) == ["fact MemberExpired generation=1 c-1"]
+
+
+@pytest.mark.parametrize("how", [{"old": True}, {"instance": "i-c"}])
+def test_a_newcomer_that_never_had_an_answer_is_removed_at_once(how: dict[str, object]) -> None:
+    world = World()
+    world.stable("a")
+    world.join("c", "", **how)  # type: ignore[arg-type]
+    world.join("a")
+    assert world.state() == "CompletingRebalance"
+    world.sync("a", 2, {})
+    world.written()
+    world.join("d", "", **{**how, **({"instance": "i-d"} if "instance" in how else {})})  # type: ignore[arg-type]
+    world.lose("d.join")
+    assert len(world.coordinator._registry.groups["g"].members) == 2  # type: ignore[index]
+    assert world.state() == "PreparingRebalance", "the others rejoin without it"
+
+
+def test_in_the_initial_window_the_window_runs_out() -> None:
+    world = World()
+    world.join("a", "", old=True)
+    world.wait(1_000)
+    assert world.lose("a.join") == ["fact ParkedJoinDropped generation=0 a-1 removed"]
+    assert world.wait(1_999) == []
+    assert world.wait(1)[0] == "fact GroupEmptied generation=1"
+
+
+def test_requests_that_wait_for_the_log_are_no_concern() -> None:
+    world = World()
+    world.stable("a")
+    world.commit("a", 1, {"t-0": 5})
+    assert world.lose("a.commit") == []
+    world.written()
+    assert world.fetch("t-0") == ["fetch <- g NONE t-0=5"]
+
+
+def test_a_member_that_was_dropped_while_the_number_is_on_its_way_is_not_in_the_round(
+    world: World,
+) -> None:
+    world.reservations_wait = True
+    world.written()
+    world.join("b", name="b.waits")
+    assert world.state() == "CompletingRebalance"
+    world.sync("a", 2, {})
+    world.sync("b", 2)
+    world.written()
+    world.join("a", name="a.again")
+    world.join("b", name="b.again")
+    world.lose("b.again")
+    assert world.written()[:2] == [
+        "fact MembersNotRejoined generation=2 [b-1]",
+        "fact JoinPhaseCompleted generation=3 range a-1 [a-1]",
+    ]
