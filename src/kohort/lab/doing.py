@@ -126,6 +126,7 @@ def _restart_broken_broker(world: World) -> None:
 
 
 def _rejoin(world: World, act: acts.Rejoin) -> None:
+    world.note_fault("rejoin", act.pod)
     world.pods[act.pod].rejoin()
 
 

@@ -118,12 +118,14 @@ def settle_ms(behaviour: Behaviour) -> int:
 
 def _behaviour(random: Random, topics: tuple[TopicPlan, ...]) -> Behaviour:
     session = random.choice((6_000, 10_000, 10_000, 45_000))
+    poll = random.choice((10_000, 20_000, 60_000))
     return Behaviour(
         strategy=random.choice(_STRATEGIES),
         topics=tuple(topic.name for topic in topics),
         session_timeout_ms=session,
-        heartbeat_interval_ms=session // random.choice((3, 5)),
-        max_poll_interval_ms=random.choice((10_000, 20_000, 60_000)),
+        # A member that beats less often than the rebalance timeout may miss a whole rebalance.
+        heartbeat_interval_ms=min(session, poll) // random.choice((3, 5)),
+        max_poll_interval_ms=poll,
         request_timeout_ms=random.choice((3_000, 10_000, 30_000)),
         metadata_max_age_ms=random.choice((5_000, 30_000)),
         auto_commit_interval_ms=random.choice((1_000, 5_000, None)),
