@@ -18,12 +18,14 @@ from kohort.policies.registry import assignors
 class Contender:
     """One policy.
 
-    ``adapt`` makes of a scenario's behaviour the one of a consumer that has this policy.
+    ``adapt`` makes of a scenario's behaviour the one of a consumer that has this policy. With
+    ``static``, members have a ``group.instance.id`` and go without leaving (KIP-345).
     """
 
     name: str
     title: str
     adapt: Callable[[Behaviour], Behaviour]
+    static: bool = False
 
 
 CONTENDERS: dict[str, Contender] = {}
@@ -52,21 +54,31 @@ def contender(name: str) -> Contender:
     return found
 
 
-def strategy(name: str, title: str) -> Contender:
-    """A policy that is nothing but a ``partition.assignment.strategy``.
+def strategy(
+    assignor: str, title: str, *, name: str | None = None, static: bool = False
+) -> Contender:
+    """A policy that is nothing but a ``partition.assignment.strategy``, named like it or else.
 
     Raises:
         ConfigError: no assignor has that name.
     """
-    assignors(name)
+    assignors(assignor)
 
     def adapt(behaviour: Behaviour) -> Behaviour:
-        return replace(behaviour, strategy=name)
+        return replace(behaviour, strategy=assignor)
 
-    return Contender(name=name, title=title, adapt=adapt)
+    return Contender(name=name or assignor, title=title, adapt=adapt, static=static)
 
 
 register(strategy("range", "Eager, range"))
 register(strategy("roundrobin", "Eager, round robin"))
 register(strategy("sticky", "Eager, sticky"))
 register(strategy("cooperative-sticky", "Design I: cooperative sticky"))
+register(
+    strategy(
+        "cooperative-sticky",
+        "Static members, cooperative sticky",
+        name="static-cooperative-sticky",
+        static=True,
+    )
+)

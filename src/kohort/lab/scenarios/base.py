@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Final
 
-from kohort.lab.acts import Act
+from kohort.lab.acts import Act, StopPod
 from kohort.lab.clairvoyant import Costs
 from kohort.lab.contenders import Contender
 from kohort.lab.plan import MAX_PARTITIONS, Behaviour, NetworkPlan, Plan, PodPlan, TopicPlan
@@ -91,12 +91,17 @@ def plan_of(scenario: Scenario, setup: Setup) -> tuple[Plan, Story]:
             ),
         ),
         pods=tuple(
-            PodPlan(name=pod_name(n), start_ms=start, behaviour=behaviour)
+            PodPlan(
+                name=pod_name(n),
+                start_ms=start,
+                behaviour=behaviour,
+                instance_id=pod_name(n) if setup.contender.static else None,
+            )
             for n, start in enumerate(story.starts_ms)
         ),
         network=NetworkPlan(delay_micros=250, jitter_micros=750, slow_ppm=10_000, slow_factor=20),
         coordinator=(("group.initial.rebalance.delay.ms", str(story.initial_delay_ms)),),
-        acts=story.acts,
+        acts=_acts(story.acts, setup.contender),
     )
     return plan, story
 
@@ -139,6 +144,13 @@ def a_follower(members: int, random: Random) -> str:
 def restart_ms(random: Random, *, at_most: int = 120_000) -> int:
     """How long a container takes to come back in place: lognormal, median 20 s."""
     return min(at_most, round(20_000 * random.lognormvariate(0, 0.5)))
+
+
+def _acts(acts: tuple[Act, ...], contender: Contender) -> tuple[Act, ...]:
+    """Static members do not leave when they are closed."""
+    if not contender.static:
+        return acts
+    return tuple(replace(act, leave=False) if isinstance(act, StopPod) else act for act in acts)
 
 
 def _with_costs(behaviour: Behaviour, costs: Costs) -> Behaviour:
