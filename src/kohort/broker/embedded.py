@@ -30,6 +30,7 @@ class EmbeddedBroker:
 
     Args:
         data_dir: where topics and groups live; None: a temporary folder that is removed at the end.
+        history: a file to record everything to that happens to groups; see ``kohort check``.
         settings: Kafka's settings by dotted name (underscores are taken too). All defaults are
             Kafka's: the first rebalance of a group waits 3 s unless
             ``group.initial.rebalance.delay.ms`` says otherwise.
@@ -38,7 +39,14 @@ class EmbeddedBroker:
         ConfigError: a setting is unknown or not allowed.
     """
 
-    def __init__(self, data_dir: str | os.PathLike[str] | None = None, **settings: Any) -> None:
+    def __init__(
+        self,
+        data_dir: str | os.PathLike[str] | None = None,
+        *,
+        history: str | os.PathLike[str] | None = None,
+        **settings: Any,
+    ) -> None:
+        self._history = None if history is None else Path(history)
         self._settings = parse_settings(BrokerSettings, settings)
         self._own_folder: tempfile.TemporaryDirectory[str] | None = None
         self._data_dir = None if data_dir is None else Path(data_dir)
@@ -83,7 +91,10 @@ class EmbeddedBroker:
             self._own_folder = tempfile.TemporaryDirectory(prefix="kohort-broker-")
             self._data_dir = Path(self._own_folder.name) / "data"
         server = BrokerServer(
-            data_dir=self._data_dir, listen=DEFAULT_LISTEN, settings=self._settings
+            data_dir=self._data_dir,
+            listen=DEFAULT_LISTEN,
+            settings=self._settings,
+            history=self._history,
         )
         self._thread = threading.Thread(
             target=lambda: asyncio.run(self._run(server)), name="kohort-broker", daemon=True

@@ -38,7 +38,8 @@ from kohort.broker.topic_names import OFFSETS_TOPIC
 from kohort.broker.topics import Topics, log_defaults
 from kohort.engine.coordinator_engine import CoordinatorEngine
 from kohort.engine.coordinator_outputs import Observed
-from kohort.host.clock import monotonic_now, wall_now
+from kohort.engine.coordinator_recording import RecordingCoordinatorEngine
+from kohort.host.clock import clock_name, monotonic_now, wall_micros_at_zero, wall_now
 from kohort.host.entropy import new_cluster_id, new_member_id
 from kohort.host.group_log import GroupLog
 from kohort.host.settings import BrokerSettings, dotted
@@ -47,7 +48,11 @@ from kohort.model.group_config import GroupConfig
 from kohort.model.history_record import COORDINATOR_FACTS
 from kohort.model.ids import TopicPartition
 from kohort.model.instants import Instant, Millis, after
+from kohort.model.wire_facts import CoordinatorStopped
+from kohort.model.world_facts import TopicSized
 from kohort.storage.errors import CorruptLog, StorageError
+from kohort.storage.fact_files import Header
+from kohort.storage.fact_recorder import FactRecorder
 from kohort.storage.files import RealFiles
 from kohort.storage.log_dir import LogDir
 from kohort.storage.partition_log import PartitionLog
@@ -69,6 +74,7 @@ class BrokerServer:
         listen: where to listen; port 0 takes a free one.
         advertised: what clients are told to connect to; by default where it listens.
         settings: Kafka's settings.
+        history: a file to record everything to that happens to groups.
 
     Attributes:
         on_failure: called when the broker cannot go on; ``failure`` then says why, and it should
@@ -83,8 +89,10 @@ class BrokerServer:
         listen: Address = DEFAULT_LISTEN,
         advertised: Address | None = None,
         settings: BrokerSettings | None = None,
+        history: Path | None = None,
     ) -> None:
         self.data_dir = data_dir
+        self._history = history
         self.settings = settings or BrokerSettings()
         self.failure: StorageError | None = None
         self.on_failure: Callable[[], None] = lambda: None
@@ -166,7 +174,11 @@ class BrokerServer:
                 group_log.write(observed.fact)
 
         self.observers.append(log)
-        engine = CoordinatorEngine(
+        make_engine = CoordinatorEngine
+        if self._history is not None:
+            make_engine = RecordingCoordinatorEngine
+            self._record(self._history, topics)
+        engine = make_engine(
             config,
             new_member_id,
             wall=wall_now(),
@@ -181,6 +193,24 @@ class BrokerServer:
                 f"{OFFSETS_TOPIC} holds a record that cannot be read: {error}"
             ) from error
         return engine
+
+    def _record(self, path: Path, topics: Topics) -> None:
+        """Write down what happens from now on."""
+        header = Header(clock=clock_name(), wall_micros=wall_micros_at_zero())
+        recorder = FactRecorder(path, f"broker-{self.settings.node_id}", header)
+        self._down.callback(recorder.close)
+        # In order: no more answers when this is said, and closed after it.
+        self._down.callback(
+            lambda: recorder.record(CoordinatorStopped(crashed=False), monotonic_now())
+        )
+        self.observers.append(lambda observed: recorder.record(observed.fact, observed.at))
+
+        def sized(name: str, partitions: int) -> None:
+            if name != OFFSETS_TOPIC:
+                fact = TopicSized(topic=name, partitions=partitions)
+                recorder.record(fact, monotonic_now())
+
+        topics.on_sized(sized)
 
     async def _wire_up(
         self, sock: socket.socket, log_dir: LogDir, topics: Topics, engine: CoordinatorEngine

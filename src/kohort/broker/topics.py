@@ -54,10 +54,21 @@ class Topics:
         self._log_dir = log_dir
         self._settings = settings
         self._deleted: list[Deleted] = []
+        self._sized: list[Callable[[str, int], None]] = []
 
     def on_deleted(self, listener: Deleted) -> None:
         """Have ``listener`` told of every topic that is deleted from now on."""
         self._deleted.append(listener)
+
+    def on_sized(self, listener: Callable[[str, int], None]) -> None:
+        """Have ``listener`` told of every topic: its partitions now, and when they change."""
+        self._sized.append(listener)
+        for topic in self.all():
+            listener(topic.name, topic.partitions)
+
+    def _tell_size(self, name: str, partitions: int) -> None:
+        for listener in self._sized:
+            listener(name, partitions)
 
     def all(self) -> list[Topic]:
         """Every topic, by name."""
@@ -139,6 +150,7 @@ class Topics:
         self._log_dir.check_new_topic(topic)
         if not validate_only:
             self._log_dir.create_topic(topic)
+            self._tell_size(name, partitions)
         return topic
 
     def check_name(self, name: str) -> ErrorCode | None:
@@ -184,6 +196,7 @@ class Topics:
         self._check_total(partitions - topic.partitions)
         if not validate_only:
             self._log_dir.create_partitions(name, partitions)
+            self._tell_size(name, partitions)
 
     def delete(self, name: str) -> None:
         """Delete a topic with its records; listeners are told.
@@ -197,6 +210,7 @@ class Topics:
         self._existing(name)
         self._refuse_internal(name)
         deleted = self._log_dir.delete_topic(name)
+        self._tell_size(name, 0)
         for listener in self._deleted:
             listener(name, deleted.partitions)
 

@@ -60,6 +60,11 @@ LOGGERS = ("kohort", "org.apache.kafka")
     metavar="NAME=VALUE",
     help="One setting by Kafka's name; wins over --config. May be repeated.",
 )
+@click.option(
+    "--history",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Record what happens to groups there, for `kohort check`.",
+)
 @click.option("--log-file", type=click.Path(path_type=Path), help="Log there, not to stderr.")
 @click.option("--log-level", default="INFO", show_default=True, help="Least level that is logged.")
 def broker(
@@ -70,6 +75,7 @@ def broker(
     advertised: str | None,
     config_path: Path | None,
     assignments: tuple[str, ...],
+    history: Path | None,
     log_file: Path | None,
     log_level: str,
 ) -> None:
@@ -86,6 +92,7 @@ def broker(
         listen=Address(host, port),
         advertised=Address.parse(advertised) if advertised else None,
         settings=settings,
+        history=history,
     )
     set_up_logging(log_level, log_file)
     allow_many_files()

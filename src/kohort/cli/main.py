@@ -27,6 +27,7 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "pipeline": ("kohort.cli.pipeline:pipeline", "Run a Spark application that shares a group."),
     "table": ("kohort.cli.table:table", "List, clean and verify a pipeline's table."),
     "lab": ("kohort.cli.lab:lab", "Let things happen to groups in a simulated world."),
+    "check": ("kohort.cli.check:check", "Hold recorded histories to what groups promise."),
     "kafka": ("kohort.cli.kafka:kafka", "Fetch, start and stop a real Apache Kafka."),
 }
 """Name -> (module:attribute, the line that ``--help`` shows), so that help imports no noun."""

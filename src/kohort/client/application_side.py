@@ -21,6 +21,7 @@ from kohort.client.consumer_seat import ConsumerSeat
 from kohort.client.errors import ClientError, Closed, Fenced, NoOffset, RequestFailed
 from kohort.client.fetching import FetchProblem, ProblemKind, RecordFetcher
 from kohort.client.pump import monotonic_now
+from kohort.client.recording import ConsumerRecorder
 from kohort.consumer.effects import (
     Callback,
     ForApplication,
@@ -59,6 +60,7 @@ class ApplicationSide:
         seat: the core on its thread.
         fetcher: where records come from.
         tell: calls the listener.
+        recorder: is told of everything, if there is one.
     """
 
     def __init__(
@@ -67,7 +69,9 @@ class ApplicationSide:
         seat: ConsumerSeat,
         fetcher: RecordFetcher,
         tell: Callable[[Callback, frozenset[TopicPartition]], None],
+        recorder: ConsumerRecorder | None = None,
     ) -> None:
+        self._recorder = recorder
         self._seat = seat
         self._fetcher = fetcher
         self._tell = tell
@@ -120,6 +124,8 @@ class ApplicationSide:
             raise Closed("this consumer was closed; make a new one")
         now = monotonic_now()
         self.look_at_ns = (now + _LOOK_MICROS) * 1_000
+        if self._recorder is not None:
+            self._recorder.polled(now)
         seat = self._seat
         commit_at = seat.commit_due_at
         commits = commit_at is not None and now >= commit_at and commit_at != self._reported
@@ -138,6 +144,8 @@ class ApplicationSide:
 
     def positions(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Position]:
         """Behind the last record handed out: before what waits in the buffer."""
+        if self._recorder is not None:
+            self._recorder.flush()  # before the commit that these positions are for
         found = self._fetcher.positions(partitions)
         for record in reversed(self.buffer):
             at = place_of(record)
@@ -202,6 +210,10 @@ class ApplicationSide:
     def start(self, effect: StartReading) -> None:
         """Read from there; partitions that are being read move."""
         known = self._fetcher.partitions
+        if self._recorder is not None:
+            self._recorder.positioned(
+                effect.starts, sought=not effect.starts.keys().isdisjoint(known)
+            )
         moved = {tp: at for tp, at in effect.starts.items() if tp in known}
         self.unbuffer(moved)
         self._fetcher.seek(moved)
@@ -226,12 +238,17 @@ class ApplicationSide:
             self.assigned |= partitions
         elif kind is Callback.LOST:
             partitions &= self.assigned  # what it never heard of it cannot lose
+        recorder = self._recorder
+        if recorder is not None:
+            recorder.callback(kind, partitions, effect.generation_id, ended=False)
         try:
             if partitions or kind is not Callback.LOST:
                 self._tell(kind, partitions)
         finally:
             if kind is not Callback.ASSIGNED:
                 self.assigned -= partitions
+            if recorder is not None:
+                recorder.callback(kind, partitions, effect.generation_id, ended=True)
             self._seat.post(CallbackDone(step=effect.step))
 
     # -- asynchronous commits ---------------------------------------------------------------------

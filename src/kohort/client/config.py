@@ -106,6 +106,10 @@ class ClientSettings:
     queued_max_messages_kbytes: int = whole(65_536, 1, 2_097_151, "KiB kept ready in all.")
     debug: str = word("", (), "librdkafka's debug contexts, logged as kohort.client.fetching.")
 
+    kohort_history_file: str = word(
+        "", (), "Record what this consumer goes through there, for `kohort check`."
+    )
+
     # No rule: functions are not parsed from text.
     key_deserializer: Deserializer | None = field(default=None, metadata={"rule": None})
     value_deserializer: Deserializer | None = field(default=None, metadata={"rule": None})

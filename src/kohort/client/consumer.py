@@ -36,6 +36,7 @@ from kohort.client.errors import (
 )
 from kohort.client.fetching import RecordFetcher
 from kohort.client.listeners import Callbacks, PartitionsCallback, RebalanceListener, tell
+from kohort.client.recording import recorder_of
 from kohort.consumer.effects import (
     Callback,
     StartReading,
@@ -89,13 +90,16 @@ class Consumer:
             raise ConfigError("group.id is missing: it names the group that shares the partitions")
         _ = settings.bootstrap
         self._settings = settings
-        self._seat = ConsumerSeat(settings)
+        self._recorder = recorder_of(settings)
+        self._seat = ConsumerSeat(settings, self._recorder)
         self._fetcher = RecordFetcher(settings)
-        self._side = ApplicationSide(settings, self._seat, self._fetcher, self._tell)
+        recorder = self._recorder
+        self._side = ApplicationSide(settings, self._seat, self._fetcher, self._tell, recorder)
         self._due = self._seat.due
         self._listener: RebalanceListener = RebalanceListener()
         self._topics: frozenset[str] = frozenset()
-        self._deserializes = bool(settings.key_deserializer or settings.value_deserializer)
+        deserializes = settings.key_deserializer or settings.value_deserializer
+        self._finishes = bool(deserializes or self._recorder)
         self._in_use = threading.RLock()
         self._closed = False
 
@@ -131,6 +135,8 @@ class Consumer:
         with self._alone():
             self._listener = listener or callbacks
             self._topics = wanted
+            if self._recorder is not None:
+                self._recorder.subscribed(wanted)
             self._side.left = False
             self._side.fatal = None
             self._seat.post(Subscribe(topics=wanted))
@@ -159,6 +165,8 @@ class Consumer:
             reason: shown in the broker's log.
         """
         with self._alone():
+            if self._recorder is not None:
+                self._recorder.enforced(reason)
             self._seat.link.tell(RequestRejoin(reason=reason))
 
     # -- records ----------------------------------------------------------------------------------
@@ -187,7 +195,7 @@ class Consumer:
             if not side.buffer:
                 return None
             record = side.buffer.popleft()
-            return self._finish(record) if self._deserializes else record
+            return self._finish(record) if self._finishes else record
         finally:
             self._in_use.release()
 
@@ -209,7 +217,7 @@ class Consumer:
                 records = [self._side.buffer.popleft() for _ in range(count)]
             else:
                 records = self._side.fetch(num_messages, timeout)
-            return self._finish_all(records) if self._deserializes else records
+            return self._finish_all(records) if self._finishes else records
 
     def __iter__(self) -> Iterator[Record]:
         """Records without end; waits as long as it takes. Raises what ``poll`` raises."""
@@ -222,7 +230,7 @@ class Consumer:
             # What poll would do for each of them, without its cost.
             while side.buffer and not self._due and monotonic_ns() < side.look_at_ns:
                 record = side.buffer.popleft()
-                yield self._finish(record) if self._deserializes else record
+                yield self._finish(record) if self._finishes else record
 
     # -- positions and commits --------------------------------------------------------------------
 
@@ -375,6 +383,8 @@ class Consumer:
         if self._closed:
             return
         deadline = time.monotonic() + timeout
+        if self._recorder is not None and not (commit and self._topics):
+            self._recorder.close(in_order=not self._topics)
         try:
             if self._topics and self._seat.error is None:
                 self._leave("the consumer is being closed", timeout, commit=commit)
@@ -384,6 +394,8 @@ class Consumer:
             self._closed = True
             self._seat.link.stop(max(0.1, deadline - time.monotonic()))
             self._side.close()
+            if self._recorder is not None:
+                self._recorder.close(in_order=self._side.left)
 
     def _leave(self, reason: str, timeout: float, *, commit: bool) -> None:
         deadline = time.monotonic() + timeout
@@ -409,7 +421,30 @@ class Consumer:
     # -- helpers ----------------------------------------------------------------------------------
 
     def _finish(self, record: Record) -> Record:
-        """Deserialize key and value in place."""
+        """Write down that a record is handed out; deserialize it in place."""
+        self._write_down([record])
+        return self._deserialize(record)
+
+    def _finish_all(self, records: list[Record]) -> list[Record]:
+        """The same for a list; what stands behind a failure waits for the next call."""
+        for index, record in enumerate(records):
+            try:
+                self._deserialize(record)
+            except DeserializationFailed:
+                self._side.buffer.extendleft(reversed(records[max(index, 1) :]))
+                if index == 0:
+                    self._write_down((record,))
+                    raise
+                del records[index:]
+                break
+        self._write_down(records)
+        return records
+
+    def _write_down(self, records: Iterable[Record]) -> None:
+        if self._recorder is not None:
+            self._recorder.handed_all((place_of(r), r.offset() or 0) for r in records)
+
+    def _deserialize(self, record: Record) -> Record:
         for name, deserialize, data, put in (
             ("key", self._settings.key_deserializer, record.key(), record.set_key),
             ("value", self._settings.value_deserializer, record.value(), record.set_value),
@@ -422,19 +457,6 @@ class Consumer:
                 at, offset = place_of(record), record.offset() or 0
                 raise DeserializationFailed(at, offset, name, bytes(data), error) from error
         return record
-
-    def _finish_all(self, records: list[Record]) -> list[Record]:
-        """Deserialize a list; what stands behind a failure waits for the next call."""
-        for index, record in enumerate(records):
-            try:
-                self._finish(record)
-            except DeserializationFailed:
-                if index == 0:
-                    self._side.buffer.extendleft(reversed(records[1:]))
-                    raise
-                self._side.buffer.extendleft(reversed(records[index:]))
-                return records[:index]
-        return records
 
     def _wait(self, future: Future[Any], timeout: float | None) -> Any:
         limit = self._api_timeout_s() if timeout is None else timeout

@@ -21,6 +21,7 @@ from kohort.client.errors import (
     RequestFailed,
 )
 from kohort.client.group_link import GroupLink, MemberOutput, commit_error, embedded_protocol
+from kohort.client.recording import ConsumerRecorder
 from kohort.consumer.core import ConsumerCore
 from kohort.consumer.effects import (
     CommitDone,
@@ -59,7 +60,8 @@ class ConsumerSeat:
     ``due``, ``busy``, ``commit_due_at`` and ``error`` may be read by the application's thread.
     """
 
-    def __init__(self, settings: ClientSettings) -> None:
+    def __init__(self, settings: ClientSettings, recorder: ConsumerRecorder | None = None) -> None:
+        self._recorder = recorder
         self._core = ConsumerCore(settings.consumer, embedded_protocol(settings))
         self._tokens = count(1)
         self._commits: dict[Token, Future[None]] = {}
@@ -127,6 +129,8 @@ class ConsumerSeat:
         """Hand the member's words to the core."""
         if isinstance(output, Observe):
             LOG.debug("group %s: %s", self.link.group_id, output.fact)
+            if self._recorder is not None:
+                self._recorder.member(output.fact)
             return []
         return self._handle(output, now)
 
@@ -182,9 +186,16 @@ class ConsumerSeat:
         return outputs, mine
 
     def _commit(self, effect: CommitOffsets, now: Instant) -> list[Output]:
+        recorder = self._recorder
+        number = 0
+        if recorder is not None:
+            number = recorder.commit(effect.offsets, self.link.engine.generation_id)
+
         def then(refused: Any, error: ClientError | None, at: Instant) -> list[Output]:
             if error is not None:
                 LOG.warning("commit failed: %s", error)
+            if recorder is not None:
+                recorder.committed(number, refused or (), error)
             answer = CommitAnswered(
                 request=effect.request,
                 refused=refused or {},
@@ -215,7 +226,13 @@ class ConsumerSeat:
             future.set_exception(error)
 
     def _fetch(self, effect: FetchOffsets, now: Instant) -> list[Output]:
+        recorder = self._recorder
+        number = 0 if recorder is None else recorder.asked(effect.partitions)
+
         def then(found: Any, error: ClientError | None, at: Instant) -> list[Output]:
+            if recorder is not None:
+                told = {} if error is not None else {tp: found.get(tp) for tp in effect.partitions}
+                recorder.told(number, told, error)
             if error is None:
                 offsets = {tp: found.get(tp) for tp in effect.partitions}
                 return self._handle(OffsetsFetched(request=effect.request, offsets=offsets), at)

@@ -72,10 +72,14 @@ class ProcessStopped:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessKilled:
-    """A consumer process ended without a word."""
+    """A consumer process ended without a word.
+
+    ``unwitnessed``: nobody saw it; its own record breaks off, so that its last facts are missing.
+    """
 
     group_id: GroupId
     member_id: MemberId = NO_MEMBER
+    unwitnessed: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,7 +11,7 @@ since a test should not wait three seconds for every first join.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -33,7 +33,7 @@ def kohort_broker_factory() -> Iterator[Callable[..., EmbeddedBroker]]:
 
     started: list[EmbeddedBroker] = []
 
-    def start(data_dir: str | None = None, **settings: object) -> EmbeddedBroker:
+    def start(data_dir: str | None = None, **settings: Any) -> EmbeddedBroker:
         given = {name.replace("_", "."): value for name, value in settings.items()}
         broker = EmbeddedBroker(data_dir, **{**FIXTURE_SETTINGS, **given})
         started.append(broker.start())

@@ -382,6 +382,18 @@ class NothingIsSkipped(Check):
                     covered = self._of(fact.group_id, tp)
                     covered.committed, covered.recorded = offset, recorded
 
+    @on(ProcessKilled)
+    def killed(self, recorded: Recorded, fact: ProcessKilled) -> None:
+        """If its record breaks off, what it handed out last is not known."""
+        process = self.world.processes.get(recorded.source)
+        if not fact.unwitnessed or process is None:
+            return
+        stable = self.world.group(fact.group_id).stable
+        targets = stable.targets if stable is not None else None
+        mine = (targets or {}).get(process.member_id, frozenset())
+        for tp in sorted({*process.owned, *mine}):
+            self._of(fact.group_id, tp).certain = False
+
     @on(OffsetsCommitted)
     def stored(self, _recorded: Recorded, fact: OffsetsCommitted) -> None:
         """Somebody commits whose deliveries are not recorded: nothing can be said."""

@@ -1,0 +1,164 @@
+"""``kohort check``: hold recorded histories to the promises of group membership.
+
+In come files that a broker, consumers or the lab recorded; out go a table of all promises (passed,
+violated, vacuous), the violations with their stories, and an exit status: 0 clean, 1 violations, 2
+bad input. Everything is judged in ``kohort.history``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any, Final
+
+import click
+
+from kohort.cli.output import json_option, note, print_json, print_table
+from kohort.history.checker import Checker, Report, Verdict, Violation
+from kohort.history.endings import with_endings
+from kohort.history.registry import BY_NUMBER, CHECKS
+from kohort.model.client_facts import RecordsDelivered
+from kohort.model.errors import ConfigError
+from kohort.model.history_record import Recorded
+from kohort.storage.fact_files import read_histories
+
+MOST_STORIES: Final = 10
+
+
+@click.command()
+@click.argument(
+    "files",
+    nargs=-1,
+    required=True,
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE...",
+)
+@click.option(
+    "--only", "only", multiple=True, metavar="CHECK", help="A check's number or name; repeatable."
+)
+@click.option(
+    "--sparse",
+    multiple=True,
+    metavar="TOPIC",
+    help="A topic whose offsets have holes (compacted, transactional); repeatable.",
+)
+@click.option("--explain", is_flag=True, help="Say of each check shown what it argues.")
+@json_option
+def check(
+    *,
+    files: tuple[Path, ...],
+    only: tuple[str, ...],
+    sparse: tuple[str, ...],
+    explain: bool,
+    as_json: bool,
+) -> None:
+    """Check what brokers and consumers recorded.
+
+    Several files are one history: a broker's and its consumers', merged by time. A check that had
+    nothing to judge is reported as vacuous: it says nothing about this history.
+    """
+    checks = tuple(_chosen(only))
+    found = read_histories(files)
+    for remark in found.remarks:
+        note(f"note: {remark}")
+    facts = _holes_allowed(with_endings(found.facts), frozenset(sparse))
+    report = Checker(checks).feed_all(facts).finish()
+    if as_json:
+        print_json(_as_json(report, found.remarks))
+    else:
+        _print(report, explain=explain)
+    if not report.clean:
+        raise SystemExit(1)
+
+
+def _chosen(only: Iterable[str]) -> Iterator[Any]:
+    by_name = {check.name: check for check in CHECKS}
+    wanted = list(only)
+    if not wanted:
+        yield from CHECKS
+    for word in wanted:
+        chosen = by_name.get(word) or (BY_NUMBER.get(int(word)) if word.isdigit() else None)
+        if chosen is None:
+            raise ConfigError(
+                f"--only {word}: there is no such check; known are 1 to {len(CHECKS)}, or by name: "
+                f"{', '.join(by_name)}"
+            )
+        yield chosen
+
+
+def _holes_allowed(facts: list[Recorded], topics: frozenset[str]) -> Iterator[Recorded]:
+    for recorded in facts:
+        fact = recorded.fact
+        if isinstance(fact, RecordsDelivered) and fact.partition.topic in topics:
+            yield replace(recorded, fact=replace(fact, complete=False))
+        else:
+            yield recorded
+
+
+def _print(report: Report, *, explain: bool) -> None:
+    print_table(
+        ["CHECK", "NAME", "VERDICT", "JUDGED", "VIOLATIONS", "KAFKA", "PROMISED-BY"],
+        [
+            (
+                r.number,
+                r.name,
+                r.verdict.value,
+                r.judged,
+                r.violations or None,
+                BY_NUMBER[r.number].kafka.value,
+                BY_NUMBER[r.number].feature,
+            )
+            for r in report.results
+        ],
+    )
+    if explain:
+        for r in report.results:
+            click.echo(f"\n{r.number} {r.name} ({BY_NUMBER[r.number].source})")
+            click.echo(_argument(r.number))
+    for violation in report.violations[:MOST_STORIES]:
+        _print_violation(violation)
+    hidden = len(report.violations) - MOST_STORIES
+    if hidden > 0:
+        click.echo(f"\n{hidden} more violations; --json prints them all")
+    for text in report.notes:
+        click.echo(f"\nnote: {text}")
+    click.echo(f"\n{_summary(report)}")
+
+
+def _argument(number: int) -> str:
+    return (BY_NUMBER[number].__doc__ or "").strip().replace("\n    ", "\n")
+
+
+def _print_violation(violation: Violation) -> None:
+    member = f", member {violation.member_id}" if violation.member_id else ""
+    click.echo(
+        f"\nVIOLATED {violation.check} {violation.name}: group {violation.group_id}{member}, "
+        f"fact {violation.sequence}\n  {violation.message}\n  The story:"
+    )
+    for line in violation.story:
+        click.echo(f"    {line}")
+
+
+def _summary(report: Report) -> str:
+    count = dict.fromkeys(Verdict, 0)
+    for result in report.results:
+        count[result.verdict] += 1
+    return (
+        f"{report.facts} facts: {count[Verdict.PASSED]} checks passed, "
+        f"{count[Verdict.VIOLATED]} violated, {count[Verdict.VACUOUS]} had nothing to judge"
+    )
+
+
+def _as_json(report: Report, remarks: list[str]) -> dict[str, Any]:
+    return {
+        "facts": report.facts,
+        "clean": report.clean,
+        "remarks": remarks,
+        "checks": [
+            {**asdict(r), "verdict": r.verdict.value, "kafka": BY_NUMBER[r.number].kafka.value}
+            for r in report.results
+        ],
+        "violations": [asdict(v) for v in report.violations],
+        "notes": list(report.notes),
+    }

@@ -1,0 +1,275 @@
+"""What a consumer tells of itself while somebody records: facts of its application's side.
+
+In: what the consumer's two threads go through. Out: facts, to a history file. Off unless the
+setting ``kohort.history.file`` names one; then a record costs a comparison more, and nothing waits
+for the disk. Must not know: how a consumer works.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Final
+
+from kohort.client.config import ClientSettings
+from kohort.client.errors import BrokerUnreachable, ClientError, Closed, RequestTimedOut
+from kohort.client.pump import monotonic_now
+from kohort.consumer.effects import Callback
+from kohort.consumer.positions import Position
+from kohort.host.clock import clock_name, wall_micros_at_zero
+from kohort.model.client_facts import (
+    CallbackEnded,
+    CallbackKind,
+    CallbackStarted,
+    CommitConcluded,
+    CommitSent,
+    CommittedAsked,
+    CommittedTold,
+    Outcome,
+    PollReturned,
+    PositionSet,
+    ProcessKilled,
+    ProcessStarted,
+    ProcessStopped,
+    RebalanceEnforced,
+    RecordsDelivered,
+    Subscribed,
+)
+from kohort.model.errors import ConfigError
+from kohort.model.history_record import AnyFact
+from kohort.model.ids import GenerationId, GroupId, GroupInstanceId, MemberId, TopicPartition
+from kohort.model.instants import MICROS_PER_SECOND, Instant, Millis
+from kohort.model.member_facts import GenerationJoined, MemberFact
+from kohort.storage.fact_files import Header
+from kohort.storage.fact_recorder import FactRecorder
+
+_KINDS: Final = {
+    Callback.ASSIGNED: CallbackKind.ASSIGNED,
+    Callback.REVOKED: CallbackKind.REVOKED,
+    Callback.LOST: CallbackKind.LOST,
+}
+_POLL_MICROS: Final = MICROS_PER_SECOND
+
+_files_in_use: dict[Path, FactRecorder] = {}
+_files_lock = threading.Lock()
+
+
+class ConsumerRecorder:
+    """Records one consumer.
+
+    Args:
+        settings: the consumer's; ``kohort.history.file`` says where to.
+
+    Raises:
+        ConfigError: the file cannot be written, or another consumer of this process writes it.
+    """
+
+    def __init__(self, settings: ClientSettings) -> None:
+        path = Path(settings.kohort_history_file).absolute()
+        self._path = path
+        with _files_lock:
+            if path in _files_in_use:
+                raise ConfigError(
+                    f"kohort.history.file {path} is written by another consumer of this process; "
+                    "give each consumer a file of its own"
+                )
+            # A file is a process's name: it stays the same across restarts.
+            header = Header(clock=clock_name(), wall_micros=wall_micros_at_zero())
+            self._recorder = _files_in_use[path] = FactRecorder(path, path.stem, header)
+        self._group_id = GroupId(settings.group_id or "")
+        self._member_id = MemberId("")
+        self._runs: dict[TopicPartition, tuple[int, int]] = {}
+        """Records handed out one behind the other and not told yet: first and last offset."""
+        self._polled_at = Instant(0)
+        self._handed = 0
+        self._requests = 0
+        self._closed = False
+        instance = settings.group_instance_id
+        self._tell(
+            ProcessStarted(
+                group_id=self._group_id,
+                client_id=settings.client_id,
+                group_instance_id=None if instance is None else GroupInstanceId(instance),
+                session_timeout_ms=Millis(settings.session_timeout_ms),
+                auto_commit=settings.enable_auto_commit,
+            )
+        )
+
+    # -- membership -------------------------------------------------------------------------------
+
+    def subscribed(self, topics: Iterable[str]) -> None:
+        """The application wants these topics."""
+        self._tell(Subscribed(group_id=self._group_id, topics=tuple(sorted(topics))))
+
+    def enforced(self, reason: str) -> None:
+        """The application asks for a rebalance."""
+        self._tell(RebalanceEnforced(group_id=self._group_id, reason=reason))
+
+    def member(self, fact: MemberFact) -> None:
+        """What the member observes of itself."""
+        if isinstance(fact, GenerationJoined):
+            self._member_id = fact.member_id
+        self._recorder.record(fact, fact.at)
+
+    def callback(
+        self,
+        kind: Callback,
+        partitions: Iterable[TopicPartition],
+        generation_id: GenerationId,
+        *,
+        ended: bool,
+    ) -> None:
+        """The listener is being told, or has been."""
+        self.flush()
+        make = CallbackEnded if ended else CallbackStarted
+        self._tell(
+            make(
+                group_id=self._group_id,
+                member_id=self._member_id,
+                generation_id=generation_id,
+                kind=_KINDS[kind],
+                partitions=tuple(sorted(partitions)),
+            )
+        )
+
+    # -- records ----------------------------------------------------------------------------------
+
+    def handed(self, partition: TopicPartition, offset: int) -> None:
+        """A record was handed out. The hot path: a run of records becomes one fact."""
+        self._handed += 1
+        run = self._runs.get(partition)
+        if run is not None and run[1] + 1 == offset:
+            self._runs[partition] = (run[0], offset)
+            return
+        if run is not None:
+            self._end(partition, run)
+        self._runs[partition] = (offset, offset)
+
+    def handed_all(self, records: Iterable[tuple[TopicPartition, int]]) -> None:
+        """The same for several, in their order."""
+        for partition, offset in records:
+            self.handed(partition, offset)
+
+    def flush(self) -> None:
+        """Tell what was handed out up to now."""
+        runs, self._runs = self._runs, {}
+        for partition, run in runs.items():
+            self._end(partition, run)
+
+    def _end(self, partition: TopicPartition, run: tuple[int, int]) -> None:
+        first, last = run
+        self._tell(
+            RecordsDelivered(group_id=self._group_id, partition=partition, first=first, last=last)
+        )
+
+    def polled(self, now: Instant) -> None:
+        """The application polls; told at most once a second, as a sign of life."""
+        if now - self._polled_at >= _POLL_MICROS:
+            self.flush()
+            self._polled_at = now
+            self._tell(PollReturned(group_id=self._group_id, records=self._handed))
+            self._handed = 0
+
+    def positioned(self, starts: Mapping[TopicPartition, Position], *, sought: bool) -> None:
+        """Reading starts there, or goes on there because the application seeks."""
+        self.flush()
+        for partition, position in sorted(starts.items()):
+            self._tell(
+                PositionSet(
+                    group_id=self._group_id,
+                    partition=partition,
+                    offset=position.offset,
+                    sought=sought,
+                )
+            )
+
+    # -- offsets; on the pump's thread ------------------------------------------------------------
+
+    def commit(self, offsets: Mapping[TopicPartition, Position], generation_id: int) -> int:
+        """A commit leaves; the number is for ``committed``."""
+        self._requests += 1
+        self._tell(
+            CommitSent(
+                group_id=self._group_id,
+                request=self._requests,
+                offsets=tuple((tp, at.offset) for tp, at in sorted(offsets.items())),
+                member_id=self._member_id,
+                generation_id=GenerationId(generation_id),
+            )
+        )
+        return self._requests
+
+    def committed(
+        self, request: int, refused: Iterable[TopicPartition], error: ClientError | None
+    ) -> None:
+        """A commit is over."""
+        self._tell(
+            CommitConcluded(
+                group_id=self._group_id,
+                request=request,
+                outcome=_outcome(error),
+                refused=tuple(sorted(refused)),
+            )
+        )
+
+    def asked(self, partitions: Iterable[TopicPartition]) -> int:
+        """What is committed is asked for; the number is for ``told``."""
+        self._requests += 1
+        wanted = tuple(sorted(partitions))
+        self._tell(
+            CommittedAsked(group_id=self._group_id, request=self._requests, partitions=wanted)
+        )
+        return self._requests
+
+    def told(
+        self,
+        request: int,
+        offsets: Mapping[TopicPartition, Position | None],
+        error: ClientError | None,
+    ) -> None:
+        """The answer to that."""
+        self._tell(
+            CommittedTold(
+                group_id=self._group_id,
+                request=request,
+                outcome=_outcome(error),
+                offsets=tuple(
+                    (tp, None if at is None else at.offset) for tp, at in sorted(offsets.items())
+                ),
+            )
+        )
+
+    # -- the end ----------------------------------------------------------------------------------
+
+    def close(self, *, in_order: bool) -> None:
+        """The consumer is closed; the second time nothing happens.
+
+        ``in_order``: it has committed, told its listener and left the group. Else it ends as if it
+        had been killed.
+        """
+        if self._closed:
+            return
+        self._closed = True
+        self.flush()
+        end = ProcessStopped if in_order else ProcessKilled
+        self._tell(end(group_id=self._group_id, member_id=self._member_id))
+        self._recorder.close()
+        with _files_lock:
+            if _files_in_use.get(self._path) is self._recorder:
+                del _files_in_use[self._path]
+
+    def _tell(self, fact: AnyFact) -> None:
+        self._recorder.record(fact, monotonic_now())
+
+
+def _outcome(error: ClientError | None) -> Outcome:
+    if error is None:
+        return Outcome.OK
+    unknown = isinstance(error, RequestTimedOut | BrokerUnreachable | Closed)
+    return Outcome.UNKNOWN if unknown else Outcome.FAILED
+
+
+def recorder_of(settings: ClientSettings) -> ConsumerRecorder | None:
+    """A recorder, or None when nothing is to be recorded."""
+    return ConsumerRecorder(settings) if settings.kohort_history_file else None

@@ -1,0 +1,33 @@
+"""A process that consumes and records, until it is told to stop or killed: for tests."""
+
+from __future__ import annotations
+
+import signal
+import sys
+
+from kohort.client.consumer import Consumer
+
+
+def main(bootstrap: str, topic: str, history: str) -> None:
+    stopping = []
+    signal.signal(signal.SIGTERM, lambda *_: stopping.append(True))
+    settings = {
+        "bootstrap.servers": bootstrap,
+        "group.id": "recorded",
+        "client.id": "killed",
+        "auto.offset.reset": "earliest",
+        "session.timeout.ms": 6_000,
+        "heartbeat.interval.ms": 200,
+        "auto.commit.interval.ms": 200,
+        "kohort.history.file": history,
+    }
+    with Consumer(settings) as consumer:
+        consumer.subscribe([topic])
+        while not stopping:
+            if consumer.poll(0.1) is not None:
+                sys.stdout.write("read\n")
+                sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,153 @@
+"""What a live broker and live consumers record is checked like what the lab does."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from tests.client.stage import Feeder, topic
+
+from kohort.broker.embedded import EmbeddedBroker
+from kohort.cli.check import check
+from kohort.client.consumer import Consumer
+from kohort.history.checker import Checker, Report, Verdict
+from kohort.history.endings import with_endings
+from kohort.model.client_facts import ProcessKilled, ProcessStarted, ProcessStopped
+from kohort.model.errors import ConfigError
+from kohort.model.wire_facts import CoordinatorBooted, CoordinatorStopped
+from kohort.storage.fact_files import read_histories
+
+pytestmark = pytest.mark.slow
+
+PARTITIONS = 6
+ROOT = Path(__file__).parents[2]
+
+
+def consumer_of(bootstrap: str, history: Path, **more: object) -> Consumer:
+    settings = {
+        "bootstrap.servers": bootstrap,
+        "group.id": "recorded",
+        "client.id": history.stem,
+        "auto.offset.reset": "earliest",
+        "session.timeout.ms": 6_000,
+        "heartbeat.interval.ms": 200,
+        "auto.commit.interval.ms": 200,
+        "kohort.history.file": str(history),
+    }
+    return Consumer({**settings, **more})
+
+
+def poll_all(consumers: list[Consumer], seconds: float, enough: object = None) -> None:
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline and not (callable(enough) and enough()):
+        for consumer in consumers:
+            consumer.consume(100, 0.02)
+
+
+def shared(consumers: list[Consumer], total: int = PARTITIONS) -> bool:
+    sizes = [len(c.assignment()) for c in consumers]
+    return sum(sizes) == total and max(sizes) - min(sizes) <= 1
+
+
+def play(bootstrap: str, folder: Path) -> list[Path]:
+    """Two consumers and a third in a process of its own that is killed; one leaves; one comes."""
+    files = [folder / f"{name}.jsonl" for name in ("one", "two", "killed", "late")]
+    with (
+        topic(bootstrap, PARTITIONS) as name,
+        Feeder(bootstrap, name, PARTITIONS) as feeder,
+    ):
+        one, two = consumer_of(bootstrap, files[0]), consumer_of(bootstrap, files[1])
+        for consumer in (one, two):
+            consumer.subscribe([name])
+        poll_all([one, two], 30, lambda: shared([one, two]))
+        command = [sys.executable, "-m", "tests.client.recorded_consumer", bootstrap, name]
+        process = subprocess.Popen(
+            [*command, str(files[2])], cwd=ROOT, stdout=subprocess.PIPE, text=True
+        )
+        try:
+            poll_all([one, two], 40, lambda: shared([one, two], PARTITIONS * 2 // 3))
+            assert process.stdout is not None
+            assert process.stdout.readline() == "read\n"
+            poll_all([one, two], 1)
+        finally:
+            process.kill()
+            process.communicate()
+        poll_all([one, two], 30, lambda: shared([one, two]))
+        two.close()
+        late = consumer_of(bootstrap, files[3])
+        late.subscribe([name])
+        poll_all([one, late], 30, lambda: shared([one, late]))
+        del feeder
+        poll_all([one, late], 12)
+        one.close()
+        late.close()
+    return files
+
+
+def judge(files: list[Path]) -> Report:
+    found = read_histories(files)
+    facts = with_endings(found.facts)
+    return Checker().feed_all(facts).finish()
+
+
+def told(report: Report) -> str:
+    return "\n".join(
+        f"{v.check} {v.name}: {v.message}\n   " + "\n   ".join(v.story)
+        for v in report.violations[:5]
+    )
+
+
+JUDGED_LIVE = {1, 3, 4, 5, 6, 8, 11, 16, 18, 19, 20, 21, 22, 23, 24, 26, 27, 29, 30, 31, 35, 36}
+JUDGED_LIVE |= {37, 38, 39, 40, 41, 42, 43, 44, 45, 49, 51}
+
+
+def test_a_group_on_the_embedded_broker_lives_clean(tmp_path: Path) -> None:
+    history = tmp_path / "broker.jsonl"
+    settings = {"group.initial.rebalance.delay.ms": 0}
+    with EmbeddedBroker(history=history, **settings) as broker:
+        files = play(broker.bootstrap_servers, tmp_path)
+    report = judge([history, *files])
+    assert report.clean, told(report)
+    judged = {r.number for r in report.results if r.verdict is not Verdict.VACUOUS}
+    assert JUDGED_LIVE - judged == set()
+    facts = [r.fact for r in with_endings(read_histories([history, *files]).facts)]
+    assert sum(isinstance(f, ProcessStarted) for f in facts) == 4
+    assert sum(isinstance(f, ProcessStopped) for f in facts) == 3
+    assert sum(isinstance(f, ProcessKilled) for f in facts) == 1
+    assert sum(isinstance(f, CoordinatorBooted) for f in facts) == 1
+    assert sum(isinstance(f, CoordinatorStopped) for f in facts) == 1
+    result = CliRunner().invoke(check, [str(f) for f in (history, *files)])
+    assert result.exit_code == 0, result.output
+    client_side = judge(files)
+    assert client_side.clean, told(client_side)
+
+
+def test_two_consumers_of_one_process_do_not_share_a_file(tmp_path: Path) -> None:
+    history = tmp_path / "one.jsonl"
+    with (
+        consumer_of("127.0.0.1:1", history),
+        pytest.raises(ConfigError, match="another consumer of this process"),
+    ):
+        consumer_of("127.0.0.1:1", history)
+    consumer_of("127.0.0.1:1", history).close()
+
+
+def test_a_broker_that_comes_back_goes_on_in_its_file(tmp_path: Path) -> None:
+    history = tmp_path / "broker.jsonl"
+    for _ in range(2):
+        with EmbeddedBroker(tmp_path / "data", history=history):
+            pass
+    facts = read_histories([history]).facts
+    assert [r.incarnation for r in facts] == [1, 1, 2, 2]
+
+
+def test_a_history_that_cannot_be_written_is_said_at_once(tmp_path: Path) -> None:
+    with (
+        pytest.raises(ConfigError, match="cannot record to"),
+        EmbeddedBroker(history=tmp_path / "none" / "broker.jsonl"),
+    ):
+        pass
