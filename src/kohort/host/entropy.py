@@ -10,6 +10,8 @@ import base64
 import uuid
 
 from kohort.model.ids import MemberId
+
+
 def new_member_id(prefix: str) -> MemberId:
     """A member id as Kafka makes it: the client's id (or instance id), a dash, a random UUID."""
     return MemberId(f"{prefix}-{uuid.uuid4()}")
