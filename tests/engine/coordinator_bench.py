@@ -41,7 +41,7 @@ class Bench:
         self.config = GroupConfig(initial_rebalance_delay_ms=delay, **settings.pop("config", {}))
         self._ids = 0
         self.now = Instant(1_000_000)
-        self.engine = CoordinatorEngine(
+        self.engine = self.make_engine(
             self.config, self._make_id, wall=WALL, now=self.now, **settings
         )
         self.clients: dict[ConnectionId, Client] = {}
@@ -52,6 +52,9 @@ class Bench:
         """Everything the engine put out, as text: two runs can be compared."""
         self.stored: dict[int, list[tuple[bytes, bytes | None]]] = {}
         self.carry_out(self.engine.loaded(self.now))
+
+    def make_engine(self, *args: Any, **more: Any) -> CoordinatorEngine:
+        return CoordinatorEngine(*args, **more)
 
     def _make_id(self, prefix: str) -> str:
         self._ids += 1

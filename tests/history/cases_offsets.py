@@ -249,3 +249,13 @@ def a_refused_commit_breaks_nothing() -> Tale:
     return tale.commit("a", 0, stored=None, error=ErrorCode.ILLEGAL_GENERATION, p0=5).commit(
         "a", p0=6
     )
+
+
+@kept(43)
+def a_clean_interval_without_a_record_does_not_make_up_for_a_loss() -> Tale:
+    tale = Tale()
+    tale.protocol = "range"
+    tale.stable(a=(0, 1, 2, 3)).process("a", auto_commit=True).told("a", "assigned", 0)
+    tale.position("a", 0, 0).deliver("a", 0, 0, 9).told("a", "lost", 0)
+    tale.told("a", "assigned", 0).position("a", 0, 0).told("a", "revoked", 0)
+    return tale.told("a", "assigned", 0).position("a", 0, 0).deliver("a", 0, 0, 9)

@@ -12,6 +12,7 @@ from kohort.model import wire_facts as w
 from kohort.model.group_state import GroupState
 from kohort.model.ids import GenerationId, ProtocolName
 from kohort.model.instants import Instant, Millis
+from kohort.model.member_facts import GenerationJoined
 from kohort.model.world_facts import (
     DeferralEnded,
     DeferralStarted,
@@ -417,3 +418,24 @@ def steps_too_close_to_each_other() -> Tale:
 def a_step_that_leads_nowhere() -> Tale:
     tale = _incremental().beat_all(6).again(a=(0, 1, 2), b=(3, 4, 5))
     return tale.beat_all(6).again(a=(0, 1, 2, 3), b=(4, 5))
+
+
+@kept(24)
+def a_new_place_while_the_application_has_not_heard_of_the_loss() -> Tale:
+    """Its member is back under another id; what it owns it owns under the old one."""
+    tale = _two_processes().careless().wait(9_000).beat("b").wait(1_500).expire("a")
+    tale.start(cause=f.RebalanceCause.MEMBER_EXPIRED, members=("a",))
+    tokens = {"b": tale.come_back("b", (2, 3)), "n": tale.arrive("n")}
+    tale.wait(10).open(tokens).sync({"b": (0, 1, 2, 3), "n": ()})
+    joined = GenerationJoined(
+        at=Instant(tale.now),
+        group_id=G,
+        member_id=m("n"),
+        generation_id=GenerationId(2),
+        protocol_name=ProtocolName(tale.protocol),
+        is_leader=False,
+        assignment_bytes=0,
+        took_ms=Millis(5),
+    )
+    tale.add(joined, "a").told("b", "assigned", 0, 1).wait(500)
+    return tale.told("a", "lost", 0, 1)

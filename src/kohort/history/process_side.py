@@ -70,6 +70,7 @@ def _ended(world: World, recorded: Recorded, fact: ProcessStopped | ProcessKille
     process = _process(world, recorded, fact)
     process.running = False
     process.owned.clear()
+    process.owned_as.clear()
     _disturb(world, recorded, fact)
 
 
@@ -95,6 +96,7 @@ def _callback_started(world: World, recorded: Recorded, fact: CallbackStarted) -
     if fact.kind is CallbackKind.ASSIGNED:
         for partition in fact.partitions:
             process.owned.setdefault(partition, recorded.at)
+            process.owned_as[partition] = fact.member_id
 
 
 def _callback_ended(world: World, recorded: Recorded, fact: CallbackEnded) -> None:
@@ -102,6 +104,7 @@ def _callback_ended(world: World, recorded: Recorded, fact: CallbackEnded) -> No
         process = _process(world, recorded, fact)
         for partition in fact.partitions:
             process.owned.pop(partition, None)
+            process.owned_as.pop(partition, None)
 
 
 def _joined(world: World, recorded: Recorded, fact: GenerationJoined) -> None:

@@ -127,6 +127,8 @@ class ProcessView:
     member_id: MemberId = NO_MEMBER
     owned: dict[TopicPartition, Instant] = field(default_factory=dict)
     """What the application was told it owns, since when; what it is being told to give up too."""
+    owned_as: dict[TopicPartition, MemberId] = field(default_factory=dict)
+    """The member id under which it was told so."""
     topics: frozenset[str] | None = None
 
     @property

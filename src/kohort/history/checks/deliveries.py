@@ -201,6 +201,8 @@ class _Past:
 
     high: int = -1
     source: str = ""
+    reading: bool = False
+    """Handed out in an ownership interval that goes on."""
     clean: bool = False
 
 
@@ -224,7 +226,10 @@ class DuplicatesHaveACause(_Readers):
         for tp in fact.partitions:
             past = self._past.get((fact.group_id, tp))
             reading = self.reading.get((recorded.source, tp))
-            if past is not None and past.source == recorded.source and reading is not None:
+            if past is None or not past.reading or past.source != recorded.source:
+                continue  # it read nothing: whoever did before has ended as he has
+            past.reading = False
+            if reading is not None:
                 clean = fact.kind is CallbackKind.REVOKED and not reading.commit_failed
                 automatic = process is not None and process.auto_commit and not process.troubled
                 removed = self.world.group(fact.group_id).removed
@@ -244,7 +249,7 @@ class DuplicatesHaveACause(_Readers):
                 fact.group_id,
             )
         past.high = max(past.high, fact.last)
-        past.source, past.clean = recorded.source, False
+        past.source, past.clean, past.reading = recorded.source, False, True
 
 
 class CommitsAreOfOwnPartitions(Check):

@@ -75,7 +75,7 @@ class NoTwoOwners(Check):
         partition: TopicPartition,
         other: ProcessView,
     ) -> None:
-        if self._is_zombie(other, fact.group_id):
+        if self._is_zombie(other, partition):
             self._overlaps.setdefault((other.source, partition), recorded.at)
             return
         self.judge(
@@ -89,10 +89,12 @@ class NoTwoOwners(Check):
             fact.member_id,
         )
 
-    def _is_zombie(self, process: ProcessView, group_id: GroupId) -> bool:
+    def _is_zombie(self, process: ProcessView, partition: TopicPartition) -> bool:
+        """Cut off, or owner under an id that its coordinator removed, whatever its new one is."""
         if process.troubled:
             return True
-        return process.member_id in self.world.group(group_id).removed
+        owned_as = process.owned_as.get(partition, process.member_id)
+        return owned_as in self.world.group(process.group_id).removed
 
     @on(CallbackEnded, ProcessKilled, ProcessStopped)
     def ended(
@@ -193,6 +195,8 @@ class RevokeComesBeforeReassignment(Assigned):
                 continue
             for partition in process.owned:
                 owner = owners.get(partition)
+                if process.owned_as.get(partition, member_id) != member_id:
+                    continue  # under a place that is lost, of which it is to be told yet
                 self.judge(
                     owner is None or owner == member_id,
                     lambda p=partition, o=owner, m=member_id: (  # type: ignore[misc]
