@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from tests.coordinator.world import World, subscription
 
 from kohort.model.errors import ErrorCode
@@ -349,11 +350,10 @@ def test_a_join_sent_again_while_the_first_is_parked_supersedes_it_and_both_are_
     ]
 
 
-def test_metadata_that_does_not_parse_does_not_hang_a_group_of_type_consumer() -> None:
-    """Kafka 4.3 leaves everybody parked until the bad member leaves (live_kafka.md 3.1)."""
+def test_metadata_that_is_too_short_to_be_read_leaves_the_topics_unknown() -> None:
     world = World()
     world.enter("a")
-    world.enter("b", protocols={"range": b"\x00\x01\xff\xff\xff\x7f"})
+    world.enter("b", protocols={"range": b"\x00\x01\x00"})
     assert world.wait(6_000) == [
         "fact InitialDelayExtended 3000 54000",
         "fact SubscriptionNotParsed b-1 range",
@@ -361,6 +361,36 @@ def test_metadata_that_does_not_parse_does_not_hang_a_group_of_type_consumer() -
         "a.join#2 <- joined range generation=1 leader=a-1 me=a-1 [a-1 b-1]",
         "b.join#2 <- joined range generation=1 leader=a-1 me=b-1 []",
     ]
+
+
+@pytest.mark.parametrize(
+    "damaged",
+    [
+        b"\x00\x01\xff\xff\xff\x7f",
+        b"\x00\x00\x00\x00\x00\x01",
+        b"\x00\x00\x00\x00\x00\x01\xff\xff",
+        b"\x00\x00\x00\x00\x00\x01\x00\x05topi",
+    ],
+    ids=["no list", "no topic", "null topic", "short topic"],
+)
+def test_metadata_that_claims_more_than_it_holds_is_refused_and_the_others_go_on(
+    damaged: bytes,
+) -> None:
+    """In Kafka 4.3 it breaks every round until its member is gone (live_kafka.md 3.1)."""
+    world = World()
+    world.stable("a")
+    assert world.join("b", "", protocols={"range": damaged}, old=True) == [
+        "fact DamagedMetadataRefused range",
+        "fact JoinRefused INCONSISTENT_GROUP_PROTOCOL",
+        "b.join <- INCONSISTENT_GROUP_PROTOCOL me=",
+    ]
+    assert world.beat("a", 1) == "NONE"
+    assert world.join("c", "", protocol_type="other", protocols={"range": damaged})[-1].endswith(
+        "INCONSISTENT_GROUP_PROTOCOL me="
+    )
+    assert world.join("c", "", group="h", protocol_type="own", protocols={"x": damaged})[-1] == (
+        "c.join#2 <- MEMBER_ID_REQUIRED me=c-1"
+    )
 
 
 def test_a_rebalance_timeout_of_zero_means_the_session_timeout() -> None:

@@ -8,7 +8,8 @@ A group is really three machines that meet:
 
 - the *state*, whose legal moves are ``TRANSITIONS``;
 - each *member*, which is away, parked in a join, or parked in a sync;
-- the *handed-out ids* (``pending``), which are not members yet but can hold up a join phase.
+- the *handed-out ids* (``pending``), which are not members yet but can hold up a join phase for a
+  moment.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from kohort.coordinator.records import (
 from kohort.coordinator.timers import Timer, session_timer
 from kohort.model.errors import ErrorCode, InvariantViolation
 from kohort.model.facts import Fact
+from kohort.model.group_config import PENDING_MEMBER_GRACE_MS
 from kohort.model.group_state import GroupState
 from kohort.model.ids import (
     GenerationId,
@@ -39,7 +41,7 @@ from kohort.model.ids import (
     Token,
     TopicPartition,
 )
-from kohort.model.instants import Instant, WallMillis
+from kohort.model.instants import MICROS_PER_MILLI, Instant, WallMillis
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -151,14 +153,17 @@ class Group:
     static_members: dict[GroupInstanceId, MemberId] = field(default_factory=dict)
     """Agrees with ``members`` in both directions."""
 
-    pending: dict[MemberId, None] = field(default_factory=dict)
-    """Ids handed out and not joined with; disjoint from ``members``. A dict for its order."""
+    pending: dict[MemberId, Instant] = field(default_factory=dict)
+    """Ids handed out and not joined with, and since when; disjoint from ``members``."""
 
     pending_sync: dict[MemberId, None] = field(default_factory=dict)
     """Members of this generation that have not asked for their assignment."""
 
     parked_joins: int = 0
     """How many members have ``parked_join`` set."""
+
+    join_deadline: Instant = Instant(0)
+    """When the join phase ends at the latest, if it is not the initial one."""
 
     initial: InitialDelay | None = None
     """Set while the join phase is the initial one, which never ends early by "all joined"."""
@@ -219,8 +224,15 @@ class Group:
         return not (self.members or self.pending or self.offsets or self.offset_writes)
 
     def all_joined(self) -> bool:
-        """Every member is parked in a join, and no handed-out id is outstanding."""
-        return self.parked_joins == len(self.members) and not self.pending
+        """Every member is parked in a join."""
+        return self.parked_joins == len(self.members)
+
+    def held_until(self) -> Instant:
+        """Until when handed-out ids hold a join phase open: their clients are just coming back."""
+        handed_out = max(self.pending.values(), default=None)
+        if handed_out is None:
+            return Instant(0)
+        return Instant(handed_out + PENDING_MEMBER_GRACE_MS * MICROS_PER_MILLI)
 
     def next_generation(self) -> GenerationId:
         """The number of the generation to come."""

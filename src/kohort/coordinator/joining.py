@@ -14,15 +14,17 @@ from dataclasses import dataclass
 
 from kohort.coordinator.answers import JoinAnswer
 from kohort.coordinator.events import JoinGroup
-from kohort.coordinator.group import Group, Member, new_member
+from kohort.coordinator.group import CONSUMER, Group, Member, new_member
 from kohort.coordinator.parking import park, take_over
 from kohort.coordinator.rebalancing import joined_answer, prepare_rebalance, try_complete
 from kohort.coordinator.records import GroupMetadata, GroupRecord
 from kohort.coordinator.registry import Registry, mapped_append_error
 from kohort.coordinator.replacing import replace_static_member
+from kohort.coordinator.subscriptions import is_damaged
 from kohort.coordinator.timers import join_timer, session_timer
 from kohort.model.errors import ErrorCode
 from kohort.model.facts import (
+    DamagedMetadataRefused,
     JoinRefused,
     LimitReached,
     MemberAdded,
@@ -131,7 +133,28 @@ def _passes_gates(registry: Registry, group: Group, event: JoinGroup) -> bool:
     if not group.accepts_protocols(event.protocol_type, event.protocols):
         _refuse(registry, event, ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
         return False
-    return True
+    return _metadata_is_sound(registry, event)
+
+
+def _metadata_is_sound(registry: Registry, event: JoinGroup) -> bool:
+    """Keep out subscriptions that cannot be read: in Kafka one of them hangs the whole group."""
+    if event.protocol_type != CONSUMER:
+        return True
+    damaged = next((p for p in event.protocols if is_damaged(p.metadata)), None)
+    if damaged is None:
+        return True
+    registry.observe(
+        DamagedMetadataRefused(
+            group_id=event.group_id,
+            member_id=event.member_id,
+            client_id=event.client_id,
+            client_host=event.client_host,
+            protocol_name=damaged.name,
+            size=len(damaged.metadata),
+        )
+    )
+    _refuse(registry, event, ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+    return False
 
 
 def _present_id(group: Group, event: JoinGroup) -> MemberId:
@@ -217,7 +240,7 @@ def _hand_out_id(registry: Registry, group: Group, event: JoinGroup) -> None:
         _refuse(registry, event, ErrorCode.GROUP_MAX_SIZE_REACHED, NO_MEMBER)
         return
     member_id = registry.new_member_id(group, event.client_id)
-    group.pending[member_id] = None
+    group.pending[member_id] = registry.now
     registry.arm(session_timer(group.group_id, member_id), event.session_timeout_ms)
     registry.observe(
         MemberIdHandedOut(group_id=group.group_id, state=group.state, member_id=member_id)

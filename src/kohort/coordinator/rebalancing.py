@@ -36,6 +36,7 @@ from kohort.model.facts import (
 from kohort.model.group_config import REASON_MAX_CHARS
 from kohort.model.group_state import GroupState
 from kohort.model.ids import GroupInstanceId, MemberId, Ticket, Token
+from kohort.model.instants import MICROS_PER_MILLI, Instant
 
 
 @dataclass(slots=True, kw_only=True)
@@ -108,7 +109,13 @@ def _send_back(registry: Registry, group: Group, error: ErrorCode) -> None:
             member.knows_id = True
             registry.arm_session(member)
             registry.respond(token, JoinAnswer(error=error, member_id=member.member_id))
-    registry.arm(join_timer(group.group_id), group.rebalance_timeout_ms())
+    _arm_join_timer(registry, group)
+
+
+def _arm_join_timer(registry: Registry, group: Group) -> None:
+    delay_ms = group.rebalance_timeout_ms()
+    group.join_deadline = Instant(registry.now + delay_ms * MICROS_PER_MILLI)
+    registry.deadlines.arm(join_timer(group.group_id), group.join_deadline)
 
 
 def prepare_rebalance(
@@ -149,10 +156,8 @@ def prepare_rebalance(
     if previous is GroupState.EMPTY:
         _open_initial_window(registry, group)
         return None
-    if group.all_joined():
-        return complete_join(registry, group)
-    registry.arm(join_timer(group.group_id), group.rebalance_timeout_ms())
-    return None
+    _arm_join_timer(registry, group)
+    return try_complete(registry, group)
 
 
 def _open_initial_window(registry: Registry, group: Group) -> None:
@@ -173,11 +178,16 @@ def try_complete(
     """End the join phase if everybody is there.
 
     The initial window runs out in full, except that an expiry in it may end it
-    (``even_initially``), as Kafka 4 does.
+    (``even_initially``), as Kafka 4 does. An id that was handed out just now is waited for.
     """
     if group.state is not GroupState.PREPARING_REBALANCE or not group.all_joined():
         return None
     if group.initial is not None and not even_initially:
+        return None
+    held_until = group.held_until()
+    if group.initial is None and group.members and registry.now < held_until and not group.closing:
+        sooner = min(held_until, group.join_deadline)
+        registry.deadlines.arm(join_timer(group.group_id), sooner)
         return None
     return complete_join(registry, group)
 
@@ -185,6 +195,10 @@ def try_complete(
 def join_timer_fired(registry: Registry, group: Group) -> None:
     """The join phase has lasted as long as it may, or its initial window has a newcomer."""
     initial = group.initial
+    if initial is None and registry.now < group.join_deadline and not group.all_joined():
+        # It was set for a handed-out id, and somebody that was parked then has gone since.
+        registry.deadlines.arm(join_timer(group.group_id), group.join_deadline)
+        return
     if initial is None or not initial.new_member_added or initial.remaining_ms == 0:
         complete_join(registry, group)
         return
@@ -211,7 +225,7 @@ def complete_join(registry: Registry, group: Group) -> Ticket | None:
     if group.members and not _ensure_present_leader(group):
         # Only static members are left, and none of them is here: they get another window.
         registry.observe(NobodyRejoined(group_id=group.group_id, generation_id=group.generation_id))
-        registry.arm(join_timer(group.group_id), group.rebalance_timeout_ms())
+        _arm_join_timer(registry, group)
         return None
     group.initial = None
     group.generation_id = group.next_generation()

@@ -14,21 +14,38 @@ _HEADER = 6
 
 def topics_of(metadata: bytes) -> frozenset[str] | None:
     """Topics subscribed to, or None if ``metadata`` is no subscription."""
-    if len(metadata) < _HEADER or int.from_bytes(metadata[:2], "big", signed=True) < 0:
+    names = _names(metadata) if _opens_like_one(metadata) else None
+    if names is None:
         return None
+    try:
+        return frozenset(name.decode() for name in names)
+    except UnicodeDecodeError:
+        return None
+
+
+def is_damaged(metadata: bytes) -> bool:
+    """Whether bytes open like a subscription and claim more than they hold.
+
+    Shorter ones, and versions below 0, are taken for something else, as Kafka does.
+    """
+    return _opens_like_one(metadata) and _names(metadata) is None
+
+
+def _opens_like_one(metadata: bytes) -> bool:
+    return len(metadata) >= _HEADER and int.from_bytes(metadata[:2], "big", signed=True) >= 0
+
+
+def _names(metadata: bytes) -> list[bytes] | None:
     count = int.from_bytes(metadata[2:_HEADER], "big", signed=True)
     # Every topic takes two bytes at least, so an absurd count is refused before it costs anything.
     if not 0 <= count <= (len(metadata) - _HEADER) // 2:
         return None
-    topics: list[str] = []
+    names: list[bytes] = []
     position = _HEADER
     for _ in range(count):
         length = int.from_bytes(metadata[position : position + 2], "big", signed=True)
         start, position = position + 2, position + 2 + length
         if length < 0 or position > len(metadata):
             return None
-        try:
-            topics.append(metadata[start:position].decode())
-        except UnicodeDecodeError:
-            return None
-    return frozenset(topics)
+        names.append(metadata[start:position])
+    return names

@@ -339,6 +339,15 @@ def _unparsed(fact: facts.SubscriptionNotParsed) -> Line:
     )
 
 
+def _damaged(fact: facts.DamagedMetadataRefused) -> Line:
+    return Line(
+        logging.WARNING,
+        f"Client {fact.client_id} at {fact.client_host} was refused by group {fact.group_id}: its "
+        f"metadata of {fact.size} bytes for protocol {fact.protocol_name} is no consumer "
+        "subscription, and would make the group's topics unreadable.",
+    )
+
+
 def _write_failed(fact: facts.WriteFailed) -> Line:
     return Line(
         logging.ERROR,
@@ -377,5 +386,6 @@ _LINES: Final[dict[type, Callable[[Any], Line | None]]] = {
     facts.GroupLoaded: _loaded,
     facts.SubscriptionNotParsed: _unparsed,
     facts.WriteFailed: _write_failed,
+    facts.DamagedMetadataRefused: _damaged,
     facts.LimitReached: _limit_reached,
 }

@@ -123,6 +123,18 @@ class StaticMemberReplaced:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class DamagedMetadataRefused:
+    """A ``consumer`` member's metadata of ``size`` bytes claims more than it holds."""
+
+    group_id: GroupId
+    member_id: MemberId
+    client_id: str
+    client_host: str
+    protocol_name: ProtocolName
+    size: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class JoinRefused:
     """A JoinGroup was answered with an error that a client takes as final or starts over from."""
 
@@ -358,6 +370,7 @@ Fact: TypeAlias = (
     | MemberRejoined
     | StaticMemberAdded
     | StaticMemberReplaced
+    | DamagedMetadataRefused
     | JoinRefused
     | RebalanceStarted
     | InitialDelayExtended

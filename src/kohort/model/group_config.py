@@ -20,6 +20,10 @@ NEW_MEMBER_JOIN_TIMEOUT_MS = Millis(300_000)
 A constant in Kafka too (KAFKA-7610), no setting.
 """
 
+PENDING_MEMBER_GRACE_MS = Millis(1_000)
+"""How long an id that was handed out may hold a join phase open. Clients come back within a round
+trip; Kafka waits for the session timeout of one that never does."""
+
 REASON_MAX_CHARS = 255
 """Longest client reason that is kept. KIP-800 asks clients to cut theirs to this length."""
 
