@@ -259,3 +259,15 @@ def a_clean_interval_without_a_record_does_not_make_up_for_a_loss() -> Tale:
     tale.position("a", 0, 0).deliver("a", 0, 0, 9).told("a", "lost", 0)
     tale.told("a", "assigned", 0).position("a", 0, 0).told("a", "revoked", 0)
     return tale.told("a", "assigned", 0).position("a", 0, 0).deliver("a", 0, 0, 9)
+
+
+@kept(43)
+def a_zombie_that_reads_along_is_not_the_owners_fault() -> Tale:
+    tale = Tale().careless().stable(a=(0, 1), b=(2, 3))
+    for name in ("a", "b", "z"):
+        tale.process(name, auto_commit=True)
+    tale.told("z", "assigned", 0).position("z", 0, 0).deliver("z", 0, 0, 4)
+    tale.add(c.ProcessPaused(group_id=G), "z").told("a", "assigned", 0, 1).position("a", 0, 0)
+    tale.deliver("a", 0, 0, 9).client_commit("a", p0=10).again(a=(1,), b=(2, 3))
+    tale.told("a", "revoked", 0).again(a=(1,), b=(0, 2, 3))
+    return tale.add(c.ProcessResumed(group_id=G), "z").deliver("z", 0, 5, 9)

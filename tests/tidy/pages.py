@@ -1,4 +1,4 @@
-"""The documentation pages that are made from code: settings and commands.
+"""The documentation pages that are made from code: settings, commands and checks.
 
 ``make docs`` writes them; a test compares.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import importlib
+import inspect
 import re
 import sys
 from collections.abc import Iterator
@@ -17,6 +18,8 @@ from tests.tidy.trees import ROOT
 
 from kohort.cli.main import COMMANDS
 from kohort.client.config import ClientSettings
+from kohort.history.check import Heading
+from kohort.history.registry import CHECKS
 from kohort.host.settings import BrokerSettings, Rule, dotted
 
 _MADE = "<!-- Made from code by `make docs`; a test compares. -->"
@@ -68,7 +71,32 @@ def commands_page() -> str:
     return "\n".join(lines)
 
 
+def checks_page() -> str:
+    """``docs/reference/checks.md``."""
+    lines = [
+        _MADE,
+        "# The promises that `kohort check` judges",
+        "",
+        "*Kafka*: whether Apache Kafka keeps it. *By*: what of kohort promises it.",
+        "",
+    ]
+    headings = {check.heading for check in CHECKS}
+    for heading in [h for h in Heading if h in headings]:
+        lines += [f"## {heading}", ""]
+        for check in (c for c in CHECKS if c.heading is heading):
+            lines += [
+                f"### {check.number} {check.name}",
+                "",
+                inspect.getdoc(check) or "",
+                "",
+                f"*Kafka*: {check.kafka}. *By*: {check.feature}. *Source*: {check.source}.",
+                "",
+            ]
+    return "\n".join(lines)
+
+
 PAGES = {
+    ROOT / "docs" / "reference" / "checks.md": checks_page,
     ROOT / "docs" / "reference" / "settings.md": settings_page,
     ROOT / "docs" / "reference" / "commands.md": commands_page,
 }

@@ -34,6 +34,8 @@ _Mine = tuple[str, TopicPartition]
 class _Reading:
     """One partition in one ownership interval of one process."""
 
+    begun: int
+    """The sequence of the fact it was first heard of in."""
     start: int | None = None
     next: int | None = None
     """The offset that must come next."""
@@ -74,14 +76,18 @@ class _Readers(Check):
             for partition in partitions:
                 self.reading.pop((source, partition), None)
 
-    def of(self, source: str, partition: TopicPartition) -> _Reading:
+    def of(self, recorded: Recorded, partition: TopicPartition) -> _Reading:
         """The present interval."""
-        return self.reading.setdefault((source, partition), _Reading())
+        key = (recorded.source, partition)
+        found = self.reading.get(key)
+        if found is None:
+            found = self.reading[key] = _Reading(begun=recorded.sequence)
+        return found
 
     @on(PositionSet)
     def positioned(self, recorded: Recorded, fact: PositionSet) -> None:
         """Reading goes on somewhere."""
-        reading = self.of(recorded.source, fact.partition)
+        reading = self.of(recorded, fact.partition)
         reading.next = fact.offset
         if reading.start is None or fact.offset < reading.start:
             reading.start = fact.offset
@@ -90,7 +96,7 @@ class _Readers(Check):
     @on(RecordsDelivered)
     def delivered(self, recorded: Recorded, fact: RecordsDelivered) -> None:
         """Records are handed out."""
-        reading = self.of(recorded.source, fact.partition)
+        reading = self.of(recorded, fact.partition)
         self.handed(recorded, fact, reading)
         if reading.start is None:
             reading.start = fact.first
@@ -204,6 +210,8 @@ class _Past:
     reading: bool = False
     """Handed out in an ownership interval that goes on."""
     clean: bool = False
+    ended: int = 0
+    """The sequence of the fact that ended that interval."""
 
 
 class DuplicatesHaveACause(_Readers):
@@ -228,7 +236,7 @@ class DuplicatesHaveACause(_Readers):
             reading = self.reading.get((recorded.source, tp))
             if past is None or not past.reading or past.source != recorded.source:
                 continue  # it read nothing: whoever did before has ended as he has
-            past.reading = False
+            past.reading, past.ended = False, recorded.sequence
             if reading is not None:
                 clean = fact.kind is CallbackKind.REVOKED and not reading.commit_failed
                 automatic = process is not None and process.auto_commit and not process.troubled
@@ -238,7 +246,8 @@ class DuplicatesHaveACause(_Readers):
     def handed(self, recorded: Recorded, fact: RecordsDelivered, reading: _Reading) -> None:
         """Was it handed out before?"""
         past = self._past.setdefault((fact.group_id, fact.partition), _Past())
-        if past.source and past.clean and not reading.sought:
+        # Who read along before that end is a zombie: its duplicates are not of that hand-over.
+        if past.clean and reading.begun > past.ended and not reading.sought:
             self.judge(
                 fact.first > past.high,
                 lambda: (
@@ -249,7 +258,8 @@ class DuplicatesHaveACause(_Readers):
                 fact.group_id,
             )
         past.high = max(past.high, fact.last)
-        past.source, past.clean, past.reading = recorded.source, False, True
+        if reading.begun > past.ended:
+            past.source, past.clean, past.reading = recorded.source, False, True
 
 
 class CommitsAreOfOwnPartitions(Check):
