@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from tests.coordinator.world import World
+from tests.coordinator.world import World, subscription
+
+from kohort.coordinator.effects import Observe
+from kohort.storage.group_records import write_record
 
 
 def test_ids_are_handed_out_beyond_the_size_but_only_so_many_may_join() -> None:
@@ -50,3 +53,54 @@ def test_strangers_cannot_fill_a_group_with_ids() -> None:
         "fact JoinRefused GROUP_MAX_SIZE_REACHED",
         "b.join <- GROUP_MAX_SIZE_REACHED me=",
     ]
+
+
+def test_metadata_beyond_its_bound_is_refused_with_the_numbers() -> None:
+    world = World(max_metadata_bytes=100)
+    assert world.join("a", "", protocols={"range": subscription("t" * 90)}) == [
+        "fact LimitReached kohort.max.metadata.bytes 100 107",
+        "fact JoinRefused GROUP_MAX_SIZE_REACHED",
+        "a.join <- GROUP_MAX_SIZE_REACHED me=",
+    ]
+    assert world.join("b", "")[-1] == "b.join <- MEMBER_ID_REQUIRED me=b-1"
+
+
+def full() -> tuple[World, int]:
+    """A group that holds as many members with their assignments as it may, and how many."""
+    world = World(max_group_bytes=4_096, assignment_budget_bytes=300)
+    count = 0
+    while True:
+        name = f"m{count}"
+        world.join(name, "", old=True, session=300_000)
+        if f"{name}.join" in world.answers:
+            while "m0.join" not in world.answers:
+                world.wait(1_000)
+            return world, count
+        count += 1
+
+
+def test_a_group_whose_record_would_grow_too_large_takes_nobody_more() -> None:
+    world, count = full()
+    assert count > 5
+    assert world.answers[f"m{count}.join"].error.name == "GROUP_MAX_SIZE_REACHED"
+    facts = [world.show(e) for e in world.effects if isinstance(e, Observe)]
+    refused = next(fact for fact in facts if "LimitReached" in fact)
+    assert refused.startswith("fact LimitReached kohort.max.group.bytes 4096 4")
+
+
+def test_a_full_group_can_be_assigned_its_budget_for_everybody_within_the_bound() -> None:
+    world, count = full()
+    plan = {f"m{n}-1": b"x" * 300 for n in range(count)}
+    assert world.sync("m0", 1, plan)[-1].startswith("write ")
+    (record,) = world._records[world.unwritten[-1]]
+    key, value = write_record(record)
+    assert value is not None
+    assert len(key) + len(value) + 100 <= 4_096, "with room for the batch around it"
+
+
+def test_a_member_of_a_full_group_may_come_back_but_not_with_much_more() -> None:
+    world, _ = full()
+    assert world.join("m0")[-1].startswith("m0.join#2 <- joined")
+    large = {"range": subscription("t" * 1_500)}
+    assert world.join("m0", protocols=large)[-1] == "m0.join#3 <- GROUP_MAX_SIZE_REACHED me="
+    assert world.beat("m0", 1) == "NONE"

@@ -461,7 +461,7 @@ def test_an_assignment_beyond_the_largest_message_never_reaches_the_log() -> Non
     member_id = client.enter("g")
     bench.wait(1)
     bench.written()
-    client.sync("g", 1, member_id, {member_id: bytes(1_100_000)})
+    client.sync("g", 1, member_id, {member_id: bytes(17_000_000)})
     assert bench.writes == []
     assert client.answers[-1].error_code == ErrorCode.UNKNOWN_SERVER_ERROR
     assert client.beat("g", 1, member_id) == ErrorCode.REBALANCE_IN_PROGRESS

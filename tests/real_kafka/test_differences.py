@@ -237,3 +237,22 @@ def test_a_static_member_that_missed_a_round_and_returns_costs_another_in_kafka_
     assert there == "a beat 3: REBALANCE_IN_PROGRESS"
     here = misses_a_round_and_returns(Script(port_of(kohort.bootstrap_servers), "missed"))
     assert here == "a beat 3: NONE"
+
+
+def is_assigned_much(script: Script) -> str:
+    settle(script)
+    script.ids = dict.fromkeys("abz", "")
+    script.joins("a")
+    script.joins("a")
+    script.syncs("a", 1, {"a": bytes(1_200_000)})
+    script.close()
+    return script.lines[-1][:40]
+
+
+def test_an_assignment_larger_than_a_message_fails_in_kafka_and_fits_here(
+    kafka: RealKafka, kohort: EmbeddedBroker
+) -> None:
+    there = is_assigned_much(Script(port_of(kafka.bootstrap_servers), "large"))
+    assert there.startswith("a sync: ('UNKNOWN_SERVER_ERROR'")
+    here = is_assigned_much(Script(port_of(kohort.bootstrap_servers), "large"))
+    assert here.startswith("a sync: ('NONE'")

@@ -60,6 +60,8 @@ TRANSITIONS: dict[GroupState, frozenset[GroupState]] = {
 """For each state, the states it may be entered from."""
 
 _STORY_LENGTH = 24
+_MEMBER_OVERHEAD = 64
+"""Lengths and numbers of a member in the group's record, and room for a longer id."""
 _NEW = GenerationId(0)
 _NO_TICKET = Ticket(0)
 
@@ -82,6 +84,9 @@ class Member:
 
     parked_sync: Token | None = None
     """The SyncGroup that waits for the leader's assignment to be durable."""
+
+    weight: int = 0
+    """Most bytes that it takes in the group's record, without its assignment."""
 
     knows_id: bool = True
     """Its client was told the id: it can come back with it."""
@@ -204,6 +209,9 @@ class Group:
 
     offset_writes: dict[TopicPartition, OffsetWrites] = field(default_factory=dict)
     """Partitions whose offset is on its way to the log."""
+
+    weight: int = 0
+    """The members' weights together."""
 
     protocol_counts: dict[ProtocolName, int] = field(default_factory=dict)
     """How many members support a protocol."""
@@ -349,6 +357,8 @@ class Group:
         if member.group_instance_id is not None:
             self.static_members[member.group_instance_id] = member.member_id
         self._count(member.protocols, 1)
+        member.weight = weight_of(member, member.protocols)
+        self.weight += member.weight
         self.pending.pop(member.member_id, None)
 
     def remove(self, member_id: MemberId) -> Member:
@@ -357,6 +367,7 @@ class Group:
         If it led, any other leads; the end of the join phase prefers one that is there.
         """
         member = self.members.pop(member_id)
+        self.weight -= member.weight
         if member.group_instance_id is not None:
             self.static_members.pop(member.group_instance_id, None)
             self.renamed.pop(member.group_instance_id, None)
@@ -390,6 +401,9 @@ class Group:
         self._count(member.protocols, -1)
         member.protocols = protocols
         self._count(protocols, 1)
+        self.weight -= member.weight
+        member.weight = weight_of(member, protocols)
+        self.weight += member.weight
 
     def park_join(self, member: Member, token: Token) -> Token | None:
         """Park a JoinGroup; returns the one whose place it takes."""
@@ -422,6 +436,18 @@ class Group:
             f"group {self.group_id!r} in state {self.state}, generation {self.generation_id}, "
             f"{len(self.members)} members: {message}. Story: {story or 'none'}"
         )
+
+
+def weight_of(member: Member, protocols: tuple[JoinProtocol, ...]) -> int:
+    """Most bytes of the group's record that a member takes with ``protocols``."""
+    texts = (member.member_id, member.group_instance_id or "", member.client_id, member.client_host)
+    metadata = max((len(p.metadata) for p in protocols), default=0)
+    return _MEMBER_OVERHEAD + sum(len(text.encode()) for text in texts) + metadata
+
+
+def metadata_size(protocols: tuple[JoinProtocol, ...]) -> int:
+    """Bytes that a member offers in all, names included."""
+    return sum(len(p.name) + len(p.metadata) for p in protocols)
 
 
 def new_member(

@@ -54,6 +54,8 @@ def _check_members(group: Group) -> None:
     _require(group, leads, f"{group.leader_id!r} leads {list(members)}")
     strangers = [m for m in group.pending_sync if m not in members]
     _require(group, not strangers, f"a sync is awaited from {strangers}, who are no members")
+    weight = sum(m.weight for m in members.values())
+    _require(group, weight == group.weight, f"it weighs {weight}, not {group.weight}")
     counts: dict[str, int] = {}
     for member in members.values():
         for name in {p.name: None for p in member.protocols}:

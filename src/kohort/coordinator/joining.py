@@ -14,7 +14,14 @@ from dataclasses import dataclass
 
 from kohort.coordinator.answers import JoinAnswer
 from kohort.coordinator.events import JoinGroup
-from kohort.coordinator.group import CONSUMER, Group, Member, new_member
+from kohort.coordinator.group import (
+    CONSUMER,
+    Group,
+    Member,
+    metadata_size,
+    new_member,
+    weight_of,
+)
 from kohort.coordinator.parking import park, take_over
 from kohort.coordinator.rebalancing import joined_answer, prepare_rebalance, try_complete
 from kohort.coordinator.records import GroupMetadata, GroupRecord
@@ -45,6 +52,9 @@ from kohort.model.ids import (
     ProtocolType,
     Ticket,
 )
+
+_RECORD_OVERHEAD = 1_024
+"""The group's own fields, and the batch around its record."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -133,7 +143,40 @@ def _passes_gates(registry: Registry, group: Group, event: JoinGroup) -> bool:
     if not group.accepts_protocols(event.protocol_type, event.protocols):
         _refuse(registry, event, ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
         return False
-    return _metadata_is_sound(registry, event)
+    return _metadata_is_sound(registry, event) and _has_room_in_record(registry, group, event)
+
+
+def _has_room_in_record(registry: Registry, group: Group, event: JoinGroup) -> bool:
+    """Keep out what would make the group's record too large, when everybody has its assignment.
+
+    Kafka finds out when the leader syncs, tells everybody an error and starts over, for ever.
+    """
+    config = registry.config
+    offered = metadata_size(event.protocols)
+    if offered > config.max_metadata_bytes:
+        _refuse_size(
+            registry, event, "kohort.max.metadata.bytes", config.max_metadata_bytes, offered
+        )
+        return False
+    present = group.members.get(_present_id(group, event))
+    candidate = present or _member_of(group, event, event.member_id or MemberId(event.client_id))
+    others = group.weight - (present.weight if present is not None else 0)
+    count = len(group.members) + (present is None)
+    size = others + weight_of(candidate, event.protocols) + count * config.assignment_budget_bytes
+    size += _RECORD_OVERHEAD
+    if size > config.max_group_bytes:
+        _refuse_size(registry, event, "kohort.max.group.bytes", config.max_group_bytes, size)
+        return False
+    return True
+
+
+def _refuse_size(
+    registry: Registry, event: JoinGroup, setting: str, limit: int, asked: int
+) -> None:
+    registry.observe(
+        LimitReached(group_id=event.group_id, setting=setting, limit=limit, asked=asked)
+    )
+    _refuse(registry, event, ErrorCode.GROUP_MAX_SIZE_REACHED, NO_MEMBER)
 
 
 def _metadata_is_sound(registry: Registry, event: JoinGroup) -> bool:
@@ -306,17 +349,7 @@ def _update(registry: Registry, group: Group, member: Member, event: JoinGroup) 
 
 
 def _add_member(registry: Registry, group: Group, event: JoinGroup, member_id: MemberId) -> None:
-    member = new_member(
-        group_id=group.group_id,
-        member_id=member_id,
-        group_instance_id=event.group_instance_id,
-        client_id=event.client_id,
-        client_host=event.client_host,
-        session_timeout_ms=event.session_timeout_ms,
-        rebalance_timeout_ms=event.rebalance_timeout_ms,
-        protocols=event.protocols,
-        knows_id=bool(event.member_id),
-    )
+    member = _member_of(group, event, member_id)
     group.add(member, event.protocol_type)
     if group.initial is not None:
         group.initial.new_member_added = True
@@ -345,6 +378,20 @@ def _add_member(registry: Registry, group: Group, event: JoinGroup, member_id: M
         member_ids=(member_id,),
         group_instance_id=member.group_instance_id,
         client_reason=event.reason,
+    )
+
+
+def _member_of(group: Group, event: JoinGroup, member_id: MemberId) -> Member:
+    return new_member(
+        group_id=group.group_id,
+        member_id=member_id,
+        group_instance_id=event.group_instance_id,
+        client_id=event.client_id,
+        client_host=event.client_host,
+        session_timeout_ms=event.session_timeout_ms,
+        rebalance_timeout_ms=event.rebalance_timeout_ms,
+        protocols=event.protocols,
+        knows_id=bool(event.member_id),
     )
 
 

@@ -28,6 +28,7 @@ from kohort.coordinator.events import (
     TopicsDeleted,
 )
 from kohort.coordinator.partitions import partition_for
+from kohort.coordinator.records import GroupRecord
 from kohort.engine.coordinator_outputs import (
     Close,
     Handle,
@@ -316,7 +317,10 @@ class CoordinatorEngine:
         size = _BATCH_OVERHEAD + sum(
             len(key) + len(value or b"") + _RECORD_OVERHEAD for key, value in records
         )
-        return records if size <= self._config.message_max_bytes else None
+        config = self._config
+        of_group = any(isinstance(record, GroupRecord) for record in effect.records)
+        limit = config.max_group_bytes if of_group else config.message_max_bytes
+        return records if size <= limit else None
 
     def _answer(self, known: Connection, token: Token, message: object) -> None:
         try:

@@ -359,7 +359,8 @@ def _write_failed(fact: facts.WriteFailed) -> Line:
 def _limit_reached(fact: facts.LimitReached) -> Line:
     return Line(
         logging.WARNING,
-        f"A request for group {fact.group_id} was refused: {fact.setting}={fact.limit} is reached.",
+        f"A request for group {fact.group_id} was refused: {fact.setting}={fact.limit} "
+        + ("is reached." if fact.asked is None else f"would be exceeded by {fact.asked}."),
     )
 
 

@@ -359,6 +359,8 @@ class LimitReached:
     group_id: GroupId
     setting: str
     limit: int
+    asked: int | None = None
+    """What it would have been, where that is not just one more."""
 
 
 Fact: TypeAlias = (

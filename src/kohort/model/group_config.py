@@ -61,6 +61,16 @@ class GroupConfig:
     max_pending_members: int = _setting("kohort.max.pending.members", 10_000, 1)
     """Bound on ids a group has handed out and not seen join; Kafka has none."""
 
+    max_metadata_bytes: int = _setting("kohort.max.metadata.bytes", 1_048_576, 1)
+    """Most that one member may offer, over all its protocols; Kafka has no such bound."""
+
+    max_group_bytes: int = _setting("kohort.max.group.bytes", 16_777_216, 1_024, 60 << 20)
+    """Largest record of a group. Kafka's is bounded by ``message.max.bytes``, which a SyncGroup may
+    exceed; here a JoinGroup that could lead to that is refused."""
+
+    assignment_budget_bytes: int = _setting("kohort.assignment.budget.bytes", 256, 0)
+    """Bytes of the group's record that are kept free for the assignment of each member."""
+
     def __post_init__(self) -> None:
         for spec in fields(self):
             value, low, high = getattr(self, spec.name), spec.metadata["low"], spec.metadata["high"]
