@@ -203,9 +203,9 @@ class PositionsGoForward(_Readers):
 
 @dataclass(slots=True)
 class _Past:
-    """How far a partition was handed out by anybody, and how its last reader ended."""
+    """How far a partition's last reader came, and how it ended."""
 
-    high: int = -1
+    next: int = 0
     source: str = ""
     reading: bool = False
     """Handed out in an ownership interval that goes on."""
@@ -249,16 +249,16 @@ class DuplicatesHaveACause(_Readers):
         # Who read along before that end is a zombie: its duplicates are not of that hand-over.
         if past.clean and reading.begun > past.ended and not reading.sought:
             self.judge(
-                fact.first > past.high,
+                fact.first >= past.next,
                 lambda: (
-                    f"{fact.partition}: {min(past.high, fact.last) - fact.first + 1} records again "
+                    f"{fact.partition}: {min(past.next, fact.last + 1) - fact.first} records again "
                     f"for {recorded.source}, although {past.source} gave it up in order"
                 ),
                 recorded,
                 fact.group_id,
             )
-        past.high = max(past.high, fact.last)
         if reading.begun > past.ended:
+            past.next = fact.last + 1
             past.source, past.clean, past.reading = recorded.source, False, True
 
 
