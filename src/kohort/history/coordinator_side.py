@@ -259,6 +259,16 @@ def _topics(asked: JoinAsked) -> list[frozenset[str] | None]:
     return [None if offer is None else offer.topics for offer in offers]
 
 
+def _parked_join_dropped(world: World, recorded: Recorded, fact: f.ParkedJoinDropped) -> None:
+    group = world.group(fact.group_id)
+    member = group.members.get(fact.member_id)
+    if fact.removed:
+        _remove(group, fact.member_id, recorded.at)
+    elif member is not None:
+        member.join_parked = False
+        member.alive_for_sure = member.alive_perhaps = recorded.at
+
+
 def _remove(group: GroupView, member_id: MemberId, at: Instant) -> None:
     group.members.pop(member_id, None)
     group.offers.pop(member_id, None)
@@ -439,6 +449,7 @@ APPLIERS: Final[dict[type[Any], Callable[[Any, Recorded, Any], None]]] = {
     f.PendingMemberExpired: _pending_gone,
     f.MemberAdded: _added,
     f.MemberRejoined: _rejoined,
+    f.ParkedJoinDropped: _parked_join_dropped,
     f.MemberExpired: _expired,
     f.MemberLeft: _left,
     f.MembersNotRejoined: _not_rejoined,

@@ -24,9 +24,15 @@ from kohort.model.facts import (
 )
 from kohort.model.group_state import GroupState
 from kohort.model.history_record import Recorded
-from kohort.model.ids import GroupId, MemberId
+from kohort.model.ids import GroupId, MemberId, Ticket
 from kohort.model.instants import MICROS_PER_MILLI, Instant
-from kohort.model.wire_facts import PersistBegun, PersistFailed, PersistOk
+from kohort.model.wire_facts import (
+    CoordinatorBooted,
+    PersistBegun,
+    PersistFailed,
+    PersistOk,
+    RequestReceived,
+)
 
 SLACK_MS: Final = 1_000
 NEW_MEMBER_MS: Final = 300_000
@@ -147,7 +153,8 @@ class PhasesAreBounded(_Timed):
 
     One member that does not come, or does not ask for its assignment, must not hold up the others,
     even if it heartbeats (KAFKA-12890). The time that the log takes to store the assignment is not
-    the members', and is not counted.
+    the members', and is not counted. A join phase for which nobody is missing, since the last one
+    was removed, ends then and there.
     """
 
     number, name, heading = 18, "phases-are-bounded", Heading.MEMBERSHIP
@@ -158,16 +165,55 @@ class PhasesAreBounded(_Timed):
         super().__init__(world)
         self._writing: dict[GroupId, Instant] = {}
         self._written: dict[GroupId, int] = {}
+        self._tickets: dict[GroupId, set[Ticket]] = {}
+        self._complete_since: dict[GroupId, Instant] = {}
+
+    @on(RequestReceived)
+    def nobody_is_missing(self, recorded: Recorded, fact: RequestReceived) -> None:
+        """Everybody has rejoined, the log is idle, and still the phase goes on."""
+        group = self.world.groups.get(fact.group_id)
+        if group is None or not self._all_are_here(group):
+            self._complete_since.pop(fact.group_id, None)
+            return
+        since = self._complete_since.setdefault(fact.group_id, recorded.at)
+        self.judge(
+            not self.over(since, recorded.at, 0),
+            lambda: (
+                f"all members have rejoined for {millis(recorded.at - since)} ms, and the join "
+                "phase goes on"
+            ),
+            recorded,
+            fact.group_id,
+        )
+
+    def _all_are_here(self, group: GroupView) -> bool:
+        return (
+            group.known
+            and group.state is GroupState.PREPARING_REBALANCE
+            and group.previous_state is not GroupState.EMPTY
+            and bool(group.members)
+            and not group.pending
+            and not self._tickets.get(group.group_id)
+            and all(member.join_parked for member in group.members.values())
+        )
+
+    @on(CoordinatorBooted)
+    def booted(self, _recorded: Recorded, _fact: CoordinatorBooted) -> None:
+        """Tickets begin anew."""
+        self._tickets.clear()
+        self._complete_since.clear()
 
     @on(PersistBegun)
     def begun(self, recorded: Recorded, fact: PersistBegun) -> None:
         """The log is at work."""
+        self._tickets.setdefault(fact.group_id, set()).add(fact.ticket)
         if fact.generation_id is not None:
             self._writing.setdefault(fact.group_id, recorded.at)
 
     @on(PersistOk, PersistFailed)
     def done(self, recorded: Recorded, fact: PersistOk | PersistFailed) -> None:
         """The log is done."""
+        self._tickets.get(fact.group_id, set()).discard(fact.ticket)
         since = self._writing.pop(fact.group_id, None)
         if since is not None:
             spent = recorded.at - since
