@@ -1,0 +1,212 @@
+"""The reference expectations of reliability.md 5.3, with the tolerance of each.
+
+They come from a throwaway model in which members notice a rebalance one by one, at any moment
+between two heartbeats. In the real protocol all members are answered at the same instant, so that
+their heartbeats keep step: they stop together, and wait less for each other. What an eager group
+pays besides the lost member's partitions is therefore less here, by a third to a half; what does
+not rest on that (a dead member's session, a restart, a restore) agrees within a tenth or so. The
+closed forms below are those of 5.3 with the notice of a group in step.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cache, partial
+from statistics import fmean
+
+import pytest
+
+from kohort.lab.acts import KillPod
+from kohort.lab.clairvoyant import Costs
+from kohort.lab.contenders import contender
+from kohort.lab.scenarios.base import COSTS, Setup, plan_of
+from kohort.lab.scenarios.join_storm import JOIN_STORM, join_storm
+from kohort.lab.scenarios.registry import scenario
+from kohort.lab.scenarios.running import Run, run
+
+pytestmark = pytest.mark.slow
+
+EAGER, DESIGN_I, STATIC = "sticky", "cooperative-sticky", "static-cooperative-sticky"
+HEARTBEAT, SESSION, BATCH = 3.0, 45.0, 0.2
+FLUSH, COLD, WARM = (
+    COSTS.flush_each_ms / 1e3,
+    COSTS.restore_cold_ms / 1e3,
+    COSTS.restore_warm_ms / 1e3,
+)
+
+
+@cache
+def runs(name: str, policy: str, members: int = 10, seeds: int = 5) -> tuple[Run, ...]:
+    def one(seed: int) -> Run:
+        setup = Setup(
+            contender=contender(policy), members=members, partitions=20 * members, seed=seed
+        )
+        return replace(run(scenario(name), setup), history=())
+
+    return tuple(one(seed) for seed in range(1, seeds + 1))
+
+
+def mean(of: tuple[Run, ...], name: str) -> float:
+    return fmean(getattr(each.measured.metrics, name) for each in of)
+
+
+def down(of: tuple[Run, ...]) -> float:
+    return mean(of, "unavailable_ms") / 1_000
+
+
+@pytest.mark.parametrize(
+    ("name", "policy", "members", "expected"),
+    [
+        ("scale-down", EAGER, 5, 1),  # one member leaves for good
+        ("scale-down", DESIGN_I, 5, 1),
+        ("scale-down", STATIC, 5, 1),  # after its session
+        ("restart", EAGER, 10, 2),
+        ("restart", DESIGN_I, 10, 3),
+        ("scale-up", EAGER, 5, 1),  # one member joins
+        ("scale-up", DESIGN_I, 5, 2),
+        ("scale-up", STATIC, 5, 2),  # as its base policy
+        ("process-death-in-time", EAGER, 10, 1),
+        ("process-death-in-time", DESIGN_I, 10, 1),
+        ("process-death-in-time", STATIC, 10, 0),  # inside its session
+    ],
+)
+def test_generations_of_one_change(name, policy, members, expected):
+    """Exact, but for one more in a run at most: a member may still flush when a round ends."""
+    counts = [each.measured.metrics.generations for each in runs(name, policy, members)]
+    assert min(counts) == expected
+    assert max(counts) <= expected + (policy == DESIGN_I and expected > 1)
+
+
+@pytest.mark.parametrize(
+    ("policy", "low", "high"),
+    [(EAGER, 20, 20), (DESIGN_I, 30, 33), (STATIC, 0, 8)],
+)
+def test_generations_of_a_rolling_bounce_of_ten(policy, low, high):
+    """2N, 3N, and none but for restarts that outlast their session (few, each 1 to 3)."""
+    for each in runs("rolling-bounce", policy, seeds=2):
+        assert low <= each.measured.metrics.generations <= high
+
+
+@pytest.mark.parametrize(
+    ("name", "policy", "expected", "tolerance"),
+    [
+        ("restart", DESIGN_I, 274, 0.15),
+        ("process-death-in-time", EAGER, 5181, 0.15),
+        ("process-death-in-time", DESIGN_I, 873, 0.05),
+        ("process-death-in-time", STATIC, 359, 0.25),  # the mean of five restarts
+        ("rolling-bounce", DESIGN_I, 2811, 0.20),
+        ("rolling-bounce", STATIC, 4551, 0.25),
+        ("scale-down", DESIGN_I, 346, 0.15),
+        ("scale-down", STATIC, 2603, 0.05),
+        # In step, a third to a half less:
+        ("restart", EAGER, 1217 * 0.6, 0.20),
+        ("rolling-bounce", EAGER, 12145 * 0.6, 0.20),
+        ("scale-down", EAGER, 1317 * 0.6, 0.20),
+        ("scale-up", EAGER, 839 * 0.5, 0.20),
+        ("scale-up", DESIGN_I, 267 * 0.65, 0.20),
+    ],
+)
+def test_partition_seconds_not_served(name, policy, expected, tolerance):
+    of = runs(name, policy, seeds=2 if name == "rolling-bounce" else 5)
+    assert down(of) == pytest.approx(expected, rel=tolerance)
+
+
+@pytest.mark.parametrize(
+    ("name", "policy", "moves", "cold"),
+    [
+        ("restart", EAGER, 40, 38),
+        ("restart", DESIGN_I, 40, 38),
+        ("process-death-in-time", EAGER, 20, 0),
+        ("process-death-in-time", DESIGN_I, 20, 0),
+        ("process-death-in-time", STATIC, 0, 0),
+        ("scale-up", DESIGN_I, 32, 32),
+        ("scale-down", DESIGN_I, 42, 42),
+        ("scale-down", STATIC, 40, 40),
+    ],
+)
+def test_moves_and_cold_restores(name, policy, moves, cold):
+    """To within one partition. The reference has 28 cold ones for a bounce: its policy gave back
+    more of what the member had had; a sticky one has no reason to."""
+    of = runs(name, policy)
+    assert mean(of, "moves") == pytest.approx(moves, abs=1)
+    assert mean(of, "cold_restores") == pytest.approx(cold, abs=1)
+
+
+@pytest.mark.parametrize("name", ["restart", "rolling-bounce", "scale-up", "scale-down"])
+def test_design_one_stops_a_fraction_of_what_eager_stops(name):
+    seeds = 2 if name == "rolling-bounce" else 5
+    eager, cooperative = (runs(name, policy, seeds=seeds) for policy in (EAGER, DESIGN_I))
+    assert down(cooperative) < down(eager) / 2
+    assert all(each.measured.metrics.peak_share == 1 for each in eager)
+    assert all(each.measured.metrics.peak_share <= 0.21 for each in cooperative)
+
+
+def returned_after(of: Run) -> float:
+    ((act,),) = (plan_of(of.scenario, of.setup)[0].acts,)
+    assert isinstance(act, KillPod)
+    assert act.back_after_ms is not None
+    return act.back_after_ms / 1_000
+
+
+def test_closed_form_of_a_leave_under_design_one():
+    """q (f + J + r), the join phase as it was; within 5 %."""
+    of = runs("scale-down", DESIGN_I, 5)
+    barrier = mean(of, "longest_barrier_ms") / 1_000
+    assert down(of) == pytest.approx(20 * (20 * FLUSH + barrier + COLD), rel=0.05)
+
+
+def test_closed_form_of_a_leave_under_an_eager_policy():
+    """The same, and everybody else's stop: own flush, the last batch, a warm start; within 10 %."""
+    of = runs("scale-down", EAGER, 5)
+    barrier = mean(of, "longest_barrier_ms") / 1_000
+    lost = 20 * (20 * FLUSH + barrier + COLD)
+    others = 80 * (20 * FLUSH + BATCH + WARM)
+    assert down(of) == pytest.approx(lost + others, rel=0.10)
+
+
+def test_closed_form_of_a_death_inside_the_session():
+    """q (S - h/2 + w); an eager group stops from the newcomer's joining on; within 10 %."""
+    lost = 20 * (SESSION - HEARTBEAT / 2 + WARM)
+    assert down(runs("process-death-in-time", DESIGN_I)) == pytest.approx(lost, rel=0.05)
+    eager = runs("process-death-in-time", EAGER)
+    waits = fmean(
+        SESSION - HEARTBEAT / 2 - returned_after(each) - HEARTBEAT / 2 + WARM for each in eager
+    )
+    assert down(eager) == pytest.approx(lost + 180 * waits, rel=0.10)
+
+
+def test_closed_form_of_a_static_bounce():
+    """q (R + w), nothing else; within 5 %."""
+    of = runs("process-death-in-time", STATIC)
+    expected = 20 * (fmean(returned_after(each) for each in of) + WARM)
+    assert down(of) == pytest.approx(expected, rel=0.05)
+
+
+@pytest.mark.parametrize(
+    ("window_ms", "delay_ms", "low", "high"),
+    [
+        (10_000, 3_000, 1, 1),
+        (10_000, 10_000, 1, 1),
+        (10_000, 0, 4.8, 4.8 * 1.6),
+        (60_000, 0, 11.4, 11.4 * 1.35),
+        (60_000, 3_000, 9.9, 9.9 * 1.35),
+        (60_000, 10_000, 1, 7),
+    ],
+)
+def test_generations_of_a_join_storm_of_twenty(window_ms, delay_ms, low, high):
+    """KIP-134's measure for an eager group: 4.8, 1.0, 1.0 and 11.4, 9.9, 1.9 in the reference.
+
+    Without a delay there are up to 60 % more here: a member looks for the next round half a second
+    after each, and rounds are shorter for it. A delay of 10 s against 60 s is decided by one gap in
+    the starts, so the mean of few seeds says only that it mostly holds.
+    """
+    tell = partial(join_storm, window_ms=window_ms, delay_ms=delay_ms)
+    storm = replace(JOIN_STORM, tell=tell)
+    counts = [
+        run(
+            storm,
+            Setup(contender=contender(EAGER), members=20, partitions=40, seed=seed, costs=Costs()),
+        ).measured.metrics.generations
+        for seed in range(1, 9)
+    ]
+    assert low <= fmean(counts) <= high
