@@ -10,7 +10,7 @@ from kohort.model import client_facts as c
 from kohort.model import facts as f
 from kohort.model import wire_facts as w
 from kohort.model.group_state import GroupState
-from kohort.model.ids import GenerationId, ProtocolName
+from kohort.model.ids import GenerationId, ProtocolName, Token
 from kohort.model.instants import Instant, Millis
 from kohort.model.member_facts import GenerationJoined
 from kohort.model.world_facts import (
@@ -439,3 +439,22 @@ def a_new_place_while_the_application_has_not_heard_of_the_loss() -> Tale:
     )
     tale.add(joined, "a").told("b", "assigned", 0, 1).wait(500)
     return tale.told("a", "lost", 0, 1)
+
+
+@kept(24)
+def a_static_member_that_did_not_come_is_a_zombie() -> Tale:
+    tale = Tale().careless()
+    tale.instances["a"] = "i"
+    tale.stable(a=(0, 1), b=(2, 3)).process("a").process("b")
+    tale.told("a", "assigned", 0, 1).told("b", "assigned", 2, 3).beat_all(3)
+    tokens = {"b": tale.come_back("b", (2, 3)), "a": Token(0)}
+    tale.start(members=("b",)).wait(100)
+    tale.open(tokens, answers=False)
+    everybody = ((m("b"), b""), (m("a"), b""))
+    told = w.JoinTold(
+        leader_id=m("b"), protocol_name=ProtocolName(tale.protocol), members=everybody
+    )
+    tale.answer(tokens["b"], API.JOIN_GROUP, "b", tale.generation, body=told)
+    tale.members = {"b": (2, 3), "a": (0, 1)}
+    tale.sync({"b": (1, 2, 3), "a": (0,)}, only=("b",))
+    return tale.told("b", "assigned", 1).beat_all(3)

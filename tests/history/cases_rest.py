@@ -181,3 +181,32 @@ def a_neighbour_is_answered_at_once() -> Tale:
 @broken(50)
 def a_neighbour_waits() -> Tale:
     return _neighbours(900)
+
+
+@kept(38)
+def a_write_that_failed_may_be_there_after_a_crash() -> Tale:
+    tale = Tale().stable(a=(0, 1, 2, 3)).commit("a", p0=5)
+    tale.commit("a", stored=False, error=ErrorCode.NOT_COORDINATOR, p0=7)
+    return tale.crash().boot().add(_loaded(1, 1)).fetch(p0=7)
+
+
+@broken(38)
+def a_commit_that_was_refused_is_told() -> Tale:
+    tale = Tale().stable(a=(0, 1, 2, 3)).commit("a", p0=5)
+    tale.commit("a", 0, stored=None, error=ErrorCode.ILLEGAL_GENERATION, p0=7)
+    return tale.fetch(p0=7)
+
+
+@kept(18)
+def a_log_that_fails_does_not_count_as_waiting() -> Tale:
+    tale = Tale().stable(a=(0, 1), b=(2, 3)).beat_all(3)
+    tokens = {"a": tale.come_back("a", (0, 1))}
+    tale.start()
+    for _ in range(15):
+        tale.wait(3_000).beat("b", error=ErrorCode.REBALANCE_IN_PROGRESS)
+    failed = ErrorCode.KAFKA_STORAGE_ERROR
+    tale.add(f.WriteFailed(group_id=G, purpose="generation", error=failed))
+    for _ in range(10):
+        tale.wait(3_000).beat("b", error=ErrorCode.REBALANCE_IN_PROGRESS)
+    tokens["b"] = tale.come_back("b", (2, 3))
+    return tale.open(tokens).sync({"a": (0, 1), "b": (2, 3)})

@@ -381,10 +381,13 @@ def _opened(world: World, recorded: Recorded, fact: f.JoinPhaseCompleted) -> Non
     group.recent[fact.generation_id] = group.generation
     while len(group.recent) > _GENERATIONS_KEPT:
         del group.recent[next(iter(group.recent))]
+    group.absent = set()
     for member_id in fact.member_ids:
         member = group.members.get(member_id)
         if member is not None:
             member.is_new = False
+            if not member.join_parked:
+                group.absent.add(member_id)
 
 
 def _stabilized(world: World, recorded: Recorded, fact: f.GroupStabilized) -> None:
@@ -424,6 +427,8 @@ def _deleted(world: World, recorded: Recorded, fact: f.GroupDeleted) -> None:
 def _write_failed(world: World, recorded: Recorded, fact: f.WriteFailed) -> None:
     group = world.group(fact.group_id)
     group.disturbed_at = recorded.at
+    if fact.purpose == "generation":
+        group.state_since = recorded.at  # the log failed, so the phase begins anew
     if fact.purpose == "static member" and group.renamed:
         old, new = list(group.renamed.items())[-1]
         if new in group.members:

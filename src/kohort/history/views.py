@@ -101,6 +101,8 @@ class GroupView:
     removed: dict[MemberId, Instant] = field(default_factory=dict)
     offers: dict[MemberId, JoinAsked] = field(default_factory=dict)
     """The last JoinGroup of each member."""
+    absent: set[MemberId] = field(default_factory=set)
+    """Static members of the present generation that did not come to its join phase."""
     renamed: dict[MemberId, MemberId] = field(default_factory=dict)
     """Former ids of static members, each with the id that took its place."""
     disturbed_at: Instant = Instant(0)

@@ -261,6 +261,12 @@ class FailedIsNeverTold(_Writes):
         self._generations.clear()
         self._offsets.clear()
 
+    @on(CoordinatorBooted)
+    def booted(self, _recorded: Recorded, _fact: CoordinatorBooted) -> None:
+        """What was read back is durable, whatever the disk said of it before."""
+        self._generations.clear()
+        self._offsets.clear()
+
     @on(GroupDeleted)
     def deleted(self, _recorded: Recorded, fact: GroupDeleted) -> None:
         """Another group of that name begins anew."""

@@ -40,6 +40,17 @@ _Place = tuple[GroupId, TopicPartition]
 _Call = tuple[str, int, int, GroupId]
 
 
+_OF_THE_LOG: Final = frozenset(
+    {
+        ErrorCode.NOT_COORDINATOR,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.UNKNOWN_SERVER_ERROR,
+    }
+)
+"""What a commit is answered when its write failed. A disk that reports a failure may have written
+all the same, which shows after a crash."""
+
+
 def _kept(fact: AnswerSent) -> list[TopicPartition]:
     """The partitions whose offsets an answer says are kept."""
     if not isinstance(fact.body, CommitTold):
@@ -206,14 +217,25 @@ class Registers:
             self.registers.setdefault((group_id, tp), _Register()).commits.append(commit)
         self._writes[call] = writes
 
-    def end_write(self, call: _Call, sequence: int, kept: frozenset[TopicPartition] | None) -> None:
-        """It is answered; None: nobody knows, it may be seen from now on or never."""
+    def end_write(
+        self,
+        call: _Call,
+        sequence: int,
+        kept: frozenset[TopicPartition] | None,
+        doubtful: frozenset[TopicPartition] = frozenset(),
+    ) -> None:
+        """It is answered; None: nobody knows, it may be seen from now on or never.
+
+        ``doubtful`` ones were refused since the log failed: after a crash they may be there.
+        """
         for tp, commit in self._writes.pop(call, []):
             register = self.registers[call[3], tp]
             if kept is None:
                 continue
             if tp in kept:
                 register.acknowledge(commit, sequence)
+            elif tp in doubtful:
+                commit.ended = sequence  # refused by the log, which may keep it all the same
             elif commit in register.commits:
                 register.commits.remove(commit)
 
@@ -294,7 +316,8 @@ class _Reads(Check):
         """The coordinator answers."""
         call = self.world.request_key(recorded, fact.token, fact.group_id)
         if isinstance(fact.body, CommitTold):
-            self._all.end_write(call, recorded.sequence, frozenset(_kept(fact)))
+            doubtful = frozenset(tp for tp, e in fact.body.errors if e in _OF_THE_LOG)
+            self._all.end_write(call, recorded.sequence, frozenset(_kept(fact)), doubtful)
         elif isinstance(fact.body, FetchTold):
             self.told(recorded, call, fact.body.offsets)
         if fact.api is GroupApi.OFFSET_FETCH:

@@ -40,8 +40,9 @@ class NoTwoOwners(Check):
     """At no instant do two live clients own a partition.
 
     Live means running, connected, and a member as far as its coordinator is concerned. A client
-    that stands still, is cut off, or was removed without having heard of it, is a zombie: what it
-    still owns meanwhile is told in seconds, as a note, since only its commits are fenced.
+    that stands still, is cut off, was removed without having heard of it, or is static and did not
+    come to the join phase, is a zombie: what it still owns meanwhile is told in seconds, as a note,
+    since only its commits are fenced.
     """
 
     number, name, heading = 24, "no-two-owners", Heading.OWNERSHIP
@@ -94,7 +95,8 @@ class NoTwoOwners(Check):
         if process.troubled:
             return True
         owned_as = process.owned_as.get(partition, process.member_id)
-        return owned_as in self.world.group(process.group_id).removed
+        group = self.world.group(process.group_id)
+        return owned_as in group.removed or owned_as in group.absent
 
     @on(CallbackEnded, ProcessKilled, ProcessStopped)
     def ended(
@@ -191,7 +193,7 @@ class RevokeComesBeforeReassignment(Assigned):
         owners = {tp: m for m, partitions in targets.items() for tp in partitions}
         for member_id in generation.member_ids:
             process = self.world.process_of(member_id)
-            if process is None or process.troubled:
+            if process is None or process.troubled or member_id in group.absent:
                 continue
             for partition in process.owned:
                 owner = owners.get(partition)
