@@ -316,7 +316,8 @@ class AssignmentIsComplete(Assigned):
         if offers is None:
             return
         for member_id, partitions in targets.items():
-            foreign = sorted(p for p in partitions if p.topic not in offers[member_id].topics)
+            wanted = offers[member_id].topics if member_id in offers else frozenset()
+            foreign = sorted(p for p in partitions if p.topic not in wanted)
             self.judge(
                 not foreign,
                 lambda m=member_id, s=foreign: (
