@@ -204,10 +204,12 @@ class Node:
     # -- the journal ------------------------------------------------------------------------------
 
     def _appended(self, ticket: Ticket) -> None:
-        self._carry(self.engine.appended(ticket, self._heap.now))
+        if self.up:  # else the write's end came to a process that is gone
+            self._carry(self.engine.appended(ticket, self._heap.now))
 
     def _append_failed(self, ticket: Ticket, error: ErrorCode) -> None:
-        self._carry(self.engine.append_failed(ticket, error, self._heap.now))
+        if self.up:
+            self._carry(self.engine.append_failed(ticket, error, self._heap.now))
 
     # -- the turn ---------------------------------------------------------------------------------
 
