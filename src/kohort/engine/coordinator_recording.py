@@ -142,7 +142,9 @@ class RecordingCoordinatorEngine(CoordinatorEngine):
         """As ``CoordinatorEngine.appended``."""
         # What is overdue comes before the write, also in the history.
         self._run(self._coordinator.advance(now), now)
-        self._tell(PersistOk(group_id=self._written.pop(ticket), ticket=ticket), now)
+        group_id = self._written.pop(ticket, None)
+        if group_id is not None:  # else the plain engine says what is wrong
+            self._tell(PersistOk(group_id=group_id, ticket=ticket), now)
         return super().appended(ticket, now)
 
     def append_failed(self, ticket: Ticket, error: ErrorCode, now: Instant) -> list[Output]:
@@ -200,8 +202,9 @@ class RecordingCoordinatorEngine(CoordinatorEngine):
         super()._close(known, reason)
 
     def _tell_failed(self, ticket: Ticket, error: ErrorCode, now: Instant) -> None:
-        group_id = self._written.pop(ticket)
-        self._tell(PersistFailed(group_id=group_id, ticket=ticket, error=error), now)
+        group_id = self._written.pop(ticket, None)
+        if group_id is not None:
+            self._tell(PersistFailed(group_id=group_id, ticket=ticket, error=error), now)
 
     def _tell_timers(self, now: Instant) -> None:
         if self._timer_notes:
