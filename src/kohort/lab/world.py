@@ -11,6 +11,7 @@ from random import Random
 from typing import Any
 
 from kohort.consumer.ownership import Ownership
+from kohort.engine.member_engine import MemberEngine
 from kohort.lab.acts import Act
 from kohort.lab.doing import ACTORS
 from kohort.lab.heap import Choose, Heap
@@ -173,7 +174,7 @@ class World:
         if not pods or not all(pod.up and not pod.process.paused for pod in pods):
             return False
         members = [pod.engine.member for pod in pods]
-        if any(member.state is not MemberState.STABLE for member in members):
+        if not all(self._confirmed(member) for member in members):
             return False
         if len({member.generation_id for member in members}) != 1:
             return False
@@ -185,6 +186,14 @@ class World:
             owned += mine.owned
         wanted = self.topics.all_of(frozenset(t for pod in pods for t in pod.subscription))
         return len(owned) == len(wanted) and set(owned) == wanted
+
+    def _confirmed(self, member: MemberEngine) -> bool:
+        """Whether a member is stable, and not only in its own eyes."""
+        session = member.config.session_timeout_ms * MICROS_PER_MILLI
+        heard = member.last_confirmed
+        return (
+            member.state is MemberState.STABLE and heard is not None and self.now - heard < session
+        )
 
     def check(self) -> None:
         """Assert the invariants of every core; raises InvariantViolation."""
