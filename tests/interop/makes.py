@@ -15,9 +15,12 @@ KAFKA_PYTHON = Make(name="kafka-python", script="kafka_python_client.py", assign
 AIOKAFKA = Make(name="aiokafka", script="aiokafka_client.py", assignor="roundrobin")
 AIOKAFKA_RANGE = Make(name="aiokafka-range", script="aiokafka_client.py", assignor="range")
 KCAT = Make(name="kcat", script="kcat_client.py", assignor="range")
-# kafka-python's cooperative assignor is left out: it sends no generation, and on a real Kafka too a
-# group of three that starts at once was seen to settle with one member that owns nothing.
-MAKES = [CONFLUENT, COOPERATIVE, KAFKA_PYTHON, AIOKAFKA, KCAT]
+KAFKA_PYTHON_COOPERATIVE = Make(
+    name="kafka-python-cooperative",
+    script="kafka_python_client.py",
+    assignor="cooperative-sticky",
+)
+MAKES = [CONFLUENT, COOPERATIVE, KAFKA_PYTHON, KAFKA_PYTHON_COOPERATIVE, AIOKAFKA, KCAT]
 
 
 def need(make: Make) -> None:
