@@ -29,7 +29,7 @@ $(STAMP): pyproject.toml constraints.txt
 	  if [ -z "$$found" ]; then \
 	    echo "kohort needs Python 3.11 or newer; none among: $(CANDIDATES). Install one or say make PYTHON=/path/to/python3.11" >&2; exit 1; \
 	  fi; \
-	  echo "Making $(VENV) with $$($$found -V) (about 1 GB, a few minutes, once)"; \
+	  echo "Making $(VENV) with $$($$found -V) (about 1.2 GB, a few minutes, once)"; \
 	  $$found -m venv "$(VENV)" >/dev/null 2>&1 \
 	    || { $$found -m venv --without-pip "$(VENV)" && $$found -m pip --python "$(PY)" install -q pip; } >/dev/null 2>&1 \
 	    || { rm -rf "$(VENV)"; echo "$$found cannot make an environment; install its venv part (Debian, Ubuntu: apt-get install python3-venv)" >&2; exit 1; }; \
