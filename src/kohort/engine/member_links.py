@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from enum import Enum
+from enum import Enum, StrEnum
 from typing import Any, NamedTuple, TypeAlias
 
 from kohort.engine.member_outputs import Close, Connect, Output, Transmit, Where
@@ -22,8 +22,11 @@ from kohort.model.instants import Instant, Millis, after
 from kohort.wire.client_connection import ClientConnection
 
 
-class Role(Enum):
-    """What a link is used for; each link carries requests of one role only."""
+class Role(StrEnum):
+    """What a link is used for; each link carries requests of one role only.
+
+    Strings, since a plain enum's hash is a Python call.
+    """
 
     GROUP = "group"
     """JoinGroup, SyncGroup, Heartbeat: a parked join holds up nothing else."""

@@ -8,7 +8,7 @@ parts in agreement. Must not know: which answer caused what.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from enum import Enum
+from enum import StrEnum
 
 from kohort.embedded.base import JoinProtocol
 from kohort.member.backoff import Backoff, Entropy
@@ -40,8 +40,8 @@ from kohort.model.instants import Instant, Millis, after
 from kohort.model.member_facts import MemberFact, MemberStateChanged, RequestRefused
 
 
-class Timer(Enum):
-    """The deadlines of a member."""
+class Timer(StrEnum):
+    """The deadlines of a member. Strings, since a plain enum's hash is a Python call."""
 
     HEARTBEAT = "heartbeat"
     SESSION = "session"
