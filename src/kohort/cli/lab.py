@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import click
 
-from kohort.cli import lab_scenarios
+from kohort.cli import lab_scenarios, lab_seeds
 
 
 @click.group()
@@ -18,3 +18,7 @@ def lab() -> None:
 lab.add_command(lab_scenarios.run)
 lab.add_command(lab_scenarios.table)
 lab.add_command(lab_scenarios.scenarios)
+lab.add_command(lab_seeds.seeds)
+lab.add_command(lab_seeds.soak)
+lab.add_command(lab_seeds.replay)
+lab.add_command(lab_seeds.exhaust)

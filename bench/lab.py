@@ -1,0 +1,185 @@
+"""Simulated groups: happenings a second, group-hours a minute, memory of a large hour.
+
+*Core*: heartbeats a second that a bare coordinator serves. *Engines*: happenings a second of a
+world in which a hundred consumers live, bytes, frames and logs included, alone, with its history,
+and with the checker. *Swarm*: group-hours a minute of drawn worlds, checked. *Memory*: the largest
+size of a process in which a thousand members live for an hour, without a history.
+
+    python bench/lab.py
+    python bench/lab.py --members 100 --minutes 5 --memory-members 100 --memory-minutes 10
+"""
+
+from __future__ import annotations
+
+import argparse
+import resource
+import subprocess
+import sys
+import time
+
+from kohort.coordinator.coordinator import Coordinator
+from kohort.coordinator.effects import Append, Respond
+from kohort.coordinator.events import (
+    Appended,
+    Heartbeat,
+    JoinGroup,
+    JoinProtocol,
+    Loaded,
+    SyncGroup,
+)
+from kohort.history.checker import Checker
+from kohort.lab.plan import Behaviour, Plan, PodPlan, TopicPlan
+from kohort.lab.runs import run_plan
+from kohort.lab.swarm import draw
+from kohort.lab.world import World
+from kohort.model.group_config import GroupConfig
+
+CORE_GOAL, ENGINES_GOAL = 100_000, 30_000
+GROUPS = 1_000
+QUIET = Behaviour(idle_ms=5_000, batch_ms=0, auto_commit_interval_ms=60_000)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--members", type=int, default=100)
+    parser.add_argument("--minutes", type=int, default=5, help="simulated")
+    parser.add_argument("--seeds", type=int, default=10)
+    parser.add_argument("--memory-members", type=int, default=1_000)
+    parser.add_argument("--memory-minutes", type=int, default=60, help="simulated")
+    parser.add_argument("--only-memory", action="store_true", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.only_memory:
+        World(plan(options.memory_members, options.memory_minutes), recording=False).run()
+        print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024)
+        return 0
+    core = bare_core()
+    print(f"core: {core:,.0f} heartbeats/s (goal {CORE_GOAL:,})")
+    alone, recorded, checked = engines(options.members, options.minutes)
+    print(f"engines: {alone:,.0f} happenings/s; with history {recorded:,.0f}", end="")
+    print(f"; with checker {checked:,.0f} (goal {ENGINES_GOAL:,})")
+    print(f"swarm: {swarm(options.seeds):,.1f} checked group-hours/min")
+    used = subprocess.run(
+        [
+            *(sys.executable, __file__, "--only-memory"),
+            *("--memory-members", str(options.memory_members)),
+            *("--memory-minutes", str(options.memory_minutes)),
+        ],
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout.strip()
+    print(f"memory: {used} MiB, {options.memory_members} members, {options.memory_minutes} min")
+    return 0
+
+
+def bare_core(rounds: int = 100) -> float:
+    """Heartbeats a second, one member in each of many groups."""
+    coordinator = Coordinator(
+        GroupConfig(initial_rebalance_delay_ms=0), lambda prefix: f"{prefix}-1"
+    )
+    coordinator.handle(Loaded(), 0)
+    beats = [
+        Heartbeat(
+            token=0,
+            group_id=f"g{number}",
+            generation_id=1,
+            member_id=join(coordinator, f"g{number}"),
+            group_instance_id=None,
+        )
+        for number in range(GROUPS)
+    ]
+    began = time.perf_counter()
+    for number in range(rounds):
+        now = 1_000 + number * 1_000_000
+        for beat in beats:
+            coordinator.handle(beat, now)
+    spent = time.perf_counter() - began
+    (effect,) = coordinator.handle(beats[0], now)
+    assert isinstance(effect, Respond)
+    assert not effect.answer.error
+    return rounds * len(beats) / spent
+
+
+def join(coordinator: Coordinator, group_id: str) -> str:
+    """A group of one, Stable; its member's id."""
+    effects = feed(
+        coordinator,
+        JoinGroup(
+            token=1,
+            group_id=group_id,
+            member_id="",
+            group_instance_id=None,
+            client_id="c",
+            client_host="/h",
+            session_timeout_ms=1_800_000,
+            rebalance_timeout_ms=60_000,
+            protocol_type="consumer",
+            protocols=(JoinProtocol(name="range", metadata=b""),),
+            reason=None,
+            accepts_member_id_required=False,
+        ),
+    )
+    (joined,) = (effect.answer for effect in effects if isinstance(effect, Respond))
+    feed(
+        coordinator,
+        SyncGroup(
+            token=2,
+            group_id=group_id,
+            generation_id=joined.generation_id,
+            member_id=joined.member_id,
+            group_instance_id=None,
+            protocol_type="consumer",
+            protocol_name="range",
+            names_protocol=True,
+            assignments=((joined.member_id, b""),),
+        ),
+    )
+    return joined.member_id
+
+
+def feed(coordinator: Coordinator, event: object) -> list[object]:
+    """Handle an event on a log that is durable at once."""
+    todo, effects = [event], []
+    while todo:
+        for effect in coordinator.handle(todo.pop(0), 0):
+            effects.append(effect)
+            if isinstance(effect, Append):
+                todo.append(Appended(ticket=effect.ticket))
+    return effects
+
+
+def plan(members: int, minutes: int) -> Plan:
+    """A quiet group."""
+    return Plan(
+        seed=1,
+        topics=(TopicPlan(name="t", partitions=2 * members, records_per_second=0.1),),
+        pods=tuple(PodPlan(name=f"p{n}", behaviour=QUIET) for n in range(members)),
+        duration_ms=minutes * 60_000,
+    )
+
+
+def engines(members: int, minutes: int) -> tuple[float, float, float]:
+    """Happenings a second: alone, with a history, with a history that is checked."""
+    rates = []
+    for recording, checking in ((False, False), (True, False), (True, True)):
+        world = World(plan(members, minutes), recording=recording)
+        began = time.perf_counter()
+        world.run()
+        if checking:
+            Checker().feed_all(world.history).finish()
+        rates.append(world.heap.count / (time.perf_counter() - began))
+    return rates[0], rates[1], rates[2]
+
+
+def swarm(seeds: int) -> float:
+    """Checked group-hours a minute."""
+    began, simulated = time.perf_counter(), 0
+    for seed in range(seeds):
+        drawn = draw(seed)
+        run_plan(drawn)
+        simulated += drawn.duration_ms
+    return simulated / 3_600_000 / ((time.perf_counter() - began) / 60)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,214 @@
+"""``kohort lab seeds``, ``soak``, ``replay`` and ``exhaust``: look for what must not be.
+
+In come seeds, plans and minutes; out go findings with their stories, and for each the seed, the
+commit and the command that shows it again. Everything is decided in ``kohort.lab``. The wall clock
+is read here, and only to know when a soak is over.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterable
+from pathlib import Path
+
+import click
+
+from kohort.cli.output import json_option, note, print_json
+from kohort.lab.exhaustive import DISTURBANCES, explore, small_plan
+from kohort.lab.marks import ALL, Marks
+from kohort.lab.plan import Plan
+from kohort.lab.runs import Report, run_plan
+from kohort.lab.swarm import MODES, draw
+from kohort.model.errors import ConfigError
+from kohort.storage.fact_files import write_history
+
+_SHOWN = 5
+_MODE = click.option(
+    "--mode", "modes", multiple=True, default=MODES, show_default=True, help="May be repeated."
+)
+_COMMIT = click.option("--commit", help="Printed with failures, so that they can be replayed.")
+_KEEP = click.option(
+    "--keep",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Directory for plans and histories of failures.",
+)
+
+
+@click.command()
+@_MODE
+@click.option("--first", type=click.IntRange(min=0), default=0, show_default=True)
+@click.option("--count", type=click.IntRange(min=1), default=20, show_default=True)
+@_COMMIT
+@_KEEP
+@click.option("--marks", is_flag=True, help="Say which rare branches were never reached.")
+@json_option
+def seeds(
+    *,
+    modes: tuple[str, ...],
+    first: int,
+    count: int,
+    commit: str | None,
+    keep: Path | None,
+    marks: bool,
+    as_json: bool,
+) -> None:
+    """Run drawn worlds, one for each seed and mode, and check every promise."""
+    plans = (draw(seed, mode) for seed in range(first, first + count) for mode in modes)
+    _hunt(plans, commit=commit, keep=keep, marks=marks, as_json=as_json)
+
+
+@click.command()
+@click.option("--minutes", type=click.FloatRange(min=0, min_open=True), default=1.0)
+@_MODE
+@click.option("--first", type=click.IntRange(min=0), default=0, show_default=True)
+@_COMMIT
+@_KEEP
+@json_option
+def soak(
+    *,
+    minutes: float,
+    modes: tuple[str, ...],
+    first: int,
+    commit: str | None,
+    keep: Path | None,
+    as_json: bool,
+) -> None:
+    """Run drawn worlds, seed after seed, until the time is over."""
+    ends = time.monotonic() + minutes * 60
+
+    def plans() -> Iterable[Plan]:
+        seed = first
+        while time.monotonic() < ends:
+            for mode in modes:
+                yield draw(seed, mode)
+            seed += 1
+
+    _hunt(plans(), commit=commit, keep=keep, marks=True, as_json=as_json)
+
+
+@click.command()
+@click.argument("plan", type=click.Path(path_type=Path, exists=True, dir_okay=False))
+@click.option(
+    "--history",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Write every fact there; `kohort check` reads it.",
+)
+@json_option
+def replay(*, plan: Path, history: Path | None, as_json: bool) -> None:
+    """Run a plan from a file, as failures leave them."""
+    try:
+        values = json.loads(plan.read_text(encoding="utf-8"))
+    except (UnicodeDecodeError, json.JSONDecodeError) as error:
+        raise ConfigError(f"{plan} is no JSON: {error}") from error
+    if not isinstance(values, dict):
+        raise ConfigError(f"{plan} is no plan: a JSON object is expected")
+    report = run_plan(Plan.from_json(values))
+    if history is not None:
+        write_history(history, report.history)
+    if as_json:
+        print_json(report.to_json())
+    else:
+        _show(report, "as given")
+    _end(1 if report.findings else 0)
+
+
+@click.command()
+@click.argument("disturbance")
+@click.option("--members", type=click.IntRange(2, 3), default=2, show_default=True)
+@click.option("--policy", default="cooperative-sticky", show_default=True)
+@click.option("--depth", type=click.IntRange(0, 20), default=4, show_default=True)
+@click.option("--last-ms", type=click.IntRange(1, 10_000), default=60, show_default=True)
+@_KEEP
+def exhaust(
+    *, disturbance: str, members: int, policy: str, depth: int, last_ms: int, keep: Path | None
+) -> None:
+    """Place one disturbance at every step of a first join, in every order of what races."""
+    plan = small_plan(members=members, strategy=policy)
+    found = explore(plan, disturbance, last_ms=last_ms, depth=depth)
+    whole = "all orders" if found.complete else f"orders of the first {depth} choices of each run"
+    click.echo(
+        f"{found.runs} runs, {found.placements} placements, {whole}: {len(found.failed)} failed"
+    )
+    for report in found.failed[:_SHOWN]:
+        _show(report, _kept(report, keep))
+    _end(1 if found.failed else 0)
+
+
+exhaust.help = f"{exhaust.help}\n\nDISTURBANCE is one of: {', '.join(DISTURBANCES)}."
+
+
+def _hunt(
+    plans: Iterable[Plan], *, commit: str | None, keep: Path | None, marks: bool, as_json: bool
+) -> None:
+    seen = Marks()
+    runs = failures = happenings = simulated_ms = 0
+    began = time.monotonic()
+    for plan in plans:
+        report = run_plan(plan)
+        seen.see(report.history)
+        runs += 1
+        happenings += report.happenings
+        simulated_ms += plan.duration_ms
+        if report.findings:
+            failures += 1
+            _show(report, _kept(report, keep), commit=commit, to_stderr=as_json)
+    spent = max(time.monotonic() - began, 1e-9)
+    summary = {
+        "runs": runs,
+        "failures": failures,
+        "happenings": happenings,
+        "happenings_per_second": round(happenings / spent),
+        "group_hours_per_minute": round(simulated_ms / 3_600_000 / (spent / 60), 1),
+        "marks_reached": len(seen.reached),
+        "marks": len(ALL),
+        "marks_missed": seen.missed,
+    }
+    if as_json:
+        print_json(summary)
+    else:
+        click.echo(
+            f"{runs} runs, {failures} failed; {summary['happenings_per_second']} happenings a "
+            f"second, {summary['group_hours_per_minute']} group-hours a minute"
+        )
+        if marks and seen.missed:
+            click.echo(f"never reached: {'; '.join(seen.missed)}")
+    _end(1 if failures else 0)
+
+
+def _show(
+    report: Report, replayed_by: str, *, commit: str | None = None, to_stderr: bool = False
+) -> None:
+    say = note if to_stderr else click.echo
+    plan = report.plan
+    say(f"{plan.name}, seed {plan.seed}, commit {commit or 'not told'}: {report.digest[:16]}")
+    say(f"  again: {replayed_by}")
+    for finding in report.findings[:_SHOWN]:
+        say(f"  {finding}")
+        for line in finding.story:
+            say(f"      {line}")
+    if len(report.findings) > _SHOWN:
+        say(f"  and {len(report.findings) - _SHOWN} more")
+    if not report.findings:
+        say("  nothing was found")
+
+
+def _kept(report: Report, keep: Path | None) -> str:
+    """How to see a run again; leaves its plan and history behind if a directory is given."""
+    plan = report.plan
+    if keep is not None:
+        keep.mkdir(parents=True, exist_ok=True)
+        name = f"{plan.name}-{plan.seed}-{report.digest[:8]}".replace(" ", "-")
+        path = keep / f"{name}.plan.json"
+        path.write_text(json.dumps(plan.to_json(), indent=1) + "\n", encoding="utf-8")
+        write_history(keep / f"{name}.history.jsonl", report.history)
+        return f"kohort lab replay {path}"
+    if plan.name.startswith("swarm "):
+        mode = plan.name.removeprefix("swarm ")
+        return f"kohort lab seeds --mode {mode} --first {plan.seed} --count 1"
+    return "run again with --keep DIRECTORY and replay the plan that is left there"
+
+
+def _end(status: int) -> None:
+    if status:
+        raise SystemExit(status)

@@ -1,0 +1,86 @@
+"""``kohort lab seeds``, ``soak``, ``replay``, ``exhaust``: what they print, and refuse."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from click.testing import CliRunner
+
+from kohort.cli import lab_seeds
+from kohort.cli.lab import lab
+from kohort.lab.runs import Finding, Report, run_plan
+from kohort.lab.swarm import draw
+from kohort.model.errors import ConfigError
+from kohort.model.instants import Instant
+
+
+def ran(*arguments: str, fails: bool = False):
+    return CliRunner().invoke(lab, arguments, catch_exceptions=not fails)
+
+
+def test_seeds_are_run_and_counted():
+    result = ran("seeds", "--mode", "safety", "--first", "3", "--count", "1", "--json")
+    assert result.exit_code == 0, result.output
+    summary = json.loads(result.stdout)
+    assert (summary["runs"], summary["failures"]) == (1, 0)
+    assert summary["marks_reached"] + len(summary["marks_missed"]) == summary["marks"]
+
+
+def test_a_soak_runs_until_its_time_is_over():
+    result = ran("soak", "--minutes", "0.001", "--mode", "safety")
+    assert result.exit_code == 0, result.output
+    assert result.output.startswith("1 runs, 0 failed")
+    assert "never reached:" in result.output
+
+
+def broken(plan, **_more) -> Report:
+    finding = Finding(rule="no-two-owners", message="t-0", at=Instant(5), story=("a", "b"))
+    whole = run_plan(plan)
+    return Report(
+        plan=plan,
+        findings=(finding,),
+        digest=whole.digest,
+        happenings=whole.happenings,
+        facts=whole.facts,
+        history=whole.history,
+    )
+
+
+def test_a_failure_prints_seed_commit_story_and_the_command_that_replays_it(monkeypatch, tmp_path):
+    monkeypatch.setattr(lab_seeds, "run_plan", broken)
+    arguments = ("seeds", "--mode", "safety", "--first", "3", "--count", "1", "--commit", "abc")
+    result = ran(*arguments)
+    assert result.exit_code == 1
+    assert "swarm safety, seed 3, commit abc" in result.output
+    assert "again: kohort lab seeds --mode safety --first 3 --count 1" in result.output
+    assert "no-two-owners at 0.000 s: t-0\n      a\n      b\n" in result.output
+    kept = ran(*arguments, "--keep", str(tmp_path))
+    (plan,) = tmp_path.glob("*.plan.json")
+    assert f"kohort lab replay {plan}" in kept.output
+    assert len(list(tmp_path.glob("*.history.jsonl"))) == 1
+
+
+def test_a_plan_is_replayed_from_its_file(tmp_path):
+    path = tmp_path / "p.json"
+    path.write_text(json.dumps(draw(3).to_json()))
+    result = ran("replay", str(path), "--json", "--history", str(tmp_path / "h.jsonl"))
+    assert result.exit_code == 0, result.output
+    assert json.loads(result.stdout)["digest"] == run_plan(draw(3)).digest
+    assert (tmp_path / "h.jsonl").stat().st_size > 0
+
+
+@pytest.mark.parametrize(("content", "says"), [("{", "is no JSON"), ("[]", "is no plan")])
+def test_what_is_no_plan_is_refused(tmp_path, content, says):
+    path = tmp_path / "p.json"
+    path.write_text(content)
+    with pytest.raises(ConfigError, match=says):
+        ran("replay", str(path), fails=True)
+
+
+def test_small_worlds_are_exhausted():
+    result = ran("exhaust", "reset", "--last-ms", "6", "--depth", "1")
+    assert result.exit_code == 0, result.output
+    assert "0 failed" in result.output
+    with pytest.raises(ConfigError, match="known: kill"):
+        ran("exhaust", "bang", fails=True)
