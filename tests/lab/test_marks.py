@@ -46,5 +46,5 @@ def test_swarms_reach_the_rare_branches():
             report = run_plan(draw(seed, mode))
             assert report.ok, (mode, seed, report.findings)
             marks.see(report.history)
-    assert COMMON <= marks.reached.keys()
+    assert marks.reached.keys() >= COMMON
     assert len(marks.reached) > len(ALL) * 3 // 4, marks.missed
