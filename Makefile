@@ -1,6 +1,7 @@
 # What people and CI type. Each goal does its own set-up: Python >= 3.11, make and a package index are enough.
 #   make run [INPUT=file] [ARGS=...]   the demo: a broker, a group of Spark applications, a kill, a verdict
 #   make test [ARGS=...]               the whole suite
+#   make long [ARGS=...]               what the suite leaves out: minutes of simulation
 #   make check                         format, lint, types, layers, fast tests: under two minutes
 #   make bench [ARGS=...]              the measurements
 #   make setup | format | docs | clean environment only | house format | generated pages | drop the environment
@@ -13,7 +14,7 @@ EXTRAS := spark,uvloop,dev
 STAMP := $(VENV)/ready-$(shell pwd -P | cksum | cut -d' ' -f1)
 CANDIDATES := $(if $(PYTHON),$(PYTHON),python3 python3.13 python3.12 python3.11 python)
 
-.PHONY: help setup run test check bench format docs clean
+.PHONY: help setup run test long check bench format docs clean
 help:
 	@sed -n 's/^#   //p' Makefile
 
@@ -51,6 +52,9 @@ check: $(STAMP)
 	@$(PY) -m mypy
 	@$(VENV)/bin/lint-imports
 	@$(PY) -m pytest -q -m 'not slow' $(ARGS)
+
+long: $(STAMP)
+	@$(PY) -m pytest -m long $(ARGS)
 
 bench: $(STAMP)
 	@$(PY) -m bench $(ARGS)

@@ -24,7 +24,7 @@ from kohort.lab.scenarios.join_storm import JOIN_STORM, join_storm
 from kohort.lab.scenarios.registry import scenario
 from kohort.lab.scenarios.running import Run, run
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.long]
 
 EAGER, DESIGN_I, STATIC = "sticky", "cooperative-sticky", "static-cooperative-sticky"
 HEARTBEAT, SESSION, BATCH = 3.0, 45.0, 0.2

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from kohort.history.checker import check_history
 from kohort.lab import acts
+from kohort.lab.exhaustive import explore, small_plan
 from kohort.lab.plan import Behaviour, Plan, PodPlan, TopicPlan
 from kohort.lab.world import World
 
@@ -37,3 +38,15 @@ def test_an_assignment_that_came_during_a_long_batch_is_not_told_once_the_place_
     world.run()
     assert world.converged(("a", "b"))
     assert broken(world) == []
+
+
+def test_a_leader_that_never_heard_of_a_topic_does_not_give_it_to_nobody():
+    """Its lookup of partition counts timed out, so it told the whole group to own nothing.
+
+    The line from the broker went dead when the leader had joined and not yet looked its topics up.
+    """
+    found = explore(
+        small_plan(members=2, strategy="range"), "deaf", last_ms=40, window_ms=0, depth=1
+    )
+    assert found.placements > 10
+    assert not found.failed

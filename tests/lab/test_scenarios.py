@@ -29,7 +29,9 @@ def happened(name: str, policy: str = "cooperative-sticky", *, seed: int = 1) ->
 
 
 POLICIES = [
-    name if name == "cooperative-sticky" else pytest.param(name, marks=pytest.mark.slow)
+    name
+    if name == "cooperative-sticky"
+    else pytest.param(name, marks=[pytest.mark.slow, pytest.mark.long])
     for name in CONTENDERS
 ]
 

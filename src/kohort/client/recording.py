@@ -198,6 +198,9 @@ class ConsumerRecorder:
                 generation_id=GenerationId(generation_id),
             )
         )
+        # Others will see this commit even if this process is killed at once, so its asking must
+        # be in the file before it leaves.
+        self._recorder.write()
         return self._requests
 
     def committed(

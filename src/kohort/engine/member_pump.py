@@ -280,8 +280,7 @@ class MemberPump:
             case Purpose.COMMIT:
                 self.commits.failed(exchange, error)
             case Purpose.METADATA:
-                # Assign by what is known: waiting longer would hold up the whole group.
-                self._metadata_came(exchange, now)
+                self._metadata_failed(exchange, error, now)
             case Purpose.OFFSETS:
                 self._owned_requests.pop(request_id, None)
                 self.traffic.out.append(OffsetsFetched(request_id=request_id, error=error))
@@ -302,6 +301,21 @@ class MemberPump:
             self._watched(now)
         elif (asked := self._assigning.pop(exchange.subject, None)) is not None:
             self._decide(*asked)
+
+    def _metadata_failed(self, exchange: Exchange, error: RequestError, now: Instant) -> None:
+        """Assign by what is known, since waiting would hold up the whole group; but not by nothing.
+
+        A leader that was cut off before it ever learned a topic would give it to nobody, and the
+        group would be told so. It asks again; if it stays cut off, the coordinator's sync timer
+        removes it.
+        """
+        topics = self._assigning.get(exchange.subject, (None, frozenset[str]()))[1]
+        unknown = topics - self.traffic.cluster.counts_of(topics).keys()
+        waited_for = self.member.state is MemberState.SYNCING
+        if unknown and waited_for and error.kind is not RequestErrorKind.CLOSED:
+            self.traffic.open_metadata(exchange.subject, topics, now)
+        else:
+            self._metadata_came(exchange, now)
 
     def _watched(self, now: Instant) -> None:
         """The leader looked at the group's topics."""

@@ -44,6 +44,7 @@ class FactRecorder:
         self._sequence = 0
         self._dropped = 0
         self._closing = threading.Event()
+        self._writing = threading.Lock()
         try:
             self.life = next_life(path)
             self._file: TextIO | None = path.open("a", encoding="utf-8")
@@ -63,6 +64,11 @@ class FactRecorder:
         self._sequence += 1
         self._waiting.append((self._sequence, at, fact))
 
+    def write(self) -> None:
+        """Write what waits, before returning: for what others will see before this process dies."""
+        with self._writing:
+            self._write()
+
     def close(self) -> None:
         """Write what waits and end. Closing twice is harmless."""
         self._closing.set()
@@ -70,8 +76,8 @@ class FactRecorder:
 
     def _run(self) -> None:
         while not self._closing.wait(WRITE_EVERY_S):
-            self._write()
-        self._write()
+            self.write()
+        self.write()
         if self._file is not None:
             self._file.close()
             self._file = None
