@@ -30,7 +30,7 @@ def test_a_stable_group_comes_back_stable_with_its_members_and_assignments() -> 
     world = World()
     world.stable("a", "b")
     fresh, lines = restarted(world)
-    assert lines == ["fact GroupLoaded generation=1"]
+    assert lines == ["fact GroupLoaded generation=1 [('a-1', None) ('b-1', None)]"]
     assert fresh.state() == "Stable"
     assert fresh.beat("a", 1) == "NONE"
     assert fresh.sync("b", 1)[-1] == "b.sync <- assigned b"
@@ -63,7 +63,7 @@ def test_handed_out_ids_are_unknown_after_a_restart() -> None:
     world.join("a", "")
     world.written()
     fresh, lines = restarted(world)
-    assert lines == ["fact GroupLoaded generation=0"]
+    assert lines == ["fact GroupLoaded generation=0 []"]
     assert fresh.join("a")[-1] == "a.join <- UNKNOWN_MEMBER_ID me=a-1"
     assert fresh.state() == "Empty"
 
@@ -108,7 +108,7 @@ def test_a_group_over_capacity_rebalances_by_itself_and_the_last_to_come_back_ar
     world.stable("a", "b", "c", "d")
     fresh, lines = restarted(world, max_size=2)
     assert lines == [
-        "fact GroupLoaded generation=1",
+        "fact GroupLoaded generation=1 [('a-1', None) ('b-1', None) ('c-1', None) ('d-1', None)]",
         "fact RebalanceStarted generation=1 Stable over capacity []",
     ]
     fresh.join("a")

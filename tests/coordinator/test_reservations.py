@@ -57,7 +57,7 @@ def test_a_number_that_was_told_and_not_synced_is_not_told_again_after_a_crash(
     world.join("b")
     world.written()
     assert world.answers["a.join#3"].generation_id == 2
-    assert world.restart() == ["fact GroupLoaded generation=1"]
+    assert world.restart() == ["fact GroupLoaded generation=1 [('a-1', None) ('b-1', None)]"]
     assert world.beat("a", 2) == "ILLEGAL_GENERATION"
     assert world.beat("a", 1) == "NONE", "the assignments of generation 1 are the last there are"
     world.join("a")

@@ -353,7 +353,7 @@ def _static() -> Tale:
     return tale.stable(a=(0, 1), b=(2, 3)).beat_all(3)
 
 
-def _replaced(tale: Tale, old: str, new: str, *, told: int | None = None) -> Tale:
+def replaced(tale: Tale, old: str, new: str, *, told: int | None = None) -> Tale:
     """A process comes back under its instance id; the group goes on."""
     token = tale.ask(
         API.JOIN_GROUP, "", body=tale.join_body(), group_instance_id=I, member_id=MemberId("")
@@ -398,7 +398,7 @@ def two_instances() -> Tale:
 
 
 def _call_of_the_fenced(error: ErrorCode) -> Tale:
-    tale = _replaced(_static(), "a", "n").wait(10)
+    tale = replaced(_static(), "a", "n").wait(10)
     return tale.call(API.HEARTBEAT, "a", group_instance_id=I, error=error)
 
 
@@ -409,7 +409,7 @@ def the_replaced_holder_is_not_fenced() -> Tale:
 
 @broken(13)
 def a_restart_forgets_who_was_fenced() -> Tale:
-    tale = _replaced(_static(), "a", "n").wait(10).crash().boot()
+    tale = replaced(_static(), "a", "n").wait(10).crash().boot()
     tale.add(f.GroupLoaded(group_id=G, generation_id=GenerationId(1), member_count=2))
     return tale.call(API.HEARTBEAT, "a", group_instance_id=I, error=ErrorCode.NONE)
 
@@ -421,7 +421,7 @@ def the_replaced_holder_is_fenced() -> Tale:
 
 @kept(14, 45)
 def a_static_member_comes_back_quietly() -> Tale:
-    tale = _replaced(_static(), "a", "n").wait(10)
+    tale = replaced(_static(), "a", "n").wait(10)
     told = w.SyncTold(assignment=assignment(0, 1))
     tale.call(API.SYNC_GROUP, "n", body=w.SyncAsked(), group_instance_id=I, told=told)
     return tale.beat("n").beat("b")
@@ -430,26 +430,25 @@ def a_static_member_comes_back_quietly() -> Tale:
 @broken(14)
 def a_static_return_starts_a_rebalance() -> Tale:
     tale = _static()
-    tale = _replaced(tale, "a", "n")
-    replaced = next(
+    tale = replaced(tale, "a", "n")
+    place = next(
         i for i, r in enumerate(tale.history) if isinstance(r.fact, f.StaticMemberReplaced)
     )
-    at = tale.history[replaced].at
-    del tale.history[replaced + 1 :]
-    tale.now = at
+    tale.now = tale.history[place].at
+    del tale.history[place + 1 :]
     return tale.start(members=("n",))
 
 
 @broken(14)
 def a_static_return_is_given_another_assignment() -> Tale:
-    tale = _replaced(_static(), "a", "n").wait(10)
+    tale = replaced(_static(), "a", "n").wait(10)
     told = w.SyncTold(assignment=assignment())
     return tale.call(API.SYNC_GROUP, "n", body=w.SyncAsked(), group_instance_id=I, told=told)
 
 
 @broken(14)
 def a_static_return_is_told_another_generation() -> Tale:
-    return _replaced(_static(), "a", "n", told=2)
+    return replaced(_static(), "a", "n", told=2)
 
 
 @broken(15)

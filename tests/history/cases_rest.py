@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from tests.history.cases import broken, kept
-from tests.history.tale import API, G, Tale, assignment
+from tests.history.cases_membership import I, replaced
+from tests.history.tale import API, G, Tale, assignment, m
 
 from kohort.model import client_facts as c
 from kohort.model import facts as f
 from kohort.model import wire_facts as w
 from kohort.model.errors import ErrorCode
 from kohort.model.group_state import GroupState
-from kohort.model.ids import GenerationId, GroupId
+from kohort.model.ids import GenerationId, GroupId, GroupInstanceId
 from kohort.model.world_facts import FaultsHealed, HistoryCalmed
 
 # -- 45, 47: told and stored -------------------------------------------------------------------
@@ -95,6 +96,54 @@ def a_crash_brings_an_older_state_back() -> Tale:
 def a_crash_loses_a_group() -> Tale:
     tale = Tale().stable(a=(0, 1, 2, 3)).crash().boot()
     return tale.beat("a", error=ErrorCode.UNKNOWN_MEMBER_ID)
+
+
+def _changed_hands_while_rebalancing(loaded: tuple[tuple[str, str | None], ...]) -> Tale:
+    """The place of "a" is "n"'s by a record of its own; "b" joins; the coordinator dies."""
+    tale = Tale()
+    tale.instances["a"] = "i"
+    tale.stable(a=(0, 1), b=(2, 3)).beat_all(3)
+    tale.come_back("b", (2, 3))
+    tale.start(members=("b",))
+    tale.ask(API.JOIN_GROUP, "", body=tale.join_body(), group_instance_id=I)
+    tale.add(
+        f.StaticMemberReplaced(
+            group_id=G,
+            state=GroupState.PREPARING_REBALANCE,
+            generation_id=GenerationId(1),
+            group_instance_id=I,
+            replaced_id=m("a"),
+            member_id=m("n"),
+        )
+    )
+    tale.persist().crash().boot()
+    members = tuple((m(who), None if i is None else GroupInstanceId(i)) for who, i in loaded)
+    tale.add(
+        f.GroupLoaded(
+            group_id=G, generation_id=GenerationId(1), member_count=len(members), members=members
+        )
+    )
+    tale.members = {"n": (0, 1), "b": (2, 3)}
+    tale.instances["n"] = "i"
+    return tale
+
+
+@kept(3, 46)
+def a_place_that_changed_hands_while_rebalancing_comes_back_with_its_last_holder() -> Tale:
+    tale = _changed_hands_while_rebalancing((("n", "i"), ("b", None)))
+    return replaced(tale, "n", "x").beat("b")
+
+
+@kept(3, 46)
+def a_place_comes_back_with_the_holder_before_the_one_that_was_not_durable() -> Tale:
+    tale = _changed_hands_while_rebalancing((("a", "i"), ("b", None)))
+    tale.members = {"a": (0, 1), "b": (2, 3)}
+    return replaced(tale, "a", "x").beat("b")
+
+
+@broken(46)
+def a_crash_brings_somebody_else_back() -> Tale:
+    return _changed_hands_while_rebalancing((("n", "i"), ("z", None)))
 
 
 # -- 48: stable at last ------------------------------------------------------------------------

@@ -162,6 +162,7 @@ def _revive(
             group_id=group_id,
             generation_id=group.generation_id,
             member_count=len(group.members),
+            members=tuple((m.member_id, m.group_instance_id) for m in group.members.values()),
         )
     )
     if len(group.members) > registry.config.max_size:

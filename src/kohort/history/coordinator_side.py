@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
+from kohort.history.coming_back import came_back
 from kohort.history.reading import CONSUMERS, read_assignment, read_offer
 from kohort.history.views import GenerationView, GroupView, MemberView, PendingView
 from kohort.model import facts as f
@@ -36,7 +37,6 @@ if TYPE_CHECKING:
     from kohort.history.world import World
 
 _GENERATIONS_KEPT: Final = 8
-_DEFAULT_TIMEOUT: Final = Millis(300_000)
 _ALIVE: Final = frozenset({ErrorCode.NONE, ErrorCode.REBALANCE_IN_PROGRESS})
 _DISTURBING: Final = frozenset(
     {
@@ -71,48 +71,6 @@ def _stopped(world: World, recorded: Recorded, _fact: CoordinatorStopped) -> Non
 
 def _stalled(world: World, recorded: Recorded, fact: CoordinatorStalled) -> None:
     world.stalls.append((recorded.at, fact.micros))
-
-
-def _loaded(world: World, recorded: Recorded, fact: f.GroupLoaded) -> None:
-    old = world.before_boot.get(fact.group_id)
-    view = GroupView(
-        group_id=fact.group_id,
-        known=True,
-        state=GroupState.STABLE if fact.member_count else GroupState.EMPTY,
-        state_since=recorded.at,
-        generation_id=fact.generation_id,
-        disturbed_at=recorded.at,
-    )
-    if old is not None:
-        view.recent = old.recent
-        view.stable = old.recent.get(fact.generation_id)
-        view.generation = view.stable
-        view.removed = old.removed
-        view.renamed = old.renamed
-        view.offers = old.offers
-    for member_id in _members_on_record(world, fact):
-        known = None if old is None else old.members.get(member_id)
-        view.removed.pop(member_id, None)
-        view.members[member_id] = MemberView(
-            member_id=member_id,
-            session_timeout_ms=known.session_timeout_ms if known else _DEFAULT_TIMEOUT,
-            rebalance_timeout_ms=known.rebalance_timeout_ms if known else _DEFAULT_TIMEOUT,
-            group_instance_id=known.group_instance_id if known else None,
-            added_at=recorded.at,
-            is_new=False,
-            alive_for_sure=recorded.at,
-            alive_perhaps=recorded.at,
-            exact=known is not None and known.exact,
-        )
-    world.groups[fact.group_id] = view
-
-
-def _members_on_record(world: World, fact: f.GroupLoaded) -> tuple[MemberId, ...]:
-    for write in reversed(world.writes.get(fact.group_id, [])):
-        if write.generation_id == fact.generation_id and len(write.members) == fact.member_count:
-            world.writes[fact.group_id] = [write]
-            return tuple(member_id for member_id, _ in write.members)
-    return ()
 
 
 # -- the log -----------------------------------------------------------------------------------
@@ -326,20 +284,7 @@ def _take_place(
     if asked is not None:
         group.offers[new] = asked
     if group.stable is not None and group.state is GroupState.STABLE:
-        _rename(group.stable, old, new)
-
-
-def _rename(generation: GenerationView, old: MemberId, new: MemberId) -> None:
-    """The place in a generation goes on under another id."""
-    if old in generation.assignments:
-        generation.assignments[new] = generation.assignments.pop(old)
-    if generation.targets is not None and old in generation.targets:
-        generation.targets[new] = generation.targets.pop(old)
-    if old in generation.offers:
-        generation.offers[new] = generation.offers.pop(old)
-    generation.member_ids = tuple(new if m == old else m for m in generation.member_ids)
-    if generation.leader_id == old:
-        generation.leader_id = new
+        group.stable.rename(old, new)
 
 
 # -- phases ------------------------------------------------------------------------------------
@@ -443,7 +388,7 @@ APPLIERS: Final[dict[type[Any], Callable[[Any, Recorded, Any], None]]] = {
     CoordinatorBooted: _booted,
     CoordinatorStopped: _stopped,
     CoordinatorStalled: _stalled,
-    f.GroupLoaded: _loaded,
+    f.GroupLoaded: came_back,
     PersistBegun: _persist_begun,
     PersistOk: _persist_ok,
     RequestReceived: _request,

@@ -79,6 +79,18 @@ class GenerationView:
     targets: dict[MemberId, Partitions] | None = None
     """The assignments read; None until they are there, or if they cannot be read."""
 
+    def rename(self, old: MemberId, new: MemberId) -> None:
+        """A place goes on under another id."""
+        if old in self.assignments:
+            self.assignments[new] = self.assignments.pop(old)
+        if self.targets is not None and old in self.targets:
+            self.targets[new] = self.targets.pop(old)
+        if old in self.offers:
+            self.offers[new] = self.offers.pop(old)
+        self.member_ids = tuple(new if m == old else m for m in self.member_ids)
+        if self.leader_id == old:
+            self.leader_id = new
+
 
 @dataclass(slots=True, kw_only=True)
 class GroupView:

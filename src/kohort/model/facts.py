@@ -336,11 +336,16 @@ class GroupDeleted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupLoaded:
-    """A group came back from the log."""
+    """A group came back from the log.
+
+    ``members`` are those in it, each with its instance id; None: not told, since the history is of
+    a coordinator that only counted them.
+    """
 
     group_id: GroupId
     generation_id: GenerationId
     member_count: int
+    members: tuple[tuple[MemberId, GroupInstanceId | None], ...] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,11 +10,19 @@ from typing import Final
 
 from kohort.history.check import Check, Heading, Kafka, on
 from kohort.history.checks.generations import COORDINATOR
+from kohort.history.coming_back import may_be_of
 from kohort.history.world import World
 from kohort.model.errors import ErrorCode
 from kohort.model.facts import GroupDeleted, GroupLoaded, StaticMemberReplaced, WriteFailed
 from kohort.model.history_record import Recorded
-from kohort.model.ids import GenerationId, GroupId, MemberId, Ticket, TopicPartition
+from kohort.model.ids import (
+    GenerationId,
+    GroupId,
+    GroupInstanceId,
+    MemberId,
+    Ticket,
+    TopicPartition,
+)
 from kohort.model.wire_facts import (
     AnswerSent,
     CommitAsked,
@@ -188,13 +196,17 @@ class RecoveryIsReachable(Check):
         if self._booted is None:
             return
         found = self._expected.get(fact.group_id, [])
-        states = [(w.generation_id, len(w.members)) for w in found if w.generation_id is not None]
         if found:
             self.judge(
-                (fact.generation_id, fact.member_count) in states,
+                any(may_be_of(write, fact) for write in found),
                 lambda: (
                     f"came back in generation {fact.generation_id} with {fact.member_count} "
-                    f"members; the log can hold {states}"
+                    f"members {_named(fact.members or ())}; the log can hold "
+                    + ", ".join(
+                        f"generation {w.generation_id} with {len(w.members)} {_named(w.members)}"
+                        for w in found
+                        if w.generation_id is not None
+                    )
                 ),
                 recorded,
                 fact.group_id,
@@ -222,6 +234,10 @@ class RecoveryIsReachable(Check):
             )
         self._missing = set()
         self.judged += 1
+
+
+def _named(members: tuple[tuple[MemberId, GroupInstanceId | None], ...]) -> list[str]:
+    return [str(place or member_id) for member_id, place in members]
 
 
 class FailedIsNeverTold(_Writes):
