@@ -455,16 +455,21 @@ def test_a_refused_write_is_told_to_the_client() -> None:
     assert error == ErrorCode.COORDINATOR_NOT_AVAILABLE
 
 
-def test_an_assignment_beyond_the_largest_message_never_reaches_the_log() -> None:
+def test_an_assignment_beyond_every_budget_is_kept_and_told() -> None:
+    """Larger than ``kohort.max.group.bytes``, which bounds who joins: a leader is not refused."""
     bench = Bench()
     client = bench.client("c")
     member_id = client.enter("g")
     bench.wait(1)
     bench.written()
     client.sync("g", 1, member_id, {member_id: bytes(17_000_000)})
-    assert bench.writes == []
-    assert client.answers[-1].error_code == ErrorCode.UNKNOWN_SERVER_ERROR
-    assert client.beat("g", 1, member_id) == ErrorCode.REBALANCE_IN_PROGRESS
+    bench.written()
+    assert client.answers[-1].error_code == ErrorCode.NONE
+    assert len(client.answers[-1].assignment) == 17_000_000
+    again = Bench()
+    again.engine.replay(bench.log_of("g"), again.now)
+    again.carry_out(again.engine.loaded(again.now))
+    assert again.client("c").beat("g", 1, member_id) == ErrorCode.NONE
 
 
 def test_another_engine_goes_on_from_the_log() -> None:
@@ -510,18 +515,21 @@ def test_deleted_topics_lose_their_offsets() -> None:
     assert bench.log_of("g")[-1][1] is None
 
 
-def test_ids_longer_than_a_record_can_hold_are_refused_and_nothing_falls_over() -> None:
-    """Flexible versions can carry strings that records, which are not flexible, cannot."""
+def test_ids_as_long_as_a_record_can_hold_are_served_and_longer_ones_are_refused() -> None:
     bench = Bench()
     client = bench.client("c" * 32_767)
-    client.send("OffsetCommit", commit_request(group_id="g" * 32_768))
-    error = client.answers[-1].topics[0].partitions[0].error_code
-    assert error == ErrorCode.UNKNOWN_SERVER_ERROR
-    member_id = client.enter("g")
-    bench.wait(1)
-    client.sync("g", 1, member_id, {})
-    assert client.answers[-1].error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+    client.send("OffsetCommit", commit_request(group_id="g" * 32_767))
     bench.written()
+    assert client.answers[-1].topics[0].partitions[0].error_code == ErrorCode.NONE
+    client.join("g", "")
+    assert client.answers[-1].error_code == ErrorCode.INVALID_REQUEST, "no id can be made of it"
+    longest = bench.client("c" * 32_730)
+    member_id = longest.enter("g" * 32_767)
+    bench.wait(1)
+    bench.written()
+    longest.sync("g" * 32_767, 1, member_id, {member_id: b"mine"})
+    bench.written()
+    assert longest.answers[-1].assignment == b"mine"
     assert not client.closed
     good, good_id = stable(bench, "h")
     assert good.beat("h", 1, good_id) == 0

@@ -4,13 +4,14 @@ In: offsets to commit, responses and failures, the member's state. Out: ``Commit
 events for the member core. The rule behind it (B12): a broker takes commits of the present
 generation while a group is stable or waits for its members to join, and refuses them from the end
 of the join phase to the leader's sync. What a cooperative member owned it still owns after its
-sync, so such a commit waits for it and is repeated under the new generation. Must not know:
-connections.
+sync, so such a commit waits for it and is repeated under the new generation. A repeated commit
+never moves back what a newer one has committed: it goes after it, without what it shares with it.
+Must not know: connections.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -44,6 +45,7 @@ class _Commit:
 
     request_id: RequestId
     offsets: Mapping[TopicPartition, Offset]
+    """What is still to be committed: newer commits take theirs off it."""
     as_member: bool
     """Made under a place in the group; otherwise it is a simple consumer's."""
     exchange: Exchange | None = None
@@ -108,6 +110,8 @@ class Commits:
         refusal = next((c for c in codes.values() if c in _OF_MEMBERSHIP), None)
         if refusal is None:
             self._settle(commit, codes, exchange.sent_at or now)
+        elif not commit.offsets:
+            self._done(commit)
         elif self._worth_repeating(commit, refusal):
             self._repeat(commit, exchange, now)
         else:
@@ -178,6 +182,25 @@ class Commits:
             )
         del self._commits[commit.request_id]
         self._traffic.out.append(Committed(request_id=commit.request_id, refused=refused))
+        self._outdate(commit.request_id, codes.keys() - refused.keys())
+
+    def _outdate(self, newer: RequestId, committed: Collection[TopicPartition]) -> None:
+        """Older commits that are not answered count as having come first: not again what is newer.
+
+        An older one of which nothing is left is done.
+        """
+        for commit in [c for number, c in self._commits.items() if number < newer]:
+            if commit.offsets.keys().isdisjoint(committed):
+                continue
+            commit.offsets = {tp: o for tp, o in commit.offsets.items() if tp not in committed}
+            exchange = commit.exchange
+            if not commit.offsets and exchange is not None and exchange.link is None:
+                self._traffic.cancel(exchange)
+                self._done(commit)
+
+    def _done(self, commit: _Commit) -> None:
+        del self._commits[commit.request_id]
+        self._traffic.out.append(Committed(request_id=commit.request_id))
 
     def _worth_repeating(self, commit: _Commit, refusal: ErrorCode) -> bool:
         if not commit.as_member or refusal is ErrorCode.FENCED_INSTANCE_ID:

@@ -95,6 +95,8 @@ class Traffic:
         self._exchanges: dict[int, Exchange] = {}
         self._waiting: dict[int, Exchange] = {}
         self._next_number = 1
+        self._newest_commit = 0
+        """The highest number of a commit that was given to a link."""
         self._rotation = 0
         self._deadlines: Deadlines[_Due] = Deadlines()
         self._topics_wanted: set[str] = set()
@@ -276,8 +278,13 @@ class Traffic:
         while progress:
             progress = False
             self._ask_coordinator(now)
+            held = False
             for exchange in [self._waiting[n] for n in sorted(self._waiting)]:
                 if exchange.not_before > now or exchange.number not in self._waiting:
+                    continue
+                if exchange.purpose is Purpose.COMMIT and (
+                    held := held or self._overtaken(exchange)
+                ):
                     continue
                 key = self._route(exchange)
                 if key is None and isinstance(exchange.where, Role):
@@ -286,11 +293,24 @@ class Traffic:
                     self._fail(exchange, error, now)
                 elif key is not None:
                     del self._waiting[exchange.number]
+                    if exchange.purpose is Purpose.COMMIT:
+                        self._newest_commit = max(self._newest_commit, exchange.number)
                     self._take(self._links.submit(key, exchange, now), now)
                     progress = True
             progress |= self._ask_metadata(now)
             progress |= self._lookup.should_ask(now)
         self._arm_wake(now)
+
+    def _overtaken(self, commit: Exchange) -> bool:
+        """Whether newer commits are under way: behind them this one would move offsets back.
+
+        It waits for their answers, those behind it wait with it, and ``Commits`` takes off it what
+        they have committed.
+        """
+        return commit.number < self._newest_commit and any(
+            e.purpose is Purpose.COMMIT and e.number > commit.number and e.link is not None
+            for e in self._exchanges.values()
+        )
 
     def _route(self, exchange: Exchange) -> LinkKey | None:
         where = exchange.where
