@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from tests.coordinator.world import World, subscription
 
 from kohort.coordinator.effects import Observe
@@ -104,3 +105,37 @@ def test_a_member_of_a_full_group_may_come_back_but_not_with_much_more() -> None
     large = {"range": subscription("t" * 1_500)}
     assert world.join("m0", protocols=large)[-1] == "m0.join#3 <- GROUP_MAX_SIZE_REACHED me="
     assert world.beat("m0", 1) == "NONE"
+
+
+def test_a_leader_that_spends_more_than_the_budget_is_not_refused() -> None:
+    """What a request can bring, the log takes: a SyncGroup never fails for its size."""
+    world, count = full()
+    plan = {f"m{n}-1": b"x" * 3_000 for n in range(count)}
+    world.sync("m0", 1, plan)
+    assert world.written()[-1] == "m0.sync <- assigned " + "x" * 3_000
+    assert world.state() == "Stable"
+
+
+def test_a_group_has_at_most_what_fits_the_request_that_assigns() -> None:
+    world = World(max_request_bytes=2_048)
+    assert world.join("a", "", protocols={"range": subscription("t" * 900)}) == [
+        "fact LimitReached socket.request.max.bytes 2048 2283",
+        "fact JoinRefused GROUP_MAX_SIZE_REACHED",
+        "a.join <- GROUP_MAX_SIZE_REACHED me=",
+    ]
+
+
+@pytest.mark.parametrize("instance", [None, "i" * 32_731])
+def test_a_name_of_which_no_id_can_be_made_is_refused(instance: str | None) -> None:
+    world = World()
+    client = "c" * (32_731 if instance is None else 5)
+    assert world.join(client, "", instance=instance)[-1].endswith(".join <- INVALID_REQUEST me=")
+    client = client[:-1]
+    instance = None if instance is None else instance[:-1]
+    assert "INVALID_REQUEST" not in world.join(client, "", instance=instance)[-1]
+
+
+def test_long_names_count() -> None:
+    world = World(max_group_bytes=20_000)
+    lines = world.join("a", "", group="g" * 10_000, protocols={"r" * 10_000: subscription("t")})
+    assert "fact LimitReached kohort.max.group.bytes 20000 21" in lines[0]

@@ -1,4 +1,4 @@
-"""Connections that die while a JoinGroup is parked: nobody is there to be waited for.
+"""Connections that die while a JoinGroup or a SyncGroup is parked: nobody is there to wait for.
 
 Kafka counts such a member as joined, tells it a generation, and drops it a session later
 (``tests/real_kafka/test_differences.py`` shows it).
@@ -106,3 +106,59 @@ def test_a_member_that_was_dropped_while_the_number_is_on_its_way_is_not_in_the_
         "fact MembersNotRejoined generation=2 [b-1]",
         "fact JoinPhaseCompleted generation=3 range a-1 [a-1]",
     ]
+
+
+# -- SyncGroup -------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def syncing() -> World:
+    """a (who leads) and b were told generation 1; b waits for its assignment."""
+    world = World()
+    world.joined("a", "b", session=10_000)
+    world.wait(4_000)
+    assert world.sync("b", 1, name="b.waits") == []
+    return world
+
+
+def test_a_parked_sync_is_dropped_at_once_and_the_session_runs_again(syncing: World) -> None:
+    assert syncing.lose("b.waits") == ["fact ParkedSyncDropped generation=1 b-1"]
+    assert syncing.beat("a", 1) == "NONE"
+    syncing.wait(9_999)
+    assert syncing.state() == "CompletingRebalance"
+    expired = syncing.wait(1)
+    assert "fact MemberExpired generation=1 b-1" in expired, "a session after it was lost"
+
+
+def test_a_member_that_was_lost_may_beat_and_sync_over_another_connection(syncing: World) -> None:
+    syncing.lose("b.waits")
+    assert syncing.beat("b", 1) == "NONE"
+    assert syncing.sync("b", 1, name="b.again") == []
+    syncing.sync("a", 1, {"a-1": b"A", "b-1": b"B"})
+    assert syncing.written()[-1] == "b.again <- assigned B"
+    assert "b.waits" not in syncing.answers
+
+
+def test_an_assignment_is_not_told_to_a_connection_that_died(syncing: World) -> None:
+    syncing.lose("b.waits")
+    syncing.sync("a", 1, {"a-1": b"A", "b-1": b"B"})
+    assert syncing.written()[-1] == "a.sync <- assigned A"
+    assert syncing.sync("b", 1)[-1] == "b.sync <- assigned B", "it was kept for the member"
+
+
+def test_a_leader_that_dies_with_its_assignment_on_the_way_does_not_hold_it_up(
+    syncing: World,
+) -> None:
+    syncing.sync("a", 1, {"a-1": b"A", "b-1": b"B"})
+    assert syncing.lose("a.sync") == ["fact ParkedSyncDropped generation=1 a-1"]
+    assert syncing.written()[-1] == "b.waits <- assigned B"
+    assert syncing.state() == "Stable"
+
+
+def test_a_sync_that_was_sent_again_is_not_dropped_with_its_first_connection(
+    syncing: World,
+) -> None:
+    assert syncing.sync("b", 1, name="b.again") == ["b.waits <- REBALANCE_IN_PROGRESS"]
+    assert syncing.lose("b.waits") == []
+    syncing.sync("a", 1, {"b-1": b"B"})
+    assert syncing.written()[-1] == "b.again <- assigned B"

@@ -207,6 +207,9 @@ def test_fields_that_a_version_lacks_are_dropped_or_refused() -> None:
         ({"text": 7}, 3, "text: expected a string, got int"),
         ({"text": "\ud800"}, 3, "text: not UTF-8"),
         ({"text": "x" * 32_768}, 1, "text: a string of 32768 bytes; at most 32767"),
+        ({"text": "x" * 32_768}, 3, "text: a string of 32768 bytes; at most 32767"),
+        ({"maybe": "é" * 16_384}, 2, "maybe: a string of 32768 bytes; at most 32767"),
+        ({"words": ["x" * 32_768]}, 2, r"words\.0: a string of 32768 bytes; at most 32767"),
         ({"maybe": None}, 0, "maybe: may not be null in version 0"),
         ({"blob": "text"}, 3, "blob: expected bytes, got str"),
         ({"items": None}, 0, "items: may not be null in version 0"),
@@ -243,6 +246,25 @@ def test_a_value_that_cannot_be_written_is_named(
 def test_bytes_that_cannot_be_read_are_placed(data: str, what: str) -> None:
     with pytest.raises(ProtocolError, match=f"malformed Compact version 0.*{what}"):
         decode(Compact, 0, bytes.fromhex(data.replace(" ", "")))
+
+
+@pytest.mark.parametrize("version", [0, 1, 2, 3])
+def test_strings_are_as_long_in_flexible_versions_as_in_others(version: int) -> None:
+    """Kafka closes the connection on a longer one, compact or not; bytes may be longer."""
+    message = Everything(text="x" * 32_767, blob=b"x" * 70_000, words=["é" * 16_383])
+    data = encode(message, version)
+    again, _ = decode(Everything, version, data)
+    assert again == message
+
+
+@pytest.mark.parametrize("field_name", ["text", "maybe"])
+def test_a_compact_string_that_is_too_long_is_not_read(field_name: str) -> None:
+    data = encode(Everything(**{field_name: "x" * 32_767}), 3)
+    length, longer = b"\x80\x80\x02", b"\x81\x80\x02"
+    assert data.count(length + b"x") == 1
+    data = data.replace(length + b"x", longer + b"xx")
+    with pytest.raises(ProtocolError, match=f"at {field_name}, .*a string of 32768 bytes"):
+        decode(Everything, 3, data)
 
 
 def test_versions_out_of_range_are_refused() -> None:

@@ -134,14 +134,19 @@ def _check_offsets(registry: Registry, group: Group) -> None:
 
 
 def _check_parked(registry: Registry) -> None:
-    """The registry knows whose JoinGroup waits, and knows no others."""
-    known = registry.parked_joins
+    """The registry knows whose JoinGroup or SyncGroup waits, and knows no others."""
+    known = registry.parked
     for token, (group, member) in known.items():
         _require(group, registry.is_live(group), f"{token} waits for it, but it is gone")
-        _require(group, member.parked_join == token, f"{token} is not {member.member_id}'s")
-    parked = sum(group.parked_joins for group in registry.groups.values())
+        mine = token in (member.parked_join, member.parked_sync)
+        _require(group, mine, f"{token} is not {member.member_id}'s")
+    parked = sum(
+        (member.parked_join is not None) + (member.parked_sync is not None)
+        for group in registry.groups.values()
+        for member in group.members.values()
+    )
     if parked != len(known):
-        raise InvariantViolation(f"{parked} joins are parked, but {len(known)} are known")
+        raise InvariantViolation(f"{parked} requests are parked, but {len(known)} are known")
 
 
 def _check_stray_timers(registry: Registry) -> None:

@@ -42,7 +42,7 @@ from kohort.model.facts import (
     StaticMemberAdded,
     WriteFailed,
 )
-from kohort.model.group_config import NEW_MEMBER_JOIN_TIMEOUT_MS
+from kohort.model.group_config import LONGEST_TEXT, NEW_MEMBER_JOIN_TIMEOUT_MS
 from kohort.model.group_state import GroupState
 from kohort.model.ids import (
     NO_MEMBER,
@@ -54,7 +54,10 @@ from kohort.model.ids import (
 )
 
 _RECORD_OVERHEAD = 1_024
-"""The group's own fields, and the batch around its record."""
+"""Numbers and lengths of the group itself, and the batch around its record."""
+
+_MADE_ID_BYTES = 37
+"""What a member id has more than the client or instance id that it is made of: "-" and a UUID."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -123,6 +126,9 @@ def _request_error(registry: Registry, event: JoinGroup) -> ErrorCode:
         return ErrorCode.INVALID_GROUP_ID
     if not low <= event.session_timeout_ms <= high:
         return ErrorCode.INVALID_SESSION_TIMEOUT
+    if not event.member_id and len(_id_prefix(event).encode()) > LONGEST_TEXT - _MADE_ID_BYTES:
+        # Kafka makes an id of it that no answer and no record can hold.
+        return ErrorCode.INVALID_REQUEST
     if registry.loading:
         return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     return ErrorCode.NONE
@@ -149,7 +155,9 @@ def _passes_gates(registry: Registry, group: Group, event: JoinGroup) -> bool:
 def _has_room_in_record(registry: Registry, group: Group, event: JoinGroup) -> bool:
     """Keep out what would make the group's record too large, when everybody has its assignment.
 
-    Kafka finds out when the leader syncs, tells everybody an error and starts over, for ever.
+    Kafka finds out when the leader syncs, tells everybody an error and starts over, for ever. Here
+    the leader's SyncGroup fits a request if it keeps to the budget, and whatever fits a request is
+    taken.
     """
     config = registry.config
     offered = metadata_size(event.protocols)
@@ -159,15 +167,28 @@ def _has_room_in_record(registry: Registry, group: Group, event: JoinGroup) -> b
         )
         return False
     present = group.members.get(_present_id(group, event))
-    candidate = present or _member_of(group, event, event.member_id or MemberId(event.client_id))
+    candidate = present or _member_of(group, event, event.member_id or MemberId(_id_prefix(event)))
     others = group.weight - (present.weight if present is not None else 0)
     count = len(group.members) + (present is None)
     size = others + weight_of(candidate, event.protocols) + count * config.assignment_budget_bytes
-    size += _RECORD_OVERHEAD
-    if size > config.max_group_bytes:
-        _refuse_size(registry, event, "kohort.max.group.bytes", config.max_group_bytes, size)
+    size += _RECORD_OVERHEAD + _own_texts(group, event)
+    setting, limit = config.join_bound
+    if size > limit:
+        _refuse_size(registry, event, setting, limit, size)
         return False
     return True
+
+
+def _own_texts(group: Group, event: JoinGroup) -> int:
+    """Most bytes of the texts of the group itself: its id, protocol type, protocol and leader."""
+    leader = group.leader_id or event.member_id or _id_prefix(event)
+    protocol = max((len(p.name.encode()) for p in event.protocols), default=0)
+    return sum(len(t.encode()) for t in (group.group_id, event.protocol_type, leader)) + protocol
+
+
+def _id_prefix(event: JoinGroup) -> str:
+    """What a new id for the sender is made of."""
+    return event.client_id if event.group_instance_id is None else event.group_instance_id
 
 
 def _refuse_size(

@@ -25,6 +25,7 @@ from kohort.model.facts import (
     MemberExpired,
     MemberLeft,
     ParkedJoinDropped,
+    ParkedSyncDropped,
     PendingMemberExpired,
     RebalanceCause,
 )
@@ -177,15 +178,20 @@ def remove_member(registry: Registry, group: Group, member_id: MemberId) -> Memb
 
 
 def tokens_dropped(registry: Registry, event: TokensDropped) -> None:
-    """Nobody waits behind a parked JoinGroup any more: the member has to show life again.
+    """Nobody waits behind a parked request any more: the member has to show life again.
 
-    Kafka counts it as joined until the round is over and a session has passed. A parked SyncGroup
-    has the sync phase's own end.
+    Kafka counts it as joined until the round is over and a session has passed; and as alive until
+    the leader has synced.
     """
     for token in event.tokens:
-        parked = registry.parked_joins.pop(token, None)
-        if parked is not None:
-            _drop_join(registry, *parked)
+        parked = registry.parked.pop(token, None)
+        if parked is None:
+            continue
+        group, member = parked
+        if member.parked_join == token:
+            _drop_join(registry, group, member)
+        else:
+            _drop_sync(registry, group, member)
 
 
 def _drop_join(registry: Registry, group: Group, member: Member) -> None:
@@ -205,6 +211,20 @@ def _drop_join(registry: Registry, group: Group, member: Member) -> None:
     # Nobody knows this id: there is nobody to wait for.
     remove_member(registry, group, member.member_id)
     try_complete(registry, group)
+
+
+def _drop_sync(registry: Registry, group: Group, member: Member) -> None:
+    """The assignment may be on its way to the log; this member alone will not be told of it."""
+    member.parked_sync = None
+    registry.observe(
+        ParkedSyncDropped(
+            group_id=group.group_id,
+            generation_id=group.generation_id,
+            member_id=member.member_id,
+            group_instance_id=member.group_instance_id,
+        )
+    )
+    registry.arm_session(member)
 
 
 def session_timer_fired(registry: Registry, group: Group, member_id: MemberId) -> None:

@@ -32,7 +32,7 @@ def park(registry: Registry, group: Group, member: Member, token: Token) -> None
     again, which it has done.
     """
     superseded = group.park_join(member, token)
-    registry.parked_joins[token] = (group, member)
+    registry.parked[token] = (group, member)
     if superseded is not None:
         answer = JoinAnswer(error=ErrorCode.REBALANCE_IN_PROGRESS, member_id=member.member_id)
         registry.respond(superseded, answer)

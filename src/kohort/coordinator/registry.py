@@ -55,7 +55,7 @@ class Registry:
         "groups",
         "loading",
         "now",
-        "parked_joins",
+        "parked",
         "sweep_queue",
         "writes",
     )
@@ -70,8 +70,8 @@ class Registry:
         self.groups: dict[GroupId, Group] = {}
         self.deadlines: Deadlines[Timer] = Deadlines() if deadlines is None else deadlines
         self.writes: dict[Ticket, Write] = {}
-        self.parked_joins: dict[Token, tuple[Group, Member]] = {}
-        """Whose JoinGroup waits for which answer."""
+        self.parked: dict[Token, tuple[Group, Member]] = {}
+        """Whose JoinGroup or SyncGroup waits for which answer."""
         self.now = Instant(0)
         self.loading = False
         self.sweep_queue: list[GroupId] = []
@@ -84,7 +84,7 @@ class Registry:
 
     def respond(self, token: Token, answer: Answer) -> None:
         """Answer a request, once."""
-        self.parked_joins.pop(token, None)
+        self.parked.pop(token, None)
         self._effects.append(Respond(token=token, answer=answer))
 
     def observe(self, fact: Fact) -> None:

@@ -99,6 +99,7 @@ def sync(registry: Registry, event: SyncGroup) -> None:
         # connection.
         registry.respond(member.parked_sync, SyncAnswer(error=ErrorCode.REBALANCE_IN_PROGRESS))
     member.parked_sync = event.token
+    registry.parked[event.token] = (group, member)
     if member.member_id == group.leader_id:
         _take_assignments(registry, group, member, event)
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from itertools import count
+from typing import ClassVar
 
 from kohort.coordinator.coordinator import Coordinator
 from kohort.coordinator.effects import Append, Effect, Observe, Respond
@@ -29,6 +30,7 @@ from kohort.coordinator.events import (
 )
 from kohort.coordinator.partitions import partition_for
 from kohort.coordinator.records import GroupRecord
+from kohort.engine.coordinator_beats import MAX_BEAT_SIZE, KnownBeat
 from kohort.engine.coordinator_outputs import (
     Close,
     Handle,
@@ -38,13 +40,14 @@ from kohort.engine.coordinator_outputs import (
     Write,
 )
 from kohort.model.errors import ErrorCode, InvariantViolation, ProtocolError
-from kohort.model.group_config import GroupConfig
+from kohort.model.group_config import INT32_MAX, GroupConfig
 from kohort.model.ids import ConnectionId, Ticket, Token, TopicPartition
 from kohort.model.instants import MICROS_PER_MILLI, Instant, WallMillis
 from kohort.storage.group_records import read_record, write_record
 from kohort.wire.apis import APIS, Api
 from kohort.wire.coordinator_events import EVENT_MAKERS, RESPONSE_MAKERS
 from kohort.wire.coordinator_sender import Sender
+from kohort.wire.messages.k12_heartbeat import HeartbeatRequest
 from kohort.wire.server_connection import Received, ServerConnection, ServerLimits
 
 _BATCH_OVERHEAD = 61
@@ -73,12 +76,14 @@ def _knows_all(_partition: TopicPartition) -> bool:
 class Connection:
     """One client's connection."""
 
-    __slots__ = ("host", "id", "server")
+    __slots__ = ("beat", "host", "id", "server")
 
     def __init__(self, conn: ConnectionId, host: str, server: ServerConnection) -> None:
         self.id = conn
         self.host = host
         self.server = server
+        self.beat: KnownBeat | None = None
+        """What its client said last, if that was a heartbeat."""
 
 
 class CoordinatorEngine:
@@ -95,6 +100,9 @@ class CoordinatorEngine:
 
     Before the first connection, feed ``replay`` with what the log holds, then say ``loaded``.
     """
+
+    _knows_beats: ClassVar[bool] = True
+    """Whether a heartbeat that comes again may take the short way, past what a heir overrides."""
 
     def __init__(
         self,
@@ -143,6 +151,14 @@ class CoordinatorEngine:
         known = self._connections.get(conn)
         if known is None:
             return self.advance(now)
+        beat = known.beat
+        if beat is not None:
+            if len(data) == beat.size:
+                output = self._beat_again(known, beat, bytes(data), now)
+                if output is not None:
+                    return [output]
+            known.beat = None
+        alone = known.server.is_idle
         try:
             requests = known.server.receive(data)
         except ProtocolError as error:
@@ -152,6 +168,8 @@ class CoordinatorEngine:
             if conn not in self._connections:
                 break
             self._take(known, request, now)
+        if alone and len(requests) == 1 and type(requests[0].request) is HeartbeatRequest:
+            self._keep_beat(known, requests[0], data)
         return self._settle(now)
 
     def lost(self, conn: ConnectionId, now: Instant) -> list[Output]:
@@ -269,6 +287,29 @@ class CoordinatorEngine:
         sender = Sender(token, version, header.client_id or "", known.host, self._knows_partition)
         self._run(self._coordinator.handle(make_event(request, sender), now), now)
 
+    def _keep_beat(
+        self, known: Connection, received: Received, data: bytes | bytearray | memoryview
+    ) -> None:
+        """Know a heartbeat again, if it was all that came."""
+        if self._knows_beats and known.server.is_idle and len(data) <= MAX_BEAT_SIZE:
+            token, header, request = received
+            version = header.api_version
+            sender = Sender(token, version, "", known.host, self._knows_partition)
+            event = EVENT_MAKERS[HeartbeatRequest](request, sender)
+            known.beat = KnownBeat(bytes(data), version, event)
+
+    def _beat_again(
+        self, known: Connection, beat: KnownBeat, frame: bytes, now: Instant
+    ) -> Transmit | None:
+        """Answer a heartbeat that says what the last one said; None: it is not that, or more is due.
+
+        Nothing else is under way on the connection: what came last on it was answered at once.
+        """
+        if self._dropped or self._outputs or not beat.is_again(frame):
+            return None
+        answer = self._coordinator.beat(beat.event, now)
+        return None if answer is None else Transmit(known.id, beat.response(frame, answer))
+
     def _feed(self, event: Event, now: Instant) -> list[Output]:
         self._run(self._coordinator.handle(event, now), now)
         return self._settle(now)
@@ -308,7 +349,8 @@ class CoordinatorEngine:
     def _encoded(self, effect: Append) -> tuple[tuple[bytes, bytes | None], ...] | None:
         """The bytes of the records, or None if no message to the log can hold them.
 
-        Strings that came in a flexible version can be longer than a record's key may be.
+        A group's record is as large as it is: who joins is bounded, and an assignment by the
+        request that brought it.
         """
         try:
             records = tuple(write_record(record) for record in effect.records)
@@ -317,9 +359,8 @@ class CoordinatorEngine:
         size = _BATCH_OVERHEAD + sum(
             len(key) + len(value or b"") + _RECORD_OVERHEAD for key, value in records
         )
-        config = self._config
         of_group = any(isinstance(record, GroupRecord) for record in effect.records)
-        limit = config.max_group_bytes if of_group else config.message_max_bytes
+        limit = INT32_MAX if of_group else self._config.message_max_bytes
         return records if size <= limit else None
 
     def _answer(self, known: Connection, token: Token, message: object) -> None:

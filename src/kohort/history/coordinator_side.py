@@ -227,6 +227,13 @@ def _parked_join_dropped(world: World, recorded: Recorded, fact: f.ParkedJoinDro
         member.alive_for_sure = member.alive_perhaps = recorded.at
 
 
+def _parked_sync_dropped(world: World, recorded: Recorded, fact: f.ParkedSyncDropped) -> None:
+    member = world.group(fact.group_id).members.get(fact.member_id)
+    if member is not None:
+        member.sync_tokens.clear()
+        member.alive_for_sure = member.alive_perhaps = recorded.at
+
+
 def _remove(group: GroupView, member_id: MemberId, at: Instant) -> None:
     group.members.pop(member_id, None)
     group.offers.pop(member_id, None)
@@ -400,6 +407,7 @@ APPLIERS: Final[dict[type[Any], Callable[[Any, Recorded, Any], None]]] = {
     f.MemberAdded: _added,
     f.MemberRejoined: _rejoined,
     f.ParkedJoinDropped: _parked_join_dropped,
+    f.ParkedSyncDropped: _parked_sync_dropped,
     f.MemberExpired: _expired,
     f.MemberLeft: _left,
     f.MembersNotRejoined: _not_rejoined,

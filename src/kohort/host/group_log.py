@@ -280,6 +280,14 @@ def _join_dropped(fact: facts.ParkedJoinDropped) -> Line:
     )
 
 
+def _sync_dropped(fact: facts.ParkedSyncDropped) -> Line:
+    return Line(
+        logging.INFO,
+        f"The connection of member {fact.member_id} in group {fact.group_id} was lost while its "
+        "SyncGroup waited. It has its session timeout to come back.",
+    )
+
+
 def _pending_expired(fact: facts.PendingMemberExpired) -> Line:
     return Line(
         logging.INFO,
@@ -384,6 +392,7 @@ _LINES: Final[dict[type, Callable[[Any], Line | None]]] = {
     facts.PendingMemberExpired: _pending_expired,
     facts.MemberLeft: _left,
     facts.ParkedJoinDropped: _join_dropped,
+    facts.ParkedSyncDropped: _sync_dropped,
     facts.GroupLoaded: _loaded,
     facts.SubscriptionNotParsed: _unparsed,
     facts.WriteFailed: _write_failed,

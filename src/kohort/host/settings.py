@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from kohort.model.errors import ConfigError
+from kohort.model.group_config import MAX_REQUEST_BYTES
 
 INT_MAX: Final = 2**31 - 1
 LONG_MAX: Final = 2**63 - 1
@@ -188,7 +189,9 @@ class BrokerSettings:
         86_400_000, 1, INT_MAX, "How long an idle producer's sequences are remembered."
     )
 
-    socket_request_max_bytes: int = whole(104_857_600, 1, INT_MAX, "Largest request.")
+    socket_request_max_bytes: int = whole(
+        104_857_600, 1, MAX_REQUEST_BYTES, "Largest request; a group's SyncGroup has to fit."
+    )
     max_connections: int = whole(INT_MAX, 0, INT_MAX, "Most connections at a time.")
     max_connections_per_ip: int = whole(INT_MAX, 0, INT_MAX, "Most connections from one address.")
     connections_max_idle_ms: int = whole(

@@ -295,6 +295,16 @@ class ParkedJoinDropped:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ParkedSyncDropped:
+    """The connection behind a parked SyncGroup is gone: its member's session runs again."""
+
+    group_id: GroupId
+    generation_id: GenerationId
+    member_id: MemberId
+    group_instance_id: GroupInstanceId | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class MemberLeft:
     """A member was removed by LeaveGroup; ``pending`` if it had only been handed its id."""
 
@@ -393,6 +403,7 @@ Fact: TypeAlias = (
     | MemberExpired
     | PendingMemberExpired
     | ParkedJoinDropped
+    | ParkedSyncDropped
     | MemberLeft
     | OffsetsCommitted
     | OffsetsExpired

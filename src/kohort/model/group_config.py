@@ -24,6 +24,13 @@ PENDING_MEMBER_GRACE_MS = Millis(1_000)
 """How long an id that was handed out may hold a join phase open. Clients come back within a round
 trip; Kafka waits for the session timeout of one that never does."""
 
+LONGEST_TEXT = 32_767
+"""Most bytes of a string in Kafka's protocol and in its records."""
+
+MAX_REQUEST_BYTES = 1 << 30
+"""Above this a request with what a group holds already might not fit a record batch, whose length
+is an int32."""
+
 REASON_MAX_CHARS = 255
 """Longest client reason that is kept. KIP-800 asks clients to cut theirs to this length."""
 
@@ -52,7 +59,7 @@ class GroupConfig:
     )
     offsets_topic_num_partitions: int = _setting("offsets.topic.num.partitions", 50, 1, 10_000)
     message_max_bytes: int = _setting("message.max.bytes", 1_048_588, 1_024)
-    """Largest write to ``__consumer_offsets``; a group whose record is larger cannot become Stable.
+    """Largest write of offsets to ``__consumer_offsets``; a group's own record is not bound by it.
     """
 
     max_groups: int = _setting("kohort.max.groups", 100_000, 1)
@@ -65,11 +72,16 @@ class GroupConfig:
     """Most that one member may offer, over all its protocols; Kafka has no such bound."""
 
     max_group_bytes: int = _setting("kohort.max.group.bytes", 16_777_216, 1_024, 60 << 20)
-    """Largest record of a group. Kafka's is bounded by ``message.max.bytes``, which a SyncGroup may
-    exceed; here a JoinGroup that could lead to that is refused."""
+    """What members may bring into a group's record, with the budget for their assignments. Kafka
+    bounds the record by ``message.max.bytes`` and finds out when the leader syncs; here a JoinGroup
+    is refused, and a SyncGroup never."""
 
     assignment_budget_bytes: int = _setting("kohort.assignment.budget.bytes", 256, 0)
-    """Bytes of the group's record that are kept free for the assignment of each member."""
+    """Bytes that are kept free for the assignment of each member, in the group's record and in the
+    request that brings it. A leader may spend more: a request bounds it."""
+
+    max_request_bytes: int = _setting("socket.request.max.bytes", 104_857_600, 1, MAX_REQUEST_BYTES)
+    """Largest request: a leader's SyncGroup has to fit."""
 
     def __post_init__(self) -> None:
         for spec in fields(self):
@@ -83,6 +95,13 @@ class GroupConfig:
                 "group.min.session.timeout.ms must not exceed group.max.session.timeout.ms, but "
                 f"they are {self.min_session_timeout_ms} and {self.max_session_timeout_ms}"
             )
+
+    @property
+    def join_bound(self) -> tuple[str, int]:
+        """Most bytes that a group may come to by joins, and the setting that says so."""
+        if self.max_request_bytes < self.max_group_bytes:
+            return "socket.request.max.bytes", self.max_request_bytes
+        return "kohort.max.group.bytes", self.max_group_bytes
 
     @classmethod
     def names(cls) -> frozenset[str]:

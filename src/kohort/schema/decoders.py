@@ -28,6 +28,7 @@ from kohort.schema.runtime import (
     uvarint,
     wide_count,
     wide_length,
+    wide_text_length,
 )
 from kohort.schema.source import Source
 
@@ -80,6 +81,7 @@ class _Decoder:
             uvarint=uvarint,
             wide_count=wide_count,
             wide_length=wide_length,
+            wide_text_length=wide_text_length,
         )
 
     def message(self) -> Source:
@@ -240,10 +242,12 @@ class _Decoder:
         n = self.source.fresh("n")
         self.fixed("B", n)
         self.flush(stay=1)
-        decode = ".decode()" if kind.name == "string" else ""
+        decode, wide = "", "wide_length"
+        if kind.name == "string":
+            decode, wide = ".decode()", "wide_text_length"
         if not nullable:
             with self.source.block(f"if {n} > 127 or {n} == 0:"):
-                self.source.add(f"{n}, o = wide_length(d, o)")
+                self.source.add(f"{n}, o = {wide}(d, o)")
             self.source.add(f"e = o + {n}")
             self.source.add(f"{target} = d[o + 1 : e]{decode}")
             self.source.add("o = e")
@@ -253,7 +257,7 @@ class _Decoder:
             self.source.add("o += 1")
         with self.source.block("else:"):
             with self.source.block(f"if {n} > 127:"):
-                self.source.add(f"{n}, o = wide_length(d, o)")
+                self.source.add(f"{n}, o = {wide}(d, o)")
             self.source.add(f"e = o + {n}")
             self.source.add(f"{target} = d[o + 1 : e]{decode}")
             self.source.add("o = e")

@@ -21,6 +21,7 @@ from kohort.schema.runtime import (
     ONE_BYTE,
     SHORT_ARRAY,
     Malformed,
+    text_length_bytes,
     uvarint_bytes,
     write_numbers,
     writers_of,
@@ -70,6 +71,7 @@ class _Encoder:
         self.source.scope.update(
             Malformed=Malformed,
             ONE_BYTE=ONE_BYTE,
+            text_length_bytes=text_length_bytes,
             uvarint_bytes=uvarint_bytes,
             write_numbers=write_numbers,
             total=_total,
@@ -162,16 +164,14 @@ class _Encoder:
             return repr(pack(">" + codes, *map(int, values)))
         return f"{self.source.packer(codes)}({', '.join(values)})"
 
-    def compact(self, n: str) -> None:
-        """Write ``n`` as an unsigned varint, together with the run before it."""
+    def compact(self, n: str, wide: str) -> None:
+        """Write ``n`` as an unsigned varint, by ``wide`` if it is long, with the run before it."""
         before, self.run = self.run, []
         if before:
             short = self.packed([*before, ("B", n)])
-            self.source.add(
-                f"w({short} if {n} < 128 else {self.packed(before)} + uvarint_bytes({n}))"
-            )
+            self.source.add(f"w({short} if {n} < 128 else {self.packed(before)} + {wide}({n}))")
         else:
-            self.source.add(f"w(ONE_BYTE[{n}] if {n} < 128 else uvarint_bytes({n}))")
+            self.source.add(f"w(ONE_BYTE[{n}] if {n} < 128 else {wide}({n}))")
 
     def value(self, kind: Kind[Any] | type, value: str, *, nullable: bool) -> None:
         if isinstance(kind, type):
@@ -226,7 +226,7 @@ class _Encoder:
 
     def length(self, n: str, code: str) -> None:
         if self.flexible:
-            self.compact(n)
+            self.compact(n, "text_length_bytes" if code == "h" else "uvarint_bytes")
         else:
             self.run.append((code, n))
             self.flush()

@@ -11,27 +11,27 @@ from typing import Any
 
 from kohort.schema.declare import FieldSpec, layout_of
 from kohort.schema.kinds import Kind
+from kohort.schema.runtime import MAX_STRING_BYTES
 
-_MAX_PLAIN_STRING = 32_767
 _BITS = {"b": 8, "h": 16, "i": 32, "q": 64}
 
 
 def find_fault(message: object, version: int) -> tuple[str, str] | None:
     """Path and reason of the first value of ``message`` that ``version`` cannot carry."""
-    return _struct(message, type(message), version, version in layout_of(type(message)).flexible)
+    return _struct(message, type(message), version)
 
 
-def _struct(value: Any, cls: type, version: int, flexible: bool) -> tuple[str, str] | None:
+def _struct(value: Any, cls: type, version: int) -> tuple[str, str] | None:
     if type(value) is not cls:
         return "", f"expected a {cls.__name__}, got {type(value).__name__}"
     for f in layout_of(cls).fields:
-        found = _field(f, getattr(value, f.name), version, flexible)
+        found = _field(f, getattr(value, f.name), version)
         if found is not None:
             return f"{f.name}.{found[0]}".rstrip("."), found[1]
     return None
 
 
-def _field(f: FieldSpec, value: Any, version: int, flexible: bool) -> tuple[str, str] | None:
+def _field(f: FieldSpec, value: Any, version: int) -> tuple[str, str] | None:
     if version not in f.versions:
         if f.ignorable or value == f.fresh_default():
             return None
@@ -41,33 +41,31 @@ def _field(f: FieldSpec, value: Any, version: int, flexible: bool) -> tuple[str,
         if version in f.nullable or tagged_away:
             return None
         return "", f"may not be null in version {version}"
-    return _value(f.kind, value, version, flexible)
+    return _value(f.kind, value, version)
 
 
-def _value(
-    kind: Kind[Any] | type, value: Any, version: int, flexible: bool
-) -> tuple[str, str] | None:
+def _value(kind: Kind[Any] | type, value: Any, version: int) -> tuple[str, str] | None:
     if isinstance(kind, type):
-        return _struct(value, kind, version, flexible)
+        return _struct(value, kind, version)
     if kind.element is not None:
-        return _array(kind.element, value, version, flexible)
-    reason = _primitive(kind, value, flexible)
+        return _array(kind.element, value, version)
+    reason = _primitive(kind, value)
     return None if reason is None else ("", reason)
 
 
-def _array(element: Any, value: Any, version: int, flexible: bool) -> tuple[str, str] | None:
+def _array(element: Any, value: Any, version: int) -> tuple[str, str] | None:
     if not isinstance(value, (list, tuple)):
         return "", f"expected a list, got {type(value).__name__}"
     for place, item in enumerate(value):
-        found = _value(element, item, version, flexible)
+        found = _value(element, item, version)
         if found is not None:
             return f"{place}.{found[0]}".rstrip("."), found[1]
     return None
 
 
-def _primitive(kind: Kind[Any], value: Any, flexible: bool) -> str | None:
+def _primitive(kind: Kind[Any], value: Any) -> str | None:
     if kind.name == "string":
-        return _string(value, flexible)
+        return _string(value)
     if kind.name in ("bytes", "records"):
         return None if isinstance(value, (bytes, bytearray, memoryview)) else _expected(kind, value)
     if kind.name == "uuid":
@@ -82,15 +80,15 @@ def _primitive(kind: Kind[Any], value: Any, flexible: bool) -> str | None:
     return None if -top <= value < top else f"{value} does not fit {kind.name}"
 
 
-def _string(value: Any, flexible: bool) -> str | None:
+def _string(value: Any) -> str | None:
     if not isinstance(value, str):
         return f"expected a string, got {type(value).__name__}"
     try:
         size = len(value.encode())
     except UnicodeEncodeError as error:
         return f"not UTF-8: {error.reason} at character {error.start}"
-    if not flexible and size > _MAX_PLAIN_STRING:
-        return f"a string of {size} bytes; at most {_MAX_PLAIN_STRING} fit this version"
+    if size > MAX_STRING_BYTES:
+        return f"a string of {size} bytes; at most {MAX_STRING_BYTES} are possible"
     return None
 
 

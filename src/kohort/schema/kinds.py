@@ -42,7 +42,7 @@ UUID = Kind("uuid", bytes(16), "16s", 16)
 """A topic id: 16 bytes, most significant first. All zero means "none" (KIP-516)."""
 
 STRING = Kind("string", "")
-"""UTF-8 text, at most 32,767 bytes in versions that are not flexible."""
+"""UTF-8 text, at most 32,767 bytes."""
 
 BYTES = Kind("bytes", b"")
 """Opaque bytes. Written from anything ``bytes.join`` takes, read as ``bytes``."""

@@ -14,6 +14,9 @@ from collections.abc import Callable, Sequence
 ONE_BYTE = tuple(bytes((n,)) for n in range(128))
 """Unsigned varints of one byte, ready made: nearly every length in the protocol is one of them."""
 
+MAX_STRING_BYTES = 32_767
+"""Of a string, in every version: Kafka neither writes nor reads a longer one."""
+
 _MAX_VARINT_BYTES = 5
 _MAX_UINT32 = 0xFFFF_FFFF
 SHORT_ARRAY = 32
@@ -54,6 +57,18 @@ def wide_length(data: bytes, offset: int) -> tuple[int, int]:
     return length, offset - 1
 
 
+def wide_text_length(data: bytes, offset: int) -> tuple[int, int]:
+    """As ``wide_length``, of a string, which is no longer in compact form than in the plain one.
+
+    Raises:
+        Malformed: it is null, or longer than ``MAX_STRING_BYTES``; Kafka closes on that, too.
+    """
+    length, offset = wide_length(data, offset)
+    if length > MAX_STRING_BYTES + 1:
+        raise Malformed(f"a string of {length - 1} bytes; at most {MAX_STRING_BYTES} are possible")
+    return length, offset
+
+
 def wide_count(data: bytes, offset: int) -> tuple[int, int]:
     """Read again, in full, the count whose first byte stands before ``offset``."""
     return uvarint(data, offset - 1)
@@ -81,6 +96,17 @@ def uvarint_bytes(value: int) -> bytes:
         value >>= 7
     out.append(value)
     return bytes(out)
+
+
+def text_length_bytes(length: int) -> bytes:
+    """The length of a compact string, plus one, as an unsigned varint.
+
+    Raises:
+        Malformed: longer than ``MAX_STRING_BYTES``.
+    """
+    if length > MAX_STRING_BYTES + 1:
+        raise Malformed(f"a string of {length - 1} bytes; at most {MAX_STRING_BYTES} are possible")
+    return uvarint_bytes(length)
 
 
 def readers_of(code: str) -> tuple[Callable[[bytes, int], tuple[int, ...]], ...]:

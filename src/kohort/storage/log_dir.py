@@ -44,7 +44,8 @@ MAX_PARTITIONS: Final = 10_000
 
 _PRODUCER_ID_BLOCK: Final = 1000
 _OFFSETS_PREALLOCATE: Final = 256 << 10
-_OFFSETS_MAX_MESSAGE_BYTES: Final = 64 << 20
+_OFFSETS_MAX_MESSAGE_BYTES: Final = (1 << 31) - 1
+"""What a batch may have at all: the coordinator is the only writer, and has bounds of its own."""
 _TOPIC_NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _META: Final = "meta.properties"
 _TOPICS: Final = "topics.json"
