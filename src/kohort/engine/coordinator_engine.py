@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from itertools import count
-from typing import ClassVar
 
 from kohort.coordinator.coordinator import Coordinator
 from kohort.coordinator.effects import Append, Effect, Observe, Respond
@@ -30,7 +29,6 @@ from kohort.coordinator.events import (
 )
 from kohort.coordinator.partitions import partition_for
 from kohort.coordinator.records import GroupRecord
-from kohort.engine.coordinator_beats import MAX_BEAT_SIZE, KnownBeat
 from kohort.engine.coordinator_outputs import (
     Close,
     Handle,
@@ -47,7 +45,6 @@ from kohort.storage.group_records import read_record, write_record
 from kohort.wire.apis import APIS, Api
 from kohort.wire.coordinator_events import EVENT_MAKERS, RESPONSE_MAKERS
 from kohort.wire.coordinator_sender import Sender
-from kohort.wire.messages.k12_heartbeat import HeartbeatRequest
 from kohort.wire.server_connection import Received, ServerConnection, ServerLimits
 
 _BATCH_OVERHEAD = 61
@@ -76,14 +73,12 @@ def _knows_all(_partition: TopicPartition) -> bool:
 class Connection:
     """One client's connection."""
 
-    __slots__ = ("beat", "host", "id", "server")
+    __slots__ = ("host", "id", "server")
 
     def __init__(self, conn: ConnectionId, host: str, server: ServerConnection) -> None:
         self.id = conn
         self.host = host
         self.server = server
-        self.beat: KnownBeat | None = None
-        """What its client said last, if that was a heartbeat."""
 
 
 class CoordinatorEngine:
@@ -100,9 +95,6 @@ class CoordinatorEngine:
 
     Before the first connection, feed ``replay`` with what the log holds, then say ``loaded``.
     """
-
-    _knows_beats: ClassVar[bool] = True
-    """Whether a heartbeat that comes again may take the short way, past what a heir overrides."""
 
     def __init__(
         self,
@@ -151,14 +143,6 @@ class CoordinatorEngine:
         known = self._connections.get(conn)
         if known is None:
             return self.advance(now)
-        beat = known.beat
-        if beat is not None:
-            if len(data) == beat.size:
-                output = self._beat_again(known, beat, bytes(data), now)
-                if output is not None:
-                    return [output]
-            known.beat = None
-        alone = known.server.is_idle
         try:
             requests = known.server.receive(data)
         except ProtocolError as error:
@@ -168,8 +152,6 @@ class CoordinatorEngine:
             if conn not in self._connections:
                 break
             self._take(known, request, now)
-        if alone and len(requests) == 1 and type(requests[0].request) is HeartbeatRequest:
-            self._keep_beat(known, requests[0], data)
         return self._settle(now)
 
     def lost(self, conn: ConnectionId, now: Instant) -> list[Output]:
@@ -286,29 +268,6 @@ class CoordinatorEngine:
         self._owed[token] = (known, version)
         sender = Sender(token, version, header.client_id or "", known.host, self._knows_partition)
         self._run(self._coordinator.handle(make_event(request, sender), now), now)
-
-    def _keep_beat(
-        self, known: Connection, received: Received, data: bytes | bytearray | memoryview
-    ) -> None:
-        """Know a heartbeat again, if it was all that came."""
-        if self._knows_beats and known.server.is_idle and len(data) <= MAX_BEAT_SIZE:
-            token, header, request = received
-            version = header.api_version
-            sender = Sender(token, version, "", known.host, self._knows_partition)
-            event = EVENT_MAKERS[HeartbeatRequest](request, sender)
-            known.beat = KnownBeat(bytes(data), version, event)
-
-    def _beat_again(
-        self, known: Connection, beat: KnownBeat, frame: bytes, now: Instant
-    ) -> Transmit | None:
-        """Answer a heartbeat that says what the last one said; None: it is not that, or more is due.
-
-        Nothing else is under way on the connection: what came last on it was answered at once.
-        """
-        if self._dropped or self._outputs or not beat.is_again(frame):
-            return None
-        answer = self._coordinator.beat(beat.event, now)
-        return None if answer is None else Transmit(known.id, beat.response(frame, answer))
 
     def _feed(self, event: Event, now: Instant) -> list[Output]:
         self._run(self._coordinator.handle(event, now), now)
