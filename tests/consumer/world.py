@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TypeVar
 
 from kohort.consumer.core import ConsumerCore
@@ -179,3 +179,8 @@ class World:
         starts += self.called(only(RunCallback, effects))
         assert only(StartReading, starts).starts.keys() == partitions
         assert self.core.readable == partitions
+
+
+def kinds(effects: Sequence[object]) -> list[str]:
+    """The effects' names, callbacks by what they tell."""
+    return [e.kind.value if isinstance(e, RunCallback) else type(e).__name__ for e in effects]

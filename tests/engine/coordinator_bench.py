@@ -24,6 +24,11 @@ from kohort.model.instants import Instant, WallMillis
 from kohort.storage.group_records import GENERATION_KEY_TYPE
 from kohort.wire.apis import BY_NAME
 from kohort.wire.codec import decode_response, encode_request
+from kohort.wire.messages.k08_offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
 from kohort.wire.messages.k11_join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from kohort.wire.messages.k12_heartbeat import HeartbeatRequest
 from kohort.wire.messages.k14_sync_group import SyncGroupRequest, SyncGroupRequestAssignment
@@ -197,3 +202,30 @@ class Client:
         )
         error: int = self.answers[-1].error_code
         return error
+
+
+def commit_request(**changed: object) -> OffsetCommitRequest:
+    partition = OffsetCommitRequestPartition(
+        partition_index=0, committed_offset=5, committed_metadata=None
+    )
+    values: dict[str, object] = {
+        "group_id": "g",
+        "topics": [OffsetCommitRequestTopic(name="t", partitions=[partition])],
+    }
+    return OffsetCommitRequest(**{**values, **changed})  # type: ignore[arg-type]
+
+
+def stable(bench: Bench, group: str = "g", **versions: int) -> tuple[Client, str]:
+    """A client that is the one member of a Stable group in generation 1."""
+    client = bench.client("c", **versions)
+    if versions.get("JoinGroup", 9) >= 4:
+        member_id = client.enter(group)
+        bench.wait(1)
+    else:
+        client.join(group)
+        bench.wait(1)
+        member_id = client.answers[-1].member_id
+    client.sync(group, 1, member_id, {member_id: b"mine"})
+    bench.written()
+    assert client.answers[-1].assignment == b"mine"
+    return client, member_id
