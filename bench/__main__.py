@@ -18,7 +18,7 @@ from kohort.testing.kafka_jars import installed
 from kohort.testing.real_kafka import RealKafka
 
 HERE = Path(__file__).parent
-ORDER = ("codec", "heartbeat", "lab", "consume", "pipeline")
+ORDER = ("codec", "heartbeat", "lab", "startup", "consume", "pipeline")
 BESIDE = ("heartbeat", "consume")
 KAFKA_SETTINGS = {"group.initial.rebalance.delay.ms": 0}
 

@@ -17,12 +17,22 @@ from kohort.host.clock import wall_now
 from kohort.model.errors import ErrorCode
 from kohort.model.ids import Ticket, TopicPartition
 from kohort.storage.errors import CorruptLog, StorageError
+from kohort.storage.group_records import OFFSET_KEY_WRITTEN
 from kohort.storage.partition_log import PartitionLog
 from kohort.storage.record_batch import iterate_batches
-from kohort.storage.records import Record, build_batch, records_of
+from kohort.storage.records import Record, build_batch, keys_and_values
 
 LOAD_BUFFER_BYTES: Final = 5 * 1024 * 1024
 """Bytes of the log in memory at a time on start; Kafka's offsets.load.buffer.size."""
+
+MOST_SUPERSEDED: Final = 100_000
+"""Committed offsets that are held back on start, so that only the last of a partition is read."""
+
+OFFSET_KEY: Final = OFFSET_KEY_WRITTEN.to_bytes(2, "big")
+"""What keys of committed offsets open with."""
+
+OLDER_OFFSET_KEY: Final = b"\x00\x00"
+"""Kafka's older key of the same: not held back, since it may be about the same partition."""
 
 KeyAndValue: TypeAlias = tuple[bytes | None, bytes | None]
 
@@ -74,12 +84,34 @@ class Journal:
 def stored_records(topics: Topics) -> Iterator[KeyAndValue]:
     """Keys and values of the internal topic, partition by partition, each in the log's order.
 
+    But for committed offsets, of which there are most by far: they come later than they stand, and
+    most that a later one of the same partition replaces do not come at all. No other record says
+    anything about them.
+
     Raises:
         StorageError: the log cannot be read; says where.
     """
     topic = topics.get(OFFSETS_TOPIC)
     for number in range(topic.partitions if topic else 0):
-        yield from _records_of_log(topics.log(TopicPartition(OFFSETS_TOPIC, number)))
+        yield from _without_superseded(
+            _records_of_log(topics.log(TopicPartition(OFFSETS_TOPIC, number)))
+        )
+
+
+def _without_superseded(records: Iterator[KeyAndValue]) -> Iterator[KeyAndValue]:
+    last: dict[bytes, bytes | None] = {}
+    for key, value in records:
+        if key is None or key[:2] != OFFSET_KEY:
+            if key is not None and key[:2] == OLDER_OFFSET_KEY:
+                yield from last.items()
+                last.clear()
+            yield key, value
+            continue
+        last[key] = value
+        if len(last) >= MOST_SUPERSEDED:
+            yield from last.items()
+            last.clear()
+    yield from last.items()
 
 
 def _records_of_log(log: PartitionLog) -> Iterator[KeyAndValue]:
@@ -89,8 +121,7 @@ def _records_of_log(log: PartitionLog) -> Iterator[KeyAndValue]:
         before = offset
         for header, batch in iterate_batches(data):
             if not header.is_control:
-                for record in records_of(header, batch):
-                    yield record.key, record.value
+                yield from keys_and_values(header, batch)
             offset = header.next_offset
         if offset == before:
             raise CorruptLog(f"{log.name}: no batch can be read at offset {offset}")

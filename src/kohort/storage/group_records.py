@@ -12,6 +12,7 @@ error: skipping it would lose a group without a word.
 
 from __future__ import annotations
 
+import struct as binary
 from typing import TypeVar
 
 from kohort.coordinator.records import (
@@ -176,6 +177,8 @@ def read_record(key: bytes | None, value: bytes | None) -> Record | None:
         )
     kind = _leading_int16(key)
     if kind in OFFSET_KEY_TYPES:
+        if kind == OFFSET_KEY_WRITTEN:
+            return _read_offset_record(key, value)
         offset_key, _ = decode(OffsetCommitKey, kind, key, _TYPE_BYTES)
         return OffsetRecord(
             group_id=GroupId(offset_key.group),
@@ -218,9 +221,44 @@ def _offset_value(offset: CommittedOffset | None) -> bytes | None:
     return _typed(version, encode(value, version))
 
 
+_PLACES: dict[bytes, tuple[GroupId, str]] = {}
+"""Group and topic by the bytes of a key without its partition: a log repeats few of them."""
+
+_MOST_PLACES = 10_000
+_PARTITION_BYTES = 4
+_PLAIN_OFFSET = binary.Struct(">hqibqb")
+"""A value as it is nearly always written: version 4, no metadata, no topic id."""
+
+
+def _read_offset_record(key: bytes, value: bytes | None) -> OffsetRecord:
+    """The record of Kafka's present key: a start may read millions, so by hand where it may be."""
+    place = _PLACES.get(key[:-_PARTITION_BYTES])
+    if place is None:
+        read, end = decode(OffsetCommitKey, OFFSET_KEY_WRITTEN, key, _TYPE_BYTES)
+        place = GroupId(read.group), read.topic
+        if end == len(key):
+            if len(_PLACES) >= _MOST_PLACES:
+                _PLACES.clear()
+            _PLACES[key[:-_PARTITION_BYTES]] = place
+        partition = read.partition
+    else:
+        partition = int.from_bytes(key[-_PARTITION_BYTES:], "big", signed=True)
+    return OffsetRecord(
+        group_id=place[0],
+        partition=TopicPartition(place[1], partition),
+        value=_read_offset(value),
+    )
+
+
 def _read_offset(data: bytes | None) -> CommittedOffset | None:
     if data is None:
         return None
+    if len(data) == _PLAIN_OFFSET.size:
+        version, offset, epoch, length, written, tags = _PLAIN_OFFSET.unpack(data)
+        if version == OFFSET_VALUE_WRITTEN and length == 1 and tags == 0:
+            return CommittedOffset(
+                offset=offset, leader_epoch=epoch, commit_timestamp=WallMillis(written)
+            )
     value = _versioned(OffsetCommitValue, data)
     expires = value.expire_timestamp
     return CommittedOffset(
