@@ -73,6 +73,9 @@ class _Stage(Enum):
     LEAVING = "the group is being left"
 
 
+_TELL_POLLED = Tell(event=member.Polled())
+
+
 @dataclass(slots=True, kw_only=True)
 class _Step:
     number: int
@@ -148,6 +151,8 @@ class ConsumerCore:
 
     def handle(self, event: Event, now: Instant) -> list[Effect]:
         """Take an event; what was due before it is done first."""
+        if type(event) is Polled and not self._chain and self._starting.next_deadline() is None:
+            return self._polled(event, now)  # nearly every event is this one
         effects = self.advance(now)
         match event:
             case PrepareJoin() | Joined() | Lost() | Failed() | Left():
@@ -225,7 +230,7 @@ class ConsumerCore:
 
     def _polled(self, event: Polled, now: Instant) -> list[Effect]:
         mine = {tp: p for tp, p in event.positions.items() if self._ownership.owns(tp)}
-        return [Tell(event=member.Polled()), *self._commits.polled(mine, now)]
+        return [_TELL_POLLED, *self._commits.polled(mine, now)]
 
     def _answered(self, event: Answer, now: Instant) -> list[Effect]:
         match event:

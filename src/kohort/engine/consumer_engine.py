@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
-from typing import TypeAlias
+from typing import TypeAlias, get_args
 
 from kohort.consumer.core import ConsumerCore
 from kohort.consumer.effects import (
@@ -61,13 +61,14 @@ from kohort.model.client_facts import (
 )
 from kohort.model.errors import ErrorCode
 from kohort.model.ids import ConnectionId, TopicPartition
-from kohort.model.instants import Instant
+from kohort.model.instants import Instant, sooner
 from kohort.policies.consumer_groups import join_protocols
 from kohort.policies.registry import is_cooperative
 from kohort.policies.spec import Assignor
 from kohort.wire.messages import k02_list_offsets as k02
 
 ToShell: TypeAlias = Connect | Transmit | Close | Observe
+_OF_SHELL = frozenset(get_args(ToShell))
 EARLIEST = -2
 LATEST = -1
 
@@ -149,8 +150,7 @@ class ConsumerEngine:
 
     def next_deadline(self) -> Instant | None:
         """When ``advance`` is due next."""
-        mine, member = self._core.next_deadline(), self._member.next_deadline()
-        return member if mine is None else mine if member is None else min(mine, member)
+        return sooner(self._core.next_deadline(), self._member.next_deadline())
 
     def close(self, now: Instant) -> list[ToShell]:
         """Close every connection, for good."""
@@ -175,8 +175,8 @@ class ConsumerEngine:
     def _take(self, outputs: Iterable[Output]) -> None:
         """Connections first, in order; then what concerns the owner, in order."""
         for output in outputs:
-            if isinstance(output, Transmit | Connect | Close | Observe):
-                self._out.append(output)
+            if type(output) in _OF_SHELL:
+                self._out.append(output)  # type: ignore[arg-type] # as the set says
             else:
                 self._owner.append(output)
 
@@ -193,7 +193,7 @@ class ConsumerEngine:
     def _carry(self, effects: list[Effect], now: Instant) -> None:
         for effect in effects:
             match effect:
-                case Tell():
+                case Tell():  # first, since every poll is one
                     self._take(self._member.handle(effect.event, now))
                 case CommitOffsets():
                     self._commit(effect, now)

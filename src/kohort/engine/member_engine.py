@@ -51,7 +51,7 @@ from kohort.model.ids import (
     MemberId,
     TopicPartition,
 )
-from kohort.model.instants import Instant, Millis
+from kohort.model.instants import Instant, Millis, sooner
 from kohort.wire.messages.k09_offset_fetch import OffsetFetchRequest
 
 
@@ -243,9 +243,10 @@ class MemberEngine:
 
     def next_deadline(self) -> Instant | None:
         """When ``advance`` is due next; None when only the world outside can change anything."""
-        refresh = self._pump.leading.refresh_at if self._pump.leading else None
-        due = (self._pump.member.next_deadline(), self._pump.traffic.next_deadline(), refresh)
-        return min((at for at in due if at is not None), default=None)
+        pump = self._pump
+        due = sooner(pump.member.next_deadline(), pump.traffic.next_deadline())
+        leading = pump.leading
+        return due if leading is None else sooner(due, leading.refresh_at)
 
     def check(self) -> None:
         """Assert every invariant of engine and member; raises InvariantViolation."""

@@ -137,9 +137,12 @@ class MemberPump:
 
     def take(self) -> list[Output]:
         """Hand out what has gathered."""
-        out = list(self.traffic.out)
-        self.traffic.out.clear()
-        return out
+        out = self.traffic.out
+        if not out:
+            return []
+        taken = out.copy()
+        out.clear()  # the list itself is shared with the links
+        return taken
 
     def pass_deadlines(self, now: Instant) -> None:
         """Let everything happen that was due by now."""
@@ -155,15 +158,17 @@ class MemberPump:
 
     def run(self, now: Instant) -> list[Output]:
         """Until nothing is left to do: events to the member, its effects, traffic, happenings."""
+        events, traffic = self.events, self.traffic
+        happened = traffic.happened
         while not self._closed:
-            if self.events:
-                for effect in self.member.handle(self.events.popleft(), now):
+            if events:
+                for effect in self.member.handle(events.popleft(), now):
                     self._carry_out(effect, now)
-            elif self.traffic.happened:
-                self._happening(self.traffic.happened.popleft(), now)
+            elif happened:
+                self._happening(happened.popleft(), now)
             else:
-                self.traffic.drive(now)
-                if not self.events and not self.traffic.happened:
+                traffic.drive(now)
+                if not events and not happened:
                     break
         return self.take()
 

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
-from enum import Enum
+from dataclasses import replace
 from typing import Any
 
 from kohort.engine.member_cluster import Cluster, metadata_request
@@ -44,7 +43,7 @@ from kohort.member.config import MemberConfig
 from kohort.model.deadlines import Deadlines
 from kohort.model.errors import ErrorCode, InvariantViolation
 from kohort.model.ids import ConnectionId
-from kohort.model.instants import Instant, Millis, after
+from kohort.model.instants import Instant, Millis, after, sooner
 from kohort.wire.messages.k03_metadata import MetadataRequest, MetadataResponse
 from kohort.wire.messages.k10_find_coordinator import FindCoordinatorRequest
 from kohort.wire.messages.k11_join_group import JoinGroupRequest
@@ -57,18 +56,8 @@ _NEVER = Instant(2**62)
 _REPEATABLE = frozenset({Target.ANY, Target.COORDINATOR})
 
 
-class _Timer(Enum):
-    EXCHANGE = 0
-    WAKE = 1
-
-
-@dataclass(frozen=True, slots=True)
-class _Due:
-    timer: _Timer
-    number: int = 0
-
-
-_WAKE = _Due(_Timer.WAKE)
+_WAKE = 0
+"""Key of the deadline at which something that waits may be sent; exchanges have their numbers."""
 
 
 class Traffic:
@@ -98,7 +87,7 @@ class Traffic:
         self._newest_commit = 0
         """The highest number of a commit that was given to a link."""
         self._rotation = 0
-        self._deadlines: Deadlines[_Due] = Deadlines()
+        self._deadlines: Deadlines[int] = Deadlines()
         self._topics_wanted: set[str] = set()
         self._nodes_wanted = False
         self._asking_metadata = False
@@ -168,7 +157,7 @@ class Traffic:
         self._exchanges[exchange.number] = exchange
         if exchange.link is None:
             self._waiting[exchange.number] = exchange
-        self._deadlines.arm(_Due(_Timer.EXCHANGE, exchange.number), exchange.expires)
+        self._deadlines.arm(exchange.number, exchange.expires)
 
     def cancel(self, exchange: Exchange) -> None:
         """Nobody waits for it any more; if it was sent, its answer is skipped."""
@@ -239,15 +228,15 @@ class Traffic:
 
     def next_deadline(self) -> Instant | None:
         """When `advance` is due."""
-        due = [at for at in (self._links.next_deadline(), self._deadlines.next()) if at is not None]
-        return min(due, default=None)
+        return sooner(self._links.next_deadline(), self._deadlines.next())
 
     def advance(self, now: Instant) -> None:
         """Let deadlines pass."""
-        self._take(self._links.advance(now), now)
-        while (due := self._deadlines.pop_due(now)) is not None:
-            if due.timer is _Timer.EXCHANGE:
-                self._expire(self._exchanges[due.number], now)
+        if outcomes := self._links.advance(now):
+            self._take(outcomes, now)
+        while (number := self._deadlines.pop_due(now)) is not None:
+            if number != _WAKE:
+                self._expire(self._exchanges[number], now)
 
     def close(self, now: Instant) -> None:
         """End everything."""
@@ -265,7 +254,7 @@ class Traffic:
                 raise InvariantViolation(
                     f"request {number} ({exchange.purpose.value}) is on a link and waits"
                 )
-            if _Due(_Timer.EXCHANGE, number) not in self._deadlines:
+            if number not in self._deadlines:
                 raise InvariantViolation(f"request {number} has no deadline")
         if self._waiting.keys() - self._exchanges.keys():
             raise InvariantViolation("a finished request waits")
@@ -274,13 +263,14 @@ class Traffic:
 
     def drive(self, now: Instant) -> None:
         """Send whatever can be sent; arm a timer for what must wait."""
-        progress = True
+        waiting = self._waiting
+        progress = bool(waiting) or self._wants_to_know()
         while progress:
             progress = False
             self._ask_coordinator(now)
             held = False
-            for exchange in [self._waiting[n] for n in sorted(self._waiting)]:
-                if exchange.not_before > now or exchange.number not in self._waiting:
+            for exchange in [waiting[n] for n in sorted(waiting)]:
+                if exchange.not_before > now or exchange.number not in waiting:
                     continue
                 if exchange.purpose is Purpose.COMMIT and (
                     held := held or self._overtaken(exchange)
@@ -292,14 +282,21 @@ class Traffic:
                     error = _error(RequestErrorKind.DISCONNECTED, "the coordinator is gone")
                     self._fail(exchange, error, now)
                 elif key is not None:
-                    del self._waiting[exchange.number]
+                    del waiting[exchange.number]
                     if exchange.purpose is Purpose.COMMIT:
                         self._newest_commit = max(self._newest_commit, exchange.number)
                     self._take(self._links.submit(key, exchange, now), now)
-                    progress = True
+                    progress = bool(waiting)
             progress |= self._ask_metadata(now)
             progress |= self._lookup.should_ask(now)
-        self._arm_wake(now)
+        if waiting or self._wants_to_know():
+            self._arm_wake(now)
+        else:
+            self._deadlines.cancel(_WAKE)
+
+    def _wants_to_know(self) -> bool:
+        """Whether routing asks, or would ask, the cluster something."""
+        return self._nodes_wanted or bool(self._topics_wanted) or self._lookup.wanted
 
     def _overtaken(self, commit: Exchange) -> bool:
         """Whether newer commits are under way: behind them this one would move offsets back.
@@ -505,7 +502,7 @@ class Traffic:
     def _end(self, exchange: Exchange) -> None:
         self._exchanges.pop(exchange.number, None)
         self._waiting.pop(exchange.number, None)
-        self._deadlines.cancel(_Due(_Timer.EXCHANGE, exchange.number))
+        self._deadlines.cancel(exchange.number)
 
 
 def _is_routing(exchange: Exchange) -> bool:

@@ -31,18 +31,21 @@ def proceed(place: Place, now: Instant) -> None:
     """Whatever can be done next towards the wish, after anything happened."""
     if not place.wanted or place.poll_expired:
         return
-    if place.state in (MemberState.FENCED, MemberState.LEAVING):
+    state = place.state
+    if state is MemberState.STABLE and not place.rejoin_wanted and place.coordinator_known:
+        return  # nearly always
+    if state in (MemberState.FENCED, MemberState.LEAVING):
         return
     if not place.coordinator_known:
         place.search()
         return
     if Timer.BACKOFF in place.deadlines:
         return
-    if place.state is MemberState.UNJOINED:
+    if state is MemberState.UNJOINED:
         _prepare(place, now, "no place in the group")
-    elif place.state is MemberState.STABLE and place.rejoin_wanted:
+    elif state is MemberState.STABLE and place.rejoin_wanted:
         _prepare(place, now, place.reason or "rejoin requested")
-    elif place.state is MemberState.JOINING and place.join_request is None:
+    elif state is MemberState.JOINING and place.join_request is None:
         place.send_join(now)
 
 

@@ -112,18 +112,29 @@ class Member:
     def handle(self, event: Event, now: Instant) -> list[Effect]:
         """Let ``event`` happen at ``now``; carry the effects out in order."""
         place = self._place
-        if isinstance(event, Stalled):
+        if type(event) is Stalled:
             place.deadlines.shift(event.micros)
-        self._pass_deadlines(now)
-        self._dispatch(event, now)
+        deadlines = place.deadlines
+        while (timer := deadlines.pop_due(now)) is not None:
+            heartbeating.TIMERS[timer](place, now)
+        # The two that come all the time are not asked through the cases of a match.
+        if type(event) is HeartbeatAnswered:
+            heartbeating.heartbeat_answered(place, event, now)
+        elif type(event) is Polled:
+            heartbeating.polled(place, now)
+        else:
+            _dispatch(place, event, now)
         joining.proceed(place, now)
-        return self._take()
+        return _take(place)
 
     def advance(self, now: Instant) -> list[Effect]:
         """Let the deadlines up to ``now`` pass; early or twice is harmless."""
-        self._pass_deadlines(now)
-        joining.proceed(self._place, now)
-        return self._take()
+        place = self._place
+        deadlines = place.deadlines
+        while (timer := deadlines.pop_due(now)) is not None:
+            heartbeating.TIMERS[timer](place, now)
+        joining.proceed(place, now)
+        return _take(place)
 
     def next_deadline(self) -> Instant | None:
         """When ``advance`` is due next; None when only an event can change anything."""
@@ -139,33 +150,30 @@ class Member:
             if not holds:
                 raise InvariantViolation(f"{self._place.story()}: {sentence}")
 
-    # -- inside ---------------------------------------------------------------------------------
 
-    def _take(self) -> list[Effect]:
-        effects, self._place.effects = self._place.effects, []
-        return effects
+def _take(place: Place) -> list[Effect]:
+    effects = place.effects
+    if not effects:
+        return []
+    place.effects = []
+    return effects
 
-    def _pass_deadlines(self, now: Instant) -> None:
-        place = self._place
-        while (timer := place.deadlines.pop_due(now)) is not None:
-            heartbeating.TIMERS[timer](place, now)
 
-    def _dispatch(self, event: Event, now: Instant) -> None:
-        place = self._place
-        match event:
-            case JoinAnswered() | SyncAnswered() | HeartbeatAnswered() | LeaveAnswered():
-                _answered(place, event, now)
-            case (
-                CoordinatorFound()
-                | CoordinatorLost()
-                | CoordinatorFailed()
-                | RequestFailed()
-                | CommitRefused()
-                | CommitAccepted()
-            ):
-                _engine_said(place, event, now)
-            case _:
-                _owner_said(place, event, now)
+def _dispatch(place: Place, event: Event, now: Instant) -> None:
+    match event:
+        case JoinAnswered() | SyncAnswered() | HeartbeatAnswered() | LeaveAnswered():
+            _answered(place, event, now)
+        case (
+            CoordinatorFound()
+            | CoordinatorLost()
+            | CoordinatorFailed()
+            | RequestFailed()
+            | CommitRefused()
+            | CommitAccepted()
+        ):
+            _engine_said(place, event, now)
+        case _:
+            _owner_said(place, event, now)
 
 
 def _answered(place: Place, event: Answer, now: Instant) -> None:

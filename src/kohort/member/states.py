@@ -15,11 +15,14 @@ LEAVING       LeaveGroup is out, at the owner's wish; ends UNJOINED
 
 from __future__ import annotations
 
-from enum import Enum
+from enum import StrEnum
 
 
-class MemberState(Enum):
-    """Where a member stands; see the module's table."""
+class MemberState(StrEnum):
+    """Where a member stands; see the module's table.
+
+    Strings, since a plain enum's hash is a Python call.
+    """
 
     UNJOINED = "unjoined"
     PREPARING = "preparing"

@@ -83,6 +83,8 @@ class Deadlines(Generic[K]):
 
         One at a time, since handling one deadline may cancel or arm others.
         """
+        if not self._heap or self._heap[0][0] > now:
+            return None  # nothing is due before its entry in the heap
         at = self.next()
         if at is None or at > now:
             return None

@@ -27,6 +27,13 @@ def after(now: Instant, delay: Millis) -> Instant:
     return Instant(now + delay * MICROS_PER_MILLI)
 
 
+def sooner(one: Instant | None, other: Instant | None) -> Instant | None:
+    """The earlier of two instants that may never come (None)."""
+    if one is None:
+        return other
+    return one if other is None or one <= other else other
+
+
 def millis_between(earlier: Instant, later: Instant) -> Millis:
     """Whole milliseconds from ``earlier`` to ``later``, rounded down; negative if swapped."""
     return Millis((later - earlier) // MICROS_PER_MILLI)

@@ -12,20 +12,43 @@ from __future__ import annotations
 
 import struct
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 from kohort.model.errors import ErrorCode, InvariantViolation, ProtocolError
 from kohort.schema import VersionRange
+from kohort.schema.codec import MAX_ELEMENTS, refuse_encoding, request_encoder
 from kohort.schema.declare import layout_of
 from kohort.wire.apis import API_VERSIONS, APIS, Api
-from kohort.wire.codec import correlation_id_of, decode_response, encode_request
+from kohort.wire.codec import (
+    ENCODING_ERRORS,
+    correlation_id_of,
+    decode_response,
+    encode_request,
+    response_reader,
+)
 from kohort.wire.framing import DEFAULT_MAX_FRAME, FrameSplitter
+from kohort.wire.headers import client_id_bytes
 from kohort.wire.messages.k00_produce import ProduceRequest
 from kohort.wire.messages.k18_api_versions import ApiVersionsRequest, ApiVersionsResponse
 
 _ERROR_CODE = struct.Struct(">h")
 _MAX_CORRELATION_ID = 0x7FFF_FFFF
+
+
+class _Route:
+    """How requests of one class go, and how their responses come, once the versions are known."""
+
+    __slots__ = ("answered", "api", "client", "encode", "read", "version")
+
+    def __init__(self, api: Api, version: int, request: type, client_id: str | None) -> None:
+        self.api = api
+        self.version = version
+        self.client = client_id_bytes(client_id)
+        self.encode = request_encoder(request, version)
+        self.read: Callable[[bytes, int], Any] = response_reader(api.response, version)
+        self.answered = request is not ProduceRequest
+        """Whether every request of this class is."""
 
 
 class _Expected(NamedTuple):
@@ -34,6 +57,8 @@ class _Expected(NamedTuple):
     correlation_id: int
     api: Api
     version: int
+    route: _Route | None = None
+    """None for the answer to ``open``."""
 
 
 class ClientConnection:
@@ -66,6 +91,7 @@ class ClientConnection:
         self._waiting: list[tuple[int, object, int | None]] = []
         self._output: list[bytes] = []
         self._versions: dict[int, VersionRange] | None = None
+        self._routes: dict[type, _Route] = {}
         self._correlation_id = 0
 
     @property
@@ -115,6 +141,9 @@ class ClientConnection:
             InvariantViolation: The broker's versions are not known yet.
             ProtocolError: There is none.
         """
+        route = self._routes.get(request)
+        if route is not None:
+            return route.version
         api = self._api_of(request)
         if self._versions is None:
             raise InvariantViolation(f"{api}: asked for its version before the broker told its own")
@@ -132,7 +161,10 @@ class ClientConnection:
         responses: list[tuple[int, Any]] = []
         for frame in self._splitter.feed(data):
             expected = self._match(frame)
-            if self._versions is None:
+            route = expected.route
+            if route is not None:
+                responses.append((expected.correlation_id, route.read(frame, MAX_ELEMENTS)))
+            elif self._versions is None:
                 self._learn_versions(expected, frame)
             else:
                 responses.append(decode_response(expected.api.response, expected.version, frame))
@@ -165,11 +197,19 @@ class ClientConnection:
         return encode_request(self._hello, version, correlation_id, self._client_id)
 
     def _encode(self, correlation_id: int, message: object, max_version: int | None) -> bytes:
-        api = self._api_of(type(message))
-        version = self._common(api, max_version)
-        data = encode_request(message, version, correlation_id, self._client_id)
-        if not (isinstance(message, ProduceRequest) and message.acks == 0):
-            self._expected.append(_Expected(correlation_id, api, version))
+        request = type(message)
+        route = self._routes.get(request) if max_version is None else None
+        if route is None:
+            api = self._api_of(request)
+            route = _Route(api, self._common(api, max_version), request, self._client_id)
+            if max_version is None:
+                self._routes[request] = route
+        try:
+            data = route.encode(message, correlation_id, route.client)
+        except ENCODING_ERRORS as error:
+            refuse_encoding(message, route.version, error)
+        if route.answered or message.acks != 0:  # type: ignore[attr-defined] # of Produce
+            self._expected.append(_Expected(correlation_id, route.api, route.version, route))
         return data
 
     def _api_of(self, request: type) -> Api:

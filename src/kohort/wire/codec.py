@@ -169,16 +169,30 @@ def decode_response(
     Raises:
         ProtocolError: The bytes are no such response.
     """
+    read = response_reader(cls, version)
+    return correlation_id_of(frame), read(frame, max_elements)
+
+
+def response_reader(cls: type[T], version: int) -> Callable[[bytes, int], T]:
+    """What reads responses of this class and version, past their correlation id.
+
+    It takes a whole frame and how many elements an array may have at most, and raises ProtocolError
+    when the bytes are no such response.
+    """
     decode = decoder(cls, version)
-    try:
-        (correlation_id,) = _CORRELATION.unpack_from(frame)
-        end = 4
-        if response_header_is_tagged(layout_of(cls), version):
-            end = skip_tags(frame, end)
-        message, _ = decode(frame, end, max_elements)
-    except DECODING_ERRORS as error:
-        refuse_decoding(decode, cls, version, frame, error)
-    return correlation_id, message
+    tagged = response_header_is_tagged(layout_of(cls), version)
+
+    def read(frame: bytes, max_elements: int = MAX_ELEMENTS) -> T:
+        try:
+            end = 4
+            if tagged:
+                end = 5 if frame[4] == 0 else skip_tags(frame, 4)
+            message: T = decode(frame, end, max_elements)[0]
+        except DECODING_ERRORS as error:
+            refuse_decoding(decode, cls, version, frame, error)
+        return message
+
+    return read
 
 
 def correlation_id_of(frame: bytes) -> int:

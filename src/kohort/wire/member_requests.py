@@ -69,17 +69,17 @@ def request_class(request: Request) -> type:
 def to_message(request: Request, version: int) -> Any:
     """The message that says ``request`` in ``version`` of its API."""
     match request:
-        case JoinGroup():
-            return _join(request)
-        case SyncGroup():
-            return _sync(request)
-        case Heartbeat():
+        case Heartbeat():  # the most frequent one first
             return HeartbeatRequest(
                 group_id=request.group_id,
                 generation_id=request.generation_id,
                 member_id=request.member_id,
                 group_instance_id=request.group_instance_id,
             )
+        case JoinGroup():
+            return _join(request)
+        case SyncGroup():
+            return _sync(request)
         case LeaveGroup():
             return _leave(request, version)
         case _:
@@ -135,6 +135,8 @@ def to_event(request_id: RequestId, response: Any) -> Answer:
         TypeError: the response belongs to no request of a member.
     """
     match response:
+        case HeartbeatResponse():
+            return HeartbeatAnswered(request_id=request_id, error=ErrorCode.of(response.error_code))
         case JoinGroupResponse():
             return _joined(request_id, response)
         case SyncGroupResponse():
@@ -145,8 +147,6 @@ def to_event(request_id: RequestId, response: Any) -> Answer:
                 protocol_name=_name(response.protocol_name),
                 assignment=bytes(response.assignment),
             )
-        case HeartbeatResponse():
-            return HeartbeatAnswered(request_id=request_id, error=ErrorCode.of(response.error_code))
         case LeaveGroupResponse():
             codes = [response.error_code, *(m.error_code for m in response.members)]
             return LeaveAnswered(
