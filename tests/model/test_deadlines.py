@@ -34,6 +34,10 @@ class Plain:
     def next(self) -> int | None:
         return min(self.armed.values(), default=None)
 
+    def is_due(self, now: int) -> bool:
+        at = self.next()
+        return at is not None and at <= now
+
     def pop_due(self, now: int) -> str | None:
         at = self.next()
         if at is None or at > now:
@@ -60,7 +64,11 @@ def test_whatever_is_armed_moved_and_cancelled_comes_out_in_order(
         else:
             deadlines.shift(number)
             plain.armed = {k: at + number for k, at in plain.armed.items()}
+        for now in (0, number, 30):
+            assert not (deadlines.none_due(Instant(now)) and plain.is_due(now))
         assert deadlines.next() == plain.next()
+        for now in (0, number, 30):
+            assert deadlines.none_due(Instant(now)) != plain.is_due(now), "exact after next()"
         assert len(deadlines) == len(plain.armed)
         assert sorted(deadlines) == sorted(plain.armed)
         for name in "abcd":

@@ -15,6 +15,7 @@ from collections.abc import Callable
 from typing import Any, assert_never
 
 from kohort.coordinator import joining, liveness, loading, offsets, removing, syncing, views
+from kohort.coordinator.answers import HeartbeatAnswer
 from kohort.coordinator.effects import Effect
 from kohort.coordinator.events import (
     Appended,
@@ -100,6 +101,18 @@ class Coordinator:
             self._take_notice(event)
         return registry.take_effects()
 
+    def beat(self, event: Heartbeat, now: Instant) -> HeartbeatAnswer | None:
+        """What ``handle`` would answer, if that is all it would do; None: nothing has happened.
+
+        Most of what a coordinator is asked is a heartbeat of a member that lives, while nothing
+        is due. This is the short way for it: no token, no effects.
+        """
+        registry = self._registry
+        if not registry.deadlines.none_due(now):
+            return None
+        registry.now = now
+        return liveness.beat(registry, event)
+
     def advance(self, now: Instant) -> list[Effect]:
         """Let the time be ``now``. Too early or twice is harmless."""
         self._fire_due(now)
@@ -167,13 +180,12 @@ class Coordinator:
         """
         registry = self._registry
         registry.now = now
-        due = registry.deadlines.next()
-        while due is not None and due <= now:
-            timer = registry.deadlines.pop_due(now)
+        deadlines = registry.deadlines
+        while not deadlines.none_due(now):
+            timer = deadlines.pop_due(now)
             if timer is None:
                 return
             self._fire(timer)
-            due = registry.deadlines.next()
 
     def _fire(self, timer: Timer) -> None:
         registry = self._registry

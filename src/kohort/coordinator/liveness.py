@@ -39,16 +39,24 @@ _REBALANCING: Final = HeartbeatAnswer(error=ErrorCode.REBALANCE_IN_PROGRESS)
 
 def heartbeat(registry: Registry, event: Heartbeat) -> None:
     """Serve a Heartbeat."""
+    answer = beat(registry, event)
+    if answer is None:
+        group = registry.groups.get(event.group_id)
+        answer = HeartbeatAnswer(error=_heartbeat_error(registry, group, event))
+    registry.respond(event.token, answer)
+
+
+def beat(registry: Registry, event: Heartbeat) -> HeartbeatAnswer | None:
+    """Hear a dynamic member of the present generation; None: somebody else, who is not heard."""
     group = registry.groups.get(event.group_id)
-    if group is not None and event.group_instance_id is None:
-        member = group.members.get(event.member_id)
-        if member is not None and event.generation_id == group.generation_id:
-            # A group with members is neither Empty nor Dead, so nothing else is to be asked.
-            registry.arm_session(member)
-            rebalancing = group.state is GroupState.PREPARING_REBALANCE
-            registry.respond(event.token, _REBALANCING if rebalancing else _ALIVE)
-            return
-    registry.respond(event.token, HeartbeatAnswer(error=_heartbeat_error(registry, group, event)))
+    if group is None or event.group_instance_id is not None:
+        return None
+    member = group.members.get(event.member_id)
+    if member is None or event.generation_id != group.generation_id:
+        return None
+    # A group with members is neither Empty nor Dead, so nothing else is to be asked.
+    registry.arm_session(member)
+    return _REBALANCING if group.state is GroupState.PREPARING_REBALANCE else _ALIVE
 
 
 def _heartbeat_error(  # noqa: PLR0911 - one gate a line reads better than a nest

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from itertools import count
+from typing import ClassVar
 
 from kohort.coordinator.coordinator import Coordinator
 from kohort.coordinator.effects import Append, Effect, Observe, Respond
@@ -29,6 +30,7 @@ from kohort.coordinator.events import (
 )
 from kohort.coordinator.partitions import partition_for
 from kohort.coordinator.records import GroupRecord
+from kohort.engine.coordinator_beats import MAX_BEAT_SIZE, KnownBeat
 from kohort.engine.coordinator_outputs import (
     Close,
     Handle,
@@ -43,8 +45,9 @@ from kohort.model.ids import ConnectionId, Ticket, Token, TopicPartition
 from kohort.model.instants import MICROS_PER_MILLI, Instant, WallMillis
 from kohort.storage.group_records import read_record, write_record
 from kohort.wire.apis import APIS, Api
-from kohort.wire.coordinator_events import EVENT_MAKERS, RESPONSE_MAKERS
+from kohort.wire.coordinator_events import EVENT_MAKERS, RESPONSE_MAKERS, heartbeat_event
 from kohort.wire.coordinator_sender import Sender
+from kohort.wire.messages.k12_heartbeat import HeartbeatRequest
 from kohort.wire.server_connection import Received, ServerConnection, ServerLimits
 
 _BATCH_OVERHEAD = 61
@@ -73,12 +76,14 @@ def _knows_all(_partition: TopicPartition) -> bool:
 class Connection:
     """One client's connection."""
 
-    __slots__ = ("host", "id", "server")
+    __slots__ = ("beat", "host", "id", "server")
 
     def __init__(self, conn: ConnectionId, host: str, server: ServerConnection) -> None:
         self.id = conn
         self.host = host
         self.server = server
+        self.beat: KnownBeat | None = None
+        """The heartbeat that its client sent last."""
 
 
 class CoordinatorEngine:
@@ -95,6 +100,9 @@ class CoordinatorEngine:
 
     Before the first connection, feed ``replay`` with what the log holds, then say ``loaded``.
     """
+
+    _knows_beats: ClassVar[bool] = True
+    """Whether a heartbeat that comes again may take the short way, past what a heir overrides."""
 
     def __init__(
         self,
@@ -143,6 +151,12 @@ class CoordinatorEngine:
         known = self._connections.get(conn)
         if known is None:
             return self.advance(now)
+        beat = known.beat
+        alone = known.server.is_idle
+        if beat is not None and alone and len(data) == beat.size:
+            output = self._beat_again(known, beat, bytes(data), now)
+            if output is not None:
+                return [output]
         try:
             requests = known.server.receive(data)
         except ProtocolError as error:
@@ -152,6 +166,8 @@ class CoordinatorEngine:
             if conn not in self._connections:
                 break
             self._take(known, request, now)
+        if alone and len(requests) == 1 and type(requests[0].request) is HeartbeatRequest:
+            self._keep_beat(known, requests[0], data)
         return self._settle(now)
 
     def lost(self, conn: ConnectionId, now: Instant) -> list[Output]:
@@ -268,6 +284,28 @@ class CoordinatorEngine:
         self._owed[token] = (known, version)
         sender = Sender(token, version, header.client_id or "", known.host, self._knows_partition)
         self._run(self._coordinator.handle(make_event(request, sender), now), now)
+
+    def _keep_beat(
+        self, known: Connection, received: Received, data: bytes | bytearray | memoryview
+    ) -> None:
+        """Know a heartbeat again, if it was all that came."""
+        if self._knows_beats and known.server.is_idle and len(data) <= MAX_BEAT_SIZE:
+            token, header, request = received
+            version = header.api_version
+            sender = Sender(token, version, "", known.host, self._knows_partition)
+            known.beat = KnownBeat(bytes(data), version, heartbeat_event(request, sender))
+
+    def _beat_again(
+        self, known: Connection, beat: KnownBeat, frame: bytes, now: Instant
+    ) -> Transmit | None:
+        """Answer a heartbeat that says what the last one said; None: there is more to do.
+
+        Nothing else may be under way on the connection.
+        """
+        if self._dropped or self._outputs or not beat.is_again(frame):
+            return None
+        answer = self._coordinator.beat(beat.event, now)
+        return None if answer is None else Transmit(known.id, beat.response(frame, answer))
 
     def _feed(self, event: Event, now: Instant) -> list[Output]:
         self._run(self._coordinator.handle(event, now), now)

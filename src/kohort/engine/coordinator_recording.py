@@ -96,6 +96,8 @@ class RecordingCoordinatorEngine(CoordinatorEngine):
     The other arguments are ``CoordinatorEngine``'s.
     """
 
+    _knows_beats = False
+
     def __init__(
         self,
         config: GroupConfig,

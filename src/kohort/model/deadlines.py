@@ -20,6 +20,17 @@ K = TypeVar("K", bound=Hashable)
 _SWEEP_FLOOR = 64
 
 
+class _Entry:
+    """A deadline and its place in the heap, which may be due earlier than it but never later."""
+
+    __slots__ = ("at", "heap_at", "heap_sequence", "sequence")
+
+    def __init__(self, at: Instant, sequence: int) -> None:
+        self.at = self.heap_at = at
+        self.sequence = self.heap_sequence = sequence
+        """Its place in the order of arming."""
+
+
 class Deadlines(Generic[K]):
     """A table of deadlines by key, popped in order of instant, then of arming."""
 
@@ -27,9 +38,7 @@ class Deadlines(Generic[K]):
 
     def __init__(self) -> None:
         self._heap: list[tuple[Instant, int, K]] = []
-        # Per key: the deadline, its place in the order of arming, and the place of the heap's
-        # entry for it, which may be due earlier than the deadline but never later.
-        self._live: dict[K, tuple[Instant, int, Instant, int]] = {}
+        self._live: dict[K, _Entry] = {}
         self._sequence = 0
 
     def __len__(self) -> int:
@@ -45,10 +54,11 @@ class Deadlines(Generic[K]):
         """Set the deadline of ``key`` to ``at``, in place of any it had."""
         self._sequence = sequence = self._sequence + 1
         known = self._live.get(key)
-        if known is not None and known[2] <= at:
-            self._live[key] = (at, sequence, known[2], known[3])
+        if known is not None and known.heap_at <= at:
+            known.at = at
+            known.sequence = sequence
             return
-        self._live[key] = (at, sequence, at, sequence)
+        self._live[key] = _Entry(at, sequence)
         heapq.heappush(self._heap, (at, sequence, key))
         if len(self._heap) > _SWEEP_FLOOR and len(self._heap) > 2 * len(self._live):
             self._rebuild()
@@ -60,7 +70,15 @@ class Deadlines(Generic[K]):
     def at(self, key: K) -> Instant | None:
         """The deadline of ``key``, or None."""
         entry = self._live.get(key)
-        return entry[0] if entry else None
+        return None if entry is None else entry.at
+
+    def none_due(self, now: Instant) -> bool:
+        """Whether every deadline is later than ``now``; False says nothing.
+
+        Asked with every heartbeat: it looks at the heap and moves nothing in it.
+        """
+        heap = self._heap
+        return not heap or heap[0][0] > now
 
     def next(self) -> Instant | None:
         """The earliest deadline, or None when there is none. Changes nothing that can be seen."""
@@ -68,14 +86,13 @@ class Deadlines(Generic[K]):
         while heap:
             due, entry, key = heap[0]
             known = self._live.get(key)
-            if known is None or known[3] != entry:
+            if known is None or known.heap_sequence != entry:
                 heapq.heappop(heap)
-            elif known[1] == entry:
+            elif known.sequence == entry:
                 return due
             else:
-                at, sequence = known[0], known[1]
-                self._live[key] = (at, sequence, at, sequence)
-                heapq.heapreplace(heap, (at, sequence, key))
+                known.heap_at, known.heap_sequence = known.at, known.sequence
+                heapq.heapreplace(heap, (known.at, known.sequence, key))
         return None
 
     def pop_due(self, now: Instant) -> K | None:
@@ -94,13 +111,12 @@ class Deadlines(Generic[K]):
 
     def shift(self, micros: int) -> None:
         """Move every deadline ``micros`` later: the process itself was asleep that long."""
-        self._live = {
-            key: (at := Instant(known[0] + micros), known[1], at, known[1])
-            for key, known in self._live.items()
-        }
+        for entry in self._live.values():
+            entry.at = Instant(entry.at + micros)
         self._rebuild()
 
     def _rebuild(self) -> None:
-        self._live = {key: (at, n, at, n) for key, (at, n, _, _) in self._live.items()}
-        self._heap = [(at, n, key) for key, (at, n, _, _) in self._live.items()]
+        for entry in self._live.values():
+            entry.heap_at, entry.heap_sequence = entry.at, entry.sequence
+        self._heap = [(entry.at, entry.sequence, key) for key, entry in self._live.items()]
         heapq.heapify(self._heap)

@@ -153,7 +153,8 @@ def _synced(answer: SyncAnswer, _version: int) -> SyncGroupResponse:
 # -- Heartbeat -------------------------------------------------------------------------------------
 
 
-def _heartbeat(request: HeartbeatRequest, sender: Sender) -> Heartbeat:
+def heartbeat_event(request: HeartbeatRequest, sender: Sender) -> Heartbeat:
+    """A Heartbeat as an event."""
     return Heartbeat(
         token=sender.token,
         group_id=request.group_id,  # type: ignore[arg-type] # a nominal type costs a call
@@ -217,7 +218,7 @@ def _left(answer: LeaveAnswer, version: int) -> LeaveGroupResponse:
 EVENT_MAKERS: Final[dict[type, Callable[[Any, Sender], Request]]] = {
     JoinGroupRequest: _join,
     SyncGroupRequest: _sync,
-    HeartbeatRequest: _heartbeat,
+    HeartbeatRequest: heartbeat_event,
     LeaveGroupRequest: _leave,
     OffsetCommitRequest: of_offsets.commit_event,
     OffsetFetchRequest: of_offsets.fetch_event,

@@ -135,6 +135,11 @@ class ServerConnection:
         return len(self._pending)
 
     @property
+    def is_idle(self) -> bool:
+        """Whether nothing is unanswered and no frame has come in part."""
+        return not (self._pending or self._splitter.buffered or self._closed)
+
+    @property
     def closed(self) -> str:
         """Why the connection is to be closed; empty while it is not.
 
