@@ -1,6 +1,10 @@
 """Embedded brokers that start, stop and start again; the fixture; stalls."""
 
+import asyncio
+import contextlib
+import gc
 import logging
+import socket
 import threading
 import time
 
@@ -8,6 +12,7 @@ import pytest
 
 from kohort.broker import service
 from kohort.broker.embedded import EmbeddedBroker
+from kohort.broker.serve import BrokerServer
 from kohort.model.errors import ConfigError, ErrorCode
 from kohort.storage.errors import CorruptLog, DirectoryInUse, StorageError
 from kohort.storage.flush_job import FlushJob
@@ -214,3 +219,25 @@ def test_a_failing_disk_ends_the_broker(kohort_broker_factory, connect, monkeypa
     assert client.hung_up()
     with pytest.raises(StorageError, match="the disk is gone"):
         broker.close()
+
+
+def test_connections_that_come_with_the_end_are_closed(tmp_path, recwarn):
+    """asyncio leaks a socket that it accepted when its server is closed a turn later."""
+
+    async def life():
+        server = BrokerServer(data_dir=tmp_path)
+        await server.start()
+        stopping = asyncio.create_task(server.stop())
+        clients = []
+        with contextlib.suppress(ConnectionRefusedError):
+            for _ in range(12):
+                clients.append(socket.create_connection(tuple(server.advertised)))
+                await asyncio.sleep(0)
+        await stopping
+        for client in clients:
+            client.close()
+        assert len(clients) > 2
+
+    asyncio.run(life())
+    gc.collect()
+    assert [str(w.message) for w in recwarn if w.category is ResourceWarning] == []

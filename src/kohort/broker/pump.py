@@ -63,10 +63,6 @@ class Service(Protocol):
         """Forget what is parked for a connection."""
 
 
-ACCEPT_TURNS = 3
-"""Turns of the loop from accepting a connection to ``connection_made``."""
-
-
 class Pump:
     """Feeds one engine. ``attach`` gives it a journal and a service before it is used.
 
@@ -136,13 +132,7 @@ class Pump:
         self._turn(self._engine.loaded(now))
 
     async def close_sessions(self) -> None:
-        """Close every connection and return when they are gone.
-
-        One that was accepted just before the listener closed is introduced within the next turns
-        of the loop; it would otherwise be left open for good.
-        """
-        for _ in range(ACCEPT_TURNS):
-            await asyncio.sleep(0)
+        """Close every connection and return when they are gone."""
         for session in list(self.sessions.values()):
             session.close()
         if self.sessions:

@@ -64,6 +64,8 @@ __all__ = ["Address", "BrokerServer"]
 
 DEFAULT_LISTEN: Final = Address("127.0.0.1", 0)
 """The loopback interface, a free port."""
+ACCEPT_TURNS: Final = 3
+"""Turns of the loop from accepting a connection to ``connection_made``."""
 
 
 class BrokerServer:
@@ -241,7 +243,7 @@ class BrokerServer:
         pump.loaded()
         buffer = memoryview(bytearray(RECEIVE_BUFFER_BYTES))
         server = await loop.create_server(lambda: Session(pump, buffer), sock=sock)
-        self._down.push_async_callback(self._let_go, server)
+        self._down.push_async_callback(self._let_go, server, sock)
 
     def _start_chores(self, log_dir: LogDir, loop: asyncio.AbstractEventLoop) -> None:
         now = monotonic_now()
@@ -264,8 +266,15 @@ class BrokerServer:
         self._pump.time_of_day(wall_now())
         self._pump.chores.arm(self._look_at_the_clock, after(now, CLOCK_CHECK_MS))
 
-    async def _let_go(self, server: asyncio.Server) -> None:
-        """Stop serving: no new connections, last answers, then no connections at all."""
+    async def _let_go(self, server: asyncio.Server, listener: socket.socket) -> None:
+        """Stop serving: no new connections, last answers, then no connections at all.
+
+        A connection that asyncio has accepted is made into a transport a turn later, which fails
+        and leaks its socket when the server was closed in between.
+        """
+        asyncio.get_running_loop().remove_reader(listener)
+        for _ in range(ACCEPT_TURNS):
+            await asyncio.sleep(0)
         server.close()
         self._fetching.finish_all()
         with contextlib.suppress(TimeoutError):
