@@ -17,6 +17,7 @@ import pytest
 
 if TYPE_CHECKING:
     from kohort.broker.embedded import EmbeddedBroker
+    from kohort.testing.fault_proxy import FaultProxy
     from kohort.testing.real_kafka import RealKafka
 
 FIXTURE_SETTINGS = {"group.initial.rebalance.delay.ms": 0}
@@ -48,6 +49,26 @@ def kohort_broker_factory() -> Iterator[Callable[..., EmbeddedBroker]]:
 def kohort_broker(kohort_broker_factory: Callable[..., EmbeddedBroker]) -> EmbeddedBroker:
     """A broker of this test alone; clients connect to ``kohort_broker.bootstrap_servers``."""
     return kohort_broker_factory()
+
+
+@pytest.fixture
+def kohort_fault_proxy() -> Iterator[Callable[..., FaultProxy]]:
+    """Put proxies that break what passes before brokers: ``kohort_fault_proxy("host:port")``.
+
+    Takes what ``FaultProxy`` takes and starts it; clients connect to ``proxy.bootstrap_servers``.
+    All proxies are closed at the end of the test.
+    """
+    from kohort.testing.fault_proxy import FaultProxy  # noqa: PLC0415 (asked for, not before)
+
+    started: list[FaultProxy] = []
+
+    def start(upstream: str, **options: Any) -> FaultProxy:
+        started.append(FaultProxy(upstream, **options))
+        return started[-1].start()
+
+    yield start
+    for proxy in reversed(started):
+        proxy.close()
 
 
 @pytest.fixture(scope="session")
