@@ -8,7 +8,7 @@ know: what an exchange is for, who is coordinator, what is retried.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, StrEnum
 from typing import Any, NamedTuple, TypeAlias
@@ -20,6 +20,10 @@ from kohort.model.errors import InvariantViolation, ProtocolError
 from kohort.model.ids import ConnectionId
 from kohort.model.instants import Instant, Millis, after
 from kohort.wire.client_connection import ClientConnection
+from kohort.wire.messages.k11_join_group import JoinGroupRequest
+from kohort.wire.messages.k14_sync_group import SyncGroupRequest
+
+_PARKED = frozenset({JoinGroupRequest, SyncGroupRequest})
 
 
 class Role(StrEnum):
@@ -84,6 +88,11 @@ class Exchange:
     """None while it waits in the engine; then queued in or sent on that link."""
     sent_at: Instant | None = None
 
+    @property
+    def is_routing(self) -> bool:
+        """Metadata that nobody but the engine's own routing asked for."""
+        return self.purpose is Purpose.METADATA and self.subject == 0
+
 
 class LinkState(Enum):
     """How far a link is."""
@@ -106,6 +115,11 @@ class Link:
     """Not sent yet; empty in READY."""
     flying: deque[Exchange] = field(default_factory=deque)
     """Sent, in the order of their answers."""
+
+    @property
+    def may_be_parked(self) -> bool:
+        """Whether a JoinGroup or SyncGroup is on it: what is sent behind it may wait for long."""
+        return any(e.request_class in _PARKED for e in (*self.flying, *self.queue))
 
 
 class Replied(NamedTuple):
@@ -174,17 +188,18 @@ class Links:
         """The link of that key, if there is one."""
         return self._by_key.get(key)
 
-    def ready_shared(self) -> list[LinkKey]:
-        """Shared links that can be used at once."""
-        return [
-            key
-            for key, link in self._by_key.items()
-            if key.role is Role.SHARED and link.state is LinkState.READY
-        ]
+    def best_shared(self, known: Sequence[Endpoint], turn: int) -> LinkKey:
+        """A shared link that can be used at once, or one to whoever of these rests the least.
 
-    def rests_until(self, endpoint: Endpoint) -> Instant | None:
-        """When an endpoint that failed may be tried again."""
-        return self._rest_until.get(endpoint)
+        ``turn`` says where in ``known`` to begin to look.
+        """
+        for key, link in self._by_key.items():
+            if key.role is Role.SHARED and link.state is LinkState.READY:
+                return key
+        first = turn % len(known)
+        rest = self._rest_until
+        best = min((*known[first:], *known[:first]), key=lambda e: rest.get(e, Instant(0)))
+        return LinkKey(Role.SHARED, best)
 
     def drop(self, key: LinkKey, reason: str) -> list[Outcome]:
         """Close a link on our own account; no back-off follows."""

@@ -131,6 +131,13 @@ class RequestError:
     code: ErrorCode = ErrorCode.NETWORK_EXCEPTION
 
 
+def request_error(
+    kind: RequestErrorKind, text: str, code: ErrorCode = ErrorCode.NETWORK_EXCEPTION
+) -> RequestError:
+    """Why a request ends without an answer."""
+    return RequestError(kind=kind, message=text, code=code)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Committed:
     """The one answer to ``MemberEngine.commit``.

@@ -37,6 +37,7 @@ from kohort.engine.member_outputs import (
     RequestErrorKind,
     Target,
     Where,
+    request_error,
 )
 from kohort.member.backoff import Backoff, Entropy
 from kohort.member.config import MemberConfig
@@ -46,10 +47,7 @@ from kohort.model.ids import ConnectionId
 from kohort.model.instants import Instant, Millis, after, sooner
 from kohort.wire.messages.k03_metadata import MetadataRequest, MetadataResponse
 from kohort.wire.messages.k10_find_coordinator import FindCoordinatorRequest
-from kohort.wire.messages.k11_join_group import JoinGroupRequest
-from kohort.wire.messages.k14_sync_group import SyncGroupRequest
 
-_PARKED = frozenset({JoinGroupRequest, SyncGroupRequest})
 _OWN_PATIENCE = frozenset({Purpose.MEMBER, Purpose.NOBODY})
 _MOVED = frozenset({ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR})
 _NEVER = Instant(2**62)
@@ -196,13 +194,10 @@ class Traffic:
     def clear_parked(self, now: Instant) -> None:
         """Before a request that must not wait behind a parked one that nobody wants any more."""
         endpoint = self._lookup.endpoint
-        if endpoint is None:
+        link = self._links.find(LinkKey(Role.GROUP, endpoint)) if endpoint else None
+        if link is None or not link.may_be_parked:
             return
-        key = LinkKey(Role.GROUP, endpoint)
-        link = self._links.find(key)
-        if link is None or not any(e.request_class in _PARKED for e in (*link.flying, *link.queue)):
-            return
-        for down in self._links.drop(key, "an abandoned request is parked on it"):
+        for down in self._links.drop(link.key, "an abandoned request is parked on it"):
             assert isinstance(down, LinkDown)
             for exchange in down.exchanges:
                 self._stranded(exchange, down.reason, now)
@@ -241,7 +236,9 @@ class Traffic:
     def close(self, now: Instant) -> None:
         """End everything."""
         for exchange in list(self._exchanges.values()):
-            self._fail(exchange, _error(RequestErrorKind.CLOSED, "the engine was closed"), now)
+            self._fail(
+                exchange, request_error(RequestErrorKind.CLOSED, "the engine was closed"), now
+            )
         self._links.drop_all("closed")
         self._waiting.clear()
         self._lookup.wanted = False
@@ -251,9 +248,7 @@ class Traffic:
         self._links.check()
         for number, exchange in self._exchanges.items():
             if (exchange.link is None) != (number in self._waiting):
-                raise InvariantViolation(
-                    f"request {number} ({exchange.purpose.value}) is on a link and waits"
-                )
+                raise InvariantViolation(f"request {number} is on a link and waits, or neither")
             if number not in self._deadlines:
                 raise InvariantViolation(f"request {number} has no deadline")
         if self._waiting.keys() - self._exchanges.keys():
@@ -279,7 +274,7 @@ class Traffic:
                 key = self._route(exchange)
                 if key is None and isinstance(exchange.where, Role):
                     # A member's request is for the coordinator it knew, and no other.
-                    error = _error(RequestErrorKind.DISCONNECTED, "the coordinator is gone")
+                    error = request_error(RequestErrorKind.DISCONNECTED, "the coordinator is gone")
                     self._fail(exchange, error, now)
                 elif key is not None:
                     del waiting[exchange.number]
@@ -289,14 +284,14 @@ class Traffic:
                     progress = bool(waiting)
             progress |= self._ask_metadata(now)
             progress |= self._lookup.should_ask(now)
-        if waiting or self._wants_to_know():
-            self._arm_wake(now)
-        else:
-            self._deadlines.cancel(_WAKE)
+        self._arm_wake(now)
 
     def _wants_to_know(self) -> bool:
-        """Whether routing asks, or would ask, the cluster something."""
-        return self._nodes_wanted or bool(self._topics_wanted) or self._lookup.wanted
+        """Whether routing has to ask the cluster something."""
+        return self._lookup.wanted or self._wants_metadata()
+
+    def _wants_metadata(self) -> bool:
+        return (self._nodes_wanted or bool(self._topics_wanted)) and not self._asking_metadata
 
     def _overtaken(self, commit: Exchange) -> bool:
         """Whether newer commits are under way: behind them this one would move offsets back.
@@ -327,9 +322,8 @@ class Traffic:
     def _node(self, where: Where) -> Endpoint | None:
         cluster = self.cluster
         if isinstance(where, Node):
-            endpoint = cluster.nodes.get(where.node_id)
-            if endpoint is None and where.node_id == self._lookup.node_id:
-                endpoint = self._lookup.endpoint
+            of_group = self._lookup.endpoint if where.node_id == self._lookup.node_id else None
+            endpoint = cluster.nodes.get(where.node_id, of_group)
         elif isinstance(where, LeaderOf):
             endpoint = cluster.leader(where.partition)
             if endpoint is None:
@@ -341,13 +335,8 @@ class Traffic:
         return endpoint
 
     def _any(self) -> LinkKey:
-        ready = self._links.ready_shared()
-        if ready:
-            return ready[0]
-        known = list(dict.fromkeys((*self._bootstrap, *self.cluster.nodes.values())))
-        turned = known[self._rotation % len(known) :] + known[: self._rotation % len(known)]
-        best = min(turned, key=lambda e: self._links.rests_until(e) or Instant(0))
-        return LinkKey(Role.SHARED, best)
+        known = dict.fromkeys((*self._bootstrap, *self.cluster.nodes.values()))
+        return self._links.best_shared(list(known), self._rotation)
 
     def _ask_coordinator(self, now: Instant) -> None:
         if self._lookup.should_ask(now):
@@ -363,8 +352,7 @@ class Traffic:
             )
 
     def _ask_metadata(self, now: Instant) -> bool:
-        wanted = self._nodes_wanted or bool(self._topics_wanted)
-        if not wanted or self._asking_metadata or now < self._metadata_not_before:
+        if not self._wants_metadata() or now < self._metadata_not_before:
             return False
         self._asking_metadata = True
         self.open_metadata(0, self._topics_wanted, now)
@@ -373,11 +361,14 @@ class Traffic:
         return True
 
     def _arm_wake(self, now: Instant) -> None:
+        if not self._waiting and not self._wants_to_know():
+            self._deadlines.cancel(_WAKE)
+            return
         times = [e.not_before for e in self._waiting.values() if now < e.not_before < _NEVER]
         lookup = self._lookup
         if lookup.wanted and lookup.endpoint is None and not lookup.asking:
             times.append(lookup.not_before)
-        if (self._nodes_wanted or self._topics_wanted) and not self._asking_metadata:
+        if self._wants_metadata():
             times.append(self._metadata_not_before)
         if times:
             self._deadlines.arm(_WAKE, min(times))
@@ -392,7 +383,7 @@ class Traffic:
                 case Replied():
                     self._replied(outcome.exchange, outcome.message, now)
                 case Refused():
-                    error = _error(
+                    error = request_error(
                         RequestErrorKind.UNSUPPORTED, outcome.reason, ErrorCode.UNSUPPORTED_VERSION
                     )
                     self._fail(outcome.exchange, error, now)
@@ -408,7 +399,7 @@ class Traffic:
             return
         if exchange.purpose is Purpose.FIND_COORDINATOR:
             self._coordinator_answered(message, now)
-        elif _is_routing(exchange):
+        elif exchange.is_routing:
             self._metadata_came(now)
         elif exchange.where is Target.COORDINATOR and (trouble := coordinator_trouble(message)):
             self.again(exchange, self.soon(now))
@@ -431,7 +422,9 @@ class Traffic:
             self.happened.append(LookupFailed(error, text))
             for exchange in list(self._waiting.values()):
                 if exchange.where is Target.COORDINATOR:
-                    self._fail(exchange, _error(RequestErrorKind.UNAVAILABLE, text, error), now)
+                    self._fail(
+                        exchange, request_error(RequestErrorKind.UNAVAILABLE, text, error), now
+                    )
 
     def _down(self, down: LinkDown, now: Instant) -> None:
         key = down.key
@@ -448,19 +441,19 @@ class Traffic:
         if exchange.purpose is Purpose.NOBODY:
             self._end(exchange)
             return
-        sent = exchange.sent_at is not None
-        if exchange.where in _REPEATABLE or not (sent or isinstance(exchange.where, Role)):
+        unsent = exchange.sent_at is None and not isinstance(exchange.where, Role)
+        if unsent or exchange.where in _REPEATABLE:
             self.again(exchange, self.soon(now))
             return
         if isinstance(exchange.where, LeaderOf):
             self.cluster.forget_leader(exchange.where.partition)
         text = reason or "the connection broke before the answer came"
-        self._fail(exchange, _error(RequestErrorKind.DISCONNECTED, text), now)
+        self._fail(exchange, request_error(RequestErrorKind.DISCONNECTED, text), now)
 
     def _expire(self, exchange: Exchange, now: Instant) -> None:
         text = f"no answer in time to {exchange.request_class.__name__}"
         purpose, sent_at, link = exchange.purpose, exchange.sent_at, exchange.link
-        error = _error(RequestErrorKind.TIMED_OUT, text, ErrorCode.REQUEST_TIMED_OUT)
+        error = request_error(RequestErrorKind.TIMED_OUT, text, ErrorCode.REQUEST_TIMED_OUT)
         self._fail(exchange, error, now)
         self._abandon(exchange)
         if link is None or sent_at is None:
@@ -493,7 +486,7 @@ class Traffic:
         self._end(exchange)
         if exchange.purpose is Purpose.FIND_COORDINATOR:
             self._lookup.failed(now)
-        elif _is_routing(exchange):
+        elif exchange.is_routing:
             self._metadata_came(now)
         elif exchange.purpose is not Purpose.NOBODY:
             # A copy, since the exchange itself may be abandoned before this is read.
@@ -503,14 +496,3 @@ class Traffic:
         self._exchanges.pop(exchange.number, None)
         self._waiting.pop(exchange.number, None)
         self._deadlines.cancel(exchange.number)
-
-
-def _is_routing(exchange: Exchange) -> bool:
-    """Metadata that nobody but the routing here asked for."""
-    return exchange.purpose is Purpose.METADATA and exchange.subject == 0
-
-
-def _error(
-    kind: RequestErrorKind, text: str, code: ErrorCode = ErrorCode.NETWORK_EXCEPTION
-) -> RequestError:
-    return RequestError(kind=kind, message=text, code=code)
