@@ -191,7 +191,7 @@ def revoked_because_it_closes() -> Tale:
     return tale.add(c.ProcessStopped(group_id=G, member_id=m("a")), "a")
 
 
-# -- 29, 30: balance and moves -----------------------------------------------------------------
+# -- 29: balance -------------------------------------------------------------------------------
 
 
 @broken(29)
@@ -231,26 +231,6 @@ def _sync_both(tale: Tale) -> Tale:
         told = w.SyncTold(assignment=data)
         tale.answer(tokens[name], API.SYNC_GROUP, name, 1, body=told)
     return tale
-
-
-@broken(30)
-def partitions_change_places_for_nothing() -> Tale:
-    tale = Tale().stable(a=(0, 1), b=(2, 3)).again(a=(0,), b=(2,))
-    return tale.again(a=(0, 3), b=(2, 1))
-
-
-@broken(30)
-def a_sticky_policy_forgets_what_members_had() -> Tale:
-    tale = Tale()
-    tale.protocol = "sticky"
-    return tale.stable(a=(0, 1), b=(2, 3)).again(a=(2, 3), b=(0, 1))
-
-
-@kept(30)
-def one_partition_moves_to_the_newcomer_and_no_more() -> Tale:
-    tale = Tale()
-    tale.protocol = "sticky"
-    return tale.stable(a=(0, 1), b=(2, 3)).again(a=(0,), b=(2, 3), c=(1,))
 
 
 # -- 31, 35: completeness ----------------------------------------------------------------------

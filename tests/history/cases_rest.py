@@ -192,6 +192,36 @@ def a_storm_of_generations() -> Tale:
     return tale
 
 
+@kept(49)
+def each_member_that_gives_something_up_comes_back_when_it_is_ready() -> Tale:
+    held = {"a": (0, 1, 2, 3), "b": (4, 5, 6, 7), "c": (8, 9, 10, 11)}
+    tale = Tale(partitions=12).stable(**held).beat_all(3)
+    kept_by = {name: numbers[:3] for name, numbers in held.items()}
+    mine: tuple[int, ...] = ()
+    tokens = {name: tale.come_back(name, held[name]) for name in held}
+    tokens["d"] = tale.arrive("d")
+    tale.start().wait(100).open(tokens).sync({**kept_by, "d": mine})
+    for name in held:
+        mine, held[name] = (*mine, held[name][3]), kept_by[name]
+        tokens = {each: tale.come_back(each, held[each]) for each in held}
+        tokens["d"] = tale.come_back("d", mine[:-1])
+        cause = f.RebalanceCause.METADATA_UPDATED
+        tale.start(cause=cause, members=(name,)).wait(100).open(tokens).sync({**kept_by, "d": mine})
+    return tale
+
+
+@kept(49)
+def a_static_member_comes_late_and_comes_late() -> Tale:
+    tale = Tale()
+    tale.protocol, tale.instances = "range", {"a": "place-a", "b": "place-b"}
+    tale.stable(a=(0, 1), b=(2, 3))
+    for late, prompt in (("b", "a"), ("a", "b"), ("b", "a"), ("a", "b")):
+        tokens = {prompt: tale.come_back(prompt), late: None}
+        tale.start(cause=f.RebalanceCause.METADATA_UPDATED, members=(prompt,)).wait(60_000)
+        tale.open(tokens).sync({"a": (0, 1), "b": (2, 3)}, only=(prompt,))
+    return tale
+
+
 @broken(49)
 def a_rebalance_for_somebody_who_is_gone_already() -> Tale:
     tale = Tale().stable(a=(0, 1), b=(2, 3)).beat_all(3).leave("b")

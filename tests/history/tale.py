@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from kohort.embedded.consumer import (
@@ -300,13 +301,13 @@ class Tale:
 
     def open(
         self,
-        tokens: dict[str, Token],
+        tokens: Mapping[str, Token | None],
         leader: str | None = None,
         generation: int | None = None,
         *,
         answers: bool = True,
     ) -> Tale:
-        """The join phase ends: everybody is told."""
+        """The join phase ends: everybody is told who came, as who has a token did."""
         self.generation = self.generation + 1 if generation is None else generation
         leader = leader or next(iter(tokens))
         self.members = {name: self.members.get(name, ()) for name in tokens}
@@ -325,7 +326,8 @@ class Tale:
             told = w.JoinTold(
                 leader_id=m(leader), protocol_name=ProtocolName(self.protocol), members=everybody
             )
-            self.answer(token, API.JOIN_GROUP, name, self.generation, body=told)
+            if token is not None:
+                self.answer(token, API.JOIN_GROUP, name, self.generation, body=told)
         return self
 
     def sync(

@@ -50,3 +50,24 @@ def test_a_leader_that_never_heard_of_a_topic_does_not_give_it_to_nobody():
     )
     assert found.placements > 10
     assert not found.failed
+
+
+def test_a_broker_that_dies_while_it_hears_of_writes_hears_of_no_more_of_them():
+    """Several commits wait for one slow sync; the broker dies when it is told of the first (319).
+
+    What else waited was synced under its next life, which was told of tickets that it never gave.
+    """
+    busy = Behaviour(auto_commit_interval_ms=100, idle_ms=50, batch_ms=10)
+    plan = Plan(
+        seed=1,
+        duration_ms=30_000,
+        pods=tuple(PodPlan(name=name, behaviour=busy) for name in ("a", "b", "c")),
+        acts=(
+            acts.SlowDisk(at_ms=8_000, for_ms=20_000, sync_ms=250),
+            acts.CrashAtPersist(at_ms=10_000, number=5, moment="told", down_ms=20),
+        ),
+    )
+    world = World(plan)
+    world.run()
+    world.check()
+    assert broken(world) == []

@@ -131,11 +131,13 @@ class Journal:
             return
         book.log.complete_flush(job)
         book.syncing = None
-        self._tell(book)
+        if not self._tell(book):
+            return
         if book.waiting and book.syncing is None and book.log.failure is None:
             self._begin(book)
 
-    def _tell(self, book: _Book) -> None:
+    def _tell(self, book: _Book) -> bool:
+        """Report what is durable, or lost; whether the broker lives to hear of more."""
         failure = book.log.failure
         end = book.log.durable_end_offset
         told = [entry for entry in book.waiting if failure is not None or entry[0] < end]
@@ -147,7 +149,8 @@ class Journal:
             else:
                 self._failed(ticket, failure.code)
             if self._process.life != life or self._dies("told"):
-                return
+                return False
+        return True
 
     def _dies(self, moment: str) -> bool:
         crash = self.crash

@@ -1,4 +1,4 @@
-"""Promises about what a generation assigns: nothing twice, nothing missing, nothing needless.
+"""Promises about what a generation assigns: nothing twice, nothing missing, fair shares.
 
 In: assignments and join metadata of ``consumer`` groups, as coordinators record them. A policy is
 held to what it promises under its protocol name. Out: findings. Must not know: clients' callbacks.
@@ -201,85 +201,6 @@ def _better_move(offers: dict[MemberId, Offer], targets: Targets) -> str | None:
                     f"one of {topic} and has {sizes[other]}"
                 )
     return None
-
-
-class MovesAreMinimal(Assigned):
-    """A sticky policy moves no more partitions than balance asks for.
-
-    Closed form for equal subscriptions: with P partitions, n members and what each claimed, at most
-    ``min(claimed, share)`` can stay with each, where P mod n members, those with the largest
-    claims, have the larger share. Unequal subscriptions are not judged: there the optimum is a
-    min-cost flow, and shipped sticky assignors do not reach it.
-    """
-
-    number, name, heading = 30, "moves-are-minimal", Heading.OWNERSHIP
-    source = "KIP-54; reliability 1.3 (30), 5.5"
-    feature, kafka = ASSIGNORS, Kafka.WEAKER
-
-    def __init__(self, world: World) -> None:
-        super().__init__(world)
-        self._claims: dict[GroupId, tuple[frozenset[MemberId], dict[MemberId, Partitions]]] = {}
-
-    @on(GroupEmptied, GroupDeleted)
-    def over(self, _recorded: Recorded, fact: GroupEmptied | GroupDeleted) -> None:
-        """Nothing is left to move."""
-        self._claims.pop(fact.group_id, None)
-
-    def assigned(
-        self, recorded: Recorded, group: GroupView, generation: GenerationView, targets: Targets
-    ) -> None:
-        """As many partitions stay as can."""
-        if promises.STICKY not in self.world.promises(generation.protocol_name):
-            return
-        offers = self.offers(generation)
-        members = frozenset(generation.member_ids)
-        if offers is None or len({o.topics for o in offers.values()}) != 1:
-            self._claims.pop(group.group_id, None)
-            return
-        begun = self._claims.get(group.group_id)
-        if begun is None or begun[0] != members:
-            begun = (members, current_claims(offers))
-            self._claims[group.group_id] = begun
-        if withheld(offers, targets):
-            return
-        del self._claims[group.group_id]
-        claims = begun[1]
-        if not any(claims.values()):
-            return
-        total = sum(len(partitions) for partitions in targets.values())
-        kept = sum(len(claims[m] & targets.get(m, frozenset())) for m in claims)
-        could = _most_that_can_stay(targets, claims, total)
-        self.judge(
-            kept >= could,
-            lambda: f"{could - kept} of {total} partitions moved needlessly ({kept} stayed)",
-            recorded,
-            group.group_id,
-        )
-
-
-def current_claims(offers: dict[MemberId, Offer]) -> dict[MemberId, Partitions]:
-    """What members claim by the newest generation that anybody names; nothing that two claim."""
-    newest = max(offer.generation_id for offer in offers.values())
-    claimed: dict[TopicPartition, int] = {}
-    for offer in offers.values():
-        for partition in sorted(offer.owned):
-            if offer.generation_id == newest:
-                claimed[partition] = claimed.get(partition, 0) + 1
-    return {
-        member_id: frozenset(p for p in offer.owned if claimed.get(p) == 1)
-        if offer.generation_id == newest
-        else frozenset()
-        for member_id, offer in offers.items()
-    }
-
-
-def _most_that_can_stay(targets: Targets, claims: dict[MemberId, Partitions], total: int) -> int:
-    everything: set[TopicPartition] = set().union(*targets.values())
-    counts = sorted((len(claims[m] & everything) for m in claims), reverse=True)
-    share, larger = divmod(total, len(counts))
-    return sum(
-        min(count, share + (1 if place < larger else 0)) for place, count in enumerate(counts)
-    )
 
 
 class AssignmentIsComplete(Assigned):

@@ -11,13 +11,21 @@ from typing import Final
 from kohort.history import promises
 from kohort.history.check import Check, Heading, Kafka, on
 from kohort.history.checks.generations import COORDINATOR
+from kohort.history.coordinator_side import targets_of
+from kohort.history.reading import read_offer
 from kohort.history.views import GroupView
 from kohort.history.world import World, millis
 from kohort.model.client_facts import Outcome, RequestSent, ResponseReceived
-from kohort.model.facts import JoinPhaseCompleted, RebalanceCause, RebalanceStarted
+from kohort.model.facts import (
+    GroupStabilized,
+    JoinPhaseCompleted,
+    MemberRejoined,
+    RebalanceCause,
+    RebalanceStarted,
+)
 from kohort.model.group_state import GroupState
 from kohort.model.history_record import Recorded
-from kohort.model.ids import GroupId
+from kohort.model.ids import GroupId, MemberId
 from kohort.model.instants import MICROS_PER_MILLI, MICROS_PER_SECOND, Instant
 from kohort.model.wire_facts import AnswerSent, GroupApi, RequestReceived
 from kohort.model.world_facts import FaultBegan, FaultsHealed, HistoryCalmed
@@ -114,8 +122,10 @@ class GenerationsAreBounded(Check):
     """A group rebalances for a reason, and no more often than its policy needs.
 
     In a minute of quiet no generation opens. After an event an eager policy needs one generation, a
-    cooperative one two; one more is allowed for an event that comes into the middle. A session that
-    ends for a member that is gone already is no reason (KAFKA-7196).
+    cooperative one another for each member that had to give something up, since each comes back
+    when it is ready; one more is allowed for an event that comes into the middle. A static member
+    that comes after its group went on without it is an event. A session that ends for a member that
+    is gone already is no reason (KAFKA-7196).
     """
 
     number, name, heading = 49, "generations-are-bounded", Heading.LIVENESS
@@ -124,7 +134,27 @@ class GenerationsAreBounded(Check):
 
     def __init__(self, world: World) -> None:
         super().__init__(world)
-        self._since: dict[GroupId, tuple[Instant, int]] = {}
+        self._since: dict[GroupId, _Since] = {}
+        self._late: dict[GroupId, Instant] = {}
+
+    @on(MemberRejoined)
+    def rejoined(self, recorded: Recorded, fact: MemberRejoined) -> None:
+        """A static member comes, whom the generation opened without?"""
+        if fact.member_id in self.world.group(fact.group_id).absent:
+            self._late[fact.group_id] = recorded.at
+
+    @on(GroupStabilized)
+    def assigned(self, _recorded: Recorded, fact: GroupStabilized) -> None:
+        """Who has to give something up, and will come back for that?"""
+        generation = self.world.group(fact.group_id).generation
+        since = self._since.get(fact.group_id)
+        if generation is None or since is None:
+            return
+        targets = targets_of(fact) if generation.consumers else None
+        for member_id, target in (targets or {}).items():
+            offer = read_offer(generation.offers.get(member_id), generation.protocol_name)
+            if offer is not None and offer.owned - target:
+                since.givers.add(member_id)
 
     @on(JoinPhaseCompleted)
     def opened(self, recorded: Recorded, fact: JoinPhaseCompleted) -> None:
@@ -133,11 +163,13 @@ class GenerationsAreBounded(Check):
         policy = self.world.promises(fact.protocol_name)
         if not group.known:
             return
-        disturbed = self.world.disturbed(group)
-        before = self._since.get(fact.group_id)
-        count = 1 if before is None or before[0] != disturbed else before[1] + 1
-        self._since[fact.group_id] = (disturbed, count)
-        most = _most_generations(policy)
+        late = self._late.get(fact.group_id, Instant(0))
+        disturbed = max(self.world.disturbed(group), late)
+        since = self._since.get(fact.group_id)
+        if since is None or since.disturbed != disturbed:
+            since = self._since[fact.group_id] = _Since(disturbed)
+        since.generations += 1
+        count, most = since.generations, _most_generations(policy, len(since.givers))
         if most is not None:
             self.judge(
                 count <= most,
@@ -169,11 +201,21 @@ class GenerationsAreBounded(Check):
             )
 
 
-def _most_generations(policy: promises.Promises) -> int | None:
+@dataclass(slots=True)
+class _Since:
+    """What a group did since the last event that called for a rebalance."""
+
+    disturbed: Instant
+    generations: int = 0
+    givers: set[MemberId] = field(default_factory=set)
+    """Members that had to give something up."""
+
+
+def _most_generations(policy: promises.Promises, givers: int) -> int | None:
     if promises.INCREMENTAL in policy or promises.DEFERRING in policy:
         return None
     if promises.COOPERATIVE in policy:
-        return 3
+        return 2 + max(givers, 1)
     return 2 if promises.EAGER in policy else None
 
 

@@ -1,0 +1,195 @@
+"""The promise that sticky policies move no more than they must.
+
+In: assignments and join metadata of ``consumer`` groups. What members hold is taken from what they
+were assigned, not from what they say of its age: a claim is as old as the assignment that it
+repeats. Out: findings. Must not know: how policies come to their plans.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from kohort.history import promises
+from kohort.history.check import Heading, Kafka, on
+from kohort.history.checks.assigning import ASSIGNORS, Assigned, Targets, withheld
+from kohort.history.fewest_moves import fewest_moves
+from kohort.history.reading import Offer
+from kohort.history.views import GenerationView, GroupView, Partitions
+from kohort.history.world import World
+from kohort.model.errors import ErrorCode
+from kohort.model.facts import GroupDeleted, GroupEmptied
+from kohort.model.history_record import Recorded
+from kohort.model.ids import GenerationId, GroupId, MemberId, TopicPartition
+from kohort.model.wire_facts import AnswerSent, GroupApi
+
+SMALL_PARTITIONS: Final = 100
+SMALL_MEMBERS: Final = 12
+"""Up to these sizes the optimum among unequal subscriptions is computed; it takes milliseconds."""
+
+_PLACE_OVER: Final = frozenset(
+    {ErrorCode.ILLEGAL_GENERATION, ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_INSTANCE_ID}
+)
+
+Offers = dict[MemberId, Offer]
+
+
+@dataclass(frozen=True, slots=True)
+class _Begun:
+    """A group at its first generation with these members and subscriptions."""
+
+    topics: dict[MemberId, frozenset[str]]
+    held: dict[MemberId, Partitions]
+    everything: Partitions
+    """What was held or given: if that changes, the moves begun serve a balance of the past."""
+
+
+class MovesAreMinimal(Assigned):
+    """A sticky policy moves no more partitions than balance asks for.
+
+    What a member holds is what it claims, dated by the assignment that the claim repeats; of two
+    claims the newer one counts, and of two that are equally new none. Closed form for equal
+    subscriptions: with P partitions and n members at most ``min(held, share)`` can stay with each,
+    where P mod n members, those that hold the most, have the larger share. Among unequal ones the
+    optimum is that of a min-cost flow, which is computed for groups of up to 100 partitions and 12
+    members; larger ones are not judged.
+    """
+
+    number, name, heading = 30, "moves-are-minimal", Heading.OWNERSHIP
+    source = "KIP-54; KAFKA-13891; aiokafka #1176; reliability 1.3 (30), 5.5"
+    feature, kafka = ASSIGNORS, Kafka.WEAKER
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
+        self._begun: dict[GroupId, _Begun] = {}
+        self._over: set[MemberId] = set()
+        """Whose place was declared over since its last assignment: its claims have no age."""
+
+    @on(GroupEmptied, GroupDeleted)
+    def over(self, _recorded: Recorded, fact: GroupEmptied | GroupDeleted) -> None:
+        """Nothing is left to move."""
+        self._begun.pop(fact.group_id, None)
+
+    @on(AnswerSent)
+    def answered(self, _recorded: Recorded, fact: AnswerSent) -> None:
+        """A member gets its place, or hears that it has none."""
+        if fact.error in _PLACE_OVER:
+            self._over.add(fact.member_id)
+        elif fact.api is GroupApi.SYNC_GROUP and fact.error is ErrorCode.NONE:
+            self._over.discard(fact.member_id)
+
+    def assigned(
+        self, recorded: Recorded, group: GroupView, generation: GenerationView, targets: Targets
+    ) -> None:
+        """As many partitions stay as can."""
+        if promises.STICKY not in self.world.promises(generation.protocol_name):
+            return
+        offers = self.offers(generation)
+        if offers is None:
+            self._begun.pop(group.group_id, None)
+            return
+        topics = {member_id: offer.topics for member_id, offer in offers.items()}
+        everything: Partitions = frozenset().union(
+            *targets.values(), *(offer.owned for offer in offers.values())
+        )
+        begun = self._begun.get(group.group_id)
+        if begun is not None and begun.topics == topics and begun.everything != everything:
+            del self._begun[group.group_id]
+            return
+        if begun is None or begun.topics != topics:
+            begun = _Begun(topics, _held(self._dated(group, generation, offers)), everything)
+            self._begun[group.group_id] = begun
+        if withheld(offers, targets):
+            return
+        del self._begun[group.group_id]
+        if not any(begun.held.values()):
+            return
+        could = _most_that_can_stay(begun, targets)
+        if could is None:
+            return
+        kept = sum(len(begun.held[m] & targets.get(m, frozenset())) for m in begun.held)
+        total = sum(len(partitions) for partitions in targets.values())
+        self.judge(
+            kept >= could,
+            lambda: f"{could - kept} of {total} partitions moved needlessly ({kept} stayed)",
+            recorded,
+            group.group_id,
+        )
+
+    def _dated(
+        self, group: GroupView, generation: GenerationView, offers: Offers
+    ) -> dict[MemberId, tuple[GenerationId, Partitions]]:
+        """What each member claims, and the generation that assigned it just so."""
+        dated = {}
+        for member_id, offer in offers.items():
+            made = offer.generation_id
+            if member_id not in self._over:
+                made = max(
+                    (
+                        each.number
+                        for each in group.recent.values()
+                        if each.number < generation.number
+                        and each.targets is not None
+                        and each.targets.get(member_id) == offer.owned
+                    ),
+                    default=made,
+                )
+            dated[member_id] = (made, offer.owned)
+        return dated
+
+
+def _held(
+    dated: dict[MemberId, tuple[GenerationId, Partitions]],
+) -> dict[MemberId, Partitions]:
+    """Whose each partition is: the newest claim counts; two equally new ones void each other."""
+    best: dict[TopicPartition, tuple[GenerationId, MemberId | None]] = {}
+    for member_id, (made, owned) in dated.items():
+        for partition in sorted(owned):
+            known = best.get(partition)
+            if known is None or made > known[0]:
+                best[partition] = (made, member_id)
+            elif made == known[0]:
+                best[partition] = (made, None)
+    return {
+        member_id: frozenset(p for p in owned if best[p][1] == member_id)
+        for member_id, (_, owned) in dated.items()
+    }
+
+
+def _most_that_can_stay(begun: _Begun, targets: Targets) -> int | None:
+    """How many partitions a balanced plan can leave where they are; None if that is not known."""
+    everything: set[TopicPartition] = set().union(*targets.values())
+    held = {m: len(partitions & everything) for m, partitions in begun.held.items()}
+    if len(set(begun.topics.values())) == 1:
+        share, larger = divmod(sum(map(len, targets.values())), len(held))
+        most = sorted(held.values(), reverse=True)
+        return sum(
+            min(count, share + (1 if place < larger else 0)) for place, count in enumerate(most)
+        )
+    if len(everything) > SMALL_PARTITIONS or len(held) > SMALL_MEMBERS:
+        return None
+    squares, moved = fewest_moves(_sizes(everything), _names(begun.topics), _counts(begun, targets))
+    loads = sum(len(partitions) ** 2 for partitions in targets.values())
+    return len(everything) - moved if loads == squares else None
+
+
+def _sizes(partitions: set[TopicPartition]) -> dict[str, int]:
+    sizes: dict[str, int] = {}
+    for partition in partitions:
+        sizes[partition.topic] = sizes.get(partition.topic, 0) + 1
+    return dict(sorted(sizes.items()))
+
+
+def _names(topics: dict[MemberId, frozenset[str]]) -> dict[str, frozenset[str]]:
+    return {str(member_id): wanted for member_id, wanted in topics.items()}
+
+
+def _counts(begun: _Begun, targets: Targets) -> dict[tuple[str, str], int]:
+    everything: set[TopicPartition] = set().union(*targets.values())
+    counts: dict[tuple[str, str], int] = {}
+    for member_id, partitions in begun.held.items():
+        for partition in sorted(partitions & everything):
+            if partition.topic in begun.topics[member_id]:
+                key = (str(member_id), partition.topic)
+                counts[key] = counts.get(key, 0) + 1
+    return counts
