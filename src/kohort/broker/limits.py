@@ -26,6 +26,17 @@ FETCH_ANSWER_BYTES: Final = 8 * 1024 * 1024
 less than asked for; this one keeps the broker's memory and the loop's turns short: 8 MiB are
 copied in about 2 ms. A single batch may be larger."""
 
+FRAME_BYTES_PER_SECOND: Final = 16 * 1024
+"""What a request must bring once ``kohort.frame.timeout.ms`` are over: less than any line carries
+on which somebody would run a client, more than who only wants to hold a connection sends."""
+
+SPARE_DESCRIPTORS: Final = 32
+SPARE_DESCRIPTORS_SHARE: Final = 8
+"""Open files that connections leave for logs: one in so many, at least ``SPARE_DESCRIPTORS``."""
+
+REFUSALS_LOGGED_MS: Final = Millis(1_000)
+"""How often a flood of connections is told of in the log."""
+
 CLOSE_GRACE_SECONDS: Final = 5.0
 """How long a connection that is being closed may take to read its last answers."""
 

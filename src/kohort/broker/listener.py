@@ -6,12 +6,20 @@ In come an address and limits; out goes a bound socket, and for each connection 
 from __future__ import annotations
 
 import logging
+import resource
 import socket
 from collections import Counter
 
+from kohort.broker.limits import (
+    REFUSALS_LOGGED_MS,
+    SPARE_DESCRIPTORS,
+    SPARE_DESCRIPTORS_SHARE,
+)
 from kohort.broker.session import Session
 from kohort.broker.state import Address
+from kohort.host.clock import monotonic_now
 from kohort.model.errors import ConfigError
+from kohort.model.instants import MICROS_PER_MILLI
 
 logger = logging.getLogger(__name__)
 
@@ -61,29 +69,61 @@ def advertised_address(sock: socket.socket, listen: Address, wanted: Address | N
     return Address(host, sock.getsockname()[1])
 
 
+def connections_that_fit(wanted: int) -> int:
+    """``max.connections``, but never the open files that the logs need.
+
+    Kafka's default is no bound at all. A broker without a free descriptor cannot roll a segment, so
+    a flood of connections would end its commits.
+    """
+    files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if files == resource.RLIM_INFINITY:
+        return wanted
+    return min(wanted, max(1, files - max(SPARE_DESCRIPTORS, files // SPARE_DESCRIPTORS_SHARE)))
+
+
 class Gate:
-    """Counts connections and refuses those that are too many."""
+    """Counts connections and refuses those that are too many.
+
+    Args:
+        most: connections at a time.
+        most_per_ip: of one address.
+    """
 
     def __init__(self, most: int, most_per_ip: int) -> None:
         self._most = most
         self._most_per_ip = most_per_ip
         self._by_ip: Counter[str] = Counter()
         self._total = 0
+        self._refused = 0
+        self._logged_at = -REFUSALS_LOGGED_MS * MICROS_PER_MILLI
 
     def enter(self, session: Session) -> bool:
         """Whether this connection may come in; if so it counts until ``leave``."""
         host = session.peer_host
         if self._total >= self._most or self._by_ip[host] >= self._most_per_ip:
-            logger.warning(
-                "refusing a connection of %s: %d are open, %d of them from there",
-                host,
-                self._total,
-                self._by_ip[host],
-            )
+            self._refuse(host)
             return False
         self._total += 1
         self._by_ip[host] += 1
         return True
+
+    def _refuse(self, host: str) -> None:
+        self._refused += 1
+        now = monotonic_now()
+        if now - self._logged_at < REFUSALS_LOGGED_MS * MICROS_PER_MILLI:
+            return
+        self._logged_at = now
+        logger.warning(
+            "refusing a connection of %s: %d are open, %d of them from there; allowed are %d and "
+            "%d (max.connections, which open files may bound, and max.connections.per.ip); "
+            "refused so far: %d",
+            host,
+            self._total,
+            self._by_ip.get(host, 0),
+            self._most,
+            self._most_per_ip,
+            self._refused,
+        )
 
     def leave(self, session: Session) -> None:
         """A connection that had come in is gone."""

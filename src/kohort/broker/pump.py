@@ -213,6 +213,10 @@ class Pump:
         now = self.now()
         self._turn(self._engine.topics_deleted(names, now))
 
+    def unfinished(self, session: Session) -> tuple[int, int]:
+        """Number and bytes of the request of which only a part has come; (0, 0): there is none."""
+        return self._engine.unfinished(session.conn)
+
     def time_of_day(self, wall: WallMillis) -> None:
         """What the wall clock shows now; said again and again, since it may be set."""
         now = self.now()

@@ -27,13 +27,13 @@ from kohort.broker.limits import (
     RECEIVE_BUFFER_BYTES,
     STOP_GRACE_SECONDS,
 )
-from kohort.broker.listener import Gate, advertised_address, bind
+from kohort.broker.listener import Gate, advertised_address, bind, connections_that_fit
 from kohort.broker.producing import Producing
 from kohort.broker.pump import Pump
 from kohort.broker.service import Dispatcher
 from kohort.broker.session import Session
 from kohort.broker.state import Address, BrokerState
-from kohort.broker.sweeps import CompactionSweep, IdleSweep, RetentionSweep
+from kohort.broker.sweeps import CompactionSweep, IdleSweep, RetentionSweep, SlowFrameSweep
 from kohort.broker.topic_names import OFFSETS_TOPIC
 from kohort.broker.topics import Topics, log_defaults
 from kohort.engine.coordinator_engine import CoordinatorEngine
@@ -220,7 +220,10 @@ class BrokerServer:
         loop = asyncio.get_running_loop()
         executor = ThreadPoolExecutor(1, thread_name_prefix="kohort-sync")
         self._down.callback(executor.shutdown)
-        gate = Gate(self.settings.max_connections, self.settings.max_connections_per_ip)
+        gate = Gate(
+            connections_that_fit(self.settings.max_connections),
+            self.settings.max_connections_per_ip,
+        )
         pump = self._pump = Pump(engine, loop, gate, self._observe)
         self._flusher = Flusher(loop, executor, pump.chores, self._flushed)
         state = BrokerState(
@@ -260,6 +263,8 @@ class BrokerServer:
             compaction.start(now)
         idle = Millis(settings.connections_max_idle_ms)
         IdleSweep(chores, idle, self._pump.sessions.values).start(now)
+        frame = Millis(settings.kohort_frame_timeout_ms)
+        SlowFrameSweep(chores, frame, self._pump.sessions.values, self._pump.unfinished).start(now)
         self._look_at_the_clock(now)
 
     def _look_at_the_clock(self, now: Instant) -> None:

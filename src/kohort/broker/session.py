@@ -49,6 +49,8 @@ class Session(asyncio.BufferedProtocol):
         "_paused_writing",
         "_transport",
         "conn",
+        "frame",
+        "frame_since",
         "held",
         "in_hand",
         "last_heard",
@@ -66,6 +68,9 @@ class Session(asyncio.BufferedProtocol):
         self.conn = ConnectionId(-1)
         self.peer_host = ""
         self.last_heard = Instant(0)
+        self.frame = 0
+        self.frame_since = Instant(0)
+        """Which request was seen half there, and since when; ``SlowFrameSweep``'s own."""
         self.waiting: deque[Handle] = deque()
         """Requests for the broker that wait for their turn, oldest first."""
         self.in_hand = False
@@ -121,6 +126,11 @@ class Session(asyncio.BufferedProtocol):
             and self._transport is not None
             and not self._transport.is_closing()
         )
+
+    @property
+    def reading(self) -> bool:
+        """Whether the socket is read: else it is not the client who is slow."""
+        return not self._paused_reading
 
     @property
     def open(self) -> bool:

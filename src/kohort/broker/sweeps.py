@@ -1,4 +1,4 @@
-"""Chores by the clock: old segments, compaction, idle connections.
+"""Chores by the clock: old segments, compaction, idle connections, requests that never get whole.
 
 In comes the passing of time; out go removals of segments, compactions in a thread of their own, and
 closed sessions. Each turn does a bounded piece of work, so that many partitions do not hold up the
@@ -14,10 +14,17 @@ from concurrent.futures import Executor
 from itertools import islice
 from typing import Final
 
+from kohort.broker.limits import FRAME_BYTES_PER_SECOND
 from kohort.broker.session import Session
 from kohort.host.clock import wall_now
 from kohort.model.deadlines import Deadlines
-from kohort.model.instants import MICROS_PER_MILLI, Instant, Millis, after
+from kohort.model.instants import (
+    MICROS_PER_MILLI,
+    MICROS_PER_SECOND,
+    Instant,
+    Millis,
+    after,
+)
 from kohort.storage.compaction import CompactionJob
 from kohort.storage.errors import StorageError
 from kohort.storage.partition_log import PartitionLog
@@ -32,6 +39,10 @@ IDLE_CHECKS: Final = 4
 """How often in the longest idle time connections are looked at."""
 
 LONGEST_IDLE_CHECK_MS: Final = 60_000
+FRAME_CHECKS: Final = 4
+"""How often in the time of a request connections are looked at for half ones."""
+
+LONGEST_FRAME_CHECK_MS: Final = 10_000
 
 
 class RetentionSweep:
@@ -165,3 +176,53 @@ class IdleSweep:
             if session.last_heard < oldest and not session.in_hand:
                 logger.info("closing connection of %s: idle too long", session.peer_host)
                 session.close()
+
+
+class SlowFrameSweep:
+    """Closes connections whose request takes too long to come (slowloris).
+
+    One that began to come must be whole within ``kohort.frame.timeout.ms``, and a second more for
+    each ``FRAME_BYTES_PER_SECOND`` of it that came. Time in which this side did not read does not
+    count, and neither does time in which the broker was asleep.
+    """
+
+    def __init__(
+        self,
+        chores: Chores,
+        timeout: Millis,
+        sessions: Callable[[], Iterable[Session]],
+        unfinished: Callable[[Session], tuple[int, int]],
+    ) -> None:
+        self._chores = chores
+        self._timeout = timeout * MICROS_PER_MILLI
+        self._interval = Millis(max(1, min(timeout // FRAME_CHECKS, LONGEST_FRAME_CHECK_MS)))
+        self._sessions = sessions
+        self._unfinished = unfinished
+        self._looked_at = Instant(0)
+
+    def start(self, now: Instant) -> None:
+        """Look for the first time after one interval."""
+        self._looked_at = now
+        self._chores.arm(self._look, after(now, self._interval))
+
+    def _look(self, now: Instant) -> None:
+        self._chores.arm(self._look, after(now, self._interval))
+        late = now - self._looked_at - self._interval * MICROS_PER_MILLI
+        asleep = late > self._interval * MICROS_PER_MILLI
+        self._looked_at = now
+        for session in list(self._sessions()):
+            number, size = self._unfinished(session)
+            if number != session.frame or asleep or not session.reading:
+                session.frame, session.frame_since = number, now
+            elif number and now - session.frame_since > self._allowed(size):
+                logger.info(
+                    "closing connection of %s: %d bytes of a request came in %d s, and no more",
+                    session.peer_host,
+                    size,
+                    (now - session.frame_since) // MICROS_PER_SECOND,
+                )
+                session.close()
+
+    def _allowed(self, size: int) -> int:
+        """Microseconds within which a request of which so much came must be whole."""
+        return self._timeout + size * MICROS_PER_SECOND // FRAME_BYTES_PER_SECOND

@@ -182,6 +182,11 @@ class CoordinatorEngine:
         known = self._connections.get(conn)
         return known is not None and known.server.wants_data
 
+    def unfinished(self, conn: ConnectionId) -> tuple[int, int]:
+        """Number and bytes of the request of which only a part has come; (0, 0): there is none."""
+        known = self._connections.get(conn)
+        return (0, 0) if known is None else known.server.unfinished
+
     def answer(self, conn: ConnectionId, token: Token, message: object | None) -> list[Output]:
         """Answer a request that came out as ``Handle``; what may leave now, maybe nothing.
 

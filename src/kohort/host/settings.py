@@ -197,6 +197,12 @@ class BrokerSettings:
     connections_max_idle_ms: int = whole(
         600_000, 1, LONG_MAX, "A connection that says nothing that long is closed."
     )
+    kohort_frame_timeout_ms: int = whole(
+        10_000,
+        1,
+        LONG_MAX,
+        "A request that began to come must be whole by then, plus 1 s a 16 KiB.",
+    )
     fetch_max_bytes: int = whole(57_671_680, 1_024, INT_MAX, "Most bytes of one fetch answer.")
 
     def __post_init__(self) -> None:

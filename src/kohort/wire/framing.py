@@ -22,12 +22,15 @@ _SIZE = struct.Struct(">i")
 class FrameSplitter:
     """Collects bytes until a frame is whole."""
 
-    __slots__ = ("_buffer", "_needed", "max_frame")
+    __slots__ = ("_buffer", "_needed", "max_frame", "started")
 
     def __init__(self, max_frame: int = DEFAULT_MAX_FRAME) -> None:
         self.max_frame = max_frame
         self._buffer = bytearray()
         self._needed = 4
+        self.started = 0
+        """Frames of which a part came first. While ``buffered`` is not 0, the present one's number:
+        whoever has a clock can see how long one frame takes."""
 
     @property
     def buffered(self) -> int:
@@ -47,6 +50,7 @@ class FrameSplitter:
             size = len(data)
             if size >= 4 and _SIZE.unpack_from(data)[0] == size - 4 <= self.max_frame:
                 return [bytes(data[4:])]
+            self.started += 1
         buffer += data
         if len(buffer) < self._needed:
             return []
@@ -71,5 +75,7 @@ class FrameSplitter:
                     break
                 frames.append(bytes(view[start + 4 : start + 4 + size]))
                 start += 4 + size
+        if frames:
+            self.started += 1
         del buffer[:start]
         return frames

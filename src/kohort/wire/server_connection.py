@@ -152,6 +152,15 @@ class ServerConnection:
         """False while the client has so much unanswered that the shell should not read on."""
         return len(self._pending) < self._limits.pause_at and not self._closed
 
+    @property
+    def unfinished(self) -> tuple[int, int]:
+        """The request that has come in part: its number on this connection, and its bytes so far.
+
+        (0, 0) while there is none.
+        """
+        splitter = self._splitter
+        return (splitter.started, splitter.buffered) if splitter.buffered else (0, 0)
+
     def receive(self, data: bytes | bytearray | memoryview) -> list[Received]:
         """Take bytes off the wire and return the requests that are whole now.
 

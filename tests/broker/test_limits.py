@@ -1,0 +1,151 @@
+"""What a client may make the broker hold: connections, half requests, unread answers, silence."""
+
+from __future__ import annotations
+
+import resource
+import struct
+import time
+
+import pytest
+
+from kohort.broker.listener import connections_that_fit
+from kohort.broker.sweeps import SlowFrameSweep
+from kohort.host.settings import INT_MAX, BrokerSettings
+from kohort.model.deadlines import Deadlines
+from kohort.model.instants import Instant, Millis, after
+from kohort.wire.messages import k18_api_versions
+
+FINE = k18_api_versions.ApiVersionsRequest()
+SOON_S = 20.0
+
+
+def test_defaults_are_kafkas_and_none_is_below_ten_thousand_connections():
+    settings = BrokerSettings()
+    assert settings.max_connections == settings.max_connections_per_ip == INT_MAX
+    assert settings.connections_max_idle_ms == 600_000
+    assert settings.socket_request_max_bytes == 100 * 1024 * 1024
+
+
+@pytest.mark.parametrize(
+    ("files", "fit"),
+    [(1024, 896), (20_000, 17_500), (65_536, 57_344), (40, 8), (10, 1)],
+)
+def test_connections_leave_open_files_for_the_logs(monkeypatch, files, fit):
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (files, files))
+    assert connections_that_fit(INT_MAX) == fit
+    assert connections_that_fit(5) == min(5, fit)
+
+
+def test_without_a_bound_of_open_files_the_setting_counts(monkeypatch):
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (resource.RLIM_INFINITY,) * 2)
+    assert connections_that_fit(INT_MAX) == INT_MAX
+
+
+def test_connections_of_one_address_are_bounded(kohort_broker_factory, connect):
+    broker = kohort_broker_factory(max_connections_per_ip=1)
+    assert connect(broker).ask(FINE).error_code == 0
+    assert connect(broker).hung_up()
+
+
+def test_a_flood_is_told_of_and_does_not_fill_the_log(kohort_broker_factory, connect, caplog):
+    broker = kohort_broker_factory(max_connections=1)
+    first = connect(broker)
+    assert first.ask(FINE).error_code == 0
+    began = time.monotonic()
+    for _ in range(30):
+        assert connect(broker).hung_up()
+    lines = [line for line in caplog.messages if "refusing a connection" in line]
+    assert "allowed are 1 and 2147483647" in lines[0]
+    assert len(lines) <= 1 + (time.monotonic() - began)
+    assert first.ask(FINE).error_code == 0
+
+
+def test_a_request_that_drips_in_is_not_waited_for(kohort_broker_factory, connect):
+    broker = kohort_broker_factory(kohort_frame_timeout_ms=200)
+    slow, idle = connect(broker), connect(broker)
+    slow.sock.sendall(struct.pack(">i", 1000) + b"half")
+    assert slow.hung_up()
+    assert idle.ask(FINE).error_code == 0
+
+
+class FakeSession:
+    """What the sweep asks of a session."""
+
+    def __init__(self) -> None:
+        self.peer_host = "there"
+        self.frame = 0
+        self.frame_since = Instant(0)
+        self.reading = True
+        self.closed = False
+        self.half = (0, 0)
+
+    def close(self) -> None:
+        self.closed = True
+
+
+class SweptWorld:
+    """The sweep under a clock of its own, with a timeout of 4 s: it looks every second."""
+
+    def __init__(self) -> None:
+        self.chores: Deadlines = Deadlines()
+        self.session = FakeSession()
+        self.now = Instant(0)
+        sweep = SlowFrameSweep(
+            self.chores, Millis(4_000), lambda: [self.session], lambda session: session.half
+        )
+        sweep.start(self.now)
+
+    def run(self, seconds: int) -> bool:
+        for _ in range(seconds):
+            self.now = after(self.now, Millis(1_000))
+            self.look()
+        return self.session.closed
+
+    def look(self) -> None:
+        while (chore := self.chores.pop_due(self.now)) is not None:
+            chore(self.now)
+
+
+@pytest.fixture
+def swept() -> SweptWorld:
+    return SweptWorld()
+
+
+def test_a_half_request_is_closed_when_its_time_is_over(swept):
+    swept.session.half = (1, 10)
+    assert not swept.run(5)
+    assert swept.run(2)
+
+
+def test_the_next_request_has_a_time_of_its_own(swept):
+    for number in range(1, 9):
+        swept.session.half = (number, 10)
+        assert not swept.run(4)
+
+
+def test_what_came_buys_time(swept):
+    swept.session.half = (1, 10 * 16 * 1024)
+    assert not swept.run(14)
+    assert swept.run(3)
+
+
+def test_while_this_side_does_not_read_nobody_is_slow(swept):
+    swept.session.half = (1, 10)
+    swept.session.reading = False
+    assert not swept.run(60)
+    swept.session.reading = True
+    assert not swept.run(4)
+    assert swept.run(3)
+
+
+def test_a_broker_that_slept_starts_over(swept):
+    swept.session.half = (1, 10)
+    swept.run(3)
+    swept.now = after(swept.now, Millis(60_000))
+    swept.look()
+    assert not swept.session.closed
+    assert swept.run(6)
+
+
+def test_without_a_half_request_silence_is_fine(swept):
+    assert not swept.run(100)
