@@ -4,18 +4,28 @@ from __future__ import annotations
 
 import pytest
 from tests.history import (
+    cases_generations,
     cases_membership,
     cases_moving,
     cases_offsets,
     cases_ownership,
     cases_rest,
+    cases_time,
 )
 from tests.history.cases import BROKEN, KEPT, Teller
 from tests.history.tale import others, verdict
 
 from kohort.history.registry import BY_NUMBER, CHECKS
 
-FILES = (cases_membership, cases_moving, cases_ownership, cases_offsets, cases_rest)
+FILES = (
+    cases_generations,
+    cases_membership,
+    cases_time,
+    cases_moving,
+    cases_ownership,
+    cases_offsets,
+    cases_rest,
+)
 BAD = [(number, teller) for number in sorted(BROKEN) for teller in BROKEN[number]]
 GOOD = [(number, teller) for number in sorted(KEPT) for teller in KEPT[number]]
 
