@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from tests.engine.pair import Client, World
 
 from kohort.engine.member_outputs import RequestErrorKind
-from kohort.model.ids import TopicPartition
+from kohort.model.ids import GroupInstanceId, TopicPartition
 
 
 def three(world: World, **config) -> list[Client]:
@@ -298,3 +298,29 @@ def _happens(what: str, client: Client) -> None:
         client.revoke_ms = 1_500
     elif what == "commit":
         client.commit()
+
+
+@pytest.mark.parametrize("grows_ms_after_the_return", [-2_000, 10_000])
+def test_a_static_leader_that_returns_to_its_assignment_sees_that_the_topic_grew(
+    grows_ms_after_the_return,
+):
+    """It decides nothing (KIP-814), so it goes by the note in its own assignment (164, 272)."""
+    world = World()
+    leader = world.client("a", group_instance_id=GroupInstanceId("a")).join()
+    world.run(5_000)
+    other = world.client("b", group_instance_id=GroupInstanceId("b")).join()
+    world.until(lambda: world.settled(leader, other), within_ms=20_000)
+    generation = leader.generations[-1]
+    leader.kill()
+    world.run(3_000)
+    if grows_ms_after_the_return < 0:
+        world.topics["t"] = 14
+    back = world.client("a2", group_instance_id=GroupInstanceId("a")).join()
+    world.run(2_000)
+    assert back.generations[:1] == [generation]
+    if grows_ms_after_the_return > 0:
+        world.run(grows_ms_after_the_return)
+        assert back.generations == [generation]
+        world.topics["t"] = 14
+    world.until(lambda: world.settled(back, other), within_ms=30_000)
+    assert loads(back, other) == [7, 7]

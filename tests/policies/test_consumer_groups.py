@@ -8,9 +8,11 @@ import pytest
 from tests.policies.groups import group, member, partitions
 
 from kohort.embedded.consumer import (
+    Assignment,
     Subscription,
     decode_assignment,
     decode_subscription,
+    encode_assignment,
     encode_sticky_userdata,
     encode_subscription,
 )
@@ -162,3 +164,15 @@ def test_the_judge_counts():
         "t-0 goes to a and to a",
         "t-9 of a does not exist",
     ]
+
+
+def test_a_leaders_note_in_its_assignment_is_read_back_and_nobody_elses_is():
+    assigner = ConsumerAssigner()
+    plain = encode_assignment(Assignment(partitions=frozenset({TopicPartition("t", 1)})))
+    noted = assigner.noted(plain, {"u": 2, "t": 3})
+    assert decode_assignment(noted).partitions == {TopicPartition("t", 1)}
+    assert assigner.note(noted) == {"t": 3, "u": 2}
+    foreign = Assignment(partitions=frozenset(), user_data=b"\x00\x00\x00\x07")
+    torn = Assignment(partitions=frozenset(), user_data=b"kohort counts 0\x00\x00\x00\x07")
+    for other in (plain, b"", b"\xff", encode_assignment(foreign), encode_assignment(torn)):
+        assert assigner.note(other) is None

@@ -11,7 +11,7 @@ to 3), the userdata of its sticky assignors.
 from __future__ import annotations
 
 import struct as binary
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from kohort.model.errors import ProtocolError
@@ -21,6 +21,7 @@ from kohort.schema import BYTES, INT32, STRING, array, decode, encode, field, st
 HIGHEST_VERSION = 3
 _VERSION = binary.Struct(">h")
 _GENERATION = binary.Struct(">i")
+_COUNTS_MARK = b"kohort counts 0"
 
 
 @struct()
@@ -58,6 +59,21 @@ class StickyUserData:
 
     previous_assignment: list[TopicPartitionList] = field(array(TopicPartitionList))
     generation: int = field(INT32, versions="1+", default=-1, ignorable=True)
+
+
+@struct()
+class TopicCount:
+    """A topic and how many partitions it had."""
+
+    topic: str = field(STRING)
+    partitions: int = field(INT32)
+
+
+@struct(versions="0")
+class AssignedCounts:
+    """Userdata that a kohort leader leaves in its own assignment, for when it returns (KIP-814)."""
+
+    counts: list[TopicCount] = field(array(TopicCount))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -169,6 +185,23 @@ def generation_in_userdata(data: bytes | None) -> GenerationId:
         return GenerationId(max(_GENERATION.unpack(data)[0], NO_GENERATION))
     sticky = decode_sticky_userdata(data)
     return sticky[1] if sticky else NO_GENERATION
+
+
+def encode_counts_userdata(counts: Mapping[str, int]) -> bytes:
+    """The partition counts that an assignment was decided by, marked as kohort's."""
+    found = [TopicCount(topic=topic, partitions=n) for topic, n in sorted(counts.items())]
+    return _COUNTS_MARK + encode(AssignedCounts(counts=found), 0)
+
+
+def counts_in_userdata(data: bytes | None) -> dict[str, int] | None:
+    """The counts that a kohort leader left; None for anybody else's userdata."""
+    if data is None or not data.startswith(_COUNTS_MARK):
+        return None
+    try:
+        body, _ = decode(AssignedCounts, 0, data, len(_COUNTS_MARK))
+    except ProtocolError:
+        return None
+    return {entry.topic: entry.partitions for entry in body.counts}
 
 
 def _version(data: bytes, what: str) -> int:

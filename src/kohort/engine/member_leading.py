@@ -34,13 +34,22 @@ class GroupAssigner(Protocol):
         """An assignment for every member; topics without a count do not exist (yet)."""
         ...
 
+    def noted(self, assignment: bytes, partitions: Mapping[str, int]) -> bytes:
+        """The leader's own assignment, with the counts that it decided by."""
+        ...
+
+    def note(self, assignment: bytes) -> Mapping[str, int] | None:
+        """Those counts, from an assignment that came back; None if they are not there."""
+        ...
+
 
 @dataclass(slots=True)
 class _Decided:
     """What the present generation was assigned by."""
 
     topics: frozenset[str]
-    counts: Mapping[str, int]
+    counts: Mapping[str, int] | None
+    """None: not known, since somebody else decided; what is found first counts."""
 
 
 class Leading:
@@ -53,50 +62,80 @@ class Leading:
         self._max_age_ms = max_age_ms
         self._missing_refresh_ms = missing_refresh_ms
         self._pending: PerformAssignment | None = None
+        self._inherited: frozenset[str] | None = None
+        """Topics of an assignment that stands, until it is in hand."""
         self._decided: _Decided | None = None
         self.refresh_at: Instant | None = None
         """When to fetch the group's topics again; None while not leading."""
 
     def asked(self, effect: PerformAssignment) -> frozenset[str]:
         """The member was elected: which topics must be known?"""
-        self._pending = effect
         self.resigned()
+        self._pending = effect
+        return self._topics(effect)
+
+    def inherited(self, effect: PerformAssignment) -> None:
+        """The member was elected, and what it decided in an earlier life stands."""
+        self.resigned()
+        self._inherited = self._topics(effect)
+
+    def _topics(self, effect: PerformAssignment) -> frozenset[str]:
         return self._assigner.topics(effect.protocol_name, [m.metadata for m in effect.members])
 
     def decide(
-        self, generation_id: GenerationId, topics: frozenset[str], counts: Mapping[str, int]
+        self,
+        generation_id: GenerationId,
+        topics: frozenset[str],
+        counts: Mapping[str, int],
+        *,
+        static_id: MemberId | None = None,
     ) -> AssignmentPerformed | AssignmentFailed | None:
-        """Counts are known as far as they can be: assign. None when it is no longer wanted."""
+        """Counts are known as far as they can be: assign. None when it is no longer wanted.
+
+        A static leader (``static_id``) finds its assignment standing when it returns, and must then
+        know whether topics grew meanwhile: it leaves itself a note.
+        """
         effect = self._pending
         if effect is None or effect.generation_id != generation_id:
             return None
         self._pending = None
         try:
-            plan = self._assigner.assign(effect.protocol_name, effect.members, counts)
+            plan = dict(self._assigner.assign(effect.protocol_name, effect.members, counts))
         except KohortError as error:
             return AssignmentFailed(generation_id=generation_id, message=str(error))
+        if static_id is not None and static_id in plan:
+            plan[static_id] = self._assigner.noted(plan[static_id], counts)
         self._decided = _Decided(topics, dict(counts))
         return AssignmentPerformed(generation_id=generation_id, assignments=plan)
 
-    def joined(self, *, is_leader: bool, now: Instant) -> None:
+    def joined(self, *, is_leader: bool, assignment: bytes, now: Instant) -> None:
         """The generation is settled: watch the topics, or leave that to whoever leads."""
-        if is_leader and self._decided is not None:
+        topics, self._inherited = self._inherited, None
+        if is_leader and topics is not None:
+            self._decided = _Decided(topics, self._assigner.note(assignment))
+            self.refresh_at = now
+        elif is_leader and self._decided is not None:
             self.schedule(now)
         else:
             self.resigned()
 
     def resigned(self) -> None:
         """Not the leader (any more)."""
-        self._decided = None
+        self._decided = self._inherited = None
         self.refresh_at = None
 
     def schedule(self, now: Instant) -> None:
         """Arm the next look; soon if topics are missing, since somebody waits for them."""
         decided = self._decided
         if decided is not None:
-            missing = decided.topics - decided.counts.keys()
+            missing = decided.topics - (decided.counts or {}).keys()
             delay = self._missing_refresh_ms if missing else self._max_age_ms
             self.refresh_at = after(now, delay)
+
+    def look_again(self, now: Instant) -> None:
+        """The look failed, so nothing is known that was not known before."""
+        if self._decided is not None:
+            self.refresh_at = after(now, self._missing_refresh_ms)
 
     @property
     def topics(self) -> frozenset[str]:
@@ -105,9 +144,12 @@ class Leading:
 
     def changed(self, counts: Mapping[str, int]) -> str | None:
         """How counts differ from those assigned by: a reason to rebalance, or None."""
-        if self._decided is None:
+        decided = self._decided
+        if decided is None:
             return None
-        old = self._decided.counts
+        if decided.counts is None:
+            decided.counts = dict(counts)
+        old = decided.counts
         differences = [
             f"{topic} {old.get(topic, 0)} to {counts.get(topic, 0)}"
             for topic in sorted(old.keys() | counts.keys())

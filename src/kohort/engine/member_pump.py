@@ -230,7 +230,8 @@ class MemberPump:
         self.traffic.coordinator_settled()
         self.commits.joined(now)
         if self.leading is not None:
-            self.leading.joined(is_leader=effect.is_leader, now=now)
+            leads, assignment = effect.is_leader, effect.assignment
+            self.leading.joined(is_leader=leads, assignment=assignment, now=now)
         self.traffic.out.append(effect)
 
     def _place_lost(self, effect: Lost | Failed) -> None:
@@ -242,7 +243,11 @@ class MemberPump:
 
     def _perform_assignment(self, effect: PerformAssignment, now: Instant) -> None:
         if self.leading is None:
-            self.traffic.out.append(effect)
+            if not effect.stands:
+                self.traffic.out.append(effect)
+            return
+        if effect.stands:
+            self.leading.inherited(effect)
             return
         topics = self.leading.asked(effect)
         if not topics:
@@ -255,7 +260,9 @@ class MemberPump:
     def _decide(self, generation_id: GenerationId, topics: frozenset[str]) -> None:
         assert self.leading is not None
         counts = self.traffic.cluster.counts_of(topics)
-        decision = self.leading.decide(generation_id, topics, counts)
+        static = self.member.config.group_instance_id is not None
+        static_id = self.member.member_id if static else None
+        decision = self.leading.decide(generation_id, topics, counts, static_id=static_id)
         if decision is not None:
             self.events.append(decision)
 
@@ -314,6 +321,10 @@ class MemberPump:
         group would be told so. It asks again; if it stays cut off, the coordinator's sync timer
         removes it.
         """
+        if exchange.subject == _WATCH:
+            if self.leading is not None:
+                self.leading.look_again(now)
+            return
         topics = self._assigning.get(exchange.subject, (None, frozenset[str]()))[1]
         unknown = topics - self.traffic.cluster.counts_of(topics).keys()
         waited_for = self.member.state is MemberState.SYNCING

@@ -49,11 +49,16 @@ class DropCoordinator:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PerformAssignment:
-    """This member leads the generation: decide who gets what, then say ``AssignmentPerformed``."""
+    """This member leads the generation: decide who gets what, then say ``AssignmentPerformed``.
+
+    With ``stands`` (KIP-814) it returned to a generation whose assignment is made: nothing is to be
+    decided, only to be watched.
+    """
 
     generation_id: GenerationId
     protocol_name: ProtocolName
     members: tuple[GroupMember, ...]
+    stands: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

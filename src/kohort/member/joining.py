@@ -139,13 +139,16 @@ def _join_accepted(place: Place, event: JoinAnswered, now: Instant) -> None:
     place.is_leader = event.leader == event.member_id
     place.go(MemberState.SYNCING, now, "joined the generation")
     start_beating(place, now)
-    if place.is_leader and not event.skip_assignment:
+    if place.is_leader:
         place.emit(
             PerformAssignment(
-                generation_id=event.generation_id, protocol_name=name, members=event.members
+                generation_id=event.generation_id,
+                protocol_name=name,
+                members=event.members,
+                stands=event.skip_assignment,
             )
         )
-    else:
+    if not place.is_leader or event.skip_assignment:
         place.send_sync({}, now)
 
 

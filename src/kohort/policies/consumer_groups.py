@@ -14,9 +14,12 @@ from kohort.embedded.base import JoinProtocol
 from kohort.embedded.consumer import (
     Assignment,
     Subscription,
+    counts_in_userdata,
+    decode_assignment,
     decode_sticky_userdata,
     decode_subscription,
     encode_assignment,
+    encode_counts_userdata,
     encode_generation_userdata,
     encode_sticky_userdata,
     encode_subscription,
@@ -133,6 +136,19 @@ class ConsumerAssigner:
             )
             for member in members
         }
+
+    def noted(self, assignment: bytes, partitions: Mapping[str, int]) -> bytes:
+        """A leader's own assignment, with the counts that it decided by."""
+        value = decode_assignment(assignment)
+        note = encode_counts_userdata(partitions)
+        return encode_assignment(Assignment(partitions=value.partitions, user_data=note))
+
+    def note(self, assignment: bytes) -> Mapping[str, int] | None:
+        """The counts by which an assignment was decided; None if no kohort leader noted them."""
+        try:
+            return counts_in_userdata(decode_assignment(assignment).user_data)
+        except ProtocolError:
+            return None
 
 
 def group_spec(
