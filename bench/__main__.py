@@ -17,7 +17,7 @@ from pathlib import Path
 from kohort.testing.kafka_jars import installed
 from kohort.testing.real_kafka import RealKafka
 
-HERE = Path(__file__).parent
+ROOT = Path(__file__).parent.parent
 ORDER = ("codec", "heartbeat", "lab", "startup", "consume", "pipeline")
 BESIDE = ("heartbeat", "consume")
 KAFKA_SETTINGS = {"group.initial.rebalance.delay.ms": 0}
@@ -43,8 +43,8 @@ def main() -> int:
 
 def run(name: str, title: str, arguments: Sequence[str] = ()) -> bool:
     print(f"\n=== {title} ===", flush=True)
-    command = [sys.executable, str(HERE / f"{name}.py"), *arguments]
-    return subprocess.run(command, check=False).returncode == 0
+    command = [sys.executable, "-m", f"bench.{name}", *arguments]
+    return subprocess.run(command, check=False, cwd=ROOT).returncode == 0
 
 
 def run_beside(names: Sequence[str]) -> list[str]:

@@ -26,7 +26,7 @@ from typing import Any
 import aiokafka
 import confluent_kafka
 import kafka
-from bench.heartbeat import own_broker
+from bench.peers import own_broker
 
 from kohort import Consumer
 from kohort.client.admin import Admin
@@ -246,8 +246,8 @@ def broker(options: argparse.Namespace) -> Iterator[str]:
     if options.bootstrap:
         yield options.bootstrap
         return
-    with own_broker() as ((host, port), _):
-        options.bootstrap = f"{host}:{port}"
+    with own_broker() as peer:
+        options.bootstrap = f"{peer.host}:{peer.port}"
         yield "kohort"
 
 

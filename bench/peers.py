@@ -1,0 +1,116 @@
+"""Servers under measurement: kohort's broker as a user starts it, the floor, any Kafka that runs.
+
+Linux only: CPU time and memory come from ``/proc``, CPU time in ticks of usually 10 ms.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from bench.frames import HEARTBEAT_OK
+
+from kohort.cli.broker import runner
+
+
+@dataclass(frozen=True)
+class Peer:
+    """A server in a process of its own."""
+
+    name: str
+    host: str
+    port: int
+    pid: int
+
+    @property
+    def address(self) -> tuple[str, int]:
+        """Where it listens."""
+        return self.host, self.port
+
+    def cpu_seconds(self) -> float:
+        """User and system time that the process has used."""
+        stat = Path(f"/proc/{self.pid}/stat").read_text(encoding="ascii")
+        fields = stat.rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+    def own_bytes(self) -> int:
+        """Memory of the process that no file stands behind."""
+        status = Path(f"/proc/{self.pid}/status").read_text(encoding="ascii")
+        line = next(line for line in status.splitlines() if line.startswith("RssAnon:"))
+        return int(line.split()[1]) * 1024
+
+
+def running(bootstrap: str, pid: int) -> Peer:
+    host, _, port = bootstrap.rpartition(":")
+    return Peer("kafka", host, int(port), pid)
+
+
+@contextlib.contextmanager
+def own_broker(*settings: str) -> Iterator[Peer]:
+    """A broker as a user starts it, on a free port; the initial delay differs, and ``settings``."""
+    with tempfile.TemporaryDirectory() as folder:
+        command = [
+            *(sys.executable, "-m", "kohort.cli.main", "broker", "--port", "0"),
+            *("--data-dir", str(Path(folder) / "data"), "--log-level", "WARNING"),
+            *("--set", "group.initial.rebalance.delay.ms=0"),
+            *(part for setting in settings for part in ("--set", setting)),
+        ]
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        try:
+            assert process.stdout is not None
+            line = process.stdout.readline()
+            if " ready on " not in line:
+                sys.exit("the broker did not start")
+            host, _, port = line.split(" ready on ")[1].split()[0].rpartition(":")
+            yield Peer("kohort", host, int(port), process.pid)
+        finally:
+            process.send_signal(signal.SIGTERM)
+            process.wait(timeout=60)
+
+
+@contextlib.contextmanager
+def floor_server() -> Iterator[Peer]:
+    """The least a server on this kind of loop can cost, in a process of its own."""
+    command = [sys.executable, "-c", "from bench.peers import serve_floor; serve_floor()"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT)
+    try:
+        assert process.stdout is not None
+        yield Peer("floor", "127.0.0.1", int(process.stdout.readline()), process.pid)
+    finally:
+        process.terminate()
+        process.wait(timeout=30)
+
+
+ROOT = Path(__file__).parent.parent
+
+
+def serve_floor() -> None:
+    """Answer whatever comes with a constant, until killed."""
+    buffer = memoryview(bytearray(65536))
+
+    class Constant(asyncio.BufferedProtocol):
+        def connection_made(self, transport: Any) -> None:
+            self.transport = transport
+
+        def get_buffer(self, sizehint: int) -> memoryview:
+            return buffer
+
+        def buffer_updated(self, nbytes: int) -> None:
+            self.transport.write(HEARTBEAT_OK)
+
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        server = await loop.create_server(Constant, "127.0.0.1", 0, backlog=1024)
+        print(server.sockets[0].getsockname()[1], flush=True)
+        await server.serve_forever()
+
+    runner(main())
