@@ -159,9 +159,11 @@ class Pump:
         if len(outputs) == 1:
             output = outputs[0]
             if type(output) is Transmit and output.conn == session.conn:
-                # Nearly always one request came, and its answer leaves at once.
+                # Nearly always one request came, and its answer leaves at once. Nothing else comes
+                # of it but that something may be due sooner.
                 session.transmit(output.data)
-                self._settle_soon()
+                if not self._engine.none_due(self._timer_at):
+                    self._settle_soon()
                 return
         self._turn(outputs)
         if not session.held and not self._engine.wants_data(session.conn):

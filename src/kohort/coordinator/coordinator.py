@@ -122,6 +122,10 @@ class Coordinator:
         """When ``advance`` has something to do, or None."""
         return self._registry.deadlines.next()
 
+    def none_due(self, at: Instant) -> bool:
+        """Whether ``advance`` has nothing to do at ``at``; False says nothing."""
+        return self._registry.deadlines.none_due(at)
+
     def check(self) -> None:
         """Assert every invariant of the whole.
 

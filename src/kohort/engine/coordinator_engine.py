@@ -248,6 +248,10 @@ class CoordinatorEngine:
             return Instant(0)
         return self._coordinator.next_deadline()
 
+    def none_due(self, at: Instant) -> bool:
+        """Whether ``advance`` has nothing to do at ``at``; False says nothing."""
+        return not self._dropped and self._coordinator.none_due(at)
+
     def stalled(self, micros: int, now: Instant) -> list[Output]:
         """The process was asleep for ``micros``: no member is to expire of that.
 
