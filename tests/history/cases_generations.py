@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from tests.history.cases import broken, kept
 from tests.history.tale import API, G, Tale, assignment, m
 
@@ -92,6 +94,17 @@ def _join_told(
         )
         tale.answer(token, API.JOIN_GROUP, name, 1, body=body)
     return tale
+
+
+@kept(3)
+def a_member_that_was_removed_meanwhile_is_not_in_the_leaders_list() -> Tale:
+    tale = Tale()
+    tokens = {"a": tale.arrive("a"), "b": tale.arrive("b")}
+    tale.start(GroupState.EMPTY).wait(100).open(tokens, answers=False)
+    body = w.JoinTold(leader_id=m("a"), protocol_name=ProtocolName(tale.protocol))
+    tale.answer(tokens["b"], API.JOIN_GROUP, "b", 1, body=body).leave("b")
+    body = replace(body, members=((m("a"), b""),))
+    return tale.answer(tokens["a"], API.JOIN_GROUP, "a", 1, body=body)
 
 
 @broken(3)
