@@ -1,4 +1,4 @@
-"""What the application's listener hears when its place is lost before it came to poll."""
+"""What the application is handed and hears when its place is lost, or may be."""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ from types import SimpleNamespace
 
 from kohort.client.application_side import ApplicationSide
 from kohort.client.config import parse_client_settings
+from kohort.client.pump import monotonic_now
 from kohort.consumer.effects import Callback, RunCallback
 from kohort.consumer.events import CallbackDone
 from kohort.model.ids import GenerationId, TopicPartition
+from kohort.model.instants import Instant
 
 P, Q = TopicPartition("t", 0), TopicPartition("t", 1)
 
@@ -20,16 +22,51 @@ def callback(step: int, kind: Callback, *partitions: TopicPartition) -> RunCallb
     )
 
 
+FAR = Instant(2**62)
+PAST = Instant(0)
+
+
+class Fetcher:
+    """What librdkafka has."""
+
+    def __init__(self) -> None:
+        self.records: list = []
+        self.partitions: frozenset[TopicPartition] = frozenset()
+
+    def take(self, limit: int, _timeout: float) -> list:
+        taken, self.records = self.records[:limit], self.records[limit:]
+        return taken
+
+    def problems(self) -> list:
+        return []
+
+
+class Scene:
+    """One application's side; the seat says until when the place is sure."""
+
+    def __init__(self, *due: RunCallback, void_before: int = 0, sure_until: Instant | None = FAR):
+        self.posted: list = []
+        self.heard: list = []
+        self.seat = SimpleNamespace(
+            due=deque(due),
+            void_before=void_before,
+            post=self.posted.append,
+            error=None,
+            sure_until=sure_until,
+            busy=False,
+            commit_due_at=None,
+        )
+        settings = parse_client_settings({"bootstrap.servers": "localhost:1", "group.id": "g"})
+        self.fetcher = Fetcher()
+        self.side = ApplicationSide(
+            settings, self.seat, self.fetcher, lambda kind, tps: self.heard.append((kind, [*tps]))
+        )
+
+
 def told(*due: RunCallback, void_before: int) -> tuple[list, list]:
-    posted: list = []
-    seat = SimpleNamespace(due=deque(due), void_before=void_before, post=posted.append, error=None)
-    heard: list = []
-    settings = parse_client_settings({"bootstrap.servers": "localhost:1", "group.id": "g"})
-    side = ApplicationSide(
-        settings, seat, SimpleNamespace(), lambda kind, tps: heard.append((kind, sorted(tps)))
-    )
-    side.work_off(commit=True)
-    return heard, posted
+    scene = Scene(*due, void_before=void_before)
+    scene.side.work_off(commit=True)
+    return [(kind, sorted(tps)) for kind, tps in scene.heard], scene.posted
 
 
 def test_an_assignment_whose_place_is_lost_is_not_told_and_nor_is_its_loss():
@@ -54,3 +91,74 @@ def test_a_revocation_that_came_too_late_is_a_loss():
     assert heard == [(Callback.ASSIGNED, [P, Q]), (Callback.REVOKED, [P])]
     heard, _ = told(callback(1, Callback.REVOKED, P), void_before=4)
     assert heard == [], "it never heard that it had it"
+
+
+def test_who_may_have_lost_its_place_hears_of_no_assignment_until_that_is_known():
+    """The process slept through its session; the assignment waited for it."""
+    scene = Scene(callback(4, Callback.ASSIGNED, P), sure_until=PAST)
+    scene.side.work_off(commit=True)
+    assert (scene.heard, scene.posted) == ([], [])
+    scene.seat.sure_until = FAR
+    scene.side.work_off(commit=True)
+    assert scene.heard == [(Callback.ASSIGNED, [P])]
+
+
+def test_once_the_place_is_known_to_be_lost_the_assignment_is_not_told_at_all():
+    scene = Scene(callback(4, Callback.ASSIGNED, P), sure_until=PAST)
+    scene.side.work_off(commit=True)
+    scene.seat.sure_until, scene.seat.void_before = None, 5
+    scene.seat.due.append(callback(6, Callback.LOST, P))
+    scene.side.work_off(commit=True)
+    assert scene.heard == []
+    assert scene.posted == [CallbackDone(step=4), CallbackDone(step=6)]
+
+
+def test_a_loss_is_told_at_once_to_who_has_no_place_any_more():
+    scene = Scene(callback(4, Callback.ASSIGNED, P))
+    scene.side.work_off(commit=True)
+    scene.seat.sure_until, scene.seat.void_before = None, 5
+    scene.seat.due.append(callback(6, Callback.LOST, P))
+    scene.side.work_off(commit=True)
+    assert scene.heard[1:] == [(Callback.LOST, [P])]
+
+
+def test_who_closes_does_not_wait_to_know_and_hears_of_a_loss():
+    scene = Scene(callback(4, Callback.ASSIGNED, P))
+    scene.side.work_off(commit=True)
+    scene.seat.sure_until = PAST
+    scene.seat.due.extend([callback(5, Callback.ASSIGNED, Q), callback(6, Callback.REVOKED, P, Q)])
+    scene.side.work_off(commit=True, closing=True)
+    assert scene.heard[1:] == [(Callback.LOST, [P])], "of Q it never heard"
+    assert not scene.seat.due
+
+
+def test_records_are_handed_out_only_while_the_place_is_sure():
+    scene = Scene(sure_until=PAST)
+    scene.fetcher.records = ["r1", "r2"]
+    assert not scene.side.fill(10, 0.02)
+    assert not scene.side.buffer, "nothing is taken either"
+    scene.seat.sure_until = FAR
+    assert scene.side.fill(10, 0.02)
+    assert list(scene.side.buffer) == ["r1", "r2"]
+    scene.seat.sure_until = PAST
+    assert not scene.side.fill(10, 0.02), "what waits in the buffer waits on"
+    assert list(scene.side.buffer) == ["r1", "r2"]
+
+
+def test_who_sleeps_inside_the_fetch_hands_out_nothing_afterwards():
+    scene = Scene()
+
+    def slow(_limit: int, _timeout: float) -> list:
+        scene.seat.sure_until = PAST
+        return ["r1"]
+
+    scene.fetcher.take = slow
+    assert not scene.side.fill(10, 0.02)
+    assert list(scene.side.buffer) == ["r1"]
+
+
+def test_poll_looks_again_when_the_place_ceases_to_be_sure():
+    now = monotonic_now()
+    scene = Scene(sure_until=Instant(now + 3_000))
+    scene.side.look()
+    assert scene.side.look_at_ns <= (now + 3_000) * 1_000

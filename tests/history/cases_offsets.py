@@ -155,6 +155,17 @@ def a_clean_end_with_a_last_commit() -> Tale:
     return tale.add(c.ProcessStopped(group_id=G, member_id=m("a")), "a")
 
 
+@kept(40)
+def a_commit_that_was_repeated_is_answered_after_a_newer_one() -> Tale:
+    tale = _alone(auto_commit=True).deliver("a", 0, 0, 9)
+    older = c.CommitSent(group_id=G, request=90, offsets=((tps(0)[0], 8),), member_id=m("a"))
+    tale.add(older, "a", 1)
+    tale._request = 90
+    tale.client_commit("a", p0=10)
+    tale.add(c.CommitConcluded(group_id=G, request=90, outcome=c.Outcome.OK), "a", 1)
+    return tale.told("a", "revoked", 0, 1, 2, 3)
+
+
 # -- 41: gaps ----------------------------------------------------------------------------------
 
 

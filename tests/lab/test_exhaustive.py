@@ -63,19 +63,10 @@ def test_reports_that_the_check_refuses_are_kept():
     assert len(found.failed) == found.runs > 0
 
 
-# A process that slept through its session hears of its old assignment before anything tells it that
-# the place is gone: it owns for a moment what another owns. Fencing oneself by `last_confirmed`
-# would end that (promise 25), and then this passes.
-NOT_YET = pytest.mark.xfail(strict=True, reason="a consumer does not fence itself after a pause")
-
-
 @pytest.mark.slow
 @pytest.mark.long
 @pytest.mark.parametrize("strategy", ["range", "cooperative-sticky"])
-@pytest.mark.parametrize(
-    "disturbance",
-    [pytest.param(d, marks=NOT_YET) if d == "pause" else d for d in DISTURBANCES],
-)
+@pytest.mark.parametrize("disturbance", DISTURBANCES)
 def test_two_members_and_one_disturbance_at_any_moment_of_the_first_join(disturbance, strategy):
     plan = small_plan(members=2, strategy=strategy)
     found = explore(plan, disturbance, last_ms=40, window_ms=1, depth=2)

@@ -46,12 +46,108 @@ def test_a_stable_member_beats_every_interval(world):
         world.beat_answer(beat)
 
 
-def test_no_heartbeat_while_a_join_is_parked(world):
+def test_heartbeats_go_on_while_a_join_is_parked_so_that_what_is_kept_stays_sure(world):
     world.stable()
     world.do(RequestRejoin(reason="r"))
     world.prepared()
+    assert world.sent(JoinGroup)
+    for _ in range(30):
+        beat = world.next_heartbeat()
+        assert beat.request.generation_id == 1
+        assert world.beat_answer(beat, ErrorCode.REBALANCE_IN_PROGRESS) == []
+        assert world.member.sure_until >= (world.now_ms + 42_000) * 1_000
+    assert world.member.state is MemberState.JOINING
+    world.none_of(DropCoordinator)
+
+
+def test_a_heartbeat_that_comes_after_the_join_phase_says_nothing_about_the_place(world):
+    world.stable()
+    world.do(RequestRejoin(reason="r"))
+    world.prepared()
+    join = world.send_of(JoinGroup)
+    assert world.beat_answer(world.next_heartbeat(), ErrorCode.ILLEGAL_GENERATION) == []
+    world.join_answer(join, generation_id=GenerationId(2))
+    assert world.member.state is MemberState.SYNCING
+
+
+def test_a_member_that_is_removed_while_its_join_waits_hears_it_from_a_heartbeat(world):
+    world.stable()
+    world.do(RequestRejoin(reason="r"))
+    world.prepared()
+    world.beat_answer(world.next_heartbeat(), ErrorCode.UNKNOWN_MEMBER_ID)
+    assert world.one(Lost).member_id == "m1"
+    assert world.one(PrepareJoin)
+
+
+def test_a_join_that_nobody_answers_is_tried_elsewhere_after_a_session(world):
+    world.stable()
+    world.do(RequestRejoin(reason="r"))
+    world.prepared()
+    effects = world.pass_ms(45_000)
+    assert [e for e in effects if isinstance(e, DropCoordinator)]
+    world.do(CoordinatorFound())
+    world.pass_ms(200)
+    sent = {type(e.request) for e in world.effects if isinstance(e, Send)}
+    assert sent == {Heartbeat, JoinGroup}
+    assert world.last_send(JoinGroup).request.member_id == "m1"
+
+
+def test_a_member_without_a_place_has_nothing_to_beat_for(world):
+    world.start()
     world.pass_ms(60_000)
     world.none_of(Heartbeat, DropCoordinator)
+    assert world.member.sure_until is None
+
+
+def test_whoever_slept_through_its_session_asks_at_once_whether_the_place_is_its_own(world):
+    world.stable()
+    world.beat_answer(world.next_heartbeat())
+    world.now_ms += 46_000
+    world.do(Stalled(micros=46_000_000))
+    assert world.member.sure_until <= world.now, "deadlines moved with the process, certainty not"
+    world.none_of(Lost)
+    world.pass_ms(0)
+    asked = world.send_of(Heartbeat)
+    world.beat_answer(asked)
+    assert world.member.sure_until == (world.now_ms + 45_000) * 1_000
+
+
+def test_an_answer_from_before_the_sleep_confirms_nothing_but_another_is_asked_for(world):
+    world.stable()
+    old = world.next_heartbeat()
+    world.now_ms += 46_000
+    world.do(Stalled(micros=46_000_000))
+    world.beat_answer(old)
+    assert world.member.sure_until <= world.now
+    world.pass_ms(0)
+    assert world.sent(Heartbeat)
+
+
+def test_an_assignment_that_waited_while_the_process_slept_is_not_sure(world):
+    world.start()
+    world.join_answer(world.send_of(JoinGroup))
+    sync = world.send_of(SyncGroup)
+    world.now_ms += 46_000
+    world.do(Stalled(micros=46_000_000))
+    world.sync_answer(sync)
+    assert world.member.state is MemberState.STABLE
+    assert world.member.sure_until <= world.now
+    world.pass_ms(0)
+    world.beat_answer(world.send_of(Heartbeat), ErrorCode.UNKNOWN_MEMBER_ID)
+    assert world.one(Lost).generation_id == 1
+
+
+def test_a_session_counts_from_the_join_not_from_a_sync_that_came_late(world):
+    """A coordinator that is stable answers a late sync and lets the session run on."""
+    world.start()
+    join = world.send_of(JoinGroup)
+    joined_at = world.now_ms
+    world.now_ms += 30_000
+    world.join_answer(join)
+    sync = world.send_of(SyncGroup)
+    world.now_ms += 1_000
+    world.sync_answer(sync)
+    assert world.member.sure_until == (joined_at + 45_000) * 1_000
 
 
 def test_heartbeats_go_on_while_the_owner_prepares(world):

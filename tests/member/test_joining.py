@@ -382,11 +382,15 @@ def test_a_prepared_cooperative_member_keeps_what_it_has_all_through_the_join(wo
     prepare = world.one(PrepareJoin)
     assert (prepare.generation_id, prepare.protocol_name) == (1, "cooperative-sticky")
     world.prepared()
-    world.pass_ms(120_000)
+    join = world.send_of(JoinGroup)
+    for _ in range(40):
+        world.beat_answer(world.next_heartbeat(), ErrorCode.REBALANCE_IN_PROGRESS)
     world.none_of(Lost)
     assert world.member.synced_generation_id == 1
-    world.on_to(2)
+    world.join_answer(join, generation_id=GenerationId(2))
+    world.sync_answer(world.send_of(SyncGroup))
     world.none_of(Lost)
+    assert world.member.synced_generation_id == 2
 
 
 @pytest.mark.parametrize(

@@ -33,6 +33,7 @@ from kohort.consumer.effects import (
     TroubleKind,
 )
 from kohort.consumer.events import CallbackDone, OutOfRange, Polled, Stopped
+from kohort.consumer.fencing import is_sure, must_wait
 from kohort.consumer.positions import Position
 from kohort.model.errors import ErrorCode
 from kohort.model.ids import TopicPartition
@@ -84,7 +85,10 @@ class ApplicationSide:
         self.fatal: ClientError | None = None
         """Why this member is out for good."""
         self.look_at_ns = 0
-        """When the next look is due although nothing calls for it, on ``time.monotonic_ns``."""
+        """When the next look is due although nothing calls for it, on ``time.monotonic_ns``; not
+        after the place ceases to be sure."""
+        self.sure = False
+        """Whether the place was surely held at the last look, and so until the next one is due."""
         self._closed = False
         self._touched = Instant(0)
         self._touch_micros = min(
@@ -98,20 +102,34 @@ class ApplicationSide:
 
     # -- records ----------------------------------------------------------------------------------
 
-    def fetch(self, limit: int, timeout: float) -> list[Message]:
-        """Records that are there, or the first that come; looks after the group meanwhile."""
+    def fill(self, limit: int, timeout: float) -> bool:
+        """Wait for records to hand out, in the buffer; looks after the group meanwhile.
+
+        False: none within ``timeout`` seconds, or it is not sure that the place is still held.
+        """
         deadline = time.monotonic() + timeout
         while True:
             self.look()
-            wait = BUSY_WAIT_S if self._seat.busy else IDLE_WAIT_S
-            records = self._fetcher.take(limit, max(0.0, min(wait, deadline - time.monotonic())))
-            for problem in self._fetcher.problems():
-                if problem.kind is ProblemKind.STOPPED:
-                    self.buffer.extend(records)
-                    raise problem.as_error()
-                self._note(problem)
-            if records or time.monotonic() >= deadline:
-                return records
+            wait = BUSY_WAIT_S if self._seat.busy or not self.sure else IDLE_WAIT_S
+            wait = max(0.0, min(wait, deadline - time.monotonic()))
+            if not self.sure:
+                time.sleep(wait)
+            elif self.buffer:
+                return True
+            else:
+                self._take(limit, wait)
+                if self.buffer and is_sure(self._seat.sure_until, monotonic_now()):
+                    return True
+            if time.monotonic() >= deadline:
+                return False
+
+    def _take(self, limit: int, wait: float) -> None:
+        """Have what librdkafka has in the buffer."""
+        self.buffer.extend(self._fetcher.take(limit, wait))
+        for problem in self._fetcher.problems():
+            if problem.kind is ProblemKind.STOPPED:
+                raise problem.as_error()
+            self._note(problem)
 
     def look(self) -> None:
         """What every poll does before it hands out records.
@@ -123,7 +141,7 @@ class ApplicationSide:
         if self._closed:
             raise Closed("this consumer was closed; make a new one")
         now = monotonic_now()
-        self.look_at_ns = (now + _LOOK_MICROS) * 1_000
+        self._look_again(now)
         if self._recorder is not None:
             self._recorder.polled(now)
         seat = self._seat
@@ -141,6 +159,15 @@ class ApplicationSide:
         error = seat.error or self.fatal
         if error is not None:
             raise error
+
+    def _look_again(self, now: Instant) -> None:
+        """Until when poll may hand out what it has without asking."""
+        sure_until = self._seat.sure_until
+        self.sure = is_sure(sure_until, now)
+        until = now + _LOOK_MICROS
+        if sure_until is not None and self.sure:
+            until = min(until, sure_until)
+        self.look_at_ns = until * 1_000
 
     def positions(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Position]:
         """Behind the last record handed out: before what waits in the buffer."""
@@ -171,14 +198,19 @@ class ApplicationSide:
 
     # -- the core's wishes ------------------------------------------------------------------------
 
-    def work_off(self, *, commit: bool) -> None:
+    def work_off(self, *, commit: bool, closing: bool = False) -> None:
         """Carry out what the core asks for, all of it; then raise the first thing that failed.
+
+        Except what must wait until the place is confirmed or lost.
 
         Args:
             commit: report positions of what is given up, so that they are committed.
+            closing: do not wait: what may be lost is told as lost.
         """
         first: Exception | None = None
         while self._seat.due:
+            if not closing and self._must_wait(self._seat.due[0]):
+                break
             effect = self._seat.due.popleft()
             try:
                 self._carry_out(effect, commit=commit)
@@ -188,6 +220,11 @@ class ApplicationSide:
                 first = first or error
         if first is not None:
             raise first
+
+    def _must_wait(self, effect: ForApplication) -> bool:
+        seat = self._seat
+        sure = is_sure(seat.sure_until, monotonic_now())
+        return must_wait(effect, sure=sure, void_before=seat.void_before)
 
     def _carry_out(self, effect: ForApplication, *, commit: bool) -> None:
         match effect:
@@ -228,21 +265,21 @@ class ApplicationSide:
 
     def _call_back(self, effect: RunCallback) -> None:
         kind, partitions = effect.kind, effect.partitions
-        if effect.step < self._seat.void_before:
-            # The place was lost before the application came to hear of this.
+        if effect.step < self._seat.void_before or self._must_wait(effect):
+            # The place was lost before the application came to hear of this, or may have been.
             if kind is Callback.ASSIGNED:
                 self._seat.post(CallbackDone(step=effect.step))
                 return
             kind = Callback.LOST
         if kind is Callback.ASSIGNED:
             self.assigned |= partitions
-        elif kind is Callback.LOST:
-            partitions &= self.assigned  # what it never heard of it cannot lose
+        else:
+            partitions &= self.assigned  # what it never heard of it cannot give up or lose
         recorder = self._recorder
         if recorder is not None:
             recorder.callback(kind, partitions, effect.generation_id, ended=False)
         try:
-            if partitions or kind is not Callback.LOST:
+            if partitions or kind is Callback.ASSIGNED:
                 self._tell(kind, partitions)
         finally:
             if kind is not Callback.ASSIGNED:

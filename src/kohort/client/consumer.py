@@ -187,12 +187,12 @@ class Consumer:
             raise WrongUse(_ONE_THREAD)
         try:
             side = self._side
-            if not side.buffer:
-                side.buffer.extend(side.fetch(self._settings.max_poll_records, timeout))
-            elif self._due or monotonic_ns() >= side.look_at_ns:
+            if side.buffer and (self._due or monotonic_ns() >= side.look_at_ns):
                 # One look a few milliseconds: with one a record, poll would cost half as much more.
                 side.look()
-            if not side.buffer:
+            if not (side.buffer and side.sure) and not side.fill(
+                self._settings.max_poll_records, timeout
+            ):
                 return None
             record = side.buffer.popleft()
             return self._finish(record) if self._finishes else record
@@ -211,12 +211,9 @@ class Consumer:
         if num_messages < 1:
             raise WrongUse(f"num_messages is {num_messages}, expected at least 1")
         with self._alone():
-            if self._side.buffer:
-                self._side.look()
-                count = min(num_messages, len(self._side.buffer))
-                records = [self._side.buffer.popleft() for _ in range(count)]
-            else:
-                records = self._side.fetch(num_messages, timeout)
+            side = self._side
+            count = len(side.buffer) if side.fill(num_messages, timeout) else 0
+            records = [side.buffer.popleft() for _ in range(min(num_messages, count))]
             return self._finish_all(records) if self._finishes else records
 
     def __iter__(self) -> Iterator[Record]:
@@ -404,7 +401,7 @@ class Consumer:
         first: Exception | None = None
         while not self._side.left:
             try:
-                self._side.work_off(commit=commit)
+                self._side.work_off(commit=commit, closing=True)
             except Exception as error:
                 first = first or error
             if time.monotonic() >= deadline:

@@ -57,7 +57,8 @@ LATEST: Final = -1
 class ConsumerSeat:
     """Owner of a membership that consumes.
 
-    ``due``, ``busy``, ``commit_due_at`` and ``error`` may be read by the application's thread.
+    ``due``, ``busy``, ``commit_due_at``, ``sure_until`` and ``error`` may be read by the
+    application's thread.
     """
 
     def __init__(self, settings: ClientSettings, recorder: ConsumerRecorder | None = None) -> None:
@@ -70,6 +71,8 @@ class ConsumerSeat:
         self.busy = False
         """Whether something waits for the application, which should look soon."""
         self.commit_due_at: Instant | None = None
+        self.sure_until: Instant | None = None
+        """Until when the place is surely held; None without one. See ``consumer.fencing``."""
         self.error: ClientError | None = None
         """Why nothing will happen any more."""
         self.link = GroupLink(settings, self)
@@ -127,6 +130,7 @@ class ConsumerSeat:
 
     def member_says(self, output: MemberOutput, now: Instant) -> list[Output]:
         """Hand the member's words to the core."""
+        self.sure_until = self.link.engine.sure_until
         if isinstance(output, Observe):
             LOG.debug("group %s: %s", self.link.group_id, output.fact)
             if self._recorder is not None:
@@ -135,7 +139,8 @@ class ConsumerSeat:
         return self._handle(output, now)
 
     def advance(self, now: Instant) -> list[Output]:
-        """Do what is due."""
+        """Do what is due, and tell the application's thread until when the place is sure."""
+        self.sure_until = self.link.engine.sure_until
         at = self._core.next_deadline()
         if at is None or now < at:
             return []

@@ -61,7 +61,7 @@ class MembershipSnapshot:
         revoking: to be released by the owner, as soon as it can.
         acquired: for each partition owned, the generation that brought it.
         assignments: how many assignments have been applied; 0 before the first.
-        confirmations: grows with each heartbeat, sync or commit that the coordinator confirmed.
+        confirmations: grows with each heartbeat, commit or join that the coordinator confirmed.
         confirmed_at: when the last of these was sent, on the monotonic clock; None without a place.
         confirmed: whether that is less than the session timeout ago: the place is surely held.
     """

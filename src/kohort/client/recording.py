@@ -92,6 +92,7 @@ class ConsumerRecorder:
                 client_id=settings.client_id,
                 group_instance_id=None if instance is None else GroupInstanceId(instance),
                 session_timeout_ms=Millis(settings.session_timeout_ms),
+                self_fencing=True,
                 auto_commit=settings.enable_auto_commit,
             )
         )

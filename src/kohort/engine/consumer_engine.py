@@ -6,7 +6,8 @@ application has to do, in order. The engine's outputs for its owner become event
 the core's requests become requests of the engine. Must not know: sockets, threads, librdkafka, who
 processes records.
 
-A shell owes it what it owes a member engine (see there), and works off ``due``.
+A shell owes it what it owes a member engine (see there), works off ``due`` as far as
+``consumer.fencing`` lets it, and hands out records only while the place is sure.
 """
 
 from __future__ import annotations
@@ -110,6 +111,11 @@ class ConsumerEngine:
     def core(self) -> ConsumerCore:
         """The core, for reading only."""
         return self._core
+
+    @property
+    def sure_until(self) -> Instant | None:
+        """Until when the place is surely held; what ``consumer.fencing`` goes by."""
+        return self._member.sure_until
 
     # -- the application --------------------------------------------------------------------------
 

@@ -131,11 +131,16 @@ class MemberEngine:
 
     @property
     def last_confirmed(self) -> Instant | None:
-        """When the last heartbeat, sync or commit that the coordinator confirmed was *sent*.
+        """When the last heartbeat, commit or join that the coordinator confirmed was *sent*.
 
         The coordinator keeps the place at least a session timeout from there. None without a place.
         """
         return self._pump.member.last_confirmed
+
+    @property
+    def sure_until(self) -> Instant | None:
+        """Until when the place is surely held; None without one. See ``Member.sure_until``."""
+        return self._pump.member.sure_until
 
     # -- requests of the owner --------------------------------------------------------------------
 

@@ -35,7 +35,7 @@ class Role(StrEnum):
     GROUP = "group"
     """JoinGroup, SyncGroup, Heartbeat: a parked join holds up nothing else."""
     COMMITS = "commits"
-    """The coordinator's other requests, LeaveGroup among them."""
+    """The coordinator's other requests; LeaveGroup, and heartbeats beside a parked join."""
     SHARED = "shared"
     """Everything for this node as one of the cluster."""
 

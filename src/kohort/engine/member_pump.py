@@ -53,7 +53,14 @@ from kohort.member.events import (
     RequestRejoin,
 )
 from kohort.member.member import Member
-from kohort.member.requests import JoinGroup, LeaveGroup, RequestId, SyncGroup
+from kohort.member.requests import (
+    Heartbeat,
+    JoinGroup,
+    LeaveGroup,
+    Request,
+    RequestId,
+    SyncGroup,
+)
 from kohort.member.states import MemberState
 from kohort.model.errors import ErrorCode
 from kohort.model.ids import (
@@ -65,6 +72,9 @@ from kohort.model.instants import Instant, Millis
 from kohort.wire.member_requests import request_class, to_event, to_message
 from kohort.wire.messages.k09_offset_fetch import OffsetFetchResponse
 from kohort.wire.messages.k11_join_group import JoinGroupRequest
+
+_PARKING = frozenset({MemberState.JOINING, MemberState.SYNCING})
+"""States in which JoinGroup or SyncGroup may be parked on their connection."""
 
 _WATCH = 1
 """Subject of the leader's looks at partition counts; above it each assignment has its own."""
@@ -219,12 +229,17 @@ class MemberPump:
         self.traffic.open(
             Purpose.MEMBER,
             effect.request_id,
-            where=Role.COMMITS if isinstance(request, LeaveGroup) else Role.GROUP,
+            where=self._role(request),
             request_class=request_class(request),
             build=lambda version: to_message(request, version),
             timeout_ms=effect.timeout_ms,
             now=now,
         )
+
+    def _role(self, request: Request) -> Role:
+        """A heartbeat must not wait behind a join or sync of ours that is parked."""
+        parked = isinstance(request, Heartbeat) and self.member.state in _PARKING
+        return Role.COMMITS if parked or isinstance(request, LeaveGroup) else Role.GROUP
 
     def _joined(self, effect: Joined, now: Instant) -> None:
         self.traffic.coordinator_settled()

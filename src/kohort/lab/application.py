@@ -37,6 +37,7 @@ from kohort.consumer.events import (
     Subscribe,
     Unsubscribe,
 )
+from kohort.consumer.fencing import is_sure, must_wait
 from kohort.consumer.positions import Position
 from kohort.engine.consumer_engine import ConsumerEngine
 from kohort.lab.heap import Heap, Process
@@ -216,6 +217,8 @@ class Consuming:
 
     def _take_records(self) -> int:
         """Hand out what is there, from one partition after the other."""
+        if not self._sure():
+            return 0
         now, left = self._heap.now, self._behaviour.max_poll_records
         whole = left
         for tp in self._order:
@@ -244,10 +247,18 @@ class Consuming:
     def _work_off(self) -> bool:
         """Carry out what the core asks for, in order; False while a callback is running."""
         due = self._engine.due
-        while due:
+        while due and not self._must_wait(due[0]):
             if not self._carry_out(due.popleft()):
                 return False
         return True
+
+    def _sure(self) -> bool:
+        return is_sure(self._engine.sure_until, self._heap.now)
+
+    def _must_wait(self, effect: ForApplication) -> bool:
+        """As the live consumer does: who is closing does not wait, and is told of a loss."""
+        void_before = self._engine.core.void_before
+        return not self._closing and must_wait(effect, sure=self._sure(), void_before=void_before)
 
     def _carry_out(self, effect: ForApplication) -> bool:
         match effect:
@@ -304,16 +315,19 @@ class Consuming:
 
     def _call_back(self, effect: RunCallback) -> bool:
         kind, partitions = _KINDS[effect.kind], effect.partitions
-        if effect.step < self._engine.core.void_before:
-            # The place was lost before the application came to hear of this.
+        void_before = self._engine.core.void_before
+        if effect.step < void_before or must_wait(
+            effect, sure=self._sure(), void_before=void_before
+        ):
+            # The place was lost before the application came to hear of this, or may have been.
             if kind is CallbackKind.ASSIGNED:
                 self._say(CallbackDone(step=effect.step))
                 return True
             kind = CallbackKind.LOST
         if kind is CallbackKind.ASSIGNED:
             self._told |= partitions
-        elif kind is CallbackKind.LOST:
-            partitions &= self._told  # what it never heard of it cannot lose
+        else:
+            partitions &= self._told  # what it never heard of it cannot give up or lose
             if not partitions:
                 self._say(CallbackDone(step=effect.step))
                 return True

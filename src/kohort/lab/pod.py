@@ -128,6 +128,7 @@ class Pod:
                 client_id=self.name,
                 group_instance_id=self._instance_id,
                 session_timeout_ms=Millis(behaviour.session_timeout_ms),
+                self_fencing=True,
                 auto_commit=behaviour.auto_commit_interval_ms is not None,
             )
         )

@@ -35,6 +35,9 @@ def beat_early(place: Place, now: Instant) -> None:
     In a cooperative group it has, whenever somebody had to give partitions up; members that had not
     would learn it a whole interval later (franz-go beats early, too).
     """
+    if place.in_doubt(now):
+        place.deadlines.arm(Timer.HEARTBEAT, now)  # the answer waited here while we slept
+        return
     delay = min(EARLY_HEARTBEAT_MS, place.config.heartbeat_interval_ms)
     place.deadlines.arm(Timer.HEARTBEAT, after(now, delay))
 
@@ -54,8 +57,22 @@ def confirm(place: Place, sent_at: Instant, now: Instant) -> None:
         session_ends = after(sent_at, place.config.session_timeout_ms)
         armed = place.deadlines.at(Timer.SESSION)
         place.deadlines.arm(Timer.SESSION, max(session_ends, armed or session_ends))
-        if Timer.HEARTBEAT not in place.deadlines:
+        if place.in_doubt(now):
+            ask_at_once(place, now)
+        elif Timer.HEARTBEAT not in place.deadlines:
             place.deadlines.arm(Timer.HEARTBEAT, after(now, place.config.heartbeat_interval_ms))
+
+
+def ask_at_once(place: Place, now: Instant) -> None:
+    """Nobody knows whether the place is still ours: the next heartbeat's answer says so."""
+    if place.beating() and place.coordinator_known:
+        place.deadlines.arm(Timer.HEARTBEAT, now)
+
+
+def woke_up(place: Place, now: Instant) -> None:
+    """The process stood still. Deadlines moved with it; the coordinator's session did not."""
+    if place.in_doubt(now):
+        ask_at_once(place, now)
 
 
 def heartbeat_due(place: Place, now: Instant) -> None:
@@ -99,6 +116,8 @@ def heartbeat_answered(place: Place, event: HeartbeatAnswered, now: Instant) -> 
             place.reason = place.reason or ALREADY_REBALANCING
         return
     place.refused("Heartbeat", error, now)
+    if error is ErrorCode.ILLEGAL_GENERATION and place.state is MemberState.JOINING:
+        return  # the join phase is over; what the join brings is on its way and is what counts
     if error.retriable and error not in _COORDINATOR_MOVED:
         place.deadlines.arm(Timer.HEARTBEAT, after(now, place.config.retry_backoff_ms))
     else:

@@ -105,6 +105,7 @@ def join_answered(place: Place, event: JoinAnswered, now: Instant) -> None:
     """A place in a new generation, or why not."""
     if event.request_id != place.join_request:
         return
+    place.joined_at = place.sent[event.request_id].at
     place.abandon_join()
     if event.error is ErrorCode.NONE:
         _join_accepted(place, event, now)
@@ -241,7 +242,6 @@ def sync_answered(place: Place, event: SyncAnswered, now: Instant) -> None:
     """The assignment, or why not."""
     if event.request_id != place.sync_request:
         return
-    sent_at = place.sent[event.request_id].at
     place.abandon_join()
     if event.error is not ErrorCode.NONE:
         place.refused("SyncGroup", event.error, now)
@@ -256,12 +256,13 @@ def sync_answered(place: Place, event: SyncAnswered, now: Instant) -> None:
             now,
         )
         return
-    _stable(place, event.assignment, sent_at, now)
+    _stable(place, event.assignment, now)
 
 
-def _stable(place: Place, assignment: bytes, sent_at: Instant, now: Instant) -> None:
+def _stable(place: Place, assignment: bytes, now: Instant) -> None:
     name = place.joining_protocol
     assert name is not None
+    assert place.joined_at is not None
     place.synced_generation_id = place.generation_id
     place.synced_protocol = name
     place.protocols = None
@@ -270,7 +271,8 @@ def _stable(place: Place, assignment: bytes, sent_at: Instant, now: Instant) -> 
     place.backoff.reset()
     place.deadlines.cancel(Timer.BACKOFF)
     place.go(MemberState.STABLE, now, "assignment received")
-    confirm(place, sent_at, now)
+    # Not the sync: one that comes after the leader's restarts no session (live_kafka, section 2).
+    confirm(place, place.joined_at, now)
     beat_early(place, now)
     place.observe(
         GenerationJoined(

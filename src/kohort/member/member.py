@@ -99,13 +99,23 @@ class Member:
 
     @property
     def last_confirmed(self) -> Instant | None:
-        """When the last confirmed heartbeat, sync or commit was sent; None without a place.
+        """When the last heartbeat or commit was sent that was confirmed, or the last join.
 
-        For a sync this is close to, not strictly before, the instant at which the coordinator
-        restarted the session: it did so when the join phase closed or the assignment came in, at
-        most a request's travel earlier.
+        The coordinator began the session anew when that arrived, or later. None without a place.
+        A join counts once its sync is answered; the sync itself does not, since a coordinator that
+        has the assignment already answers it and lets the session run on.
         """
         return self._place.last_confirmed
+
+    @property
+    def sure_until(self) -> Instant | None:
+        """From then on the place may be somebody else's, unless something is confirmed before.
+
+        ``last_confirmed`` and a session timeout; None without a place. It counts real time: a
+        process that stood still was not there to be told. Who owns partitions acts on them only
+        before that instant.
+        """
+        return self._place.sure_until()
 
     # -- the contract of a core -----------------------------------------------------------------
 
@@ -209,7 +219,7 @@ def _owner_said(place: Place, event: OwnerEvent, now: Instant) -> None:
         case Leave():
             leaving.leave(place, event, now)
         case Stalled():
-            pass  # done before any deadline was looked at
+            heartbeating.woke_up(place, now)
         case _:
             assert_never(event)
 

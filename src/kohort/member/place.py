@@ -105,6 +105,8 @@ class Place:
     sent: dict[RequestId, Sent] = field(default_factory=dict)
     next_request: int = 1
 
+    joined_at: Instant | None = None
+    """When the JoinGroup answered last was sent: sessions begin when its join phase is over."""
     last_confirmed: Instant | None = None
     deadlines: Deadlines[Timer] = field(default_factory=Deadlines)
     effects: list[Effect] = field(default_factory=list)
@@ -174,6 +176,21 @@ class Place:
     def beating(self) -> bool:
         """Whether heartbeats are due in this state."""
         return self.state in BEATING and self.generation_id != NO_GENERATION
+
+    def sure_until(self) -> Instant | None:
+        """Until when the place is surely held: a session timeout from what was confirmed last.
+
+        The coordinator counts from the arrival of what was confirmed, which is not before it was
+        sent. None: there is no place.
+        """
+        if self.last_confirmed is None:
+            return None
+        return after(self.last_confirmed, self.config.session_timeout_ms)
+
+    def in_doubt(self, now: Instant) -> bool:
+        """Whether the coordinator may have given the place away, for all that is known here."""
+        sure_until = self.sure_until()
+        return sure_until is not None and now >= sure_until
 
     def send(self, request: Request, timeout_ms: Millis, now: Instant) -> RequestId:
         """Emit a request and remember as whom it was sent."""
@@ -354,7 +371,7 @@ class Place:
         )
 
 
-_LEAVABLE = BEATING | {MemberState.JOINING, MemberState.UNJOINED}
+_LEAVABLE = BEATING | {MemberState.UNJOINED}
 
 
 def cut(reason: str | None) -> str | None:

@@ -5,7 +5,8 @@ Read by `member.py`, which refuses any other transition. Must not know: why a tr
 ============  =====================================================================================
 UNJOINED      no place in the group: not wanted, or wanted but waiting (coordinator, poll, back-off)
 PREPARING     a join is due; the owner was asked to prepare it. Heartbeats go on if there is a place
-JOINING       prepared; JoinGroup is out (parked or not), or waits for coordinator or back-off
+JOINING       prepared; JoinGroup is out (parked or not), or waits for coordinator or back-off.
+              Heartbeats go on if there is a place: a join may be parked for minutes
 SYNCING       JoinGroup answered; assigning (leader) or waiting for SyncGroup. Heartbeats on
 STABLE        SyncGroup applied. Heartbeats on
 FENCED        a fatal answer came; nothing is sent any more (also: refused for good)
@@ -45,7 +46,7 @@ LEGAL_TRANSITIONS: dict[MemberState, frozenset[MemberState]] = {
     _L: frozenset({_U}),
 }
 
-BEATING = frozenset({_P, _Y, _S})
+BEATING = frozenset({_P, _J, _Y, _S})
 """States in which heartbeats are sent, provided that the member has a generation."""
 
 REBALANCING = frozenset({_P, _J, _Y})

@@ -42,6 +42,8 @@ class _Reading:
     sought: bool = False
     committed: int | None = None
     commit_failed: bool = False
+    concluded: int = -1
+    """The newest request that is answered: an older one that is answered later came before it."""
 
 
 class _Readers(Check):
@@ -122,7 +124,8 @@ class _Readers(Check):
             return
         for tp, offset in sent.offsets:
             reading = self.reading.get((recorded.source, tp))
-            if reading is not None:
+            if reading is not None and fact.request > reading.concluded:
+                reading.concluded = fact.request
                 ok = fact.outcome is Outcome.OK and tp not in fact.refused
                 reading.commit_failed = not ok
                 if ok:
