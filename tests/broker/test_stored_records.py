@@ -5,6 +5,8 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 
+import pytest
+
 from kohort.broker import journal
 from kohort.coordinator.loading import Loading
 from kohort.coordinator.records import (
@@ -16,7 +18,10 @@ from kohort.coordinator.records import (
 )
 from kohort.model.ids import GenerationId, GroupId, TopicPartition
 from kohort.model.instants import WallMillis
+from kohort.storage.errors import CorruptLog
 from kohort.storage.group_records import read_record, write_record
+from kohort.storage.record_batch import iterate_batches
+from kohort.wire.messages import k08_offset_commit as k08
 
 SEED = 77_411
 
@@ -83,3 +88,64 @@ def test_of_many_commits_of_one_partition_one_is_read():
 def test_a_short_key_is_handed_on_for_its_reader_to_refuse():
     odd = [(None, b"x"), (b"", b"x"), (b"\x00", b"x")]
     assert list(journal._without_superseded(iter(odd))) == odd
+
+
+OFFSETS_LOG = "__consumer_offsets-0/00000000000000000000.log"
+
+
+@pytest.fixture
+def committed_and_stopped(kohort_broker_factory, connect, tmp_path):
+    """A data directory with three commits, all under the checkpoint of a clean stop."""
+    broker = kohort_broker_factory(str(tmp_path), offsets_topic_num_partitions=1)
+    client = connect(broker)
+    client.create("t")
+    for offset in (11, 22, 33):
+        partition = k08.OffsetCommitRequestPartition(partition_index=0, committed_offset=offset)
+        topic = k08.OffsetCommitRequestTopic(name="t", partitions=[partition])
+        client.ask(k08.OffsetCommitRequest(group_id="g", topics=[topic]))
+    broker.close()
+    return tmp_path
+
+
+def batch_places(data: bytes) -> list[tuple[int, int]]:
+    places, position = [], 0
+    for header, batch in iterate_batches(data):
+        places.append((position, len(batch)))
+        position += header.size
+    return places
+
+
+def test_a_flipped_bit_in_a_committed_offset_stops_the_start_and_is_named(
+    committed_and_stopped, kohort_broker_factory
+):
+    """Opening a log takes what is under a checkpoint for granted; reading offsets does not."""
+    path = committed_and_stopped / OFFSETS_LOG
+    data = path.read_bytes()
+    for position, size in batch_places(data):
+        for inside in (size // 2, size - 10):
+            damaged = bytearray(data)
+            damaged[position + inside] ^= 0x10
+            path.write_bytes(damaged)
+            with pytest.raises(CorruptLog) as told:
+                kohort_broker_factory(str(committed_and_stopped))
+            assert f"{OFFSETS_LOG}: position {position}: damaged" in str(told.value)
+    path.write_bytes(data)
+    kohort_broker_factory(str(committed_and_stopped))
+
+
+def test_a_length_that_leads_nowhere_stops_the_start_and_is_named(
+    committed_and_stopped, kohort_broker_factory
+):
+    path = committed_and_stopped / OFFSETS_LOG
+    data = path.read_bytes()
+    second = batch_places(data)[1][0]
+    for length in (
+        b"\x7f\xff\xff\xff",
+        b"\x00\x00\x00\x00",
+        b"\xff\xff\xff\xf4",
+        b"\x00\x01\x00\x00",
+    ):
+        path.write_bytes(data[: second + 8] + length + data[second + 12 :])
+        with pytest.raises(CorruptLog) as told:
+            kohort_broker_factory(str(committed_and_stopped))
+        assert f"position {second}" in str(told.value)

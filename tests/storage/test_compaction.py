@@ -213,6 +213,27 @@ def test_a_full_disk_leaves_the_log_as_it_was(files: UnsyncedLossFiles) -> None:
     compact(log)
 
 
+def test_a_damaged_batch_is_not_copied_and_given_a_good_checksum(files: UnsyncedLossFiles) -> None:
+    log = open_log(files)
+    for i in range(30):
+        append(log, (b"k%d" % (i % 20), b"v" * 50))
+    log.flush()
+    first = log.segments.first
+    files.damage(first.path, first.size - 5)
+    before = stored_bytes(files)
+    job = log.begin_compaction(NOW)
+    assert job is not None
+    job.run()
+    with pytest.raises(StorageError, match=r"position \d+: damaged \(offset \d+\): checksum"):
+        log.complete_compaction(job)
+    assert stored_bytes(files) == before
+
+
+def stored_bytes(files: UnsyncedLossFiles) -> dict[str, bytes]:
+    names = [name for name in files.list_directory(DIRECTORY) if name.endswith(".log")]
+    return {name: files.content(f"{DIRECTORY}/{name}") for name in names}
+
+
 def test_a_deleted_log_ends_its_compaction(files: UnsyncedLossFiles) -> None:
     log = open_log(files)
     for i in range(30):

@@ -16,10 +16,10 @@ from kohort.engine.coordinator_outputs import Write
 from kohort.host.clock import wall_now
 from kohort.model.errors import ErrorCode
 from kohort.model.ids import Ticket, TopicPartition
-from kohort.storage.errors import CorruptLog, StorageError
+from kohort.storage.errors import CorruptLog, RefusedBatch, StorageError
 from kohort.storage.group_records import OFFSET_KEY_WRITTEN
 from kohort.storage.partition_log import PartitionLog
-from kohort.storage.record_batch import iterate_batches
+from kohort.storage.record_batch import DAMAGE_ADVICE, check_stored, iterate_batches
 from kohort.storage.records import Record, build_batch, keys_and_values
 
 LOAD_BUFFER_BYTES: Final = 5 * 1024 * 1024
@@ -115,13 +115,30 @@ def _without_superseded(records: Iterator[KeyAndValue]) -> Iterator[KeyAndValue]
 
 
 def _records_of_log(log: PartitionLog) -> Iterator[KeyAndValue]:
+    """All records, each batch checked: what opening the log took for granted is trusted no more.
+
+    Raises:
+        StorageError: a batch is damaged; file and position are named.
+    """
     offset = log.log_start_offset
-    while offset < log.high_watermark:
-        data = log.read(offset, LOAD_BUFFER_BYTES)
-        before = offset
-        for header, batch in iterate_batches(data):
-            if not header.is_control:
-                yield from keys_and_values(header, batch)
-            offset = header.next_offset
-        if offset == before:
-            raise CorruptLog(f"{log.name}: no batch can be read at offset {offset}")
+    while (place := log.locate(offset, LOAD_BUFFER_BYTES)) is not None:
+        position = place.position
+        try:
+            data = place.file.pread(place.size, position)
+            for header, batch in iterate_batches(data):
+                check_stored(header, batch, f"{place.file.path}: position {position}")
+                if not header.is_control:
+                    yield from keys_and_values(header, batch)
+                offset = header.next_offset
+                position += header.size
+        except RefusedBatch as error:
+            raise _damaged(place.file.path, position, str(error)) from error
+        except OSError as error:
+            raise StorageError(f"{place.file.path}: cannot be read: {error}") from error
+        if position != place.position + place.size:
+            end = place.position + place.size
+            raise _damaged(place.file.path, position, f"the batch there reaches beyond {end}")
+
+
+def _damaged(path: str, position: int, reason: str) -> CorruptLog:
+    return CorruptLog(f"{path}: position {position}: damaged: {reason}; {DAMAGE_ADVICE}")

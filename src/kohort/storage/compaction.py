@@ -21,7 +21,7 @@ from typing import Final
 from kohort.storage.errors import StorageError
 from kohort.storage.files import File, Files
 from kohort.storage.log_config import LogConfig
-from kohort.storage.record_batch import HEADER_SIZE, BatchHeader, parse_header
+from kohort.storage.record_batch import HEADER_SIZE, BatchHeader, check_stored, parse_header
 from kohort.storage.records import assemble, raw_records_of
 from kohort.storage.recovery import CLEANED_SUFFIX, finish_swap, swap_name
 from kohort.storage.segment import Segment
@@ -93,7 +93,10 @@ class CompactionJob:
             position = 0
             while position < segment.size and not self.cancelled:
                 header = parse_header(file.pread(HEADER_SIZE, position))
-                yield header, file.pread(header.size, position)
+                batch = file.pread(header.size, position)
+                # A record copied out of a damaged batch would get a checksum that says it is sound.
+                check_stored(header, batch, f"{segment.path}: position {position}")
+                yield header, batch
                 position += header.size
         finally:
             file.close()

@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 import google_crc32c
 
 from kohort.model.errors import ErrorCode
-from kohort.storage.errors import RefusedBatch
+from kohort.storage.errors import CorruptLog, RefusedBatch
 
 HEADER: Final = struct.Struct(">qiibIhiqqqhii")
 HEADER_SIZE: Final = HEADER.size
@@ -194,6 +194,30 @@ def with_log_append_time(
         attributes=attributes, max_timestamp=now_ms, crc=google_crc32c.value(body)
     )
     return header, body
+
+
+def check_stored(header: BatchHeader, batch: bytes | memoryview, where: str) -> None:
+    """Refuse a whole batch off a log whose bytes are not the ones that were written.
+
+    Args:
+        header: its header.
+        batch: all of it.
+        where: file and position, for the message.
+
+    Raises:
+        CorruptLog: the checksum is another.
+    """
+    crc = google_crc32c.value(bytes(batch[CRC_START:]))
+    if crc != header.crc:
+        raise CorruptLog(
+            f"{where}: damaged (offset {header.base_offset}): checksum {crc:#010x} where "
+            f"{header.crc:#010x} was expected; {DAMAGE_ADVICE}"
+        )
+
+
+DAMAGE_ADVICE: Final = (
+    "restore it; or cut it there and remove the .snapshot files beside it to lose the rest"
+)
 
 
 def iterate_batches(data: bytes | memoryview) -> Iterator[tuple[BatchHeader, memoryview]]:

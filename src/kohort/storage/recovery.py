@@ -28,7 +28,14 @@ from kohort.storage.errors import CorruptLog
 from kohort.storage.files import Files, read_file
 from kohort.storage.log_config import LogConfig
 from kohort.storage.log_state import SNAPSHOT_SUFFIX, LogState, load_state
-from kohort.storage.record_batch import CRC_START, HEADER_SIZE, MAGIC, BatchHeader, parse_header
+from kohort.storage.record_batch import (
+    CRC_START,
+    DAMAGE_ADVICE,
+    HEADER_SIZE,
+    MAGIC,
+    BatchHeader,
+    parse_header,
+)
 from kohort.storage.segment import INDEX_SUFFIX, LOG_SUFFIX, Segment, segment_path
 
 SWAP_SUFFIX: Final = ".swap"
@@ -275,7 +282,7 @@ def _judge(
     if defect.rest_is_zero:
         # Whether anything is missing shows in where the next segment or the log ends.
         return
-    advice = "restore it; or cut it there and remove the .snapshot files beside it to lose the rest"
+    advice = DAMAGE_ADVICE
     if segment.next_offset < recovery_point:
         raise CorruptLog(
             f"{segment.path}: damaged at position {defect.position} (offset {segment.next_offset}):"

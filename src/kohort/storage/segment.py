@@ -13,8 +13,10 @@ import struct
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
+from kohort.storage.errors import CorruptLog
 from kohort.storage.files import File, Files, read_file, write_file
 from kohort.storage.record_batch import (
+    DAMAGE_ADVICE,
     HEADER_SIZE,
     LENGTH_END,
     NO_TIMESTAMP,
@@ -320,14 +322,18 @@ class Segment:
             if at + HEADER_SIZE > len(chunk):
                 chunk = file.pread(min(_WALK_CHUNK, self.size - position), position)
                 chunk_at, at = position, 0
+                self._check_length(position, chunk)
             base_offset, length = _OFFSET_AND_LENGTH.unpack_from(chunk, at)
             (delta,) = _DELTA.unpack_from(chunk, at + _DELTA_AT)
+            self._check_size(position, length + LENGTH_END)
             yield position, base_offset, length + LENGTH_END, delta
             position += length + LENGTH_END
 
     def header_at(self, position: int) -> BatchHeader:
         """The header of the batch that begins at ``position``."""
-        return parse_header(self.file.pread(HEADER_SIZE, position))
+        data = self.file.pread(HEADER_SIZE, position)
+        self._check_length(position, data)
+        return parse_header(data)
 
     def batch_at(self, position: int) -> tuple[BatchHeader, bytes]:
         """The batch that begins at ``position``."""
@@ -339,8 +345,25 @@ class Segment:
         position = start
         while position < self.size:
             header = self.header_at(position)
+            self._check_size(position, header.size)
             yield position, header
             position += header.size
+
+    def _check_length(self, position: int, data: bytes) -> None:
+        """Refuse a file that is shorter than what was counted."""
+        if len(data) < HEADER_SIZE:
+            raise CorruptLog(
+                f"{self.path}: cut at position {position}: {len(data)} bytes are left where a "
+                f"batch was; {DAMAGE_ADVICE}"
+            )
+
+    def _check_size(self, position: int, size: int) -> None:
+        """Refuse a batch that cannot be there: who went on would read nonsense, or for ever."""
+        if not HEADER_SIZE <= size <= self.size - position:
+            raise CorruptLog(
+                f"{self.path}: damaged at position {position}: a batch of {size} bytes is "
+                f"announced, {self.size - position} bytes are left; {DAMAGE_ADVICE}"
+            )
 
     def first_position_at_time(self, timestamp: int) -> int | None:
         """Where the first batch begins that has a record at or after ``timestamp``."""
