@@ -19,6 +19,22 @@ hypothesis.settings.register_profile("kohort", deadline=None, derandomize=True, 
 hypothesis.settings.register_profile("search", deadline=None, max_examples=2_000, print_blob=True)
 hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "kohort"))
 
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Where the conformance suite (tests/conformance) is pointed."""
+    group = parser.getgroup("conformance")
+    group.addoption(
+        "--bootstrap",
+        metavar="HOST:PORT",
+        help="play tests/conformance at this broker in place of kohort's own",
+    )
+    group.addoption(
+        "--like",
+        choices=["kafka", "kohort"],
+        help="with --bootstrap: whose way the broker must go where the two differ",
+    )
+
+
 PEER_MARKS = ("real_kafka", "interop", "spark")
 PEERS_REQUIRED = os.environ.get("KOHORT_REQUIRE_PEERS", "") not in {"", "0"}
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 import subprocess
 import sys
@@ -12,6 +13,9 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
+from tests.conformance.judging import judge
+from tests.conformance.registry import play_all
+from tests.conformance.wire import ALL
 
 from kohort.testing.real_kafka import RealKafka
 
@@ -54,6 +58,7 @@ def test_three_nodes_outlive_one(tmp_path: Path) -> None:
         admin.create_topics([NewTopic("t", num_partitions=3, replication_factor=3)])["t"].result(30)
         assert set(admin.list_topics(timeout=10).brokers) == {1, 2, 3}
 
+        _play_scenarios_of_nodes(cluster.bootstrap_servers.partition(",")[0])
         cluster.kill(2)
         _wait_until(lambda: _leaders(admin) <= {1, 3}, "a new leader for every partition")
         _produce(cluster.bootstrap_servers)
@@ -82,6 +87,14 @@ def test_the_command_starts_a_node_and_stops_it(tmp_path: Path) -> None:
     assert not place.exists()
     with pytest.raises(ConnectionRefusedError), socket.socket() as probe:
         probe.connect(("127.0.0.1", int(bootstrap.rpartition(":")[2])))
+
+
+def _play_scenarios_of_nodes(bootstrap: str) -> None:
+    """The scenarios of tests/conformance that take more than one node."""
+    chosen = [scenario for scenario in ALL if "nodes" in scenario.needs]
+    verdicts = asyncio.run(play_all(bootstrap, chosen))
+    for scenario in chosen:
+        judge(scenario, verdicts[scenario.number], "kafka")
 
 
 def _kohort(*arguments: str) -> subprocess.CompletedProcess[str]:

@@ -1,0 +1,57 @@
+"""The same scenarios on a real Kafka: what it answers otherwise is listed, and nothing else is.
+
+Whatever differs without being listed fails here or in tests/conformance, since both play the same
+scenarios; a listed difference that is none any more fails too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from tests.conformance.judging import NARROW_SETTINGS, asked_for, judge, play_on
+from tests.conformance.registry import Scenario, Verdict, differences
+from tests.conformance.wire import ALL
+
+from kohort.testing.kafka_jars import installed
+from kohort.testing.real_kafka import RealKafka, absence
+
+pytestmark = [pytest.mark.slow, pytest.mark.real_kafka]
+
+TEST = "test_scenario_on_kafka"
+ONE_NODE = [one for one in ALL if "nodes" not in one.needs]
+"""Those that take two nodes are played in test_cluster.py, which has them."""
+
+
+@pytest.fixture(scope="module")
+def narrow_kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealKafka]:
+    """A node with an initial delay, small groups and frequent sweeps."""
+    if installed() is None:
+        pytest.skip(absence())
+    with RealKafka(tmp_path_factory.mktemp("narrow"), settings=NARROW_SETTINGS) as node:
+        yield node
+
+
+@pytest.fixture(scope="module")
+def verdicts(
+    request: pytest.FixtureRequest, real_kafka: RealKafka, narrow_kafka: RealKafka
+) -> dict[int, Verdict]:
+    chosen = asked_for(request.session, TEST)
+    return play_on(real_kafka.bootstrap_servers, narrow_kafka.bootstrap_servers, chosen)
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("scenario", ONE_NODE, ids=lambda scenario: scenario.label)
+def test_scenario_on_kafka(scenario: Scenario, verdicts: dict[int, Verdict]) -> None:
+    verdict = verdicts[scenario.number]
+    assert not verdict.lacks, f"lacks {verdict.lacks}"
+    judge(scenario, verdict, "kafka")
+
+
+def test_every_listed_difference_was_seen(
+    verdicts: dict[int, Verdict], request: pytest.FixtureRequest
+) -> None:
+    if len(asked_for(request.session, TEST)) < len(ONE_NODE):
+        pytest.skip("only a part of the scenarios was asked for")
+    seen = {name for verdict in verdicts.values() for name in verdict.differences}
+    assert seen == set(differences())
