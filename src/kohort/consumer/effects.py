@@ -8,7 +8,7 @@ rest, in order and in its own thread. Must not know: how records are fetched, wh
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum
 from typing import TypeAlias
 
@@ -16,11 +16,12 @@ from kohort.consumer.ownership import Tell
 from kohort.consumer.positions import Position
 from kohort.model.errors import ErrorCode
 from kohort.model.ids import GenerationId, Token, TopicPartition
+from kohort.model.values import value
 
 # -- for the group side ---------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class CommitOffsets:
     """Commit under the present place in the group; answered by ``CommitAnswered``."""
 
@@ -28,7 +29,7 @@ class CommitOffsets:
     offsets: Mapping[TopicPartition, Position]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class FetchOffsets:
     """Ask the coordinator what is committed; answered by ``OffsetsFetched``."""
 
@@ -36,7 +37,7 @@ class FetchOffsets:
     partitions: frozenset[TopicPartition]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class ListOffsets:
     """Ask the leaders for the first offset (``earliest``) or the next; see ``OffsetsListed``."""
 
@@ -56,7 +57,7 @@ class Callback(Enum):
     LOST = "lost"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class StopReading:
     """Hand out no more records of these; then say ``Stopped(step, positions)``."""
 
@@ -64,7 +65,7 @@ class StopReading:
     partitions: frozenset[TopicPartition]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class RunCallback:
     """Tell the application's listener, then say ``CallbackDone(step)``."""
 
@@ -74,14 +75,14 @@ class RunCallback:
     generation_id: GenerationId
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class StartReading:
     """Read these from here; a partition that is being read already moves here."""
 
     starts: Mapping[TopicPartition, Position]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class CommitDone:
     """The one answer to ``Commit``."""
 
@@ -100,7 +101,7 @@ class TroubleKind(Enum):
     REFUSED = "refused"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class Trouble:
     """Raise this to the application, once."""
 
@@ -111,7 +112,7 @@ class Trouble:
     """For NO_OFFSET: the offset that is not in the log, None where nothing is committed."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class Idle:
     """The answer to ``Unsubscribe``: nothing is owned and the group was left."""
 

@@ -7,32 +7,33 @@ answers to the consumer's own requests. Must not know: requests' versions, threa
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TypeAlias
 
 from kohort.consumer.positions import Position
 from kohort.member.effects import Failed, Joined, Left, Lost, PrepareJoin
 from kohort.model.errors import ErrorCode
 from kohort.model.ids import Token, TopicPartition
+from kohort.model.values import value
 
 # -- from the application -------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class Subscribe:
     """Be a member that wants these topics; in place of what was wanted before."""
 
     topics: frozenset[str]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class Unsubscribe:
     """Give up everything and leave the group; answered by one ``Idle``."""
 
     reason: str = "the application unsubscribed"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class Polled:
     """The application asks for records, and so has dealt with all it was given before.
 
@@ -43,7 +44,7 @@ class Polled:
     positions: Mapping[TopicPartition, Position] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class Stopped:
     """The answer to ``StopReading``: where each of its partitions stands, if it was being read."""
 
@@ -51,14 +52,14 @@ class Stopped:
     positions: Mapping[TopicPartition, Position]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class CallbackDone:
     """The answer to ``RunCallback``, also when the application's listener raised."""
 
     step: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class Seek:
     """Read this partition from here; ignored when it is not owned (any more)."""
 
@@ -66,7 +67,7 @@ class Seek:
     position: Position
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class OutOfRange:
     """The offset that was to be read is not in the log."""
 
@@ -74,7 +75,7 @@ class OutOfRange:
     offset: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class Commit:
     """Commit these offsets; answered by one ``CommitDone`` with the same token."""
 
@@ -85,7 +86,7 @@ class Commit:
 # -- answers to the consumer's requests -----------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class CommitAnswered:
     """The one answer to ``CommitOffsets``.
 
@@ -101,7 +102,7 @@ class CommitAnswered:
     """The failure is that the partitions may belong to somebody else."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class OffsetsFetched:
     """The one answer to ``FetchOffsets``.
 
@@ -115,7 +116,7 @@ class OffsetsFetched:
     """A failure that asking again does not mend, such as a missing right."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class OffsetsListed:
     """The one answer to ``ListOffsets``: first or next offsets; ``failed`` is to be asked again."""
 

@@ -37,21 +37,26 @@ class KnownBeat:
     Attributes:
         event: what the coordinator is to be told of it. Its token is that of the first one.
         size: bytes of its frame.
+        version: of the API.
     """
 
-    __slots__ = ("_alive", "_head", "_tail", "_version", "event", "size")
+    __slots__ = ("_alive", "_head", "_tail", "event", "size", "version")
 
     def __init__(self, frame: bytes, version: int, event: Heartbeat) -> None:
         self.event = event
         self.size = len(frame)
         self._head = frame[:_ID_AT]
         self._tail = frame[_ID_ENDS:]
-        self._version = version
+        self.version = version
         self._alive = _alive(version)
 
     def is_again(self, frame: bytes) -> bool:
         """Whether ``frame`` is the same request, under whatever correlation id."""
         return frame[_ID_ENDS:] == self._tail and frame[:_ID_AT] == self._head
+
+    def correlation_id(self, frame: bytes) -> int:
+        """The correlation id of ``frame``."""
+        return int.from_bytes(frame[_ID_AT:_ID_ENDS], "big", signed=True)
 
     def response(self, frame: bytes, answer: HeartbeatAnswer) -> bytes:
         """What answers ``frame``, in its own frame."""
@@ -59,8 +64,7 @@ class KnownBeat:
         if answer.error is ErrorCode.NONE:
             return correlation_id.join(self._alive)
         message = HeartbeatResponse(error_code=answer.error)
-        number = int.from_bytes(correlation_id, "big", signed=True)
-        return encode_response(message, self._version, number)
+        return encode_response(message, self.version, self.correlation_id(frame))
 
 
 @cache

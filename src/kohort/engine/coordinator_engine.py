@@ -23,6 +23,7 @@ from kohort.coordinator.events import (
     Event,
     Loaded,
     Replay,
+    Request,
     Stalled,
     TimeOfDay,
     TokensDropped,
@@ -47,6 +48,7 @@ from kohort.storage.group_records import read_record, write_record
 from kohort.wire.apis import APIS, Api
 from kohort.wire.coordinator_events import EVENT_MAKERS, RESPONSE_MAKERS, heartbeat_event
 from kohort.wire.coordinator_sender import Sender
+from kohort.wire.headers import RequestHeader
 from kohort.wire.messages.k12_heartbeat import HeartbeatRequest
 from kohort.wire.server_connection import Received, ServerConnection, ServerLimits
 
@@ -292,7 +294,13 @@ class CoordinatorEngine:
         version = header.api_version
         self._owed[token] = (known, version)
         sender = Sender(token, version, header.client_id or "", known.host, self._knows_partition)
-        self._run(self._coordinator.handle(make_event(request, sender), now), now)
+        self._serve(known, make_event(request, sender), header, now)
+
+    def _serve(
+        self, _known: Connection, event: Request, _header: RequestHeader, now: Instant
+    ) -> None:
+        """Let the coordinator have a request; for heirs, who sent it and under which header."""
+        self._run(self._coordinator.handle(event, now), now)
 
     def _keep_beat(
         self, known: Connection, received: Received, data: bytes | bytearray | memoryview

@@ -38,7 +38,7 @@ from kohort.coordinator.events import (
 )
 from kohort.coordinator.records import GenerationRecord, OffsetRecord
 from kohort.model.errors import ErrorCode
-from kohort.model.ids import ConnectionId, GroupId, GroupInstanceId, MemberId
+from kohort.model.ids import ConnectionId, GroupId, GroupInstanceId, MemberId, Token
 from kohort.model.instants import Millis
 from kohort.model.wire_facts import (
     AnswerBody,
@@ -142,6 +142,41 @@ def _asked(
             return None
         case _:
             assert_never(event)
+
+
+def beat_notes(
+    event: Heartbeat,
+    answer: HeartbeatAnswer,
+    *,
+    token: Token,
+    version: int,
+    connection: ConnectionId,
+    correlation_id: int,
+) -> tuple[RequestReceived, AnswerSent]:
+    """The facts of a heartbeat and its answer; the event may be that of an earlier one."""
+    asked = RequestReceived(
+        group_id=event.group_id,
+        api=GroupApi.HEARTBEAT,
+        version=version,
+        token=token,
+        connection=connection,
+        correlation_id=correlation_id,
+        member_id=event.member_id,
+        group_instance_id=event.group_instance_id,
+        generation_id=event.generation_id,
+    )
+    told = AnswerSent(
+        group_id=event.group_id,
+        api=GroupApi.HEARTBEAT,
+        token=token,
+        connection=connection,
+        correlation_id=correlation_id,
+        error=answer.error,
+        member_id=event.member_id,
+        group_instance_id=event.group_instance_id,
+        generation_id=event.generation_id,
+    )
+    return asked, told
 
 
 def notes_of_answer(answer: Answer, asked: list[RequestReceived]) -> list[AnswerSent]:

@@ -13,14 +13,21 @@ from typing import Any
 
 from kohort.coordinator.coordinator import Coordinator
 from kohort.coordinator.effects import Append, Effect, Respond
+from kohort.coordinator.events import Request
 from kohort.coordinator.timers import JOIN, SESSION, SYNC, Timer
+from kohort.engine.coordinator_beats import KnownBeat
 from kohort.engine.coordinator_engine import Connection, CoordinatorEngine
-from kohort.engine.coordinator_notes import note_of_write, notes_of_answer, notes_of_request
-from kohort.engine.coordinator_outputs import Observed, Output
+from kohort.engine.coordinator_notes import (
+    beat_notes,
+    note_of_write,
+    notes_of_answer,
+    notes_of_request,
+)
+from kohort.engine.coordinator_outputs import Observed, Output, Transmit
 from kohort.model.deadlines import Deadlines
 from kohort.model.errors import ErrorCode
 from kohort.model.group_config import GroupConfig
-from kohort.model.ids import ConnectionId, GroupId, Ticket, Token, TopicPartition
+from kohort.model.ids import ConnectionId, GroupId, Ticket, Token
 from kohort.model.instants import MICROS_PER_MILLI, Instant, WallMillis
 from kohort.model.wire_facts import (
     CoordinatorBooted,
@@ -34,15 +41,9 @@ from kohort.model.wire_facts import (
     TimerChanged,
     WireFact,
 )
-from kohort.wire.coordinator_events import EVENT_MAKERS
-from kohort.wire.coordinator_sender import Sender
-from kohort.wire.server_connection import Received
+from kohort.wire.headers import RequestHeader
 
 _TIMER_NAMES = {SESSION: "session", JOIN: "join", SYNC: "sync"}
-
-
-def _any(_partition: TopicPartition) -> bool:
-    return True
 
 
 class WatchedDeadlines(Deadlines[Timer]):
@@ -96,8 +97,6 @@ class RecordingCoordinatorEngine(CoordinatorEngine):
     The other arguments are ``CoordinatorEngine``'s.
     """
 
-    _knows_beats = False
-
     def __init__(
         self,
         config: GroupConfig,
@@ -133,7 +132,9 @@ class RecordingCoordinatorEngine(CoordinatorEngine):
     ) -> list[Output]:
         """As ``CoordinatorEngine.received``."""
         self._told_at = now
-        return super().received(conn, data, now)
+        outputs = super().received(conn, data, now)
+        # What was told of a heartbeat that took the short way is still here.
+        return [*self._take_outputs(), *outputs] if self._outputs else outputs
 
     def stalled(self, micros: int, now: Instant) -> list[Output]:
         """As ``CoordinatorEngine.stalled``."""
@@ -165,22 +166,41 @@ class RecordingCoordinatorEngine(CoordinatorEngine):
         watched = WatchedDeadlines(self._timer_notes.append)
         return Coordinator(config, make_member_id, deadlines=watched)
 
-    def _take(self, known: Connection, received: Received, now: Instant) -> None:
-        token, header, request = received
-        make_event = EVENT_MAKERS.get(type(request))
-        if make_event is not None:
-            # First what is overdue: it is no consequence of this request.
-            self._run(self._coordinator.advance(now), now)
-            sender = Sender(token, header.api_version, header.client_id or "", known.host, _any)
-            self._asked[token] = notes_of_request(
-                make_event(request, sender),
-                version=header.api_version,
-                connection=known.id,
-                correlation_id=header.correlation_id,
-            )
-            for note in self._asked[token]:
-                self._tell(note, now)
-        super()._take(known, received, now)
+    def _serve(
+        self, known: Connection, event: Request, header: RequestHeader, now: Instant
+    ) -> None:
+        # First what is overdue: it is no consequence of this request.
+        self._run(self._coordinator.advance(now), now)
+        self._asked[event.token] = asked = notes_of_request(
+            event,
+            version=header.api_version,
+            connection=known.id,
+            correlation_id=header.correlation_id,
+        )
+        for note in asked:
+            self._tell(note, now)
+        super()._serve(known, event, header, now)
+
+    def _beat_again(
+        self, known: Connection, beat: KnownBeat, frame: bytes, now: Instant
+    ) -> Transmit | None:
+        """As ``CoordinatorEngine._beat_again``; it leaves what is told of it among the outputs."""
+        if self._record_timers or self._dropped or self._outputs or not beat.is_again(frame):
+            return None
+        answer = self._coordinator.beat(beat.event, now)
+        if answer is None:
+            return None
+        asked, told = beat_notes(
+            beat.event,
+            answer,
+            token=Token(self._next_token()),
+            version=beat.version,
+            connection=known.id,
+            correlation_id=beat.correlation_id(frame),
+        )
+        self._tell(asked, now)
+        self._tell(told, now)
+        return Transmit(known.id, beat.response(frame, answer))
 
     def _run(self, effects: list[Effect], now: Instant) -> None:
         self._tell_timers(now)

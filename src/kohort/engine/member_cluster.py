@@ -6,6 +6,7 @@ again.
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -30,7 +31,8 @@ class Cluster:
     controller_id: int = _NO_NODE
     counts: dict[str, int] = field(default_factory=dict)
     """Partition counts of topics that exist."""
-    _leaders: dict[TopicPartition, int] = field(default_factory=dict)
+    _leaders: dict[str, array[int]] = field(default_factory=dict)
+    """By topic, then by partition: a member of a large cluster knows thousands."""
 
     def learn(self, response: MetadataResponse) -> None:
         """Take over what a node says: all nodes, and the topics it speaks of."""
@@ -41,19 +43,27 @@ class Cluster:
             if topic.name is None:
                 continue
             if topic.error_code == ErrorCode.NONE:
-                self.counts[topic.name] = len(topic.partitions)
+                # Kafka numbers partitions from 0 on and leaves none out.
+                self.counts[topic.name] = count = len(topic.partitions)
+                self._leaders[topic.name] = leaders = array("i", [_NO_NODE]) * count
                 for p in topic.partitions:
-                    self._leaders[TopicPartition(topic.name, p.partition_index)] = p.leader_id
+                    if 0 <= p.partition_index < count:
+                        leaders[p.partition_index] = p.leader_id
             elif topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                 self.counts.pop(topic.name, None)
 
     def leader(self, partition: TopicPartition) -> Endpoint | None:
         """Where the leader of a partition listens, if known."""
-        return self.nodes.get(self._leaders.get(partition, _NO_NODE))
+        topic, number = partition
+        leaders = self._leaders.get(topic, ())
+        return self.nodes.get(leaders[number] if 0 <= number < len(leaders) else _NO_NODE)
 
     def forget_leader(self, partition: TopicPartition) -> None:
         """It was not the leader, or not there."""
-        self._leaders.pop(partition, None)
+        topic, number = partition
+        leaders = self._leaders.get(topic)
+        if leaders is not None and 0 <= number < len(leaders):
+            leaders[number] = _NO_NODE
 
     @property
     def controller(self) -> Endpoint | None:

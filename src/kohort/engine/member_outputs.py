@@ -9,7 +9,7 @@ threads, librdkafka.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum
 from typing import Any, TypeAlias
 
@@ -25,6 +25,7 @@ from kohort.member.effects import (
 from kohort.member.requests import RequestId
 from kohort.model.errors import ErrorCode
 from kohort.model.ids import ConnectionId, TopicPartition
+from kohort.model.values import value
 
 
 class Target(Enum):
@@ -40,14 +41,14 @@ class Target(Enum):
     """The node that Metadata names as controller (topic administration)."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class Node:
     """A certain node, by the id that Metadata or FindCoordinator gave it."""
 
     node_id: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class LeaderOf:
     """The leader of a partition, by the engine's metadata, which is fetched when it is unknown."""
 
@@ -57,7 +58,7 @@ class LeaderOf:
 Where: TypeAlias = Target | Node | LeaderOf
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class Offset:
     """An offset to commit: the next one to be consumed."""
 
@@ -66,7 +67,7 @@ class Offset:
     metadata: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class Connect:
     """Open a TCP connection; then say ``connected(conn)``, or ``lost(conn)`` if that fails."""
 
@@ -75,7 +76,7 @@ class Connect:
     port: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class Transmit:
     """Send these bytes on that connection, whole and in order."""
 
@@ -83,7 +84,7 @@ class Transmit:
     data: bytes
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class Close:
     """Close that connection. The engine has forgotten it: nothing about it need be reported."""
 
@@ -91,7 +92,7 @@ class Close:
     reason: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class Answered:
     """The one answer to a request of the owner.
 
@@ -122,7 +123,7 @@ class RequestErrorKind(Enum):
     """The engine was closed."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class RequestError:
     """Why a request got no response, with Kafka's code if the coordinator gave one."""
 
@@ -138,7 +139,7 @@ def request_error(
     return RequestError(kind=kind, message=text, code=code)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class Committed:
     """The one answer to ``MemberEngine.commit``.
 
@@ -151,7 +152,7 @@ class Committed:
     error: RequestError | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class OffsetsFetched:
     """The one answer to ``MemberEngine.fetch_offsets``.
 
@@ -165,7 +166,7 @@ class OffsetsFetched:
     error: RequestError | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class Versioned:
     """A request whose fields depend on the version that is agreed upon with the node.
 
@@ -176,7 +177,7 @@ class Versioned:
     build: Callable[[int], Any]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class MetadataChanged:
     """A leading member saw partition counts change; it asks for a rebalance by itself.
 

@@ -68,7 +68,8 @@ class Heap:
         """Call ``action(*args)`` at ``when``, or now if that is past."""
         self._sequence = sequence = self._sequence + 1
         life = owner.life if owner is not None else 0
-        heappush(self._entries, (max(when, self.now), sequence, owner, life, action, args))
+        when = max(when, self.now)
+        heappush(self._entries, (when, sequence, owner, life, action, args))
 
     def after(
         self, millis: int, owner: Process | None, action: Callable[..., None], *args: object
@@ -78,19 +79,19 @@ class Heap:
 
     def run(self, end: Instant) -> None:
         """Let everything up to and including ``end`` happen."""
-        entries = self._entries
+        entries, choose = self._entries, self._choose
         while entries and entries[0][0] <= end:
-            entry = heappop(entries) if self._choose is None else self._chosen(self._choose)
-            owner = entry[2]
+            entry = heappop(entries) if choose is None else self._chosen(choose)
+            when, _, owner, life, action, args = entry
             if owner is not None:
-                if owner.life != entry[3]:
+                if owner.life != life:
                     continue
                 if owner.paused:
                     owner.held.append(entry)
                     continue
-            self.now = Instant(entry[0])
+            self.now = Instant(when)
             self.count += 1
-            entry[4](*entry[5])
+            action(*args)
         self.now = end
 
     def resume(self, process: Process) -> None:

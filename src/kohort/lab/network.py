@@ -233,7 +233,8 @@ class Network:
         if not (client.speaks if upwards else client.hears):
             way.parked.append(data)
             return
-        when = max(way.last, self._heap.now + self._delay())
+        when = self._heap.now + self._delay()
+        when = max(when, way.last)
         way.last = when
         way.queue.append((when, data))
         if upwards:
@@ -303,9 +304,12 @@ class Network:
 
     def _take(self, way: _Way) -> tuple[bytes, bool]:
         """All that has arrived by now, in one piece."""
+        queue, now = way.queue, self._heap.now
+        if len(queue) == 1 and queue[0][0] <= now:
+            piece = queue.popleft()[1]
+            return (b"", True) if piece is None else (piece, False)
         pieces: list[bytes] = []
         ended = False
-        queue, now = way.queue, self._heap.now
         while queue and queue[0][0] <= now and not ended:
             piece = queue.popleft()[1]
             if piece is None:

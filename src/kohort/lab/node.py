@@ -98,6 +98,7 @@ class Node:
         self._topics = topics
         self._record = record
         self._engine_class = RecordingCoordinatorEngine if recording else CoordinatorEngine
+        self._rows: list[k03.MetadataResponsePartition] = []
         self._lines: dict[ConnectionId, Line] = {}
         self._wake: int | None = None
         self._paused_at = Instant(0)
@@ -289,17 +290,21 @@ class Node:
         topics = []
         for name in names:
             topic = known.get(name)
-            count = topic.partitions if topic else 0
-            rows = [
-                k03.MetadataResponsePartition(partition_index=n, leader_id=_NODE_ID)
-                for n in range(count)
-            ]
+            rows = self._rows_of(topic.partitions if topic else 0)
             code = ErrorCode.NONE if topic else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             topics.append(
                 k03.MetadataResponseTopic(error_code=int(code), name=name, partitions=rows)
             )
         node = k03.MetadataResponseBroker(node_id=_NODE_ID, host=HOST, port=PORT)
         return k03.MetadataResponse(brokers=[node], controller_id=_NODE_ID, topics=topics)
+
+    def _rows_of(self, count: int) -> list[k03.MetadataResponsePartition]:
+        """The rows of so many partitions, which differ in nothing else; not to be changed."""
+        rows = self._rows
+        while len(rows) < count:
+            row = k03.MetadataResponsePartition(partition_index=len(rows), leader_id=_NODE_ID)
+            rows.append(row)
+        return rows[:count]
 
     def _list_offsets(self, request: k02.ListOffsetsRequest) -> k02.ListOffsetsResponse:
         now = self._heap.now

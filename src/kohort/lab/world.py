@@ -7,6 +7,7 @@ byte for byte. Must not know: who draws plans, what a history is checked for.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from random import Random
 from typing import Any
 
@@ -36,13 +37,24 @@ class World:
     Args:
         plan: everything that will be.
         choose: decides between simultaneous arrivals at the broker; None keeps them in order.
-        recording: whether a history is kept; without it only the engines run.
+        recording: whether facts are told; without it only the engines run.
+        take: takes each fact as it comes, so that none is kept; None: ``history`` gathers them.
     """
 
-    def __init__(self, plan: Plan, *, choose: Choose | None = None, recording: bool = True) -> None:
+    def __init__(
+        self,
+        plan: Plan,
+        *,
+        choose: Choose | None = None,
+        recording: bool = True,
+        take: Callable[[Recorded], None] | None = None,
+    ) -> None:
         self.plan = plan
         self.heap = Heap(choose)
         self.history: list[Recorded] = []
+        self.facts = 0
+        """Facts that were told."""
+        self._take = self.history.append if take is None else take
         self.topics = TopicBook(plan.topics)
         self._recording = recording
         self.node = Node(
@@ -106,9 +118,10 @@ class World:
     def record(self, source: str, incarnation: int, fact: AnyFact) -> None:
         """Take a fact into the history."""
         if self._recording:
-            self.history.append(
+            self.facts = sequence = self.facts + 1
+            self._take(
                 Recorded(
-                    sequence=len(self.history) + 1,
+                    sequence=sequence,
                     at=self.heap.now,
                     incarnation=incarnation,
                     source=source,

@@ -15,7 +15,6 @@ commit will be accepted. ``Failed`` is ``Lost`` for good.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TypeAlias
 
 from kohort.member.events import GroupMember
@@ -24,9 +23,10 @@ from kohort.model.errors import ErrorCode
 from kohort.model.ids import GenerationId, GroupInstanceId, MemberId, ProtocolName
 from kohort.model.instants import Millis
 from kohort.model.member_facts import MemberFact
+from kohort.model.values import value
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class Send:
     """Send this to the coordinator; the answer, or ``RequestFailed``, within ``timeout_ms``."""
 
@@ -35,19 +35,19 @@ class Send:
     timeout_ms: Millis
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class FindCoordinator:
     """Look the group's coordinator up (again and again, with back-off) until it is found."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class DropCoordinator:
     """What is believed to be the coordinator is not, or is silent: forget it, close connections."""
 
     reason: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class PerformAssignment:
     """This member leads the generation: decide who gets what, then say ``AssignmentPerformed``.
 
@@ -61,7 +61,7 @@ class PerformAssignment:
     stands: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class PrepareJoin:
     """Owner: get ready to join, then say ``JoinPrepared(attempt, protocols)``.
 
@@ -79,7 +79,7 @@ class PrepareJoin:
     reason: str | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class Joined:
     """Owner: a new generation, and what it assigns to this member (bytes as the leader made them).
 
@@ -94,7 +94,7 @@ class Joined:
     is_leader: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class Lost:
     """Owner: the place in the group is gone; whatever was owned under it may be somebody else's.
 
@@ -107,7 +107,7 @@ class Lost:
     reason: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class Failed:
     """Owner: the member cannot go on (fenced, refused, not authorised); raise this to the user.
 
@@ -118,7 +118,7 @@ class Failed:
     message: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class Left:
     """Owner: leaving is over: answered, unanswerable or unnecessary. Once for each ``Leave``."""
 
@@ -126,7 +126,7 @@ class Left:
     """What the coordinator said, for the log only; NONE also when nothing had to be sent."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class Observe:
     """A fact for logs, metrics and histories."""
 

@@ -8,7 +8,6 @@ bytes on the wire, connections.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TypeAlias
 
 from kohort.embedded.base import JoinProtocol
@@ -22,11 +21,12 @@ from kohort.model.ids import (
     ProtocolType,
 )
 from kohort.model.instants import Instant
+from kohort.model.values import value
 
 # -- from the owner -------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class Join:
     """The owner wants a place in the group, from now until ``Leave``. Also counts as ``Polled``.
 
@@ -38,7 +38,7 @@ class Join:
     reason: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class JoinPrepared:
     """The owner's answer to ``PrepareJoin``: it has given up what it must, and offers this.
 
@@ -50,7 +50,7 @@ class JoinPrepared:
     protocols: tuple[JoinProtocol, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class RequestRejoin:
     """Start a rebalance soon (KIP-568); absorbed by one that is running (cheap, repeatable).
 
@@ -60,7 +60,7 @@ class RequestRejoin:
     reason: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class SubscriptionChanged:
     """What the owner would offer differs from what it offered last: rejoin.
 
@@ -71,12 +71,12 @@ class SubscriptionChanged:
     reason: str = "subscription changed"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class Polled:
     """The application is alive: restarts max.poll.interval; ends the pause after it ran out."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class AssignmentPerformed:
     """The leader's assignor has decided. Ignored unless that generation still waits for it.
 
@@ -88,7 +88,7 @@ class AssignmentPerformed:
     assignments: Mapping[MemberId, bytes]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class AssignmentFailed:
     """The leader's assignor could not decide: the member fails and gives up its place."""
 
@@ -96,7 +96,7 @@ class AssignmentFailed:
     message: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class Leave:
     """The owner wants no place any more; answered by exactly one ``Left``.
 
@@ -109,7 +109,7 @@ class Leave:
     even_if_static: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class Stalled:
     """The process itself was asleep for ``micros``: all deadlines move that much later."""
 
@@ -119,12 +119,12 @@ class Stalled:
 # -- from the engine ------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class CoordinatorFound:
     """Requests can be sent."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class CoordinatorLost:
     """The coordinator went away, or is not the coordinator any more.
 
@@ -132,7 +132,7 @@ class CoordinatorLost:
     """
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class CoordinatorFailed:
     """Looking the coordinator up failed for good (e.g. GROUP_AUTHORIZATION_FAILED)."""
 
@@ -140,7 +140,7 @@ class CoordinatorFailed:
     message: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class RequestFailed:
     """No answer will come for this ``Send``: disconnected (default) or timed out."""
 
@@ -148,7 +148,7 @@ class RequestFailed:
     timed_out: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class CommitRefused:
     """An offset commit made under this identity was refused for a reason that concerns membership.
 
@@ -160,7 +160,7 @@ class CommitRefused:
     member_id: MemberId
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class CommitAccepted:
     """A commit under this identity was accepted, which restarts the session like a heartbeat."""
 
@@ -172,7 +172,7 @@ class CommitAccepted:
 # -- answers of the coordinator -------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class GroupMember:
     """One member of the new generation, as the leader is told."""
 
@@ -181,7 +181,7 @@ class GroupMember:
     metadata: bytes
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class JoinAnswered:
     """JoinGroup's answer; fields beyond ``error`` and ``member_id`` count only without error."""
 
@@ -198,7 +198,7 @@ class JoinAnswered:
     """Everybody, for the leader; empty for the others."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class SyncAnswered:
     """SyncGroup's answer: the own assignment."""
 
@@ -209,7 +209,7 @@ class SyncAnswered:
     assignment: bytes
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class HeartbeatAnswered:
     """Heartbeat's answer."""
 
@@ -217,7 +217,7 @@ class HeartbeatAnswered:
     error: ErrorCode
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class LeaveAnswered:
     """LeaveGroup's answer; ``error`` is the group's or the member's."""
 

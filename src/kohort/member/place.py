@@ -38,6 +38,7 @@ from kohort.model.errors import ErrorCode, InvariantViolation
 from kohort.model.ids import NO_GENERATION, NO_MEMBER, GenerationId, MemberId, ProtocolName
 from kohort.model.instants import Instant, Millis, after
 from kohort.model.member_facts import MemberFact, MemberStateChanged, RequestRefused
+from kohort.model.values import value
 
 
 class Timer(StrEnum):
@@ -49,7 +50,7 @@ class Timer(StrEnum):
     BACKOFF = "backoff"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class Sent:
     """A request that waits for its answer, and who sent it, since the sender may have changed."""
 

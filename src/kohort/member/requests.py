@@ -7,7 +7,6 @@ connections.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import NewType, TypeAlias
 
 from kohort.embedded.base import JoinProtocol
@@ -20,6 +19,7 @@ from kohort.model.ids import (
     ProtocolType,
 )
 from kohort.model.instants import Millis
+from kohort.model.values import value
 
 RequestId = NewType("RequestId", int)
 """Names a request of a member or of its engine until its answer; never reused within one."""
@@ -28,7 +28,7 @@ MAX_REASON_LENGTH = 255
 """Longest reason text sent (KIP-800 cuts there, too)."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class JoinGroup:
     """Wish for a place in the next generation. Bytes are the same for every try of one attempt."""
 
@@ -43,7 +43,7 @@ class JoinGroup:
     """At most 255 characters (KIP-800)."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class SyncGroup:
     """Fetches the own assignment; a leader hands in everybody's."""
 
@@ -56,7 +56,7 @@ class SyncGroup:
     assignments: Mapping[MemberId, bytes]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class Heartbeat:
     """Sign of life; its answer is how a member learns of a rebalance."""
 
@@ -66,7 +66,7 @@ class Heartbeat:
     generation_id: GenerationId
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class LeaveGroup:
     """Gives up the place at once."""
 

@@ -7,7 +7,6 @@ like the lack of an answer, says that it may have happened or not. Must not know
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import TypeAlias
 
@@ -22,6 +21,7 @@ from kohort.model.ids import (
     TopicPartition,
 )
 from kohort.model.instants import Millis
+from kohort.model.values import value
 from kohort.model.wire_facts import GroupApi
 
 
@@ -46,7 +46,7 @@ class CallbackKind(StrEnum):
 # -- the process -------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class ProcessStarted:
     """A consumer process came to life: a new life of its source, owning nothing.
 
@@ -62,7 +62,7 @@ class ProcessStarted:
     auto_commit: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class ProcessStopped:
     """A consumer process closed its consumer in order (committed, revoked, left) and ended."""
 
@@ -70,7 +70,7 @@ class ProcessStopped:
     member_id: MemberId = NO_MEMBER
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class ProcessKilled:
     """A consumer process ended without a word.
 
@@ -82,28 +82,28 @@ class ProcessKilled:
     unwitnessed: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class ProcessPaused:
     """A consumer process stands still (SIGSTOP, a long collection of garbage)."""
 
     group_id: GroupId
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class ProcessResumed:
     """A paused consumer process goes on."""
 
     group_id: GroupId
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class NetworkCut:
     """A consumer process cannot reach its coordinator, or is not reached by it, from now on."""
 
     group_id: GroupId
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class NetworkHealed:
     """A process that was cut off is connected again."""
 
@@ -113,7 +113,7 @@ class NetworkHealed:
 # -- membership as the client sees it ----------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class Subscribed:
     """The application subscribed to these topics, in place of what it had."""
 
@@ -121,7 +121,7 @@ class Subscribed:
     topics: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class RebalanceEnforced:
     """The application asked for a rebalance (KIP-568), or for a rejoin with other metadata."""
 
@@ -129,7 +129,7 @@ class RebalanceEnforced:
     reason: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class RequestSent:
     """A member sent a request to its coordinator."""
 
@@ -143,7 +143,7 @@ class RequestSent:
     """Within one life of its source; None: not told."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class ResponseReceived:
     """The answer to a ``RequestSent``, or the certainty that none will come (UNKNOWN)."""
 
@@ -159,7 +159,7 @@ class ResponseReceived:
 # -- the application ---------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class PollReturned:
     """The application polled and was handed so many records."""
 
@@ -167,7 +167,7 @@ class PollReturned:
     records: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class PositionSet:
     """Reading of a partition starts, or goes on, at ``offset``; ``sought`` by the application."""
 
@@ -177,7 +177,7 @@ class PositionSet:
     sought: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class RecordsDelivered:
     """Records ``first`` to ``last``, both included, were handed to the application.
 
@@ -192,7 +192,7 @@ class RecordsDelivered:
     complete: bool = True
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class CallbackStarted:
     """The application is being told; while it is told of a loss or a revocation it still owns."""
 
@@ -203,7 +203,7 @@ class CallbackStarted:
     partitions: tuple[TopicPartition, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class CallbackEnded:
     """The application was told: from now on it owns, or owns no more."""
 
@@ -214,7 +214,7 @@ class CallbackEnded:
     partitions: tuple[TopicPartition, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class CommitSent:
     """A consumer asked its coordinator to keep these offsets: each the next one to be read."""
 
@@ -225,7 +225,7 @@ class CommitSent:
     generation_id: GenerationId = NO_GENERATION
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class CommitConcluded:
     """How a ``CommitSent`` ended. With OK, ``refused`` names partitions that were not kept."""
 
@@ -235,7 +235,7 @@ class CommitConcluded:
     refused: tuple[TopicPartition, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class CommittedAsked:
     """A consumer asked what is committed."""
 
@@ -244,7 +244,7 @@ class CommittedAsked:
     partitions: tuple[TopicPartition, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class CommittedTold:
     """The answer to a ``CommittedAsked``; None where nothing is committed."""
 

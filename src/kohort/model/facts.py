@@ -8,7 +8,6 @@ apart. Wording is the log writer's (``kohort.host.group_log``).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import TypeAlias
 
@@ -23,6 +22,7 @@ from kohort.model.ids import (
     ProtocolType,
     TopicPartition,
 )
+from kohort.model.values import value
 
 
 class RebalanceCause(StrEnum):
@@ -40,7 +40,7 @@ class RebalanceCause(StrEnum):
     STATIC_MEMBER_REPLACED = "static member replaced"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class GroupCreated:
     """A group came to be: by a first join (``simple`` False) or by a commit without membership."""
 
@@ -48,7 +48,7 @@ class GroupCreated:
     simple: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class MemberIdHandedOut:
     """A client without id was given one and asked to join again with it (KIP-394)."""
 
@@ -57,7 +57,7 @@ class MemberIdHandedOut:
     member_id: MemberId
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class MemberAddedWithoutId:
     """An old client that cannot be asked to join twice was given an id and added at once."""
 
@@ -66,7 +66,7 @@ class MemberAddedWithoutId:
     member_id: MemberId
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class PendingMemberJoined:
     """A client came back with the id it had been handed."""
 
@@ -75,7 +75,7 @@ class PendingMemberJoined:
     member_id: MemberId
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class MemberAdded:
     """A member is in the group from now on, though in no generation yet."""
 
@@ -88,7 +88,7 @@ class MemberAdded:
     rebalance_timeout_ms: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class MemberRejoined:
     """A member's JoinGroup was parked in the present join phase: the instant it was ready."""
 
@@ -97,7 +97,7 @@ class MemberRejoined:
     generation_id: GenerationId
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class StaticMemberAdded:
     """A process joined under an instance id that the group did not know, and was given an id."""
 
@@ -107,7 +107,7 @@ class StaticMemberAdded:
     member_id: MemberId
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class StaticMemberReplaced:
     """A process joined under a known instance id: its place has a new holder, the former is fenced.
 
@@ -122,7 +122,7 @@ class StaticMemberReplaced:
     member_id: MemberId
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class DamagedMetadataRefused:
     """A ``consumer`` member's metadata of ``size`` bytes claims more than it holds."""
 
@@ -134,7 +134,7 @@ class DamagedMetadataRefused:
     size: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class JoinRefused:
     """A JoinGroup was answered with an error that a client takes as final or starts over from."""
 
@@ -145,7 +145,7 @@ class JoinRefused:
     error: ErrorCode
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class RebalanceStarted:
     """The group went to PreparingRebalance.
 
@@ -165,7 +165,7 @@ class RebalanceStarted:
     """Members of the group at that instant."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class InitialDelayExtended:
     """A newcomer arrived in the initial window, so that it runs for another stretch (KIP-134)."""
 
@@ -174,7 +174,7 @@ class InitialDelayExtended:
     remaining_ms: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class MembersNotRejoined:
     """The join phase closed without these dynamic members; they were removed."""
 
@@ -183,7 +183,7 @@ class MembersNotRejoined:
     member_ids: tuple[MemberId, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class NobodyRejoined:
     """The join phase ran out with static members only, none of which rejoined; it runs again."""
 
@@ -191,7 +191,7 @@ class NobodyRejoined:
     generation_id: GenerationId
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class JoinPhaseCompleted:
     """A new generation was told to its members (the log's word for it is "Stabilized")."""
 
@@ -203,7 +203,7 @@ class JoinPhaseCompleted:
     member_ids: tuple[MemberId, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class SubscriptionNotParsed:
     """Metadata of a ``consumer`` member is no subscription; the group works, topics are unknown."""
 
@@ -212,7 +212,7 @@ class SubscriptionNotParsed:
     protocol_name: ProtocolName
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class AssignmentReceived:
     """The leader's SyncGroup arrived; it is not durable yet."""
 
@@ -223,7 +223,7 @@ class AssignmentReceived:
     static_count: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class EmptyAssignmentsSet:
     """The leader's assignment left these members out; they get zero bytes."""
 
@@ -232,7 +232,7 @@ class EmptyAssignmentsSet:
     member_ids: tuple[MemberId, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class GroupStabilized:
     """The assignment is durable and every waiting member was answered: the rebalance is over.
 
@@ -244,7 +244,7 @@ class GroupStabilized:
     assignments: tuple[tuple[MemberId, bytes], ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class AssignmentDelivered:
     """A member was given its assignment, of ``size`` bytes, in a successful SyncGroup answer."""
 
@@ -254,7 +254,7 @@ class AssignmentDelivered:
     size: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class GroupEmptied:
     """The last member is gone; the generation counts on."""
 
@@ -262,7 +262,7 @@ class GroupEmptied:
     generation_id: GenerationId
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class MemberExpired:
     """A member showed no life within its session timeout and was removed."""
 
@@ -272,7 +272,7 @@ class MemberExpired:
     group_instance_id: GroupInstanceId | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class PendingMemberExpired:
     """An id was handed out and never used within the session timeout."""
 
@@ -280,7 +280,7 @@ class PendingMemberExpired:
     member_id: MemberId
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class ParkedJoinDropped:
     """The connection behind a parked JoinGroup is gone: its member counts as not joined.
 
@@ -294,7 +294,7 @@ class ParkedJoinDropped:
     removed: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class ParkedSyncDropped:
     """The connection behind a parked SyncGroup is gone: its member's session runs again."""
 
@@ -304,7 +304,7 @@ class ParkedSyncDropped:
     group_instance_id: GroupInstanceId | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class MemberLeft:
     """A member was removed by LeaveGroup; ``pending`` if it had only been handed its id."""
 
@@ -316,7 +316,7 @@ class MemberLeft:
     pending: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class OffsetsCommitted:
     """Offsets are durable. ``generation_id`` is -1 for commits without membership."""
 
@@ -326,7 +326,7 @@ class OffsetsCommitted:
     offsets: tuple[tuple[TopicPartition, int], ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class OffsetsExpired:
     """Committed offsets outlived their retention and were removed."""
 
@@ -334,7 +334,7 @@ class OffsetsExpired:
     partitions: tuple[TopicPartition, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class GroupDeleted:
     """The group and its offsets are gone, durably; ``expired`` if nobody asked for it."""
 
@@ -344,7 +344,7 @@ class GroupDeleted:
     expired: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class GroupLoaded:
     """A group came back from the log.
 
@@ -358,7 +358,7 @@ class GroupLoaded:
     members: tuple[tuple[MemberId, GroupInstanceId | None], ...] | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class WriteFailed:
     """A record of the group could not be made durable; ``purpose`` says which."""
 
@@ -367,7 +367,7 @@ class WriteFailed:
     error: ErrorCode
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class LimitReached:
     """A bound that keeps strangers from filling memory refused a request."""
 

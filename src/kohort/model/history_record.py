@@ -7,13 +7,13 @@ checks.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, Final, TypeAlias, get_args
 
 from kohort.model.client_facts import ClientFact
 from kohort.model.facts import Fact
 from kohort.model.instants import Instant
 from kohort.model.member_facts import MemberFact
+from kohort.model.values import value
 from kohort.model.wire_facts import WireFact
 from kohort.model.world_facts import WorldFact
 
@@ -35,7 +35,7 @@ FACT_TYPES: Final[dict[str, type[Any]]] = {
 """Every kind of fact by its name, which is unique."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class Recorded:
     """One fact of a history.
 

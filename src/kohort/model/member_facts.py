@@ -6,15 +6,15 @@ of each without asking the member. Must not know: who reads them.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TypeAlias
 
 from kohort.model.errors import ErrorCode
 from kohort.model.ids import GenerationId, GroupId, MemberId, ProtocolName
 from kohort.model.instants import Instant, Millis
+from kohort.model.values import value
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class MemberStateChanged:
     """A member went from one state to another, by the names of the member's states."""
 
@@ -27,7 +27,7 @@ class MemberStateChanged:
     reason: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class GenerationJoined:
     """A member received its assignment in a generation."""
 
@@ -42,7 +42,7 @@ class GenerationJoined:
     """From asking the owner to prepare until the assignment."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class RequestRefused:
     """The coordinator answered one of the member's requests with an error."""
 
@@ -54,7 +54,7 @@ class RequestRefused:
     error: ErrorCode
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class SessionUnconfirmed:
     """A whole session timeout went by without a confirmed sign of life: coordinator given up."""
 
@@ -64,7 +64,7 @@ class SessionUnconfirmed:
     generation_id: GenerationId
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class PollIntervalExceeded:
     """The application did not poll for max.poll.interval: the member gave up its place."""
 

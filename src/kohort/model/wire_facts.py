@@ -8,7 +8,6 @@ can read what was claimed and what was assigned. Must not know: who reads, api v
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import TypeAlias
 
@@ -28,6 +27,7 @@ from kohort.model.ids import (
     TopicPartition,
 )
 from kohort.model.instants import Instant, Millis
+from kohort.model.values import value
 
 
 class GroupApi(StrEnum):
@@ -48,7 +48,7 @@ class GroupApi(StrEnum):
 # -- what a request says beyond its ids --------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class JoinAsked:
     """Content of a JoinGroup request."""
 
@@ -60,28 +60,28 @@ class JoinAsked:
     """Name and metadata, the member's preference first."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class SyncAsked:
     """Content of a SyncGroup request; a leader's has everybody's assignment."""
 
     assignments: tuple[tuple[MemberId, bytes], ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class LeaveAsked:
     """Content of a LeaveGroup request."""
 
     members: tuple[tuple[MemberId, GroupInstanceId | None], ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class CommitAsked:
     """Content of an OffsetCommit request."""
 
     offsets: tuple[tuple[TopicPartition, int], ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class FetchAsked:
     """Content of an OffsetFetch request; None asks for everything."""
 
@@ -94,7 +94,7 @@ RequestBody: TypeAlias = JoinAsked | SyncAsked | LeaveAsked | CommitAsked | Fetc
 # -- what an answer says beyond its ids --------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class JoinTold:
     """Content of a successful JoinGroup answer; ``members`` is filled for the leader only."""
 
@@ -103,28 +103,28 @@ class JoinTold:
     members: tuple[tuple[MemberId, bytes], ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class SyncTold:
     """Content of a successful SyncGroup answer."""
 
     assignment: bytes
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class LeaveTold:
     """What became of each entry of a LeaveGroup request, in its order."""
 
     members: tuple[tuple[MemberId, GroupInstanceId | None, ErrorCode], ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class CommitTold:
     """What became of each partition of an OffsetCommit request."""
 
     errors: tuple[tuple[TopicPartition, ErrorCode], ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class FetchTold:
     """Committed offsets; None where the coordinator says that nothing is committed."""
 
@@ -137,7 +137,7 @@ AnswerBody: TypeAlias = JoinTold | SyncTold | LeaveTold | CommitTold | FetchTold
 # -- requests and answers ----------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class RequestReceived:
     """A request arrived, before anything was done about it.
 
@@ -156,7 +156,7 @@ class RequestReceived:
     body: RequestBody | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class AnswerSent:
     """An answer left the coordinator, whether or not its connection still stands.
 
@@ -177,7 +177,7 @@ class AnswerSent:
     body: AnswerBody | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class RequestUnreadable:
     """Bytes came that are no request, or none that may come; their connection was closed."""
 
@@ -188,7 +188,7 @@ class RequestUnreadable:
 # -- the log -----------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class PersistBegun:
     """Records are on their way to the log: a group's metadata, offsets, or tombstones of either.
 
@@ -204,7 +204,7 @@ class PersistBegun:
     offsets: tuple[tuple[TopicPartition, int | None], ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class PersistOk:
     """The records of a ticket are durable."""
 
@@ -212,7 +212,7 @@ class PersistOk:
     ticket: Ticket
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class PersistFailed:
     """The records of a ticket are not durable and never will be."""
 
@@ -221,7 +221,7 @@ class PersistFailed:
     error: ErrorCode
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class CoordinatorBooted:
     """A coordinator read its log to the end and serves from now on.
 
@@ -237,14 +237,14 @@ class CoordinatorBooted:
     """Settings that bound what groups may do, by Kafka's names."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class CoordinatorStopped:
     """The coordinator is gone: in order, or (``crashed``) with everything that was not durable."""
 
     crashed: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class CoordinatorStalled:
     """The coordinator's process stood still for ``micros``; it moved its deadlines."""
 
@@ -262,7 +262,7 @@ class TimerChange(StrEnum):
     FIRED = "fired"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class TimerChanged:
     """A timer of a group, or of one of its members, was set, cancelled or fired."""
 

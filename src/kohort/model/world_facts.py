@@ -7,14 +7,14 @@ know: who reads.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TypeAlias
 
 from kohort.model.ids import GenerationId, GroupId, MemberId, ProtocolName, TopicPartition
 from kohort.model.instants import Instant, Millis
+from kohort.model.values import value
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class TopicSized:
     """A topic has this many partitions from now on; 0: it is gone."""
 
@@ -22,7 +22,7 @@ class TopicSized:
     partitions: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class FaultBegan:
     """Something was broken on purpose; ``target`` names a process, a link or a disk."""
 
@@ -30,7 +30,7 @@ class FaultBegan:
     target: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class FaultsHealed:
     """No fault touches these sources any more; what they form must become stable, and stay."""
 
@@ -38,14 +38,14 @@ class FaultsHealed:
     core: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class HistoryCalmed:
     """The history ends here on purpose, in a calm world: what was to happen has happened."""
 
     group_id: GroupId
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class PolicyDeclared:
     """What a group's policy promises under a protocol name, with its numbers.
 
@@ -59,7 +59,7 @@ class PolicyDeclared:
     step_interval_ms: Millis = Millis(0)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class DeferralStarted:
     """A leader keeps the partitions of a lost member for its return until ``deadline``.
 
@@ -73,7 +73,7 @@ class DeferralStarted:
     deadline: Instant
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class DeferralEnded:
     """The wait is over: the lost member came back as ``returned_as``, or nobody did (None)."""
 

@@ -51,6 +51,7 @@ ResponseEncoder = Callable[[Any, int], bytes]
 _REPEATED = frozenset({BY_NAME["Heartbeat"].key})
 _requests: dict[int, RequestDecoder] = {}
 _responses: dict[type, dict[int, ResponseEncoder]] = {}
+_readers: dict[tuple[type, int], Callable[[bytes, int], Any]] = {}
 
 
 def request_route(key: int, version: int) -> RequestDecoder:
@@ -179,6 +180,9 @@ def response_reader(cls: type[T], version: int) -> Callable[[bytes, int], T]:
     It takes a whole frame and how many elements an array may have at most, and raises ProtocolError
     when the bytes are no such response.
     """
+    known = _readers.get((cls, version))
+    if known is not None:
+        return known
     decode = decoder(cls, version)
     tagged = response_header_is_tagged(layout_of(cls), version)
 
@@ -192,6 +196,7 @@ def response_reader(cls: type[T], version: int) -> Callable[[bytes, int], T]:
             refuse_decoding(decode, cls, version, frame, error)
         return message
 
+    _readers[cls, version] = read
     return read
 
 

@@ -1,0 +1,25 @@
+"""Values that are made by the million: frozen for the type checker, cheap to make at run time.
+
+A frozen dataclass sets each field through ``object.__setattr__``, which makes it three times as
+dear to construct as one that is not frozen. ``value`` stands in for ``dataclass``: mypy reads it as
+that and refuses assignments, at run time the class has the same fields, equality, hash and slots,
+but nobody stops who assigns all the same. docs/adr/0029 has the numbers.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from dataclasses import dataclass as value
+else:
+    from dataclasses import dataclass
+
+    def value(*, frozen: bool, slots: bool, kw_only: bool) -> Any:
+        """A decorator as ``dataclass(...)`` gives, which takes only what is written here."""
+        if not (frozen and slots and kw_only):
+            raise TypeError("a value is frozen, has slots, and is made by keywords")
+        return dataclass(slots=True, kw_only=True, unsafe_hash=True)
+
+
+__all__ = ["value"]
