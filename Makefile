@@ -3,6 +3,7 @@
 #   make test [ARGS=...]               the whole suite
 #   make long [ARGS=...]               what the suite leaves out: minutes of simulation
 #   make check                         format, lint, types, layers, fast tests: under two minutes
+#   make fuzz [SECONDS=N] [ARGS=...]   every fuzz target for N seconds (30), guided by coverage
 #   make bench [ARGS=...]              the measurements
 #   make setup | format | docs | clean environment only | house format | generated pages | drop the environment
 # PYTHON=/path/to/python3.12 chooses the interpreter; VENV=dir another place for the environment.
@@ -14,7 +15,7 @@ EXTRAS := spark,uvloop,dev
 STAMP := $(VENV)/ready-$(shell pwd -P | cksum | cut -d' ' -f1)
 CANDIDATES := $(if $(PYTHON),$(PYTHON),python3 python3.13 python3.12 python3.11 python)
 
-.PHONY: help setup run test long check bench format docs clean
+.PHONY: help setup run test long check fuzz bench format docs clean
 help:
 	@sed -n 's/^#   //p' Makefile
 
@@ -55,6 +56,10 @@ check: $(STAMP)
 
 long: $(STAMP)
 	@$(PY) -m pytest -m long $(ARGS)
+
+fuzz: $(STAMP)
+	@$(PY) -m pip install -q --disable-pip-version-check --no-build-isolation -c constraints.txt -e '.[fuzz]'
+	@$(PY) -m tests.fuzz --seconds $(or $(SECONDS),30) $(ARGS)
 
 bench: $(STAMP)
 	@$(PY) -m bench $(ARGS)

@@ -1,0 +1,341 @@
+"""What is fuzzed: each target takes any bytes and complains by an exception that is not kohort's.
+
+The oracle is the same everywhere: bytes of a stranger are read or refused with the error that the
+reader's docstring names, and what was read can be written and read again. Memory and time are
+bounded by whoever runs a target (``test_fuzz``, ``atheris_run``).
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterator
+from random import Random
+
+import google_crc32c
+from tests.wire.oracles import messages
+from tests.wire.samples import Sampler
+
+from kohort.coordinator.records import CommittedOffset, OffsetRecord
+from kohort.embedded import consumer as embedded
+from kohort.engine.coordinator_engine import CoordinatorEngine
+from kohort.engine.coordinator_outputs import Close, Handle
+from kohort.model.errors import ProtocolError
+from kohort.model.group_config import GroupConfig
+from kohort.model.ids import ConnectionId, GenerationId, GroupId, TopicPartition
+from kohort.model.instants import Instant, WallMillis
+from kohort.schema.declare import layout_of
+from kohort.storage.compression import CompressionType
+from kohort.storage.errors import CorruptLog, RefusedBatch, StorageError
+from kohort.storage.faulty_files import UnsyncedLossFiles
+from kohort.storage.group_records import read_record, write_record
+from kohort.storage.log_config import LogConfig
+from kohort.storage.partition_log import PartitionLog
+from kohort.storage.record_batch import check_batch
+from kohort.storage.records import Record, build_batch, iterate_records, keys_and_values
+from kohort.wire.codec import decode_request, decode_response, encode_request, encode_response
+from kohort.wire.framing import FrameSplitter
+
+NOW = 1_700_000_000_000
+MOST_FRAME = 1 << 16
+RESPONSES = [(cls, version) for _, cls, version in messages() if not layout_of(cls).is_request]
+REQUESTS = [(cls, version) for _, cls, version in messages() if layout_of(cls).is_request]
+LOG = "/data/__consumer_offsets-0"
+SEGMENT = f"{LOG}/00000000000000000000.log"
+CONFIG = LogConfig(sync_before_answer=True, delete=False, compact=True)
+
+Target = Callable[[bytes], None]
+
+
+def frames(data: bytes) -> None:
+    """The frame splitter, fed in pieces whose sizes are the data's first bytes."""
+    steps, stream = data[:8] or b"\x01", data[8:]
+    splitter = FrameSplitter(MOST_FRAME)
+    given = taken = turn = 0
+    try:
+        while given < len(stream):
+            size = steps[turn % len(steps)] + 1
+            piece = stream[given : given + size]
+            given += len(piece)
+            turn += 1
+            taken += sum(4 + len(frame) for frame in splitter.feed(piece))
+            assert splitter.buffered == given - taken
+            assert splitter.buffered <= MOST_FRAME + 4 + 256
+    except ProtocolError:
+        return
+    whole = FrameSplitter(MOST_FRAME)
+    assert sum(4 + len(frame) for frame in whole.feed(stream)) == taken
+
+
+def requests(data: bytes) -> None:
+    """Every request decoder: key and version are the data's own."""
+    try:
+        header, request = decode_request(data)
+    except ProtocolError:
+        return
+    again = encode_request(request, header.api_version, header.correlation_id, header.client_id)
+    assert decode_request(again[4:])[1] == request
+
+
+def responses(data: bytes) -> None:
+    """Every response decoder, which a hostile broker feeds."""
+    if len(data) < 2:
+        return
+    cls, version = RESPONSES[int.from_bytes(data[:2], "big") % len(RESPONSES)]
+    try:
+        correlation, response = decode_response(cls, version, data[2:])
+    except ProtocolError:
+        return
+    again = encode_response(response, version, correlation)
+    assert decode_response(cls, version, again[4:])[1] == response
+
+
+def embedded_protocol(data: bytes) -> None:
+    """The bytes inside JoinGroup and SyncGroup."""
+    try:
+        subscription = embedded.decode_subscription(data)
+    except ProtocolError:
+        pass
+    else:
+        again = embedded.decode_subscription(embedded.encode_subscription(subscription))
+        assert again == subscription
+    try:
+        assignment = embedded.decode_assignment(data)
+    except ProtocolError:
+        pass
+    else:
+        assert embedded.decode_assignment(embedded.encode_assignment(assignment)) == assignment
+    embedded.decode_sticky_userdata(data)
+    embedded.generation_in_userdata(data)
+
+
+def group_records(data: bytes) -> None:
+    """Keys and values of ``__consumer_offsets``."""
+    cut = data[0] if data else 0
+    key, value = data[1 : 1 + cut], data[1 + cut :]
+    try:
+        record = read_record(key, value or None)
+    except ProtocolError:
+        return
+    if record is not None:
+        assert read_record(*write_record(record)) == record
+
+
+def batches(data: bytes) -> None:
+    """What a producer sends, compressed records included."""
+    try:
+        header, _ = check_batch(data, 1 << 20)
+        count = sum(1 for _ in iterate_records(data))
+        assert count == header.record_count == len(list(keys_and_values(header, data)))
+    except RefusedBatch:
+        return
+
+
+def sound_batches(data: bytes) -> None:
+    """Records in a batch whose checksum is right, so that the fuzzer need not guess it."""
+    if not data:
+        return
+    plain = build_batch([Record(b"k", b"v", NOW)])
+    attributes = struct.pack(">h", data[0] & 7)
+    body = attributes + plain[23:57] + struct.pack(">i", data[0] >> 3) + data[1:]
+    batches(_with_crc(plain[:17], body))
+
+
+def _with_crc(head: bytes, body: bytes) -> bytes:
+    length = struct.pack(">i", len(head) - 12 + 4 + len(body))
+    return head[:8] + length + head[12:17] + struct.pack(">I", google_crc32c.value(body)) + body
+
+
+def _log_of_offsets() -> UnsyncedLossFiles:
+    """A disk with a small log of committed offsets, written and never closed."""
+    files = UnsyncedLossFiles()
+    log = PartitionLog.open(files, LOG, CONFIG, leader_epoch=3, report=lambda _: None)
+    for number in range(6):
+        value = CommittedOffset(offset=number, commit_timestamp=WallMillis(NOW))
+        record = OffsetRecord(
+            group_id=GroupId("g"), partition=TopicPartition("t", number % 2), value=value
+        )
+        key, encoded = write_record(record)
+        log.append(build_batch([Record(key, encoded, NOW)]), NOW)
+        if number == 2:
+            log.flush(checkpoint=True)
+    return files
+
+
+def journal(data: bytes) -> None:
+    """A segment as a start finds it: a sound one with bytes changed, or anything at all."""
+    if not data:
+        return
+    files = _log_of_offsets()
+    names = [f"{LOG}/{name}" for name in files.list_directory(LOG)]
+    if data[0] & 1:
+        file = files.open(SEGMENT)
+        file.truncate(0)
+        file.pwrite([data[1:]], 0)
+    else:
+        for path, position, mask in _edits(data[1:], names):
+            size = len(files.content(path))
+            if mask == 0:
+                files.cut(path, position % (size + 1))
+            elif size:
+                files.damage(path, position % size, mask)
+    files.kill()
+    first = _opened(files, restarted=bool(data[0] & 2))
+    files.kill()
+    assert _opened(files, restarted=bool(data[0] & 2)) == first, "recovering twice is not as once"
+
+
+def _edits(data: bytes, names: list[str]) -> Iterator[tuple[str, int, int]]:
+    for start in range(0, len(data) - 3, 4):
+        which, position, mask = struct.unpack_from(">BHB", data, start)
+        yield names[which % len(names)], position, mask
+
+
+def _opened(files: UnsyncedLossFiles, *, restarted: bool) -> object:
+    """What the log says once it is open, or why it does not open."""
+    try:
+        log = PartitionLog.open(
+            files,
+            LOG,
+            CONFIG,
+            leader_epoch=4,
+            machine_restarted=restarted,
+            report=lambda _: None,
+        )
+    except CorruptLog as error:
+        return str(error)
+    try:
+        found = [
+            (record.offset, record.key, record.value)
+            for record in iterate_records(log.read(log.log_start_offset, 1 << 20))
+        ]
+    except StorageError as error:
+        # What was under a checkpoint is looked at when it is read.
+        return str(error)
+    return log.log_end_offset, found
+
+
+def connection(data: bytes) -> None:
+    """A whole engine: whatever a stranger sends, it hurts that connection and no other."""
+    engine = CoordinatorEngine(
+        GroupConfig(), lambda prefix: f"{prefix}-1", wall=WallMillis(NOW), now=Instant(0)
+    )
+    engine.loaded(Instant(0))
+    bad, good = ConnectionId(1), ConnectionId(2)
+    for conn in (bad, good):
+        engine.connected(conn, "there", Instant(0))
+    outputs = engine.received(bad, data, Instant(1))
+    closed = any(isinstance(output, Close) for output in outputs)
+    if not closed:
+        engine.lost(bad, Instant(2))
+    at = Instant(3)
+    for _ in range(20):
+        due = engine.next_deadline()
+        if due is None:
+            break
+        at = max(at, due)
+        engine.advance(at)
+    (asked,) = [
+        output for output in engine.received(good, _VERSIONS, at) if isinstance(output, Handle)
+    ]
+    assert asked.conn == good
+
+
+_VERSIONS = encode_request(REQUESTS[0][0](), REQUESTS[0][1], 1, None)
+for _cls, _version in REQUESTS:
+    if layout_of(_cls).name == "ApiVersionsRequest":
+        _VERSIONS = encode_request(_cls(), _version, 1, None)
+
+TARGETS: dict[str, Target] = {
+    target.__name__: target
+    for target in (
+        frames,
+        requests,
+        responses,
+        embedded_protocol,
+        group_records,
+        batches,
+        sound_batches,
+        journal,
+        connection,
+    )
+}
+
+
+def seeds(name: str) -> list[bytes]:
+    """Good bytes for a target to begin with: one of each kind, the same on every call."""
+    return _SEEDS[name](Random(f"seeds of {name}"))
+
+
+def _sent(rng: Random) -> list[bytes]:
+    sent = [encode_request(_sample(cls, version), version, 7, "fuzz") for cls, version in REQUESTS]
+    return [data for data in sent if len(data) < 2_000]
+
+
+def _streams(rng: Random) -> list[bytes]:
+    sent = _sent(rng)
+    return [rng.randbytes(8) + b"".join(rng.sample(sent, 4)) for _ in range(20)]
+
+
+def _answers(rng: Random) -> list[bytes]:
+    return [
+        index.to_bytes(2, "big") + encode_response(_sample(cls, version), version, 7)[4:]
+        for index, (cls, version) in enumerate(RESPONSES)
+    ]
+
+
+def _stored_pairs(rng: Random) -> list[bytes]:
+    stored = list(iterate_records(_log_of_offsets().content(SEGMENT)))
+    pairs = [(record.key or b"", record.value or b"") for record in stored]
+    return [bytes([len(key)]) + key + value for key, value in pairs]
+
+
+def _produced(rng: Random) -> list[bytes]:
+    records = [Record(b"key", b"value" * 20, NOW + n, [("h", b"x")]) for n in range(5)]
+    return [build_batch(records, compression=codec) for codec in CompressionType]
+
+
+def _sections(rng: Random) -> list[bytes]:
+    whole = _produced(rng)
+    return [bytes([codec | 5 << 3]) + whole[codec][61:] for codec in CompressionType]
+
+
+def _disks(rng: Random) -> list[bytes]:
+    content = _log_of_offsets().content(SEGMENT)
+    edits = [bytes([mode]) + rng.randbytes(4 * n) for mode in (0, 2) for n in range(4)]
+    return [b"\x01" + content, b"\x03" + content, b"\x01" + content[:-7], *edits]
+
+
+def _sample(cls: type, version: int) -> object:
+    return Sampler(seed=version, nulls="never", tags="always").message(cls, version)
+
+
+def _inside(rng: Random) -> list[bytes]:
+    return list(_embedded_seeds())
+
+
+def _embedded_seeds() -> Iterator[bytes]:
+    partitions = frozenset(TopicPartition(topic, n) for topic in ("a", "b") for n in range(3))
+    for version in range(4):
+        subscription = embedded.Subscription(
+            topics=frozenset({"a", "b"}),
+            owned=partitions if version else frozenset(),
+            generation_id=GenerationId(5 if version > 1 else -1),
+        )
+        yield embedded.encode_subscription(subscription, version)
+        yield embedded.encode_assignment(embedded.Assignment(partitions=partitions), version)
+    for version in (0, 1):
+        yield embedded.encode_sticky_userdata(partitions, GenerationId(4), version)
+    yield embedded.encode_generation_userdata(GenerationId(4))
+
+
+_SEEDS: dict[str, Callable[[Random], list[bytes]]] = {
+    "frames": _streams,
+    "requests": lambda rng: [data[4:] for data in _sent(rng)],
+    "responses": _answers,
+    "embedded_protocol": _inside,
+    "group_records": _stored_pairs,
+    "batches": _produced,
+    "sound_batches": _sections,
+    "journal": _disks,
+    "connection": _sent,
+}
