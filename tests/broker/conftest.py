@@ -39,9 +39,9 @@ class RawClient:
         self.sock.close()
 
     def send(self, request, version=None, *, answered=True) -> None:
-        """Send a request, in the newest version that the broker takes unless told otherwise."""
+        """Send a request, in the newest version that kohort's client has unless told otherwise."""
         api = BY_KEY[layout_of(type(request)).api_key]
-        version = api.handled.high if version is None else version
+        version = min(api.handled.high, api.client.high) if version is None else version
         self._correlation += 1
         if answered:
             self._asked.append((self._correlation, api.response, version))

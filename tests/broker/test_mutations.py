@@ -23,9 +23,12 @@ from kohort.wire.messages import (
     k14_sync_group,
     k19_create_topics,
     k20_delete_topics,
+    k21_delete_records,
     k23_offset_for_leader_epoch,
     k32_describe_configs,
+    k33_alter_configs,
     k37_create_partitions,
+    k44_incremental_alter_configs,
 )
 
 MUTANTS = 25
@@ -46,6 +49,7 @@ def plausible(key, version):
     if version >= 8:
         group = k09_offset_fetch.OffsetFetchRequestGroup(group_id="g", topics=None)
         offsets = k09_offset_fetch.OffsetFetchRequest(groups=[group])
+    cut = k21_delete_records.DeleteRecordsPartition(partition_index=0, offset=-1)
     deleted = k20_delete_topics.DeleteTopicsRequest(topic_names=["u"])
     if version >= 6:
         state = k20_delete_topics.DeleteTopicState(name="u")
@@ -81,6 +85,9 @@ def plausible(key, version):
             validate_only=True,
         ),
         20: deleted,
+        21: k21_delete_records.DeleteRecordsRequest(
+            topics=[k21_delete_records.DeleteRecordsTopic(name="u", partitions=[cut])]
+        ),
         23: k23_offset_for_leader_epoch.OffsetForLeaderEpochRequest(
             topics=[k23_offset_for_leader_epoch.OffsetForLeaderTopic(topic="t", partitions=[epoch])]
         ),
@@ -89,9 +96,25 @@ def plausible(key, version):
                 k32_describe_configs.DescribeConfigsResource(resource_type=2, resource_name="t")
             ]
         ),
+        33: k33_alter_configs.AlterConfigsRequest(
+            resources=[k33_alter_configs.AlterConfigsResource(resource_type=2, resource_name="u")]
+        ),
         37: k37_create_partitions.CreatePartitionsRequest(
             topics=[k37_create_partitions.CreatePartitionsTopic(name="t", count=2)],
             validate_only=True,
+        ),
+        44: k44_incremental_alter_configs.IncrementalAlterConfigsRequest(
+            resources=[
+                k44_incremental_alter_configs.AlterConfigsResource(
+                    resource_type=2,
+                    resource_name="u",
+                    configs=[
+                        k44_incremental_alter_configs.AlterableConfig(
+                            name="retention.ms", config_operation=0, value="1000"
+                        )
+                    ],
+                )
+            ]
         ),
     }
     return requests.get(key)

@@ -167,8 +167,8 @@ def test_delete(raw):
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
         ErrorCode.INVALID_REQUEST,
         ErrorCode.INVALID_REQUEST,
-        ErrorCode.INVALID_REQUEST,
     ]
+    assert [row.name for row in results] == ["t", "nope", "__consumer_offsets", "u"]
     assert raw.fetch("t").error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     create(raw, creatable("t", 1))
     assert raw.fetch("t").high_watermark == 0
@@ -261,13 +261,22 @@ def test_describe_configs(kohort_broker_factory, connect):
     assert (rows["cleanup.policy"].value, rows["cleanup.policy"].config_source) == ("delete", 5)
     assert rows["max.message.bytes"].documentation
     assert rows["retention.ms"].synonyms[0].name == "log.retention.ms"
+    synonyms = [(s.name, s.value, s.source) for s in rows["max.message.bytes"].synonyms]
+    assert synonyms == [("max.message.bytes", "999", 1), ("message.max.bytes", "1048588", 5)]
+    assert not any(row.read_only for row in rows.values())
+    assert [rows[n].config_type for n in ("retention.ms", "segment.bytes", "cleanup.policy")] == [
+        *(5, 3, 7)
+    ]
+    assert len(described(raw, 2, "t", [])) == len(rows) == 33, "an empty list asks for all"
     assert list(described(raw, 2, "t", ["retention.ms"])) == ["retention.ms"]
     broker = described(raw, 4, "1")
     assert broker["group.initial.rebalance.delay.ms"].value == "0"
     assert broker["auto.create.topics.enable"].value == "true"
+    assert all(row.read_only for row in broker.values())
     m = k32_describe_configs
     for kind, name, code in (
         (2, "nope", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        (2, "a b", ErrorCode.INVALID_TOPIC_EXCEPTION),
         (4, "2", ErrorCode.INVALID_REQUEST),
         (8, "x", ErrorCode.INVALID_REQUEST),
     ):
@@ -282,6 +291,8 @@ def test_describe_cluster(raw):
     assert [row.broker_id for row in answer.brokers] == [1]
     refused = raw.ask(k60_describe_cluster.DescribeClusterRequest(endpoint_type=2))
     assert refused.error_code == ErrorCode.MISMATCHED_ENDPOINT_TYPE
+    refused = raw.ask(k60_describe_cluster.DescribeClusterRequest(endpoint_type=7))
+    assert refused.error_code == ErrorCode.UNSUPPORTED_ENDPOINT_TYPE
 
 
 def test_find_coordinator(raw):

@@ -148,6 +148,6 @@ def test_idle_connections_are_closed(kohort_broker_factory, connect):
 def test_api_versions_are_answered_and_unknown_ones_too(raw, version):
     answer = raw.ask(k18_api_versions.ApiVersionsRequest(), version)
     ranges = {row.api_key: (row.min_version, row.max_version) for row in answer.api_keys}
-    assert ranges[1] == (4, 12)
+    assert ranges[1] == (4, 18)
     assert ranges[0] == (0, 9)
     assert ranges[11] == (0, 9)

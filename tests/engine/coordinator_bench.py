@@ -130,7 +130,7 @@ class Client:
 
     def frame(self, api: str, message: object) -> bytes:
         """The bytes of a request, which counts as sent."""
-        version = self.versions.get(api, BY_NAME[api].broker.high)
+        version = self.versions.get(api, min(BY_NAME[api].broker.high, BY_NAME[api].client.high))
         self._correlation += 1
         self._sent.append((api, version))
         return encode_request(message, version, self._correlation, self.name)

@@ -46,7 +46,8 @@ class Peer:
         self._correlation = 0
 
     def send(self, api: str, request: object, version: int | None = None) -> None:
-        chosen = BY_NAME[api].broker.high if version is None else version
+        known = BY_NAME[api]
+        chosen = min(known.broker.high, known.client.high) if version is None else version
         self._correlation += 1
         self._sent.append((api, chosen))
         self._socket.sendall(encode_request(request, chosen, self._correlation, self.name))

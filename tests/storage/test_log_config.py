@@ -33,16 +33,21 @@ def test_a_topics_settings_lie_over_the_brokers() -> None:
     [
         ("cleanup.policy", "compress"),
         ("cleanup.policy", ""),
-        ("compression.type", "zstd"),
+        ("compression.type", "brotli"),
         ("flush.messages", "0"),
         ("max.message.bytes", "-1"),
         ("message.timestamp.type", "Whenever"),
         ("min.cleanable.dirty.ratio", "1.5"),
-        ("min.insync.replicas", "2"),
+        ("min.insync.replicas", "0"),
         ("retention.bytes", "1e9"),
         ("segment.bytes", "99999999999"),
         ("segment.ms", "0"),
         ("retention.hours", "1"),
+        ("retention.ms", "soon"),
+        ("local.retention.ms", "-3"),
+        ("preallocate", "maybe"),
+        ("remote.storage.enable", "true"),
+        ("leader.replication.throttled.replicas", "0:1,everywhere"),
     ],
 )
 def test_bad_settings_are_refused_by_name(name: str, value: str) -> None:
@@ -54,3 +59,42 @@ def test_bad_settings_are_refused_by_name(name: str, value: str) -> None:
 def test_every_setting_has_a_broker_wide_name_of_its_own() -> None:
     broker_names = [setting.broker_name for setting in TOPIC_SETTINGS.values()]
     assert len(set(broker_names)) == len(TOPIC_SETTINGS)
+
+
+def test_settings_of_kafka_that_mean_nothing_here_are_kept_not_refused() -> None:
+    kept = {
+        "compression.type": "zstd",
+        "min.insync.replicas": "2",
+        "segment.jitter.ms": "5",
+        "preallocate": "true",
+        "leader.replication.throttled.replicas": "0:1,1:2",
+        "follower.replication.throttled.replicas": "*",
+    }
+    assert log_config(kept, DEFAULTS) == DEFAULTS
+
+
+def test_topics_have_the_settings_that_kafka_4_3_has() -> None:
+    """As a running one tells them in DescribeConfigs: name, and default where it is kept only."""
+    assert len(TOPIC_SETTINGS) == 33
+    told = {name: s.only_kept for name, s in TOPIC_SETTINGS.items() if s.only_kept is not None}
+    assert told == {
+        "compression.gzip.level": "-1",
+        "compression.lz4.level": "9",
+        "compression.type": "producer",
+        "compression.zstd.level": "3",
+        "file.delete.delay.ms": "60000",
+        "follower.replication.throttled.replicas": "",
+        "leader.replication.throttled.replicas": "",
+        "local.retention.bytes": "-2",
+        "local.retention.ms": "-2",
+        "max.compaction.lag.ms": "9223372036854775807",
+        "min.compaction.lag.ms": "0",
+        "min.insync.replicas": "1",
+        "preallocate": "false",
+        "remote.log.copy.disable": "false",
+        "remote.log.delete.on.disable": "false",
+        "remote.storage.enable": "false",
+        "segment.index.bytes": "10485760",
+        "segment.jitter.ms": "0",
+        "unclean.leader.election.enable": "false",
+    }

@@ -11,9 +11,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kohort.model.errors import ErrorCode
-from kohort.storage.errors import CorruptLog, DirectoryInUse, RefusedTopic, StorageError
+from kohort.storage.errors import (
+    CorruptLog,
+    DirectoryInUse,
+    RefusedTopic,
+    StorageError,
+)
 from kohort.storage.faulty_files import UnsyncedLossFiles
 from kohort.storage.files import Files, RealFiles
+from kohort.storage.leftovers import remove_directories
 from kohort.storage.log_dir import OFFSETS_TOPIC, OFFSETS_TOPIC_CONFIGS, LogDir, Topic
 from kohort.storage.records import Record, build_batch
 
@@ -204,7 +210,6 @@ def test_a_deleted_topic_is_gone_and_its_name_is_free(files: UnsyncedLossFiles) 
     log = log_dir.log("orders", 0)
     log_dir.delete_topic("orders")
     assert log.closed
-    assert not files.exists("/data/orders-0")
     log_dir.create_topic(topic("orders", 1))
     assert append(log_dir, "orders") == 0
     log_dir.delete_topic("orders")
@@ -214,31 +219,91 @@ def test_a_deleted_topic_is_gone_and_its_name_is_free(files: UnsyncedLossFiles) 
     assert not open_dir(files).topics
 
 
-def test_a_deletion_that_was_cut_short_goes_on_at_the_next_start(files: UnsyncedLossFiles) -> None:
+def removed(log_dir: LogDir) -> list[str]:
+    """Take away what is left of deleted topics; the names of what was there."""
+    directories = log_dir.take_removable()
+    remove_directories(log_dir.files, directories, lambda: False)
+    return [directory.rpartition("/")[2] for directory in directories]
+
+
+def test_a_deleted_topics_directories_leave_in_slices(files: UnsyncedLossFiles) -> None:
+    log_dir = open_dir(files)
+    log_dir.create_topic(topic("orders", 5))
+    append(log_dir, "orders")
+    log_dir.delete_topic("orders")
+    assert files.exists("/data/orders-4"), "nothing waits for a directory"
+    assert [log_dir.put_aside(2) for _ in range(3)] == [False, False, True]
+    assert not files.exists("/data/orders-4")
+    assert removed(log_dir) == [f"0.{n}-delete" for n in range(1, 6)]
+    assert removed(log_dir) == []
+    assert [name for name in files.list_directory("/data") if "delete" in name] == []
+
+
+@pytest.mark.parametrize("slices", [0, 1, 3])
+def test_what_a_crash_left_of_a_deletion_goes_at_the_next_start(
+    files: UnsyncedLossFiles, slices: int
+) -> None:
+    log_dir = open_dir(files)
+    log_dir.create_topic(topic("orders", 3))
+    append(log_dir, "orders")
+    log_dir.delete_topic("orders")
+    for _ in range(slices):
+        log_dir.put_aside(1)
+    files.power_cut(lose_everything_unsynced)
+    log_dir = open_dir(files)
+    assert not log_dir.topics
+    assert not files.exists("/data/orders-0")
+    log_dir.create_topic(topic("orders", 1))
+    assert append(log_dir, "orders") == 0
+    assert len(removed(log_dir)) == 3
+    log_dir.close()
+    assert list(open_dir(files).topics) == ["orders"]
+
+
+def test_a_name_is_free_though_its_directories_are_not_aside_yet(files: UnsyncedLossFiles) -> None:
+    log_dir = open_dir(files)
+    log_dir.create_topic(topic("orders", 3))
+    append(log_dir, "orders")
+    log_dir.delete_topic("orders")
+    log_dir.put_aside(1)
+    log_dir.create_topic(topic("orders", 2))
+    assert append(log_dir, "orders") == 0
+    assert len(removed(log_dir)) == 3
+    log_dir.close()
+    assert open_dir(files).log("orders", 0).log_end_offset == 1
+
+
+def test_directories_that_cannot_be_moved_are_a_debt_that_is_not_forgotten() -> None:
     class Stubborn(UnsyncedLossFiles):
         refuse = True
 
-        def remove(self, path: str) -> None:
-            if self.refuse and path.startswith("/data/orders-"):
+        def replace(self, source: str, target: str) -> None:
+            if self.refuse and source.startswith("/data/orders-"):
                 raise OSError(5, "no")
-            super().remove(path)
+            super().replace(source, target)
 
     disk = Stubborn()
-    messages: list[str] = []
-    log_dir = LogDir.open(
-        disk, "/data", node_id=1, new_cluster_id=lambda: "c", report=messages.append
-    )
+    log_dir = open_dir(disk)
     log_dir.create_topic(topic("orders"))
     append(log_dir, "orders")
     log_dir.delete_topic("orders")
-    assert "files will be on next start" in messages[0]
-    # Whatever is stored in between, the debt is not forgotten.
-    log_dir.allocate_producer_id()
+    with pytest.raises(StorageError, match="cannot put deleted topics aside"):
+        log_dir.put_aside(9)
     with pytest.raises(StorageError):
         log_dir.create_topic(topic("orders"))
     disk.refuse = False
     log_dir.create_topic(topic("orders"))
     assert append(log_dir, "orders") == 0
+
+
+def test_a_removal_stops_when_it_is_told_to(files: UnsyncedLossFiles) -> None:
+    log_dir = open_dir(files)
+    log_dir.create_topic(topic("orders", 3))
+    log_dir.delete_topic("orders")
+    log_dir.put_aside(3)
+    remove_directories(files, log_dir.take_removable(), lambda: True)
+    log_dir.close()
+    assert len(removed(open_dir(files))) == 3
 
 
 def test_a_missing_partition_directory_is_no_empty_log(files: UnsyncedLossFiles) -> None:

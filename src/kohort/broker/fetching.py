@@ -18,8 +18,9 @@ from kohort.model.deadlines import Deadlines
 from kohort.model.errors import ErrorCode
 from kohort.model.ids import ConnectionId, TopicPartition
 from kohort.model.instants import Instant, Millis, after
-from kohort.storage.errors import StorageError
+from kohort.storage.errors import RefusedTopic, StorageError
 from kohort.storage.partition_log import PartitionLog
+from kohort.storage.topic_table import NO_TOPIC_ID
 from kohort.wire.messages.k01_fetch import (
     FetchableTopicResponse,
     FetchPartition,
@@ -34,6 +35,10 @@ logger = logging.getLogger(__name__)
 Answer = Callable[[FetchResponse], None]
 
 READ_COMMITTED = 1
+TOPICS_BY_ID = 13
+NO_TOPIC = ""
+"""In place of the name of a topic whose id nobody knows."""
+
 FULL_FETCH_EPOCHS = (0, -1)
 
 
@@ -63,9 +68,18 @@ class Fetching:
         self._turns: dict[ConnectionId, int] = {}
 
     def serve(
-        self, conn: ConnectionId, request: FetchRequest, now: Instant, answer: Answer
+        self,
+        conn: ConnectionId,
+        request: FetchRequest,
+        version: int,
+        now: Instant,
+        answer: Answer,
     ) -> None:
         """Answer at once when there is enough, an error, or no wish to wait; park it otherwise."""
+        if version >= TOPICS_BY_ID:
+            # What an id means is settled now: a topic made anew under the same name is another.
+            for asked in request.topics:
+                asked.topic = self._state.topics.name_of(asked.topic_id) or NO_TOPIC
         refused = _session_error(request)
         if refused is not ErrorCode.NONE:
             answer(FetchResponse(error_code=refused))
@@ -121,7 +135,7 @@ class Fetching:
 
     def _read(self, conn: ConnectionId, request: FetchRequest) -> _Read:
         wanted = [
-            (TopicPartition(topic.topic, row.partition), row)
+            (TopicPartition(topic.topic, row.partition), topic.topic_id, row)
             for topic in request.topics
             for row in topic.partitions
         ]
@@ -130,8 +144,11 @@ class Fetching:
         size, has_errors = 0, False
         first = self._turns.get(conn, 0) % len(wanted) if wanted else 0
         for position in (*range(first, len(wanted)), *range(first)):
-            partition, row = wanted[position]
-            data = self._read_one(partition, row, request, budget - size, min_one=not size)
+            partition, topic_id, row = wanted[position]
+            limit = min(row.partition_max_bytes, budget - size)
+            data = self._read_one(partition, topic_id, row, limit, min_one=not size)
+            if request.isolation_level == READ_COMMITTED:
+                data.aborted_transactions = []
             if data.records:
                 if not size:
                     # The next pass begins behind the partition that went first in this one.
@@ -144,33 +161,50 @@ class Fetching:
     def _read_one(
         self,
         partition: TopicPartition,
+        topic_id: bytes,
         row: FetchPartition,
-        request: FetchRequest,
-        budget: int,
+        limit: int,
         *,
         min_one: bool,
     ) -> PartitionData:
-        data = PartitionData(
-            partition_index=row.partition, high_watermark=-1, aborted_transactions=None, records=b""
-        )
+        data = PartitionData(partition_index=row.partition, high_watermark=-1, records=b"")
+        data.aborted_transactions = None
         try:
-            log = self._state.topics.log(partition)
-            data.high_watermark = data.last_stable_offset = log.high_watermark
-            data.log_start_offset = log.log_start_offset
-            data.error_code = leader_epoch_error(row.current_leader_epoch, log)
-            if data.error_code != ErrorCode.NONE:
+            log = self._log(partition, topic_id)
+            error = leader_epoch_error(row.current_leader_epoch, log)
+            if error is not ErrorCode.NONE:
+                data.error_code = error
                 data.current_leader = LeaderIdAndEpoch(
                     leader_id=self._state.node_id, leader_epoch=log.leader_epoch
                 )
                 return data
-            limit = min(row.partition_max_bytes, budget)
             if limit > 0 or min_one:
                 data.records = log.read(row.fetch_offset, max(limit, 0), min_one=min_one)
+            data.high_watermark = data.last_stable_offset = log.high_watermark
+            data.log_start_offset = log.log_start_offset
         except StorageError as refused:
             data.error_code = refused.code
-        if request.isolation_level == READ_COMMITTED:
-            data.aborted_transactions = []
+            if refused.code in (
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+                ErrorCode.UNKNOWN_TOPIC_ID,
+            ):
+                data.aborted_transactions = []
         return data
+
+    def _log(self, partition: TopicPartition, topic_id: bytes) -> PartitionLog:
+        """The log of a partition whose topic was asked for by name, or by id.
+
+        Raises:
+            RefusedTopic: UNKNOWN_TOPIC_OR_PARTITION; UNKNOWN_TOPIC_ID; INCONSISTENT_TOPIC_ID, there
+                is another topic of that name by now.
+        """
+        topics = self._state.topics
+        if partition.topic == NO_TOPIC:
+            raise RefusedTopic("no topic has this id", ErrorCode.UNKNOWN_TOPIC_ID)
+        log = topics.log(partition)
+        if topic_id not in (NO_TOPIC_ID, topics.id_of(partition.topic)):
+            raise RefusedTopic("the topic has another id", ErrorCode.INCONSISTENT_TOPIC_ID)
+        return log
 
 
 def leader_epoch_error(asked: int, log: PartitionLog) -> ErrorCode:
@@ -196,6 +230,8 @@ def _grouped(request: FetchRequest, found: dict[int, PartitionData]) -> FetchRes
     for topic in request.topics:
         end = position + len(topic.partitions)
         rows = [found[i] for i in range(position, end)]
-        responses.append(FetchableTopicResponse(topic=topic.topic, partitions=rows))
+        responses.append(
+            FetchableTopicResponse(topic=topic.topic, topic_id=topic.topic_id, partitions=rows)
+        )
         position = end
     return FetchResponse(responses=responses)

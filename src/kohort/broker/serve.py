@@ -19,6 +19,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Final
 
+from kohort.broker.deleting import DeletingRecords, DeletionSweep
 from kohort.broker.fetching import Fetching
 from kohort.broker.flusher import Flusher
 from kohort.broker.journal import Journal, stored_records
@@ -186,6 +187,7 @@ class BrokerServer:
             wall=wall_now(),
             now=monotonic_now(),
             knows_partition=topics.exists,
+            topics=topics,
             limits=ServerLimits(max_frame=self.settings.socket_request_max_bytes),
         )
         try:
@@ -239,14 +241,26 @@ class BrokerServer:
         fetching = self._fetching = Fetching(state, pump.chores)
         producing = Producing(state, self._flusher, fetching.waiting.appended)
         journal = Journal(topics, self._flusher, pump.appended, pump.append_failed)
-        pump.attach(journal, Dispatcher(state, pump, producing, fetching))
+        deleting = DeletingRecords(state, self._flusher)
+        pump.attach(journal, Dispatcher(state, pump, producing, fetching, deleting))
         self._down.callback(pump.stop)
         topics.on_deleted(self._topic_deleted)
+        self._take_leftovers_away(log_dir, topics, loop)
         self._start_chores(log_dir, loop)
         pump.loaded()
         buffer = memoryview(bytearray(RECEIVE_BUFFER_BYTES))
         server = await loop.create_server(lambda: Session(pump, buffer), sock=sock)
         self._down.push_async_callback(self._let_go, server, sock)
+
+    def _take_leftovers_away(
+        self, log_dir: LogDir, topics: Topics, loop: asyncio.AbstractEventLoop
+    ) -> None:
+        executor = ThreadPoolExecutor(1, thread_name_prefix="kohort-removal")
+        self._down.callback(executor.shutdown, cancel_futures=True)
+        sweep = DeletionSweep(self._pump.chores, log_dir, loop, executor)
+        self._down.callback(sweep.stop)
+        topics.on_deleted(lambda _name, _partitions: sweep.start(monotonic_now()))
+        sweep.start(monotonic_now())
 
     def _start_chores(self, log_dir: LogDir, loop: asyncio.AbstractEventLoop) -> None:
         now = monotonic_now()

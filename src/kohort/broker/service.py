@@ -11,8 +11,9 @@ import logging
 from collections.abc import Callable
 from typing import Any, Final
 
+from kohort.broker.deleting import DeletingRecords
 from kohort.broker.fetching import Fetching
-from kohort.broker.handlers import cluster, offsets, topics
+from kohort.broker.handlers import cluster, configs, offsets, topics
 from kohort.broker.producing import Producing, has_errors
 from kohort.broker.pump import Pump
 from kohort.broker.session import Session
@@ -32,6 +33,7 @@ logger = logging.getLogger(__name__)
 
 PRODUCE: Final = 0
 FETCH: Final = 1
+DELETE_RECORDS: Final = 21
 NO_ACKS: Final = 0
 
 Handler = Callable[[BrokerState, Any, int], Any]
@@ -59,8 +61,10 @@ HANDLERS: Final[dict[int, Handler]] = {
     20: topics.delete_topics,
     22: offsets.init_producer_id,
     23: offsets.offset_for_leader_epoch,
-    32: topics.describe_configs,
+    32: configs.describe_configs,
+    33: configs.alter_configs,
     37: topics.create_partitions,
+    44: configs.incremental_alter_configs,
     60: cluster.describe_cluster,
 }
 
@@ -69,25 +73,33 @@ class Dispatcher:
     """The pump's ``Service``."""
 
     def __init__(
-        self, state: BrokerState, pump: Pump, producing: Producing, fetching: Fetching
+        self,
+        state: BrokerState,
+        pump: Pump,
+        producing: Producing,
+        fetching: Fetching,
+        deleting: DeletingRecords,
     ) -> None:
         self._state = state
         self._pump = pump
         self._producing = producing
         self._fetching = fetching
+        self._deleting = deleting
 
     def serve(self, session: Session, request: Handle, now: Instant) -> None:
         """Answer a request, or park it."""
-        key = request.header.api_key
+        key, version = request.header.api_key, request.header.api_version
         if key == FETCH:
             answer = functools.partial(self._pump.answer, request)
-            self._fetching.serve(request.conn, request.request, now, answer)
+            self._fetching.serve(request.conn, request.request, version, now, answer)
         elif key == PRODUCE:
             produced = functools.partial(self._produced, session, request)
             self._producing.serve(request.request, now, produced)
+        elif key == DELETE_RECORDS:
+            self._deleting.serve(request.request, functools.partial(self._pump.answer, request))
         else:
             handler = HANDLERS[key]
-            response = handler(self._state, request.request, request.header.api_version)
+            response = handler(self._state, request.request, version)
             self._pump.answer(request, response)
 
     def _produced(self, session: Session, request: Handle, response: ProduceResponse) -> None:

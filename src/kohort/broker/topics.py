@@ -7,6 +7,7 @@ code. Rules are here, the disk is ``LogDir``'s. Everything is durable on return.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 from kohort.broker.limits import BROKER_PARTITIONS
 from kohort.broker.topic_names import INTERNAL_TOPICS, OFFSETS_TOPIC, colliding, why_illegal
@@ -53,6 +54,8 @@ class Topics:
     def __init__(self, log_dir: LogDir, settings: BrokerSettings) -> None:
         self._log_dir = log_dir
         self._settings = settings
+        log_dir.give_ids(new_topic_id)
+        self._names = {topic.topic_id: name for name, topic in log_dir.topics.items()}
         self._deleted: list[Deleted] = []
         self._sized: list[Callable[[str, int], None]] = []
 
@@ -77,6 +80,15 @@ class Topics:
     def get(self, name: str) -> Topic | None:
         """A topic, or None."""
         return self._log_dir.topics.get(name)
+
+    def name_of(self, topic_id: bytes) -> str | None:
+        """The name of the topic that has this id, or None."""
+        return self._names.get(topic_id)
+
+    def id_of(self, name: str) -> bytes | None:
+        """The id of a topic, or None."""
+        topic = self._log_dir.topics.get(name)
+        return None if topic is None else topic.topic_id
 
     def exists(self, partition: TopicPartition) -> bool:
         """Whether there is such a partition."""
@@ -120,7 +132,7 @@ class Topics:
                 partitions=self._settings.offsets_topic_num_partitions,
                 configs={**OFFSETS_TOPIC_CONFIGS, "segment.bytes": segment_bytes},
             )
-            self._log_dir.create_topic(topic)
+            self._create(topic)
         return topic
 
     def create_unasked(self, name: str) -> Topic:
@@ -149,9 +161,13 @@ class Topics:
         self._check_total(partitions)
         self._log_dir.check_new_topic(topic)
         if not validate_only:
-            self._log_dir.create_topic(topic)
+            self._create(topic)
             self._tell_size(name, partitions)
         return topic
+
+    def _create(self, topic: Topic) -> None:
+        self._log_dir.create_topic(topic)
+        self._names[topic.topic_id] = topic.name
 
     def check_name(self, name: str) -> ErrorCode | None:
         """The code with which a new topic of this name would be refused, or None."""
@@ -210,9 +226,32 @@ class Topics:
         self._existing(name)
         self._refuse_internal(name)
         deleted = self._log_dir.delete_topic(name)
+        del self._names[deleted.topic_id]
         self._tell_size(name, 0)
         for listener in self._deleted:
             listener(name, deleted.partitions)
+
+    def alter(self, name: str, configs: Mapping[str, str], *, validate_only: bool = False) -> None:
+        """Give a topic these settings and no others, or only find out whether it could have them.
+
+        Raises:
+            RefusedTopic: no such topic, the broker's own, or a setting is not possible.
+            StorageError: the disk.
+        """
+        topic = self._existing(name)
+        self._refuse_internal(name)
+        self._log_dir.config_of(replace(topic, configs=dict(configs)))
+        if not validate_only:
+            self._log_dir.alter_topic(name, configs)
+
+    def delete_records(self, partition: TopicPartition, offset: int) -> None:
+        """Let a partition begin at ``offset``, which must be durable.
+
+        Raises:
+            RefusedTopic: no such partition.
+            StorageError: the log does not reach that far, or the disk.
+        """
+        self._log_dir.delete_records(partition.topic, partition.partition, offset)
 
     def _existing(self, name: str) -> Topic:
         topic = self.get(name)

@@ -45,12 +45,14 @@ from kohort.model.group_config import INT32_MAX, GroupConfig
 from kohort.model.ids import ConnectionId, Ticket, Token, TopicPartition
 from kohort.model.instants import MICROS_PER_MILLI, Instant, WallMillis
 from kohort.storage.group_records import read_record, write_record
+from kohort.wire import topic_ids
 from kohort.wire.apis import APIS, Api
 from kohort.wire.coordinator_events import EVENT_MAKERS, RESPONSE_MAKERS, heartbeat_event
 from kohort.wire.coordinator_sender import Sender
 from kohort.wire.headers import RequestHeader
 from kohort.wire.messages.k12_heartbeat import HeartbeatRequest
 from kohort.wire.server_connection import Received, ServerConnection, ServerLimits
+from kohort.wire.topic_ids import NoTopicIds, TopicIds
 
 _BATCH_OVERHEAD = 61
 """Bytes of a record batch's head."""
@@ -97,6 +99,7 @@ class CoordinatorEngine:
         wall: time of day at ``now``.
         now: the present instant.
         knows_partition: whether a partition exists; commits for others are refused one by one.
+        topics: who knows the ids of topics; by default they have none.
         apis: what is served; requests that are not a coordinator's come out as ``Handle``.
         limits: what one client may make the engine hold.
 
@@ -114,16 +117,20 @@ class CoordinatorEngine:
         wall: WallMillis,
         now: Instant,
         knows_partition: Callable[[TopicPartition], bool] = _knows_all,
+        topics: TopicIds | None = None,
         apis: Iterable[Api] = APIS,
         limits: ServerLimits | None = None,
     ) -> None:
         self._config = config
         self._coordinator = self._make_coordinator(config, make_member_id)
         self._knows_partition = knows_partition
+        self._topics: TopicIds = topics or NoTopicIds()
         self._apis = tuple(apis)
         self._limits = limits
         self._connections: dict[ConnectionId, Connection] = {}
         self._owed: dict[Token, tuple[Connection, int]] = {}
+        self._by_id: dict[Token, dict[str, bytes]] = {}
+        """The topics of unanswered requests that name them by id: ids by name."""
         self._next_token = count(1).__next__
         self._wall_zero = 0
         self._outputs: list[Output] = []
@@ -167,6 +174,8 @@ class CoordinatorEngine:
         for request in requests:
             if conn not in self._connections:
                 break
+            if request.header.api_version >= topic_ids.FROM_VERSION:
+                self._name_topics(request)
             self._take(known, request, now)
         if alone and len(requests) == 1 and type(requests[0].request) is HeartbeatRequest:
             self._keep_beat(known, requests[0], data)
@@ -302,6 +311,10 @@ class CoordinatorEngine:
         """Let the coordinator have a request; for heirs, who sent it and under which header."""
         self._run(self._coordinator.handle(event, now), now)
 
+    def _name_topics(self, received: Received) -> None:
+        if type(received.request) in EVENT_MAKERS:
+            self._by_id[received.token] = topic_ids.put_names(received.request, self._topics)
+
     def _keep_beat(
         self, known: Connection, received: Received, data: bytes | bytearray | memoryview
     ) -> None:
@@ -343,6 +356,8 @@ class CoordinatorEngine:
                     known, version = owed
                     answer = effect.answer
                     response = RESPONSE_MAKERS[type(answer)](answer, version)
+                    if version >= topic_ids.FROM_VERSION:
+                        topic_ids.put_ids(response, self._by_id.pop(effect.token), self._topics)
                     self._answer(known, effect.token, response)
             elif type(effect) is Observe:
                 wall = WallMillis((self._wall_zero + now) // MICROS_PER_MILLI)
@@ -395,6 +410,7 @@ class CoordinatorEngine:
     def _forget(self, known: Connection, reason: str) -> None:
         del self._connections[known.id]
         for token in known.server.close(reason):
+            self._by_id.pop(token, None)
             if self._owed.pop(token, None) is not None:
                 self._dropped.append(token)
 

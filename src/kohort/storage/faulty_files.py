@@ -170,6 +170,9 @@ class UnsyncedLossFiles:
 
     def replace(self, source: str, target: str) -> None:
         """Rename in one step, in place of what was at ``target``; both in one directory."""
+        if source in self._directories:
+            self._directories[target] = self._directories.pop(source)
+            return
         directory, name = self._split(source)
         other, target_name = self._split(target)
         if directory is not other:

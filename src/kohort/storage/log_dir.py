@@ -9,7 +9,9 @@ What lies in it::
     meta.properties     version of this layout, cluster id, node id, how often it was opened
     topics.json         every topic: name, id, partitions, settings; and those being deleted
     producer-ids.json   the first producer id not handed out yet
+    start-offsets.json  where logs begin whose first records were deleted by hand
     TOPIC-N/            one log
+    N.M-delete/         what is left of a log whose topic was deleted
 
 Each of the small files is replaced as a whole, so a crash leaves the old or the new. A topic
 exists from the moment ``topics.json`` names it, and no longer when it does not.
@@ -18,56 +20,40 @@ exists from the moment ``topics.json`` names it, and no longer when it does not.
 from __future__ import annotations
 
 import contextlib
-import json
-import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
-from typing import Any, Final
+from dataclasses import replace
+from typing import Final
 
 from kohort.model.errors import ErrorCode
 from kohort.storage.errors import CorruptLog, DirectoryInUse, RefusedTopic, StorageError
 from kohort.storage.files import Files, Lock, read_file, write_file
-from kohort.storage.log_config import LogConfig, log_config
+from kohort.storage.leftovers import Leftovers
+from kohort.storage.log_config import LogConfig
 from kohort.storage.meta import Meta, read_meta
 from kohort.storage.partition_log import PartitionLog
+from kohort.storage.producer_ids import ProducerIds
+from kohort.storage.start_offsets import StartOffsets
+from kohort.storage.topic_table import (
+    MAX_PARTITIONS,
+    NO_TOPIC_ID,
+    OFFSETS_TOPIC,
+    OFFSETS_TOPIC_CONFIGS,
+    Deleted,
+    Topic,
+    check_topic,
+    config_of,
+    read_topics,
+    topics_text,
+)
 
-OFFSETS_TOPIC: Final = "__consumer_offsets"
-OFFSETS_TOPIC_CONFIGS: Final[Mapping[str, str]] = {
-    "cleanup.policy": "compact",
-    "compression.type": "producer",
-    "segment.bytes": "104857600",
-}
-"""Kafka's settings of its internal topic."""
+__all__ = ["OFFSETS_TOPIC", "OFFSETS_TOPIC_CONFIGS", "LogDir", "Topic"]
 
-MAX_PARTITIONS: Final = 10_000
-"""Of one topic. Each holds a directory and a descriptor once it is written to."""
-
-_PRODUCER_ID_BLOCK: Final = 1000
-_OFFSETS_PREALLOCATE: Final = 256 << 10
-_OFFSETS_MAX_MESSAGE_BYTES: Final = (1 << 31) - 1
-"""What a batch may have at all: the coordinator is the only writer, and has bounds of its own."""
-_TOPIC_NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _META: Final = "meta.properties"
 _TOPICS: Final = "topics.json"
-_PRODUCER_IDS: Final = "producer-ids.json"
 _LOCK: Final = ".lock"
+_ALL: Final = 1 << 31
 
 Report = Callable[[str], None]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Topic:
-    """A topic as it is stored. ``topic_id`` has 16 bytes; ``configs`` are those that were given."""
-
-    name: str
-    topic_id: bytes
-    partitions: int
-    configs: Mapping[str, str]
-
-    @property
-    def internal(self) -> bool:
-        """Whether it is the broker's own."""
-        return self.name == OFFSETS_TOPIC
 
 
 class LogDir:
@@ -77,13 +63,14 @@ class LogDir:
         "_defaults",
         "_deleting",
         "_files",
+        "_leftovers",
         "_lock",
         "_logs",
         "_machine_restarted",
         "_meta",
-        "_producer_ids_end",
-        "_producer_ids_next",
+        "_producer_ids",
         "_report",
+        "_starts",
         "_topics",
         "path",
     )
@@ -95,12 +82,12 @@ class LogDir:
         self._report = report
         self._logs: dict[tuple[str, int], PartitionLog] = {}
         self._topics: dict[str, Topic] = {}
-        # (name, partitions) of topics that no longer exist, and whose files do.
-        self._deleting: list[tuple[str, int]] = []
+        self._deleting: list[Deleted] = []
+        self._leftovers: Leftovers
         self._meta = Meta(cluster_id="", node_id=-1, incarnation=0, boot_id="")
         self._machine_restarted = True
-        self._producer_ids_next = 0
-        self._producer_ids_end = 0
+        self._producer_ids: ProducerIds
+        self._starts: StartOffsets
         self.path = path
 
     @classmethod
@@ -174,7 +161,11 @@ class LogDir:
         # recovery must not make the first crash forgotten.
         self._write_meta()
         self._read_topics()
-        self._finish_deleting()
+        self._starts = StartOffsets(self._files, self.path)
+        self._leftovers = Leftovers(self._files, self.path, self.incarnation)
+        for name, partitions in self._deleting:
+            self._leftovers.leave(self._directories(name, partitions))
+        self.put_aside(_ALL)
         for topic in self._topics.values():
             for partition in range(topic.partitions):
                 directory = self._directory(topic.name, partition)
@@ -186,9 +177,7 @@ class LogDir:
                 self._open_log(topic, partition)
         stored.boot_id = boot_id
         self._write_meta()
-        content = read_file(self._files, f"{self.path}/{_PRODUCER_IDS}")
-        if content is not None:
-            self._producer_ids_next = self._producer_ids_end = int(json.loads(content)["next"])
+        self._producer_ids = ProducerIds(self._files, self.path)
 
     def _check_is_empty(self) -> None:
         others = [
@@ -232,15 +221,7 @@ class LogDir:
         Raises:
             StorageError: the disk.
         """
-        if self._producer_ids_next == self._producer_ids_end:
-            end = self._producer_ids_next + _PRODUCER_ID_BLOCK
-            try:
-                self._write(_PRODUCER_IDS, json.dumps({"version": 1, "next": end}))
-            except OSError as error:
-                raise StorageError(f"cannot reserve producer ids: {error}") from error
-            self._producer_ids_end = end
-        self._producer_ids_next += 1
-        return self._producer_ids_next - 1
+        return self._producer_ids.allocate()
 
     # Topics
 
@@ -275,15 +256,7 @@ class LogDir:
         Raises:
             RefusedTopic: INVALID_CONFIG.
         """
-        config = log_config(topic.configs, self._defaults)
-        if topic.internal:
-            config = replace(
-                config,
-                sync_before_answer=True,
-                preallocate_bytes=_OFFSETS_PREALLOCATE,
-                max_message_bytes=_OFFSETS_MAX_MESSAGE_BYTES,
-            )
-        return config
+        return config_of(topic, self._defaults)
 
     def check_new_topic(self, topic: Topic) -> None:
         """Whether ``create_topic`` would accept this.
@@ -291,20 +264,11 @@ class LogDir:
         Raises:
             RefusedTopic: with Kafka's code for the rule that it breaks.
         """
-        name = topic.name
-        if not _TOPIC_NAME.fullmatch(name) or name in (".", ".."):
+        if topic.name in self._topics:
             raise RefusedTopic(
-                f"topic name {name!r}: 1 to 249 of letters, digits, '.', '_' and '-' expected, and "
-                f"not '.' or '..'",
-                ErrorCode.INVALID_TOPIC_EXCEPTION,
+                f"topic {topic.name!r} already exists", ErrorCode.TOPIC_ALREADY_EXISTS
             )
-        if name in self._topics:
-            raise RefusedTopic(f"topic {name!r} already exists", ErrorCode.TOPIC_ALREADY_EXISTS)
-        if not 1 <= topic.partitions <= MAX_PARTITIONS:
-            raise RefusedTopic(
-                f"{topic.partitions} partitions; from 1 to {MAX_PARTITIONS} are possible",
-                ErrorCode.INVALID_PARTITIONS,
-            )
+        check_topic(topic)
         self.config_of(topic)
 
     def create_topic(self, topic: Topic) -> None:
@@ -347,7 +311,8 @@ class LogDir:
         before = self._topics.get(topic.name)
         try:
             # A directory of that name may be on its way out.
-            self._finish_deleting()
+            self.put_aside(_ALL)
+            self._starts.forget([f"{topic.name}-{partition}" for partition in partitions])
             for partition in partitions:
                 self._make_directory(self._directory(topic.name, partition))
             self._files.sync_directory(self.path)
@@ -369,12 +334,71 @@ class LogDir:
             )
         self._files.make_directory(directory)
 
-    def delete_topic(self, name: str) -> Topic:
-        """Delete a topic and its records. Durable on return.
+    def alter_topic(self, name: str, configs: Mapping[str, str]) -> None:
+        """Give a topic these settings and no others. Durable, and in force, on return.
+
+        Raises:
+            RefusedTopic: UNKNOWN_TOPIC_OR_PARTITION, or INVALID_CONFIG.
+            StorageError: the disk; the topic is as before then.
+        """
+        before = self._topic(name)
+        topic = replace(before, configs=dict(configs))
+        config = self.config_of(topic)
+        self._topics[name] = topic
+        try:
+            self._write_topics()
+        except OSError as error:
+            self._topics[name] = before
+            raise StorageError(f"cannot store the settings of topic {name!r}: {error}") from error
+        for partition in range(topic.partitions):
+            self._logs[name, partition].config = config
+
+    def give_ids(self, new_topic_id: Callable[[], bytes]) -> None:
+        """Give an id to every topic that was made before topics had ids. Durable on return.
+
+        Raises:
+            StorageError: the disk.
+        """
+        without = [topic for topic in self._topics.values() if topic.topic_id == NO_TOPIC_ID]
+        if not without:
+            return
+        for topic in without:
+            self._topics[topic.name] = replace(topic, topic_id=new_topic_id())
+        try:
+            self._write_topics()
+        except OSError as error:
+            raise StorageError(f"cannot store the ids of topics: {error}") from error
+
+    def delete_records(self, topic: str, partition: int, offset: int) -> None:
+        """Let a log begin at ``offset``, if it does not begin later. Durable on return.
+
+        ``offset`` must be at or below what is durable of the log, or a crash could leave a log that
+        begins behind its end.
 
         Raises:
             RefusedTopic: UNKNOWN_TOPIC_OR_PARTITION.
-            StorageError: the disk; the topic still exists then, or it is deleted on next start.
+            OffsetOutOfRange: the log does not reach that far.
+            StorageError: the disk.
+        """
+        log = self.log(topic, partition)
+        log.check_deletion(offset)
+        if offset <= log.log_start_offset:
+            return
+        try:
+            self._starts.set(log.name, offset)
+        except OSError as error:
+            raise StorageError(f"cannot store where {log.name} begins: {error}") from error
+        log.delete_before(offset)
+
+    def delete_topic(self, name: str) -> Topic:
+        """Delete a topic and its records. Durable on return, though its files are still there.
+
+        ``put_aside`` and then ``remove_directories`` take those away; if nobody does, the next
+        start will.
+
+        Raises:
+            RefusedTopic: UNKNOWN_TOPIC_OR_PARTITION.
+            StorageError: the disk; the topic still exists then.
         """
         topic = self._topic(name)
         del self._topics[name]
@@ -387,25 +411,36 @@ class LogDir:
             raise StorageError(f"cannot delete topic {name!r}: {error}") from error
         for partition in range(topic.partitions):
             self._logs.pop((name, partition)).abandon()
-        try:
-            self._finish_deleting()
-        except OSError as error:
-            self._report(f"topic {name} is deleted, its files will be on next start: {error}")
+        self._leftovers.leave(self._directories(topic.name, topic.partitions))
         return topic
 
-    def _finish_deleting(self) -> None:
-        if not self._deleting:
-            return
-        for name, partitions in self._deleting:
-            for partition in range(partitions):
-                directory = self._directory(name, partition)
-                if self._files.exists(directory):
-                    for file in self._files.list_directory(directory):
-                        self._files.remove(f"{directory}/{file}")
-                    self._files.remove_directory(directory)
-        self._files.sync_directory(self.path)
-        self._deleting.clear()
-        self._write_topics()
+    def put_aside(self, most: int) -> bool:
+        """Free the names of up to ``most`` directories of deleted topics; True when all are free.
+
+        Raises:
+            StorageError: the disk.
+        """
+        try:
+            done = self._leftovers.put_aside(most)
+            if done and self._deleting:
+                self._files.sync_directory(self.path)
+                self._deleting.clear()
+                self._write_topics()
+        except OSError as error:
+            raise StorageError(f"cannot put deleted topics aside: {error}") from error
+        return done
+
+    def take_removable(self) -> list[str]:
+        """Directories that only wait to be removed, by any thread; each is told once."""
+        return self._leftovers.take_removable()
+
+    @property
+    def files(self) -> Files:
+        """The disk."""
+        return self._files
+
+    def _directories(self, name: str, partitions: int) -> list[str]:
+        return [self._directory(name, partition) for partition in range(partitions)]
 
     def _directory(self, topic: str, partition: int) -> str:
         return f"{self.path}/{topic}-{partition}"
@@ -418,43 +453,16 @@ class LogDir:
             leader_epoch=self.incarnation,
             machine_restarted=self._machine_restarted,
             report=self._report,
+            start_offset=self._starts.of(f"{topic.name}-{partition}"),
         )
 
     def _read_topics(self) -> None:
         content = read_file(self._files, f"{self.path}/{_TOPICS}")
-        if content is None:
-            return
-        try:
-            stored: dict[str, Any] = json.loads(content)
-            for entry in stored["topics"]:
-                topic = Topic(
-                    name=entry["name"],
-                    topic_id=bytes.fromhex(entry["topic_id"]),
-                    partitions=entry["partitions"],
-                    configs=entry["configs"],
-                )
-                self._topics[topic.name] = topic
-            self._deleting = [(name, partitions) for name, partitions in stored["deleting"]]
-        except (ValueError, KeyError, TypeError) as error:
-            raise CorruptLog(
-                f"{self.path}/{_TOPICS} cannot be read: {error!r}; restore it"
-            ) from error
+        if content is not None:
+            self._topics, self._deleting = read_topics(content, f"{self.path}/{_TOPICS}")
 
     def _write_topics(self) -> None:
-        stored = {
-            "version": 1,
-            "topics": [
-                {
-                    "name": topic.name,
-                    "topic_id": topic.topic_id.hex(),
-                    "partitions": topic.partitions,
-                    "configs": dict(topic.configs),
-                }
-                for topic in self._topics.values()
-            ],
-            "deleting": self._deleting,
-        }
-        self._write(_TOPICS, json.dumps(stored, indent=1))
+        self._write(_TOPICS, topics_text(self._topics.values(), self._deleting))
 
     # The end
 

@@ -93,6 +93,7 @@ class PartitionLog:
         leader_epoch: int = 0,
         machine_restarted: bool = True,
         report: Callable[[str], None],
+        start_offset: int = 0,
     ) -> PartitionLog:
         """Open the log in ``directory``, which is made when it is not there.
 
@@ -103,6 +104,7 @@ class PartitionLog:
             leader_epoch: written into batches; greater than in every earlier life of the log.
             machine_restarted: whether unsynced data may have been lost since it was written.
             report: takes one sentence about everything that was cut or removed.
+            start_offset: records before it were deleted, though their segment may be there.
 
         Raises:
             CorruptLog: durable data is damaged; nothing was changed by that.
@@ -114,6 +116,7 @@ class PartitionLog:
                 files, directory, config, machine_restarted=machine_restarted, report=report
             )
             log = cls(files, directory, config, found, leader_epoch)
+            log._segments.kept_from = start_offset
             if found.changed:
                 log._durability.make_durable()
         except OSError as error:
@@ -125,7 +128,7 @@ class PartitionLog:
     @property
     def log_start_offset(self) -> int:
         """The first offset that may be read."""
-        return self._segments.first.base_offset
+        return self._segments.start_offset
 
     @property
     def log_end_offset(self) -> int:
@@ -421,6 +424,22 @@ class PartitionLog:
                 self._roll()
                 self.flush()
             return self._remove_first(count)
+        except OSError as error:
+            raise StorageError(f"{self.name}: cannot remove old segments: {error}") from error
+
+    def check_deletion(self, offset: int) -> None:
+        """Raise a StorageError unless the records before ``offset`` may be deleted."""
+        self._check_usable()
+        if not 0 <= offset <= self.high_watermark:
+            raise OffsetOutOfRange(
+                f"{self.name}: cannot delete up to {offset}, expected 0 to {self.high_watermark}"
+            )
+
+    def delete_before(self, offset: int) -> None:
+        """The log begins at ``offset``, also if StorageError says that no segment can go."""
+        self._segments.kept_from = offset
+        try:
+            self._remove_first(self._segments.count_before_start())
         except OSError as error:
             raise StorageError(f"{self.name}: cannot remove old segments: {error}") from error
 

@@ -28,7 +28,9 @@ def expired_segments(segments: SegmentList, config: LogConfig, now_ms: int) -> i
             and size - segment.size >= config.retention_bytes
             and segment is not segments.active
         )
-        is_empty = not segment.size and segment is not segments.active
+        is_empty = segment is not segments.active and (
+            not segment.size or segment.next_offset <= segments.start_offset
+        )
         if not (is_empty or too_old or too_much):
             break
         size -= segment.size

@@ -374,7 +374,3 @@ class Segment:
             if header.max_timestamp >= timestamp:
                 return position
         return None
-
-    def position_of_max_timestamp(self) -> int | None:
-        """Where the batch begins that has the greatest timestamp."""
-        return self._position_of(self.max_timestamp_offset)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from kohort.storage.record_batch import NO_TIMESTAMP
+from kohort.storage.record_batch import NO_TIMESTAMP, BatchHeader
 from kohort.storage.records import records_of
 from kohort.storage.segment import FileRange, Segment
 
@@ -20,11 +20,13 @@ _OPEN_SEALED_SEGMENTS: Final = 4
 class SegmentList:
     """At least one segment, oldest first."""
 
-    __slots__ = ("_open_sealed", "_segments")
+    __slots__ = ("_open_sealed", "_segments", "kept_from")
 
     def __init__(self, segments: list[Segment]) -> None:
         self._segments = segments
         self._open_sealed: list[Segment] = []
+        self.kept_from = 0
+        """Records before it were deleted, though their segment may be there."""
 
     def __iter__(self) -> Iterator[Segment]:
         return iter(self._segments)
@@ -36,6 +38,16 @@ class SegmentList:
     def first(self) -> Segment:
         """The oldest segment."""
         return self._segments[0]
+
+    @property
+    def start_offset(self) -> int:
+        """The first offset that may be read."""
+        return max(self._segments[0].base_offset, self.kept_from)
+
+    def count_before_start(self) -> int:
+        """How many segments, from the oldest on, hold no record that may be read."""
+        start = self.start_offset
+        return sum(1 for segment in self.sealed if segment.next_offset <= start)
 
     @property
     def active(self) -> Segment:
@@ -119,27 +131,38 @@ class SegmentList:
         for segment in self._segments:
             if segment.max_timestamp >= timestamp:
                 self._use(segment)
-                position = segment.first_position_at_time(timestamp)
-                if position is not None:
-                    return _first_record_at(segment, position, timestamp)
+                found = self._first_record(segment, timestamp)
+                if found is not None:
+                    return found
         return None
 
     def at_max_timestamp(self) -> tuple[int, int] | None:
         """(timestamp, offset) of the first record with the greatest timestamp."""
-        segment = max(self._segments, key=lambda segment: segment.max_timestamp)
-        if segment.max_timestamp == NO_TIMESTAMP:
-            return None
+        greatest = max(self._segments, key=lambda segment: segment.max_timestamp).max_timestamp
+        if self.kept_from > self._segments[0].base_offset:
+            # The greatest may have been among the records that were deleted.
+            headers = (header for segment in self._segments for _, header in self._kept(segment))
+            greatest = max((header.max_timestamp for header in headers), default=NO_TIMESTAMP)
+        return None if greatest == NO_TIMESTAMP else self.at_timestamp(greatest)
+
+    def _kept(self, segment: Segment, position: int = 0) -> Iterator[tuple[int, BatchHeader]]:
+        """Position and header of the batches from ``position`` on that hold records to be read."""
         self._use(segment)
-        position = segment.position_of_max_timestamp()
-        if position is None:
+        for place, header in segment.headers(position):
+            if header.last_offset >= self.start_offset:
+                yield place, header
+
+    def _first_record(self, segment: Segment, timestamp: int) -> tuple[int, int] | None:
+        first = segment.first_position_at_time(timestamp)
+        if first is None:
             return None
-        return _first_record_at(segment, position, segment.max_timestamp)
-
-
-def _first_record_at(segment: Segment, position: int, timestamp: int) -> tuple[int, int]:
-    header, batch = segment.batch_at(position)
-    for record in records_of(header, batch):
-        if record.timestamp >= timestamp:
-            return record.timestamp, record.offset
-    # A batch's greatest timestamp may have been that of a record which compaction removed.
-    return header.max_timestamp, header.last_offset
+        for position, header in self._kept(segment, first):
+            if header.max_timestamp >= timestamp:
+                _, batch = segment.batch_at(position)
+                for record in records_of(header, batch):
+                    if record.timestamp >= timestamp and record.offset >= self.start_offset:
+                        return record.timestamp, record.offset
+                if header.base_offset >= self.start_offset:
+                    # Its greatest timestamp was that of a record which compaction removed.
+                    return header.max_timestamp, header.last_offset
+        return None

@@ -33,7 +33,7 @@ def find_by_time(segments: SegmentList, timestamp: int, high_watermark: int) -> 
     """
     found: tuple[int, int] | None = None
     if timestamp in (EARLIEST_TIMESTAMP, EARLIEST_LOCAL_TIMESTAMP):
-        return NO_TIMESTAMP, segments.first.base_offset
+        return NO_TIMESTAMP, segments.start_offset
     if timestamp == LATEST_TIMESTAMP:
         return NO_TIMESTAMP, high_watermark
     if timestamp == MAX_TIMESTAMP:

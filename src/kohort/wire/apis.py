@@ -10,9 +10,10 @@ need a reason:
   a broker without compression (KAFKA-18659), and no client sends 0 to 2 to a broker of today.
 - FindCoordinator stops at 4 on the broker, since 5 and 6 promise transactions and share groups.
 
-Ranges end below the versions that name topics by id (Fetch 13, Produce 13, OffsetCommit and
-OffsetFetch 10). Telemetry (71, 72) and the new group protocol (68, 69) are not announced: clients
-would start using them.
+kohort's own client names topics, so its ranges end below the versions that have ids only (Fetch 13,
+OffsetCommit and OffsetFetch 10); the broker serves those. Produce ends at 9: 10 to 13 serve leaders
+that move and transactions. Telemetry (71, 72) and the new group protocol (68, 69) are not
+announced: clients would start using them.
 """
 
 from __future__ import annotations
@@ -37,6 +38,13 @@ class Api(NamedTuple):
     """Versions that kohort's broker announces."""
     handled: VersionRange
     """Versions that kohort's broker takes; smaller than ``broker`` only for Produce."""
+
+    @property
+    def declared(self) -> VersionRange:
+        """Versions that one side or the other speaks: those that the messages have."""
+        return VersionRange(
+            min(self.client.low, self.handled.low), max(self.client.high, self.handled.high)
+        )
 
     @property
     def module(self) -> str:
@@ -87,11 +95,11 @@ def _row(
 
 APIS: tuple[Api, ...] = (
     _row(0, "Produce", "3-9", broker="0-9", handled="3-9"),
-    _row(1, "Fetch", "4-12"),
+    _row(1, "Fetch", "4-12", broker="4-18"),
     _row(2, "ListOffsets", "1-7"),
-    _row(3, "Metadata", "0-12"),
-    _row(8, "OffsetCommit", "2-9"),
-    _row(9, "OffsetFetch", "1-9"),
+    _row(3, "Metadata", "0-12", broker="0-13"),
+    _row(8, "OffsetCommit", "2-9", broker="2-10"),
+    _row(9, "OffsetFetch", "1-9", broker="1-10"),
     _row(10, "FindCoordinator", "0-6", broker="0-4"),
     _row(11, "JoinGroup", "0-9"),
     _row(12, "Heartbeat", "0-4"),
@@ -102,11 +110,14 @@ APIS: tuple[Api, ...] = (
     _row(18, "ApiVersions", "0-4"),
     _row(19, "CreateTopics", "2-7"),
     _row(20, "DeleteTopics", "1-6"),
+    _row(21, "DeleteRecords", "0-2"),
     _row(22, "InitProducerId", "0-4"),
     _row(23, "OffsetForLeaderEpoch", "2-4"),
     _row(32, "DescribeConfigs", "1-4"),
+    _row(33, "AlterConfigs", "0-2"),
     _row(37, "CreatePartitions", "0-3"),
     _row(42, "DeleteGroups", "0-2"),
+    _row(44, "IncrementalAlterConfigs", "0-1"),
     _row(47, "OffsetDelete", "0"),
     _row(60, "DescribeCluster", "0-1"),
 )

@@ -1,7 +1,7 @@
 """Who is there: Metadata, DescribeCluster, FindCoordinator.
 
 There is one broker, so it leads every partition, is the controller and coordinates every group.
-What is not offered is said, not faked: topics have no ids here, which keeps clients on names.
+What is not offered is said, not faked.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Final
 from kohort.broker.state import BrokerState
 from kohort.model.errors import ErrorCode
 from kohort.storage.errors import StorageError
-from kohort.storage.log_dir import Topic
+from kohort.storage.topic_table import NO_TOPIC_ID, Topic
 from kohort.wire.messages.k03_metadata import (
     MetadataRequest,
     MetadataRequestTopic,
@@ -30,6 +30,8 @@ from kohort.wire.messages.k60_describe_cluster import (
     DescribeClusterRequest,
     DescribeClusterResponse,
 )
+
+TOPICS_BY_ID: Final = 12
 
 NOT_ASKED: Final = -(2**31)
 """Authorized operations that nobody asked for (KIP-430)."""
@@ -62,6 +64,10 @@ CLUSTER_OPERATIONS: Final = _bits(
 )
 """Without an authorizer Kafka reports everything that a resource knows; so does this broker."""
 
+BROKERS: Final = 1
+CONTROLLERS: Final = 2
+"""What kind of endpoint DescribeCluster asks for (KIP-919)."""
+
 GROUP_KEY: Final = 0
 TRANSACTION_KEY: Final = 1
 
@@ -76,7 +82,7 @@ def metadata(state: BrokerState, request: MetadataRequest, version: int) -> Meta
         create = request.allow_auto_topic_creation and state.settings.auto_create_topics_enable
         topics = [
             _asked_for(state, asked, version, create, with_operations)
-            for asked in request.topics or ()
+            for asked in _wanted(request.topics or [], version)
         ]
     return MetadataResponse(
         brokers=[
@@ -93,6 +99,15 @@ def metadata(state: BrokerState, request: MetadataRequest, version: int) -> Meta
     )
 
 
+def _wanted(topics: list[MetadataRequestTopic], version: int) -> list[MetadataRequestTopic]:
+    """The topics that are answered: where some are asked for by id, names are passed over.
+
+    So Kafka does it, whose clients ask one way or the other.
+    """
+    by_id = [asked for asked in topics if asked.topic_id != NO_TOPIC_ID]
+    return by_id if by_id and version >= TOPICS_BY_ID else topics
+
+
 def _asked_for(
     state: BrokerState,
     asked: MetadataRequestTopic,
@@ -100,14 +115,20 @@ def _asked_for(
     create: bool,
     with_operations: bool,
 ) -> MetadataResponseTopic:
-    name = asked.name
-    if name is None:
-        # By id: there are none here, so nobody can have learnt this one from us.
+    name, topic_id = asked.name, asked.topic_id
+    if version < TOPICS_BY_ID and (name is None or topic_id != NO_TOPIC_ID):
+        # Versions 10 and 11 have room for ids and no use for them.
         return MetadataResponseTopic(
-            error_code=ErrorCode.UNKNOWN_TOPIC_ID,
-            name=None if version >= 12 else "",
-            topic_id=asked.topic_id,
+            error_code=ErrorCode.INVALID_REQUEST, name=name or "", topic_id=topic_id
         )
+    if topic_id != NO_TOPIC_ID:
+        name = state.topics.name_of(topic_id)
+        if name is None:
+            return MetadataResponseTopic(
+                error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=None, topic_id=topic_id
+            )
+    elif name is None:
+        return MetadataResponseTopic(error_code=ErrorCode.INVALID_REQUEST, name="")
     topic = state.topics.get(name)
     if topic is not None:
         return _described(state, topic, with_operations)
@@ -126,6 +147,7 @@ def _described(state: BrokerState, topic: Topic, with_operations: bool) -> Metad
     return MetadataResponseTopic(
         error_code=ErrorCode.NONE,
         name=topic.name,
+        topic_id=topic.topic_id,
         is_internal=topic.internal,
         partitions=_partition_rows(state, topic.partitions),
         topic_authorized_operations=TOPIC_OPERATIONS if with_operations else NOT_ASKED,
@@ -153,11 +175,15 @@ def describe_cluster(
     state: BrokerState, request: DescribeClusterRequest, version: int
 ) -> DescribeClusterResponse:
     """Answer with this broker; controllers have no listener of their own here (KIP-919)."""
-    if request.endpoint_type != 1:
+    if request.endpoint_type == CONTROLLERS:
         return DescribeClusterResponse(
             error_code=ErrorCode.MISMATCHED_ENDPOINT_TYPE,
             error_message="this is a broker; there is no controller to ask apart",
-            endpoint_type=1,
+        )
+    if request.endpoint_type != BROKERS:
+        return DescribeClusterResponse(
+            error_code=ErrorCode.UNSUPPORTED_ENDPOINT_TYPE,
+            error_message=f"unsupported endpoint type {request.endpoint_type}",
         )
     return DescribeClusterResponse(
         cluster_id=state.cluster_id,

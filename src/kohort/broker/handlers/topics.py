@@ -1,6 +1,4 @@
-"""Topics to make, grow, delete and look into.
-
-CreateTopics, CreatePartitions, DeleteTopics and DescribeConfigs.
+"""Topics to make, grow and delete: CreateTopics, CreatePartitions, DeleteTopics.
 
 Every topic of a request is judged by itself and gets its own error; a topic named twice is refused
 twice, as in Kafka. What is done is on disk when the answer leaves.
@@ -10,14 +8,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from typing import Final
+from typing import Final, TypeVar
 
+from kohort.broker.handlers.configs import topic_settings
 from kohort.broker.state import BrokerState
-from kohort.host.settings import BrokerSettings, attribute, rules
 from kohort.model.errors import ErrorCode
 from kohort.storage.errors import RefusedTopic, StorageError
-from kohort.storage.log_config import FOREVER, TOPIC_SETTINGS
-from kohort.storage.log_dir import Topic
+from kohort.storage.topic_table import NO_TOPIC_ID
 from kohort.wire.messages.k19_create_topics import (
     CreatableTopic,
     CreatableTopicConfigs,
@@ -30,14 +27,6 @@ from kohort.wire.messages.k20_delete_topics import (
     DeleteTopicsRequest,
     DeleteTopicsResponse,
 )
-from kohort.wire.messages.k32_describe_configs import (
-    DescribeConfigsRequest,
-    DescribeConfigsResource,
-    DescribeConfigsResourceResult,
-    DescribeConfigsResponse,
-    DescribeConfigsResult,
-    DescribeConfigsSynonym,
-)
 from kohort.wire.messages.k37_create_partitions import (
     CreatePartitionsRequest,
     CreatePartitionsResponse,
@@ -48,15 +37,7 @@ from kohort.wire.messages.k37_create_partitions import (
 BROKER_DEFAULT: Final = -1
 """Number of partitions or replicas that leaves the choice to the broker (KIP-464)."""
 
-TOPIC_RESOURCE: Final = 2
-BROKER_RESOURCE: Final = 4
-
-FROM_TOPIC: Final = 1
-FROM_STATIC_BROKER: Final = 4
-FROM_DEFAULT: Final = 5
-"""Where a setting comes from, in DescribeConfigs' numbers (KIP-226)."""
-
-_CONFIG_TYPES: Final = {bool: 1, str: 2, int: 5, float: 6}
+T = TypeVar("T")
 
 
 def create_topics(
@@ -85,15 +66,21 @@ def _create(
     partitions = _partition_count(state, wanted)
     configs = {config.name: config.value for config in wanted.configs}
     given = {name: value for name, value in configs.items() if value is not None}
+    if len(given) < len(configs):
+        missing = ", ".join(name for name, value in configs.items() if value is None)
+        raise RefusedTopic(
+            f"Null value not supported for topic configs: {missing}", ErrorCode.INVALID_CONFIG
+        )
     topic = state.topics.create(wanted.name, partitions, given, validate_only=validate_only)
     return CreatableTopicResult(
         name=wanted.name,
+        topic_id=topic.topic_id,
         error_code=ErrorCode.NONE,
         num_partitions=partitions,
         replication_factor=1,
         configs=[
-            CreatableTopicConfigs(name=name, value=value, config_source=source)
-            for name, value, source, _ in _topic_settings(state, topic)
+            CreatableTopicConfigs(name=row.name, value=row.value, config_source=row.source)
+            for row in topic_settings(state, topic)
         ],
     )
 
@@ -170,155 +157,52 @@ def _grow(state: BrokerState, wanted: CreatePartitionsTopic, validate_only: bool
 def delete_topics(
     state: BrokerState, request: DeleteTopicsRequest, version: int
 ) -> DeleteTopicsResponse:
-    """Delete topics with their records."""
-    names: list[str | None]
+    """Delete topics with their records, by name or (from version 6 on) by id."""
     if version >= 6:
-        names = [topic.name for topic in request.topics]
-        ids = [topic.topic_id for topic in request.topics]
+        asked = [(topic.name, topic.topic_id) for topic in request.topics]
     else:
-        names = [*request.topic_names]
-        ids = [bytes(16)] * len(names)
-    often = _named_more_than_once(name for name in names if name is not None)
+        asked = [(name, NO_TOPIC_ID) for name in request.topic_names]
+    often = _named_more_than_once(asked)
+    named = {name for name, _ in asked}
+    by_id = {state.topics.name_of(topic_id) for name, topic_id in asked if name is None}
     results = []
-    for name, topic_id in zip(names, ids, strict=True):
-        error, message = ErrorCode.NONE, None
+    for name, topic_id in dict.fromkeys(asked):
+        if name is not None and name in by_id:
+            continue  # What is asked for both ways is refused once, where its id stands.
+        result = DeletableTopicResult(name=name, topic_id=topic_id, error_code=ErrorCode.NONE)
         try:
-            if name is None:
-                raise RefusedTopic("topics have no ids here", ErrorCode.UNKNOWN_TOPIC_ID)
-            if name in often:
-                raise RefusedTopic(f"topic {name!r} is named more than once")
-            state.topics.delete(name)
+            if (name, topic_id) in often:
+                raise RefusedTopic(f"Duplicate topic {'id' if name is None else 'name'}.")
+            found = _to_delete(state, name, topic_id)
+            result.name, result.topic_id = found, state.topics.id_of(found) or NO_TOPIC_ID
+            if name is None and found in named:
+                raise RefusedTopic(
+                    "The provided topic name maps to an ID that was already supplied."
+                )
+            state.topics.delete(found)
         except StorageError as refused:
-            error, message = refused.code, str(refused)
-        results.append(
-            DeletableTopicResult(
-                name=name, topic_id=topic_id, error_code=error, error_message=message
-            )
-        )
+            result.error_code, result.error_message = refused.code, str(refused)
+        results.append(result)
     return DeleteTopicsResponse(responses=results)
 
 
-def _named_more_than_once(names: Iterable[str]) -> set[str]:
+def _to_delete(state: BrokerState, name: str | None, topic_id: bytes) -> str:
+    """The name of a topic that is asked for one way or the other.
+
+    Raises:
+        RefusedTopic: both ways, neither, or an id that no topic has.
+    """
+    if name is not None:
+        if topic_id != NO_TOPIC_ID:
+            raise RefusedTopic("You may not specify both topic name and topic id.")
+        return name
+    if topic_id == NO_TOPIC_ID:
+        raise RefusedTopic("Neither topic name nor id were specified.")
+    found = state.topics.name_of(topic_id)
+    if found is None:
+        raise RefusedTopic("no topic has this id", ErrorCode.UNKNOWN_TOPIC_ID)
+    return found
+
+
+def _named_more_than_once(names: Iterable[T]) -> set[T]:
     return {name for name, count in Counter(names).items() if count > 1}
-
-
-def describe_configs(
-    state: BrokerState, request: DescribeConfigsRequest, version: int
-) -> DescribeConfigsResponse:
-    """Settings in force, of topics and of this broker."""
-    results = []
-    for resource in request.resources:
-        result = DescribeConfigsResult(
-            resource_type=resource.resource_type, resource_name=resource.resource_name
-        )
-        try:
-            rows = _rows_of(state, resource)
-        except StorageError as refused:
-            result.error_code, result.error_message = refused.code, str(refused)
-        else:
-            wanted = resource.configuration_keys
-            result.configs = [
-                _config_row(row, request.include_synonyms, request.include_documentation)
-                for row in rows
-                if wanted is None or row[0] in wanted
-            ]
-        results.append(result)
-    return DescribeConfigsResponse(results=results)
-
-
-Row = tuple[str, str, int, str]
-"""A setting in force: its name, its value, where it comes from, the broker's name for it."""
-
-
-def _rows_of(state: BrokerState, resource: DescribeConfigsResource) -> list[Row]:
-    if resource.resource_type == TOPIC_RESOURCE:
-        topic = state.topics.get(resource.resource_name)
-        if topic is None:
-            raise RefusedTopic(
-                f"topic {resource.resource_name!r} does not exist",
-                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-            )
-        return _topic_settings(state, topic)
-    if resource.resource_type == BROKER_RESOURCE:
-        if resource.resource_name not in ("", str(state.node_id)):
-            raise RefusedTopic(
-                f"this is broker {state.node_id}, not {resource.resource_name!r}: ask that one"
-            )
-        return _broker_settings(state.settings)
-    raise RefusedTopic(
-        f"settings of resource type {resource.resource_type} are not kept here; "
-        f"{TOPIC_RESOURCE} (topic) and {BROKER_RESOURCE} (broker) are"
-    )
-
-
-def _topic_settings(state: BrokerState, topic: Topic) -> list[Row]:
-    rows = []
-    for name, setting in TOPIC_SETTINGS.items():
-        value = topic.configs.get(name)
-        if value is not None:
-            rows.append((name, value, FROM_TOPIC, setting.broker_name))
-        else:
-            value, source = _inherited(state.settings, setting.broker_name)
-            rows.append((name, value, source, setting.broker_name))
-    return rows
-
-
-def _inherited(settings: BrokerSettings, name: str) -> tuple[str, int]:
-    """What the broker says about a topic's setting, and whether anybody chose that."""
-    value = _broker_value(settings, name)
-    chosen = value != _broker_value(BrokerSettings(), name)
-    return as_text(value), FROM_STATIC_BROKER if chosen else FROM_DEFAULT
-
-
-def _broker_value(settings: BrokerSettings, name: str) -> object:
-    """What the broker gives to topics under this name, worked out from several where there are."""
-    match name:
-        case "compression.type":
-            return "producer"
-        case "min.insync.replicas":
-            return 1
-        case "log.retention.ms":
-            return settings.retention_ms
-        case "log.roll.ms":
-            return settings.roll_ms
-        case "log.flush.interval.ms":
-            interval = settings.log_flush_interval_ms
-            return FOREVER if interval is None else interval
-        case _:
-            return getattr(settings, attribute(name))
-
-
-def _broker_settings(settings: BrokerSettings) -> list[Row]:
-    rows = []
-    standard = BrokerSettings()
-    for name in rules(BrokerSettings):
-        value = getattr(settings, attribute(name))
-        chosen = value != getattr(standard, attribute(name))
-        source = FROM_STATIC_BROKER if chosen else FROM_DEFAULT
-        rows.append((name, as_text(value), source, name))
-    return rows
-
-
-def as_text(value: object) -> str:
-    """A setting's value as Kafka writes it: ``true``, not ``True``; nothing for "not set"."""
-    if value is None:
-        return ""
-    return str(value).lower() if isinstance(value, bool) else str(value)
-
-
-def _config_row(row: Row, synonyms: bool, documentation: bool) -> DescribeConfigsResourceResult:
-    name, value, source, broker_name = row
-    rule = rules(BrokerSettings).get(broker_name)
-    return DescribeConfigsResourceResult(
-        name=name,
-        value=value,
-        read_only=source != FROM_TOPIC,
-        config_source=source,
-        synonyms=(
-            [DescribeConfigsSynonym(name=broker_name, value=value, source=source)]
-            if synonyms
-            else []
-        ),
-        config_type=_CONFIG_TYPES[rule.kind if rule else str],
-        documentation=rule.doc if documentation and rule else None,
-    )

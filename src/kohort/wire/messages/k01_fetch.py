@@ -11,8 +11,12 @@
 | 10 | zstd batches allowed (KIP-110) | |
 | 11 | rack id (KIP-392) | preferred read replica |
 | 12 | flexible; last fetched epoch, cluster id (KIP-595) | flexible; diverging epoch, leader |
-
-Version 13 replaces names by topic ids (KIP-516); kohort stays on names.
+| 13 | topics by id (KIP-516) | topics by id; UNKNOWN_TOPIC_ID, INCONSISTENT_TOPIC_ID |
+| 14 | | OFFSET_MOVED_TO_TIERED_STORAGE may be answered (KIP-405) |
+| 15 | a replica's id and epoch in one field (KIP-903) | |
+| 16 | | where the leaders are that partitions name (KIP-951) |
+| 17 | a replica's directory (KIP-853) | |
+| 18 | a replica's high watermark (KIP-1166) | |
 """
 
 from __future__ import annotations
@@ -24,12 +28,15 @@ from kohort.schema import (
     INT64,
     RECORDS,
     STRING,
+    UUID,
     array,
     field,
     request,
     response,
     struct,
 )
+
+INT64_MAX = 2**63 - 1
 
 
 @struct()
@@ -42,13 +49,16 @@ class FetchPartition:
     last_fetched_epoch: int = field(INT32, versions="12+", default=-1)
     log_start_offset: int = field(INT64, versions="5+", default=-1, ignorable=True)
     partition_max_bytes: int = field(INT32)
+    replica_directory_id: bytes = field(UUID, versions="17+", tag=0, ignorable=True)
+    high_watermark: int = field(INT64, versions="18+", tag=1, default=INT64_MAX, ignorable=True)
 
 
 @struct()
 class FetchTopic:
-    """The positions to read in one topic."""
+    """The positions to read in one topic, which has its name or, from version 13 on, its id."""
 
-    topic: str = field(STRING)
+    topic: str = field(STRING, versions="4-12", ignorable=True)
+    topic_id: bytes = field(UUID, versions="13+", ignorable=True)
     partitions: list[FetchPartition] = field(array(FetchPartition))
 
 
@@ -56,18 +66,28 @@ class FetchTopic:
 class ForgottenTopic:
     """Partitions that leave a fetch session."""
 
-    topic: str = field(STRING, versions="7+", ignorable=True)
+    topic: str = field(STRING, versions="7-12", ignorable=True)
+    topic_id: bytes = field(UUID, versions="13+", ignorable=True)
     partitions: list[int] = field(array(INT32), versions="7+")
 
 
-@request(api_key=1, versions="4-12", flexible="12+")
+@struct()
+class ReplicaState:
+    """Which broker fetches; clients are -1."""
+
+    replica_id: int = field(INT32, versions="15+", default=-1)
+    replica_epoch: int = field(INT64, versions="15+", default=-1)
+
+
+@request(api_key=1, versions="4-18", flexible="12+")
 class FetchRequest:
     """Read from these positions; wait up to ``max_wait_ms`` for ``min_bytes``."""
 
     cluster_id: str | None = field(
         STRING, versions="12+", nullable="12+", tag=0, default=None, ignorable=True
     )
-    replica_id: int = field(INT32, default=-1)
+    replica_id: int = field(INT32, versions="4-14", default=-1, ignorable=True)
+    replica_state: ReplicaState | None = field(ReplicaState, versions="15+", tag=1, default=None)
     max_wait_ms: int = field(INT32)
     min_bytes: int = field(INT32)
     max_bytes: int = field(INT32, default=2_147_483_647)
@@ -138,11 +158,22 @@ class PartitionData:
 class FetchableTopicResponse:
     """What was read of one topic."""
 
-    topic: str = field(STRING)
+    topic: str = field(STRING, versions="4-12", ignorable=True)
+    topic_id: bytes = field(UUID, versions="13+", ignorable=True)
     partitions: list[PartitionData] = field(array(PartitionData))
 
 
-@response(api_key=1, versions="4-12", flexible="12+")
+@struct()
+class NodeEndpoint:
+    """Where a leader listens that a partition names."""
+
+    node_id: int = field(INT32, versions="16+")
+    host: str = field(STRING, versions="16+")
+    port: int = field(INT32, versions="16+")
+    rack: str | None = field(STRING, versions="16+", nullable="16+", default=None)
+
+
+@response(api_key=1, versions="4-18", flexible="12+")
 class FetchResponse:
     """What was read, by partition."""
 
@@ -150,3 +181,6 @@ class FetchResponse:
     error_code: int = field(INT16, versions="7+", ignorable=True)
     session_id: int = field(INT32, versions="7+")
     responses: list[FetchableTopicResponse] = field(array(FetchableTopicResponse))
+    node_endpoints: list[NodeEndpoint] = field(
+        array(NodeEndpoint), versions="16+", tag=0, ignorable=True
+    )

@@ -15,6 +15,7 @@
 | 10 | topic id, not to be used yet (KIP-516) | topic id, all zero when there is none |
 | 11 | the cluster's operations moved to DescribeCluster (KIP-700) | same |
 | 12 | topics by id (KIP-516) | name null when asked for by an unknown id |
+| 13 | | an error of the whole: REBOOTSTRAP_REQUIRED (KIP-1102) |
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ class MetadataRequestTopic:
     name: str | None = field(STRING, nullable="10+")
 
 
-@request(api_key=3, versions="0-12", flexible="9+")
+@request(api_key=3, versions="0-13", flexible="9+")
 class MetadataRequest:
     """Ask about topics; None asks for all of them, from version 1 on."""
 
@@ -86,7 +87,7 @@ class MetadataResponseTopic:
     topic_authorized_operations: int = field(INT32, versions="8+", default=-2_147_483_648)
 
 
-@response(api_key=3, versions="0-12", flexible="9+")
+@response(api_key=3, versions="0-13", flexible="9+")
 class MetadataResponse:
     """The cluster as one broker sees it."""
 
@@ -98,3 +99,4 @@ class MetadataResponse:
     controller_id: int = field(INT32, versions="1+", default=-1, ignorable=True)
     topics: list[MetadataResponseTopic] = field(array(MetadataResponseTopic))
     cluster_authorized_operations: int = field(INT32, versions="8-10", default=-2_147_483_648)
+    error_code: int = field(INT16, versions="13+", ignorable=True)

@@ -10,8 +10,7 @@
 | 7 | group instance id (KIP-345) | |
 | 8 | flexible (KIP-482) | flexible |
 | 9 | member epoch in the generation's place (KIP-848) | GROUP_ID_NOT_FOUND, STALE_MEMBER_EPOCH |
-
-Version 10 replaces names by topic ids; kohort stays on names.
+| 10 | topics by id (KIP-848) | topics by id; UNKNOWN_TOPIC_ID |
 """
 
 from __future__ import annotations
@@ -21,6 +20,7 @@ from kohort.schema import (
     INT32,
     INT64,
     STRING,
+    UUID,
     array,
     field,
     request,
@@ -43,11 +43,12 @@ class OffsetCommitRequestPartition:
 class OffsetCommitRequestTopic:
     """Positions in one topic."""
 
-    name: str = field(STRING)
+    name: str = field(STRING, versions="2-9", ignorable=True)
+    topic_id: bytes = field(UUID, versions="10+", ignorable=True)
     partitions: list[OffsetCommitRequestPartition] = field(array(OffsetCommitRequestPartition))
 
 
-@request(api_key=8, versions="2-9", flexible="8+")
+@request(api_key=8, versions="2-10", flexible="8+")
 class OffsetCommitRequest:
     """Store positions of a group. Generation -1 and no member: not a member's commit."""
 
@@ -71,11 +72,12 @@ class OffsetCommitResponsePartition:
 class OffsetCommitResponseTopic:
     """Results in one topic."""
 
-    name: str = field(STRING)
+    name: str = field(STRING, versions="2-9", ignorable=True)
+    topic_id: bytes = field(UUID, versions="10+", ignorable=True)
     partitions: list[OffsetCommitResponsePartition] = field(array(OffsetCommitResponsePartition))
 
 
-@response(api_key=8, versions="2-9", flexible="8+")
+@response(api_key=8, versions="2-10", flexible="8+")
 class OffsetCommitResponse:
     """One error code a partition."""
 

@@ -13,6 +13,7 @@ A partition without a commit is answered with offset -1 and no error.
 | 7 | wait for open transactions (KIP-447) | UNSTABLE_OFFSET_COMMIT per partition |
 | 8 | many groups, in ``groups`` (KIP-709) | many groups, in ``groups`` |
 | 9 | member id and epoch (KIP-848) | STALE_MEMBER_EPOCH |
+| 10 | topics by id (KIP-848) | topics by id; UNKNOWN_TOPIC_ID |
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from kohort.schema import (
     INT32,
     INT64,
     STRING,
+    UUID,
     array,
     field,
     request,
@@ -43,7 +45,8 @@ class OffsetFetchRequestTopic:
 class OffsetFetchRequestTopics:
     """Partitions asked for, from version 8 on."""
 
-    name: str = field(STRING, versions="8+")
+    name: str = field(STRING, versions="8-9", ignorable=True)
+    topic_id: bytes = field(UUID, versions="10+", ignorable=True)
     partition_indexes: list[int] = field(array(INT32), versions="8+")
 
 
@@ -61,7 +64,7 @@ class OffsetFetchRequestGroup:
     )
 
 
-@request(api_key=9, versions="1-9", flexible="6+")
+@request(api_key=9, versions="1-10", flexible="6+")
 class OffsetFetchRequest:
     """Ask for positions: of one group up to version 7, of ``groups`` from 8 on."""
 
@@ -109,7 +112,8 @@ class OffsetFetchResponsePartitions:
 class OffsetFetchResponseTopics:
     """Positions in one topic, from version 8 on."""
 
-    name: str = field(STRING, versions="8+")
+    name: str = field(STRING, versions="8-9", ignorable=True)
+    topic_id: bytes = field(UUID, versions="10+", ignorable=True)
     partitions: list[OffsetFetchResponsePartitions] = field(
         array(OffsetFetchResponsePartitions), versions="8+"
     )
@@ -124,7 +128,7 @@ class OffsetFetchResponseGroup:
     error_code: int = field(INT16, versions="8+")
 
 
-@response(api_key=9, versions="1-9", flexible="6+")
+@response(api_key=9, versions="1-10", flexible="6+")
 class OffsetFetchResponse:
     """The positions: of one group up to version 7, by group from 8 on."""
 

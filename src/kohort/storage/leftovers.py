@@ -1,0 +1,82 @@
+"""Directories of deleted topics: renamed aside at once, removed when there is time.
+
+In: directories of partitions that are gone; out: directories aside, which nobody else looks at, and
+their removal, file by file, from any thread. Removing the files of thousands of partitions takes
+seconds; renaming a directory takes microseconds and frees its name.
+
+A name aside holds no topic's name, which may be as long as a file name can be.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from kohort.storage.files import Files
+
+_ASIDE: Final = re.compile(r"\d+\.\d+-delete")
+
+
+class Leftovers:
+    """What is left of deleted topics in one data directory.
+
+    Args:
+        files: the disk.
+        path: the data directory.
+        incarnation: makes names that no earlier life gave.
+    """
+
+    __slots__ = ("_files", "_leaving", "_made", "_path", "_prefix", "_removable")
+
+    def __init__(self, files: Files, path: str, incarnation: int) -> None:
+        self._files = files
+        self._path = path
+        self._prefix = incarnation
+        self._made = 0
+        self._leaving: deque[str] = deque()
+        self._removable = [
+            f"{path}/{name}" for name in files.list_directory(path) if _ASIDE.fullmatch(name)
+        ]
+
+    def leave(self, directories: Iterable[str]) -> None:
+        """These are no longer anybody's. Those that do not exist are passed over."""
+        self._leaving.extend(directories)
+
+    def put_aside(self, most: int) -> bool:
+        """Rename up to ``most`` directories; True when none is left under its old name.
+
+        Raises:
+            OSError: the disk.
+        """
+        for _ in range(min(most, len(self._leaving))):
+            directory = self._leaving[0]
+            if self._files.exists(directory):
+                self._made += 1
+                aside = f"{self._path}/{self._prefix}.{self._made}-delete"
+                self._files.replace(directory, aside)
+                self._removable.append(aside)
+            self._leaving.popleft()
+        return not self._leaving
+
+    def take_removable(self) -> list[str]:
+        """The directories aside, once each; the caller removes them."""
+        taken, self._removable = self._removable, []
+        return taken
+
+
+def remove_directories(
+    files: Files, directories: Iterable[str], cancelled: Callable[[], bool]
+) -> None:
+    """Remove directories with their files, until told to stop; the rest goes at the next start.
+
+    Raises:
+        OSError: the disk.
+    """
+    for directory in directories:
+        if cancelled():
+            return
+        for name in files.list_directory(directory):
+            files.remove(f"{directory}/{name}")
+        files.remove_directory(directory)

@@ -1,0 +1,46 @@
+"""``producer-ids.json``: which producer ids were given, so that none is given twice.
+
+Ids are reserved a block at a time; a crash loses the rest of a block, which nobody misses. Must
+not know: producers.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Final
+
+from kohort.storage.errors import StorageError
+from kohort.storage.files import Files, read_file, write_file
+
+_NAME: Final = "producer-ids.json"
+_BLOCK: Final = 1000
+
+
+class ProducerIds:
+    """The producer ids of one data directory."""
+
+    __slots__ = ("_end", "_files", "_next", "_path")
+
+    def __init__(self, files: Files, path: str) -> None:
+        self._files = files
+        self._path = path
+        content = read_file(files, f"{path}/{_NAME}")
+        self._next = self._end = 0 if content is None else int(json.loads(content)["next"])
+
+    def allocate(self) -> int:
+        """An id that was never given before, also not in an earlier life of the directory.
+
+        Raises:
+            StorageError: the disk.
+        """
+        if self._next == self._end:
+            end = self._next + _BLOCK
+            try:
+                text = json.dumps({"version": 1, "next": end})
+                write_file(self._files, f"{self._path}/{_NAME}", text.encode())
+                self._files.sync_directory(self._path)
+            except OSError as error:
+                raise StorageError(f"cannot reserve producer ids: {error}") from error
+            self._end = end
+        self._next += 1
+        return self._next - 1

@@ -1,0 +1,68 @@
+"""``start-offsets.json``: where logs begin whose first records were deleted by hand.
+
+In: offsets by a log's name; out: the same after a restart. A log's segments say where it begins,
+but for records deleted in the middle of one (KIP-107); this file is for those. It is replaced as a
+whole, and durable before a deletion is told of. Must not know: logs.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Final
+
+from kohort.storage.errors import CorruptLog
+from kohort.storage.files import Files, read_file, write_file
+
+_NAME: Final = "start-offsets.json"
+
+
+class StartOffsets:
+    """The start offsets of one data directory.
+
+    Raises:
+        CorruptLog: the file is there and cannot be read.
+    """
+
+    __slots__ = ("_files", "_offsets", "_path")
+
+    def __init__(self, files: Files, path: str) -> None:
+        self._files = files
+        self._path = path
+        self._offsets: dict[str, int] = {}
+        content = read_file(files, f"{path}/{_NAME}")
+        if content is None:
+            return
+        try:
+            stored = json.loads(content)["start_offsets"]
+            self._offsets = {str(name): int(offset) for name, offset in stored.items()}
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise CorruptLog(f"{path}/{_NAME} cannot be read: {error!r}; restore it") from error
+
+    def of(self, name: str) -> int:
+        """The offset below which a log's records were deleted; 0 where none were."""
+        return self._offsets.get(name, 0)
+
+    def set(self, name: str, offset: int) -> None:
+        """A log begins at ``offset`` from now on. Durable on return.
+
+        Raises:
+            OSError: the disk; nothing has changed then.
+        """
+        self._write(self._offsets | {name: offset})
+
+    def forget(self, names: list[str]) -> None:
+        """New logs get these names: they begin at 0. Durable on return.
+
+        Raises:
+            OSError: the disk; nothing has changed then.
+        """
+        gone = set(names)
+        others = {name: at for name, at in self._offsets.items() if name not in gone}
+        if len(others) < len(self._offsets):
+            self._write(others)
+
+    def _write(self, offsets: dict[str, int]) -> None:
+        text = json.dumps({"version": 1, "start_offsets": offsets}, indent=1)
+        write_file(self._files, f"{self._path}/{_NAME}", text.encode())
+        self._files.sync_directory(self._path)
+        self._offsets = offsets

@@ -1,0 +1,140 @@
+"""Topics as they are stored: what one may be, and ``topics.json``, which names all of them.
+
+In: the file's text; out: topics by name and those whose directories are still to be taken away, and
+the other way round. Must not know: files, logs.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Final
+
+from kohort.model.errors import ErrorCode
+from kohort.storage.errors import CorruptLog, RefusedTopic
+from kohort.storage.log_config import LogConfig, log_config
+
+OFFSETS_TOPIC: Final = "__consumer_offsets"
+
+OFFSETS_TOPIC_CONFIGS: Final[Mapping[str, str]] = {
+    "cleanup.policy": "compact",
+    "compression.type": "producer",
+    "segment.bytes": "104857600",
+}
+"""Kafka's settings of its internal topic."""
+
+MAX_PARTITIONS: Final = 10_000
+"""Of one topic. Each holds a directory and a descriptor once it is written to."""
+
+_OFFSETS_PREALLOCATE: Final = 256 << 10
+_OFFSETS_MAX_MESSAGE_BYTES: Final = (1 << 31) - 1
+"""What a batch may have at all: the coordinator is the only writer, and has bounds of its own."""
+_TOPIC_NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,249}")
+
+NO_TOPIC_ID: Final = bytes(16)
+"""Of a topic that was made before topics had ids; ``LogDir.give_ids`` gives it one."""
+
+Deleted = tuple[str, int]
+"""Name and number of partitions of a topic that is gone, and whose directories are not."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Topic:
+    """A topic as it is stored. ``topic_id`` has 16 bytes; ``configs`` are those that were given."""
+
+    name: str
+    topic_id: bytes
+    partitions: int
+    configs: Mapping[str, str]
+
+    @property
+    def internal(self) -> bool:
+        """Whether it is the broker's own."""
+        return self.name == OFFSETS_TOPIC
+
+
+def check_topic(topic: Topic) -> None:
+    """Whether a topic may be called that and have so many partitions.
+
+    Raises:
+        RefusedTopic: INVALID_TOPIC_EXCEPTION or INVALID_PARTITIONS.
+    """
+    name = topic.name
+    if not _TOPIC_NAME.fullmatch(name) or name in (".", ".."):
+        raise RefusedTopic(
+            f"topic name {name!r}: 1 to 249 of letters, digits, '.', '_' and '-' expected, and "
+            f"not '.' or '..'",
+            ErrorCode.INVALID_TOPIC_EXCEPTION,
+        )
+    if not 1 <= topic.partitions <= MAX_PARTITIONS:
+        raise RefusedTopic(
+            f"{topic.partitions} partitions; from 1 to {MAX_PARTITIONS} are possible",
+            ErrorCode.INVALID_PARTITIONS,
+        )
+
+
+def config_of(topic: Topic, defaults: LogConfig) -> LogConfig:
+    """All settings of a topic, given or not.
+
+    Raises:
+        RefusedTopic: INVALID_CONFIG.
+    """
+    config = log_config(topic.configs, defaults)
+    if topic.internal:
+        config = replace(
+            config,
+            sync_before_answer=True,
+            preallocate_bytes=_OFFSETS_PREALLOCATE,
+            max_message_bytes=_OFFSETS_MAX_MESSAGE_BYTES,
+        )
+    return config
+
+
+def read_topics(content: bytes, path: str) -> tuple[dict[str, Topic], list[Deleted]]:
+    """What ``topics_text`` made.
+
+    Raises:
+        CorruptLog: it is not of this kind.
+    """
+    try:
+        stored = json.loads(content)
+        topics = {
+            entry["name"]: Topic(
+                name=entry["name"],
+                topic_id=_topic_id(entry.get("topic_id")),
+                partitions=entry["partitions"],
+                configs=entry["configs"],
+            )
+            for entry in stored["topics"]
+        }
+        deleted = [(name, partitions) for name, partitions in stored["deleting"]]
+    except (ValueError, KeyError, TypeError) as error:
+        raise CorruptLog(f"{path} cannot be read: {error!r}; restore it") from error
+    return topics, deleted
+
+
+def _topic_id(text: str | None) -> bytes:
+    topic_id = bytes.fromhex(text or "")
+    if len(topic_id) not in (0, len(NO_TOPIC_ID)):
+        raise ValueError(f"topic id {text!r} has {len(topic_id)} bytes, expected 16")
+    return topic_id or NO_TOPIC_ID
+
+
+def topics_text(topics: Iterable[Topic], deleted: Iterable[Deleted]) -> str:
+    """The file's text."""
+    stored = {
+        "version": 1,
+        "topics": [
+            {
+                "name": topic.name,
+                "topic_id": topic.topic_id.hex(),
+                "partitions": topic.partitions,
+                "configs": dict(topic.configs),
+            }
+            for topic in topics
+        ],
+        "deleting": list(deleted),
+    }
+    return json.dumps(stored, indent=1)

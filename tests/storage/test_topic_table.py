@@ -1,0 +1,156 @@
+"""What a data directory keeps of topics beside their records: ids, settings, where logs begin."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from tests.storage.test_log_dir import NOW, append, lose_everything_unsynced, open_dir, topic
+
+from kohort.model.errors import ErrorCode
+from kohort.storage.errors import CorruptLog, OffsetOutOfRange, RefusedBatch, RefusedTopic
+from kohort.storage.faulty_files import UnsyncedLossFiles
+from kohort.storage.files import Files, write_file
+from kohort.storage.log_config import LogConfig
+from kohort.storage.log_dir import LogDir
+from kohort.storage.records import Record, build_batch, iterate_records
+
+
+@pytest.fixture
+def files() -> UnsyncedLossFiles:
+    return UnsyncedLossFiles()
+
+
+# -- ids -------------------------------------------------------------------------------------------
+
+
+def test_topics_of_an_older_directory_get_ids_once(files: UnsyncedLossFiles) -> None:
+    log_dir = open_dir(files)
+    log_dir.create_topic(topic("orders", 2))
+    log_dir.create_topic(topic("users"))
+    append(log_dir, "orders")
+    log_dir.close()
+    stored = json.loads(files.content("/data/topics.json"))
+    del stored["topics"][0]["topic_id"]
+    write_file(files, "/data/topics.json", json.dumps(stored).encode())
+    made = iter([b"A" * 16, b"B" * 16])
+    log_dir = open_dir(files)
+    log_dir.give_ids(lambda: next(made))
+    assert log_dir.topics["orders"].topic_id == b"A" * 16
+    assert log_dir.topics["users"].topic_id == topic("users").topic_id
+    assert log_dir.topics["orders"].partitions == 2
+    files.power_cut(lose_everything_unsynced)
+    log_dir = open_dir(files)
+    log_dir.give_ids(lambda: next(made))
+    assert log_dir.topics["orders"].topic_id == b"A" * 16
+
+
+@pytest.mark.parametrize("wrong", ["00ff", "no hex", 7])
+def test_an_id_that_is_none_is_damage(files: UnsyncedLossFiles, wrong: object) -> None:
+    log_dir = open_dir(files)
+    log_dir.create_topic(topic("orders"))
+    log_dir.close()
+    stored = json.loads(files.content("/data/topics.json"))
+    stored["topics"][0]["topic_id"] = wrong
+    write_file(files, "/data/topics.json", json.dumps(stored).encode())
+    with pytest.raises(CorruptLog, match=r"topics\.json cannot be read"):
+        open_dir(files)
+
+
+# -- settings --------------------------------------------------------------------------------------
+
+
+def test_settings_can_be_replaced_and_stay(files: UnsyncedLossFiles) -> None:
+    log_dir = open_dir(files)
+    log_dir.create_topic(topic("orders", 2, retention_ms="5000"))
+    log_dir.alter_topic("orders", {"max.message.bytes": "100"})
+    assert log_dir.log("orders", 1).config.max_message_bytes == 100
+    assert log_dir.log("orders", 1).config.retention_ms == LogConfig().retention_ms
+    with pytest.raises(RefusedBatch):
+        log_dir.log("orders", 0).append(build_batch([Record(None, bytes(200), NOW)]), NOW)
+    files.power_cut(lose_everything_unsynced)
+    assert open_dir(files).log("orders", 0).config.max_message_bytes == 100
+
+
+def test_settings_that_are_refused_change_nothing(files: UnsyncedLossFiles) -> None:
+    log_dir = open_dir(files)
+    log_dir.create_topic(topic("orders", retention_ms="5000"))
+    for wrong in ({"retention.ms": "-7"}, {"nonsense": "1"}):
+        with pytest.raises(RefusedTopic) as refused:
+            log_dir.alter_topic("orders", wrong)
+        assert refused.value.code is ErrorCode.INVALID_CONFIG
+    with pytest.raises(RefusedTopic):
+        log_dir.alter_topic("users", {})
+    assert log_dir.log("orders", 0).config.retention_ms == 5000
+
+
+# -- records deleted by hand -----------------------------------------------------------------------
+
+
+def filled(files: Files, **configs: str) -> LogDir:
+    log_dir = open_dir(files)
+    log_dir.create_topic(topic("t", 1, **configs))
+    for n in range(10):
+        batch = build_batch(
+            [Record(None, b"v", NOW + 10 * n), Record(None, b"w", NOW + 10 * n + 5)]
+        )
+        log_dir.log("t", 0).append(batch, NOW)
+    log_dir.log("t", 0).flush()
+    return log_dir
+
+
+def test_a_log_begins_where_its_records_were_deleted(files: UnsyncedLossFiles) -> None:
+    log_dir = filled(files)
+    log = log_dir.log("t", 0)
+    log_dir.delete_records("t", 0, 7)
+    assert log.log_start_offset == 7
+    with pytest.raises(OffsetOutOfRange):
+        log.read(6, 1_000)
+    assert [r.offset for r in iterate_records(log.read(7, 1)) if r.offset >= 7] == [7]
+    assert log.offset_for_timestamp(-2)[:2] == (-1, 7)
+    assert log.offset_for_timestamp(NOW)[:2] == (NOW + 35, 7), "not one that was deleted"
+    assert log.offset_for_timestamp(NOW + 36)[:2] == (NOW + 40, 8)
+    log_dir.delete_records("t", 0, 3)
+    assert log.log_start_offset == 7, "it never goes back"
+    with pytest.raises(OffsetOutOfRange):
+        log_dir.delete_records("t", 0, 21)
+    files.power_cut(lose_everything_unsynced)
+    assert open_dir(files).log("t", 0).log_start_offset == 7
+
+
+def test_the_greatest_timestamp_is_one_of_a_record_that_is_there(files: UnsyncedLossFiles) -> None:
+    log_dir = filled(files)
+    late = build_batch([Record(None, b"late", NOW + 10_000)])
+    log = log_dir.log("t", 0)
+    log.append(late, NOW)
+    log.append(build_batch([Record(None, b"v", NOW + 50)]), NOW)
+    log.flush()
+    assert log.offset_for_timestamp(-3)[:2] == (NOW + 10_000, 20)
+    log_dir.delete_records("t", 0, 21)
+    assert log.offset_for_timestamp(-3)[:2] == (NOW + 50, 21)
+    log_dir.delete_records("t", 0, 22)
+    assert log.offset_for_timestamp(-3)[:2] == (-1, -1)
+    assert log.offset_for_timestamp(NOW)[:2] == (-1, -1)
+    assert append(log_dir, "t") == 22
+
+
+def test_segments_without_a_record_to_read_are_removed(files: UnsyncedLossFiles) -> None:
+    log_dir = filled(files, segment_bytes="200")
+    log = log_dir.log("t", 0)
+    before = len(log.segments)
+    log_dir.delete_records("t", 0, 11)
+    assert 1 < len(log.segments) < before
+    assert log.segments.first.base_offset <= 11 < log.segments.first.next_offset
+    log_dir.close()
+    again = open_dir(files).log("t", 0)
+    assert (again.log_start_offset, again.log_end_offset) == (11, 20)
+
+
+def test_a_new_topic_of_the_same_name_begins_at_0(files: UnsyncedLossFiles) -> None:
+    log_dir = filled(files)
+    log_dir.delete_records("t", 0, 7)
+    log_dir.delete_topic("t")
+    log_dir.create_topic(topic("t"))
+    assert log_dir.log("t", 0).log_start_offset == 0
+    log_dir.close()
+    assert open_dir(files).log("t", 0).log_start_offset == 0
