@@ -90,7 +90,7 @@ def play(bootstrap: str, folder: Path) -> list[Path]:
 
 def judge(files: list[Path]) -> Report:
     found = read_histories(files)
-    facts = with_endings(found.facts)
+    facts = list(with_endings(found.facts))
     return Checker().feed_all(facts).finish()
 
 

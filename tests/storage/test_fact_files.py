@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import tracemalloc
 import types
 from pathlib import Path
 from typing import Any, NewType, Union, get_args, get_origin, get_type_hints
@@ -20,6 +21,7 @@ from kohort.storage.fact_codec import decode_fact, encode_fact
 from kohort.storage.fact_files import (
     Header,
     HistoryFileError,
+    OpenHistory,
     fact_line,
     next_life,
     read_histories,
@@ -109,6 +111,53 @@ def test_cut_at_any_byte_the_whole_facts_are_read_and_the_cut_is_said(tmp_path: 
         assert found.facts == facts[:expected]
         assert bool(found.remarks) == (size not in (header, *lines))
         assert all("truncated" in remark for remark in found.remarks)
+
+
+def test_a_header_that_was_not_written_to_its_end_is_none(tmp_path: Path) -> None:
+    path = tmp_path / "h.jsonl"
+    path.write_text(Header().line())
+    with pytest.raises(HistoryFileError, match="is no history"):
+        read_history(path)
+    write_history(path, history(make(PersistFailed)))
+    with path.open("a") as out:
+        out.write(Header().line())
+    found = read_history(path)
+    assert len(found.facts) == 1
+    assert "truncated: line 3" in found.remarks[0]
+
+
+@pytest.mark.parametrize("name", ["h.jsonl", "h.parquet"])
+def test_a_file_is_gone_through_as_often_as_wanted(tmp_path: Path, name: str) -> None:
+    facts = history(*EVERY)
+    write_history(tmp_path / name, facts)
+    opened = OpenHistory([tmp_path / name])
+    assert list(opened) == facts
+    assert list(opened) == facts
+
+
+def test_a_file_is_never_held_as_a_whole(tmp_path: Path) -> None:
+    path = tmp_path / "h.jsonl"
+    write_history(path, history(*[make(PersistFailed)] * 3_000))
+    opened = OpenHistory([path])
+    tracemalloc.start()
+    try:
+        assert sum(1 for _ in opened) == 3_000
+        most = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert most < path.stat().st_size // 4
+
+
+def test_damage_in_the_middle_is_told_when_it_is_come_to(tmp_path: Path) -> None:
+    path = tmp_path / "h.jsonl"
+    facts = history(*[make(PersistFailed)] * 3)
+    lines = [Header().line(), *map(fact_line, facts)]
+    lines[2] = lines[2][:-9]
+    path.write_text("\n".join(lines) + "\n")
+    going = iter(OpenHistory([path]))
+    assert next(going) == facts[0]
+    with pytest.raises(HistoryFileError, match="line 3: a fact was expected"):
+        next(going)
 
 
 def test_a_newer_schema_is_refused_with_what_to_do(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ from kohort.history.registry import BY_NUMBER, CHECKS
 from kohort.model.client_facts import RecordsDelivered
 from kohort.model.errors import ConfigError
 from kohort.model.history_record import Recorded
-from kohort.storage.fact_files import read_histories
+from kohort.storage.fact_files import OpenHistory
 
 MOST_STORIES: Final = 10
 
@@ -59,10 +59,10 @@ def check(
     nothing to judge is reported as vacuous: it says nothing about this history.
     """
     checks = tuple(_chosen(only))
-    found = read_histories(files)
+    found = OpenHistory(files)
     for remark in found.remarks:
         note(f"note: {remark}")
-    facts = _holes_allowed(with_endings(found.facts), frozenset(sparse))
+    facts = _holes_allowed(with_endings(found), frozenset(sparse))
     report = Checker(checks).feed_all(facts).finish()
     if as_json:
         print_json(_as_json(report, found.remarks))
@@ -87,7 +87,7 @@ def _chosen(only: Iterable[str]) -> Iterator[Any]:
         yield chosen
 
 
-def _holes_allowed(facts: list[Recorded], topics: frozenset[str]) -> Iterator[Recorded]:
+def _holes_allowed(facts: Iterable[Recorded], topics: frozenset[str]) -> Iterator[Recorded]:
     for recorded in facts:
         fact = recorded.fact
         if isinstance(fact, RecordsDelivered) and fact.partition.topic in topics:

@@ -7,42 +7,68 @@ that closes says so; who was killed says nothing. Must not know: files, checks.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from typing import Final
+from typing import Final, TypeAlias
 
 from kohort.model.client_facts import ProcessKilled, ProcessStarted, ProcessStopped
 from kohort.model.history_record import CLIENT_FACTS, MEMBER_FACTS, Recorded
 from kohort.model.ids import GroupId
-from kohort.model.instants import MICROS_PER_SECOND
+from kohort.model.instants import MICROS_PER_SECOND, Instant
 
 SILENCE_MICROS: Final = 10 * MICROS_PER_SECOND
 
+_OF_CLIENTS: Final = (*CLIENT_FACTS, *MEMBER_FACTS)
+_Life: TypeAlias = tuple[str, int]
+"""A source and its incarnation."""
 
-def with_endings(history: Sequence[Recorded]) -> list[Recorded]:
-    """The history with the deaths that follow from it, numbered anew."""
-    if not history:
-        return []
-    end = history[-1].at
-    last: dict[tuple[str, int], Recorded] = {}
-    groups: dict[tuple[str, int], GroupId] = {}
+
+def with_endings(history: Iterable[Recorded]) -> Iterator[Recorded]:
+    """The history with the deaths that follow from it; numbered anew if there are any.
+
+    It is gone through twice: what is iterated must give the same facts each time, as a list does,
+    or a file.
+    """
+    deaths = _deaths(history)
+    if not deaths:
+        yield from history
+        return
+    seen: Counter[_Life] = Counter()
+    number = 0
     for recorded in history:
+        number += 1
+        yield replace(recorded, sequence=number)
         life = (recorded.source, recorded.incarnation)
-        if isinstance(recorded.fact, ProcessStarted):
-            groups[life] = recorded.fact.group_id
-        if life in groups and isinstance(recorded.fact, (*CLIENT_FACTS, *MEMBER_FACTS)):
+        if life in deaths and isinstance(recorded.fact, _OF_CLIENTS):
+            seen[life] += 1
+            facts, group_id = deaths[life]
+            if seen[life] == facts:
+                number += 1
+                killed = ProcessKilled(group_id=group_id, unwitnessed=True)
+                yield replace(recorded, sequence=number, fact=killed)
+
+
+def _deaths(history: Iterable[Recorded]) -> dict[_Life, tuple[int, GroupId]]:
+    """Lives that ended without a word: after how many facts of the client, and its group."""
+    end = Instant(0)
+    last: dict[_Life, Recorded] = {}
+    groups: dict[_Life, GroupId] = {}
+    facts: Counter[_Life] = Counter()
+    for recorded in history:
+        end = recorded.at
+        fact = recorded.fact
+        if not isinstance(fact, _OF_CLIENTS):
+            continue
+        life = (recorded.source, recorded.incarnation)
+        facts[life] += 1
+        if isinstance(fact, ProcessStarted):
+            groups[life] = fact.group_id
+        if life in groups:
             last[life] = recorded
-    killed = {
-        final.sequence: replace(final, fact=ProcessKilled(group_id=groups[life], unwitnessed=True))
+    return {
+        life: (facts[life], groups[life])
         for life, final in last.items()
         if not isinstance(final.fact, ProcessStopped | ProcessKilled)
         and (end - final.at > SILENCE_MICROS or (life[0], life[1] + 1) in last)
     }
-    if not killed:
-        return list(history)
-    found: list[Recorded] = []
-    for recorded in history:
-        found.append(recorded)
-        if recorded.sequence in killed:
-            found.append(killed[recorded.sequence])
-    return [replace(recorded, sequence=n) for n, recorded in enumerate(found, start=1)]

@@ -13,10 +13,11 @@ from __future__ import annotations
 import heapq
 import json
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, BinaryIO, Final
 
 from kohort.model.errors import KohortError, ProtocolError
 from kohort.model.history_record import SCHEMA_VERSION, Recorded
@@ -27,6 +28,9 @@ _MARK: Final = "kohort_history"
 _PARQUET_MAGIC: Final = b"PAR1"
 _COLUMNS: Final = ("sequence", "at", "incarnation", "source", "kind", "fact")
 _TAIL_BYTES: Final = 1 << 20
+_MARK_BYTES: Final = _MARK.encode()
+_UNREADABLE: Final = (ValueError, KeyError, TypeError, ProtocolError)
+_BATCH_ROWS: Final = 10_000
 
 
 class HistoryFileError(KohortError):
@@ -121,6 +125,39 @@ def next_life(path: Path) -> int:
 # -- reading -----------------------------------------------------------------------------------
 
 
+class OpenHistory:
+    """Facts of files, read from them each time they are gone through: never all of them at once.
+
+    Args:
+        paths: files; their facts are merged by time and, if there is anything to merge, numbered
+            anew.
+
+    Raises:
+        HistoryFileError: one cannot be read, is no history, or newer; what is damaged before its
+            end is found out only when the facts are gone through.
+    """
+
+    def __init__(self, paths: Sequence[Path]) -> None:
+        self.remarks: list[str] = []
+        """What is to be said about the files."""
+        pieces = [piece for path in paths for piece in _pieces(path, self.remarks)]
+        shifts = _shifts([piece.header for piece in pieces])
+        if len(set(shifts)) > 1:
+            self.remarks.append(
+                "files of different clocks were laid over each other by their time of day"
+            )
+        self._pieces = list(zip(pieces, shifts, strict=True))
+
+    def __iter__(self) -> Iterator[Recorded]:
+        streams = [_shifted(piece, shift) for piece, shift in self._pieces]
+        if len(streams) == 1:
+            yield from streams[0]
+            return
+        merged = heapq.merge(*streams, key=lambda recorded: recorded.at)
+        for number, recorded in enumerate(merged, start=1):
+            yield replace(recorded, sequence=number)
+
+
 def read_history(path: Path) -> History:
     """All facts of a file; a truncated end is left out and remarked.
 
@@ -136,23 +173,22 @@ def read_histories(paths: Sequence[Path]) -> History:
     Raises:
         HistoryFileError: as ``read_history``.
     """
-    remarks: list[str] = []
-    pieces = [piece for path in paths for piece in _pieces(path, remarks)]
-    shifts = _shifts([header for header, _ in pieces])
-    if len(set(shifts)) > 1:
-        remarks.append("files of different clocks were laid over each other by their time of day")
-    streams = [
-        [r if not shift else replace(r, at=Instant(r.at + shift)) for r in facts]
-        for (_, facts), shift in zip(pieces, shifts, strict=True)
-    ]
-    if len(streams) == 1:
-        return History(facts=streams[0], remarks=remarks)
-    merged = heapq.merge(*streams, key=lambda recorded: recorded.at)
-    facts = [replace(r, sequence=n) for n, r in enumerate(merged, start=1)]
-    return History(facts=facts, remarks=remarks)
+    opened = OpenHistory(paths)
+    return History(facts=list(opened), remarks=opened.remarks)
 
 
-_Piece = tuple[Header, list[Recorded]]
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Piece:
+    """One life's part of a file, and how to go through it."""
+
+    header: Header
+    facts: Callable[[], Iterator[Recorded]]
+
+
+def _shifted(piece: _Piece, shift: int) -> Iterator[Recorded]:
+    if not shift:
+        return piece.facts()
+    return (replace(r, at=Instant(r.at + shift)) for r in piece.facts())
 
 
 def _shifts(headers: list[Header]) -> list[int]:
@@ -170,43 +206,81 @@ def _pieces(path: Path, remarks: list[str]) -> list[_Piece]:
     try:
         with path.open("rb") as data:
             magic = data.read(len(_PARQUET_MAGIC))
+        if magic == _PARQUET_MAGIC:
+            return [_parquet_piece(path)]
+        return _line_pieces(path, remarks)
     except OSError as error:
         raise HistoryFileError(f"{path} cannot be read: {error.strerror or error}") from error
-    if magic == _PARQUET_MAGIC:
-        return [_read_parquet(path)]
-    return _read_lines(path, remarks)
 
 
-def _read_lines(path: Path, remarks: list[str]) -> list[_Piece]:
-    pieces: list[_Piece] = []
-    try:
-        text = path.read_bytes().decode("utf-8", errors="surrogateescape")
-    except OSError as error:
-        raise HistoryFileError(f"{path} cannot be read: {error.strerror or error}") from error
-    lines = text.split("\n")
-    unfinished = lines.pop()
-    if unfinished:
-        remarks.append(_truncated(path, len(lines) + 1))
-    for number, line in enumerate(lines, start=1):
-        try:
-            held = json.loads(line)
-            if not isinstance(held, dict):
-                raise ValueError("no object")
-            if _MARK in held:
-                pieces.append((_header(held, path, number), []))
-                continue
-            recorded = _recorded(held)
-        except (ValueError, KeyError, TypeError, ProtocolError) as error:
-            if number == len(lines) and pieces and not unfinished:
-                remarks.append(_truncated(path, number))
-                break
-            raise HistoryFileError(_not_a_fact(path, number, error)) from error
-        if not pieces:
+def _line_pieces(path: Path, remarks: list[str]) -> list[_Piece]:
+    """Where in a file each life begins, and where its last whole line ends."""
+    starts: list[tuple[Header, int, int]] = []
+    at = whole = last = number = 0
+    with path.open("rb") as data:
+        for number, line in enumerate(data, start=1):
+            header = _header_of(line, path, number) if _MARK_BYTES in line else None
+            if header is not None and line.endswith(b"\n"):
+                starts.append((header, at + len(line), number))
+            elif not starts:
+                raise HistoryFileError(_no_header(path))
+            last, at = at, at + len(line)
+            if line.endswith(b"\n"):
+                whole = at
+        if not starts:
             raise HistoryFileError(_no_header(path))
-        pieces[-1][1].append(recorded)
-    if not pieces:
-        raise HistoryFileError(_no_header(path))
-    return pieces
+        if whole < at:
+            remarks.append(_truncated(path, number))
+        elif starts[-1][1] < at and not _is_fact(data, last):
+            remarks.append(_truncated(path, number))
+            whole = last
+    ends = [start for _, start, _ in starts[1:]] + [whole]
+    return [
+        _Piece(header=header, facts=partial(_lines, path, start, end, number))
+        for (header, start, number), end in zip(starts, ends, strict=True)
+    ]
+
+
+def _header_of(line: bytes, path: Path, number: int) -> Header | None:
+    """The header that a line is, or None: facts may hold the mark, too."""
+    try:
+        held = json.loads(line)
+    except ValueError:
+        return None
+    return _header(held, path, number) if isinstance(held, dict) and _MARK in held else None
+
+
+def _is_fact(data: BinaryIO, start: int) -> bool:
+    data.seek(start)
+    try:
+        _recorded(json.loads(data.readline()))
+    except _UNREADABLE:
+        return False
+    return True
+
+
+def _lines(path: Path, start: int, end: int, number: int) -> Iterator[Recorded]:
+    """The facts of the lines between two places of a file; ``number`` is that of the line before.
+
+    The header of the next life may stand at the end.
+    """
+    try:
+        with path.open("rb") as data:
+            data.seek(start)
+            while start < end:
+                line = data.readline()
+                start += len(line)
+                number += 1
+                try:
+                    held = json.loads(line.decode("utf-8", errors="surrogateescape"))
+                    if _MARK in held:
+                        return
+                    recorded = _recorded(held)
+                except _UNREADABLE as error:
+                    raise HistoryFileError(_not_a_fact(path, number, error)) from error
+                yield recorded
+    except OSError as error:
+        raise HistoryFileError(f"{path} cannot be read: {error.strerror or error}") from error
 
 
 def _truncated(path: Path, number: int) -> str:
@@ -285,29 +359,32 @@ def _write_parquet(path: Path, facts: Iterable[Recorded], header: Header) -> Non
     pq.write_table(pa.Table.from_arrays(arrays, schema=schema), path)
 
 
-def _read_parquet(path: Path) -> _Piece:
+def _parquet_piece(path: Path) -> _Piece:
     _, pq = _pyarrow()
     try:
-        table = pq.read_table(path)
+        schema = pq.read_schema(path)
     except Exception as error:
         raise HistoryFileError(f"{path} is no whole Parquet file: {error}") from error
-    meta = (table.schema.metadata or {}).get(_MARK.encode())
-    if meta is None or table.schema.names != list(_COLUMNS):
+    meta = (schema.metadata or {}).get(_MARK.encode())
+    if meta is None or schema.names != list(_COLUMNS):
         raise HistoryFileError(f"{path} is a Parquet file, but no history of kohort")
-    header = _header(json.loads(meta), path, 1)
-    facts = []
-    for number, row in enumerate(table.to_pylist(), start=1):
-        try:
-            fact = decode_fact(row["kind"], json.loads(row["fact"]))
-        except (ProtocolError, ValueError) as error:
-            raise HistoryFileError(f"{path}, row {number}: {error}") from error
-        facts.append(
-            Recorded(
-                sequence=row["sequence"],
-                at=Instant(row["at"]),
-                incarnation=row["incarnation"],
-                source=row["source"],
-                fact=fact,
-            )
-        )
-    return header, facts
+    return _Piece(header=_header(json.loads(meta), path, 1), facts=partial(_rows, path, pq))
+
+
+def _rows(path: Path, pq: Any) -> Iterator[Recorded]:
+    number = 0
+    with pq.ParquetFile(path) as table:
+        for batch in table.iter_batches(batch_size=_BATCH_ROWS):
+            for row in batch.to_pylist():
+                number += 1
+                try:
+                    fact = decode_fact(row["kind"], json.loads(row["fact"]))
+                except (ProtocolError, ValueError) as error:
+                    raise HistoryFileError(f"{path}, row {number}: {error}") from error
+                yield Recorded(
+                    sequence=row["sequence"],
+                    at=Instant(row["at"]),
+                    incarnation=row["incarnation"],
+                    source=row["source"],
+                    fact=fact,
+                )
