@@ -1,4 +1,4 @@
-"""Messages in a line of text: the fields that say something, errors by name."""
+"""Messages in a line of text: the fields that say something, errors by name and always."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ def shown(value: Any) -> str:
     return " ".join(
         f"{spec.name}={_field(spec.name, getattr(value, spec.name))}"
         for spec in layout.fields
-        if spec.name not in SILENT and getattr(value, spec.name) != spec.fresh_default()
+        if spec.name not in SILENT
+        and (spec.name == "error_code" or getattr(value, spec.name) != spec.fresh_default())
     )
 
 
@@ -40,5 +41,5 @@ def _is_struct(value: Any) -> bool:
 def _scalar(value: Any) -> str:
     if isinstance(value, bytes | bytearray | memoryview):
         data = bytes(value)
-        return f"hex:{data.hex()}" if any(c < 32 or c > 126 for c in data) else repr(data.decode())
+        return repr(data)
     return repr(value) if isinstance(value, str) else str(value)

@@ -6,9 +6,11 @@ scenarios; a listed difference that is none any more fails too.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 
 import pytest
+from tests.conformance.conversation import CONVERSATIONS, Replay, compare, replay_all
 from tests.conformance.judging import NARROW_SETTINGS, asked_for, judge, play_on
 from tests.conformance.registry import Scenario, Verdict, differences
 from tests.conformance.wire import ALL
@@ -46,6 +48,18 @@ def test_scenario_on_kafka(scenario: Scenario, verdicts: dict[int, Verdict]) -> 
     verdict = verdicts[scenario.number]
     assert not verdict.lacks, f"lacks {verdict.lacks}"
     judge(scenario, verdict, "kafka")
+
+
+@pytest.fixture(scope="module")
+def replays(real_kafka: RealKafka) -> dict[str, Replay]:
+    return asyncio.run(replay_all(real_kafka.bootstrap_servers))
+
+
+@pytest.mark.parametrize("name", CONVERSATIONS)
+def test_a_conversation_goes_on_kafka_as_it_is_written(
+    name: str, replays: dict[str, Replay]
+) -> None:
+    compare(name, replays[name])
 
 
 def test_every_listed_difference_was_seen(
