@@ -8,7 +8,7 @@ import sys
 from kohort.client.consumer import Consumer
 
 
-def main(bootstrap: str, topic: str, history: str) -> None:
+def main(bootstrap: str, topic: str, history: str, session_ms: str = "6000") -> None:
     stopping = []
     signal.signal(signal.SIGTERM, lambda *_: stopping.append(True))
     settings = {
@@ -16,7 +16,7 @@ def main(bootstrap: str, topic: str, history: str) -> None:
         "group.id": "recorded",
         "client.id": "killed",
         "auto.offset.reset": "earliest",
-        "session.timeout.ms": 6_000,
+        "session.timeout.ms": int(session_ms),
         "heartbeat.interval.ms": 200,
         "auto.commit.interval.ms": 200,
         "kohort.history.file": history,

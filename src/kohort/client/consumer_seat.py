@@ -75,7 +75,7 @@ class ConsumerSeat:
         """Until when the place is surely held; None without one. See ``consumer.fencing``."""
         self.error: ClientError | None = None
         """Why nothing will happen any more."""
-        self.link = GroupLink(settings, self)
+        self.link = GroupLink(settings, self, None if recorder is None else recorder.notes)
 
     # -- from the application's thread ------------------------------------------------------------
 

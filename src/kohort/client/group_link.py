@@ -44,6 +44,7 @@ from kohort.engine.member_outputs import (
     Target,
     Where,
 )
+from kohort.engine.member_recording import RequestNotes
 from kohort.member.config import MemberConfig
 from kohort.member.effects import Failed, Joined, Left, Lost, Observe, PrepareJoin
 from kohort.member.events import OwnerEvent
@@ -88,12 +89,15 @@ class GroupLink:
     Args:
         settings: bootstrap servers, ``group.id`` and timeouts.
         seat: the owner.
+        notes: takes note of the member's requests, where somebody records.
 
     Raises:
         ConfigError: no group id, or an unknown assignor.
     """
 
-    def __init__(self, settings: ClientSettings, seat: Seat) -> None:
+    def __init__(
+        self, settings: ClientSettings, seat: Seat, notes: RequestNotes | None = None
+    ) -> None:
         if settings.group_id is None:
             raise ConfigError("group.id is missing: it names the group that shares the partitions")
         self.group_id = settings.group_id
@@ -121,6 +125,7 @@ class GroupLink:
                     client_id=settings.client_id,
                     software_version=kohort.__version__,
                     connect_timeout_ms=Millis(settings.socket_connection_setup_timeout_ms),
+                    notes=notes,
                 ),
                 metadata_max_age_ms=Millis(settings.metadata_max_age_ms),
                 allow_auto_create_topics=settings.allow_auto_create_topics,

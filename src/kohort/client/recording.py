@@ -17,6 +17,7 @@ from kohort.client.errors import BrokerUnreachable, ClientError, Closed, Request
 from kohort.client.pump import monotonic_now
 from kohort.consumer.effects import Callback
 from kohort.consumer.positions import Position
+from kohort.engine.member_recording import RequestNotes
 from kohort.host.clock import clock_name, wall_micros_at_zero
 from kohort.model.client_facts import (
     CallbackEnded,
@@ -82,6 +83,8 @@ class ConsumerRecorder:
         self._runs: dict[TopicPartition, tuple[int, int]] = {}
         """Records handed out one behind the other and not told yet: first and last offset."""
         self._polled_at = Instant(0)
+        self._looked_at = Instant(0)
+        """When the application's side last looked after the group; records are handed out since."""
         self._handed = 0
         self._requests = 0
         self._closed = False
@@ -96,6 +99,11 @@ class ConsumerRecorder:
                 auto_commit=settings.enable_auto_commit,
             )
         )
+
+    @property
+    def notes(self) -> RequestNotes:
+        """For the member's engine, on the pump's thread: takes note of its requests."""
+        return RequestNotes(self._group_id, self._tell)
 
     # -- membership -------------------------------------------------------------------------------
 
@@ -161,16 +169,26 @@ class ConsumerRecorder:
     def _end(self, partition: TopicPartition, run: tuple[int, int]) -> None:
         first, last = run
         self._tell(
-            RecordsDelivered(group_id=self._group_id, partition=partition, first=first, last=last)
+            RecordsDelivered(
+                group_id=self._group_id,
+                partition=partition,
+                first=first,
+                last=last,
+                handed_at=self._looked_at,
+            )
         )
 
     def polled(self, now: Instant) -> None:
-        """The application polls; told at most once a second, as a sign of life."""
+        """The application polls, and looks after the group before it is handed records.
+
+        Told at most once a second, as a sign of life.
+        """
         if now - self._polled_at >= _POLL_MICROS:
             self.flush()
             self._polled_at = now
             self._tell(PollReturned(group_id=self._group_id, records=self._handed))
             self._handed = 0
+        self._looked_at = now
 
     def positioned(self, starts: Mapping[TopicPartition, Position], *, sought: bool) -> None:
         """Reading starts there, or goes on there because the application seeks."""

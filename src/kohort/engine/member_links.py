@@ -14,6 +14,7 @@ from enum import Enum, StrEnum
 from typing import Any, NamedTuple, TypeAlias
 
 from kohort.engine.member_outputs import Close, Connect, Output, Transmit, Where
+from kohort.engine.member_recording import RequestNotes
 from kohort.member.backoff import Backoff, Entropy
 from kohort.model.deadlines import Deadlines
 from kohort.model.errors import InvariantViolation, ProtocolError
@@ -157,6 +158,8 @@ class LinkSettings:
     reconnect_backoff_ms: Millis = Millis(50)
     reconnect_backoff_max_ms: Millis = Millis(1_000)
     max_answer_bytes: int = 100 * 1024 * 1024
+    notes: RequestNotes | None = None
+    """Is told of requests to the coordinator and of their ends, where somebody records."""
 
 
 class Links:
@@ -164,6 +167,7 @@ class Links:
 
     def __init__(self, settings: LinkSettings, entropy: Entropy, out: list[Output]) -> None:
         self._settings = settings
+        self._notes = settings.notes
         self._entropy = entropy
         self._out = out
         self._by_key: dict[LinkKey, Link] = {}
@@ -232,6 +236,8 @@ class Links:
         try:
             for _, message in link.wire.receive(data):
                 exchange = link.flying.popleft()
+                if self._notes is not None:
+                    self._notes.answered(exchange.request_class, exchange.number, message)
                 outcomes.append(Replied(exchange, message))
             rest = link.wire.take_output()
         except ProtocolError as error:
@@ -325,12 +331,15 @@ class Links:
     def _send(self, link: Link, exchange: Exchange, now: Instant) -> list[Outcome]:
         try:
             version = link.wire.version_of(exchange.request_class)
-            data = link.wire.send(exchange.build(version))
+            message = exchange.build(version)
+            data = link.wire.send(message)
         except ProtocolError as error:
             exchange.link = None
             return [Refused(exchange, str(error))]
         exchange.sent_at = now
         link.flying.append(exchange)
+        if self._notes is not None:
+            self._notes.sent(exchange.request_class, exchange.number, link.conn, message)
         self._out.append(Transmit(conn=link.conn, data=data))
         return []
 
@@ -354,6 +363,9 @@ class Links:
         exchanges = (*link.flying, *link.queue)
         for exchange in exchanges:
             exchange.link = None
+        if self._notes is not None:
+            for exchange in link.flying:
+                self._notes.unanswered(exchange.request_class, exchange.number)
         link.flying.clear()
         link.queue.clear()
         return LinkDown(link.key, exchanges, reason)

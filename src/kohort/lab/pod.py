@@ -17,6 +17,7 @@ from kohort.engine.consumer_engine import ConsumerEngine, ToShell, consumer_prot
 from kohort.engine.member_engine import EngineSettings, MemberEngine
 from kohort.engine.member_links import LinkSettings
 from kohort.engine.member_outputs import Close, Connect, Transmit
+from kohort.engine.member_recording import RequestNotes
 from kohort.lab.application import Consuming
 from kohort.lab.heap import Heap, Process
 from kohort.lab.network import Line, Network
@@ -165,7 +166,9 @@ class Pod:
             entropy=self._random,
             assigner=ConsumerAssigner(),
             settings=EngineSettings(
-                links=LinkSettings(client_id=self.name),
+                links=LinkSettings(
+                    client_id=self.name, notes=RequestNotes(self._group_id, self._record)
+                ),
                 metadata_max_age_ms=Millis(behaviour.metadata_max_age_ms),
             ),
         )

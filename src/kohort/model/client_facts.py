@@ -20,7 +20,7 @@ from kohort.model.ids import (
     MemberId,
     TopicPartition,
 )
-from kohort.model.instants import Millis
+from kohort.model.instants import Instant, Millis
 from kohort.model.values import value
 from kohort.model.wire_facts import GroupApi
 
@@ -182,7 +182,8 @@ class RecordsDelivered:
     """Records ``first`` to ``last``, both included, were handed to the application.
 
     ``complete`` False says that offsets in between may have held no record for the application
-    (control records, compaction), so that a gap proves nothing.
+    (control records, compaction), so that a gap proves nothing. ``handed_at`` is when the last of
+    them was handed out, or the last instant known to be before that, where this is told later.
     """
 
     group_id: GroupId
@@ -190,6 +191,7 @@ class RecordsDelivered:
     first: int
     last: int
     complete: bool = True
+    handed_at: Instant | None = None
 
 
 @value(frozen=True, slots=True, kw_only=True)

@@ -27,6 +27,7 @@ from kohort.model.client_facts import (
     ResponseReceived,
     Subscribed,
 )
+from kohort.model.errors import ErrorCode
 from kohort.model.history_record import Recorded
 from kohort.model.ids import GenerationId, GroupId, MemberId, TopicPartition
 from kohort.model.instants import MICROS_PER_MILLI, MICROS_PER_SECOND, Instant
@@ -129,17 +130,19 @@ class NoTwoOwners(Check):
 class SelfFencing(Check):
     """A client delivers nothing once its session may have ended without its knowledge.
 
-    That is: later than its session timeout after it sent the last request that was acknowledged.
-    Its coordinator starts the session anew when that request arrives, which is not earlier; so
+    That is: later than its session timeout after it sent the last heartbeat or commit that was
+    acknowledged, or the last JoinGroup, once its SyncGroup is answered. Its coordinator starts the
+    session anew when that request arrives, which is not earlier (a sync by itself does not); so
     before anybody else gets the partitions, this client has stopped. Counted on its own clock.
     """
 
     number, name, heading = 25, "self-fencing", Heading.OWNERSHIP
-    source, feature, kafka = "reliability 1.3 (25)", SELF_FENCING, Kafka.NO
+    source, feature, kafka = "reliability 1.3 (25); live_kafka 2", SELF_FENCING, Kafka.NO
 
     def __init__(self, world: World) -> None:
         super().__init__(world)
         self._sent: dict[tuple[str, int, int], Instant] = {}
+        self._joined: dict[tuple[str, int], Instant] = {}
         self._confirmed: dict[tuple[str, int], Instant] = {}
 
     @on(RequestSent)
@@ -153,8 +156,17 @@ class SelfFencing(Check):
         """It was received, or not."""
         life = (recorded.source, recorded.incarnation)
         at = self._sent.pop((*life, fact.request), None)
-        if at is not None and fact.outcome is Outcome.OK:
-            self._confirmed[life] = max(at, self._confirmed.get(life, at))
+        alive = fact.outcome is Outcome.OK or (
+            fact.api is GroupApi.HEARTBEAT and fact.error is ErrorCode.REBALANCE_IN_PROGRESS
+        )
+        if at is None or not alive:
+            return
+        if fact.api is GroupApi.JOIN_GROUP:
+            self._joined[life] = at
+            return
+        if fact.api is GroupApi.SYNC_GROUP:
+            at = self._joined.get(life, at)
+        self._confirmed[life] = max(at, self._confirmed.get(life, at))
 
     @on(RecordsDelivered)
     def delivered(self, recorded: Recorded, fact: RecordsDelivered) -> None:
@@ -163,7 +175,7 @@ class SelfFencing(Check):
         confirmed = self._confirmed.get((recorded.source, recorded.incarnation))
         if process is None or not process.self_fencing or confirmed is None:
             return
-        age = recorded.at - confirmed
+        age = (fact.handed_at or recorded.at) - confirmed
         self.judge(
             age <= process.session_timeout_ms * MICROS_PER_MILLI,
             lambda: (

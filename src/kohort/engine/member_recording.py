@@ -1,0 +1,104 @@
+"""A member's requests as facts: what left on which connection, and how it was answered.
+
+In: exchanges as links send and end them, with their messages. Out: ``RequestSent`` and
+``ResponseReceived``, for whoever records. Every request that was sent is told to be over once:
+answered, or with the certainty that no answer will come. Requests to others than the coordinator
+are not told. Must not know: what the member makes of an answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final, TypeAlias
+
+from kohort.engine.member_offsets import commit_codes
+from kohort.model.client_facts import Outcome, RequestSent, ResponseReceived
+from kohort.model.errors import ErrorCode
+from kohort.model.ids import NO_GENERATION, NO_MEMBER, ConnectionId, GenerationId, GroupId
+from kohort.model.wire_facts import GroupApi
+from kohort.wire.messages.k08_offset_commit import OffsetCommitRequest
+from kohort.wire.messages.k11_join_group import JoinGroupRequest
+from kohort.wire.messages.k12_heartbeat import HeartbeatRequest
+from kohort.wire.messages.k13_leave_group import LeaveGroupRequest
+from kohort.wire.messages.k14_sync_group import SyncGroupRequest
+
+_APIS: Final[dict[type, GroupApi]] = {
+    JoinGroupRequest: GroupApi.JOIN_GROUP,
+    SyncGroupRequest: GroupApi.SYNC_GROUP,
+    HeartbeatRequest: GroupApi.HEARTBEAT,
+    LeaveGroupRequest: GroupApi.LEAVE_GROUP,
+    OffsetCommitRequest: GroupApi.OFFSET_COMMIT,
+}
+
+RequestFact: TypeAlias = RequestSent | ResponseReceived
+
+
+class RequestNotes:
+    """What links tell about requests of one group's member.
+
+    Args:
+        group_id: the group.
+        tell: takes the facts, at the instant at which they happen.
+    """
+
+    __slots__ = ("_group_id", "_tell")
+
+    def __init__(self, group_id: GroupId, tell: Callable[[RequestFact], None]) -> None:
+        self._group_id = group_id
+        self._tell = tell
+
+    def sent(self, request_class: type, number: int, conn: ConnectionId, message: Any) -> None:
+        """A request leaves."""
+        api = _APIS.get(request_class)
+        if api is not None:
+            self._tell(
+                RequestSent(
+                    group_id=self._group_id,
+                    api=api,
+                    request=number,
+                    member_id=getattr(message, "member_id", NO_MEMBER),
+                    generation_id=_generation(message),
+                    connection=conn,
+                )
+            )
+
+    def answered(self, request_class: type, number: int, message: Any) -> None:
+        """Its answer came."""
+        api = _APIS.get(request_class)
+        if api is None:
+            return
+        error = _error(api, message)
+        self._tell(
+            ResponseReceived(
+                group_id=self._group_id,
+                api=api,
+                request=number,
+                outcome=Outcome.OK if error is ErrorCode.NONE else Outcome.FAILED,
+                error=error,
+                member_id=getattr(message, "member_id", NO_MEMBER),
+                generation_id=_generation(message),
+            )
+        )
+
+    def unanswered(self, request_class: type, number: int) -> None:
+        """No answer will come: the connection is gone."""
+        api = _APIS.get(request_class)
+        if api is not None:
+            self._tell(
+                ResponseReceived(
+                    group_id=self._group_id, api=api, request=number, outcome=Outcome.UNKNOWN
+                )
+            )
+
+
+def _generation(message: Any) -> GenerationId:
+    of_commits = getattr(message, "generation_id_or_member_epoch", NO_GENERATION)
+    return GenerationId(getattr(message, "generation_id", of_commits))
+
+
+def _error(api: GroupApi, message: Any) -> ErrorCode:
+    """For a commit: NONE if anything of it was kept."""
+    if api is not GroupApi.OFFSET_COMMIT:
+        return ErrorCode.of(message.error_code)
+    codes = list(commit_codes(message).values())
+    return next((code for code in codes if code is ErrorCode.NONE), codes[0])

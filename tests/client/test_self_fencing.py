@@ -1,0 +1,86 @@
+"""A process that stood still for longer than its session hands out nothing for its old place."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from tests.client.stage import Feeder, topic
+from tests.client.test_recorded_lives import ROOT, consumer_of, judge, poll_all, told
+
+from kohort.broker.embedded import EmbeddedBroker
+from kohort.history.checker import Verdict
+from kohort.model.client_facts import CallbackEnded, CallbackKind, RecordsDelivered
+from kohort.storage.fact_files import read_histories
+
+PARTITIONS = 6
+SESSION_MS = 2_000
+SELF_FENCING = 25
+
+
+def since_it_woke(history: Path) -> list[RecordsDelivered | CallbackEnded]:
+    """What a process was handed and heard after it stood still the longest."""
+    facts = read_histories([history]).facts
+    asleep, woke = max(pairwise(r.at for r in facts), key=lambda pair: pair[1] - pair[0])
+    assert woke - asleep > SESSION_MS * 1_000, "it stood still"
+    found: list[RecordsDelivered | CallbackEnded] = []
+    for recorded in facts:
+        fact = recorded.fact
+        # What it was handed just before it fell asleep is told when it is awake again.
+        at = fact.handed_at if isinstance(fact, RecordsDelivered) else recorded.at
+        if isinstance(fact, RecordsDelivered | CallbackEnded) and (at or 0) >= woke - 1_000_000:
+            found.append(fact)
+    return found
+
+
+@pytest.mark.slow
+def test_a_stopped_process_hears_that_it_lost_its_partitions_before_it_hands_out_anything(
+    tmp_path: Path,
+) -> None:
+    files = [tmp_path / f"{name}.jsonl" for name in ("stopped", "other")]
+    settings = {"group.initial.rebalance.delay.ms": 0, "group.min.session.timeout.ms": 1_000}
+    with (
+        EmbeddedBroker(history=tmp_path / "broker.jsonl", **settings) as broker,
+        topic(broker.bootstrap_servers, PARTITIONS) as name,
+        Feeder(broker.bootstrap_servers, name, PARTITIONS),
+    ):
+        command = [sys.executable, "-m", "tests.client.recorded_consumer"]
+        process = subprocess.Popen(
+            [*command, broker.bootstrap_servers, name, str(files[0]), str(SESSION_MS)],
+            cwd=ROOT,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        try:
+            assert process.stdout is not None
+            assert process.stdout.readline() == "read\n"
+            with consumer_of(broker.bootstrap_servers, files[1]) as other:
+                other.subscribe([name])
+                poll_all([other], 20, lambda: len(other.assignment()) == PARTITIONS // 2)
+                process.send_signal(signal.SIGSTOP)
+                stopped_at = time.monotonic()
+                poll_all([other], 20, lambda: len(other.assignment()) == PARTITIONS)
+                assert time.monotonic() - stopped_at > SESSION_MS / 1_000 - 1
+                poll_all([other], 0.5)
+                process.send_signal(signal.SIGCONT)
+                poll_all([other], 20, lambda: len(other.assignment()) == PARTITIONS // 2)
+                poll_all([other], 1)
+                process.send_signal(signal.SIGTERM)
+                process.communicate(timeout=20)
+                poll_all([other], 0.5)
+        finally:
+            process.kill()
+            process.communicate()
+    woken = since_it_woke(files[0])
+    assert isinstance(woken[0], CallbackEnded), "it hands out nothing before"
+    assert (woken[0].kind, len(woken[0].partitions)) == (CallbackKind.LOST, PARTITIONS // 2)
+    assert any(isinstance(fact, RecordsDelivered) for fact in woken), "it goes on under a new place"
+    report = judge([tmp_path / "broker.jsonl", *files])
+    assert report.clean, told(report)
+    fencing = next(r for r in report.results if r.number == SELF_FENCING)
+    assert fencing.verdict is not Verdict.VACUOUS
