@@ -105,8 +105,6 @@ JUDGED_LIVE = {1, 3, 4, 5, 6, 8, 11, 16, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27,
 JUDGED_LIVE |= {37, 38, 39, 40, 41, 42, 43, 44, 45, 49, 51}
 
 
-# `long` until promise 42 is understood: now and then an orderly hand-over repeats a dozen records.
-@pytest.mark.long
 def test_a_group_on_the_embedded_broker_lives_clean(tmp_path: Path) -> None:
     history = tmp_path / "broker.jsonl"
     settings = {"group.initial.rebalance.delay.ms": 0}

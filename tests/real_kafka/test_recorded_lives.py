@@ -10,8 +10,7 @@ from tests.client.test_recorded_lives import judge, play, told
 from kohort.history.checker import Verdict
 from kohort.testing.real_kafka import RealKafka
 
-# `long` until promise 42 is understood: now and then an orderly hand-over repeats a dozen records.
-pytestmark = [pytest.mark.slow, pytest.mark.long, pytest.mark.real_kafka]
+pytestmark = [pytest.mark.slow, pytest.mark.real_kafka]
 
 JUDGED_BY_CLIENTS = {4, 24, 25, 27, 38, 39, 40, 41, 42, 43, 44, 51}
 
