@@ -1,0 +1,174 @@
+"""Faults of the network and of processes in simulated worlds, every history held to all promises.
+
+The names say which fault of docs/reference/faults.md a test is about. The same faults are made for
+real in tests/faults.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from tests.lab.test_world import QUICK, everybody, plan, seen
+
+from kohort.history.checker import check_history
+from kohort.lab import acts
+from kohort.lab.acts import Act
+from kohort.lab.plan import NetworkPlan, Plan
+from kohort.lab.world import World
+from kohort.model import facts
+
+SESSION_S = QUICK.session_timeout_ms / 1_000
+BEAT_S = QUICK.heartbeat_interval_ms / 1_000
+SECOND = 1_000_000
+
+
+def lived(*planned: Act, static: bool = False, **more) -> World:
+    """A world that ends whole, and whose history breaks no promise."""
+    made: Plan = plan(*planned, **more)
+    if static:
+        pods = tuple(replace(pod, instance_id=pod.name) for pod in made.pods)
+        made = replace(made, pods=pods)
+    world = World(made)
+    world.run()
+    world.check()
+    broken = [violation.message for violation in check_history(world.history).violations]
+    assert not broken, broken
+    return world
+
+
+def whole(world: World) -> World:
+    assert world.converged(everybody(world))
+    return world
+
+
+def generations(world: World) -> int:
+    return len(seen(world, facts.JoinPhaseCompleted))
+
+
+def expired(world: World) -> list[tuple[float, str]]:
+    """When, in seconds, and whose sessions ended."""
+    return [
+        (recorded.at / SECOND, recorded.fact.member_id[:2])
+        for recorded in world.history
+        if isinstance(recorded.fact, facts.MemberExpired)
+    ]
+
+
+def test_n1_a_second_of_delay_costs_nobody_a_place():
+    world = whole(lived(network=NetworkPlan(delay_micros=500_000)))
+    assert not expired(world)
+    assert generations(world) <= 3, "one, and one for members that came late"
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_n2_n3_a_heavy_tail_below_the_session_costs_nobody_a_place(seed):
+    network = NetworkPlan(
+        delay_micros=20_000, jitter_micros=100_000, slow_ppm=50_000, slow_factor=30
+    )
+    assert not expired(whole(lived(network=network, seed=seed)))
+
+
+def test_n4_a_member_that_was_cut_off_is_noticed_within_its_session():
+    world = lived(acts.CutPod(at_ms=20_000, pod="p0", for_ms=25_000), seconds=90)
+    ((at, who),) = expired(whole(world))
+    assert who == "p0"
+    assert 20 + SESSION_S - BEAT_S <= at <= 20 + SESSION_S + 1
+
+
+@pytest.mark.parametrize(
+    ("fault", "direction"), [("n5", "from broker"), ("n6", "to broker")], ids=["n5", "n6"]
+)
+def test_a_member_that_is_half_deaf_neither_blocks_the_group_nor_stays_out(fault, direction):
+    cut = acts.CutPod(at_ms=20_000, pod="p0", for_ms=30_000, direction=direction)
+    world = World(plan(cut, seconds=110))
+    world.run(49_000)
+    others = ("p1", "p2")
+    assert world.converged(others), f"{fault}: the others are stable while one is half deaf"
+    world.run()
+    assert not check_history(world.history).violations
+    assert world.converged(everybody(world))
+
+
+def test_n7_half_open_connections_end_by_silence():
+    half = acts.HalfOpenLines(at_ms=20_000, pod="p0")
+    world = whole(lived(half, seconds=90))
+    assert {who for _, who in expired(world)} <= {"p0"}
+
+
+def test_n8_resets_among_torn_frames_change_nothing():
+    resets = [acts.ResetLines(at_ms=20_000 + n * 313) for n in range(8)]
+    world = whole(lived(*resets, network=NetworkPlan(torn_ppm=600_000)))
+    assert not expired(world)
+
+
+def test_n9_bytes_one_by_one_change_nothing():
+    torn = NetworkPlan(torn_ppm=1_000_000, merged_ppm=200_000)
+    world = whole(lived(network=torn))
+    assert not expired(world)
+
+
+@pytest.mark.parametrize("at_ms", [700, 1_500, 2_900])
+def test_n10_connections_lost_while_joins_are_parked_leave_no_ghost(at_ms):
+    made = plan(acts.ResetLines(at_ms=at_ms))
+    made = replace(made, coordinator=(("group.initial.rebalance.delay.ms", "3000"),))
+    world = World(made)
+    world.run()
+    assert not check_history(world.history).violations
+    assert whole(world)
+    sizes = [len(fact.member_ids) for fact in seen(world, facts.JoinPhaseCompleted)]
+    assert max(sizes) == 3, f"members of generations: {sizes}"
+
+
+def test_n11_answers_that_come_after_their_time_are_never_applied():
+    late = acts.Weather(at_ms=20_000, for_ms=15_000, delay_micros=3_500_000, jitter_micros=500_000)
+    whole(lived(late, seconds=120))
+
+
+def test_n12_swizzled_members_cost_two_rebalances_each_at_most():
+    at, step = 20_000, 2_000
+    healing = {"p0": 9, "p1": 5, "p2": 7}
+    cuts = [
+        acts.CutPod(at_ms=at + n * step, pod=pod, for_ms=(healing[pod] - n) * step)
+        for n, pod in enumerate(healing)
+    ]
+    before = World(plan())
+    before.run(19_000)
+    world = whole(lived(*cuts, seconds=110))
+    assert generations(world) - generations(before) <= 2 * len(healing)
+
+
+@pytest.mark.parametrize(("for_ms", "kept"), [(4_000, True), (30_000, False)])
+def test_n13_all_members_cut_off_at_once(for_ms, kept):
+    made = [acts.CutPod(at_ms=20_000, pod=f"p{n}", for_ms=for_ms) for n in range(3)]
+    before = World(replace(plan(*made), duration_ms=19_000))
+    before.run()
+    world = whole(lived(*made, static=True, seconds=110))
+    if kept:
+        assert not expired(world)
+        assert generations(world) == 1
+    else:
+        assert {who for _, who in expired(world)} == {"p0", "p1", "p2"}
+
+
+def test_p2_a_member_that_returns_inside_its_session_waits_for_its_former_self():
+    world = whole(lived(acts.KillPod(at_ms=20_000, pod="p0", back_after_ms=2_000), seconds=90))
+    ((at, who),) = expired(world)
+    assert who == "p0"
+    assert at <= 20 + SESSION_S + 1
+
+
+def test_p3_a_static_member_that_returns_inside_its_session_moves_nothing():
+    kill = acts.KillPod(at_ms=20_000, pod="p0", back_after_ms=2_000)
+    world = whole(lived(kill, static=True))
+    assert not expired(world)
+    assert generations(world) == 1
+    assert len(seen(world, facts.StaticMemberReplaced)) == 1
+
+
+@pytest.mark.parametrize("for_ms", [100, 1_000, 3_000])
+def test_p11_stalls_of_members_below_the_session_are_absorbed(for_ms):
+    stalls = [acts.PausePod(at_ms=20_000 + 700 * n, pod=f"p{n}", for_ms=for_ms) for n in range(3)]
+    world = whole(lived(*stalls))
+    assert not expired(world)
+    assert generations(world) == 1
