@@ -1,5 +1,7 @@
 """Settings: Kafka's names, Kafka's defaults, one clear error for everything else."""
 
+import dataclasses
+
 import pytest
 
 from kohort.host.settings import (
@@ -10,6 +12,7 @@ from kohort.host.settings import (
     rules,
 )
 from kohort.model.errors import ConfigError
+from kohort.model.group_config import GroupConfig
 
 KAFKA_DEFAULTS = {
     "group.initial.rebalance.delay.ms": 3000,
@@ -58,7 +61,8 @@ def test_defaults_are_kafkas():
     assert {
         name: getattr(settings, name.replace(".", "_")) for name in KAFKA_DEFAULTS
     } == KAFKA_DEFAULTS
-    assert set(rules(BrokerSettings)) - set(KAFKA_DEFAULTS) == {"node.id"}
+    others = set(rules(BrokerSettings)) - set(KAFKA_DEFAULTS)
+    assert {name for name in others if not name.startswith("kohort.")} == {"node.id"}
 
 
 def test_text_is_parsed_by_kind():
@@ -133,3 +137,18 @@ def test_properties_file(tmp_path):
         read_properties(path)
     with pytest.raises(ConfigError, match="cannot read settings from"):
         read_properties(tmp_path / "absent")
+
+
+def test_the_coordinators_bounds_can_be_set_and_are_its_own():
+    """Every setting of the coordinator is one of the broker's: same name, default and range."""
+    standard = BrokerSettings()
+    for spec in dataclasses.fields(GroupConfig):
+        name = spec.metadata["name"]
+        rule = rules(BrokerSettings)[name]
+        assert getattr(standard, name.replace(".", "_")) == spec.default, name
+        if name.startswith("kohort."):
+            assert (rule.low, rule.high) == (spec.metadata["low"], spec.metadata["high"]), name
+    settings = parse_settings(BrokerSettings, {"kohort.max.group.bytes": "2048"})
+    assert settings.kohort_max_group_bytes == 2048
+    with pytest.raises(ConfigError, match=r"kohort\.max\.group\.bytes is 1, expected 1024 to"):
+        parse_settings(BrokerSettings, {"kohort.max.group.bytes": "1"})

@@ -113,7 +113,7 @@ def _send_back(registry: Registry, group: Group, error: ErrorCode) -> None:
 
 
 def _arm_join_timer(registry: Registry, group: Group) -> None:
-    delay_ms = group.rebalance_timeout_ms()
+    delay_ms = registry.rebalance_timeout_ms(group)
     group.join_deadline = Instant(registry.now + delay_ms * MICROS_PER_MILLI)
     registry.deadlines.arm(join_timer(group.group_id), group.join_deadline)
 
@@ -167,7 +167,7 @@ def _open_initial_window(registry: Registry, group: Group) -> None:
     """
     delay = registry.config.initial_rebalance_delay_ms
     group.initial = InitialDelay(
-        delay_ms=delay, remaining_ms=max(group.rebalance_timeout_ms() - delay, 0)
+        delay_ms=delay, remaining_ms=max(registry.rebalance_timeout_ms(group) - delay, 0)
     )
     registry.arm(join_timer(group.group_id), delay)
 
@@ -301,7 +301,7 @@ def _open_generation(registry: Registry, group: Group) -> None:
         if token is not None:
             registry.arm_session(member)
             registry.respond(token, joined_answer(group, member))
-    registry.arm(sync_timer(group.group_id), group.rebalance_timeout_ms())
+    registry.arm(sync_timer(group.group_id), registry.rebalance_timeout_ms(group))
 
 
 def read_subscriptions(registry: Registry, group: Group) -> None:

@@ -119,6 +119,10 @@ class Registry:
         # A nominal type costs a call, and this is done with every heartbeat.
         self.deadlines.arm(member.session_timer, at)  # type: ignore[arg-type]
 
+    def rebalance_timeout_ms(self, group: Group) -> int:
+        """How long a phase of ``group`` may last: as its most patient member grants, or a bound."""
+        return min(group.rebalance_timeout_ms(), self.config.max_rebalance_timeout_ms)
+
     def set_time_of_day(self, wall: WallMillis) -> None:
         """The wall clock shows ``wall`` at the present step."""
         self._wall_zero = wall * MICROS_PER_MILLI - self.now

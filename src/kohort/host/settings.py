@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from kohort.model.errors import ConfigError
-from kohort.model.group_config import MAX_REQUEST_BYTES
+from kohort.model.group_config import MAX_REQUEST_BYTES, GroupConfig
 
 INT_MAX: Final = 2**31 - 1
 LONG_MAX: Final = 2**63 - 1
@@ -113,9 +113,19 @@ def word(default: str | None, choices: tuple[str, ...], doc: str) -> Any:
     return dataclasses.field(default=default, metadata={"rule": rule})
 
 
+def of_group(field_name: str, doc: str) -> Any:
+    """Declare a setting that the coordinator has under this name, with its default and range."""
+    spec = next(f for f in dataclasses.fields(GroupConfig) if f.name == field_name)
+    default: Any = spec.default
+    return whole(default, spec.metadata["low"], spec.metadata["high"], doc)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerSettings:
-    """Every setting of the broker. Source: Kafka's broker configs, version 4.3."""
+    """Every setting of the broker. Source: Kafka's broker configs, version 4.3.
+
+    Those that begin with ``kohort.`` are bounds that Kafka does not have.
+    """
 
     node_id: int = whole(1, 0, INT_MAX, "Id of this broker in Metadata and FindCoordinator.")
 
@@ -196,6 +206,22 @@ class BrokerSettings:
     max_connections_per_ip: int = whole(INT_MAX, 0, INT_MAX, "Most connections from one address.")
     connections_max_idle_ms: int = whole(
         600_000, 1, LONG_MAX, "A connection that says nothing that long is closed."
+    )
+    kohort_max_groups: int = of_group("max_groups", "Most groups.")
+    kohort_max_pending_members: int = of_group(
+        "max_pending_members", "Most member ids of one group that were handed out and not used."
+    )
+    kohort_max_metadata_bytes: int = of_group(
+        "max_metadata_bytes", "What one member may offer, over all its protocols."
+    )
+    kohort_max_group_bytes: int = of_group(
+        "max_group_bytes", "What the members of a group may bring together into its record."
+    )
+    kohort_assignment_budget_bytes: int = of_group(
+        "assignment_budget_bytes", "What of that is kept free for the assignment of each member."
+    )
+    kohort_max_rebalance_timeout_ms: int = of_group(
+        "max_rebalance_timeout_ms", "Longest that a group waits for a member that asks for more."
     )
     kohort_frame_timeout_ms: int = whole(
         10_000,

@@ -198,7 +198,11 @@ _HINTS = {
         "group.max.session.timeout.ms"
     ),
     ErrorCode.INVALID_GROUP_ID: "; group.id is not valid",
-    ErrorCode.GROUP_MAX_SIZE_REACHED: "; the group is full (the broker's group.max.size)",
+    ErrorCode.GROUP_MAX_SIZE_REACHED: (
+        "; the group is full (the broker's group.max.size; at a kohort broker also "
+        "kohort.max.group.bytes, kohort.max.metadata.bytes and kohort.max.pending.members, and its "
+        "log tells which, with the numbers)"
+    ),
     ErrorCode.GROUP_AUTHORIZATION_FAILED: "; not authorised for this group",
     ErrorCode.FENCED_INSTANCE_ID: "; another process uses the same group.instance.id",
     ErrorCode.UNSUPPORTED_VERSION: "; the broker does not support group.instance.id here",

@@ -68,6 +68,10 @@ class GroupConfig:
     max_pending_members: int = _setting("kohort.max.pending.members", 10_000, 1)
     """Bound on ids a group has handed out and not seen join; Kafka has none."""
 
+    max_rebalance_timeout_ms: int = _setting("kohort.max.rebalance.timeout.ms", 3_600_000, 1)
+    """Longest that a group waits for a member, whatever that member asks for. Kafka waits as long
+    as the longest rebalance timeout says, which may be 24 days."""
+
     max_metadata_bytes: int = _setting("kohort.max.metadata.bytes", 1_048_576, 1)
     """Most that one member may offer, over all its protocols; Kafka has no such bound."""
 
