@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from tests.history.cases import broken, kept
 from tests.history.tale import API, G, Tale, m, subscription, tps
 
@@ -9,10 +11,11 @@ from kohort.embedded.consumer import Assignment, encode_assignment
 from kohort.model import client_facts as c
 from kohort.model import facts as f
 from kohort.model import wire_facts as w
+from kohort.model.errors import ErrorCode
 from kohort.model.group_state import GroupState
 from kohort.model.ids import GenerationId, ProtocolName, Token
 from kohort.model.instants import Instant, Millis
-from kohort.model.member_facts import GenerationJoined
+from kohort.model.member_facts import GenerationJoined, MemberStateChanged, RequestRefused
 from kohort.model.world_facts import (
     DeferralEnded,
     DeferralStarted,
@@ -183,6 +186,28 @@ def revoked_although_it_is_to_stay() -> Tale:
 def revoked_because_the_target_says_so() -> Tale:
     tale = _two_processes().careless().again(a=(0,), b=(2, 3))
     return tale.told("a", "revoked", 1).told("b", "assigned").again(a=(0,), b=(1, 2, 3))
+
+
+def _missed_sync(after: str) -> Tale:
+    tale = _two_processes()
+    who: dict[str, Any] = {"at": Instant(tale.now), "group_id": G, "member_id": m("a")}
+    number = GenerationId(2)
+    error = ErrorCode.REBALANCE_IN_PROGRESS
+    refused = RequestRefused(**who, generation_id=number, request="SyncGroup", error=error)
+    moved = MemberStateChanged(
+        **who, generation_id=number, before="syncing", after=after, reason="too late"
+    )
+    return tale.add(refused, "a").add(moved, "a")
+
+
+@broken(28)
+def everything_is_lost_since_a_sync_came_too_late() -> Tale:
+    return _missed_sync("unjoined")
+
+
+@kept(28)
+def nothing_is_lost_when_a_sync_comes_too_late() -> Tale:
+    return _missed_sync("joining")
 
 
 @kept(27)

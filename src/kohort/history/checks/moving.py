@@ -169,15 +169,15 @@ def _most_that_can_stay(begun: _Begun, targets: Targets) -> int | None:
     if len(everything) > SMALL_PARTITIONS or len(held) > SMALL_MEMBERS:
         return None
     squares, moved = fewest_moves(_sizes(everything), _names(begun.topics), _counts(begun, targets))
-    loads = sum(len(partitions) ** 2 for partitions in targets.values())
+    loads = sum(len(mine) ** 2 for mine in targets.values())
     return len(everything) - moved if loads == squares else None
 
 
 def _sizes(partitions: set[TopicPartition]) -> dict[str, int]:
     sizes: dict[str, int] = {}
-    for partition in partitions:
+    for partition in sorted(partitions):
         sizes[partition.topic] = sizes.get(partition.topic, 0) + 1
-    return dict(sorted(sizes.items()))
+    return sizes
 
 
 def _names(topics: dict[MemberId, frozenset[str]]) -> dict[str, frozenset[str]]:

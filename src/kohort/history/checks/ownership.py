@@ -31,6 +31,7 @@ from kohort.model.errors import ErrorCode
 from kohort.model.history_record import Recorded
 from kohort.model.ids import GenerationId, GroupId, MemberId, TopicPartition
 from kohort.model.instants import MICROS_PER_MILLI, MICROS_PER_SECOND, Instant
+from kohort.model.member_facts import MemberStateChanged, RequestRefused
 from kohort.model.wire_facts import GroupApi, LeaveAsked, RequestReceived
 
 CONSUMER: Final = "consumer"
@@ -257,7 +258,8 @@ class NoNeedlessRevoke(Check):
     """Under a cooperative policy nothing is revoked that the member is to keep.
 
     A revocation followed by an assignment of the same partition stops it for nothing. Closing,
-    leaving and subscribing anew are reasons of their own.
+    leaving and subscribing anew are reasons of their own. Nor is anything given up for a SyncGroup
+    that came too late: who hears REBALANCE_IN_PROGRESS has missed a round, not lost its place.
     """
 
     number, name, heading = 28, "no-needless-revoke", Heading.OWNERSHIP
@@ -267,6 +269,36 @@ class NoNeedlessRevoke(Check):
     def __init__(self, world: World) -> None:
         super().__init__(world)
         self._suspects: dict[str, tuple[Recorded, CallbackStarted, list[TopicPartition]]] = {}
+        self._missed: dict[str, tuple[Instant, MemberId]] = {}
+
+    @on(RequestRefused)
+    def refused(self, recorded: Recorded, fact: RequestRefused) -> None:
+        """A round goes on without this member."""
+        if fact.request == "SyncGroup" and fact.error is ErrorCode.REBALANCE_IN_PROGRESS:
+            self._missed[recorded.source] = (recorded.at, fact.member_id)
+
+    @on(MemberStateChanged)
+    def moved(self, recorded: Recorded, fact: MemberStateChanged) -> None:
+        """What does it make of that?"""
+        process = self.world.processes.get(recorded.source)
+        missed = self._missed.get(recorded.source)
+        if process is None or fact.before != "syncing" or missed is None:
+            return
+        del self._missed[recorded.source]
+        generation = self.world.group(fact.group_id).generation
+        if missed[0] != recorded.at or generation is None or not process.owned:
+            return
+        if promises.COOPERATIVE in self.world.promises(generation.protocol_name):
+            self.judge(
+                fact.after != "unjoined",
+                lambda: (
+                    f"{missed[1]} missed a round, which costs it {len(process.owned)} partitions "
+                    f"that nobody asked for"
+                ),
+                recorded,
+                fact.group_id,
+                missed[1],
+            )
 
     @on(CallbackStarted)
     def told(self, recorded: Recorded, fact: CallbackStarted) -> None:

@@ -1,0 +1,82 @@
+"""Animals of what is to be durable: commits, records of groups, recovery."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.lab.zoo import grounds
+from tests.lab.zoo.grounds import ground
+from tests.lab.zoo.mutation import Mutation, Patch
+
+from kohort.coordinator import offsets
+from kohort.coordinator.records import GroupRecord
+from kohort.engine.coordinator_engine import CoordinatorEngine
+from kohort.model.errors import ErrorCode
+
+
+def _commits_are_acknowledged_before_they_are_stored(patch: Patch) -> None:
+    write_offsets = offsets.write_offsets
+
+    def early(registry: Any, write: Any, *args: Any, **more: Any) -> Any:
+        if isinstance(write, offsets.CommitWrite):
+            answer = offsets._answer(write.event, write.errors, ErrorCode.NONE)
+            registry.respond(write.event.token, answer)
+        return write_offsets(registry, write, *args, **more)
+
+    patch.setattr(offsets, "write_offsets", early)
+    patch.setattr(offsets.CommitWrite, "stored", _stored_without_an_answer)
+
+
+def _recovery_forgets_groups(patch: Patch) -> None:
+    replay = CoordinatorEngine.replay
+    group_key = b"\x00\x02"
+
+    def offsets_only(self: CoordinatorEngine, records: Any, now: Any) -> Any:
+        kept = [(key, value) for key, value in records if not (key or b"").startswith(group_key)]
+        return replay(self, kept, now)
+
+    patch.setattr(CoordinatorEngine, "replay", offsets_only)
+
+
+def _large_groups_do_not_fit_into_a_record(patch: Patch) -> None:
+    encoded = CoordinatorEngine._encoded
+
+    def too_large(self: CoordinatorEngine, effect: Any) -> Any:
+        for record in effect.records:
+            if isinstance(record, GroupRecord) and record.value and len(record.value.members) > 2:
+                return None
+        return encoded(self, effect)
+
+    patch.setattr(CoordinatorEngine, "_encoded", too_large)
+
+
+def _stored_without_an_answer(self: Any, registry: Any, ticket: Any) -> None:
+    offsets.settle_offsets(self.group, ticket, self.offsets, durable=True)
+
+
+DURABILITY = (
+    Mutation(
+        name="commits are acknowledged before they are stored",
+        incident="seaweedfs/seaweedfs, Kafka gateway",
+        breaks=frozenset({38, 39, 45}),
+        plant=_commits_are_acknowledged_before_they_are_stored,
+        ground=grounds.slow_disk_crashes,
+        seeds=2,
+    ),
+    Mutation(
+        name="recovery forgets groups",
+        incident="redpanda-data/redpanda #3732",
+        breaks=frozenset({13, 38, 46, 49}),
+        plant=_recovery_forgets_groups,
+        ground=grounds.crashes,
+        seeds=2,
+    ),
+    Mutation(
+        name="large groups do not fit into a record",
+        incident="redpanda-data/redpanda #4327",
+        breaks=frozenset({48}),
+        plant=_large_groups_do_not_fit_into_a_record,
+        ground=lambda seed: ground(seed, lambda random: [], seconds=5),
+        seeds=2,
+    ),
+)

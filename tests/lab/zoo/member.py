@@ -1,0 +1,97 @@
+"""Animals of members and of who consumes for them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.lab.zoo import grounds
+from tests.lab.zoo.mutation import Mutation, Patch
+
+from kohort.engine.member_commits import Commits
+from kohort.engine.member_coordinator import CoordinatorLookup
+from kohort.lab.application import Consuming
+from kohort.member import joining
+from kohort.member.events import SubscriptionChanged
+from kohort.model.errors import ErrorCode
+
+
+def _any_refused_commit_makes_the_member_join_again(patch: Patch) -> None:
+    worth = Commits._worth_repeating
+
+    def rejoins(self: Commits, commit: Any, refusal: Any) -> bool:
+        self._feed(SubscriptionChanged(reason="a commit was refused"))
+        return worth(self, commit, refusal)
+
+    patch.setattr(Commits, "_worth_repeating", rejoins)
+
+
+def _the_coordinator_is_not_looked_up_again(patch: Patch) -> None:
+    forget = CoordinatorLookup.forget
+
+    def for_good(self: CoordinatorLookup, now: Any) -> None:
+        forget(self, now)
+        self.asking = True  # who waits for an answer asks no more, and none will come
+
+    patch.setattr(CoordinatorLookup, "forget", for_good)
+
+
+def _fetching_goes_on_until_the_callback(patch: Patch) -> None:
+    forget = Consuming._forget
+    called_back = Consuming._called_back
+
+    def later(self: Consuming, step: int, told: dict[str, Any]) -> None:
+        self._take_records()
+        forget(self, frozenset(told["partitions"]) if told["kind"] != "assigned" else frozenset())
+        called_back(self, step, told)
+
+    patch.setattr(Consuming, "_forget", lambda self, partitions: None)
+    patch.setattr(Consuming, "_called_back", later)
+
+
+def _a_missed_sync_costs_the_place(patch: Patch) -> None:
+    """The claims of a missed generation are reset, and everything is lost with them."""
+    refused = joining._sync_refused
+
+    def resets(place: Any, error: ErrorCode, now: Any) -> None:
+        if error is ErrorCode.REBALANCE_IN_PROGRESS:
+            joining._start_over(place, now, "the sync came too late", keep=True)
+        else:
+            refused(place, error, now)
+
+    patch.setattr(joining, "_sync_refused", resets)
+
+
+MEMBER = (
+    Mutation(
+        name="any refused commit makes the member join again",
+        incident="confluentinc/librdkafka #4059",
+        breaks=frozenset({49}),
+        plant=_any_refused_commit_makes_the_member_join_again,
+        ground=grounds.busy_committers,
+        seeds=20,
+    ),
+    Mutation(
+        name="the coordinator is not looked up again",
+        incident="dpkp/kafka-python #1310",
+        breaks=frozenset({48}),
+        plant=_the_coordinator_is_not_looked_up_again,
+        ground=grounds.outages,
+        seeds=2,
+    ),
+    Mutation(
+        name="fetching goes on until the callback",
+        incident="KAFKA-14196",
+        breaks=frozenset({42}),
+        plant=_fetching_goes_on_until_the_callback,
+        ground=grounds.flushing_churn,
+        seeds=4,
+    ),
+    Mutation(
+        name="a missed sync costs the place",
+        incident="KAFKA-14016",
+        breaks=frozenset({28}),
+        plant=_a_missed_sync_costs_the_place,
+        ground=grounds.missed_syncs,
+        seeds=2,
+    ),
+)
