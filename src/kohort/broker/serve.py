@@ -63,6 +63,9 @@ logger = logging.getLogger(__name__)
 
 __all__ = ["Address", "BrokerServer"]
 
+LOGGED: Final = frozenset(COORDINATOR_FACTS)
+"""Facts for the log; those of the wire are for histories only."""
+
 DEFAULT_LISTEN: Final = Address("127.0.0.1", 0)
 """The loopback interface, a free port."""
 ACCEPT_TURNS: Final = 3
@@ -173,8 +176,8 @@ class BrokerServer:
         group_log = GroupLog(self.settings.node_id, config.offsets_topic_num_partitions)
 
         def log(observed: Observed) -> None:
-            if isinstance(observed.fact, COORDINATOR_FACTS):
-                group_log.write(observed.fact)
+            if type(observed.fact) in LOGGED:
+                group_log.write(observed.fact)  # type: ignore[arg-type]
 
         self.observers.append(log)
         make_engine = CoordinatorEngine

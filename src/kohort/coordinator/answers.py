@@ -6,7 +6,6 @@ on the wire, is ``kohort.wire``'s business.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TypeAlias
 
 from kohort.coordinator.records import CommittedOffset
@@ -23,12 +22,13 @@ from kohort.model.ids import (
     ProtocolType,
     TopicPartition,
 )
+from kohort.model.values import value
 
 NO_PROTOCOL_TYPE = ProtocolType("")
 NO_PROTOCOL = ProtocolName("")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class JoinedMember:
     """A member as the leader sees it: its metadata for the selected protocol."""
 
@@ -37,7 +37,7 @@ class JoinedMember:
     metadata: bytes
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class JoinAnswer:
     """Answer to JoinGroup; ``members`` is filled for the leader only."""
 
@@ -51,7 +51,7 @@ class JoinAnswer:
     skip_assignment: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class SyncAnswer:
     """Answer to SyncGroup. No bytes and no error is a legal assignment of nothing."""
 
@@ -61,14 +61,14 @@ class SyncAnswer:
     assignment: bytes = b""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class HeartbeatAnswer:
     """Answer to Heartbeat."""
 
     error: ErrorCode = ErrorCode.NONE
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class LeftMember:
     """What became of one entry of a LeaveGroup batch; ids are the request's."""
 
@@ -77,7 +77,7 @@ class LeftMember:
     error: ErrorCode
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class LeaveAnswer:
     """Answer to LeaveGroup, entries in the request's order."""
 
@@ -85,14 +85,14 @@ class LeaveAnswer:
     members: tuple[LeftMember, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class OffsetCommitAnswer:
     """Answer to OffsetCommit, partitions in the request's order."""
 
     partitions: tuple[tuple[TopicPartition, ErrorCode], ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class FetchedGroup:
     """Committed offsets of one group; None where nothing was ever committed."""
 
@@ -101,14 +101,14 @@ class FetchedGroup:
     offsets: tuple[tuple[TopicPartition, CommittedOffset | None], ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class OffsetFetchAnswer:
     """Answer to OffsetFetch, groups in the request's order."""
 
     groups: tuple[FetchedGroup, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class OffsetDeleteAnswer:
     """Answer to OffsetDelete; with a group error there are no partitions."""
 
@@ -116,7 +116,7 @@ class OffsetDeleteAnswer:
     partitions: tuple[tuple[TopicPartition, ErrorCode], ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class DescribedMember:
     """A member in full."""
 
@@ -128,7 +128,7 @@ class DescribedMember:
     assignment: bytes
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class DescribedGroup:
     """A group in full; ``protocol_name`` and metadata are told in Stable only, as in Kafka."""
 
@@ -143,14 +143,14 @@ class DescribedGroup:
     members: tuple[DescribedMember, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class DescribeAnswer:
     """Answer to DescribeGroups, groups in the request's order."""
 
     groups: tuple[DescribedGroup, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class ListedGroup:
     """A line of ListGroups; simple groups have the protocol type ""."""
 
@@ -159,7 +159,7 @@ class ListedGroup:
     state: GroupState
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class ListAnswer:
     """Answer to ListGroups."""
 
@@ -167,7 +167,7 @@ class ListAnswer:
     groups: tuple[ListedGroup, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class DeleteAnswer:
     """Answer to DeleteGroups, groups in the request's order."""
 

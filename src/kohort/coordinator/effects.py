@@ -9,6 +9,7 @@ from kohort.coordinator.answers import Answer
 from kohort.coordinator.records import Record
 from kohort.model.facts import Fact
 from kohort.model.ids import GroupId, Ticket, Token
+from kohort.model.values import value
 
 
 # Not frozen: one is made for every request, and freezing trebles what that costs.
@@ -20,7 +21,7 @@ class Respond:
     answer: Answer
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class Append:
     """Make ``records`` durable, all or none, behind everything asked for earlier.
 
@@ -32,7 +33,7 @@ class Append:
     records: tuple[Record, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class Observe:
     """Tell whoever listens what happened."""
 

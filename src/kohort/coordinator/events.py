@@ -8,7 +8,7 @@ where a version changes what a client can bear, the event carries that as a fact
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from kohort.coordinator.records import Record
 from kohort.model.errors import ErrorCode
@@ -24,17 +24,17 @@ from kohort.model.ids import (
     TopicPartition,
 )
 from kohort.model.instants import WallMillis
+from kohort.model.values import value
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JoinProtocol:
+class JoinProtocol(NamedTuple):
     """A protocol that a member offers; the bytes are the member's own affair."""
 
     name: ProtocolName
     metadata: bytes
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class JoinGroup:
     """A client asks to be in the next generation. ``member_id`` is empty on its first request.
 
@@ -60,7 +60,7 @@ class JoinGroup:
     """A leader that comes back can be told that it leads and need not assign (KIP-814)."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class SyncGroup:
     """A member asks for its assignment; the leader brings everybody's."""
 
@@ -89,7 +89,7 @@ class Heartbeat:
     group_instance_id: GroupInstanceId | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class LeavingMember:
     """One entry of a LeaveGroup batch."""
 
@@ -98,7 +98,7 @@ class LeavingMember:
     reason: str | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class LeaveGroup:
     """Members are to be removed."""
 
@@ -107,7 +107,7 @@ class LeaveGroup:
     members: tuple[LeavingMember, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class OffsetToCommit:
     """One position to keep."""
 
@@ -117,7 +117,7 @@ class OffsetToCommit:
     metadata: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class OffsetCommit:
     """Positions to keep; by a member (generation >= 0) or by a client that only stores offsets.
 
@@ -139,7 +139,7 @@ class OffsetCommit:
     unknown_partitions: frozenset[TopicPartition] = frozenset()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class GroupToFetch:
     """Which offsets of a group are wanted; ``partitions`` None means all there are."""
 
@@ -147,7 +147,7 @@ class GroupToFetch:
     partitions: tuple[TopicPartition, ...] | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class OffsetFetch:
     """Committed positions are asked for."""
 
@@ -155,7 +155,7 @@ class OffsetFetch:
     groups: tuple[GroupToFetch, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class OffsetDelete:
     """Committed positions of a group are to be forgotten."""
 
@@ -165,7 +165,7 @@ class OffsetDelete:
     unknown_partitions: frozenset[TopicPartition] = frozenset()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class DescribeGroups:
     """Groups are to be described in full."""
 
@@ -175,7 +175,7 @@ class DescribeGroups:
     """The client understands GROUP_ID_NOT_FOUND; others get the pseudo-state Dead."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class ListGroups:
     """Groups are to be listed; empty filters let everything through, case does not matter."""
 
@@ -184,7 +184,7 @@ class ListGroups:
     types: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class DeleteGroups:
     """Empty groups are to be deleted with their offsets."""
 
@@ -192,21 +192,21 @@ class DeleteGroups:
     group_ids: tuple[GroupId, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class TopicsDeleted:
     """Topics are gone; so are their offsets, in all groups. Nobody waits for an answer."""
 
     topics: frozenset[str]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class Appended:
     """The records of ``ticket`` are durable."""
 
     ticket: Ticket
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class AppendFailed:
     """The records of ``ticket`` will never be durable."""
 
@@ -214,14 +214,14 @@ class AppendFailed:
     error: ErrorCode
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class TokensDropped:
     """A connection is gone, and with it everybody who waited for these answers."""
 
     tokens: tuple[Token, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class Stalled:
     """The process itself was asleep for ``micros``; no member is to die of that.
 
@@ -231,7 +231,7 @@ class Stalled:
     micros: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class TimeOfDay:
     """What the wall clock says at this ``now``.
 
@@ -241,14 +241,14 @@ class TimeOfDay:
     wall: WallMillis
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class Replay:
     """Records read back from the log, in the log's order. Requests wait until ``Loaded``."""
 
     records: tuple[Record, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class Loaded:
     """The log was read to its end: sessions start, requests are served."""
 

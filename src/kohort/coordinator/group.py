@@ -398,12 +398,12 @@ class Group:
 
     def change_protocols(self, member: Member, protocols: tuple[JoinProtocol, ...]) -> None:
         """Replace what a member offers."""
+        weight = largest(protocols) - largest(member.protocols)
         self._count(member.protocols, -1)
         member.protocols = protocols
         self._count(protocols, 1)
-        self.weight -= member.weight
-        member.weight = weight_of(member, protocols)
-        self.weight += member.weight
+        self.weight += weight
+        member.weight += weight
 
     def park_join(self, member: Member, token: Token) -> Token | None:
         """Park a JoinGroup; returns the one whose place it takes."""
@@ -420,7 +420,7 @@ class Group:
         return token
 
     def _count(self, protocols: Iterable[JoinProtocol], step: int) -> None:
-        for name in {protocol.name: None for protocol in protocols}:
+        for name in dict.fromkeys([protocol.name for protocol in protocols]):
             count = self.protocol_counts.get(name, 0) + step
             if count:
                 self.protocol_counts[name] = count
@@ -440,9 +440,21 @@ class Group:
 
 def weight_of(member: Member, protocols: tuple[JoinProtocol, ...]) -> int:
     """Most bytes of the group's record that a member takes with ``protocols``."""
-    texts = (member.member_id, member.group_instance_id or "", member.client_id, member.client_host)
-    metadata = max((len(p.metadata) for p in protocols), default=0)
-    return _MEMBER_OVERHEAD + sum(len(text.encode()) for text in texts) + metadata
+    texts = utf8_size(member.member_id) + utf8_size(member.group_instance_id or "")
+    texts += utf8_size(member.client_id) + utf8_size(member.client_host)
+    return _MEMBER_OVERHEAD + texts + largest(protocols)
+
+
+def largest(protocols: tuple[JoinProtocol, ...]) -> int:
+    """Bytes of the longest metadata among ``protocols``."""
+    if len(protocols) == 1:
+        return len(protocols[0].metadata)
+    return max((len(p.metadata) for p in protocols), default=0)
+
+
+def utf8_size(text: str) -> int:
+    """Bytes that a text takes."""
+    return len(text) if text.isascii() else len(text.encode())
 
 
 def metadata_size(protocols: tuple[JoinProtocol, ...]) -> int:

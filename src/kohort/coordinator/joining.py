@@ -18,8 +18,10 @@ from kohort.coordinator.group import (
     CONSUMER,
     Group,
     Member,
+    largest,
     metadata_size,
     new_member,
+    utf8_size,
     weight_of,
 )
 from kohort.coordinator.parking import park, take_over
@@ -167,11 +169,15 @@ def _has_room_in_record(registry: Registry, group: Group, event: JoinGroup) -> b
         )
         return False
     present = group.members.get(_present_id(group, event))
-    candidate = present or _member_of(group, event, event.member_id or MemberId(_id_prefix(event)))
-    others = group.weight - (present.weight if present is not None else 0)
-    count = len(group.members) + (present is None)
-    size = others + weight_of(candidate, event.protocols) + count * config.assignment_budget_bytes
-    size += _RECORD_OVERHEAD + _own_texts(group, event)
+    count = len(group.members)
+    size = _RECORD_OVERHEAD + _own_texts(group, event) + group.weight
+    if present is not None:
+        size += largest(event.protocols) - largest(present.protocols)
+    else:
+        count += 1
+        member_id = event.member_id or MemberId(_id_prefix(event))
+        size += weight_of(_member_of(group, event, member_id), event.protocols)
+    size += count * config.assignment_budget_bytes
     setting, limit = config.join_bound
     if size > limit:
         _refuse_size(registry, event, setting, limit, size)
@@ -182,8 +188,8 @@ def _has_room_in_record(registry: Registry, group: Group, event: JoinGroup) -> b
 def _own_texts(group: Group, event: JoinGroup) -> int:
     """Most bytes of the texts of the group itself: its id, protocol type, protocol and leader."""
     leader = group.leader_id or event.member_id or _id_prefix(event)
-    protocol = max((len(p.name.encode()) for p in event.protocols), default=0)
-    return sum(len(t.encode()) for t in (group.group_id, event.protocol_type, leader)) + protocol
+    size = utf8_size(group.group_id) + utf8_size(event.protocol_type) + utf8_size(leader)
+    return size + max([utf8_size(p.name) for p in event.protocols], default=0)
 
 
 def _id_prefix(event: JoinGroup) -> str:

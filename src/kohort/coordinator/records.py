@@ -8,7 +8,6 @@ and that a rebalance is under way.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TypeAlias
 
 from kohort.model.ids import (
@@ -21,11 +20,12 @@ from kohort.model.ids import (
     TopicPartition,
 )
 from kohort.model.instants import WallMillis
+from kohort.model.values import value
 
 NO_TIMESTAMP = WallMillis(-1)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class CommittedOffset:
     """One committed position. ``leader_epoch`` is -1 when the client gave none.
 
@@ -41,7 +41,7 @@ class CommittedOffset:
     topic_id: bytes | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class MemberMetadata:
     """A member as the group's record keeps it: its subscription for the selected protocol only."""
 
@@ -55,7 +55,7 @@ class MemberMetadata:
     assignment: bytes
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class GroupMetadata:
     """A group at the end of a generation's sync phase, when it fell empty, or when it was new."""
 
@@ -67,7 +67,7 @@ class GroupMetadata:
     members: tuple[MemberMetadata, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class OffsetRecord:
     """A committed offset, or with ``value`` None its tombstone."""
 
@@ -76,7 +76,7 @@ class OffsetRecord:
     value: CommittedOffset | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class GroupRecord:
     """A group's metadata, or with ``value`` None its tombstone."""
 
@@ -84,7 +84,7 @@ class GroupRecord:
     value: GroupMetadata | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class ReservedGeneration:
     """A generation number that may be told, and who holds static members' places by then.
 
@@ -95,7 +95,7 @@ class ReservedGeneration:
     static_members: tuple[tuple[GroupInstanceId, MemberId], ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class GenerationRecord:
     """A group's reserved generation, or with ``value`` None its tombstone; Kafka has none such.
 

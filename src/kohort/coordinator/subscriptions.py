@@ -8,8 +8,16 @@ that raises here hangs the group, as Kafka 4.3 does.)
 
 from __future__ import annotations
 
+import struct
+
 _HEADER = 6
 """Version (2 bytes) and number of topics (4 bytes)."""
+
+_NEGATIVE = 0x80
+"""From here on the first byte of a version makes it negative."""
+
+_COUNT = struct.Struct(">i").unpack_from
+_LENGTH = struct.Struct(">h").unpack_from
 
 
 def topics_of(metadata: bytes) -> frozenset[str] | None:
@@ -32,20 +40,24 @@ def is_damaged(metadata: bytes) -> bool:
 
 
 def _opens_like_one(metadata: bytes) -> bool:
-    return len(metadata) >= _HEADER and int.from_bytes(metadata[:2], "big", signed=True) >= 0
+    return len(metadata) >= _HEADER and metadata[0] < _NEGATIVE
 
 
 def _names(metadata: bytes) -> list[bytes] | None:
-    count = int.from_bytes(metadata[2:_HEADER], "big", signed=True)
+    (count,) = _COUNT(metadata, 2)
+    size = len(metadata)
     # Every topic takes two bytes at least, so an absurd count is refused before it costs anything.
-    if not 0 <= count <= (len(metadata) - _HEADER) // 2:
+    if not 0 <= count <= (size - _HEADER) // 2:
         return None
     names: list[bytes] = []
     position = _HEADER
     for _ in range(count):
-        length = int.from_bytes(metadata[position : position + 2], "big", signed=True)
-        start, position = position + 2, position + 2 + length
-        if length < 0 or position > len(metadata):
+        start = position + 2
+        if start > size:
+            return None
+        (length,) = _LENGTH(metadata, position)
+        position = start + length
+        if length < 0 or position > size:
             return None
         names.append(metadata[start:position])
     return names
