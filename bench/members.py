@@ -1,0 +1,245 @@
+"""Many members of one group, one connection each: how they come, and how they all join again.
+
+One thread and one ``epoll`` drive all connections. Frames are prepared before the clock runs;
+every answer is compared with the bytes that are expected of it, but for the generation's number.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import select
+import socket
+import struct
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from bench import frames
+from bench.heartbeat import ask, connect
+from bench.peers import Peer
+
+ANSWER_S = 60
+"""Longest wait for the next answer of anybody."""
+
+AT_ONCE = 500
+"""Members that are introduced before their answers are read."""
+
+ASSIGNMENT_BYTES = 100
+METADATA_BYTES = 100
+
+OnAnswer = Callable[["Seat", bytes], None]
+
+
+class NeverSettles(Exception):
+    """The group was told an error where a Kafka that copes says none."""
+
+
+class Seat:
+    """A member and its connection."""
+
+    def __init__(self, sock: socket.socket, group: str) -> None:
+        self.sock = sock
+        self.group = group
+        self.member = ""
+        self.generation = 0
+        self.leads = False
+        self.synced = False
+        self.partial = bytearray()
+        self.variant = 0
+        self.joins: tuple[bytes, ...] = ()
+        self.sync = b""
+        self.followed = b""
+        self.assigned = b""
+
+    def prepare(self, plan: dict[str, bytes]) -> None:
+        """Put together what is sent in every round; the leader has a ``plan``."""
+        self.joins = tuple(map(self.join, (0, 1)))
+        self.sync = frames.sync(self.group, self.generation, self.member, plan)
+
+    def join(self, variant: int) -> bytes:
+        """A JoinGroup; the two variants differ in their metadata, so either starts a rebalance."""
+        bare = len(frames.subscription(0))
+        metadata = frames.subscription(METADATA_BYTES - bare)
+        return frames.join(self.group, self.member, metadata[:-1] + bytes([variant]))
+
+
+@dataclass(frozen=True)
+class Round:
+    """Everybody joined again, and has its assignment."""
+
+    started: float
+    ended: float
+    """On the monotonic clock: first join written, last sync answered."""
+
+    cpu_s: float
+    """Of the server."""
+
+    @property
+    def took_s(self) -> float:
+        """Seconds."""
+        return self.ended - self.started
+
+
+class Members:
+    """A group of ``count`` members on a server, in a generation of all of them.
+
+    Args:
+        stack: closes the connections.
+        peer: the server.
+        group: its group id; a new one.
+        count: members.
+    """
+
+    def __init__(self, stack: contextlib.ExitStack, peer: Peer, group: str, count: int) -> None:
+        self.peer = peer
+        self.group = group
+        self.seats = [Seat(stack.enter_context(connect(peer)), group) for _ in range(count)]
+        self._poller = select.epoll()
+        stack.callback(self._poller.close)
+        self._by_fd = {seat.sock.fileno(): seat for seat in self.seats}
+        for fd in self._by_fd:
+            self._poller.register(fd, select.EPOLLIN)
+        self._await_group()
+        self._introduce()
+        self._gather()
+
+    def rebalance(self) -> Round:
+        """All join again with other metadata, all sync.
+
+        Raises:
+            NeverSettles: the server told an error.
+        """
+        left = len(self.seats)
+        at = frames.sync_generation_at(self.group)
+
+        def take(seat: Seat, frame: bytes) -> None:
+            nonlocal left
+            if seat.synced:
+                if frame != seat.assigned:
+                    raise NeverSettles(f"SyncGroup: {_told(frame)}")
+                left -= 1
+                return
+            if not seat.leads and frames.followed(frame) != seat.followed:
+                raise NeverSettles(f"JoinGroup: {_told(frame)}")
+            if seat.leads and frames.texts_of_join(frame)[3] != len(self.seats):
+                raise NeverSettles(f"JoinGroup of the leader: {_told(frame)}")
+            seat.synced = True
+            seat.generation = frames.generation_of(frame)
+            number = frame[frames.GENERATION_AT : frames.GENERATION_AT + 4]
+            seat.sock.sendall(seat.sync[:at] + number + seat.sync[at + 4 :])
+
+        for seat in self.seats:
+            seat.synced = False
+            seat.variant = 1 - seat.variant
+        cpu = self.peer.cpu_seconds()
+        started = time.monotonic()
+        for seat in self.seats:
+            seat.sock.sendall(seat.joins[seat.variant])
+        self._drive(take, lambda: left == 0)
+        ended = time.monotonic()
+        return Round(started, ended, self.peer.cpu_seconds() - cpu)
+
+    def _await_group(self) -> None:
+        """A fresh Kafka makes its offsets topic when somebody first looks for a coordinator."""
+        sock = self.seats[0].sock
+        for _ in range(60):
+            answer = ask(sock, frames.find_coordinator(self.group))
+            if struct.unpack_from(">h", answer, 12)[0] == 0:
+                return
+            time.sleep(0.5)
+        sys.exit("no coordinator within 30 s")
+
+    def _introduce(self) -> None:
+        """Get an id for everybody."""
+
+        def take(seat: Seat, frame: bytes) -> None:
+            if frames.error_of_join(frame) != frames.MEMBER_ID_REQUIRED:
+                sys.exit(f"an id was expected; the answer to JoinGroup is {_told(frame)}")
+            seat.member = frames.texts_of_join(frame)[2]
+            left.discard(seat)
+
+        left: set[Seat] = set()
+        for first in range(0, len(self.seats), AT_ONCE):
+            left.update(self.seats[first : first + AT_ONCE])
+            for seat in left:
+                seat.sock.sendall(seat.join(0))
+            self._drive(take, lambda: not left)
+
+    def _gather(self) -> None:
+        """Join until one generation has everybody; sync it; prepare what comes again.
+
+        With an initial delay of 0 the first generations have only some of the members: those join
+        again with other metadata as soon as the leader has seen how many they are.
+        """
+        sizes: dict[int, int] = {}
+        waiting: dict[int, list[Seat]] = {}
+        count = len(self.seats)
+
+        def take(seat: Seat, frame: bytes) -> None:
+            if frames.error_of_join(frame):
+                sys.exit(f"JoinGroup of a new member: {_told(frame)}")
+            seat.generation = generation = frames.generation_of(frame)
+            seat.followed = frames.followed(frame)
+            members = frames.texts_of_join(frame)[3]
+            seat.leads = members > 0
+            waiting.setdefault(generation, []).append(seat)
+            if members:
+                sizes[generation] = members
+            if sizes.get(generation, count) < count:
+                for one in waiting.pop(generation):
+                    one.variant = 1 - one.variant
+                    one.sock.sendall(one.join(one.variant))
+
+        for seat in self.seats:
+            seat.sock.sendall(seat.join(0))
+        self._drive(take, lambda: any(len(seats) == count for seats in waiting.values()))
+        self._first_sync()
+
+    def _first_sync(self) -> None:
+        left = len(self.seats)
+        plan = {
+            seat.member: struct.pack(">i", number) + bytes(ASSIGNMENT_BYTES - 4)
+            for number, seat in enumerate(self.seats)
+        }
+
+        def take(seat: Seat, frame: bytes) -> None:
+            nonlocal left
+            if frame != seat.assigned:
+                raise NeverSettles(f"SyncGroup: {_told(frame)}")
+            left -= 1
+
+        for seat in self.seats:
+            seat.assigned = frames.synced(plan[seat.member])
+            seat.prepare(plan if seat.leads else {})
+            seat.sock.sendall(seat.sync)
+        self._drive(take, lambda: left == 0)
+
+    def _drive(self, take: OnAnswer, done: Callable[[], bool]) -> None:
+        """Hand every whole answer to ``take`` until ``done``."""
+        poll, by_fd = self._poller.poll, self._by_fd
+        while not done():
+            ready = poll(ANSWER_S)
+            if not ready:
+                raise NeverSettles(f"no answer for {ANSWER_S} s")
+            for fd, _ in ready:
+                seat = by_fd[fd]
+                data = seat.sock.recv(1 << 20)
+                if not data:
+                    sys.exit("the server hung up")
+                partial = seat.partial
+                if not partial and int.from_bytes(data[:4], "big") == len(data) - 4:
+                    take(seat, data)
+                    continue
+                partial += data
+                while len(partial) >= 4:
+                    end = 4 + int.from_bytes(partial[:4], "big")
+                    if len(partial) < end:
+                        break
+                    frame = bytes(partial[:end])
+                    del partial[:end]
+                    take(seat, frame)
+
+
+def _told(frame: bytes) -> str:
+    return f"error {frames.error_of_join(frame)}"
