@@ -1,7 +1,48 @@
-"""What fault tests share: raw connections, and brokers in processes of their own."""
+"""What fault tests share: raw connections, quick brokers, and brokers in processes of their own."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
 from tests.broker.conftest import connect, raw
+from tests.faults.processes import BrokerProcess
 
 __all__ = ["connect", "raw"]
+
+
+@pytest.fixture
+def broker(kohort_broker_factory):
+    """A broker that lets sessions be as short as half a second, with a topic t."""
+    return kohort_broker_factory(
+        group_min_session_timeout_ms=500, offsets_topic_num_partitions=1, num_partitions=2
+    )
+
+
+@pytest.fixture
+def member(broker, connect):
+    """Makes members, each over a connection of its own."""
+    from tests.faults.members import Member
+
+    connect(broker).create("t", 2)
+
+    def make(through=broker, **options) -> Member:
+        return Member(connect(through), **options)
+
+    return make
+
+
+@pytest.fixture
+def start_broker(tmp_path: Path) -> Iterator[Callable[..., BrokerProcess]]:
+    """Starts broker processes on one data directory, and kills what is left of them."""
+    started: list[BrokerProcess] = []
+
+    def start(*settings: str) -> BrokerProcess:
+        started.append(BrokerProcess(tmp_path / "data", *settings))
+        return started[-1]
+
+    yield start
+    for process in started:
+        if process.running:
+            process.kill()
