@@ -55,6 +55,42 @@ def test_create_list_describe_delete(kohort):
     assert json.loads(kohort("topics", "list", "--json")) == []
 
 
+def test_settings_are_shown_and_changed(kohort):
+    kohort("topics", "create", "t", "--config", "retention.ms=5")
+    shown = {cells[0]: cells[1:] for cells in rows(kohort("topics", "config", "t"))}
+    assert shown["SETTING"] == ["VALUE", "SOURCE"]
+    assert shown["retention.ms"] == ["5", "topic"]
+    assert shown["segment.bytes"] == ["1073741824", "default"]
+    changed = kohort(
+        *("topics", "config", "t", "--set", "max.message.bytes=77", "--unset", "retention.ms"),
+        "--json",
+    )
+    changed = json.loads(changed)
+    assert changed["max.message.bytes"] == {"value": "77", "source": "topic"}
+    assert changed["retention.ms"]["source"] == "default"
+    wrong = kohort("topics", "config", "t", "--set", "nonsense=1", error=RequestFailed)
+    assert "nonsense" in wrong
+    assert "topic nope" in kohort("topics", "config", "nope", error=RequestFailed)
+
+
+def test_records_are_deleted(kohort, kohort_broker):
+    kohort("topics", "create", "t", "--partitions", "2")
+    producer = confluent_kafka.Producer({"bootstrap.servers": kohort_broker.bootstrap_servers})
+    for number in (0, 0, 0, 1):
+        producer.produce("t", b"v", partition=number)
+    assert producer.flush(10) == 0
+    assert rows(kohort("topics", "delete-records", "t", "--before", "1")) == [
+        ["PARTITION", "FIRST-OFFSET"],
+        ["0", "1"],
+        ["1", "1"],
+    ]
+    end = ("topics", "delete-records", "t", "--before", "end", "--partition", "0", "--json")
+    assert json.loads(kohort(*end)) == [{"partition": 0, "first_offset": 3}]
+    assert "OFFSET_OUT_OF_RANGE" in kohort(
+        *("topics", "delete-records", "t", "--before", "9"), error=RequestFailed
+    )
+
+
 def test_mistakes_name_the_topic_and_the_code(kohort):
     kohort("topics", "create", "t")
     again = kohort("topics", "create", "t", error=RequestFailed)

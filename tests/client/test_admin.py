@@ -75,6 +75,56 @@ def test_what_a_broker_refuses_is_told_with_kafkas_name_at_once(admin: Admin) ->
     assert time.monotonic() - start < 5, "none of these is worth a second try"
 
 
+def test_settings_of_topics_are_told_and_changed(admin: Admin) -> None:
+    admin.create_topic("t", 1, configs={"retention.ms": "5000"})
+    settings = admin.topic_settings("t")
+    assert (settings["retention.ms"].value, settings["retention.ms"].source) == ("5000", "topic")
+    assert settings["segment.bytes"].source == "default"
+    admin.alter_topic("t", {"max.message.bytes": "77"}, back_to_default=["retention.ms"])
+    settings = admin.topic_settings("t")
+    assert (settings["max.message.bytes"].value, settings["retention.ms"].source) == (
+        "77",
+        "default",
+    )
+    admin.alter_topic("t", {"max.message.bytes": "88"}, validate_only=True)
+    assert admin.topic_settings("t")["max.message.bytes"].value == "77"
+    with pytest.raises(RequestFailed, match="nonsense") as caught:
+        admin.alter_topic("t", {"nonsense": "1"})
+    assert refused(caught) is ErrorCode.INVALID_CONFIG
+    start = time.monotonic()
+    for ask in (lambda: admin.topic_settings("nope"), lambda: admin.alter_topic("nope", {})):
+        with pytest.raises(RequestFailed) as caught:
+            ask()
+        assert refused(caught) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert time.monotonic() - start < 5, "none of these is worth a second try"
+
+
+def test_records_are_deleted(admin: Admin, kohort_broker: EmbeddedBroker) -> None:
+    admin.create_topic("t", 2)
+    producer = confluent_kafka.Producer({"bootstrap.servers": kohort_broker.bootstrap_servers})
+    for _ in range(10):
+        producer.produce("t", b"v", partition=0)
+    assert producer.flush(10) == 0
+    assert admin.delete_records({TP0: 4, TP1: LATEST}) == {TP0: 4, TP1: 0}
+    assert admin.list_offsets([TP0], EARLIEST)[TP0].offset == 4
+    with pytest.raises(RequestFailed, match=r"partition t-0: .*OFFSET_OUT_OF_RANGE"):
+        admin.delete_records({TP0: 99})
+    assert admin.delete_records({TP0: LATEST}) == {TP0: 10}
+    assert admin.delete_records({}) == {}
+
+
+def test_topics_have_ids_that_tell_one_from_the_next(admin: Admin) -> None:
+    admin.create_topic("t", 1)
+    first = admin.topics(["t"])["t"].topic_id
+    admin.delete_topics(["t"])
+    admin.create_topic("t", 1)
+    second = admin.topics(["t"])["t"].topic_id
+    assert first is not None
+    assert second is not None
+    assert len(first) == len(second) == 22
+    assert first != second
+
+
 def test_offsets_first_next_and_by_time(admin: Admin, kohort_broker: EmbeddedBroker) -> None:
     admin.create_topic("t", 2)
     producer = confluent_kafka.Producer({"bootstrap.servers": kohort_broker.bootstrap_servers})

@@ -1,4 +1,4 @@
-"""``kohort topics``: create, list, describe and delete topics of any Kafka.
+"""``kohort topics``: create, list, describe, change and delete topics of any Kafka.
 
 In come flags; out go Kafka's tables, or JSON. The talking is ``kohort.client.admin``'s.
 """
@@ -8,16 +8,17 @@ from __future__ import annotations
 import click
 
 from kohort.cli.output import bootstrap_option, json_option, print_json, print_table
-from kohort.client.admin import Admin
+from kohort.client.admin import LATEST, Admin
 from kohort.client.descriptions import PartitionDescription, TopicDescription
 from kohort.client.errors import RequestFailed
 from kohort.host.settings import parse_assignments
 from kohort.model.errors import ErrorCode
+from kohort.model.ids import TopicPartition
 
 
 @click.group()
 def topics() -> None:
-    """Create, list, describe and delete topics."""
+    """Create, list, describe, change and delete topics."""
 
 
 @topics.command()
@@ -116,6 +117,60 @@ def delete(*, names: tuple[str, ...], if_exists: bool, bootstrap: str, as_json: 
             click.echo(f"Deleted topic {name}.")
 
 
+@topics.command()
+@click.argument("name")
+@click.option("--set", "new", multiple=True, metavar="NAME=VALUE", help="Change a setting.")
+@click.option("--unset", multiple=True, metavar="NAME", help="Back to what the broker says.")
+@bootstrap_option
+@json_option
+def config(
+    *, name: str, new: tuple[str, ...], unset: tuple[str, ...], bootstrap: str, as_json: bool
+) -> None:
+    """Show the settings of the topic NAME, after changing those that are named."""
+    pairs = parse_assignments(new)
+    with Admin(bootstrap_servers=bootstrap) as admin:
+        if pairs or unset:
+            admin.alter_topic(name, pairs, back_to_default=unset)
+        found = admin.topic_settings(name)
+    if as_json:
+        print_json({s.name: {"value": s.value, "source": s.source} for s in found.values()})
+        return
+    print_table(
+        ["SETTING", "VALUE", "SOURCE"], [(s.name, s.value, s.source) for s in found.values()]
+    )
+
+
+@topics.command("delete-records")
+@click.argument("name")
+@click.option(
+    "--before",
+    required=True,
+    metavar="OFFSET",
+    help="The first offset to keep, or 'end' to keep nothing of what is there.",
+)
+@click.option(
+    "--partition", "numbers", type=int, multiple=True, help="Only this one (may be repeated)."
+)
+@bootstrap_option
+@json_option
+def delete_records(
+    *, name: str, before: str, numbers: tuple[int, ...], bootstrap: str, as_json: bool
+) -> None:
+    """Delete the records of the topic NAME before an offset, in all partitions or in some."""
+    if before != "end" and not before.isdecimal():
+        raise click.BadParameter(f"{before!r} is no offset, expected a number or 'end'")
+    offset = LATEST if before == "end" else int(before)
+    with Admin(bootstrap_servers=bootstrap) as admin:
+        wanted = [TopicPartition(name, number) for number in numbers]
+        partitions = wanted or admin.topics([name])[name].topic_partitions
+        begins = admin.delete_records(dict.fromkeys(partitions, offset))
+    rows = sorted((tp.partition, first) for tp, first in begins.items())
+    if as_json:
+        print_json([{"partition": number, "first_offset": first} for number, first in rows])
+    else:
+        print_table(["PARTITION", "FIRST-OFFSET"], rows)
+
+
 def _sorted(found: dict[str, TopicDescription]) -> list[TopicDescription]:
     return [found[name] for name in sorted(found)]
 
@@ -124,6 +179,7 @@ def _summary(topic: TopicDescription) -> dict[str, object]:
     replicas = [len(p.replicas) for p in topic.partitions]
     return {
         "topic": topic.name,
+        "topic_id": topic.topic_id,
         "internal": topic.internal,
         "partition_count": len(topic.partitions),
         "replication_factor": max(replicas, default=0),

@@ -8,11 +8,13 @@ members, consuming.
 
 from __future__ import annotations
 
+import base64
 import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Final
 
+from kohort.client import topic_orders
 from kohort.client.brokers import Brokers, FailedForGood, check
 from kohort.client.config import ClientSettings, parse_client_settings
 from kohort.client.descriptions import (
@@ -24,6 +26,7 @@ from kohort.client.descriptions import (
     NewTopic,
     OffsetDescription,
     PartitionDescription,
+    SettingDescription,
     TopicDescription,
 )
 from kohort.client.errors import RequestFailed
@@ -230,6 +233,29 @@ class Admin:
 
         self._cluster.retry(ask)
 
+    def topic_settings(self, topic: str) -> dict[str, SettingDescription]:
+        """All settings of a topic, given to it or not, by name.
+
+        Raises:
+            RequestFailed: UNKNOWN_TOPIC_OR_PARTITION and others.
+        """
+        return topic_orders.describe_settings(self._cluster, topic)
+
+    def alter_topic(
+        self,
+        topic: str,
+        new: Mapping[str, str] | None = None,
+        *,
+        back_to_default: Collection[str] = (),
+        validate_only: bool = False,
+    ) -> None:
+        """Change settings of a topic, or only check whether they could be; others stay.
+
+        Raises:
+            RequestFailed: INVALID_CONFIG, UNKNOWN_TOPIC_OR_PARTITION and others; nothing changed.
+        """
+        topic_orders.alter_settings(self._cluster, topic, new or {}, back_to_default, validate_only)
+
     # -- offsets ----------------------------------------------------------------------------------
 
     def list_offsets(
@@ -262,6 +288,18 @@ class Admin:
         if wanted:
             self._cluster.retry(ask)
         return found
+
+    def delete_records(self, before: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        """Delete the records before these offsets, and tell where the partitions begin now.
+
+        Args:
+            before: the first offset to keep, by partition; ``LATEST`` keeps nothing that is there.
+
+        Raises:
+            RequestFailed: OFFSET_OUT_OF_RANGE, POLICY_VIOLATION (a topic that is only compacted)
+                and others, for the first partition refused.
+        """
+        return topic_orders.delete_records(self._cluster, before)
 
     def _list_offsets_message(
         self, partitions: Sequence[TopicPartition], at: int
@@ -422,6 +460,9 @@ def _topic(topic: k03_metadata.MetadataResponseTopic) -> TopicDescription:
     return TopicDescription(
         name=topic.name or "",
         internal=topic.is_internal,
+        topic_id=base64.urlsafe_b64encode(topic.topic_id).decode("ascii").rstrip("=")
+        if any(topic.topic_id)
+        else None,
         partitions=tuple(
             PartitionDescription(
                 partition=p.partition_index,

@@ -46,16 +46,26 @@ class PartitionDescription:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicDescription:
-    """A topic; partitions in order."""
+    """A topic; partitions in order. ``topic_id`` as Kafka writes it, None if it is not told."""
 
     name: str
     internal: bool
     partitions: tuple[PartitionDescription, ...]
+    topic_id: str | None = None
 
     @property
     def topic_partitions(self) -> list[TopicPartition]:
         """Its partitions by name."""
         return [TopicPartition(self.name, p.partition) for p in self.partitions]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SettingDescription:
+    """A setting in force; ``source`` says who gave it: topic, broker or default."""
+
+    name: str
+    value: str | None
+    source: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
