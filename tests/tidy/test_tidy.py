@@ -28,6 +28,17 @@ def test_exceptions_are_still_needed() -> None:
         assert list(rule(by_name[name])), f"{name} keeps {rule_name}; drop its exception"
 
 
+def test_modules_of_tests_and_measurements_fit_a_head_too() -> None:
+    lengths = {
+        name: text.count("\n")
+        for name, text in rules.tracked_texts()
+        if name.endswith(".py") and name.split("/")[0] in {"tests", "bench"}
+    }
+    assert lengths
+    long = {name: lines for name, lines in lengths.items() if lines > rules.MAX_MODULE_LINES}
+    assert not long, f"at most {rules.MAX_MODULE_LINES} lines: {long}"
+
+
 def test_every_room_of_the_contracts_exists_and_every_folder_is_a_room() -> None:
     tool = configuration()["tool"]
     assert isinstance(tool, dict)
