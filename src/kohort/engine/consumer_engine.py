@@ -138,7 +138,8 @@ class ConsumerEngine:
 
     def received(self, conn: ConnectionId, data: bytes, now: Instant) -> list[ToShell]:
         """The shell read ``data``."""
-        self._take(self._member.received(conn, data, now))
+        if outputs := self._member.received(conn, data, now):
+            self._take(outputs)
         return self._settle(now)
 
     def lost(self, conn: ConnectionId, now: Instant, reason: str = "") -> list[ToShell]:
@@ -175,7 +176,10 @@ class ConsumerEngine:
             event = self._event(self._owner.popleft())
             if event is not None:
                 self._carry(self._core.handle(event, now), now)
-        out, self._out = self._out, []
+        out = self._out
+        if not out:
+            return []
+        self._out = []
         return out
 
     def _take(self, outputs: Iterable[Output]) -> None:

@@ -51,7 +51,7 @@ from kohort.model.ids import (
     MemberId,
     TopicPartition,
 )
-from kohort.model.instants import Instant, Millis, sooner
+from kohort.model.instants import Instant, Millis
 from kohort.wire.messages.k09_offset_fetch import OffsetFetchRequest
 
 
@@ -90,14 +90,15 @@ class MemberEngine:
         Those are Join, JoinPrepared, RequestRejoin, SubscriptionChanged, Polled,
         AssignmentPerformed, AssignmentFailed, Leave and Stalled.
         """
-        if isinstance(event, Stalled):
-            self._pump.traffic.shift(event.micros)
+        pump = self._pump
+        if type(event) is Stalled:
+            pump.traffic.shift(event.micros)
         else:
-            self._pump.pass_deadlines(now)
-        if isinstance(event, Leave):
-            self._pump.commits.leaving()
-        self._pump.events.append(event)
-        return self._pump.run(now)
+            pump.pass_deadlines(now)
+        if type(event) is Leave:
+            pump.commits.leaving()
+        pump.events.append(event)
+        return pump.run(now)
 
     @property
     def config(self) -> MemberConfig:
@@ -231,9 +232,10 @@ class MemberEngine:
 
     def received(self, conn: ConnectionId, data: bytes, now: Instant) -> list[Output]:
         """The shell read ``data`` from ``conn``."""
-        self._pump.pass_deadlines(now)
-        self._pump.traffic.received(conn, data, now)
-        return self._pump.run(now)
+        pump = self._pump
+        pump.pass_deadlines(now)
+        pump.traffic.received(conn, data, now)
+        return pump.run(now)
 
     def lost(self, conn: ConnectionId, now: Instant, reason: str = "") -> list[Output]:
         """``conn`` ended, broke, or could not be opened."""
@@ -248,10 +250,7 @@ class MemberEngine:
 
     def next_deadline(self) -> Instant | None:
         """When ``advance`` is due next; None when only the world outside can change anything."""
-        pump = self._pump
-        due = sooner(pump.member.next_deadline(), pump.traffic.next_deadline())
-        leading = pump.leading
-        return due if leading is None else sooner(due, leading.refresh_at)
+        return self._pump.due
 
     def check(self) -> None:
         """Assert every invariant of engine and member; raises InvariantViolation."""
@@ -259,6 +258,7 @@ class MemberEngine:
         self._pump.traffic.check()
         if self._pump.events or self._pump.traffic.happened or self._pump.traffic.out:
             raise InvariantViolation("something was left undone")
+        self._pump.check()
 
     def close(self, now: Instant) -> list[Output]:
         """Close every connection; requests under way are answered with kind CLOSED. For good."""

@@ -62,13 +62,13 @@ from kohort.member.requests import (
     SyncGroup,
 )
 from kohort.member.states import MemberState
-from kohort.model.errors import ErrorCode
+from kohort.model.errors import ErrorCode, InvariantViolation
 from kohort.model.ids import (
     NO_GENERATION,
     NO_MEMBER,
     GenerationId,
 )
-from kohort.model.instants import Instant, Millis
+from kohort.model.instants import Instant, Millis, sooner
 from kohort.wire.member_requests import request_class, to_event, to_message
 from kohort.wire.messages.k09_offset_fetch import OffsetFetchResponse
 from kohort.wire.messages.k11_join_group import JoinGroupRequest
@@ -125,6 +125,8 @@ class MemberPump:
         self._last_assignment = _WATCH
         self._next_request = 1
         self._closed = False
+        self.due: Instant | None = None
+        """When the next deadline is, as of the end of the last turn: between two nothing moves."""
 
     def close(self, now: Instant) -> None:
         """End everything for good."""
@@ -134,6 +136,7 @@ class MemberPump:
             happening = self.traffic.happened.popleft()
             if isinstance(happening, Failure) and happening.exchange.purpose is not Purpose.MEMBER:
                 self._failed(happening.exchange, happening.error, now)
+        self._look_ahead()
 
     def cancel(self, request_id: RequestId) -> None:
         """Forget a request of the owner."""
@@ -142,6 +145,7 @@ class MemberPump:
             self.traffic.cancel(exchange)
         else:
             self.commits.cancel(request_id)
+        self._look_ahead()
 
     # -- one pump -------------------------------------------------------------------------
 
@@ -156,7 +160,7 @@ class MemberPump:
 
     def pass_deadlines(self, now: Instant) -> None:
         """Let everything happen that was due by now."""
-        if self._closed:
+        if self._closed or self.due is None or now < self.due:
             return
         self.traffic.advance(now)
         leading = self.leading
@@ -180,7 +184,25 @@ class MemberPump:
                 traffic.drive(now)
                 if not events and not happened:
                     break
+        self._look_ahead()
         return self.take()
+
+    def _look_ahead(self) -> None:
+        self.due = self._next_deadline()
+
+    def _next_deadline(self) -> Instant | None:
+        due = sooner(self.member.next_deadline(), self.traffic.next_deadline())
+        leading = self.leading
+        if leading is None or leading.refresh_at is None:
+            return due
+        return sooner(due, leading.refresh_at)
+
+    def check(self) -> None:
+        """Assert that nothing moved since the last turn; raises InvariantViolation."""
+        if self.due != self._next_deadline():
+            raise InvariantViolation(
+                f"a deadline at {self._next_deadline()} is believed to be at {self.due}"
+            )
 
     def _happening(
         self, happening: Reply | Failure | Found | Gone | LookupFailed, now: Instant
