@@ -48,9 +48,11 @@ class Feed:
     def settings(self) -> ClientSettings:
         return parse_client_settings({"bootstrap.servers": self.bootstrap})
 
-    def put(self, records: Iterable[Record], headers: Any = None) -> None:
+    def put(
+        self, records: Iterable[Record], headers: Any = None, compression: str = "none"
+    ) -> None:
         """Produce records round robin; remembers them by partition, in order of offsets."""
-        producer = Producer({"bootstrap.servers": self.bootstrap})
+        producer = Producer({"bootstrap.servers": self.bootstrap, "compression.type": compression})
         for number, (key, value) in enumerate(records):
             partition = number % self.partitions
             producer.produce(self.topic, key=key, value=value, partition=partition, headers=headers)

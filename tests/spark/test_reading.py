@@ -74,7 +74,7 @@ def test_a_reader_that_stops_half_way_leaves_a_usable_worker(feed: Callable[...,
 
 def test_an_end_that_is_not_there_gives_up_and_says_so(feed: Callable[..., Feed]) -> None:
     source = feed(1, [(None, b"x")] * 5)
-    with pytest.raises(ReadFailed, match=r"from offset 5 \(up to 9\) came within 0.5 s"):
+    with pytest.raises(ReadFailed, match=r"from offset 5 \(up to 9\) within 0.5 s"):
         list(read_pieces(source.settings, [piece(source, 0, 0, 9)], patience_s=0.5))
 
 

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import socket
 import time
-from typing import Any, Final
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Final, NamedTuple
 
 import kohort
 from kohort.client.errors import BrokerUnreachable, RequestFailed, RequestTimedOut
@@ -17,6 +19,13 @@ from kohort.model.errors import ErrorCode, ProtocolError
 from kohort.wire.client_connection import ClientConnection
 
 _READ_BYTES: Final = 65_536
+
+
+class Posted(NamedTuple):
+    """A request whose response is due."""
+
+    correlation_id: int
+    name: str
 
 
 class BrokerConnection:
@@ -70,6 +79,10 @@ class BrokerConnection:
             RequestTimedOut: no response by the deadline; the connection is closed.
             RequestFailed: the broker speaks no version of this request that kohort speaks.
         """
+        return self.wait(self.post(message, deadline), deadline)
+
+    def post(self, message: object, deadline: float) -> Posted:
+        """Send one request; ``wait`` for its response later. Raises what ``request`` does."""
         self.connect(deadline)
         name = type(message).__name__.removesuffix("Request")
         try:
@@ -77,14 +90,25 @@ class BrokerConnection:
         except ProtocolError as error:
             about = f"{name} to {self.address}"
             raise RequestFailed(ErrorCode.UNSUPPORTED_VERSION, about, str(error)) from error
-        wanted = self._wire.correlation_id
-        try:
+        posted = Posted(self._wire.correlation_id, name)
+        with self._told(name):
             self._settled().settimeout(max(deadline - time.monotonic(), 0.001))
             self._settled().sendall(data)
+        return posted
+
+    def wait(self, posted: Posted, deadline: float) -> Any:
+        """The response to a request that was posted; those to earlier ones are dropped."""
+        with self._told(posted.name):
             while True:
                 for correlation_id, response in self._read(deadline):
-                    if correlation_id == wanted:
+                    if correlation_id == posted.correlation_id:
                         return response
+
+    @contextmanager
+    def _told(self, name: str) -> Iterator[None]:
+        """Close the connection on any trouble, and say what was asked of whom."""
+        try:
+            yield
         except TimeoutError as error:
             self.close()
             raise RequestTimedOut(

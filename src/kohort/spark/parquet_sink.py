@@ -17,7 +17,7 @@ import json
 import logging
 import os
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -52,9 +52,27 @@ COMPRESSION = "zstd"
 ROWS_PER_GROUP = 128 * 1024
 BYTES_PER_GROUP = 32 * 1024 * 1024
 
+CAREFUL: Final = {
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "20000",
+    "spark.sql.execution.arrow.maxBytesPerBatch": str(64 << 20),
+}
+"""What Spark hands to a writing task at once. It adds up the bytes anew with every row, which
+takes two fifths of all that the JVM does for a small one."""
+
+QUICK: Final = {
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "2000",
+    # The one value with which Spark does not count.
+    "spark.sql.execution.arrow.maxBytesPerBatch": str((1 << 31) - 1),
+}
+"""The same where rows are known to be small: 2,000 of them are, uncounted, less than 64 MiB even
+if they become eight times as large as ``SMALL_ROW``."""
+
+SMALL_ROW: Final = 4096
+"""Bytes, on average over what one task gets at once."""
+
 _REPORT: Final = (
     "topic string, `partition` int, first_offset bigint, last_offset bigint, path string, "
-    "`rows` bigint, dead_path string, dead_letters bigint"
+    "`rows` bigint, dead_path string, dead_letters bigint, row_bytes bigint"
 )
 _REPORT_ARROW: Final = pa.schema(
     [
@@ -66,6 +84,7 @@ _REPORT_ARROW: Final = pa.schema(
         ("rows", pa.int64()),
         ("dead_path", pa.string()),
         ("dead_letters", pa.int64()),
+        ("row_bytes", pa.int64()),
     ]
 )
 _DEAD_SCHEMA: Final = pa.schema(
@@ -102,6 +121,7 @@ class ParquetSink:
         self._application = application
         self._query = query
         self._frame = table_frame(query)
+        self._row_bytes: int | None = None
         describe_table(ledger, directory, self._frame, query)
 
     @property
@@ -117,8 +137,12 @@ class ParquetSink:
                 acquired the partition. The query stops; nothing was committed.
         """
         write = partial(write_files, str(self._directory))
+        for name, value in handed_over(self._row_bytes).items():
+            batch.sparkSession.conf.set(name, value)
         # Only when the tasks are done have the source's intents surely been written.
         reports = batch.mapInArrow(write, _REPORT).collect()
+        if reports:
+            self._row_bytes = max(report["row_bytes"] for report in reports)
         files = [_written(report) for report in reports]
         committed = self._ledger.commit(self._application, files)
         self._discard(files, committed)
@@ -131,6 +155,15 @@ class ParquetSink:
                 for path in (file.path, file.dead_path):
                     if path is not None:
                         (self._directory / path).unlink(missing_ok=True)
+
+
+def handed_over(row_bytes: int | None) -> Mapping[str, str]:
+    """How Spark hands rows to writing tasks, by the largest rows of the batch before (None: none).
+
+    Rows that grow from small to huge within two batches may end the application for want of
+    memory. Started again it begins with care, so that no batch ends it twice.
+    """
+    return QUICK if row_bytes is not None and row_bytes <= SMALL_ROW else CAREFUL
 
 
 def table_frame(query: RowwiseQuery) -> DataFrame:
@@ -301,8 +334,10 @@ class _PieceWriter:
         self._dead = _Output(directory, f"{DEAD_LETTERS}/{folder}", name, _DEAD_SCHEMA)
         self._first: int | None = None
         self._last = -1
+        self._row_bytes = 0
 
     def add(self, rows: pa.RecordBatch) -> None:
+        self._row_bytes = max(self._row_bytes, rows.nbytes // rows.num_rows)
         offsets = rows.column("offset")
         if self._first is None:
             self._first = offsets[0].as_py()
@@ -323,6 +358,7 @@ class _PieceWriter:
             "rows": self._good.rows,
             "dead_path": self._dead.finish(),
             "dead_letters": self._dead.rows,
+            "row_bytes": self._row_bytes,
         }
         return pa.RecordBatch.from_pylist([report], schema=_REPORT_ARROW)
 

@@ -7,6 +7,7 @@ record it claims to come from: place and hash. It must not know Spark or how the
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,16 +19,21 @@ import pyarrow.parquet as pq
 
 from kohort.client.admin import EARLIEST, LATEST, Admin
 from kohort.client.config import ClientSettings
+from kohort.client.errors import FetchFailed
+from kohort.client.fetching import ProblemKind, RecordFetcher
+from kohort.consumer.positions import Position
 from kohort.model.ids import TopicPartition
 from kohort.spark.layout import PLACE, RECORD_HASH, record_hash
 from kohort.spark.ledger import ManifestRow
-from kohort.spark.planning import Piece
-from kohort.spark.reading import read_pieces
 from kohort.spark.sqlite_ledger import SqliteLedger
 from kohort.spark.table import Orphan, orphans_of
 
 EXAMPLES: Final = 5
 """So many offsets of each kind of trouble are named; all are counted."""
+
+_TAKE: Final = 10_000
+_WAIT_S: Final = 0.2
+_PATIENCE_S: Final = 60.0
 
 Array = Any
 """A numpy array of 64-bit integers."""
@@ -250,15 +256,43 @@ def _join(arrays: Iterable[Array]) -> Array:
 def _read_topic(
     settings: ClientSettings, partition: TopicPartition, begin: int, end: int
 ) -> tuple[Array, Array]:
-    """Offsets and hashes of the records that the topic has in a range."""
+    """Offsets and hashes of the records that the topic has in a range.
+
+    Read by librdkafka and not by ``kohort.spark.reading``: what is judged is no witness.
+
+    Raises:
+        FetchFailed: nothing came for a whole minute, or the broker refuses.
+    """
+    offsets: list[int] = []
+    hashes: list[int] = []
     if begin >= end:
         return _EMPTY, _EMPTY
-    offsets: list[Array] = []
-    hashes: list[int] = []
-    piece = Piece(partition=partition, begin=begin, end=end, epoch=0)
-    for batch in read_pieces(settings, [piece], fail_on_data_loss=False):
-        offsets.append(batch.column("offset").to_numpy())
-        hashes += map(
-            record_hash, batch.column("key").to_pylist(), batch.column("value").to_pylist()
-        )
-    return _join(offsets), np.array(hashes, np.int64)
+    fetcher = RecordFetcher(settings, tell_ends=True)
+    try:
+        fetcher.add({partition: Position(begin)})
+        at, heard = begin, time.monotonic()
+        while at < end:
+            messages: list[Any] = fetcher.take(_TAKE, _WAIT_S)
+            for message in messages:
+                offsets.append(message.offset())
+                hashes.append(record_hash(message.key(), message.value()))
+            problems = fetcher.problems()
+            if messages:
+                at = offsets[-1] + 1
+            for problem in problems:
+                if problem.kind is ProblemKind.END:
+                    # The last offsets of a range may hold no record.
+                    at = max(at, problem.offset)
+                elif problem.kind is not ProblemKind.PASSING:
+                    raise problem.as_error()
+            if messages:
+                heard = time.monotonic()
+            elif time.monotonic() - heard > _PATIENCE_S:
+                raise FetchFailed(
+                    f"no record of {partition} from offset {at} (up to {end}) came within "
+                    f"{_PATIENCE_S:g} s: is its leader reachable?"
+                )
+    finally:
+        fetcher.close()
+    found, kept = np.array(offsets, np.int64), np.array(hashes, np.int64)
+    return found[found < end], kept[found < end]

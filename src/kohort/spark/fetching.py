@@ -1,0 +1,235 @@
+"""Record batches straight from the partitions' leaders, for who decodes them into columns.
+
+What lives here: ``BatchFetcher``, which asks for one partition at a time and has its next question
+under way while the last answer is being decoded. In go a partition and an offset, out come the
+batches that a reader may see, checked and decompressed, or an error. It must not know pieces,
+Arrow or how records look inside a batch.
+
+Source: Fetch v4 to v12, KIP-98 (which batches a committed reader passes over), KIP-392 (a nearer
+replica), KIP-74 (the first batch comes whole, however large).
+"""
+
+from __future__ import annotations
+
+import struct
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import google_crc32c
+
+from kohort.client.admin import EARLIEST, Admin
+from kohort.client.broker_connection import BrokerConnection, Posted
+from kohort.client.brokers import Brokers
+from kohort.client.config import ClientSettings
+from kohort.client.errors import ClientError, RequestFailed
+from kohort.model.errors import ErrorCode
+from kohort.model.ids import TopicPartition
+from kohort.spark.columns import Section
+from kohort.storage.compression import decompress
+from kohort.storage.errors import RefusedBatch
+from kohort.storage.record_batch import (
+    CRC_START,
+    HEADER_SIZE,
+    TRANSACTIONAL_BIT,
+    BatchHeader,
+    iterate_batches,
+)
+from kohort.storage.records import records_of
+from kohort.wire.messages.k01_fetch import FetchPartition, FetchRequest, FetchTopic
+
+_FIRST_GUESS: Final = 1_024
+"""Bytes of a record, before one was seen."""
+_LEAST_BYTES: Final = 65_536
+_ABORT: Final = 0
+_CONTROL_KEY: Final = struct.Struct(">hh")
+
+Batch = tuple[BatchHeader, memoryview]
+"""A batch as it was stored, and its header."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fetched:
+    """An answer.
+
+    Attributes:
+        sections: what may be seen of it, in order of offsets; may begin before the offset asked.
+            Iterating raises RefusedBatch for one that is damaged.
+        next_offset: where to go on.
+        problem: why there is nothing, None if there might have been.
+    """
+
+    sections: Iterable[Section] = ()
+    next_offset: int = -1
+    problem: ClientError | None = None
+
+
+class BatchFetcher:
+    """Asks leaders for batches; one question at a time.
+
+    Args:
+        settings: bootstrap servers and everything about fetching.
+    """
+
+    def __init__(self, settings: ClientSettings) -> None:
+        self._settings = settings
+        self._brokers = Brokers(settings)
+        self._leaders: dict[TopicPartition, BrokerConnection] = {}
+        self._record_bytes: dict[str, int] = {}
+        self._asked: tuple[TopicPartition, int, BrokerConnection, Posted] | None = None
+        self._failed: ClientError | None = None
+
+    def warm_up(self) -> None:
+        """Connect, and compile what a fetch needs."""
+        deadline = self._deadline()
+        connection = self._brokers.any(deadline)
+        connection.request(self._request([]), deadline)
+
+    def ask(self, partition: TopicPartition, offset: int, records: int) -> None:
+        """Ask for batches from an offset on; an answer to an earlier question is dropped.
+
+        Args:
+            partition: whose.
+            offset: of the first record wanted.
+            records: how many are wanted at most; more may come.
+        """
+        self._asked = self._failed = None
+        wanted = records * self._record_bytes.get(partition.topic, _FIRST_GUESS)
+        most = min(self._settings.max_partition_fetch_bytes, self._settings.fetch_max_bytes)
+        place = FetchPartition(
+            partition=partition.partition,
+            fetch_offset=offset,
+            partition_max_bytes=min(most, max(wanted, _LEAST_BYTES)),
+        )
+        request = self._request([FetchTopic(topic=partition.topic, partitions=[place])])
+        deadline = self._deadline()
+        try:
+            connection = self._leader(partition)
+            self._asked = (partition, offset, connection, connection.post(request, deadline))
+        except ClientError as error:
+            self._failed = error
+            self._leaders.pop(partition, None)
+
+    def answer(self) -> Fetched:
+        """The answer to the last question; waits for it.
+
+        Raises:
+            RefusedBatch: what came is no batch of format 2, or is damaged.
+        """
+        if self._asked is None:
+            return Fetched(problem=self._failed)
+        partition, offset, connection, posted = self._asked
+        self._asked = None
+        try:
+            told = connection.wait(posted, self._deadline())
+        except ClientError as error:
+            self._leaders.pop(partition, None)
+            return Fetched(problem=error)
+        found = next((p for topic in told.responses for p in topic.partitions), None)
+        code = told.error_code or (found.error_code if found else ErrorCode.UNKNOWN_SERVER_ERROR)
+        if found is None or code:
+            self._leaders.pop(partition, None)
+            return Fetched(problem=RequestFailed(ErrorCode.of(code), f"fetching {partition}"))
+        if found.preferred_read_replica >= 0:
+            # The leader sends us to a replica in our rack and hands out nothing itself.
+            self._leaders[partition] = self._brokers.node(
+                found.preferred_read_replica, self._deadline()
+            )
+        return self._open(partition, offset, found)
+
+    def earliest(self, partition: TopicPartition) -> int:
+        """The first offset that the partition's log still has."""
+        with Admin(self._settings) as admin:
+            return admin.list_offsets([partition], EARLIEST)[partition].offset
+
+    def close(self) -> None:
+        """Close every connection."""
+        self._asked = None
+        self._brokers.close()
+
+    def _open(self, partition: TopicPartition, offset: int, found: Any) -> Fetched:
+        batches = list(iterate_batches(found.records or b""))
+        if not batches:
+            return Fetched(next_offset=offset)
+        records = sum(header.record_count for header, _ in batches)
+        size = sum(header.size for header, _ in batches)
+        # A quarter more, so that one answer more often holds all that is wanted.
+        self._record_bytes[partition.topic] = size * 5 // (4 * max(records, 1)) + 1
+        next_offset = max(offset, batches[-1][0].next_offset)
+        if self._settings.isolation_level == "read_committed":
+            batches = list(committed(batches, found.aborted_transactions or []))
+        wanted = [
+            (header, batch)
+            for header, batch in batches
+            if header.next_offset > offset and header.record_count and not header.is_control
+        ]
+        sections = open_batches(wanted, check=self._settings.check_crcs)
+        return Fetched(sections=sections, next_offset=next_offset)
+
+    def _request(self, topics: list[FetchTopic]) -> FetchRequest:
+        settings = self._settings
+        return FetchRequest(
+            max_wait_ms=settings.fetch_max_wait_ms if topics else 0,
+            min_bytes=settings.fetch_min_bytes,
+            max_bytes=settings.fetch_max_bytes,
+            isolation_level=1 if settings.isolation_level == "read_committed" else 0,
+            topics=topics,
+            rack_id=settings.client_rack,
+        )
+
+    def _leader(self, partition: TopicPartition) -> BrokerConnection:
+        known = self._leaders.get(partition)
+        if known is None or known.broken:
+            known = self._leaders[partition] = self._brokers.retry(
+                lambda deadline: self._brokers.leaders([partition], deadline)[0][0]
+            )
+        return known
+
+    def _deadline(self) -> float:
+        return time.monotonic() + self._settings.request_timeout_ms / 1_000
+
+
+def open_batches(batches: Iterable[Batch], *, check: bool) -> Iterator[Section]:
+    """Decompress one by one: all at once might be a hundred times what came.
+
+    Raises:
+        RefusedBatch: one is damaged. Without ``check`` not every damage is found.
+    """
+    for header, batch in batches:
+        if check:
+            _check_crc(header, batch)
+        yield Section(header, decompress(bytes(batch[HEADER_SIZE:]), header.compression))
+
+
+def committed(batches: Iterable[Batch], aborted: Sequence[Any]) -> Iterator[Batch]:
+    """The batches of records that a committed reader sees.
+
+    Without those of aborted transactions, from the first offset told to the abort's mark.
+    """
+    waiting = sorted(aborted, key=lambda transaction: transaction.first_offset, reverse=True)
+    under_way: set[int] = set()
+    for header, batch in batches:
+        while waiting and waiting[-1].first_offset <= header.last_offset:
+            under_way.add(waiting.pop().producer_id)
+        if header.is_control:
+            if _is_abort(header, batch):
+                under_way.discard(header.producer_id)
+        elif not (header.attributes & TRANSACTIONAL_BIT and header.producer_id in under_way):
+            yield header, batch
+
+
+def _is_abort(header: BatchHeader, batch: memoryview) -> bool:
+    """A control record's key is a version and a type."""
+    keys = [record.key for record in records_of(header, batch)]
+    return bool(keys and keys[0] and _CONTROL_KEY.unpack_from(keys[0])[1] == _ABORT)
+
+
+def _check_crc(header: BatchHeader, batch: memoryview) -> None:
+    found = google_crc32c.value(bytes(batch[CRC_START:]))
+    if found != header.crc:
+        raise RefusedBatch(
+            f"the batch at offset {header.base_offset} has the checksum {header.crc:#010x}, its "
+            f"bytes give {found:#010x}: damaged on disk or on the way",
+            ErrorCode.CORRUPT_MESSAGE,
+        )
