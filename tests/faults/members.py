@@ -197,23 +197,34 @@ def described(client: RawClient, group: str = "g") -> tuple[str, list[str]]:
 
 
 def form(members: list[Member]) -> None:
-    """Bring members into one stable generation."""
+    """Bring members into one stable generation, whoever comes first."""
     for member in members:
         member.ask_for_id()
+    parked: list[Member] = []
     deadline = time.monotonic() + PATIENCE_S
-    while True:
+    while not _together(members):
         for member in members:
-            member.send_join()
-        codes = [member.joined() for member in members]
-        leaders = [member for member in members if member.leader]
-        if not any(codes) and len(leaders[0].others) == len(members):
-            break
-        # Who joined before the others were there starts over with them.
-        assert time.monotonic() < deadline, codes
+            if member not in parked:
+                member.send_join()
+                parked.append(member)
+        for member in list(parked):
+            if not member.client.silent(0.1):
+                assert member.joined() == 0
+                parked.remove(member)
+        assert time.monotonic() < deadline
     for member in members:
         member.send_sync(member.plan() if member.leader else None)
     assert [member.synced() for member in members] == [0] * len(members)
-    assert len({member.generation for member in members}) == 1
+
+
+def _together(members: list[Member]) -> bool:
+    generations = {member.generation for member in members}
+    leaders = [member for member in members if member.leader]
+    return (
+        len(generations) == 1
+        and len(leaders) == 1
+        and set(leaders[0].others) == {member.id for member in members}
+    )
 
 
 def eventually(true: Callable[[], bool], seconds: float = PATIENCE_S) -> None:

@@ -6,7 +6,7 @@ import logging
 
 import pytest
 
-from kohort.host.group_log import GroupLog, KafkaFormatter, line_for
+from kohort.host.group_log import GroupLog, KafkaFormatter, line_for, one_line
 from kohort.model import facts
 from kohort.model.errors import ErrorCode
 from kohort.model.facts import RebalanceCause
@@ -298,3 +298,16 @@ def test_facts_without_a_line_in_kafka_are_not_logged_as_if_they_had_one(
     )
     log.write(facts.OffsetsExpired(group_id=GROUP, partitions=()))
     assert caplog.records == []
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("plain Ä", "plain Ä"),
+        ("a\nb\r", "a\\nb\\r"),
+        ("\x1b[2J\x00\u202e", "\\x1b[2J\\x00\\u202e"),
+        ("y" * 8_195, "y" * 8_192 + "... (3 more characters)"),
+    ],
+)
+def test_strangers_text_is_one_bounded_printable_line(text: str, line: str) -> None:
+    assert one_line(text) == line

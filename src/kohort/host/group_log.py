@@ -42,6 +42,10 @@ class Line(NamedTuple):
 _own = logging.getLogger(__name__)
 
 
+LONGEST_LINE: Final = 8_192
+"""Characters of one line; an id may have 32,767, and a line several ids."""
+
+
 class KafkaFormatter(logging.Formatter):
     """Log lines as Kafka's default pattern lays them out."""
 
@@ -53,6 +57,17 @@ class KafkaFormatter(logging.Formatter):
         level = record.levelname
         record.kafka_level = "WARN" if level == "WARNING" else level
         return super().format(record)
+
+
+def one_line(text: str) -> str:
+    """A text of strangers for a log: it starts no line, colours no terminal and fills no disk."""
+    if not text.isprintable():
+        text = "".join(
+            each if each.isprintable() else each.encode("unicode_escape").decode() for each in text
+        )
+    if len(text) > LONGEST_LINE:
+        text = f"{text[:LONGEST_LINE]}... ({len(text) - LONGEST_LINE} more characters)"
+    return text
 
 
 class GroupLog:
@@ -80,9 +95,7 @@ class GroupLog:
             return
         logger = self._loggers[line.source]
         if logger.isEnabledFor(line.level):
-            # Ids are strangers' text: none of them may start a line of its own.
-            one_line = line.text.replace("\r", "\\r").replace("\n", "\\n")
-            logger.log(line.level, "%s %s", self.prefix(fact.group_id), one_line)
+            logger.log(line.level, "%s %s", self.prefix(fact.group_id), one_line(line.text))
 
     def prefix(self, group_id: str) -> str:
         """What Kafka puts in front: the coordinator's partition."""
