@@ -16,6 +16,7 @@ from types import FrameType
 
 import click
 
+from kohort.cli.asking import asking
 from kohort.cli.output import bootstrap_option, json_option
 from kohort.client.admin import Admin
 from kohort.client.config import parse_client_settings
@@ -63,7 +64,7 @@ def consume(
     if from_beginning:
         given["auto.offset.reset"] = "earliest"
     settings = parse_client_settings({**given, **parse_assignments(assignments)})
-    with Admin(settings) as admin:
+    with asking(bootstrap, settings) as admin:
         _check_topics(admin, topics)
     listener = Callbacks() if quiet else _talking()
     with _ended_by_signals(), Consumer(settings) as consumer:

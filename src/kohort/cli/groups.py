@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import click
 
+from kohort.cli.asking import asking
 from kohort.cli.output import bootstrap_option, json_option, note, print_json, print_table
 from kohort.client.admin import Admin
 from kohort.client.descriptions import GroupDescription, GroupMemberDescription
@@ -31,7 +32,7 @@ def groups() -> None:
 @json_option
 def list_groups(*, with_state: bool, bootstrap: str, as_json: bool) -> None:
     """List all groups, one a line."""
-    with Admin(bootstrap_servers=bootstrap) as admin:
+    with asking(bootstrap) as admin:
         found = sorted(admin.list_groups(), key=lambda group: group.group_id)
     if as_json:
         print_json(
@@ -74,7 +75,7 @@ def describe(
     """Show state, members and lag of groups."""
     if members and state:
         raise click.UsageError("--members and --state show different tables: choose one")
-    with Admin(bootstrap_servers=bootstrap) as admin:
+    with asking(bootstrap) as admin:
         reports = [_report(admin, group_id) for group_id in dict.fromkeys(group_ids)]
     if as_json:
         print_json([report.as_json() for report in reports])

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import click
 
+from kohort.cli.asking import asking
 from kohort.cli.output import bootstrap_option, json_option, print_json, print_table
-from kohort.client.admin import LATEST, Admin
+from kohort.client.admin import LATEST
 from kohort.client.descriptions import PartitionDescription, TopicDescription
 from kohort.client.errors import RequestFailed
 from kohort.host.settings import parse_assignments
@@ -44,7 +45,7 @@ def create(
     """Create the topic NAME."""
     pairs = parse_assignments(configs)
     created = True
-    with Admin(bootstrap_servers=bootstrap) as admin:
+    with asking(bootstrap) as admin:
         try:
             admin.create_topic(name, partitions, replication_factor, pairs)
         except RequestFailed as error:
@@ -63,7 +64,7 @@ def create(
 @json_option
 def list_topics(*, exclude_internal: bool, bootstrap: str, as_json: bool) -> None:
     """List all topics, one a line."""
-    with Admin(bootstrap_servers=bootstrap) as admin:
+    with asking(bootstrap) as admin:
         found = _sorted(admin.topics())
     found = [topic for topic in found if not (exclude_internal and topic.internal)]
     if as_json:
@@ -79,7 +80,7 @@ def list_topics(*, exclude_internal: bool, bootstrap: str, as_json: bool) -> Non
 @json_option
 def describe(*, names: tuple[str, ...], bootstrap: str, as_json: bool) -> None:
     """Show the partitions of topics NAMES; of all topics when none is named."""
-    with Admin(bootstrap_servers=bootstrap) as admin:
+    with asking(bootstrap) as admin:
         found = _sorted(admin.topics(names or None))
     if as_json:
         print_json([_summary(topic) | {"partitions": _rows(topic)} for topic in found])
@@ -102,7 +103,7 @@ def describe(*, names: tuple[str, ...], bootstrap: str, as_json: bool) -> None:
 def delete(*, names: tuple[str, ...], if_exists: bool, bootstrap: str, as_json: bool) -> None:
     """Delete topics NAMES with all their records."""
     deleted = []
-    with Admin(bootstrap_servers=bootstrap) as admin:
+    with asking(bootstrap) as admin:
         for name in dict.fromkeys(names):
             try:
                 admin.delete_topics([name])
@@ -128,7 +129,7 @@ def config(
 ) -> None:
     """Show the settings of the topic NAME, after changing those that are named."""
     pairs = parse_assignments(new)
-    with Admin(bootstrap_servers=bootstrap) as admin:
+    with asking(bootstrap) as admin:
         if pairs or unset:
             admin.alter_topic(name, pairs, back_to_default=unset)
         found = admin.topic_settings(name)
@@ -160,7 +161,7 @@ def delete_records(
     if before != "end" and not before.isdecimal():
         raise click.BadParameter(f"{before!r} is no offset, expected a number or 'end'")
     offset = LATEST if before == "end" else int(before)
-    with Admin(bootstrap_servers=bootstrap) as admin:
+    with asking(bootstrap) as admin:
         wanted = [TopicPartition(name, number) for number in numbers]
         partitions = wanted or admin.topics([name])[name].topic_partitions
         begins = admin.delete_records(dict.fromkeys(partitions, offset))

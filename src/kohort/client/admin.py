@@ -74,6 +74,18 @@ class Admin:
         self._settings = settings
         self._cluster = Brokers(settings)
 
+    @property
+    def refused_tries(self) -> int | None:
+        """After how many tries a call gives up while nobody listens and no broker was ever reached.
+
+        None, the default: as late as if brokers were silent, since one may be starting.
+        """
+        return self._cluster.refused_tries
+
+    @refused_tries.setter
+    def refused_tries(self, tries: int | None) -> None:
+        self._cluster.refused_tries = tries
+
     def __enter__(self) -> Admin:
         return self
 

@@ -14,7 +14,12 @@ from contextlib import contextmanager
 from typing import Any, Final, NamedTuple
 
 import kohort
-from kohort.client.errors import BrokerUnreachable, RequestFailed, RequestTimedOut
+from kohort.client.errors import (
+    BrokerUnreachable,
+    ConnectionsRefused,
+    RequestFailed,
+    RequestTimedOut,
+)
 from kohort.model.errors import ErrorCode, ProtocolError
 from kohort.wire.client_connection import ClientConnection
 
@@ -66,7 +71,8 @@ class BrokerConnection:
                 self._read(handshake)
         except (OSError, ProtocolError) as error:
             self.close()
-            raise BrokerUnreachable(
+            refused = isinstance(error, ConnectionRefusedError)
+            raise (ConnectionsRefused if refused else BrokerUnreachable)(
                 f"expected a Kafka broker at {self.address}, got: {_said(error)}; check the "
                 "address, that the broker runs, and that its listener is PLAINTEXT"
             ) from error

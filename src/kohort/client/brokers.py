@@ -12,7 +12,13 @@ from typing import Any, TypeVar
 
 from kohort.client.broker_connection import BrokerConnection
 from kohort.client.config import ClientSettings
-from kohort.client.errors import BrokerUnreachable, ClientError, Closed, RequestFailed
+from kohort.client.errors import (
+    BrokerUnreachable,
+    ClientError,
+    Closed,
+    ConnectionsRefused,
+    RequestFailed,
+)
 from kohort.model.errors import ErrorCode
 from kohort.model.ids import TopicPartition
 from kohort.wire.messages import k03_metadata, k10_find_coordinator
@@ -44,6 +50,9 @@ class Brokers:
         self._by_address: dict[tuple[str, int], BrokerConnection] = {}
         self.known: dict[int, tuple[str, int]] = {}
         """Addresses by node id, from the last Metadata answer."""
+        self.refused_tries: int | None = None
+        """Tries of one call after which it gives up while nobody listens at any address and no
+        broker was ever reached; None: as long as if they were silent, since one may be starting."""
         self._closed = False
 
     def close(self) -> None:
@@ -59,13 +68,17 @@ class Brokers:
             raise Closed("this client was closed; make a new one")
         deadline = time.monotonic() + self._patience_s()
         backoff = self._settings.retry_backoff_ms / 1_000
+        tries = 0
         while True:
+            tries += 1
             try:
                 return ask(deadline)
             except FailedForGood as final:
                 raise final.error from None
             except ClientError as error:
                 if not error.retriable or time.monotonic() + backoff >= deadline:
+                    raise
+                if isinstance(error, ConnectionsRefused) and tries == self.refused_tries:
                     raise
                 time.sleep(backoff)
                 backoff = min(2 * backoff, self._settings.retry_backoff_max_ms / 1_000)
@@ -95,15 +108,18 @@ class Brokers:
             if not connection.broken:
                 return connection
         failures: list[str] = []
+        refused = True
         for host, port in [*self._bootstrap, *self.known.values()]:
             connection = self._open(host, port)
             try:
                 connection.connect(deadline)
             except BrokerUnreachable as error:
                 failures.append(str(error))
+                refused = refused and isinstance(error, ConnectionsRefused)
             else:
                 return connection
-        raise BrokerUnreachable("; ".join(dict.fromkeys(failures)))
+        kind = ConnectionsRefused if refused and not self.known else BrokerUnreachable
+        raise kind("; ".join(dict.fromkeys(failures)))
 
     def _open(self, host: str, port: int) -> BrokerConnection:
         known = self._by_address.get((host, port))

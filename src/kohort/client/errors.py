@@ -39,6 +39,10 @@ class BrokerUnreachable(ClientError):
     retriable = True
 
 
+class ConnectionsRefused(BrokerUnreachable):
+    """Nobody listens where brokers were looked for: they are not silent, they are not there."""
+
+
 class RequestTimedOut(ClientError):
     """A connected broker did not answer within the time given; the request may have been done."""
 

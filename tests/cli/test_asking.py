@@ -1,0 +1,84 @@
+"""How commands wait for a cluster: not long where nobody listens, and not without a word."""
+
+from __future__ import annotations
+
+import socket
+import time
+
+import pytest
+from click.testing import CliRunner
+
+from kohort.cli.asking import QUIET_S, REFUSED_TRIES, asking
+from kohort.cli.main import cli
+from kohort.client import broker_connection
+from kohort.client.admin import Admin
+from kohort.client.config import parse_client_settings
+from kohort.client.errors import BrokerUnreachable, ConnectionsRefused
+
+NOBODY = "127.0.0.1:1"
+
+
+@pytest.fixture
+def tries(monkeypatch):
+    """Addresses at which a connection was tried."""
+    seen = []
+    plain = broker_connection.BrokerConnection.connect
+
+    def noted(self, deadline):
+        seen.append(self.address)
+        plain(self, deadline)
+
+    monkeypatch.setattr(broker_connection.BrokerConnection, "connect", noted)
+    return seen
+
+
+def test_where_nobody_listens_a_command_says_so_after_a_few_tries(tries):
+    result = CliRunner().invoke(cli, ["topics", "list", "--bootstrap", NOBODY])
+    assert isinstance(result.exception, ConnectionsRefused)
+    assert "connection refused" in str(result.exception)
+    assert tries == [NOBODY] * REFUSED_TRIES
+
+
+def test_a_program_waits_longer_since_a_broker_may_be_starting(tries):
+    settings = {"socket.connection.setup.timeout.ms": 1_500, "retry.backoff.max.ms": 100}
+    with (
+        Admin({"bootstrap.servers": NOBODY, **settings}) as admin,
+        pytest.raises(ConnectionsRefused),
+    ):
+        admin.topics()
+    assert len(tries) > REFUSED_TRIES
+
+
+def test_a_silent_broker_is_waited_for_and_the_user_told(capsys, tries):
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        address = f"127.0.0.1:{silent.getsockname()[1]}"
+        settings = parse_client_settings(
+            {"bootstrap.servers": address, "socket.connection.setup.timeout.ms": 1_800}
+        )
+        started = time.monotonic()
+        with asking(address, settings) as admin, pytest.raises(BrokerUnreachable) as caught:
+            admin.topics()
+    assert time.monotonic() - started > QUIET_S
+    assert not isinstance(caught.value, ConnectionsRefused)
+    told = capsys.readouterr().err
+    assert told.count("\n") == 1
+    assert f"waiting for an answer of {address}" in told
+    assert "1.8 s" in told
+
+
+def test_one_silent_address_among_refusing_ones_is_waited_for(tries):
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        address = f"{NOBODY},127.0.0.1:{silent.getsockname()[1]}"
+        settings = parse_client_settings(
+            {"bootstrap.servers": address, "socket.connection.setup.timeout.ms": 300}
+        )
+        with asking(address, settings) as admin, pytest.raises(BrokerUnreachable) as caught:
+            admin.topics()
+    assert not isinstance(caught.value, ConnectionsRefused)
+
+
+def test_who_is_answered_soon_is_told_nothing(kohort_broker):
+    result = CliRunner().invoke(
+        cli, ["topics", "list", "--bootstrap", kohort_broker.bootstrap_servers]
+    )
+    assert (result.exit_code, result.output) == (0, "")
