@@ -12,6 +12,7 @@ from click.testing import CliRunner, Result
 from kohort.cli.main import cli, main
 from kohort.lab.contenders import CONTENDERS
 from kohort.lab.scenarios.registry import SCENARIOS
+from kohort.policies import sticky
 from kohort.storage.fact_files import read_history
 
 SMALL = ("--members", "3", "--partitions", "6")
@@ -46,6 +47,22 @@ def test_run_says_what_it_cost():
     assert "One member bounces: Eager, sticky" in shown
     assert "generations" in shown
     assert "regret" in shown
+
+
+def test_run_holds_the_run_to_its_promises(monkeypatch: pytest.MonkeyPatch):
+    assert "0 violated" in invoke("run", "restart", *SMALL).stdout
+    assert json.loads(invoke("run", "restart", "--json", *SMALL).stdout)["check"]["clean"]
+    unchecked = invoke("run", "restart", "--no-check", *SMALL).stdout
+    assert "violated" not in unchecked
+    assert (
+        json.loads(invoke("run", "restart", "--json", "--no-check", *SMALL).stdout)["check"] is None
+    )
+    monkeypatch.setattr(sticky, "valid_claims", lambda spec: {})
+    words = ["lab", "run", "restart", "--policy", "sticky", *SMALL]
+    broken = CliRunner().invoke(cli, words)
+    assert broken.exit_code == 1
+    assert "VIOLATED 30 moves-are-minimal" in broken.stdout
+    assert CliRunner().invoke(cli, [*words, "--no-check"]).exit_code == 0
 
 
 def test_run_gives_the_same_bytes_for_the_same_seed_and_others_for_another():

@@ -65,7 +65,7 @@ def check(
     facts = _holes_allowed(with_endings(found), frozenset(sparse))
     report = Checker(checks).feed_all(facts).finish()
     if as_json:
-        print_json(_as_json(report, found.remarks))
+        print_json({"remarks": found.remarks, **as_values(report)})
     else:
         _print(report, explain=explain)
     if not report.clean:
@@ -116,6 +116,11 @@ def _print(report: Report, *, explain: bool) -> None:
         for r in report.results:
             click.echo(f"\n{r.number} {r.name} ({BY_NUMBER[r.number].source})")
             click.echo(_argument(r.number))
+    print_violations(report)
+
+
+def print_violations(report: Report) -> None:
+    """Print what is wrong, with its stories, and a line that sums up."""
     for violation in report.violations[:MOST_STORIES]:
         _print_violation(violation)
     hidden = len(report.violations) - MOST_STORIES
@@ -150,11 +155,11 @@ def _summary(report: Report) -> str:
     )
 
 
-def _as_json(report: Report, remarks: list[str]) -> dict[str, Any]:
+def as_values(report: Report) -> dict[str, Any]:
+    """A report as JSON values."""
     return {
         "facts": report.facts,
         "clean": report.clean,
-        "remarks": remarks,
         "checks": [
             {**asdict(r), "verdict": r.verdict.value, "kafka": BY_NUMBER[r.number].kafka.value}
             for r in report.results

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import shutil
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from pathlib import Path
@@ -17,11 +18,13 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table as RichTable
 
+from kohort.cli.check import as_values, print_violations
 from kohort.cli.output import json_option, note, print_json, print_table
+from kohort.history.checker import check_history
 from kohort.lab.contenders import CONTENDERS, contender
 from kohort.lab.measured import Measured, Metrics
 from kohort.lab.pictures import ownership_svg
-from kohort.lab.scenarios.base import Setup
+from kohort.lab.scenarios.base import Scenario, Setup
 from kohort.lab.scenarios.registry import SCENARIOS, scenario
 from kohort.lab.scenarios.running import run as run_scenario
 from kohort.lab.table import COLUMNS, LEGEND, Cell, Job, Table, collect, do, jobs, number
@@ -67,6 +70,7 @@ def scenarios(*, as_json: bool) -> None:
 @_SEED
 @click.option("--svg", type=_FILE, help="Draw ownership over time into this file.")
 @click.option("--history", type=_FILE, help="Write all facts into this file, for `kohort check`.")
+@click.option("--check/--no-check", "checks", default=True, help="Hold the run to all promises.")
 @json_option
 def run(
     name: str,
@@ -77,11 +81,13 @@ def run(
     seed: int,
     svg: Path | None,
     history: Path | None,
+    checks: bool,
     as_json: bool,
 ) -> None:
     """Let SCENARIO happen to a group under a policy, and say what it cost.
 
-    The same options give the same run, byte for byte.
+    The same options give the same run, byte for byte. It is held to all promises of group
+    membership; the exit status is 1 if one was broken.
     """
     setup = Setup(contender=contender(policy), members=members, partitions=partitions, seed=seed)
     what = scenario(name)
@@ -93,6 +99,7 @@ def run(
             write_history(history, done.history)
         except OSError as error:
             raise _cannot_write(history, error) from error
+    verdict = check_history(done.history) if checks else None
     if as_json:
         print_json(
             {
@@ -102,12 +109,22 @@ def run(
                 "partitions": partitions,
                 "seed": seed,
                 "metrics": done.measured.metrics.to_json(),
+                "check": None if verdict is None else as_values(verdict),
             }
         )
-        return
+    else:
+        _print_run(what, setup, done.measured)
+        if verdict is not None:
+            print_violations(verdict)
+    if verdict is not None and not verdict.clean:
+        raise SystemExit(1)
+
+
+def _print_run(what: Scenario, setup: Setup, measured: Measured) -> None:
     click.echo(f"{what.title}: {setup.contender.title}")
-    click.echo(f"{members} members, {partitions} partitions, seed {seed}. {what.about}")
-    print_table(["METRIC", "VALUE"], _in_full(what.name, policy, done.measured))
+    click.echo(f"{setup.members} members, {setup.partitions} partitions, seed {setup.seed}")
+    click.echo(click.wrap_text(what.about, width=shutil.get_terminal_size().columns))
+    print_table(["METRIC", "VALUE"], _in_full(what.name, setup.contender.name, measured))
 
 
 def _in_full(name: str, policy: str, measured: Measured) -> Iterator[tuple[str, str]]:

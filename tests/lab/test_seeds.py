@@ -1,0 +1,62 @@
+"""Seeds in every run of the suite: about a minute of drawn worlds, each held to all promises.
+
+The count is fixed, not the time, so that the same commit gives the same verdict on any machine; the
+seeds are the first ones, so that a failure is somebody's change and not somebody's luck. New ground
+is for ``kohort lab soak`` (ADR 0027).
+"""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from kohort.lab.runs import run_plan
+from kohort.lab.swarm import MODES, draw
+
+SEEDS = 40
+SHARE = 10
+"""Seeds of one test: small enough to spread over processes, large enough to be few."""
+
+
+def commit() -> str:
+    """The commit under test, with a mark if files were changed; ``not told`` outside of git."""
+    found = subprocess.run(
+        ["git", "describe", "--always", "--dirty"],
+        cwd=Path(__file__).parent,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return found.stdout.strip() or "not told"
+
+
+def told(mode: str, seed: int) -> str | None:
+    """What is wrong with a seed, and how to see it again; None if nothing is."""
+    report = run_plan(draw(seed, mode))
+    if report.ok:
+        return None
+    lines = [
+        f"swarm {mode}, seed {seed}, commit {commit()}",
+        f"again: kohort lab seeds --mode {mode} --first {seed} --count 1",
+        *(f"  {finding}" for finding in report.findings[:5]),
+    ]
+    return "\n".join(lines)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("first", range(0, SEEDS, SHARE))
+@pytest.mark.parametrize("mode", MODES)
+def test_drawn_worlds_break_no_promise(mode: str, first: int):
+    found = [text for seed in range(first, first + SHARE) if (text := told(mode, seed))]
+    assert not found, "\n" + "\n".join(found)
+
+
+def test_a_failure_says_seed_commit_and_how_to_see_it_again(monkeypatch):
+    monkeypatch.setattr("kohort.lab.world.World.converged", lambda _self, _names=None: False)
+    text = told("liveness", 1)
+    assert text is not None
+    assert text.startswith("swarm liveness, seed 1, commit ")
+    assert "again: kohort lab seeds --mode liveness --first 1 --count 1" in text
+    assert "converges at" in text
