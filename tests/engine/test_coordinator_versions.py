@@ -8,7 +8,9 @@ from tests.engine.coordinator_bench import Bench, commit_request, stable
 from kohort.model.errors import ErrorCode
 from kohort.model.ids import TopicPartition
 from kohort.wire.messages.k08_offset_commit import (
+    OffsetCommitRequest,
     OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
 )
 from kohort.wire.messages.k09_offset_fetch import (
     OffsetFetchRequest,
@@ -209,3 +211,55 @@ def test_offset_delete_deletes() -> None:
     assert client.answers[-1].topics[0].partitions[0].error_code == 0
     assert len(bench.log_of("g")) == 2
     assert bench.log_of("g")[1][1] is None, "a tombstone"
+
+
+# -- topics by id ----------------------------------------------------------------------------------
+
+
+class OneTopic:
+    """Who knows the id of topic t."""
+
+    def name_of(self, topic_id: bytes) -> str | None:
+        return "t" if topic_id == b"t" * 16 else None
+
+    def id_of(self, name: str) -> bytes | None:
+        return b"t" * 16 if name == "t" else None
+
+
+def commit_by_id(*ids: bytes) -> OffsetCommitRequest:
+    row = OffsetCommitRequestPartition(partition_index=0, committed_offset=5)
+    return OffsetCommitRequest(
+        group_id="g",
+        topics=[OffsetCommitRequestTopic(topic_id=i, partitions=[row]) for i in ids],
+    )
+
+
+def knows_t(partition: TopicPartition) -> bool:
+    return partition.topic == "t"
+
+
+def test_commits_name_topics_by_id_from_version_10_on() -> None:
+    bench = Bench(topics=OneTopic(), knows_partition=knows_t)
+    client = bench.client("c", OffsetCommit=10)
+    client.send("OffsetCommit", commit_by_id(b"t" * 16, b"n" * 16))
+    bench.written()
+    told = [(t.topic_id[:1], t.partitions[0].error_code) for t in client.answers[-1].topics]
+    assert told == [(b"t", ErrorCode.NONE), (b"n", ErrorCode.UNKNOWN_TOPIC_ID)]
+    assert bench.engine._by_id == {}
+
+
+def test_an_engine_without_topic_ids_knows_none() -> None:
+    bench = Bench(knows_partition=knows_t)
+    client = bench.client("c", OffsetCommit=10)
+    client.send("OffsetCommit", commit_by_id(b"t" * 16))
+    bench.written()
+    assert client.answers[-1].topics[0].partitions[0].error_code == ErrorCode.UNKNOWN_TOPIC_ID
+
+
+def test_a_request_by_id_is_forgotten_with_its_connection() -> None:
+    bench = Bench(topics=OneTopic(), knows_partition=knows_t)
+    client = bench.client("c", OffsetCommit=10)
+    client.send("OffsetCommit", commit_by_id(b"t" * 16))
+    bench.carry_out(bench.engine.lost(client.conn, bench.now))
+    assert bench.engine._by_id == {}
+    bench.written()
