@@ -138,14 +138,7 @@ class RealKafka:
         Raises:
             KafkaUnavailable: it failed; the message ends with what it said.
         """
-        command = [str(find_java().executable), "-cp", classpath(), main_class, *arguments]
-        done = subprocess.run(
-            command, capture_output=True, text=True, timeout=timeout_s, check=False
-        )
-        if done.returncode != 0:
-            told = "\n".join((done.stdout + done.stderr).splitlines()[-10:])
-            raise KafkaUnavailable(f"{main_class} ended with {done.returncode}:\n{told}")
-        return done.stdout
+        return run_tool(main_class, *arguments, timeout_s=timeout_s)
 
     def __enter__(self) -> Self:
         return self.start()
@@ -253,6 +246,22 @@ def classpath() -> str:
     if jars is None:
         raise KafkaUnavailable(absence())
     return f"{jars}{os.sep}*"
+
+
+def run_tool(main_class: str, *arguments: str, timeout_s: float = 60) -> str:
+    """Run one of Kafka's own tools, whatever broker its arguments name; its output.
+
+    Raises:
+        KafkaUnavailable: it failed; the message ends with what it said.
+    """
+    # A tool lives for a second, so that the optimising compiler is not worth its start.
+    command = [str(find_java().executable), "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"]
+    command += ["-cp", classpath(), main_class, *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=timeout_s, check=False)
+    if done.returncode != 0:
+        told = "\n".join((done.stdout + done.stderr).splitlines()[-10:])
+        raise KafkaUnavailable(f"{main_class} ended with {done.returncode}:\n{told}")
+    return done.stdout
 
 
 def absence() -> str:
