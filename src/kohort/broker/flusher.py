@@ -47,6 +47,8 @@ class Flusher:
         self._commits: GroupCommit[Waiter] = GroupCommit()
         self._under_way: asyncio.Future[None] | None = None
         self._scheduled = False
+        self.before_round: Callable[[], None] = lambda: None
+        """Called when a round is about to leave: whoever held back appends makes them now."""
 
     def wait(self, log: PartitionLog, last_offset: int, waiter: Waiter) -> None:
         """Call ``waiter`` once ``last_offset`` is on the disk; later, never from in here."""
@@ -59,6 +61,10 @@ class Flusher:
             self._loop.call_soon(waiter, None)
         else:
             self._schedule()
+
+    def expect(self) -> None:
+        """An append is held back for the next round: see that there is one."""
+        self._schedule()
 
     def appended(self, log: PartitionLog, now: Instant) -> None:
         """A log was appended to and nobody waits: its intervals run, sealed segments are synced."""
@@ -93,6 +99,7 @@ class Flusher:
         self._scheduled = False
         if self._under_way is not None:
             return
+        self.before_round()
         flush = self._commits.begin(wall_now())
         if flush is None:
             self._tell(self._commits.settled())

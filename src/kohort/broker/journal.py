@@ -34,11 +34,20 @@ OFFSET_KEY: Final = OFFSET_KEY_WRITTEN.to_bytes(2, "big")
 OLDER_OFFSET_KEY: Final = b"\x00\x00"
 """Kafka's older key of the same: not held back, since it may be about the same partition."""
 
+SHARED_BATCH_BYTES: Final = 64 * 1024
+"""Most bytes of a batch that several writes share."""
+
+RECORD_OVERHEAD: Final = 24
+"""Most bytes that a record adds to its key and value."""
+
 KeyAndValue: TypeAlias = tuple[bytes | None, bytes | None]
 
 
 class Journal:
     """Writes group records and says when they are durable.
+
+    Writes wait for the next round of syncs and share batches there: a hundred commits that come
+    while the disk is busy cost one append and one checksum. All of them are durable or none is.
 
     Args:
         topics: has the internal topic, which is made when it is first needed.
@@ -58,27 +67,59 @@ class Journal:
         self._flusher = flusher
         self._appended = appended
         self._failed = failed
+        self._waiting: list[Write] = []
+        flusher.before_round = self._append_waiting
 
     def write(self, write: Write) -> None:
-        """Append the records of one ticket.
+        """Append the records of one ticket, behind all that came before.
 
-        Its outcome is told later, never from in here; but for an append that fails at once.
+        Its outcome is told later, never from in here.
         """
-        batch = build_batch([Record(key, value, write.timestamp) for key, value in write.records])
+        self._waiting.append(write)
+        self._flusher.expect()
+
+    def _append_waiting(self) -> None:
+        waiting, self._waiting = self._waiting, []
+        by_partition: dict[int, list[Write]] = {}
+        for write in waiting:
+            by_partition.setdefault(write.partition, []).append(write)
+        for number, writes in by_partition.items():
+            for share in _shares(writes):
+                self._append(number, share)
+
+    def _append(self, number: int, writes: list[Write]) -> None:
+        records = [
+            Record(key, value, write.timestamp) for write in writes for key, value in write.records
+        ]
         try:
             self._topics.offsets_topic()
-            log = self._topics.log(TopicPartition(OFFSETS_TOPIC, write.partition))
-            result = log.append(batch, wall_now())
+            log = self._topics.log(TopicPartition(OFFSETS_TOPIC, number))
+            result = log.append(build_batch(records), wall_now())
         except StorageError as error:
-            self._failed(write.ticket, error.code)
+            self._tell(writes, error)
             return
-        self._flusher.wait(log, result.last_offset, lambda failure: self._tell(write, failure))
+        self._flusher.wait(log, result.last_offset, lambda failure: self._tell(writes, failure))
 
-    def _tell(self, write: Write, failure: StorageError | None) -> None:
-        if failure is None:
-            self._appended(write.ticket)
-        else:
-            self._failed(write.ticket, failure.code)
+    def _tell(self, writes: list[Write], failure: StorageError | None) -> None:
+        for write in writes:
+            if failure is None:
+                self._appended(write.ticket)
+            else:
+                self._failed(write.ticket, failure.code)
+
+
+def _shares(writes: list[Write]) -> Iterator[list[Write]]:
+    """Writes in order, as many together as make a small batch: a large one is refused alone."""
+    share: list[Write] = []
+    size = 0
+    for write in writes:
+        own = sum(len(key) + len(value or b"") + RECORD_OVERHEAD for key, value in write.records)
+        if share and size + own > SHARED_BATCH_BYTES:
+            yield share
+            share, size = [], 0
+        share.append(write)
+        size += own
+    yield share
 
 
 def stored_records(topics: Topics) -> Iterator[KeyAndValue]:
