@@ -118,3 +118,16 @@ async def a_static_member_with_much_metadata_may_return(t: Talk) -> None:
         kohort="GROUP_MAX_SIZE_REACHED",
     )
     assert await b.beat(member_id=former) == "NONE"
+
+
+@scenario(308)
+async def a_member_whose_connection_died_while_its_sync_waits_is_given_up_after_its_session(
+    t: Talk,
+) -> None:
+    a, b = Member(t, "a"), Member(t, "b", session=t.profile.brief_ms)
+    await forms(a, b)
+    parked = b.syncs()
+    await t.waits(parked)
+    parked.cancel()
+    await asyncio.sleep(t.profile.brief_ms / 1_000 + 2)
+    t.differs("dead-sync", await a.beat(), kafka="NONE", kohort="REBALANCE_IN_PROGRESS")

@@ -1,4 +1,4 @@
-"""The documentation pages that are made from code: settings, commands and checks.
+"""The documentation pages that are made from code: settings, commands, checks, scenarios.
 
 ``make docs`` writes them; a test compares.
 """
@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import click
+from tests.conformance.page import conformance_page
 from tests.tidy.trees import ROOT
 
 from kohort.cli.main import COMMANDS
@@ -100,6 +101,7 @@ PAGES = {
     ROOT / "docs" / "reference" / "checks.md": checks_page,
     ROOT / "docs" / "reference" / "settings.md": settings_page,
     ROOT / "docs" / "reference" / "commands.md": commands_page,
+    ROOT / "docs" / "reference" / "conformance.md": lambda: conformance_page(_MADE),
 }
 
 
