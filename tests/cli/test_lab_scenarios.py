@@ -44,7 +44,7 @@ def test_scenarios_lists_every_scenario_and_policy():
 
 def test_run_says_what_it_cost():
     shown = invoke("run", "restart", "--policy", "sticky", *SMALL).stdout
-    assert "One member bounces: Eager, sticky" in shown
+    assert "One member bounces · Eager, sticky" in shown
     assert "generations" in shown
     assert "regret" in shown
 

@@ -61,7 +61,7 @@ def test_it_names_every_pod_and_what_happened_to_it(eager):
     for mark in run_of_it.marks:
         if mark.kind != "generation":
             assert f"{mark.source} {mark.kind}" in words
-    assert f"gen {next(m.text for m in run_of_it.marks if m.kind == 'generation')}" in words
+    assert f"generation {next(m.text for m in run_of_it.marks if m.kind == 'generation')}" in words
 
 
 def test_red_is_as_large_as_what_was_not_served(eager):

@@ -85,14 +85,24 @@ def test_numbers_are_as_short_as_they_may_be(value, text):
     assert number(value) == text
 
 
-def test_markdown_has_a_row_for_each_scenario_and_one_for_each_cell():
+def test_markdown_has_a_row_for_each_scenario_and_a_table_of_every_metric_for_each():
     all_of_them = wanted()
     text = collect(all_of_them, [(job, metrics()) for job in all_of_them]).to_markdown()
     lines = [line for line in text.splitlines() if line.startswith("|")]
-    assert len(lines) == 2 + 2 + 2 + 4
+    assert len(lines) == (2 + 2) + 2 * (2 + len(COLUMNS))
     assert "4 members, 12 partitions, mean of 2 seeds" in text
     for block in (lines[:4], lines[4:]):
         assert len({line.count("|") for line in block}) == 1
+
+
+def test_markdown_says_how_much_seeds_differ_where_they_do():
+    all_of_them = wanted(("restart",), ("range",))
+    done = [(job, metrics(moves=3 + 2 * job.seed)) for job in all_of_them]
+    text = collect(all_of_them, done).to_markdown()
+    assert "| moves | 6 ± 1.4 |" in text
+    assert "| stops | 0 |" in text
+    alone = collect(all_of_them[:1], done[:1]).to_markdown()
+    assert "| moves | 5 |" in alone
 
 
 def test_json_survives_being_written():

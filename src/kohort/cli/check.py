@@ -98,7 +98,7 @@ def _holes_allowed(facts: Iterable[Recorded], topics: frozenset[str]) -> Iterato
 
 def _print(report: Report, *, explain: bool) -> None:
     print_table(
-        ["CHECK", "NAME", "VERDICT", "JUDGED", "VIOLATIONS", "KAFKA", "PROMISED-BY"],
+        ["CHECK", "NAME", "VERDICT", "JUDGED", "VIOLATIONS", "KAFKA"],
         [
             (
                 r.number,
@@ -107,14 +107,14 @@ def _print(report: Report, *, explain: bool) -> None:
                 r.judged,
                 r.violations or None,
                 BY_NUMBER[r.number].kafka.value,
-                BY_NUMBER[r.number].feature,
             )
             for r in report.results
         ],
     )
     if explain:
         for r in report.results:
-            click.echo(f"\n{r.number} {r.name} ({BY_NUMBER[r.number].source})")
+            what = BY_NUMBER[r.number]
+            click.echo(f"\n{r.number} {r.name} ({what.source}; promised by: {what.feature})")
             click.echo(_argument(r.number))
     print_violations(report)
 

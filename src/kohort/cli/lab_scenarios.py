@@ -12,11 +12,11 @@ import shutil
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from pathlib import Path
+from typing import Final
 
 import click
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-from rich.table import Table as RichTable
 
 from kohort.cli.check import as_values, print_violations
 from kohort.cli.output import json_option, note, print_json, print_table
@@ -27,7 +27,7 @@ from kohort.lab.pictures import ownership_svg
 from kohort.lab.scenarios.base import Scenario, Setup
 from kohort.lab.scenarios.registry import SCENARIOS, scenario
 from kohort.lab.scenarios.running import run as run_scenario
-from kohort.lab.table import COLUMNS, LEGEND, Cell, Job, Table, collect, do, jobs, number
+from kohort.lab.table import COLUMNS, Cell, Job, Table, collect, do, jobs, number
 from kohort.model.errors import ConfigError
 from kohort.storage.fact_files import write_history
 
@@ -93,7 +93,7 @@ def run(
     what = scenario(name)
     done = run_scenario(what, setup)
     if svg is not None:
-        _write(svg, ownership_svg(done.measured, title=f"{what.title}: {setup.contender.title}"))
+        _write(svg, ownership_svg(done.measured, title=_title(what, setup)))
     if history is not None:
         try:
             write_history(history, done.history)
@@ -120,8 +120,12 @@ def run(
         raise SystemExit(1)
 
 
+def _title(what: Scenario, setup: Setup) -> str:
+    return f"{what.title} · {setup.contender.title}"
+
+
 def _print_run(what: Scenario, setup: Setup, measured: Measured) -> None:
-    click.echo(f"{what.title}: {setup.contender.title}")
+    click.echo(_title(what, setup))
     click.echo(f"{setup.members} members, {setup.partitions} partitions, seed {setup.seed}")
     click.echo(click.wrap_text(what.about, width=shutil.get_terminal_size().columns))
     print_table(["METRIC", "VALUE"], _in_full(what.name, setup.contender.name, measured))
@@ -153,7 +157,11 @@ def _in_full(name: str, policy: str, measured: Measured) -> Iterator[tuple[str, 
     help="How many runs at a time.",
 )  # fmt: skip
 @click.option("--full", is_flag=True, help="Every metric, a line for each scenario and policy.")
-@click.option("--markdown", is_flag=True, help="Print Markdown: the short and the full table.")
+@click.option(
+    "--markdown",
+    is_flag=True,
+    help="Print Markdown: the short table, then each scenario with spreads.",
+)
 @click.option(
     "--svg-dir", type=click.Path(path_type=Path, file_okay=False),
     help="Draw the first seed's ownership over time of every cell into this directory.",
@@ -227,18 +235,36 @@ def _do_all(wanted: Sequence[Job], processes: int) -> Iterator[tuple[Job, Metric
             raise
 
 
+_SHORT: Final = (
+    ("unavailable_s", "down s"),
+    ("longest_stop_s", "stop s"),
+    ("generations", "generations"),
+    ("moves", "moves"),
+    ("cold_restores", "cold"),
+    ("regret", "regret"),
+)
+_SHORT_LEGEND: Final = (
+    "down: partition-seconds in which nobody served; stop: the longest that one partition waited; "
+    "cold: restores from nothing; regret: down, in multiples of what a clairvoyant would lose"
+)
+
+
 def _print(found: Table, *, full: bool) -> None:
-    headings, rows = found.full() if full else found.short()
     if full:
+        headings, rows = found.full()
         print_table([heading.upper() for heading in headings], rows)
         return
-    console = Console()
-    shown = RichTable(title=found.heading(), caption=LEGEND, title_justify="left", show_lines=True)
-    for n, heading in enumerate(headings):
-        shown.add_column(heading, justify="right" if n else "left", overflow="fold")
-    for row in rows:
-        shown.add_row(*row)
-    console.print(shown)
+    click.echo(found.heading())
+    name_width = max(map(len, found.policies)) + 2
+    for name in found.scenarios:
+        click.echo(f"\n{scenario(name).title}")
+        click.echo("  ".join([" " * name_width, *(heading for _, heading in _SHORT)]))
+        for policy in found.policies:
+            means = found.cells[name, policy].means()
+            cells = [number(means[column]).rjust(len(heading)) for column, heading in _SHORT]
+            click.echo("  ".join([f"  {policy}".ljust(name_width), *cells]))
+    click.echo()
+    click.echo(click.wrap_text(_SHORT_LEGEND, width=shutil.get_terminal_size().columns))
 
 
 def _draw_all(found: Table, directory: Path) -> None:
@@ -254,7 +280,7 @@ def _draw_all(found: Table, directory: Path) -> None:
             seed=found.seeds[0],
         )
         what = scenario(name)
-        title = f"{what.title}: {setup.contender.title}"
+        title = _title(what, setup)
         path = directory / f"{name}.{policy}.svg"
         _write(path, ownership_svg(run_scenario(what, setup).measured, title=title))
 

@@ -20,7 +20,7 @@ _WIDTH: Final = 1200
 _LEFT: Final = 84
 _RIGHT: Final = 20
 _PLOT: Final = _WIDTH - _LEFT - _RIGHT
-_HEAD: Final = 58
+_HEAD: Final = 76
 _LANE: Final = 15
 _LANES: Final = 6
 _LOAD: Final = 54
@@ -91,7 +91,9 @@ def ownership_svg(measured: Measured, *, title: str) -> str:
             ' fill-opacity="0.75"/></pattern></defs>',
             f'<rect width="{_WIDTH}" height="{total}" fill="#fff"/>',
             f'<text x="{_LEFT}" y="24" font-size="16" font-weight="bold">{escape(title)}</text>',
-            f'<text x="{_LEFT}" y="43" fill="{_FAINT}">{escape(_summary(measured))}</text>',
+            _text(_LEFT, 43, _summary(measured), anchor="start"),
+            _text(_LEFT, 60, _guide(len(rows)), anchor="start", fill=_FAINT),
+            _text(_LEFT - 8, top - 6, "first with", anchor="end", fill=_FAINT),
             *_plot(measured, canvas, colours),
             *_owners(measured, canvas),
             *_marks(marks, canvas),
@@ -107,11 +109,18 @@ def ownership_svg(measured: Measured, *, title: str) -> str:
 
 def _summary(measured: Measured) -> str:
     m = measured.metrics
-    regret = "" if m.regret is None else f", {m.regret:.1f} times the clairvoyant's"
+    regret = "" if m.regret is None else f", {m.regret:.1f} times what a clairvoyant would lose"
     return (
         f"{m.unavailable_ms / 1000:.0f} partition-seconds not served{regret}; longest stop "
         f"{m.longest_stop_ms / 1000:.1f} s; at most {m.peak_share:.0%} down; {m.generations} "
         f"generations; {m.moves} moves; {m.cold_restores} cold restores"
+    )
+
+
+def _guide(partitions: int) -> str:
+    return (
+        f"Each of {partitions} rows is a partition, in the colour of the process that serves it; "
+        "red while none does. Dotted lines: what happened. Ticks below: a generation was told."
     )
 
 
@@ -247,8 +256,8 @@ def _generations(measured: Measured, canvas: _Canvas) -> Iterator[str]:
         x = canvas.x(mark.at)
         yield _line(x, bottom, x, bottom + 6, _INK)
         if x - last >= 24:
-            yield _text(x, bottom + 17, f"gen {mark.text}" if last < 0 else mark.text)
-            last = x + (12 if last < 0 else 0)
+            yield _text(x, bottom + 17, f"generation {mark.text}" if last < 0 else mark.text)
+            last = x + (30 if last < 0 else 0)
 
 
 def _load(measured: Measured, canvas: _Canvas) -> Iterator[str]:
@@ -269,8 +278,9 @@ def _load(measured: Measured, canvas: _Canvas) -> Iterator[str]:
     points += [points[-1].replace(points[-1].split(",")[0], str(right), 1), f"{right},{base}"]
     yield f'<polygon points="{" ".join(points)}" fill="{_STOPPED}" fill-opacity="0.85"/>'
     yield _line(_LEFT, base - full, right, base - full, _FAINT, dash="1 4")
-    yield _text(_LEFT - 8, base - full + 4, "all", anchor="end", fill=_FAINT)
-    yield _text(_LEFT - 8, base, "not served", anchor="end", fill=_FAINT)
+    yield _text(_LEFT - 8, base - full + 4, f"all {len(canvas.rows)}", anchor="end", fill=_FAINT)
+    yield _text(_LEFT - 8, base - full / 2 + 4, "not served", anchor="end")
+    yield _text(_LEFT - 8, base, "0", anchor="end", fill=_FAINT)
 
 
 def _axis(measured: Measured, canvas: _Canvas) -> Iterator[str]:

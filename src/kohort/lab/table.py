@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from statistics import fmean
+from statistics import fmean, stdev
 from typing import Any, Final
 
 from kohort.lab.clairvoyant import Costs
@@ -44,6 +44,8 @@ COLUMNS: Final[tuple[tuple[str, str], ...]] = (
 )
 """Name of a mean, and its heading."""
 
+_NO_SPREAD: Final = ("-", "0", "0.00")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
@@ -67,23 +69,18 @@ class Cell:
 
     def means(self) -> dict[str, float | None]:
         """Every mean by the names of ``COLUMNS``; ``peak_share`` is the highest of all runs."""
-        runs = self.runs
-        plain = (
-            "rebalances", "generations", "stops", "moves", "cold_restores", "wasted_restores",
-            "warm_restores", "duplicates",
-        )  # fmt: skip
-        return {
-            **{name: fmean(getattr(each, name) for each in runs) for name in plain},
-            "unavailable_s": fmean(each.unavailable_ms for each in runs) / 1_000,
-            "longest_stop_s": fmean(each.longest_stop_ms for each in runs) / 1_000,
-            "longest_barrier_s": fmean(each.longest_barrier_ms for each in runs) / 1_000,
-            "peak_share": max(each.peak_share for each in runs),
-            "stable_after_s": _mean_or_none(
-                None if each.stable_after_ms is None else each.stable_after_ms / 1_000
-                for each in runs
-            ),
-            "regret": _ratio(runs),
-        }
+        values = [_values(each) for each in self.runs]
+        means = {name: _mean_or_none(each[name] for each in values) for name, _ in COLUMNS}
+        means["peak_share"] = max(each.peak_share for each in self.runs)
+        means["regret"] = _ratio(self.runs)
+        return means
+
+    def spreads(self) -> dict[str, float | None]:
+        """Standard deviations between runs, likewise; None for one run, or a mean there is none."""
+        if len(self.runs) < 2:
+            return dict.fromkeys((name for name, _ in COLUMNS), None)
+        values = [_values(each) for each in self.runs]
+        return {name: _spread_or_none(each[name] for each in values) for name, _ in COLUMNS}
 
     def text(self) -> str:
         """As one cell of the short table."""
@@ -132,19 +129,22 @@ class Table:
         return headings, rows
 
     def to_markdown(self) -> str:
-        """Both tables, with what they show."""
-        return "\n".join(
-            [
-                f"**{self.heading()}**: {LEGEND}.",
-                "",
-                *_markdown(*self.short()),
-                "",
-                "Every metric; the peak share is the highest of all seeds:",
-                "",
-                *_markdown(*self.full()),
-                "",
-            ]
-        )
+        """The short table; then, for each scenario, every metric with its spread."""
+        lines = [f"**{self.heading()}**: {LEGEND}.", "", *_markdown(*self.short())]
+        for name in self.scenarios:
+            what = scenario(name)
+            lines += ["", f"### {what.title}", "", what.about, ""]
+            headings = ["metric", *self.policies]
+            lines += _markdown(headings, [self._row(name, *column) for column in COLUMNS])
+        return "\n".join([*lines, ""])
+
+    def _row(self, name: str, column: str, heading: str) -> list[str]:
+        row = [heading]
+        for policy in self.policies:
+            cell = self.cells[name, policy]
+            text, spread = number(cell.means()[column]), number(cell.spreads()[column])
+            row.append(text if spread in _NO_SPREAD else f"{text} ± {spread}")
+        return row
 
     def to_json(self) -> dict[str, Any]:
         """As JSON values, every run included."""
@@ -242,6 +242,29 @@ def _ratio(runs: Sequence[Metrics]) -> float | None:
     """All cost over all of the clairvoyant's: seeds in which little was at stake weigh little."""
     best = sum(each.best_ms for each in runs)
     return sum(each.unavailable_ms for each in runs) / best if best else None
+
+
+def _values(run: Metrics) -> dict[str, float | None]:
+    """One run by the names of ``COLUMNS``."""
+    plain = (
+        "rebalances", "generations", "stops", "moves", "cold_restores", "wasted_restores",
+        "warm_restores", "duplicates", "peak_share",
+    )  # fmt: skip
+    settled = run.stable_after_ms
+    return {
+        **{name: float(getattr(run, name)) for name in plain},
+        "unavailable_s": run.unavailable_ms / 1_000,
+        "longest_stop_s": run.longest_stop_ms / 1_000,
+        "longest_barrier_s": run.longest_barrier_ms / 1_000,
+        "stable_after_s": None if settled is None else settled / 1_000,
+        "regret": _ratio([run]),
+    }
+
+
+def _spread_or_none(values: Iterable[float | None]) -> float | None:
+    known = list(values)
+    present = [value for value in known if value is not None]
+    return stdev(present) if len(present) == len(known) > 1 else None
 
 
 def _mean_or_none(values: Iterable[float | None]) -> float | None:
