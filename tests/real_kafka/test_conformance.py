@@ -7,31 +7,20 @@ scenarios; a listed difference that is none any more fails too.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
 
 import pytest
 from tests.conformance.conversation import CONVERSATIONS, Replay, compare, replay_all
-from tests.conformance.judging import NARROW_SETTINGS, asked_for, judge, play_on
+from tests.conformance.judging import asked_for, judge, play_on
 from tests.conformance.registry import Scenario, Verdict, differences
 from tests.conformance.wire import ALL
 
-from kohort.testing.kafka_jars import installed
-from kohort.testing.real_kafka import RealKafka, absence
+from kohort.testing.real_kafka import RealKafka
 
 pytestmark = [pytest.mark.slow, pytest.mark.real_kafka]
 
 TEST = "test_scenario_on_kafka"
 ONE_NODE = [one for one in ALL if "nodes" not in one.needs]
 """Those that take two nodes are played in test_cluster.py, which has them."""
-
-
-@pytest.fixture(scope="module")
-def narrow_kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealKafka]:
-    """A node with an initial delay, small groups and frequent sweeps."""
-    if installed() is None:
-        pytest.skip(absence())
-    with RealKafka(tmp_path_factory.mktemp("narrow"), settings=NARROW_SETTINGS) as node:
-        yield node
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,26 @@
+"""A second real Kafka for the whole run, beside the fixture ``real_kafka``."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+
+import pytest
+from tests.conformance.judging import NARROW_SETTINGS
+
+from kohort.testing.kafka_jars import installed
+from kohort.testing.real_kafka import RealKafka, absence
+
+
+@pytest.fixture(scope="session")
+def narrow_kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealKafka]:
+    """A node with an initial delay, small groups and frequent sweeps.
+
+    A test may kill it and must then start it again.
+    """
+    if installed() is None:
+        pytest.skip(absence())
+    directory = tmp_path_factory.mktemp("narrow-kafka")
+    with RealKafka(directory, settings=NARROW_SETTINGS) as node:
+        yield node
+    shutil.rmtree(directory, ignore_errors=True)
