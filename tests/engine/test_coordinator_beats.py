@@ -10,6 +10,7 @@ from tests.engine.coordinator_bench import Bench, Client, commit_request, stable
 
 from kohort.engine.coordinator_beats import MAX_BEAT_SIZE
 from kohort.engine.coordinator_engine import CoordinatorEngine
+from kohort.engine.coordinator_outputs import Observed
 from kohort.engine.coordinator_recording import RecordingCoordinatorEngine
 from kohort.model.errors import ErrorCode
 from kohort.wire.messages.k12_heartbeat import HeartbeatRequest
@@ -161,14 +162,49 @@ def test_a_long_heartbeat_is_read_in_full_every_time(monkeypatch: Any) -> None:
     assert taken == []
 
 
-def test_who_records_misses_no_heartbeat() -> None:
-    class Recorded(Bench):
-        def make_engine(self, *args: Any, **more: Any) -> CoordinatorEngine:
-            return RecordingCoordinatorEngine(*args, **more)
+class Recorded(Bench):
+    """Keeps every fact that its engine tells."""
 
+    knows_beats = True
+
+    def make_engine(self, *args: Any, **more: Any) -> CoordinatorEngine:
+        self.told: list[Any] = []
+        engine = RecordingCoordinatorEngine(*args, **more)
+        engine._knows_beats = self.knows_beats  # type: ignore[misc]
+        return engine
+
+    def carry_out(self, outputs: list[Any]) -> None:
+        self.told += [output for output in outputs if isinstance(output, Observed)]
+        super().carry_out(outputs)
+
+
+class RecordedTheLongWay(Recorded):
+    knows_beats = False
+
+
+@given(steps=STEPS, version=st.integers(0, 4))
+def test_the_short_way_is_told_as_the_long_way_is(
+    steps: list[tuple[str, int, int]], version: int
+) -> None:
+    short, long = Recorded(), RecordedTheLongWay()
+    assert play(short, steps, version) == play(long, steps, version)
+    assert short.told == long.told
+
+
+def test_who_records_misses_no_heartbeat(monkeypatch: Any) -> None:
     bench = Recorded()
     client, member_id = stable(bench)
+    taken: list[bool] = []
+    plain = RecordingCoordinatorEngine._beat_again
+
+    def noted(self: RecordingCoordinatorEngine, *args: Any) -> Any:
+        output = plain(self, *args)
+        taken.append(output is not None)
+        return output
+
+    monkeypatch.setattr(RecordingCoordinatorEngine, "_beat_again", noted)
     before = bench.facts.count("RequestReceived")
     for _ in range(3):
         client.beat("g", 1, member_id)
     assert bench.facts.count("RequestReceived") == before + 3
+    assert taken == [True, True]

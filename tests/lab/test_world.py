@@ -222,6 +222,16 @@ def test_a_slow_application_leaves_and_comes_back():
     assert world.converged(everybody(world))
 
 
+def test_facts_may_be_taken_as_they_come_and_are_kept_nowhere_then():
+    kept, taken = World(plan()), []
+    passing = World(plan(), take=taken.append)
+    kept.run()
+    passing.run()
+    assert taken == kept.history
+    assert passing.history == []
+    assert passing.facts == kept.facts == len(taken)
+
+
 def test_a_run_without_a_history_is_the_same_run():
     with_history, without = World(plan()), World(plan(), recording=False)
     with_history.run()

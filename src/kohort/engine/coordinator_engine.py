@@ -368,12 +368,15 @@ class CoordinatorEngine:
     def _append(self, effect: Append, now: Instant) -> None:
         records = self._encoded(effect)
         if records is None:
-            failed = AppendFailed(ticket=effect.ticket, error=ErrorCode.MESSAGE_TOO_LARGE)
-            self._run(self._coordinator.handle(failed, now), now)
+            self._too_large(effect, now)
             return
         partition = partition_for(effect.group_id, self._config.offsets_topic_num_partitions)
         wall = WallMillis((self._wall_zero + now) // MICROS_PER_MILLI)
         self._outputs.append(Write(effect.ticket, partition, records, wall))
+
+    def _too_large(self, effect: Append, now: Instant) -> None:
+        failed = AppendFailed(ticket=effect.ticket, error=ErrorCode.MESSAGE_TOO_LARGE)
+        self._run(self._coordinator.handle(failed, now), now)
 
     def _encoded(self, effect: Append) -> tuple[tuple[bytes, bytes | None], ...] | None:
         """The bytes of the records, or None if no message to the log can hold them.

@@ -215,9 +215,11 @@ class RecordingCoordinatorEngine(CoordinatorEngine):
         note: PersistBegun = note_of_write(effect)
         self._written[effect.ticket] = effect.group_id
         self._tell(note, now)
-        if self._encoded(effect) is None:
-            self._tell_failed(effect.ticket, ErrorCode.MESSAGE_TOO_LARGE, now)
         super()._append(effect, now)
+
+    def _too_large(self, effect: Append, now: Instant) -> None:
+        self._tell_failed(effect.ticket, ErrorCode.MESSAGE_TOO_LARGE, now)
+        super()._too_large(effect, now)
 
     def _close(self, known: Connection, reason: str) -> None:
         self._tell(RequestUnreadable(connection=known.id, reason=reason), self._told_at)

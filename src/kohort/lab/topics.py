@@ -33,11 +33,10 @@ class Topic:
 
     def end(self, partition: int, now: Instant) -> int | None:
         """The offset of the next record; None when there is no such partition."""
-        if not 0 <= partition < len(self._births):
+        births, each = self._births, self._micros_each
+        if not 0 <= partition < len(births):
             return None
-        if not self._micros_each:
-            return 0
-        return (now - self._births[partition]) // self._micros_each
+        return (now - births[partition]) // each if each else 0
 
 
 class TopicBook:
@@ -50,8 +49,8 @@ class TopicBook:
 
     def end(self, tp: TopicPartition, now: Instant) -> int | None:
         """The offset of the next record; None when there is no such partition."""
-        topic = self.topics.get(tp.topic)
-        return None if topic is None else topic.end(tp.partition, now)
+        topic = self.topics.get(tp[0])
+        return None if topic is None else topic.end(tp[1], now)
 
     def knows(self, tp: TopicPartition) -> bool:
         """Whether a partition exists."""

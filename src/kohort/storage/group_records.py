@@ -13,6 +13,7 @@ error: skipping it would lose a group without a word.
 from __future__ import annotations
 
 import struct as binary
+from functools import lru_cache
 from typing import TypeVar
 
 from kohort.coordinator.records import (
@@ -197,12 +198,22 @@ def read_record(key: bytes | None, value: bytes | None) -> Record | None:
 
 
 def _offset_key(record: OffsetRecord) -> bytes:
-    key = OffsetCommitKey(
-        group=record.group_id,
-        topic=record.partition.topic,
-        partition=record.partition.partition,
-    )
+    topic, partition = record.partition
+    if len(record.group_id) + len(topic) <= _SHORT_NAMES:
+        return _known_offset_key(record.group_id, topic, partition)
+    return _make_offset_key(record.group_id, topic, partition)
+
+
+def _make_offset_key(group: str, topic: str, partition: int) -> bytes:
+    key = OffsetCommitKey(group=group, topic=topic, partition=partition)
     return _typed(OFFSET_KEY_WRITTEN, encode(key, OFFSET_KEY_WRITTEN))
+
+
+_SHORT_NAMES = 256
+"""Characters of a group and a topic whose keys are kept: strangers choose them."""
+
+_known_offset_key = lru_cache(maxsize=8_192)(_make_offset_key)
+"""A group commits the same partitions again and again."""
 
 
 def _offset_value(offset: CommittedOffset | None) -> bytes | None:

@@ -28,7 +28,7 @@ from kohort.schema.declare import layout_of
 from kohort.schema.runtime import skip_tags
 from kohort.wire.apis import BY_NAME, api_of
 from kohort.wire.headers import RequestHeader, client_id_bytes, response_header_is_tagged
-from kohort.wire.repeats import RequestDecoder, remembering
+from kohort.wire.repeats import RequestDecoder, recalling, remembering
 
 T = TypeVar("T")
 
@@ -49,6 +49,9 @@ ResponseEncoder = Callable[[Any, int], bytes]
 
 
 _REPEATED = frozenset({BY_NAME["Heartbeat"].key})
+_ALIKE = frozenset(BY_NAME[name].key for name in ("Heartbeat", "Metadata", "ApiVersions"))
+"""Responses that say the same again and again, and to everybody."""
+
 _requests: dict[int, RequestDecoder] = {}
 _responses: dict[type, dict[int, ResponseEncoder]] = {}
 _readers: dict[tuple[type, int], Callable[[bytes, int], Any]] = {}
@@ -196,8 +199,8 @@ def response_reader(cls: type[T], version: int) -> Callable[[bytes, int], T]:
             refuse_decoding(decode, cls, version, frame, error)
         return message
 
-    _readers[cls, version] = read
-    return read
+    _readers[cls, version] = kept = recalling(read) if layout_of(cls).api_key in _ALIKE else read
+    return kept
 
 
 def correlation_id_of(frame: bytes) -> int:

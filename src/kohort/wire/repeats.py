@@ -1,6 +1,6 @@
-"""Requests that come again and again with the same bytes are read once.
+"""What comes again and again with the same bytes is read once.
 
-In: the decoder of a request. Out: a decoder that remembers what it has read.
+In: the decoder of a request or a response. Out: one that remembers what it has read.
 Must not know: connections, members.
 
 A member that has nothing new to say sends the same heartbeat every three seconds: between two of
@@ -12,9 +12,11 @@ and forgotten as a whole when it is full; a stranger can make the memory useless
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 from kohort.wire.headers import RequestHeader
+
+T = TypeVar("T")
 
 RequestDecoder = Callable[[bytes, int, int, int], tuple[RequestHeader, Any]]
 
@@ -26,6 +28,9 @@ MAX_REMEMBERED_SIZE = 512
 
 _SAYS_THE_SAME = 8
 """Where a request's part begins that repeats: behind key, version and correlation id."""
+
+_ANSWERS_THE_SAME = 4
+"""Where a response's part begins that repeats: behind the correlation id."""
 
 
 def remembering(decode: RequestDecoder, *, limit: int = MAX_REMEMBERED) -> RequestDecoder:
@@ -57,3 +62,23 @@ def remembering(decode: RequestDecoder, *, limit: int = MAX_REMEMBERED) -> Reque
         return header, message
 
     return decode_or_recall
+
+
+def recalling(read: Callable[[bytes, int], T]) -> Callable[[bytes, int], T]:
+    """``read``, the reader of a response, but the same bytes as last time are not read again.
+
+    What a broker tells about thousands of partitions seldom changes, and is the same for all of a
+    process's clients. They share one message, so nobody may change it.
+    """
+    last: tuple[bytes, int, T] | None = None
+
+    def read_or_recall(frame: bytes, max_elements: int) -> T:
+        nonlocal last
+        body = frame[_ANSWERS_THE_SAME:]
+        if last is not None and last[0] == body and last[1] <= max_elements:
+            return last[2]
+        message = read(frame, max_elements)
+        last = (body, max_elements, message)
+        return message
+
+    return read_or_recall
