@@ -57,3 +57,13 @@ CLOCK_CHECK_MS: Final = Millis(10_000)
 
 BROKER_PARTITIONS: Final = 100_000
 """Most partitions in all, so that a stranger's CreateTopics cannot fill the file system."""
+
+TURN_MICROS: Final = 5_000
+"""How long requests are served in one turn of the loop before the next ones are put off. Heartbeats
+that come again are not, so that they need not wait for a storm of other requests."""
+
+PUT_OFF_BYTES: Final = 64 * 1024 * 1024
+"""Bytes of requests that are put off at most; beyond that they are served where they stand."""
+
+ANSWERS_AT_ONCE: Final = 250
+"""Answers that one event may send in one turn: the end of a join phase has one for each member."""

@@ -20,8 +20,10 @@ from typing import Protocol
 
 from kohort.broker.limits import (
     LEAST_DELAY_MICROS,
+    PUT_OFF_BYTES,
     STALL_FLOOR_MICROS,
     TICK_MICROS,
+    TURN_MICROS,
 )
 from kohort.broker.listener import Gate
 from kohort.broker.session import Session
@@ -41,6 +43,9 @@ from kohort.model.ids import ConnectionId, Ticket
 from kohort.model.instants import MICROS_PER_SECOND, Instant, WallMillis
 
 logger = logging.getLogger(__name__)
+
+_FAR = Instant(2**63)
+"""Later than any instant."""
 
 
 class Journal(Protocol):
@@ -88,6 +93,10 @@ class Pump:
         self._journal: Journal
         self._service: Service
         self._later: deque[Handle | Write] = deque()
+        self._put_off: deque[tuple[Session, bytes]] = deque()
+        self._put_off_bytes = 0
+        self._going_on = False
+        self._turn_ends = _FAR
         self._draining = False
         self._settling = False
         self._timer: asyncio.TimerHandle | None = None
@@ -153,8 +162,23 @@ class Pump:
         return True
 
     def received(self, session: Session, data: memoryview) -> None:
-        """Bytes of a client."""
+        """Bytes of a client.
+
+        When this turn of the loop has lasted long, and until everything that was put off is served,
+        only a heartbeat that comes again is served at once: it costs next to nothing, and its
+        member's life hangs on it.
+        """
         session.last_heard = now = self.now()
+        if self._put_off or now > self._turn_ends:
+            beat = None if session.put_off else self._engine.beat(session.conn, data, now)
+            if beat is not None:
+                session.transmit(beat.data)
+            else:
+                self._put_off_for(session, data)
+            return
+        self._received(session, data, now)
+
+    def _received(self, session: Session, data: memoryview | bytes, now: Instant) -> None:
         outputs = self._engine.received(session.conn, data, now)
         if len(outputs) == 1:
             output = outputs[0]
@@ -168,6 +192,38 @@ class Pump:
         self._turn(outputs)
         if not session.held and not self._engine.wants_data(session.conn):
             session.hold(True)
+
+    def _put_off_for(self, session: Session, data: memoryview) -> None:
+        self._put_off.append((session, bytes(data)))
+        self._put_off_bytes += len(data)
+        session.put_off += 1
+        while self._put_off_bytes > PUT_OFF_BYTES:
+            self._serve_put_off()
+        self._go_on_soon()
+
+    def _serve_put_off(self) -> None:
+        session, data = self._put_off.popleft()
+        self._put_off_bytes -= len(data)
+        session.put_off -= 1
+        if session.open:
+            self._received(session, data, self.now())
+
+    def _go_on_soon(self) -> None:
+        if not self._going_on:
+            self._going_on = True
+            self._loop.call_soon(self._go_on)
+
+    def _go_on(self) -> None:
+        """A turn's share of what was put off: answers first, then requests in their order."""
+        self._going_on = False
+        now = self.now()
+        if self._engine.has_more:
+            self._turn(self._engine.go_on(now))
+        ends = now + TURN_MICROS
+        while self._put_off and monotonic_now() <= ends:
+            self._serve_put_off()
+        if self._put_off or self._engine.has_more:
+            self._go_on_soon()
 
     def closed(self, session: Session) -> None:
         """A connection is gone."""
@@ -244,6 +300,8 @@ class Pump:
         finally:
             self._draining = False
             self._settle_soon()
+            if self._engine.has_more:
+                self._go_on_soon()
 
     def _take(self, outputs: Iterable[Output]) -> None:
         """Carry out at once what leads to nothing else, and put off the rest.
@@ -272,11 +330,13 @@ class Pump:
     def _settle_soon(self) -> None:
         if not self._settling:
             self._settling = True
+            self._turn_ends = Instant(self._last_seen + TURN_MICROS)
             self._loop.call_soon(self._settle)
 
     def _settle(self) -> None:
         """What one poll of the sockets brought has been worked through."""
         self._settling = False
+        self._turn_ends = _FAR
         now = self.now()
         try:
             self._service.settle(now)

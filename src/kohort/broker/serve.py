@@ -24,6 +24,7 @@ from kohort.broker.fetching import Fetching
 from kohort.broker.flusher import Flusher
 from kohort.broker.journal import Journal, stored_records
 from kohort.broker.limits import (
+    ANSWERS_AT_ONCE,
     CLOCK_CHECK_MS,
     RECEIVE_BUFFER_BYTES,
     STOP_GRACE_SECONDS,
@@ -192,6 +193,7 @@ class BrokerServer:
             knows_partition=topics.exists,
             topics=topics,
             limits=ServerLimits(max_frame=self.settings.socket_request_max_bytes),
+            answers_at_once=ANSWERS_AT_ONCE,
         )
         try:
             engine.replay(stored_records(topics), monotonic_now())

@@ -55,6 +55,7 @@ class Session(asyncio.BufferedProtocol):
         "in_hand",
         "last_heard",
         "peer_host",
+        "put_off",
         "serving",
         "waiting",
     )
@@ -71,6 +72,8 @@ class Session(asyncio.BufferedProtocol):
         self.frame = 0
         self.frame_since = Instant(0)
         """Which request was seen half there, and since when; ``SlowFrameSweep``'s own."""
+        self.put_off = 0
+        """Reads of the socket that the pump has not looked into yet."""
         self.waiting: deque[Handle] = deque()
         """Requests for the broker that wait for their turn, oldest first."""
         self.in_hand = False

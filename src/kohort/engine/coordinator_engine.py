@@ -11,6 +11,8 @@ waits behind a parked one any more; an answer that comes all the same ends here.
 
 from __future__ import annotations
 
+import sys
+from collections import deque
 from collections.abc import Callable, Iterable
 from itertools import count
 from typing import ClassVar
@@ -102,6 +104,8 @@ class CoordinatorEngine:
         topics: who knows the ids of topics; by default they have none.
         apis: what is served; requests that are not a coordinator's come out as ``Handle``.
         limits: what one client may make the engine hold.
+        answers_at_once: most answers that one step puts out; the shell asks for the others with
+            ``go_on`` while ``has_more``. By default all of them.
 
     Before the first connection, feed ``replay`` with what the log holds, then say ``loaded``.
     """
@@ -120,6 +124,7 @@ class CoordinatorEngine:
         topics: TopicIds | None = None,
         apis: Iterable[Api] = APIS,
         limits: ServerLimits | None = None,
+        answers_at_once: int = sys.maxsize,
     ) -> None:
         self._config = config
         self._coordinator = self._make_coordinator(config, make_member_id)
@@ -127,6 +132,8 @@ class CoordinatorEngine:
         self._topics: TopicIds = topics or NoTopicIds()
         self._apis = tuple(apis)
         self._limits = limits
+        self._at_once = answers_at_once
+        self._put_off: deque[Respond] = deque()
         self._connections: dict[ConnectionId, Connection] = {}
         self._owed: dict[Token, tuple[Connection, int]] = {}
         self._by_id: dict[Token, dict[str, bytes]] = {}
@@ -160,12 +167,10 @@ class CoordinatorEngine:
         known = self._connections.get(conn)
         if known is None:
             return self.advance(now)
-        beat = known.beat
         alone = known.server.is_idle
-        if beat is not None and alone and len(data) == beat.size:
-            output = self._beat_again(known, beat, bytes(data), now)
-            if output is not None:
-                return [output]
+        beat = self._beat(known, data, now) if alone else None
+        if beat is not None:
+            return [beat]
         try:
             requests = known.server.receive(data)
         except ProtocolError as error:
@@ -179,6 +184,31 @@ class CoordinatorEngine:
             self._take(known, request, now)
         if alone and len(requests) == 1 and type(requests[0].request) is HeartbeatRequest:
             self._keep_beat(known, requests[0], data)
+        return self._settle(now)
+
+    def beat(
+        self, conn: ConnectionId, data: bytes | bytearray | memoryview, now: Instant
+    ) -> Transmit | None:
+        """What ``received`` would give for a heartbeat that comes again; None: nothing was done.
+
+        For a shell that is busy, and lets heartbeats pass what it puts off.
+        """
+        known = self._connections.get(conn)
+        if known is None or not known.server.is_idle:
+            return None
+        return self._beat(known, data, now)
+
+    @property
+    def has_more(self) -> bool:
+        """Whether answers were put off: ``go_on`` gives some of them."""
+        return bool(self._put_off)
+
+    def go_on(self, now: Instant) -> list[Output]:
+        """The next answers of those that were put off."""
+        some: list[Effect] = [
+            self._put_off.popleft() for _ in range(min(len(self._put_off), self._at_once))
+        ]
+        self._run(some, now)
         return self._settle(now)
 
     def lost(self, conn: ConnectionId, now: Instant) -> list[Output]:
@@ -325,6 +355,14 @@ class CoordinatorEngine:
             sender = Sender(token, version, "", known.host, self._knows_partition)
             known.beat = KnownBeat(bytes(data), version, heartbeat_event(request, sender))
 
+    def _beat(
+        self, known: Connection, data: bytes | bytearray | memoryview, now: Instant
+    ) -> Transmit | None:
+        beat = known.beat
+        if beat is None or len(data) != beat.size:
+            return None
+        return self._beat_again(known, beat, bytes(data), now)
+
     def _beat_again(
         self, known: Connection, beat: KnownBeat, frame: bytes, now: Instant
     ) -> Transmit | None:
@@ -349,6 +387,8 @@ class CoordinatorEngine:
         return self._take_outputs()
 
     def _run(self, effects: list[Effect], now: Instant) -> None:
+        if len(effects) > self._at_once:
+            effects = self._some_of(effects)
         for effect in effects:
             if type(effect) is Respond:
                 owed = self._owed.pop(effect.token, None)
@@ -364,6 +404,22 @@ class CoordinatorEngine:
                 self._outputs.append(Observed(effect.fact, now, wall))
             elif type(effect) is Append:
                 self._append(effect, now)
+
+    def _some_of(self, effects: list[Effect]) -> list[Effect]:
+        """All but the answers beyond the first ones, which are put off in their order.
+
+        What is durable and what is told to observers does not wait; and each connection gets its
+        answers in the order of its requests whenever they come.
+        """
+        now, left = [], self._at_once
+        for effect in effects:
+            if type(effect) is Respond:
+                left -= 1
+                if left < 0:
+                    self._put_off.append(effect)
+                    continue
+            now.append(effect)
+        return now
 
     def _append(self, effect: Append, now: Instant) -> None:
         records = self._encoded(effect)

@@ -1,0 +1,171 @@
+"""A busy pump: requests wait in their order, heartbeats that come again pass them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from kohort.broker import pump as pump_module
+from kohort.broker.limits import TURN_MICROS
+from kohort.broker.pump import Pump
+from kohort.engine.coordinator_outputs import Transmit
+from kohort.model.instants import Instant
+
+
+class Loop:
+    """Calls wait here until the test lets a turn pass."""
+
+    def __init__(self) -> None:
+        self.soon: list[Callable[[], None]] = []
+
+    def call_soon(self, call: Callable[[], None]) -> None:
+        self.soon.append(call)
+
+    def call_later(self, delay: float, call: Callable[[], None]) -> Any:
+        return None
+
+    def turn(self) -> None:
+        calls, self.soon = self.soon, []
+        for call in calls:
+            call()
+
+
+class Engine:
+    """Answers with what it was sent, each request at a cost in time; ``beat...`` comes again."""
+
+    has_more = False
+
+    def __init__(self, clock: Clock) -> None:
+        self.clock = clock
+
+    def received(self, conn: int, data: bytes, now: Instant) -> list[Any]:
+        self.clock.now += 2_000
+        return [Transmit(conn, bytes(data)), Transmit(conn, b"")]  # type: ignore[arg-type]
+
+    def beat(self, conn: int, data: bytes, now: Instant) -> Transmit | None:
+        known = bytes(data).startswith(b"beat")
+        return Transmit(conn, bytes(data)) if known else None  # type: ignore[arg-type]
+
+    def wants_data(self, conn: int) -> bool:
+        return True
+
+    def none_due(self, at: Instant) -> bool:
+        return True
+
+    def next_deadline(self) -> None:
+        return None
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 1_000_000
+
+
+class Service:
+    def settle(self, now: Instant) -> None:
+        pass
+
+
+class Client:
+    """A session, as the pump sees one."""
+
+    def __init__(self, conn: int, sent: list[tuple[int, bytes]]) -> None:
+        self.conn, self.sent = conn, sent
+        self.put_off = 0
+        self.held = False
+        self.open = True
+        self.last_heard = 0
+
+    def transmit(self, data: bytes) -> None:
+        if data:
+            self.sent.append((self.conn, data))
+
+
+class Stage:
+    def __init__(self) -> None:
+        self.clock = Clock()
+        self.loop = Loop()
+        self.sent: list[tuple[int, bytes]] = []
+        pump: Any = Pump(Engine(self.clock), self.loop, None, lambda _: None)  # type: ignore[arg-type]
+        pump.attach(None, Service())
+        self.pump = pump
+        self.loop.turn()
+        self.clients = [Client(n, self.sent) for n in range(9)]
+        pump.sessions.update({c.conn: c for c in self.clients})
+
+    def say(self, who: int, data: bytes) -> None:
+        self.pump.received(self.clients[who], memoryview(data))
+
+    def rest(self) -> int:
+        """Let turns pass until nothing is left; how many it took."""
+        turns = 0
+        while self.pump._put_off:
+            self.loop.turn()
+            turns += 1
+        return turns
+
+
+@pytest.fixture
+def stage(monkeypatch: pytest.MonkeyPatch) -> Stage:
+    made: list[Stage] = []
+    monkeypatch.setattr(pump_module, "monotonic_now", lambda: made[0].clock.now if made else 0)
+    made.append(Stage())
+    return made[0]
+
+
+AT_ONCE = TURN_MICROS // 2_000 + 1
+
+
+def test_a_turn_serves_for_a_while_and_puts_off_the_rest_in_order(stage: Stage) -> None:
+    said = [(n, b"request %d" % n) for n in range(9)]
+    for who, data in said:
+        stage.say(who, data)
+    assert stage.sent == said[:AT_ONCE]
+    assert stage.rest() >= 2
+    assert stage.sent == said
+
+
+def test_a_heartbeat_that_comes_again_passes_what_was_put_off(stage: Stage) -> None:
+    for who in range(6):
+        stage.say(who, b"request")
+    before = len(stage.sent)
+    stage.say(7, b"beat")
+    assert stage.sent[before:] == [(7, b"beat")]
+
+
+def test_on_one_connection_nothing_passes(stage: Stage) -> None:
+    for who in range(6):
+        stage.say(who, b"request")
+    stage.say(5, b"beat")
+    assert (5, b"beat") not in stage.sent
+    stage.rest()
+    assert [data for who, data in stage.sent if who == 5] == [b"request", b"beat"]
+
+
+def test_when_all_is_served_requests_are_served_at_once_again(stage: Stage) -> None:
+    for who in range(6):
+        stage.say(who, b"request")
+    stage.rest()
+    stage.loop.turn()
+    stage.say(8, b"later")
+    assert stage.sent[-1] == (8, b"later")
+
+
+def test_requests_of_who_is_gone_are_dropped(stage: Stage) -> None:
+    for who in range(6):
+        stage.say(who, b"request")
+    stage.clients[5].open = False
+    stage.rest()
+    assert 5 not in {who for who, _ in stage.sent}
+
+
+def test_more_than_fits_is_served_where_it_stands(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pump_module, "PUT_OFF_BYTES", 10)
+    for who in range(6):
+        stage.say(who, b"request")
+    assert [who for who, _ in stage.sent] == [0, 1, 2, 3, 4]
+    assert stage.pump._put_off_bytes == 7

@@ -1,0 +1,78 @@
+"""Many answers at once leave in shares: nothing is lost, doubled or out of order."""
+
+from __future__ import annotations
+
+from tests.engine.coordinator_bench import Bench, Client
+
+from kohort.wire.messages.k16_list_groups import ListGroupsRequest
+
+MEMBERS, AT_ONCE = 11, 3
+
+
+def joined(bench: Bench) -> list[tuple[Client, str]]:
+    """Members whose join phase is over; what the engine put off is still there."""
+    members = []
+    for n in range(MEMBERS):
+        client = bench.client(f"c{n}")
+        members.append((client, client.enter("g")))
+    bench.wait(7_000)
+    return members
+
+
+def answered(members: list[tuple[Client, str]]) -> int:
+    return sum(client.answers[-1].generation_id == 1 for client, _ in members)
+
+
+def go_on(bench: Bench) -> int:
+    """Ask for what was put off; in how many shares it came."""
+    shares = 0
+    while bench.engine.has_more:
+        shares += 1
+        bench.carry_out(bench.engine.go_on(bench.now))
+    return shares
+
+
+def test_a_join_phase_of_many_is_told_in_shares() -> None:
+    bench = Bench(delay=3_000, answers_at_once=AT_ONCE)
+    members = joined(bench)
+    assert answered(members) == AT_ONCE
+    assert go_on(bench) == 3
+    assert answered(members) == MEMBERS
+    assert "JoinPhaseCompleted" in bench.facts
+
+
+def test_all_answers_are_what_they_are_without_shares() -> None:
+    shared, whole = Bench(delay=3_000, answers_at_once=AT_ONCE), Bench(delay=3_000)
+    told = []
+    for bench in (shared, whole):
+        members = joined(bench)
+        go_on(bench)
+        plan = {member_id: member_id.encode() for _, member_id in members}
+        for client, member_id in members:
+            client.sync("g", 1, member_id, plan if member_id == members[0][1] else {})
+        bench.written()
+        go_on(bench)
+        told.append([client.answers for client, _ in members])
+        assert [c.answers[-1].assignment for c, _ in members] == list(plan.values())
+    assert told[0] == told[1]
+
+
+def test_what_waits_on_a_connection_behind_an_answer_that_was_put_off_leaves_after_it() -> None:
+    bench = Bench(delay=3_000, answers_at_once=AT_ONCE)
+    members = joined(bench)
+    last, _ = members[-1]
+    last.send("ListGroups", ListGroupsRequest())
+    assert len(last.answers) == 1
+    go_on(bench)
+    names = [type(answer).__name__ for answer in last.answers]
+    assert names == ["JoinGroupResponse", "JoinGroupResponse", "ListGroupsResponse"]
+
+
+def test_an_answer_that_was_put_off_for_a_connection_that_goes_is_dropped() -> None:
+    bench = Bench(delay=3_000, answers_at_once=AT_ONCE)
+    members = joined(bench)
+    gone, _ = members[-1]
+    bench.carry_out(bench.engine.lost(gone.conn, bench.now))
+    go_on(bench)
+    assert answered(members) == MEMBERS - 1
+    assert gone.answers[-1].generation_id == -1
