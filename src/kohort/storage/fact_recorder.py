@@ -40,7 +40,7 @@ class FactRecorder:
     def __init__(self, path: Path, source: str, header: Header) -> None:
         self._path = path
         self._source = source
-        self._waiting: deque[tuple[int, Instant, AnyFact]] = deque()
+        self._waiting: deque[tuple[Instant, AnyFact]] = deque()
         self._sequence = 0
         self._dropped = 0
         self._closing = threading.Event()
@@ -57,12 +57,11 @@ class FactRecorder:
         self._thread.start()
 
     def record(self, fact: AnyFact, at: Instant) -> None:
-        """Take a fact; it is in the file soon."""
+        """Take a fact; it is in the file soon. Any thread may call this."""
         if len(self._waiting) >= MOST_WAITING:
             self._dropped += 1
             return
-        self._sequence += 1
-        self._waiting.append((self._sequence, at, fact))
+        self._waiting.append((at, fact))
 
     def write(self) -> None:
         """Write what waits, before returning: for what others will see before this process dies."""
@@ -89,9 +88,14 @@ class FactRecorder:
     def _write(self) -> None:
         lines = []
         while self._waiting:
-            sequence, at, fact = self._waiting.popleft()
+            at, fact = self._waiting.popleft()
+            self._sequence += 1
             recorded = Recorded(
-                sequence=sequence, at=at, incarnation=self.life, source=self._source, fact=fact
+                sequence=self._sequence,
+                at=at,
+                incarnation=self.life,
+                source=self._source,
+                fact=fact,
             )
             lines.append(fact_line(recorded) + "\n")
         if not lines or self._file is None:
