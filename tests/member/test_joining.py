@@ -155,6 +155,14 @@ def test_130_131_132_138_fatal_answers_to_join_are_told_once(world, error):
     assert world.pass_ms(600_000) == [], "nothing is sent any more"
 
 
+def test_a_full_group_may_be_full_in_more_than_one_way(world):
+    world.start()
+    world.join_answer(world.send_of(JoinGroup), ErrorCode.GROUP_MAX_SIZE_REACHED, member_id="")
+    message = world.one(Failed).message
+    for setting in ("group.max.size", "kohort.max.group.bytes", "kohort.max.metadata.bytes"):
+        assert setting in message
+
+
 @pytest.mark.parametrize(
     "error",
     [
