@@ -13,6 +13,7 @@ from enum import StrEnum
 from typing import Any, Final
 
 from kohort.history.check import Check, Finding, Handler
+from kohort.history.following import follow
 from kohort.history.registry import CHECKS
 from kohort.history.stories import line, mentions
 from kohort.history.world import World
@@ -125,7 +126,7 @@ class Checker:
             recent.append(recorded)
         for handler in self._handlers.get(type(fact), ()):
             handler(recorded, fact)
-        self.world.apply(recorded)
+        follow(self.world, recorded)
         if self._facts & 63 == 0:
             self._collect()
 

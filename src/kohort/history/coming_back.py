@@ -6,18 +6,16 @@ record has it: what happened after it and was not durable is undone. Must not kn
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import Final, TypeAlias
 
 from kohort.history.views import GenerationView, GroupView, MemberView
+from kohort.history.world import World
 from kohort.model.facts import GroupLoaded
 from kohort.model.group_state import GroupState
 from kohort.model.history_record import Recorded
 from kohort.model.ids import GroupInstanceId, MemberId
 from kohort.model.instants import Millis
 from kohort.model.wire_facts import PersistBegun
-
-if TYPE_CHECKING:
-    from kohort.history.world import World
 
 _Members: TypeAlias = tuple[tuple[MemberId, GroupInstanceId | None], ...]
 

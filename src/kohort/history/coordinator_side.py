@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from kohort.history.coming_back import came_back
 from kohort.history.reading import CONSUMERS, read_assignment, read_offer
 from kohort.history.views import GenerationView, GroupView, MemberView, PendingView
+from kohort.history.world import World
 from kohort.model import facts as f
 from kohort.model.errors import ErrorCode
 from kohort.model.facts import RebalanceCause
@@ -32,9 +33,6 @@ from kohort.model.wire_facts import (
     PersistOk,
     RequestReceived,
 )
-
-if TYPE_CHECKING:
-    from kohort.history.world import World
 
 _GENERATIONS_KEPT: Final = 8
 _ALIVE: Final = frozenset({ErrorCode.NONE, ErrorCode.REBALANCE_IN_PROGRESS})
@@ -391,7 +389,7 @@ def _write_failed(world: World, recorded: Recorded, fact: f.WriteFailed) -> None
         world.groups[fact.group_id] = GroupView(group_id=fact.group_id, state_since=recorded.at)
 
 
-APPLIERS: Final[dict[type[Any], Callable[[Any, Recorded, Any], None]]] = {
+APPLIERS: Final[dict[type[Any], Callable[[World, Recorded, Any], None]]] = {
     CoordinatorBooted: _booted,
     CoordinatorStopped: _stopped,
     CoordinatorStalled: _stalled,

@@ -7,9 +7,10 @@ is being told of it and ends when it has been told of its end. Must not know: ch
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from kohort.history.views import ProcessView
+from kohort.history.world import World
 from kohort.model.client_facts import (
     CallbackEnded,
     CallbackKind,
@@ -30,9 +31,6 @@ from kohort.model.client_facts import (
 )
 from kohort.model.history_record import Recorded
 from kohort.model.member_facts import GenerationJoined, PollIntervalExceeded, SessionUnconfirmed
-
-if TYPE_CHECKING:
-    from kohort.history.world import World
 
 
 def _process(world: World, recorded: Recorded, fact: ClientFact) -> ProcessView:
@@ -117,7 +115,7 @@ def _seen(world: World, recorded: Recorded, fact: Any) -> None:
     _process(world, recorded, fact)
 
 
-APPLIERS: Final[dict[type[Any], Callable[[Any, Recorded, Any], None]]] = {
+APPLIERS: Final[dict[type[Any], Callable[[World, Recorded, Any], None]]] = {
     ProcessStarted: _started,
     ProcessStopped: _ended,
     ProcessKilled: _ended,

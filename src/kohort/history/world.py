@@ -1,24 +1,22 @@
-"""The state of all groups and processes at one point of a history, followed fact by fact.
+"""The state of all groups and processes at one point of a history.
 
-In: recorded facts, in order. Out: views that checks and reports read. The world believes what it is
-told: whether that was allowed is for checks to say. Must not know: checks, files.
+Changed fact by fact by ``following`` and the modules that it names; read by checks and reports.
+Must not know: facts' kinds beyond those it holds, checks, files.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
-from kohort.history import coordinator_side, process_side
 from kohort.history.promises import BUILT_IN, NO_PROMISES, Promises, declared
 from kohort.history.views import GroupView, ProcessView
 from kohort.model.history_record import Recorded
 from kohort.model.ids import GroupId, Token
 from kohort.model.instants import MICROS_PER_MILLI, Instant
 from kohort.model.wire_facts import PersistBegun, RequestReceived
-from kohort.model.world_facts import FaultBegan, FaultsHealed, PolicyDeclared, TopicSized
+from kohort.model.world_facts import PolicyDeclared
 
 _STALLS_KEPT: Final = 1_000
 
@@ -61,18 +59,6 @@ class World:
         self.stalls: deque[tuple[Instant, int]] = deque(maxlen=_STALLS_KEPT)
         self.now = Instant(0)
         self._promises: dict[str, Promises] = dict(BUILT_IN)
-        self._appliers: dict[type[Any], Callable[[World, Recorded, Any], None]] = {
-            **coordinator_side.APPLIERS,
-            **process_side.APPLIERS,
-            **_APPLIERS,
-        }
-
-    def apply(self, recorded: Recorded) -> None:
-        """Take note of a fact."""
-        self.now = recorded.at
-        apply = self._appliers.get(type(recorded.fact))
-        if apply is not None:
-            apply(self, recorded, recorded.fact)
 
     def group(self, group_id: GroupId) -> GroupView:
         """The group of that id; one that was never heard of is empty.
@@ -115,26 +101,3 @@ class World:
 def millis(micros: int) -> int:
     """Whole milliseconds."""
     return micros // MICROS_PER_MILLI
-
-
-def _topic(world: World, recorded: Recorded, fact: TopicSized) -> None:
-    known = world.topics.get(fact.topic)
-    before = known.partitions if known is not None else 0
-    world.topics[fact.topic] = TopicView(fact.partitions, recorded.at, before)
-    world.disturbed_at = recorded.at
-
-
-def _policy(world: World, _recorded: Recorded, fact: PolicyDeclared) -> None:
-    world.declare(fact)
-
-
-def _disturb(world: World, recorded: Recorded, _fact: FaultBegan | FaultsHealed) -> None:
-    world.disturbed_at = recorded.at
-
-
-_APPLIERS: Final[dict[type[Any], Callable[[World, Recorded, Any], None]]] = {
-    TopicSized: _topic,
-    PolicyDeclared: _policy,
-    FaultBegan: _disturb,
-    FaultsHealed: _disturb,
-}
