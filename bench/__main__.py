@@ -18,22 +18,35 @@ from kohort.testing.kafka_jars import installed
 from kohort.testing.real_kafka import RealKafka
 
 ROOT = Path(__file__).parent.parent
-ORDER = ("codec", "heartbeat", "lab", "startup", "consume", "pipeline")
-BESIDE = ("heartbeat", "consume")
+ORDER = ("codec", "coordinator", "lab", "startup", "consume", "pipeline")
+ALONE = ("heartbeat",)
+"""Measured when it is named: the coordinator's bench has it too."""
+
+BESIDE = ("coordinator", "heartbeat", "consume")
+TOGETHER = ("coordinator",)
+"""Measures kohort and the real Kafka in one run, where there is one."""
+
+WITH_PID = ("coordinator", "heartbeat")
 KAFKA_SETTINGS = {"group.initial.rebalance.delay.ms": 0}
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description="Measure kohort.", prog="python -m bench")
-    parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(ORDER)}")
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(ORDER + ALONE)}")
     parser.add_argument("--no-kafka", action="store_true", help="without a real Kafka beside it")
     options = parser.parse_args()
-    unknown = sorted(set(options.names) - set(ORDER))
+    unknown = sorted(set(options.names) - {*ORDER, *ALONE})
     if unknown:
-        parser.error(f"no measurement is called {', '.join(unknown)}; there are {', '.join(ORDER)}")
-    names = [name for name in ORDER if name in (options.names or ORDER)]
-    failed = [name for name in names if not run(name, f"{name}: kohort")]
+        parser.error(
+            f"no measurement is called {', '.join(unknown)}; there are {', '.join(ORDER + ALONE)}"
+        )
+    names = [name for name in ORDER + ALONE if name in (options.names or ORDER)]
     beside = [name for name in names if name in BESIDE]
+    if options.no_kafka or installed() is None:
+        together: list[str] = []
+    else:
+        together = [name for name in names if name in TOGETHER]
+    failed = [n for n in names if n not in together and not run(n, f"{n}: kohort")]
     if beside and not options.no_kafka:
         failed += run_beside(beside)
     if failed:
@@ -62,7 +75,7 @@ def run_beside(names: Sequence[str]) -> list[str]:
             if not run(
                 name,
                 f"{name}: a real Kafka",
-                [*there, "--pid", str(kafka.pids[1])] if name == "heartbeat" else there,
+                [*there, "--pid", str(kafka.pids[1])] if name in WITH_PID else there,
             )
         ]
 

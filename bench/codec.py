@@ -9,8 +9,9 @@ are encoded is not counted, except in the heartbeat turn, which is what a broker
 read header and request, make the response, write it with header and size.
 
 The heartbeat turn goes through the frames of 2,000 members, again and again, as a broker sees them.
-kohort remembers what a member's heartbeat said last time (``kohort.wire.repeats``); the second line
-is the turn without that memory, every frame read in full.
+kohort's connections know their last heartbeat by its bytes (``kohort.engine.coordinator_beats``).
+Where something else is under way on a connection, what a member's heartbeat said last time is
+looked up (``kohort.wire.repeats``): the second line. The third is every frame read in full.
 """
 
 from __future__ import annotations
@@ -39,13 +40,17 @@ from kio.schema.response_header.v1.header import ResponseHeader as KioResponseHe
 from kio.schema.sync_group.v5.request import SyncGroupRequest as KioSync
 from kio.serial import entity_reader, entity_writer
 
+from kohort.coordinator.answers import HeartbeatAnswer
+from kohort.coordinator.events import Heartbeat
+from kohort.engine.coordinator_beats import KnownBeat
+from kohort.model.ids import GenerationId, GroupId, MemberId, Token
 from kohort.schema import decode, encode
 from kohort.schema.codec import request_decoder
 from kohort.wire.codec import (
     MAX_REQUEST_ELEMENTS,
     decode_request,
     encode_request,
-    encode_response,
+    response_route,
 )
 from kohort.wire.headers import RequestHeader
 from kohort.wire.messages.k03_metadata import (
@@ -61,6 +66,7 @@ from kohort.wire.messages.k14_sync_group import SyncGroupRequest, SyncGroupReque
 MEMBERS = 1_000
 BEATING = 2_000
 TOPICS, PARTITIONS = 10, 100
+TURNS = ("turn", "turn recalled", "turn unseen")
 GOAL_TURN_US = 1.0
 GOAL_TIMES_KIO = 5.0
 
@@ -145,13 +151,13 @@ def kohort_metadata() -> MetadataResponse:
 def kohort_runs(frames: list[bytes]) -> dict[str, Run]:
     following = cycle(frames).__next__
     read = request_decoder(HeartbeatRequest, 4, RequestHeader)
+    write = response_route(HeartbeatResponse, 4)
     head = struct.Struct(">Iih").unpack_from
+    alive = HeartbeatResponse()
 
-    def turn() -> bytes:
+    def turn_recalled() -> bytes:
         header, _ = decode_request(following())
-        return encode_response(
-            HeartbeatResponse(error_code=27), header.api_version, header.correlation_id
-        )
+        return write(alive, header.correlation_id)
 
     unseen = cycle(frames).__next__
 
@@ -159,15 +165,14 @@ def kohort_runs(frames: list[bytes]) -> dict[str, Run]:
         frame = unseen()
         _, correlation_id, length = head(frame)
         header, _ = read(frame, correlation_id, length, MAX_REQUEST_ELEMENTS)
-        return encode_response(
-            HeartbeatResponse(error_code=27), header.api_version, header.correlation_id
-        )
+        return write(alive, header.correlation_id)
 
     join, sync, metadata = kohort_join(), kohort_sync(), kohort_metadata()
     join_bytes, sync_bytes = encode(join, 9), encode(sync, 5)
     metadata_bytes = encode(metadata, 12)
     return {
-        "turn": turn,
+        "turn": kohort_turn(frames),
+        "turn recalled": turn_recalled,
         "turn unseen": turn_unseen,
         "join enc": lambda: encode(join, 9),
         "join dec": lambda: decode(JoinGroupResponse, 9, join_bytes),
@@ -176,6 +181,28 @@ def kohort_runs(frames: list[bytes]) -> dict[str, Run]:
         "meta enc": lambda: encode(metadata, 12),
         "meta dec": lambda: decode(MetadataResponse, 12, metadata_bytes),
     }
+
+
+def kohort_turn(frames: list[bytes]) -> Run:
+    """Each connection compares with its last heartbeat, as the broker's engine has it do."""
+    whole = [len(frame).to_bytes(4, "big") + frame for frame in frames]
+    event = Heartbeat(
+        token=Token(1),
+        group_id=GroupId("payments"),
+        generation_id=GenerationId(7),
+        member_id=MemberId(""),
+        group_instance_id=None,
+    )
+    following = cycle([(KnownBeat(frame, 4, event), frame) for frame in whole]).__next__
+    alive = HeartbeatAnswer()
+
+    def turn() -> bytes:
+        beat, frame = following()
+        if not beat.is_again(frame):
+            raise SystemExit("a heartbeat was expected to be known again")
+        return beat.response(frame, alive)
+
+    return turn
 
 
 # --- kio ---------------------------------------------------------------------------------------
@@ -195,7 +222,7 @@ def kio_turn(frames: list[bytes]) -> Run:
         read_body(frame, used)
         out = io.BytesIO()
         write_header(out, KioResponseHeader(correlation_id=header.correlation_id))
-        answer = KioBeaten(throttle_time=no_time, error_code=KioError.rebalance_in_progress)
+        answer = KioBeaten(throttle_time=no_time, error_code=KioError.none)
         write_body(out, answer)
         data = out.getvalue()
         return size.pack(len(data)) + data
@@ -204,7 +231,7 @@ def kio_turn(frames: list[bytes]) -> Run:
 
 
 def kio_runs(frames: list[bytes]) -> dict[str, Run]:
-    runs = {"turn": kio_turn(frames), "turn unseen": kio_turn(frames)}
+    runs = {key: kio_turn(frames) for key in TURNS}
     same = (("join", KioJoin, kohort_join(), 9), ("sync", KioSync, kohort_sync(), 5))
     for name, theirs, ours, version in (*same, ("meta", KioMetadata, kohort_metadata(), 12)):
         data = encode(ours, version)
@@ -229,7 +256,7 @@ def kafka_python_turn(frames: list[bytes]) -> Run:
 
     def turn() -> bytes:
         request = kafka_group.HeartbeatRequest.decode(following(), version=4, header=True)
-        answer = kafka_group.HeartbeatResponse(version=4, throttle_time_ms=0, error_code=27)
+        answer = kafka_group.HeartbeatResponse(version=4, throttle_time_ms=0, error_code=0)
         answer.with_header(correlation_id=request.header.correlation_id)
         return bytes(answer.encode(header=True, framed=True))
 
@@ -273,8 +300,7 @@ def kafka_python_runs(frames: list[bytes]) -> dict[str, Run]:
     join_bytes, sync_bytes = encode(kohort_join(), 9), encode(kohort_sync(), 5)
     metadata_bytes = encode(kohort_metadata(), 12)
     return {
-        "turn": kafka_python_turn(frames),
-        "turn unseen": kafka_python_turn(frames),
+        **{key: kafka_python_turn(frames) for key in TURNS},
         "join enc": join.encode,
         "join dec": lambda: kafka_group.JoinGroupResponse.decode(join_bytes, version=9),
         "sync enc": sync.encode,
@@ -339,12 +365,13 @@ def cases() -> list[Case]:
         "kio": kio_runs(frames),
         "kafka-python": kafka_python_runs(frames),
     }
-    for key in ("turn", "turn unseen", "join enc", "sync enc", "meta enc"):
+    for key in (*TURNS, "join enc", "sync enc", "meta enc"):
         outputs = {name: bytes(by_key[key]()) for name, by_key in runs.items()}
         if len(set(outputs.values())) != 1:
             raise SystemExit(f"{key}: the libraries do not write the same bytes")
     names = {
         "turn": (f"heartbeat turn v4, {BEATING:,} members", len(frames[0])),
+        "turn recalled": ("the same, looked up among all", len(frames[0])),
         "turn unseen": ("the same, every frame read in full", len(frames[0])),
         "join enc": (f"JoinGroup response v9, {MEMBERS:,} members, encode", 0),
         "join dec": ("the same, decode", 0),
