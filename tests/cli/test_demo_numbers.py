@@ -10,6 +10,7 @@ import pytest
 
 from kohort.cli.demo.picture import Rebalance
 from kohort.cli.demo.rebalances import (
+    AssignmentReader,
     Drought,
     Landing,
     LogReader,
@@ -21,6 +22,12 @@ from kohort.cli.demo.rebalances import (
 )
 from kohort.cli.demo.verdict import Verdict
 from kohort.cli.demo.web_events import VISITORS, first_field, web_events
+from kohort.embedded.consumer import Assignment, encode_assignment
+from kohort.model.facts import GroupStabilized, MemberAdded
+from kohort.model.history_record import Recorded
+from kohort.model.ids import GenerationId, GroupId, MemberId, TopicPartition
+from kohort.model.instants import Instant
+from kohort.storage.fact_files import fact_line
 
 COMBINED = re.compile(
     rb"(\S+) - - \[\d{2}/[A-Z][a-z]{2}/\d{4}:\d{2}:\d{2}:\d{2} \+0000\] "
@@ -85,6 +92,57 @@ def test_a_partition_moves_when_another_has_it_not_when_it_is_given_up() -> None
         Rebalance(generation=g, cause="", began=float(g), seconds=0.1) for g in (1, 2, 3, 4)
     ]
     assert [r.moved for r in moves.noted(rebalances)] == [0, 0, 1, None]
+
+
+def _assigned(generation: int, **partitions: list[int]) -> GroupStabilized:
+    members = [
+        (MemberId(f"{name}-1f0c"), encode_assignment(Assignment(partitions=_of_topic(numbers))))
+        for name, numbers in partitions.items()
+    ]
+    return GroupStabilized(
+        group_id=GroupId("g"),
+        generation_id=GenerationId(generation),
+        assignments=(*members, (MemberId("new-1f0c"), b"")),
+    )
+
+
+def _of_topic(numbers: list[int]) -> frozenset[TopicPartition]:
+    return frozenset(TopicPartition("t", number) for number in numbers)
+
+
+def _added(name: str, group: str = "g") -> MemberAdded:
+    return MemberAdded(
+        group_id=GroupId(group),
+        member_id=MemberId(f"{name}-1f0c"),
+        group_instance_id=None,
+        client_id=name,
+        client_host="",
+        session_timeout_ms=1,
+        rebalance_timeout_ms=1,
+    )
+
+
+def test_moves_are_counted_from_the_brokers_history_however_short_a_generation_was() -> None:
+    facts: list[MemberAdded | GroupStabilized] = [
+        _added("a"),
+        _assigned(1, a=[0, 1]),
+        _added("b"),
+        _assigned(2, a=[0], b=[]),
+        _assigned(3, a=[0], b=[1]),
+        _added("x", group="another"),
+        _assigned(4, a=[0, 1], b=[]),
+    ]
+    reader, moves = AssignmentReader("g"), Moves()
+    for number, fact in enumerate(facts):
+        recorded = Recorded(
+            sequence=number, at=Instant(number), incarnation=1, source="broker", fact=fact
+        )
+        line = fact_line(recorded)
+        if (assigned := reader.read(line)) is not None:
+            moves.see(assigned.generation, assigned.owners)
+    assert reader.read('{"kohort.history":1,"clock":"monotonic","wall_micros":0}') is None
+    told = [Rebalance(generation=g, cause="", began=float(g), seconds=0.1) for g in (1, 2, 3, 4)]
+    assert [r.moved for r in moves.noted(told)] == [0, 0, 1, 1]
 
 
 def _landing(partition: int, epoch: int, number: int, at: float) -> Landing:

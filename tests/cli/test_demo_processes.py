@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -11,7 +12,7 @@ import psutil
 import pytest
 
 from kohort.cli.demo.feeder import LONGEST_LINE, Feeder, count_lines, lines_of
-from kohort.cli.demo.processes import Tree, tail
+from kohort.cli.demo.processes import Tree, Undertaker, tail
 from kohort.model.errors import ConfigError
 
 # A parent, a child in a process group of its own as Spark's Python daemon makes one, a grandchild.
@@ -63,6 +64,41 @@ def test_an_end_is_asked_for_first(tmp_path: Path) -> None:
     )
     assert tree.stdout.readline()
     assert tree.end(20) == 7
+
+
+DEMO = """
+import sys, time
+from pathlib import Path
+from kohort.cli.demo.processes import Tree, Undertaker
+undertaker = Undertaker().__enter__()
+tree = undertaker.watch(Tree([sys.executable, "-c", sys.argv[1]], Path(sys.argv[2]), piped=True))
+tree.stdout.readline()
+print(tree.pid, flush=True)
+time.sleep(600)
+"""
+
+
+def test_a_demo_that_is_killed_takes_its_trees_along(tmp_path: Path) -> None:
+    """Also those of its trees that made process groups of their own."""
+    demo = subprocess.Popen(
+        [sys.executable, "-c", DEMO, FAMILY, str(tmp_path / "log")],
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    with demo:
+        assert demo.stdout is not None
+        root = psutil.Process(int(demo.stdout.readline()))
+        _wait_until(lambda: len(root.children(recursive=True)) == 2)
+        everybody = [root, *root.children(recursive=True)]
+        demo.kill()
+    _wait_until(lambda: not any(p.is_running() and p.status() != "zombie" for p in everybody))
+
+
+def test_an_undertaker_outlives_nobody(family: Tree) -> None:
+    with Undertaker() as undertaker:
+        undertaker.watch(family)
+        assert family.ended is None
+    assert family.ended == -9
 
 
 def test_the_tail_of_a_log_is_its_last_lines(tmp_path: Path) -> None:

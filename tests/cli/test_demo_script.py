@@ -12,6 +12,7 @@ from kohort.cli.demo.picture import (
     Feed,
     Finish,
     Kill,
+    LetGo,
     Life,
     Picture,
     Say,
@@ -32,6 +33,7 @@ class World:
         self.script = Script(total)
         self.total = total
         self.batch = batch
+        self.let_go = 10 * batch
         self.now = 0.0
         self.feed = 0
         self.applications: dict[str, Application] = {}
@@ -84,6 +86,8 @@ class World:
                 pass
             case Feed(upto):
                 self.feed = upto
+            case LetGo():
+                self.batch = self.let_go
             case Finish():
                 self.finished = True
             case Say():
@@ -138,6 +142,17 @@ def test_records_come_all_the_while_and_the_last_ones_in_the_last_act() -> None:
     assert allowed == sorted(set(allowed))
     assert len(allowed) > 10
     assert allowed[-2] <= TOTAL * (1 - HELD_BACK) < allowed[-1] == TOTAL
+
+
+def test_batches_are_let_go_when_nobody_joins_or_dies_any_more() -> None:
+    world = World()
+    world.run()
+    told = [cue for cue in world.cues if isinstance(cue, Start | Kill | LetGo)]
+    assert told[-2:] == [Start("app-2"), LetGo()]
+    held = World()
+    held.let_go = held.batch
+    held.run()
+    assert world.now < held.now
 
 
 def test_a_kill_between_two_batches_is_tried_again() -> None:

@@ -66,6 +66,23 @@ def test_a_batch_is_committed_to_the_group_at_the_top_of_the_next_call(world: Wo
     assert app.group.commits == [{A: 5, B: 5}]
 
 
+def test_a_ledgers_limit_holds_batches_until_it_is_taken_back(world: World, tmp_path: Path) -> None:
+    ledger = open_ledger(tmp_path)
+    ledger.limit_batches(4)
+    app, steps = start(world)
+    run_until(steps, "committed")
+    run_until(steps, "journalled")
+    sizes = [end - begin for begin, end, _ in ranges(app.checkpoint.offsets[1][1]).values()]
+    assert sizes == [2, 2]
+    ledger.limit_batches(None)
+    run_until(steps, "journalled")
+    sizes = [end - begin for begin, end, _ in ranges(app.checkpoint.offsets[2][1]).values()]
+    assert sizes == [5, 5]
+    with pytest.raises(ConfigError, match="a micro-batch of 0 offsets"):
+        ledger.limit_batches(0)
+    ledger.close()
+
+
 def test_the_last_batch_is_committed_to_the_group_although_nothing_follows(world: World) -> None:
     app, steps = start(world)
     run_until(steps, "idle")

@@ -237,6 +237,7 @@ class SourceDriver:
             return render(start.warmed_up())
         self._join()
         self._settle(start)
+        limit = min((n for n in (limit, self._ledger.batch_limit()) if n is not None), default=None)
         give_up = self._clock() + self._config.idle_wait_s
         pause = self._config.step_s / 8
         while True:

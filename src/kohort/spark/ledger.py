@@ -124,6 +124,14 @@ class Ledger(Protocol):
         """
         ...
 
+    def batch_limit(self) -> int | None:
+        """Most offsets of any application's micro-batch, beside its own limit; None for no more.
+
+        Asked before each batch is planned, so that all applications can be held back, and let go
+        again, while they run.
+        """
+        ...
+
     def manifest(self) -> list[ManifestRow]:
         """All committed pieces, by partition and offset."""
         ...

@@ -32,7 +32,6 @@ DEFAULTS: Mapping[str, str] = {
     "spark.driver.bindAddress": "127.0.0.1",
     # Between JVM and Python worker a socket in the file system costs a fifth of loopback TCP.
     "spark.python.unix.domain.socket.enabled": "true",
-    "spark.sql.execution.arrow.maxRecordsPerBatch": "20000",
     # Data files are named by kohort's own sink; a job that only writes results needs no shuffle.
     "spark.sql.shuffle.partitions": "2",
     "spark.sql.session.timeZone": "UTC",

@@ -38,6 +38,7 @@ SCHEMA_VERSION = "1"
 LEDGER_PATH = Path("_kohort") / "ledger.db"
 
 _BUSY_TIMEOUT_S = 60.0
+_BATCH_LIMIT = "batch_limit"
 _INTENT_KEPT_MS = 7 * 24 * 3600 * 1000
 
 _SCHEMA = (
@@ -133,6 +134,20 @@ class SqliteLedger:
                 "SELECT value FROM meta WHERE name = ?", (name,)
             ).fetchone()
         return None if row is None else str(row[0])
+
+    def limit_batches(self, offsets: int | None) -> None:
+        """Hold every application's micro-batches to so many offsets from the next one on.
+
+        None lets them go. An application's own ``maxOffsetsPerTrigger`` holds besides.
+        """
+        if offsets is not None and offsets < 1:
+            raise ConfigError(f"a micro-batch of {offsets} offsets: at least 1 is needed")
+        self.describe(_BATCH_LIMIT, "" if offsets is None else str(offsets))
+
+    def batch_limit(self) -> int | None:
+        """See ``Ledger.batch_limit``."""
+        noted = self.described(_BATCH_LIMIT)
+        return int(noted) if noted else None
 
     def acquire(
         self, partitions: Iterable[TopicPartition], generation: int, member: str

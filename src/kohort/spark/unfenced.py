@@ -50,6 +50,10 @@ class UnfencedLedger:
         """Nothing is committed here: the sink is the user's."""
         return Committed(rows=[], fenced=frozenset())
 
+    def batch_limit(self) -> int | None:
+        """Nobody sets one here."""
+        return None
+
     def manifest(self) -> list[ManifestRow]:
         """Empty: the sink's files are the user's."""
         return []

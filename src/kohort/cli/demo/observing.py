@@ -1,9 +1,9 @@
 """Takes pictures of the demo: from the coordinator, the broker's log and the table's ledger.
 
-What lives here: everything that looks. Three witnesses are asked, none of them the applications
-themselves: the coordinator says who is a member and owns what, the broker's log when rebalances
-began and ended, the ledger what has landed and which micro-batches are under way. It must not know
-what the script makes of it, and changes nothing.
+What lives here: everything that looks. Four witnesses are asked, none of them the applications
+themselves: the coordinator says who is a member and owns what now, the broker's log when rebalances
+began and ended, its history what every generation was assigned, the ledger what has landed and
+which micro-batches are under way. It must not know what the script makes of it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,14 @@ from pathlib import Path
 from typing import Any, Final
 
 from kohort.cli.demo.picture import Application, Life, Picture, Rebalance
-from kohort.cli.demo.rebalances import Drought, Landing, LogReader, Moves
+from kohort.cli.demo.rebalances import (
+    Assigned,
+    AssignmentReader,
+    Drought,
+    Landing,
+    LogReader,
+    Moves,
+)
 from kohort.client.admin import Admin
 from kohort.client.descriptions import GroupDescription
 from kohort.model.ids import TopicPartition
@@ -86,32 +93,59 @@ class LedgerWitness:
             return []
 
 
-class LogWitness:
-    """Follows the broker's log for rebalances."""
+class Tail:
+    """Follows a text file that another process appends to.
 
-    def __init__(self, log: Path, reader: LogReader) -> None:
-        self._log = log
-        self._reader = reader
+    Args:
+        path: of the file; it need not be there yet.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
         self._read = 0
         self._rest = ""
-        self.rebalances: list[Rebalance] = []
 
-    def follow(self) -> None:
-        """Read what was written since the last call."""
-        for line in self._new_lines():
-            ended = self._reader.read(line)
-            if ended is not None:
-                self.rebalances.append(ended)
-
-    def _new_lines(self) -> Iterator[str]:
-        if not self._log.exists():
+    def lines(self) -> Iterator[str]:
+        """The lines that were finished since the last call."""
+        if not self._path.exists():
             return
-        with self._log.open(encoding="utf-8", errors="replace") as file:
+        with self._path.open(encoding="utf-8", errors="replace") as file:
             file.seek(self._read)
             text = self._rest + file.read()
             self._read = file.tell()
         *lines, self._rest = text.split("\n")
         yield from lines
+
+
+class LogWitness:
+    """Follows the broker's log for rebalances."""
+
+    def __init__(self, log: Path, reader: LogReader) -> None:
+        self._log = Tail(log)
+        self._reader = reader
+        self.rebalances: list[Rebalance] = []
+
+    def follow(self) -> None:
+        """Read what was written since the last call."""
+        for line in self._log.lines():
+            ended = self._reader.read(line)
+            if ended is not None:
+                self.rebalances.append(ended)
+
+
+class AssignmentWitness:
+    """Follows the broker's history for assignments: no generation is too short to be in it."""
+
+    def __init__(self, history: Path, reader: AssignmentReader) -> None:
+        self._history = Tail(history)
+        self._reader = reader
+
+    def follow(self) -> Iterator[Assigned]:
+        """What was assigned since the last call."""
+        for line in self._history.lines():
+            assigned = self._reader.read(line)
+            if assigned is not None:
+                yield assigned
 
 
 @dataclass(slots=True, kw_only=True)
@@ -139,6 +173,7 @@ class Observer:
         topic: what they read.
         ledger: of the table that they write.
         log: the broker's.
+        assignments: out of the broker's history.
         partitions: of the topic.
     """
 
@@ -150,6 +185,7 @@ class Observer:
         topic: str,
         ledger: LedgerWitness,
         log: LogWitness,
+        assignments: AssignmentWitness,
         partitions: int,
     ) -> None:
         self._admin = admin
@@ -157,6 +193,7 @@ class Observer:
         self._topic_partitions = [TopicPartition(topic, number) for number in range(partitions)]
         self._ledger = ledger
         self._log = log
+        self._assignments = assignments
         self._moves = Moves()
         self.drought = Drought()
         self._before: dict[int, Held] = {}
@@ -169,9 +206,8 @@ class Observer:
         held, intended = self._ledger.held(), self._ledger.intended()
         owned = _recognise(group, actors)
         self._count_landed(held, actors)
-        if group.state == STABLE and self._log.rebalances:
-            owners = {p: name for name, mine in owned.items() for p in mine}
-            self._moves.see(self._log.rebalances[-1].generation, owners)
+        for assigned in self._assignments.follow():
+            self._moves.see(assigned.generation, assigned.owners)
         applications = {
             name: _application(actor, owned.get(name, frozenset()), held, intended)
             for name, actor in actors.items()

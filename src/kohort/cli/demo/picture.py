@@ -132,6 +132,11 @@ class Feed:
 
 
 @dataclass(frozen=True, slots=True)
+class LetGo:
+    """Hold the applications' micro-batches no longer."""
+
+
+@dataclass(frozen=True, slots=True)
 class Say:
     """A line for the reader."""
 
@@ -143,4 +148,4 @@ class Finish:
     """Everything is consumed: end the applications and judge."""
 
 
-Cue: TypeAlias = Start | Kill | Feed | Say | Finish
+Cue: TypeAlias = Start | Kill | Feed | LetGo | Say | Finish

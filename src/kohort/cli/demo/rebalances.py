@@ -1,11 +1,12 @@
-"""What rebalances cost: their length from the broker's log, moves from owners, pauses from commits.
+"""What rebalances cost: their length from a log, moves from assignments, pauses from commits.
 
-Pure functions and two small accumulators. In go log lines, assignments and rows of the manifest;
+Pure functions and a few accumulators. In go log lines, recorded facts and rows of the manifest;
 out come ``Rebalance`` values and seconds. It must not know where these are read from.
 """
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -14,6 +15,9 @@ from itertools import pairwise
 from typing import Final
 
 from kohort.cli.demo.picture import Rebalance
+from kohort.embedded.consumer import decode_assignment
+from kohort.model.facts import GroupStabilized, MemberAdded
+from kohort.storage.fact_codec import decode_fact
 
 _FRAME: Final = re.compile(r"\[(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d),(\d{3})\] \w+ (.*)")
 _BEGUN: Final = re.compile(
@@ -80,6 +84,45 @@ class LogReader:
         return moment.timestamp() + int(framed[2]) / 1_000 - self._zero
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Assigned:
+    """Who was assigned what in one generation: the owner's client id by partition."""
+
+    generation: int
+    owners: Mapping[int, str]
+
+
+class AssignmentReader:
+    """Assignments of one group out of a broker's recorded facts.
+
+    Args:
+        group: whose facts count.
+    """
+
+    def __init__(self, group: str) -> None:
+        self._group = group
+        self._clients: dict[str, str] = {}
+
+    def read(self, line: str) -> Assigned | None:
+        """What this line says was assigned, if it is about that."""
+        if not any(f'"is":"{kind.__name__}"' in line for kind in (MemberAdded, GroupStabilized)):
+            return None
+        held = json.loads(line)
+        fact = decode_fact(held["is"], held["f"])
+        if fact.group_id != self._group:
+            return None
+        if isinstance(fact, MemberAdded):
+            self._clients[fact.member_id] = fact.client_id
+            return None
+        owners = {
+            partition.partition: self._clients[member]
+            for member, data in fact.assignments
+            if data
+            for partition in decode_assignment(data).partitions
+        }
+        return Assigned(generation=fact.generation_id, owners=owners)
+
+
 class Moves:
     """Counts partitions whose owner changed, generation by generation.
 
@@ -92,7 +135,7 @@ class Moves:
         self._moved: dict[int, int] = {}
 
     def see(self, generation: int, owners: Mapping[int, str]) -> None:
-        """The owners of a stable generation; seeing it again changes nothing."""
+        """What a generation assigned; seeing it again changes nothing."""
         moved = 0
         for partition, owner in owners.items():
             moved += self._last.get(partition, owner) != owner

@@ -20,6 +20,7 @@ from kohort.cli.demo.picture import (
     Feed,
     Finish,
     Kill,
+    LetGo,
     Life,
     Picture,
     Say,
@@ -131,7 +132,9 @@ class Script:
         if not self._at_work(picture, NAMES):
             return []
         self._next(picture, self._drain, "everything is consumed", limit=DRAIN_LIMIT_S)
-        return [Say(f"{VICTIM} is back; now everything that is left is fed and consumed")]
+        # Nobody joins or dies any more: micro-batches need not leave a backlog from here on.
+        said = f"{VICTIM} is back; now everything that is left is fed, and consumed at full speed"
+        return [Say(said), LetGo()]
 
     def _drain(self, picture: Picture) -> list[Cue]:
         done = picture.fed_out and picture.fed == sum(picture.ends.values()) == picture.landed

@@ -18,15 +18,28 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Final, Self
 
-from kohort.cli.demo.observing import Actor, LedgerWitness, LogWitness, Observer, bury
-from kohort.cli.demo.picture import Cue, Feed, Finish, Kill, Life, Picture, Say, Start
-from kohort.cli.demo.processes import Tree, tail
-from kohort.cli.demo.rebalances import LogReader, longest_retained_pause, usual_pause
+from kohort.cli.demo.observing import (
+    Actor,
+    AssignmentWitness,
+    LedgerWitness,
+    LogWitness,
+    Observer,
+    bury,
+)
+from kohort.cli.demo.picture import Cue, Feed, Finish, Kill, LetGo, Life, Picture, Say, Start
+from kohort.cli.demo.processes import Tree, Undertaker, tail
+from kohort.cli.demo.rebalances import (
+    AssignmentReader,
+    LogReader,
+    longest_retained_pause,
+    usual_pause,
+)
 from kohort.cli.demo.script import NAMES, DemoFailed, Script
 from kohort.cli.demo.verdict import Verdict
 from kohort.cli.demo.view import View
 from kohort.client.admin import Admin
 from kohort.client.config import parse_client_settings
+from kohort.spark.sqlite_ledger import SqliteLedger
 
 TOPIC: Final = "web-access"
 GROUP: Final = "demo"
@@ -44,6 +57,8 @@ TRIGGER_MS: Final = 1_000
 MASTER: Final = "local[1]"
 BATCHES: Final = 300
 """So many full micro-batches would hold all records: the rate that leaves a backlog."""
+BATCHES_LET_GO: Final = 20
+"""The same for the last act, in which nothing is left to be shown."""
 
 # Three Java processes share a laptop: small heaps, the quick compiler, one collector thread.
 SPARK_SETTINGS: Final = {
@@ -83,7 +98,12 @@ class DemoConfig:
 
     @property
     def limit(self) -> int:
-        """Records of a micro-batch."""
+        """Records of a micro-batch, at most."""
+        return max(PARTITIONS, self.records // BATCHES_LET_GO)
+
+    @property
+    def held_limit(self) -> int:
+        """The same until the last act: noted in the ledger, where it can be taken back."""
         return max(PARTITIONS, self.records // BATCHES)
 
     def differences(self) -> list[str]:
@@ -94,7 +114,7 @@ class DemoConfig:
         ]
         return [
             *told,
-            f"--limit {self.limit} (default 500000)",
+            f"--limit {self.limit} (default 500000; {self.held_limit} until the last act)",
             f"--trigger-ms {TRIGGER_MS} (default 500)",
             f"--master {MASTER} (default local[2])",
             *(f"{name}={value}" for name, value in SPARK_SETTINGS.items()),
@@ -139,6 +159,7 @@ class Stage:
         self._actors = {name: Actor(name=name) for name in NAMES}
         self._trees: dict[str, Tree] = {}
         self._cleanup = ExitStack()
+        self._undertaker = self._cleanup.enter_context(Undertaker())
         self._finished = False
 
     def __enter__(self) -> Self:
@@ -159,7 +180,8 @@ class Stage:
         admin.create_topic(TOPIC, partitions=PARTITIONS)
         self._bootstrap = bootstrap
         self._feeder = FeederProcess(self._config, bootstrap)
-        self._cleanup.callback(self._feeder.tree.kill)
+        self._cleanup.callback(self._undertaker.watch(self._feeder.tree).kill)
+        self._limit_batches(self._config.held_limit)
         ledger = LedgerWitness(self._config.table)
         self._cleanup.callback(ledger.close)
         self._observer = Observer(
@@ -168,6 +190,7 @@ class Stage:
             topic=TOPIC,
             ledger=ledger,
             log=LogWitness(self._broker_log, LogReader(GROUP, self._wall)),
+            assignments=AssignmentWitness(self._history, AssignmentReader(GROUP)),
             partitions=PARTITIONS,
         )
         picture = self._play()
@@ -177,6 +200,10 @@ class Stage:
     @property
     def _broker_log(self) -> Path:
         return self._config.output / "logs" / "broker.log"
+
+    @property
+    def _history(self) -> Path:
+        return self._config.output / "logs" / "broker-history.jsonl"
 
     def _now(self) -> float:
         return time.monotonic() - self._zero
@@ -188,9 +215,10 @@ class Stage:
         data, told = self._config.output / "broker", self._config.output / "logs" / "broker.out"
         command = [sys.executable, "-m", "kohort", "broker", "--port", "0"]
         command += ["--data-dir", str(data), "--log-file", str(self._broker_log)]
+        command += ["--history", str(self._history)]
         for name, (value, _) in BROKER_SETTINGS.items():
             command += ["--set", f"{name}={value}"]
-        tree = Tree(command, told, piped=True)
+        tree = self._undertaker.watch(Tree(command, told, piped=True))
         self._trees["broker"] = tree
         self._cleanup.callback(tree.end, 10)
         lines: queue.SimpleQueue[str] = queue.SimpleQueue()
@@ -232,8 +260,17 @@ class Stage:
                 self._kill(name, picture, anyway=anyway)
             case Feed(upto):
                 self._feeder.allow(upto)
+            case LetGo():
+                self._limit_batches(None)
             case Finish():
                 self._finished = True
+
+    def _limit_batches(self, offsets: int | None) -> None:
+        ledger = SqliteLedger(self._config.table, GROUP)
+        try:
+            ledger.limit_batches(offsets)
+        finally:
+            ledger.close()
 
     def _start_application(self, name: str) -> None:
         config = self._config
@@ -248,7 +285,8 @@ class Stage:
             command += ["--conf", f"{setting}={value}"]
         actor = self._actors[name]
         actor.starts += 1
-        tree = Tree(command, config.output / "logs" / f"{name}.{actor.starts}.log")
+        log = config.output / "logs" / f"{name}.{actor.starts}.log"
+        tree = self._undertaker.watch(Tree(command, log))
         self._cleanup.callback(tree.kill)
         self._trees[name] = tree
         actor.life, actor.pid, actor.landed = Life.STARTING, tree.pid, 0
