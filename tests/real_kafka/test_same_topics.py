@@ -35,6 +35,10 @@ from kohort.wire.messages import k60_describe_cluster as cluster
 pytestmark = [pytest.mark.slow, pytest.mark.real_kafka]
 
 NONE, NOBODYS = bytes(16), uuid.UUID(int=7).bytes
+RUN = uuid.uuid4().hex[:8]
+T, U, SMALL, COMPACTED, G = (f"{name}-{RUN}" for name in ("t", "u", "small", "compacted", "g"))
+"""Names that no other test has given to the same Kafka."""
+
 TOPIC, BROKER = 2, 4
 SET, DELETE, APPEND, SUBTRACT = range(4)
 
@@ -104,7 +108,7 @@ class Script:
 
     def commits(self, *rows: tuple[bytes, int, int]) -> Any:
         request = commit.OffsetCommitRequest(
-            group_id="g",
+            group_id=G,
             topics=[
                 commit.OffsetCommitRequestTopic(
                     topic_id=i,
@@ -131,7 +135,7 @@ class Script:
         topics = [
             committed.OffsetFetchRequestTopics(topic_id=i, partition_indexes=[0, 1]) for i in ids
         ]
-        group = committed.OffsetFetchRequestGroup(group_id="g", topics=topics if ids else None)
+        group = committed.OffsetFetchRequestGroup(group_id=G, topics=topics if ids else None)
         answer = self.ask("OffsetFetch", committed.OffsetFetchRequest(groups=[group]), 10)
         (told,) = answer.groups
         rows = [(self.ids[t.topic_id], p) for t in told.topics for p in t.partitions]
@@ -194,20 +198,20 @@ def perform(script: Script) -> None:
     told, s = script.told, script
     for name in ("", ".", "..", "a" * 250, "a/b", "a b"):
         told[f"create: {name[:9]!r}"] = s.made(name)
-    told["create"] = s.made("t", 2)
-    told["create: again"] = s.made("t")
-    told["create: unknown setting"] = s.made("u", nonsense="1")
-    told["create: wrong setting"] = s.made("u", retention_ms="x")
-    told["create: null setting"] = s.made("u", retention_ms=None)
-    told["create: no partitions"] = s.made("u", 0)
-    told["create: segments of 14 bytes"] = s.made("small", segment_bytes="14")
-    told["create: with a dot"] = s.made("k.x")
-    told["create: a collision"] = s.made("k_x")
-    topic_id = next(i for i, name in s.ids.items() if name == "t")
+    told["create"] = s.made(T, 2)
+    told["create: again"] = s.made(T)
+    told["create: unknown setting"] = s.made(U, nonsense="1")
+    told["create: wrong setting"] = s.made(U, retention_ms="x")
+    told["create: null setting"] = s.made(U, retention_ms=None)
+    told["create: no partitions"] = s.made(U, 0)
+    told["create: segments of 14 bytes"] = s.made(SMALL, segment_bytes="14")
+    told["create: with a dot"] = s.made(f"k.x-{RUN}")
+    told["create: a collision"] = s.made(f"k_x-{RUN}")
+    topic_id = next(i for i, name in s.ids.items() if name == T)
     ids_in_metadata(s, topic_id)
     batch = build_batch([Record(None, b"%d" % n, int(time.time() * 1_000)) for n in range(10)])
     data = produce.PartitionProduceData(index=0, records=batch)
-    topic = produce.TopicProduceData(name="t", partition_data=[data])
+    topic = produce.TopicProduceData(name=T, partition_data=[data])
     s.ask("Produce", produce.ProduceRequest(acks=-1, timeout_ms=5_000, topic_data=[topic]))
     for name, row in {
         "known": (topic_id,),
@@ -217,7 +221,7 @@ def perform(script: Script) -> None:
         "out of range": (topic_id, 99),
     }.items():
         told[f"fetch: {name}"] = s.fetched(*row)
-    s.ask("FindCoordinator", find.FindCoordinatorRequest(coordinator_keys=["g"]))
+    s.ask("FindCoordinator", find.FindCoordinatorRequest(coordinator_keys=[G]))
     told["commit: unknown"] = s.commits((NOBODYS, 0, 5), (NONE, 0, 5))
     told["commit: mixed"] = s.commits((NOBODYS, 0, 5), (topic_id, 0, 6), (topic_id, 9, 1))
     told["committed"] = s.positions(topic_id)
@@ -237,9 +241,9 @@ def ids_in_metadata(s: Script, topic_id: bytes) -> None:
     told["metadata: neither name nor id"] = s.metadata((None, NONE))
     told["metadata: by id"] = s.metadata((None, topic_id))
     told["metadata: by unknown id"] = s.metadata((None, NOBODYS))
-    told["metadata: by name"] = s.metadata(("t", NONE), version=13)
+    told["metadata: by name"] = s.metadata((T, NONE), version=13)
     told["metadata: both"] = s.metadata(("nope", NONE), (None, topic_id))
-    told["metadata: both in one"] = s.metadata(("t", NOBODYS))
+    told["metadata: both in one"] = s.metadata((T, NOBODYS))
     told["metadata: by id too early"] = s.metadata((None, topic_id), version=10)
     told["metadata: nobody too early"] = s.metadata((None, NONE), version=11)
     told["metadata: a bad name"] = s.metadata(("a b", NONE), ("", NONE))
@@ -262,12 +266,12 @@ def settings(s: Script) -> None:
         "unset": (("cleanup.policy", DELETE, None), ("retention.ms", SET, "123456789")),
     }
     for name, some in changes.items():
-        told[f"alter: {name}"] = s.altered("t", *some)
-        told[f"alter: {name}: told"] = s.settings("t", "cleanup.policy", "retention.ms")
+        told[f"alter: {name}"] = s.altered(T, *some)
+        told[f"alter: {name}: told"] = s.settings(T, "cleanup.policy", "retention.ms")
     told["alter: no such topic"] = s.altered("nope", ("retention.ms", SET, "1"))
     told["alter: a bad name"] = s.altered("a b", ("retention.ms", SET, "1"))
     told["alter: no name"] = s.altered("", ("retention.ms", SET, "1"))
-    told["alter: no such kind"] = s.altered("t", ("retention.ms", SET, "1"), kind=99)
+    told["alter: no such kind"] = s.altered(T, ("retention.ms", SET, "1"), kind=99)
     told["alter: another broker"] = s.altered("77", ("log.retention.ms", SET, "1"), kind=BROKER)
     told["alter: the broker itself"] = s.altered(
         "1", ("log.retention.ms", SET, "100000"), kind=BROKER
@@ -275,48 +279,48 @@ def settings(s: Script) -> None:
     told["settings: no such topic"] = s.settings("nope")
     told["settings: a bad name"] = s.settings("a b")
     told["settings: no such broker"] = s.settings("77", kind=BROKER)
-    told["settings: unknown"] = s.settings("t", "nonsense")
-    told["settings: names"] = sorted(row[0] for row in s.settings("t")[1])
+    told["settings: unknown"] = s.settings(T, "nonsense")
+    told["settings: names"] = sorted(row[0] for row in s.settings(T)[1])
 
 
 def records_cut(s: Script, topic_id: bytes) -> None:
     told = s.told
-    told["delete records"] = s.cut("t", (0, 4))
+    told["delete records"] = s.cut(T, (0, 4))
     told["delete records: fetch before"] = s.fetched(topic_id, 3)
-    told["delete records: backwards"] = s.cut("t", (0, 2))
-    told["delete records: too far"] = s.cut("t", (0, 99))
-    told["delete records: below 0"] = s.cut("t", (0, -2))
-    told["delete records: twice"] = s.cut("t", (0, 5), (0, 6), (1, -1))
-    told["delete records: all"] = s.cut("t", (0, -1))
+    told["delete records: backwards"] = s.cut(T, (0, 2))
+    told["delete records: too far"] = s.cut(T, (0, 99))
+    told["delete records: below 0"] = s.cut(T, (0, -2))
+    told["delete records: twice"] = s.cut(T, (0, 5), (0, 6), (1, -1))
+    told["delete records: all"] = s.cut(T, (0, -1))
     told["delete records: fetch the end"] = s.fetched(topic_id, 10)
-    told["delete records: no partition"] = s.cut("t", (7, 0))
+    told["delete records: no partition"] = s.cut(T, (7, 0))
     told["delete records: no topic"] = s.cut("nope", (0, 0))
-    s.made("compacted", cleanup_policy="compact")
-    told["delete records: of a compacted topic"] = s.cut("compacted", (0, 0))
+    s.made(COMPACTED, cleanup_policy="compact")
+    told["delete records: of a compacted topic"] = s.cut(COMPACTED, (0, 0))
     told["delete records: of the internal topic"] = s.cut("__consumer_offsets", (0, 0), (60, 0))
 
 
 def partitions(s: Script) -> None:
     told = s.told
     told["grow: no such topic"] = s.grown("nope", 2)
-    told["grow: none"] = s.grown("t", 0)
-    told["grow: as many"] = s.grown("t", 2)
-    told["grow: less"] = s.grown("t", 1)
-    told["grow: try"] = s.grown("t", 3, validate_only=True)
+    told["grow: none"] = s.grown(T, 0)
+    told["grow: as many"] = s.grown(T, 2)
+    told["grow: less"] = s.grown(T, 1)
+    told["grow: try"] = s.grown(T, 3, validate_only=True)
     told["grow: the internal topic"] = s.grown("__consumer_offsets", 99, validate_only=True)
 
 
 def deletions(s: Script, topic_id: bytes) -> None:
     told = s.told
     told["delete: neither"] = s.deleted((None, NONE))
-    told["delete: both"] = s.deleted(("t", topic_id))
+    told["delete: both"] = s.deleted((T, topic_id))
     told["delete: unknown id"] = s.deleted((None, NOBODYS))
     told["delete: unknown name"] = s.deleted(("nope", NONE), ("a b", NONE))
     told["delete: twice by id"] = s.deleted((None, topic_id), (None, topic_id))
-    told["delete: twice by name"] = s.deleted(("t", NONE), ("t", NONE))
-    told["delete: once each way"] = s.deleted(("t", NONE), (None, topic_id))
+    told["delete: twice by name"] = s.deleted((T, NONE), (T, NONE))
+    told["delete: once each way"] = s.deleted((T, NONE), (None, topic_id))
     told["delete: by id"] = s.deleted((None, topic_id))
-    told["delete: by name"] = s.deleted(("compacted", NONE))
+    told["delete: by name"] = s.deleted((COMPACTED, NONE))
 
 
 def test_topics_are_administered_as_kafka_does_it(
