@@ -324,3 +324,26 @@ def test_a_static_leader_that_returns_to_its_assignment_sees_that_the_topic_grew
         world.topics["t"] = 14
     world.until(lambda: world.settled(back, other), within_ms=30_000)
     assert loads(back, other) == [7, 7]
+
+
+@pytest.mark.parametrize("leads", ["holder", "other"])
+def test_what_was_withheld_from_everybody_gets_an_owner_although_its_holder_died(leads):
+    """It came back as a static member to an assignment without it, and asked for nothing (760)."""
+    world = World()
+    world.topics["t"] = 3
+    settings = {"revoke_ms": 5_000, "rebalance_timeout_ms": 10_000, "session_timeout_ms": 45_000}
+    names = {"holder": "a", "other": "z"}  # with three partitions the first by name has two
+    first = world.client("1", group_instance_id=GroupInstanceId(names.pop(leads)), **settings)
+    first.join()
+    world.until(lambda: world.settled(first), within_ms=20_000)
+    (name,) = names.values()
+    second = world.client("2", group_instance_id=GroupInstanceId(name), **settings).join()
+    world.until(lambda: world.settled(first, second), within_ms=30_000)
+    holder, other = sorted((first, second), key=lambda client: -len(client.owned))
+    third = world.client("3", group_instance_id=GroupInstanceId("m"), **settings).join()
+    world.until(lambda: third.generations != [], within_ms=20_000)
+    instance = holder.engine.config.group_instance_id
+    holder.kill()
+    back = world.client("4", group_instance_id=instance, **settings).join()
+    world.until(lambda: world.settled(back, other, third), within_ms=40_000)
+    assert loads(back, other, third) == [1, 1, 1]

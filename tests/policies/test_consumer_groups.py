@@ -9,6 +9,7 @@ from tests.policies.groups import group, member, partitions
 
 from kohort.embedded.consumer import (
     Assignment,
+    LeadersNote,
     Subscription,
     decode_assignment,
     decode_subscription,
@@ -169,9 +170,11 @@ def test_the_judge_counts():
 def test_a_leaders_note_in_its_assignment_is_read_back_and_nobody_elses_is():
     assigner = ConsumerAssigner()
     plain = encode_assignment(Assignment(partitions=frozenset({TopicPartition("t", 1)})))
-    noted = assigner.noted(plain, {"u": 2, "t": 3})
+    note = LeadersNote(counts={"u": 2, "t": 3}, withheld=4)
+    noted = assigner.noted(plain, note)
     assert decode_assignment(noted).partitions == {TopicPartition("t", 1)}
-    assert assigner.note(noted) == {"t": 3, "u": 2}
+    assert assigner.note(noted) == note
+    assert assigner.withheld({MemberId("a"): plain, MemberId("b"): noted}, {"t": 3, "u": 2}) == 3
     foreign = Assignment(partitions=frozenset(), user_data=b"\x00\x00\x00\x07")
     torn = Assignment(partitions=frozenset(), user_data=b"kohort counts 0\x00\x00\x00\x07")
     for other in (plain, b"", b"\xff", encode_assignment(foreign), encode_assignment(torn)):

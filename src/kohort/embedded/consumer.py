@@ -74,6 +74,7 @@ class AssignedCounts:
     """Userdata that a kohort leader leaves in its own assignment, for when it returns (KIP-814)."""
 
     counts: list[TopicCount] = field(array(TopicCount))
+    withheld: int = field(INT32)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -187,21 +188,30 @@ def generation_in_userdata(data: bytes | None) -> GenerationId:
     return sticky[1] if sticky else NO_GENERATION
 
 
-def encode_counts_userdata(counts: Mapping[str, int]) -> bytes:
-    """The partition counts that an assignment was decided by, marked as kohort's."""
-    found = [TopicCount(topic=topic, partitions=n) for topic, n in sorted(counts.items())]
-    return _COUNTS_MARK + encode(AssignedCounts(counts=found), 0)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeadersNote:
+    """What a leader decided by, and how many partitions it gave to nobody, since they were held."""
+
+    counts: Mapping[str, int]
+    withheld: int = 0
 
 
-def counts_in_userdata(data: bytes | None) -> dict[str, int] | None:
-    """The counts that a kohort leader left; None for anybody else's userdata."""
+def encode_note(note: LeadersNote) -> bytes:
+    """A leader's note as userdata, marked as kohort's."""
+    found = [TopicCount(topic=topic, partitions=n) for topic, n in sorted(note.counts.items())]
+    return _COUNTS_MARK + encode(AssignedCounts(counts=found, withheld=note.withheld), 0)
+
+
+def note_in_userdata(data: bytes | None) -> LeadersNote | None:
+    """The note that a kohort leader left; None for anybody else's userdata."""
     if data is None or not data.startswith(_COUNTS_MARK):
         return None
     try:
         body, _ = decode(AssignedCounts, 0, data, len(_COUNTS_MARK))
     except ProtocolError:
         return None
-    return {entry.topic: entry.partitions for entry in body.counts}
+    counts = {entry.topic: entry.partitions for entry in body.counts}
+    return LeadersNote(counts=counts, withheld=body.withheld)
 
 
 def _version(data: bytes, what: str) -> int:

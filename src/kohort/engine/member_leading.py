@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from kohort.embedded.consumer import LeadersNote
 from kohort.member.effects import PerformAssignment
 from kohort.member.events import AssignmentFailed, AssignmentPerformed, GroupMember
 from kohort.model.errors import KohortError
@@ -34,12 +35,16 @@ class GroupAssigner(Protocol):
         """An assignment for every member; topics without a count do not exist (yet)."""
         ...
 
-    def noted(self, assignment: bytes, partitions: Mapping[str, int]) -> bytes:
-        """The leader's own assignment, with the counts that it decided by."""
+    def withheld(self, plan: Mapping[MemberId, bytes], partitions: Mapping[str, int]) -> int:
+        """How many partitions a plan gives to nobody: somebody has to let go of them first."""
         ...
 
-    def note(self, assignment: bytes) -> Mapping[str, int] | None:
-        """Those counts, from an assignment that came back; None if they are not there."""
+    def noted(self, assignment: bytes, note: LeadersNote) -> bytes:
+        """The leader's own assignment, with its note."""
+        ...
+
+    def note(self, assignment: bytes) -> LeadersNote | None:
+        """The note, from an assignment that came back; None if it is not there."""
         ...
 
 
@@ -50,17 +55,26 @@ class _Decided:
     topics: frozenset[str]
     counts: Mapping[str, int] | None
     """None: not known, since somebody else decided; what is found first counts."""
+    withheld: int = 0
+    """Partitions that nobody has until those who hold them let go, and come back for that."""
 
 
 class Leading:
     """The leader's memory."""
 
     def __init__(
-        self, assigner: GroupAssigner, *, max_age_ms: Millis, missing_refresh_ms: Millis
+        self,
+        assigner: GroupAssigner,
+        *,
+        max_age_ms: Millis,
+        missing_refresh_ms: Millis,
+        hand_over_ms: Millis,
     ) -> None:
         self._assigner = assigner
         self._max_age_ms = max_age_ms
         self._missing_refresh_ms = missing_refresh_ms
+        self._hand_over_ms = hand_over_ms
+        """How long members may take to give up what was withheld, and to come back."""
         self._pending: PerformAssignment | None = None
         self._inherited: frozenset[str] | None = None
         """Topics of an assignment that stands, until it is in hand."""
@@ -103,16 +117,19 @@ class Leading:
             plan = dict(self._assigner.assign(effect.protocol_name, effect.members, counts))
         except KohortError as error:
             return AssignmentFailed(generation_id=generation_id, message=str(error))
+        note = LeadersNote(counts=dict(counts), withheld=self._assigner.withheld(plan, counts))
         if static_id is not None and static_id in plan:
-            plan[static_id] = self._assigner.noted(plan[static_id], counts)
-        self._decided = _Decided(topics, dict(counts))
+            plan[static_id] = self._assigner.noted(plan[static_id], note)
+        self._decided = _Decided(topics, note.counts, note.withheld)
         return AssignmentPerformed(generation_id=generation_id, assignments=plan)
 
     def joined(self, *, is_leader: bool, assignment: bytes, now: Instant) -> None:
         """The generation is settled: watch the topics, or leave that to whoever leads."""
         topics, self._inherited = self._inherited, None
         if is_leader and topics is not None:
-            self._decided = _Decided(topics, self._assigner.note(assignment))
+            note = self._assigner.note(assignment)
+            counts, withheld = (note.counts, note.withheld) if note else (None, 0)
+            self._decided = _Decided(topics, counts, withheld)
             self.refresh_at = now
         elif is_leader and self._decided is not None:
             self.schedule(now)
@@ -130,6 +147,8 @@ class Leading:
         if decided is not None:
             missing = decided.topics - (decided.counts or {}).keys()
             delay = self._missing_refresh_ms if missing else self._max_age_ms
+            if decided.withheld:
+                delay = min(delay, self._hand_over_ms)
             self.refresh_at = after(now, delay)
 
     def look_again(self, now: Instant) -> None:
@@ -147,6 +166,8 @@ class Leading:
         decided = self._decided
         if decided is None:
             return None
+        if decided.withheld:
+            return f"{decided.withheld} partitions were withheld, and nobody came back for them"
         if decided.counts is None:
             decided.counts = dict(counts)
         old = decided.counts

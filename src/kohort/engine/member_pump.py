@@ -117,6 +117,7 @@ class MemberPump:
                 assigner,
                 max_age_ms=settings.metadata_max_age_ms,
                 missing_refresh_ms=settings.missing_topic_refresh_ms,
+                hand_over_ms=config.rebalance_timeout_ms,
             )
         self.events: deque[Event] = deque()
         self.commits = Commits(self.member, self.traffic, self.events.append)

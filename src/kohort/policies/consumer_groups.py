@@ -13,17 +13,18 @@ from typing import Protocol
 from kohort.embedded.base import JoinProtocol
 from kohort.embedded.consumer import (
     Assignment,
+    LeadersNote,
     Subscription,
-    counts_in_userdata,
     decode_assignment,
     decode_sticky_userdata,
     decode_subscription,
     encode_assignment,
-    encode_counts_userdata,
     encode_generation_userdata,
+    encode_note,
     encode_sticky_userdata,
     encode_subscription,
     generation_in_userdata,
+    note_in_userdata,
 )
 from kohort.model.errors import ProtocolError
 from kohort.model.ids import (
@@ -137,16 +138,20 @@ class ConsumerAssigner:
             for member in members
         }
 
-    def noted(self, assignment: bytes, partitions: Mapping[str, int]) -> bytes:
-        """A leader's own assignment, with the counts that it decided by."""
-        value = decode_assignment(assignment)
-        note = encode_counts_userdata(partitions)
-        return encode_assignment(Assignment(partitions=value.partitions, user_data=note))
+    def withheld(self, plan: Mapping[MemberId, bytes], partitions: Mapping[str, int]) -> int:
+        """How many partitions a plan gives to nobody: somebody has to let go of them first."""
+        given = sum(len(decode_assignment(data).partitions) for data in plan.values())
+        return sum(partitions.values()) - given
 
-    def note(self, assignment: bytes) -> Mapping[str, int] | None:
-        """The counts by which an assignment was decided; None if no kohort leader noted them."""
+    def noted(self, assignment: bytes, note: LeadersNote) -> bytes:
+        """A leader's own assignment, with its note."""
+        given = decode_assignment(assignment).partitions
+        return encode_assignment(Assignment(partitions=given, user_data=encode_note(note)))
+
+    def note(self, assignment: bytes) -> LeadersNote | None:
+        """The note in an assignment; None if no kohort leader left one."""
         try:
-            return counts_in_userdata(decode_assignment(assignment).user_data)
+            return note_in_userdata(decode_assignment(assignment).user_data)
         except ProtocolError:
             return None
 
