@@ -12,6 +12,8 @@ CORRELATION_ID = 7
 SESSION_TIMEOUT_MS = 120_000
 PROTOCOL = "range"
 MEMBER_ID_REQUIRED = 79
+NOT_YET = (14, 15, 16)
+"""What a fresh Kafka says until its offsets topic is there and its coordinator has read it."""
 
 HEARTBEAT_OK = struct.pack(">iibihb", 12, CORRELATION_ID, 0, 0, 0, 0)
 

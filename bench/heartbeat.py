@@ -163,19 +163,19 @@ def ask(sock: socket.socket, frame: bytes) -> bytes:
 def enter(sock: socket.socket, group: str) -> tuple[int, str]:
     """Become the only member of a group; its generation and member id."""
     member = ""
-    for _ in range(10):
+    for _ in range(60):
         answer = ask(sock, frames.join(group, member, frames.subscription(0)))
         error = frames.error_of_join(answer)
         _, _, member, _ = frames.texts_of_join(answer)
         if error == 0:
             break
-        if error in (15, 16):  # a fresh Kafka makes its offsets topic first
+        if error in frames.NOT_YET:
             ask(sock, frames.find_coordinator(group))
             time.sleep(0.5)
         elif error != frames.MEMBER_ID_REQUIRED:
             sys.exit(f"JoinGroup was refused with error {error}")
     else:
-        sys.exit("JoinGroup did not succeed in ten rounds")
+        sys.exit("JoinGroup did not succeed in 60 rounds")
     generation = frames.generation_of(answer)
     answer = ask(sock, frames.sync(group, generation, member, {member: b"mine"}))
     if frames.error_of_sync(answer):
