@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import click
 
-from kohort.cli.output import json_option, note, print_json, print_table
+from kohort.cli.output import fit, json_option, note, print_json, print_table
 from kohort.history.checker import Checker, Report, Verdict, Violation
 from kohort.history.endings import with_endings
 from kohort.history.registry import BY_NUMBER, CHECKS
@@ -142,7 +142,7 @@ def _print_violation(violation: Violation) -> None:
         f"fact {violation.sequence}\n  {violation.message}\n  The story:"
     )
     for line in violation.story:
-        click.echo(f"    {line}")
+        click.echo(fit(f"    {line}"))
 
 
 def _summary(report: Report) -> str:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import click
 
-from kohort.cli.output import json_option, note, print_json
+from kohort.cli.output import fit, json_option, note, print_json
 from kohort.lab.exhaustive import DISTURBANCES, explore, small_plan
 from kohort.lab.marks import ALL, Marks
 from kohort.lab.plan import Plan
@@ -186,7 +186,7 @@ def _show(
     for finding in report.findings[:_SHOWN]:
         say(f"  {finding}")
         for line in finding.story:
-            say(f"      {line}")
+            say(fit(f"      {line}"))
     if len(report.findings) > _SHOWN:
         say(f"  and {len(report.findings) - _SHOWN} more")
     if not report.findings:

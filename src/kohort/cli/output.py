@@ -7,6 +7,8 @@ order, at least two spaces between them, ``-`` for a value that is missing. Know
 from __future__ import annotations
 
 import json
+import shutil
+import sys
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
@@ -59,6 +61,14 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> Non
 def print_json(value: object) -> None:
     """Print one JSON document, keys in the order given."""
     click.echo(json.dumps(value, indent=2, ensure_ascii=False))
+
+
+def fit(line: str) -> str:
+    """Cut a line that is for orientation to the terminal's width; whole where it is no terminal."""
+    if not sys.stdout.isatty():
+        return line
+    width = shutil.get_terminal_size().columns
+    return line if len(line) <= width else line[: width - 1] + "…"
 
 
 def note(text: str) -> None:
