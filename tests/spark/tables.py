@@ -58,4 +58,5 @@ def land(
 
 def written(row: dict[str, Any]) -> WrittenFile:
     place = TopicPartition(row.pop("topic"), row.pop("partition"))
+    del row["row_bytes"]  # for the sink's next batch, not for the ledger
     return WrittenFile(partition=place, **row)

@@ -24,6 +24,7 @@ from kohort.spark.verify import verify
 pytestmark = [pytest.mark.slow, pytest.mark.spark]
 
 MakeFeed = Callable[..., Feed]
+Start = Callable[..., subprocess.Popen[str]]
 QUICK_JVM = "spark.driver.extraJavaOptions=-Xss16m -XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 
@@ -203,10 +204,10 @@ def kill_tree(process: subprocess.Popen[str]) -> None:
 
 
 @pytest.fixture
-def start(tmp_path: Path) -> Iterator[Callable[[Feed, str], subprocess.Popen[str]]]:
+def start(tmp_path: Path) -> Iterator[Start]:
     running: list[subprocess.Popen[str]] = []
 
-    def start(source: Feed, name: str) -> subprocess.Popen[str]:
+    def start(source: Feed, name: str, *more: str) -> subprocess.Popen[str]:
         arguments = command(
             source,
             tmp_path / "table",
@@ -214,7 +215,7 @@ def start(tmp_path: Path) -> Iterator[Callable[[Feed, str], subprocess.Popen[str
             "FROM records)",
             *("--limit", "600", "--trigger-ms", "0", "--name", name),
             *("--set", f"client.id={name}", "--set", "session.timeout.ms=6000"),
-            *("--set", "heartbeat.interval.ms=500", "--master", "local[1]"),
+            *("--set", "heartbeat.interval.ms=500", "--master", "local[1]", *more),
         )
         environment = os.environ | {"MALLOC_ARENA_MAX": "2"}
         process = subprocess.Popen(
@@ -231,7 +232,7 @@ def start(tmp_path: Path) -> Iterator[Callable[[Feed, str], subprocess.Popen[str
 
 @pytest.mark.timeout(600)
 def test_three_applications_one_killed_and_restarted_land_every_record_once(
-    feed: MakeFeed, tmp_path: Path, start: Callable[[Feed, str], subprocess.Popen[str]]
+    feed: MakeFeed, tmp_path: Path, start: Start
 ) -> None:
     count = 120_000
     source = feed(6, numbered(count))
@@ -268,3 +269,35 @@ def test_three_applications_one_killed_and_restarted_land_every_record_once(
     epochs = [position.epoch for position in table.all_positions().values()]
     table.close()
     assert max(epochs) > 1
+
+
+@pytest.mark.timeout(400)
+def test_an_application_whose_jvm_stands_still_loses_its_partitions_and_comes_back(
+    feed: MakeFeed, tmp_path: Path, start: Start
+) -> None:
+    """Its member lives in another process and would beat for ever without a poll deadline."""
+    source = feed(4, numbered(4_000))
+    ledger = Ledger(tmp_path / "table")
+    deadline = ("--set", "max.poll.interval.ms=12000")
+    first, frozen = start(source, "first", *deadline), start(source, "frozen", *deadline)
+    both = [first, frozen]
+    wait_for(lambda: ledger.owners() == {"first", "frozen"}, "two owners", both)
+    children = psutil.Process(frozen.pid).children(recursive=True)
+    jvm = next(child for child in children if "java" in child.name())
+    jvm.suspend()
+    wait_for(lambda: ledger.owners() == {"first"}, "the other to take over", both)
+    source.put(numbered(4_000))
+    wait_for(lambda: ledger.consumed() == 8_000, "all records without the frozen one", both)
+    jvm.resume()
+    wait_for(lambda: ledger.owners() == {"first", "frozen"}, "its return", both)
+    source.put(numbered(4_000))
+    wait_for(lambda: ledger.consumed() == 12_000, "all records", both)
+    for process in both:
+        process.send_signal(signal.SIGTERM)
+    for process in both:
+        _, errors = process.communicate(timeout=60)
+        assert process.returncode == 0, errors
+    clean(tmp_path / "table", older_than_s=0)
+    verdict = verify(tmp_path / "table", source.settings)
+    assert verdict.ok, [p.troubles for p in verdict.partitions]
+    assert (verdict.total("rows"), verdict.total("unread")) == (12_000, 0)
