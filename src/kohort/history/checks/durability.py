@@ -39,6 +39,9 @@ from kohort.model.wire_facts import (
 
 _WriteKey = tuple[str, int, Ticket]
 
+_STORED_KEPT: Final = 16
+"""Offsets of one partition that are remembered before it is looked which may be forgotten."""
+
 
 class _Writes(Check):
     """Follows writes from their beginning to their end."""
@@ -93,7 +96,8 @@ class DurableBeforeTold(_Writes):
         super().__init__(world)
         self._generations: set[tuple[GroupId, GenerationId]] = set()
         self._members: dict[GroupId, set[MemberId]] = {}
-        self._offsets: dict[tuple[GroupId, TopicPartition, int], int] = {}
+        self._offsets: dict[tuple[GroupId, TopicPartition], dict[int, int]] = {}
+        """When each offset was stored last, as far as an open request may rest on it."""
         self._replaced: set[tuple[GroupId, MemberId]] = set()
 
     def durable(self, recorded: Recorded, write: PersistBegun) -> None:
@@ -103,7 +107,16 @@ class DurableBeforeTold(_Writes):
             self._members[write.group_id] = {member_id for member_id, _ in write.members}
         for tp, offset in write.offsets:
             if offset is not None:
-                self._offsets[write.group_id, tp, offset] = recorded.sequence
+                stored = self._offsets.setdefault((write.group_id, tp), {})
+                if len(stored) >= _STORED_KEPT:
+                    self._forget(stored, recorded)
+                stored[offset] = recorded.sequence
+
+    def _forget(self, stored: dict[int, int], recorded: Recorded) -> None:
+        """An answer rests on what was stored after its request came: the oldest that is open."""
+        oldest = next(iter(self.world.requests.values()), recorded).sequence
+        for offset in [offset for offset, when in stored.items() if when < oldest]:
+            del stored[offset]
 
     @on(GroupLoaded)
     def loaded(self, _recorded: Recorded, fact: GroupLoaded) -> None:
@@ -149,7 +162,7 @@ class DurableBeforeTold(_Writes):
         wanted = dict(asked.fact.body.offsets)
         for tp, error in body.errors:
             if error is ErrorCode.NONE and tp in wanted:
-                stored = self._offsets.get((fact.group_id, tp, wanted[tp]), -1)
+                stored = self._offsets.get((fact.group_id, tp), {}).get(wanted[tp], -1)
                 self.judge(
                     stored > asked.sequence,
                     lambda p=tp, o=wanted[tp]: f"{p} at {o} was acknowledged, but not stored",  # type: ignore[misc]
