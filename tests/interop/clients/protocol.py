@@ -5,6 +5,7 @@
     {"event": "record", "partition": 0, "offset": 5, "value": "v-17"}
     {"event": "committed"}                            everything told so far is committed
     {"event": "commit_refused", "reason": "..."}      a rebalance came between; to be done again
+    {"event": "unreachable", "reason": "..."}         nobody listens just now; polled again
     {"event": "produced", "count": 100}
     {"event": "closed"}                               the member has left in good order
 
