@@ -129,3 +129,14 @@ def test_a_file_that_cannot_be_written_is_named(capsys, tmp_path: Path):
     nowhere = str(tmp_path / "missing" / "a.svg")
     assert nowhere in refused(capsys, "run", "scale-up", "--svg", nowhere, *SMALL)
     assert nowhere in refused(capsys, "run", "scale-up", "--history", nowhere, *SMALL)
+
+
+PAGE = Path(__file__).parents[2] / "docs" / "explanation" / "policies-compared.md"
+
+
+@pytest.mark.long
+@pytest.mark.timeout(3_600)
+def test_the_page_that_compares_policies_is_what_its_command_prints():
+    page = PAGE.read_text(encoding="utf-8")
+    (command,) = [line for line in page.splitlines() if line.startswith("kohort lab table ")]
+    assert page.endswith(invoke(*command.split()[2:]).stdout)
