@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 
@@ -11,14 +12,14 @@ from kohort.cli.demo.picture import (
     Cue,
     Feed,
     Finish,
+    Hold,
     Kill,
-    LetGo,
     Life,
     Picture,
     Say,
     Start,
 )
-from kohort.cli.demo.script import ACT_LIMIT_S, HELD_BACK, DemoFailed, Script
+from kohort.cli.demo.script import ACT_LIMIT_S, BATCHES, HELD_BACK, DemoFailed, Script
 
 PARTITIONS = 6
 TOTAL = 10_000
@@ -29,11 +30,13 @@ BATCH = 30
 class World:
     """Applications that take seconds to start, share partitions evenly and land batches of 30."""
 
-    def __init__(self, total: int = TOTAL, batch: int = BATCH) -> None:
+    def __init__(self, total: int = TOTAL, batch: int = BATCH, start_s: int = START_S) -> None:
         self.script = Script(total)
         self.total = total
         self.batch = batch
         self.let_go = 10 * batch
+        self.start_s = start_s
+        self.heeds_holds = True
         self.now = 0.0
         self.feed = 0
         self.applications: dict[str, Application] = {}
@@ -86,16 +89,16 @@ class World:
                 pass
             case Feed(upto):
                 self.feed = upto
-            case LetGo():
-                self.batch = self.let_go
+            case Hold(records) if self.heeds_holds:
+                self.batch = self.let_go if records is None else min(self.batch, records)
             case Finish():
                 self.finished = True
-            case Say():
+            case Hold() | Say():
                 pass
 
     def _share(self) -> None:
         for name, application in self.applications.items():
-            due = self.now - self.started_at[name] >= START_S
+            due = self.now - self.started_at[name] >= self.start_s
             if application.life is Life.STARTING and due:
                 self.applications[name] = replace(application, life=Life.MEMBER)
         members = [a.name for a in self.applications.values() if a.life is Life.MEMBER]
@@ -147,12 +150,24 @@ def test_records_come_all_the_while_and_the_last_ones_in_the_last_act() -> None:
 def test_batches_are_let_go_when_nobody_joins_or_dies_any_more() -> None:
     world = World()
     world.run()
-    told = [cue for cue in world.cues if isinstance(cue, Start | Kill | LetGo)]
-    assert told[-2:] == [Start("app-2"), LetGo()]
+    told = [cue for cue in world.cues if isinstance(cue, Start | Kill | Hold)]
+    assert told[-1] == Hold(None)
     held = World()
     held.let_go = held.batch
     held.run()
     assert world.now < held.now
+
+
+def test_applications_that_take_long_to_start_do_not_find_everything_consumed() -> None:
+    world = World(start_s=150)
+    world.run()
+    assert world.finished
+    script = world.script
+    assert script.joined_under_backlog
+    assert script.killed_under_backlog
+    held = [cue.records for cue in world.cues if isinstance(cue, Hold)]
+    assert held[0] == TOTAL // BATCHES
+    assert all(later < earlier for earlier, later in pairwise(held[:-1]))
 
 
 def test_a_kill_between_two_batches_is_tried_again() -> None:
@@ -172,6 +187,7 @@ def test_a_kill_between_two_batches_is_tried_again() -> None:
 
 def test_a_table_that_outruns_the_feeder_is_not_called_backlog() -> None:
     world = World(batch=10 * TOTAL)
+    world.heeds_holds = False
     world.kill_hits = False
     world.run()
     assert world.finished, "the story goes on, so that its records are judged"

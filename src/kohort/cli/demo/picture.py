@@ -132,8 +132,10 @@ class Feed:
 
 
 @dataclass(frozen=True, slots=True)
-class LetGo:
-    """Hold the applications' micro-batches no longer."""
+class Hold:
+    """Hold every application's micro-batches to so many records; None: hold them no longer."""
+
+    records: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,4 +150,4 @@ class Finish:
     """Everything is consumed: end the applications and judge."""
 
 
-Cue: TypeAlias = Start | Kill | Feed | LetGo | Say | Finish
+Cue: TypeAlias = Start | Kill | Feed | Hold | Say | Finish

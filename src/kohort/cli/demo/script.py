@@ -19,8 +19,8 @@ from kohort.cli.demo.picture import (
     Cue,
     Feed,
     Finish,
+    Hold,
     Kill,
-    LetGo,
     Life,
     Picture,
     Say,
@@ -45,6 +45,10 @@ KILL_ANYWAY_S: Final = 30.0
 ACT_LIMIT_S: Final = 180.0
 DRAIN_LIMIT_S: Final = 600.0
 
+BATCHES: Final = 300
+"""So many micro-batches, as large as the first ones, would hold all records."""
+
+_HOLD_STEP: Final = 0.1
 _FEED_STEP: Final = 0.005
 
 
@@ -63,6 +67,7 @@ class Script:
         self._total = total
         self._step = max(1, int(total * _FEED_STEP))
         self._allowed = 0
+        self._held = 0
         self._act: Callable[[Picture], list[Cue]] = self._open
         self._awaited = "the first picture"
         self._since = 0.0
@@ -85,7 +90,7 @@ class Script:
         if picture.at - self._since > self._limit:
             raise DemoFailed(f"waited {self._limit:.0f} s in vain until {self._awaited}")
         cues = self._act(picture)
-        return [*cues, *self._feed(picture)]
+        return [*cues, *self._feed(picture), *self._hold(picture)]
 
     def killed(self, picture: Picture, in_batch: bool) -> None:
         """The last ``Kill`` was carried out; whether it hit a micro-batch.
@@ -134,7 +139,7 @@ class Script:
         self._next(picture, self._drain, "everything is consumed", limit=DRAIN_LIMIT_S)
         # Nobody joins or dies any more: micro-batches need not leave a backlog from here on.
         said = f"{VICTIM} is back; now everything that is left is fed, and consumed at full speed"
-        return [Say(said), LetGo()]
+        return [Say(said), Hold(None)]
 
     def _drain(self, picture: Picture) -> list[Cue]:
         done = picture.fed_out and picture.fed == sum(picture.ends.values()) == picture.landed
@@ -166,6 +171,18 @@ class Script:
         self._act, self._awaited = act, awaited
         self._since, self._limit = picture.at, limit
         self._landed_before.clear()
+
+    def _hold(self, picture: Picture) -> list[Cue]:
+        """Smaller micro-batches the fewer records are left: a slow machine must not run out."""
+        if self._act == self._drain:
+            return []
+        before_last_act = self._total * (1 - HELD_BACK)
+        left = max(0.0, 1 - picture.landed / before_last_act)
+        wanted = max(len(picture.ends), int(self._total / BATCHES * left))
+        if abs(wanted - self._held) <= self._held * _HOLD_STEP:
+            return []
+        self._held = wanted
+        return [Hold(wanted)]
 
     def _feed(self, picture: Picture) -> list[Cue]:
         """Lets the feeder go on by whole steps, so that it is not written to at every picture."""

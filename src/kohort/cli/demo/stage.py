@@ -26,7 +26,7 @@ from kohort.cli.demo.observing import (
     Observer,
     bury,
 )
-from kohort.cli.demo.picture import Cue, Feed, Finish, Kill, LetGo, Life, Picture, Say, Start
+from kohort.cli.demo.picture import Cue, Feed, Finish, Hold, Kill, Life, Picture, Say, Start
 from kohort.cli.demo.processes import Tree, Undertaker, tail
 from kohort.cli.demo.rebalances import (
     AssignmentReader,
@@ -34,7 +34,7 @@ from kohort.cli.demo.rebalances import (
     longest_retained_pause,
     usual_pause,
 )
-from kohort.cli.demo.script import NAMES, DemoFailed, Script
+from kohort.cli.demo.script import BATCHES, NAMES, DemoFailed, Script
 from kohort.cli.demo.verdict import Verdict
 from kohort.cli.demo.view import View
 from kohort.client.admin import Admin
@@ -55,10 +55,8 @@ CLIENT_SETTINGS: Final = {
 
 TRIGGER_MS: Final = 1_000
 MASTER: Final = "local[1]"
-BATCHES: Final = 300
-"""So many full micro-batches would hold all records: the rate that leaves a backlog."""
 BATCHES_LET_GO: Final = 20
-"""The same for the last act, in which nothing is left to be shown."""
+"""So many full micro-batches would hold all records, once they are held back no longer."""
 
 # Three Java processes share a laptop: small heaps, the quick compiler, one collector thread.
 SPARK_SETTINGS: Final = {
@@ -103,7 +101,7 @@ class DemoConfig:
 
     @property
     def held_limit(self) -> int:
-        """The same until the last act: noted in the ledger, where it can be taken back."""
+        """The same at the beginning: noted in the ledger, where it is lowered and taken back."""
         return max(PARTITIONS, self.records // BATCHES)
 
     def differences(self) -> list[str]:
@@ -114,7 +112,7 @@ class DemoConfig:
         ]
         return [
             *told,
-            f"--limit {self.limit} (default 500000; {self.held_limit} until the last act)",
+            f"--limit {self.limit} (default 500000; {self.held_limit} and less until the last act)",
             f"--trigger-ms {TRIGGER_MS} (default 500)",
             f"--master {MASTER} (default local[2])",
             *(f"{name}={value}" for name, value in SPARK_SETTINGS.items()),
@@ -260,8 +258,8 @@ class Stage:
                 self._kill(name, picture, anyway=anyway)
             case Feed(upto):
                 self._feeder.allow(upto)
-            case LetGo():
-                self._limit_batches(None)
+            case Hold(records):
+                self._limit_batches(records)
             case Finish():
                 self._finished = True
 
