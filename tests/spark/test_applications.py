@@ -235,13 +235,14 @@ def test_three_applications_one_killed_and_restarted_land_every_record_once(
     feed: MakeFeed, tmp_path: Path, start: Start
 ) -> None:
     count = 120_000
-    source = feed(6, numbered(count))
+    source = feed(6, numbered(count // 2))
     ledger = Ledger(tmp_path / "table")
     first, victim = start(source, "first"), start(source, "victim")
     wait_for(lambda: ledger.owners() == {"first", "victim"}, "two owners", [first, victim])
     third = start(source, "third")
     three = {"first", "victim", "third"}
     wait_for(lambda: ledger.owners() == three, "three owners", [first, victim, third])
+    source.put(numbered(count // 2))  # however long the third took to start, there is work now
     wait_for(lambda: ledger.batch_under_way("victim"), "a batch of the victim", [first, third])
     kill_tree(victim)
     assert ledger.batch_under_way("victim"), "the victim was not killed in a batch"
