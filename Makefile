@@ -52,7 +52,7 @@ check: $(STAMP)
 	@$(PY) -m ruff check
 	@$(PY) -m mypy
 	@$(VENV)/bin/lint-imports
-	@$(PY) -m pytest -q -m 'not slow' $(ARGS)
+	@$(PY) -m pytest -q -n 2 -m 'not slow' $(ARGS)
 
 long: $(STAMP)
 	@$(PY) -m pytest -m long $(ARGS)

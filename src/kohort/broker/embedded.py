@@ -8,6 +8,7 @@ and programs that bring their own Kafka. It must not know what it is used for.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import tempfile
 import threading
@@ -118,7 +119,8 @@ class EmbeddedBroker:
         """
         thread, self._server = self._thread, None
         if thread is not None and thread.is_alive():
-            self._loop.call_soon_threadsafe(self._stop.set)
+            with contextlib.suppress(RuntimeError):  # its loop has just ended by itself
+                self._loop.call_soon_threadsafe(self._stop.set)
             thread.join()
         if self._own_folder is not None:
             self._own_folder.cleanup()
