@@ -363,6 +363,7 @@ def play(script: Iterable[tuple[str, object, int]], zombie_confirmed: bool, worl
     schedule.finish()
 
 
+@pytest.mark.slow
 @given(script=st.lists(actions, max_size=60), zombie_confirmed=st.booleans())
 @settings(max_examples=150)
 def test_every_record_lands_once_whatever_happens(
