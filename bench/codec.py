@@ -10,8 +10,7 @@ read header and request, make the response, write it with header and size.
 
 The heartbeat turn goes through the frames of 2,000 members, again and again, as a broker sees them.
 kohort's connections know their last heartbeat by its bytes (``kohort.engine.coordinator_beats``).
-Where something else is under way on a connection, what a member's heartbeat said last time is
-looked up (``kohort.wire.repeats``): the second line. The third is every frame read in full.
+The second line is every frame read in full, as where something else is under way on a connection.
 """
 
 from __future__ import annotations
@@ -45,14 +44,11 @@ from kohort.coordinator.events import Heartbeat
 from kohort.engine.coordinator_beats import KnownBeat
 from kohort.model.ids import GenerationId, GroupId, MemberId, Token
 from kohort.schema import decode, encode
-from kohort.schema.codec import request_decoder
 from kohort.wire.codec import (
-    MAX_REQUEST_ELEMENTS,
     decode_request,
     encode_request,
     response_route,
 )
-from kohort.wire.headers import RequestHeader
 from kohort.wire.messages.k03_metadata import (
     MetadataResponse,
     MetadataResponseBroker,
@@ -66,7 +62,7 @@ from kohort.wire.messages.k14_sync_group import SyncGroupRequest, SyncGroupReque
 MEMBERS = 1_000
 BEATING = 2_000
 TOPICS, PARTITIONS = 10, 100
-TURNS = ("turn", "turn recalled", "turn unseen")
+TURNS = ("turn", "turn unseen")
 GOAL_TURN_US = 1.0
 GOAL_TIMES_KIO = 5.0
 
@@ -150,21 +146,11 @@ def kohort_metadata() -> MetadataResponse:
 
 def kohort_runs(frames: list[bytes]) -> dict[str, Run]:
     following = cycle(frames).__next__
-    read = request_decoder(HeartbeatRequest, 4, RequestHeader)
     write = response_route(HeartbeatResponse, 4)
-    head = struct.Struct(">Iih").unpack_from
     alive = HeartbeatResponse()
 
-    def turn_recalled() -> bytes:
-        header, _ = decode_request(following())
-        return write(alive, header.correlation_id)
-
-    unseen = cycle(frames).__next__
-
     def turn_unseen() -> bytes:
-        frame = unseen()
-        _, correlation_id, length = head(frame)
-        header, _ = read(frame, correlation_id, length, MAX_REQUEST_ELEMENTS)
+        header, _ = decode_request(following())
         return write(alive, header.correlation_id)
 
     join, sync, metadata = kohort_join(), kohort_sync(), kohort_metadata()
@@ -172,7 +158,6 @@ def kohort_runs(frames: list[bytes]) -> dict[str, Run]:
     metadata_bytes = encode(metadata, 12)
     return {
         "turn": kohort_turn(frames),
-        "turn recalled": turn_recalled,
         "turn unseen": turn_unseen,
         "join enc": lambda: encode(join, 9),
         "join dec": lambda: decode(JoinGroupResponse, 9, join_bytes),
@@ -371,7 +356,6 @@ def cases() -> list[Case]:
             raise SystemExit(f"{key}: the libraries do not write the same bytes")
     names = {
         "turn": (f"heartbeat turn v4, {BEATING:,} members", len(frames[0])),
-        "turn recalled": ("the same, looked up among all", len(frames[0])),
         "turn unseen": ("the same, every frame read in full", len(frames[0])),
         "join enc": (f"JoinGroup response v9, {MEMBERS:,} members, encode", 0),
         "join dec": ("the same, decode", 0),

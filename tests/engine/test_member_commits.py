@@ -27,10 +27,16 @@ from kohort.wire.messages.k13_leave_group import LeaveGroupRequest
 from kohort.wire.messages.k14_sync_group import SyncGroupRequest, SyncGroupResponse
 
 
-def test_a_commit_is_not_held_up_by_a_parked_join():
+def member() -> tuple[Broker, Peers]:
+    """A member in generation 1, and its broker's script."""
     broker = Broker()
     peers = Peers(broker)
     joined(peers)
+    return broker, peers
+
+
+def test_a_commit_is_not_held_up_by_a_parked_join():
+    broker, peers = member()
     broker.park = {JoinGroupRequest}
     rejoin(peers)
     commit(peers)
@@ -40,9 +46,7 @@ def test_a_commit_is_not_held_up_by_a_parked_join():
 
 
 def test_a_commit_refused_while_the_own_join_is_parked_is_repeated_under_the_new_generation():
-    broker = Broker()
-    peers = Peers(broker)
-    joined(peers)
+    broker, peers = member()
     broker.park = {JoinGroupRequest}
     rejoin(peers)
     broker.codes[OffsetCommitRequest] = [22]
@@ -58,9 +62,7 @@ def test_a_commit_refused_while_the_own_join_is_parked_is_repeated_under_the_new
 
 
 def test_a_commit_made_while_syncing_waits_for_the_sync():
-    broker = Broker()
-    peers = Peers(broker)
-    joined(peers)
+    broker, peers = member()
     broker.park = {SyncGroupRequest}
     broker.generation = 2
     rejoin(peers)
@@ -72,9 +74,7 @@ def test_a_commit_made_while_syncing_waits_for_the_sync():
 
 
 def test_a_held_commit_ends_with_its_timeout():
-    broker = Broker()
-    peers = Peers(broker)
-    joined(peers)
+    broker, peers = member()
     broker.park = {SyncGroupRequest}
     rejoin(peers)
     commit(peers, timeout_ms=2_000)
@@ -86,9 +86,7 @@ def test_a_held_commit_ends_with_its_timeout():
 
 @pytest.mark.parametrize("code", [22, 25])
 def test_187_a_commit_of_the_present_generation_refused_loses_the_place(code):
-    broker = Broker()
-    peers = Peers(broker)
-    joined(peers)
+    broker, peers = member()
     broker.codes[OffsetCommitRequest] = [code]
     commit(peers)
     (answer,) = peers.got(Committed)
@@ -98,9 +96,7 @@ def test_187_a_commit_of_the_present_generation_refused_loses_the_place(code):
 
 
 def test_189_a_commit_refused_because_of_a_rebalance_is_told_and_starts_a_join():
-    broker = Broker()
-    peers = Peers(broker)
-    joined(peers)
+    broker, peers = member()
     broker.codes[OffsetCommitRequest] = [27]
     commit(peers)
     assert peers.got(Committed)[0].error.kind is RequestErrorKind.REBALANCING
@@ -109,9 +105,7 @@ def test_189_a_commit_refused_because_of_a_rebalance_is_told_and_starts_a_join()
 
 
 def test_a_place_lost_ends_every_commit_under_it():
-    broker = Broker()
-    peers = Peers(broker)
-    joined(peers)
+    broker, peers = member()
     broker.park = {OffsetCommitRequest}
     commit(peers)
     broker.codes[HeartbeatRequest] = [25]
@@ -122,9 +116,7 @@ def test_a_place_lost_ends_every_commit_under_it():
 
 
 def test_194_a_disconnect_with_many_commits_under_way_answers_each_once():
-    broker = Broker()
-    peers = Peers(broker)
-    joined(peers)
+    broker, peers = member()
     broker.park = {OffsetCommitRequest}
     for _ in range(20):
         commit(peers)
@@ -137,9 +129,7 @@ def test_194_a_disconnect_with_many_commits_under_way_answers_each_once():
 
 
 def test_195_partitions_that_are_refused_are_named():
-    broker = Broker()
-    peers = Peers(broker)
-    joined(peers)
+    broker, peers = member()
     broker.codes[OffsetCommitRequest] = [12]
     commit(peers)
     assert peers.got(Committed)[0].refused == {T0: ErrorCode.OFFSET_METADATA_TOO_LARGE}
@@ -161,9 +151,7 @@ def test_committing_nothing_is_answered_at_once():
 
 
 def test_leaving_with_a_parked_join_does_not_wait_behind_it():
-    broker = Broker()
-    peers = Peers(broker)
-    joined(peers)
+    broker, peers = member()
     broker.park = {JoinGroupRequest}
     rejoin(peers)
     peers.carry_out(peers.engine.handle(Leave(), peers.now))
@@ -173,9 +161,7 @@ def test_leaving_with_a_parked_join_does_not_wait_behind_it():
 
 
 def test_a_join_after_an_abandoned_one_gets_a_connection_of_its_own():
-    broker = Broker()
-    peers = Peers(broker)
-    joined(peers)
+    broker, peers = member()
     broker.park = {JoinGroupRequest}
     rejoin(peers)
     peers.carry_out(peers.engine.handle(Leave(), peers.now))
@@ -185,9 +171,7 @@ def test_a_join_after_an_abandoned_one_gets_a_connection_of_its_own():
 
 
 def test_196_leaving_without_an_answer_ends_in_time():
-    broker = Broker()
-    peers = Peers(broker)
-    joined(peers)
+    broker, peers = member()
     broker.park = {LeaveGroupRequest}
     peers.carry_out(peers.engine.handle(Leave(), peers.now))
     peers.pass_ms(30_000)
@@ -214,9 +198,7 @@ def sent(peers: Peers) -> list[dict[int, int]]:
 
 def test_a_commit_that_is_repeated_does_not_move_back_what_a_newer_one_committed():
     """The story: 12 records again after an orderly hand-over, see CHANGELOG."""
-    broker = Broker()
-    peers = Peers(broker)
-    joined(peers)
+    broker, peers = member()
     broker.park = {OffsetCommitRequest, JoinGroupRequest}
     commit_at(peers, p0=54)  # automatic; arrives when the join phase is over: refused, but late
     rejoin(peers)
@@ -236,9 +218,7 @@ def test_a_commit_that_is_repeated_does_not_move_back_what_a_newer_one_committed
 
 
 def test_what_a_newer_commit_leaves_of_an_older_one_is_repeated():
-    broker = Broker()
-    peers = Peers(broker)
-    joined(peers)
+    broker, peers = member()
     broker.park = {OffsetCommitRequest}
     commit_at(peers, p0=5, p1=6)
     commit_at(peers, p0=7)
@@ -253,9 +233,7 @@ def test_what_a_newer_commit_leaves_of_an_older_one_is_repeated():
 
 
 def test_an_older_commit_is_repeated_whole_when_the_newer_one_fails():
-    broker = Broker()
-    peers = Peers(broker)
-    joined(peers)
+    broker, peers = member()
     broker.park = {OffsetCommitRequest}
     commit_at(peers, p0=5)
     commit_at(peers, p0=7)
@@ -270,9 +248,7 @@ def test_an_older_commit_is_repeated_whole_when_the_newer_one_fails():
 
 
 def test_newer_commits_do_not_pass_one_that_waits_for_its_turn():
-    broker = Broker()
-    peers = Peers(broker)
-    joined(peers)
+    broker, peers = member()
     broker.park = {OffsetCommitRequest}
     commit_at(peers, p0=5)
     commit_at(peers, p1=1)
@@ -290,9 +266,7 @@ def test_newer_commits_do_not_pass_one_that_waits_for_its_turn():
 
 
 def test_many_commits_that_break_with_their_connection_are_repeated_in_order():
-    broker = Broker()
-    peers = Peers(broker)
-    joined(peers)
+    broker, peers = member()
     broker.park = {OffsetCommitRequest}
     for offset in range(20):
         commit_at(peers, p0=offset)

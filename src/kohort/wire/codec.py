@@ -28,7 +28,7 @@ from kohort.schema.declare import layout_of
 from kohort.schema.runtime import skip_tags
 from kohort.wire.apis import BY_NAME, api_of
 from kohort.wire.headers import RequestHeader, client_id_bytes, response_header_is_tagged
-from kohort.wire.repeats import RequestDecoder, recalling, remembering
+from kohort.wire.repeats import recalling
 
 T = TypeVar("T")
 
@@ -48,9 +48,11 @@ ResponseEncoder = Callable[[Any, int], bytes]
 """Writes a response with the correlation id, in its frame."""
 
 
-_REPEATED = frozenset({BY_NAME["Heartbeat"].key})
 _ALIKE = frozenset(BY_NAME[name].key for name in ("Heartbeat", "Metadata", "ApiVersions"))
 """Responses that say the same again and again, and to everybody."""
+
+RequestDecoder = Callable[[bytes, int, int, int], tuple[RequestHeader, Any]]
+"""From a frame, its correlation id, the client id's length and the most elements to a request."""
 
 _requests: dict[int, RequestDecoder] = {}
 _responses: dict[type, dict[int, ResponseEncoder]] = {}
@@ -67,8 +69,6 @@ def request_route(key: int, version: int) -> RequestDecoder:
     decode = _requests.get(key_and_version)
     if decode is None:
         decode = request_decoder(api_of(key).request, version, RequestHeader)
-        if key in _REPEATED:
-            decode = remembering(decode)
         _requests[key_and_version] = decode
     return decode
 
@@ -77,8 +77,6 @@ def decode_request(
     frame: bytes, *, max_elements: int = MAX_REQUEST_ELEMENTS
 ) -> tuple[RequestHeader, Any]:
     """Read a request and its header from a whole frame.
-
-    The request may be one that was handed out before (``repeats``), so it is not to be changed.
 
     Raises:
         ProtocolError: The key or version is unknown, or the bytes are no such request.

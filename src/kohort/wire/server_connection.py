@@ -27,6 +27,7 @@ from kohort.wire.codec import (
     ENCODING_ERRORS,
     HEAD,
     MAX_REQUEST_ELEMENTS,
+    RequestDecoder,
     ResponseEncoder,
     encode_response,
     peek,
@@ -41,7 +42,6 @@ from kohort.wire.messages.k18_api_versions import (
     ApiVersionsRequest,
     ApiVersionsResponse,
 )
-from kohort.wire.repeats import RequestDecoder
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,8 +90,6 @@ _Slot = tuple[_Route | None, int]
 
 class ServerConnection:
     """Requests in, answers out in the same order.
-
-    A request may be one that was handed out before (``repeats``): nobody may change it.
 
     Args:
         apis: What the broker serves: anything else is a ProtocolError.
