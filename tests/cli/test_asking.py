@@ -8,6 +8,7 @@ import time
 import pytest
 from click.testing import CliRunner
 
+from kohort.broker.embedded import EmbeddedBroker
 from kohort.cli.asking import QUIET_S, REFUSED_TRIES, asking
 from kohort.cli.main import cli
 from kohort.client import broker_connection
@@ -19,7 +20,7 @@ NOBODY = "127.0.0.1:1"
 
 
 @pytest.fixture
-def tries(monkeypatch):
+def tries(monkeypatch: pytest.MonkeyPatch):
     """Addresses at which a connection was tried."""
     seen = []
     plain = broker_connection.BrokerConnection.connect
@@ -32,14 +33,14 @@ def tries(monkeypatch):
     return seen
 
 
-def test_where_nobody_listens_a_command_says_so_after_a_few_tries(tries):
+def test_where_nobody_listens_a_command_says_so_after_a_few_tries(tries) -> None:
     result = CliRunner().invoke(cli, ["topics", "list", "--bootstrap", NOBODY])
     assert isinstance(result.exception, ConnectionsRefused)
     assert "connection refused" in str(result.exception)
     assert tries == [NOBODY] * REFUSED_TRIES
 
 
-def test_a_program_waits_longer_since_a_broker_may_be_starting(tries):
+def test_a_program_waits_longer_since_a_broker_may_be_starting(tries) -> None:
     settings = {"socket.connection.setup.timeout.ms": 1_500, "retry.backoff.max.ms": 100}
     with (
         Admin({"bootstrap.servers": NOBODY, **settings}) as admin,
@@ -49,7 +50,9 @@ def test_a_program_waits_longer_since_a_broker_may_be_starting(tries):
     assert len(tries) > REFUSED_TRIES
 
 
-def test_a_silent_broker_is_waited_for_and_the_user_told(capsys, tries):
+def test_a_silent_broker_is_waited_for_and_the_user_told(
+    capsys: pytest.CaptureFixture[str], tries
+) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         address = f"127.0.0.1:{silent.getsockname()[1]}"
         settings = parse_client_settings(
@@ -66,7 +69,7 @@ def test_a_silent_broker_is_waited_for_and_the_user_told(capsys, tries):
     assert "1.8 s" in told
 
 
-def test_one_silent_address_among_refusing_ones_is_waited_for(tries):
+def test_one_silent_address_among_refusing_ones_is_waited_for(tries) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         address = f"{NOBODY},127.0.0.1:{silent.getsockname()[1]}"
         settings = parse_client_settings(
@@ -77,7 +80,7 @@ def test_one_silent_address_among_refusing_ones_is_waited_for(tries):
     assert not isinstance(caught.value, ConnectionsRefused)
 
 
-def test_who_is_answered_soon_is_told_nothing(kohort_broker):
+def test_who_is_answered_soon_is_told_nothing(kohort_broker: EmbeddedBroker) -> None:
     result = CliRunner().invoke(
         cli, ["topics", "list", "--bootstrap", kohort_broker.bootstrap_servers]
     )

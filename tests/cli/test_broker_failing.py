@@ -3,6 +3,7 @@
 import socket
 import threading
 import time
+from pathlib import Path
 
 import confluent_kafka
 import pytest
@@ -30,7 +31,7 @@ def produce_when_up(port):
 
 
 @pytest.mark.slow
-def test_a_failed_sync_is_status_1(tmp_path, monkeypatch):
+def test_a_failed_sync_is_status_1(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(job):
         job.error = OSError(5, "the disk is gone")
 

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+from pathlib import Path
 
 import confluent_kafka
 import pytest
@@ -39,7 +40,7 @@ class Broker:
 
 
 @pytest.fixture
-def start(tmp_path):
+def start(tmp_path: Path):
     """Starts brokers on a free port and kills what is left of them."""
     running = []
 
@@ -71,7 +72,7 @@ def refused(*options):
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_it_says_when_it_is_ready_and_stops_cleanly(start, number, tmp_path):
+def test_it_says_when_it_is_ready_and_stops_cleanly(start, number, tmp_path: Path) -> None:
     broker = start("--set", "group.initial.rebalance.delay.ms=0")
     assert broker.data_dir == str(tmp_path / "data")
     host, _, port = broker.bootstrap.rpartition(":")
@@ -88,7 +89,7 @@ def test_it_says_when_it_is_ready_and_stops_cleanly(start, number, tmp_path):
     assert (tmp_path / "data" / "t-0" / "00000000000000000000.log").stat().st_size > 0
 
 
-def test_a_port_in_use(start, tmp_path):
+def test_a_port_in_use(start, tmp_path: Path) -> None:
     port = start().bootstrap.rpartition(":")[2]
     other = tmp_path / "other"
     line = refused("--port", port, "--data-dir", str(other))
@@ -97,7 +98,7 @@ def test_a_port_in_use(start, tmp_path):
     assert not other.exists()
 
 
-def test_a_data_directory_in_use(start, tmp_path):
+def test_a_data_directory_in_use(start, tmp_path: Path) -> None:
     start()
     line = refused("--port", "0", "--data-dir", str(tmp_path / "data"))
     assert "is in use by another broker" in line
@@ -116,20 +117,22 @@ def test_a_data_directory_in_use(start, tmp_path):
         (["--log-file", "{tmp}"], "cannot log to"),
     ],
 )
-def test_mistakes_are_told_in_one_line_and_nothing_is_written(tmp_path, options, part):
+def test_mistakes_are_told_in_one_line_and_nothing_is_written(
+    tmp_path: Path, options, part: str
+) -> None:
     data = tmp_path / "data"
     options = [option.replace("{tmp}", str(tmp_path)) for option in options]
     assert part in refused("--port", "0", "--data-dir", str(data), *options)
     assert not data.exists()
 
 
-def test_a_data_directory_that_cannot_be_one(tmp_path):
+def test_a_data_directory_that_cannot_be_one(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x")
     line = refused("--port", "0", "--data-dir", str(tmp_path / "file" / "data"))
     assert "as data directory" in line
 
 
-def test_settings_of_a_file_and_an_advertised_address(start, tmp_path):
+def test_settings_of_a_file_and_an_advertised_address(start, tmp_path: Path) -> None:
     config = tmp_path / "server.properties"
     config.write_text("num.partitions=3\nauto.create.topics.enable=true\n")
     broker = start("--config", str(config), "--set", "num.partitions=5", "--log-level", "error")
@@ -189,7 +192,7 @@ def commit(consumer):
     return {row.partition: row.offset for row in rows if row.error is None}
 
 
-def test_kill_9_loses_nothing_that_was_acknowledged(start):
+def test_kill_9_loses_nothing_that_was_acknowledged(start) -> None:
     """A producer with acks=all and a member that commits, while the broker is killed under them."""
     options = ("--set", "group.initial.rebalance.delay.ms=0", "--set", "num.partitions=3")
     broker = start(*options)
@@ -254,7 +257,7 @@ RECORDS = 1_000_000
 MOST_MEMORY_MIB = 150
 
 
-def test_a_million_records_pass_through_little_memory(start):
+def test_a_million_records_pass_through_little_memory(start) -> None:
     """Produced as fast as librdkafka can, consumed by a group of two at the same time."""
     broker = start("--set", "num.partitions=4", "--set", "group.initial.rebalance.delay.ms=0")
     producer = confluent_kafka.Producer(

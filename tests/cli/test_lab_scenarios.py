@@ -34,7 +34,7 @@ def refused(capsys: pytest.CaptureFixture[str], *words: str) -> str:
     return said
 
 
-def test_scenarios_lists_every_scenario_and_policy():
+def test_scenarios_lists_every_scenario_and_policy() -> None:
     listed = invoke("scenarios").stdout
     assert all(name in listed for name in (*SCENARIOS, *CONTENDERS))
     held = json.loads(invoke("scenarios", "--json").stdout)
@@ -42,14 +42,14 @@ def test_scenarios_lists_every_scenario_and_policy():
     assert list(held["policies"]) == list(CONTENDERS)
 
 
-def test_run_says_what_it_cost():
+def test_run_says_what_it_cost() -> None:
     shown = invoke("run", "restart", "--policy", "sticky", *SMALL).stdout
     assert "One member bounces · Eager, sticky" in shown
     assert "generations" in shown
     assert "regret" in shown
 
 
-def test_run_holds_the_run_to_its_promises(monkeypatch: pytest.MonkeyPatch):
+def test_run_holds_the_run_to_its_promises(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "0 violated" in invoke("run", "restart", *SMALL).stdout
     assert json.loads(invoke("run", "restart", "--json", *SMALL).stdout)["check"]["clean"]
     unchecked = invoke("run", "restart", "--no-check", *SMALL).stdout
@@ -65,14 +65,14 @@ def test_run_holds_the_run_to_its_promises(monkeypatch: pytest.MonkeyPatch):
     assert CliRunner().invoke(cli, [*words, "--no-check"]).exit_code == 0
 
 
-def test_run_gives_the_same_bytes_for_the_same_seed_and_others_for_another():
+def test_run_gives_the_same_bytes_for_the_same_seed_and_others_for_another() -> None:
     words = ("run", "restart", "--json", *SMALL)
     one, same, other = (invoke(*words, "--seed", seed).stdout for seed in ("4", "4", "5"))
     assert one == same
     assert json.loads(one)["metrics"] != json.loads(other)["metrics"]
 
 
-def test_run_draws_and_writes_a_history_that_can_be_read(tmp_path: Path):
+def test_run_draws_and_writes_a_history_that_can_be_read(tmp_path: Path) -> None:
     svg, history = tmp_path / "a.svg", tmp_path / "a.jsonl"
     invoke("run", "scale-up", "--svg", str(svg), "--history", str(history), *SMALL)
     assert ET.parse(svg).getroot().tag.endswith("svg")
@@ -81,7 +81,7 @@ def test_run_draws_and_writes_a_history_that_can_be_read(tmp_path: Path):
     assert {fact.source for fact in read.facts} >= {"broker", "pod-0", "pod-3"}
 
 
-def test_table_prints_for_people_for_documents_and_for_programs():
+def test_table_prints_for_people_for_documents_and_for_programs() -> None:
     words = ("table", "--scenario", "restart", "--seeds", "1", "--processes", "1", *SMALL)
     for_people = invoke(*words).stdout
     assert "3 members, 6 partitions, seed 1" in for_people
@@ -93,14 +93,14 @@ def test_table_prints_for_people_for_documents_and_for_programs():
     assert [cell["policy"] for cell in cells] == list(CONTENDERS)
 
 
-def test_table_draws_every_cell(tmp_path: Path):
+def test_table_draws_every_cell(tmp_path: Path) -> None:
     words = ("table", "--scenario", "scale-up", "--policy", "range", "--seeds", "1")
     invoke(*words, "--processes", "1", "--svg-dir", str(tmp_path / "new"), *SMALL)
     assert [path.name for path in (tmp_path / "new").iterdir()] == ["scale-up.range.svg"]
 
 
 @pytest.mark.slow
-def test_processes_change_nothing_in_a_table():
+def test_processes_change_nothing_in_a_table() -> None:
     words = ("table", "--scenario", "scale-up", "--seeds", "2", "--json", *SMALL)
     alone, shared = (invoke(*words, "--processes", n).stdout for n in ("1", "2"))
     assert alone == shared
@@ -121,11 +121,15 @@ def test_processes_change_nothing_in_a_table():
         (("table", "--seeds", "0"), "at least"),
     ],
 )
-def test_what_cannot_be_done_is_refused_with_the_choices(capsys, words, choice):
+def test_what_cannot_be_done_is_refused_with_the_choices(
+    capsys: pytest.CaptureFixture[str], words, choice: str
+) -> None:
     assert choice in refused(capsys, *words)
 
 
-def test_a_file_that_cannot_be_written_is_named(capsys, tmp_path: Path):
+def test_a_file_that_cannot_be_written_is_named(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
     nowhere = str(tmp_path / "missing" / "a.svg")
     assert nowhere in refused(capsys, "run", "scale-up", "--svg", nowhere, *SMALL)
     assert nowhere in refused(capsys, "run", "scale-up", "--history", nowhere, *SMALL)
@@ -136,7 +140,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "explanation" / "policies-compared.m
 
 @pytest.mark.long
 @pytest.mark.timeout(3_600)
-def test_the_page_that_compares_policies_is_what_its_command_prints():
+def test_the_page_that_compares_policies_is_what_its_command_prints() -> None:
     page = PAGE.read_text(encoding="utf-8")
     (command,) = [line for line in page.splitlines() if line.startswith("kohort lab table ")]
     assert page.endswith(invoke(*command.split()[2:]).stdout)

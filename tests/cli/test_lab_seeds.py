@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
@@ -19,7 +20,7 @@ def ran(*arguments: str, fails: bool = False):
     return CliRunner().invoke(lab, arguments, catch_exceptions=not fails)
 
 
-def test_seeds_are_run_and_counted():
+def test_seeds_are_run_and_counted() -> None:
     result = ran("seeds", "--mode", "safety", "--first", "3", "--count", "1", "--json")
     assert result.exit_code == 0, result.output
     summary = json.loads(result.stdout)
@@ -27,7 +28,7 @@ def test_seeds_are_run_and_counted():
     assert summary["marks_reached"] + len(summary["marks_missed"]) == summary["marks"]
 
 
-def test_a_soak_runs_until_its_time_is_over():
+def test_a_soak_runs_until_its_time_is_over() -> None:
     result = ran("soak", "--minutes", "0.001", "--mode", "safety")
     assert result.exit_code == 0, result.output
     assert result.output.startswith("1 runs, 0 failed")
@@ -47,7 +48,9 @@ def broken(plan, **_more) -> Report:
     )
 
 
-def test_a_failure_prints_seed_commit_story_and_the_command_that_replays_it(monkeypatch, tmp_path):
+def test_a_failure_prints_seed_commit_story_and_the_command_that_replays_it(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.setattr(lab_seeds, "run_plan", broken)
     arguments = ("seeds", "--mode", "safety", "--first", "3", "--count", "1", "--commit", "abc")
     result = ran(*arguments)
@@ -61,7 +64,7 @@ def test_a_failure_prints_seed_commit_story_and_the_command_that_replays_it(monk
     assert len(list(tmp_path.glob("*.history.jsonl"))) == 1
 
 
-def test_a_plan_is_replayed_from_its_file(tmp_path):
+def test_a_plan_is_replayed_from_its_file(tmp_path: Path) -> None:
     path = tmp_path / "p.json"
     path.write_text(json.dumps(draw(3).to_json()))
     result = ran("replay", str(path), "--json", "--history", str(tmp_path / "h.jsonl"))
@@ -71,14 +74,14 @@ def test_a_plan_is_replayed_from_its_file(tmp_path):
 
 
 @pytest.mark.parametrize(("content", "says"), [("{", "is no JSON"), ("[]", "is no plan")])
-def test_what_is_no_plan_is_refused(tmp_path, content, says):
+def test_what_is_no_plan_is_refused(tmp_path: Path, content: str, says: str) -> None:
     path = tmp_path / "p.json"
     path.write_text(content)
     with pytest.raises(ConfigError, match=says):
         ran("replay", str(path), fails=True)
 
 
-def test_small_worlds_are_exhausted():
+def test_small_worlds_are_exhausted() -> None:
     result = ran("exhaust", "reset", "--last-ms", "6", "--depth", "1")
     assert result.exit_code == 0, result.output
     assert "0 failed" in result.output

@@ -13,7 +13,7 @@ from kohort.cli.output import table
 from kohort.model.errors import ConfigError
 
 
-def test_help_names_every_noun_and_imports_none():
+def test_help_names_every_noun_and_imports_none() -> None:
     names = ", ".join(repr(entry[0].partition(":")[0]) for entry in COMMANDS.values())
     script = (
         "import sys\n"
@@ -31,17 +31,19 @@ def test_help_names_every_noun_and_imports_none():
         assert f"  {name} " in done.stdout
 
 
-def test_every_noun_is_a_command():
+def test_every_noun_is_a_command() -> None:
     for name in COMMANDS:
         result = CliRunner().invoke(cli, [name, "--help"])
         assert result.exit_code == 0, (name, result.output)
 
 
-def test_an_unknown_noun_is_a_user_error():
+def test_an_unknown_noun_is_a_user_error() -> None:
     assert CliRunner().invoke(cli, ["nonsense"]).exit_code == 2
 
 
-def test_a_kohort_error_is_one_line_and_status_2(monkeypatch, capsys):
+def test_a_kohort_error_is_one_line_and_status_2(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     @click.command()
     def failing():
         raise ConfigError("port 9092 is taken")
@@ -53,7 +55,7 @@ def test_a_kohort_error_is_one_line_and_status_2(monkeypatch, capsys):
     assert capsys.readouterr().err == "kohort: port 9092 is taken\n"
 
 
-def test_tables_grow_and_show_what_is_missing():
+def test_tables_grow_and_show_what_is_missing() -> None:
     assert table(["GROUP", "LAG"], [["a-long-name", None], ["b", 12]]).splitlines() == [
         "GROUP        LAG",
         "a-long-name  -",

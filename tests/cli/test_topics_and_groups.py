@@ -7,6 +7,7 @@ import confluent_kafka
 import pytest
 from click.testing import CliRunner
 
+from kohort.broker.embedded import EmbeddedBroker
 from kohort.cli.groups import assignment_text
 from kohort.cli.main import cli
 from kohort.client.errors import BrokerUnreachable, RequestFailed
@@ -17,7 +18,7 @@ PATIENCE_S = 20
 
 
 @pytest.fixture
-def kohort(kohort_broker):
+def kohort(kohort_broker: EmbeddedBroker):
     """Runs a command against the broker of this test; returns what it prints."""
 
     def run(*args, error=None):
@@ -38,7 +39,7 @@ def rows(text):
     return [line.split() for line in text.strip().splitlines()]
 
 
-def test_create_list_describe_delete(kohort):
+def test_create_list_describe_delete(kohort) -> None:
     assert kohort("topics", "create", "b", "--partitions", "2") == "Created topic b.\n"
     made = kohort("topics", "create", "a", "--config", "retention.ms=5", "--json")
     assert json.loads(made) == {"topic": "a", "created": True}
@@ -55,7 +56,7 @@ def test_create_list_describe_delete(kohort):
     assert json.loads(kohort("topics", "list", "--json")) == []
 
 
-def test_settings_are_shown_and_changed(kohort):
+def test_settings_are_shown_and_changed(kohort) -> None:
     kohort("topics", "create", "t", "--config", "retention.ms=5")
     shown = {cells[0]: cells[1:] for cells in rows(kohort("topics", "config", "t"))}
     assert shown["SETTING"] == ["VALUE", "SOURCE"]
@@ -73,7 +74,7 @@ def test_settings_are_shown_and_changed(kohort):
     assert "topic nope" in kohort("topics", "config", "nope", error=RequestFailed)
 
 
-def test_records_are_deleted(kohort, kohort_broker):
+def test_records_are_deleted(kohort, kohort_broker: EmbeddedBroker) -> None:
     kohort("topics", "create", "t", "--partitions", "2")
     producer = confluent_kafka.Producer({"bootstrap.servers": kohort_broker.bootstrap_servers})
     for number in (0, 0, 0, 1):
@@ -91,7 +92,7 @@ def test_records_are_deleted(kohort, kohort_broker):
     )
 
 
-def test_mistakes_name_the_topic_and_the_code(kohort):
+def test_mistakes_name_the_topic_and_the_code(kohort) -> None:
     kohort("topics", "create", "t")
     again = kohort("topics", "create", "t", error=RequestFailed)
     assert "topic t" in again
@@ -106,14 +107,14 @@ def test_mistakes_name_the_topic_and_the_code(kohort):
 
 
 @pytest.mark.slow
-def test_an_unreachable_broker_is_told():
+def test_an_unreachable_broker_is_told() -> None:
     result = CliRunner().invoke(cli, ["topics", "list", "--bootstrap-server", "127.0.0.1:1"])
     assert isinstance(result.exception, BrokerUnreachable)
     assert "127.0.0.1:1" in str(result.exception)
 
 
 @pytest.fixture
-def member(kohort_broker, kohort):
+def member(kohort_broker: EmbeddedBroker, kohort):
     """A consumer that has read three of five records and committed."""
     kohort("topics", "create", "t", "--partitions", "2")
     producer = confluent_kafka.Producer({"bootstrap.servers": kohort_broker.bootstrap_servers})
@@ -140,7 +141,7 @@ def member(kohort_broker, kohort):
     consumer.close()
 
 
-def test_groups_are_listed_and_described(kohort, member):
+def test_groups_are_listed_and_described(kohort, member) -> None:
     assert kohort("groups", "list") == "g\n"
     assert rows(kohort("groups", "list", "--state")) == [
         ["GROUP", "TYPE", "STATE"],
@@ -167,7 +168,7 @@ def test_groups_are_listed_and_described(kohort, member):
     assert second[7:] == ["/127.0.0.1", "reader"]
 
 
-def test_members_and_state(kohort, member):
+def test_members_and_state(kohort, member) -> None:
     columns, row = rows(kohort("groups", "describe", "g", "--members", "--verbose"))
     assert columns == ["GROUP", "CONSUMER-ID", "HOST", "CLIENT-ID", "#PARTITIONS", "ASSIGNMENT"]
     assert row[4:] == ["2", "t:0,1"]
@@ -181,7 +182,7 @@ def test_members_and_state(kohort, member):
     assert report["partitions"][1]["lag"] == 2
 
 
-def test_groups_without_members_and_without_existence(kohort, member):
+def test_groups_without_members_and_without_existence(kohort, member) -> None:
     member.close()
     kohort("groups", "describe", "g")
     assert "Consumer group 'g' has no active members." in kohort.errors
@@ -192,6 +193,6 @@ def test_groups_without_members_and_without_existence(kohort, member):
     )
 
 
-def test_assignments_are_written_as_kafkas_tool_does():
+def test_assignments_are_written_as_kafkas_tool_does() -> None:
     partitions = [TopicPartition("b", 3), TopicPartition("a", 1), TopicPartition("a", 0)]
     assert assignment_text(partitions) == "a:0,1;b:3"

@@ -69,7 +69,7 @@ def told(*due: RunCallback, void_before: int) -> tuple[list, list]:
     return [(kind, sorted(tps)) for kind, tps in scene.heard], scene.posted
 
 
-def test_an_assignment_whose_place_is_lost_is_not_told_and_nor_is_its_loss():
+def test_an_assignment_whose_place_is_lost_is_not_told_and_nor_is_its_loss() -> None:
     heard, posted = told(
         callback(1, Callback.ASSIGNED, P), callback(3, Callback.LOST, P), void_before=2
     )
@@ -77,14 +77,14 @@ def test_an_assignment_whose_place_is_lost_is_not_told_and_nor_is_its_loss():
     assert posted == [CallbackDone(step=1), CallbackDone(step=3)]
 
 
-def test_what_was_told_before_is_lost_and_what_was_not_is_left_out():
+def test_what_was_told_before_is_lost_and_what_was_not_is_left_out() -> None:
     heard, _ = told(
         callback(4, Callback.ASSIGNED, P), callback(6, Callback.LOST, P, Q), void_before=2
     )
     assert heard == [(Callback.ASSIGNED, [P]), (Callback.LOST, [P])]
 
 
-def test_a_revocation_that_came_too_late_is_a_loss():
+def test_a_revocation_that_came_too_late_is_a_loss() -> None:
     heard, _ = told(
         callback(4, Callback.ASSIGNED, P, Q), callback(5, Callback.REVOKED, P), void_before=4
     )
@@ -93,7 +93,7 @@ def test_a_revocation_that_came_too_late_is_a_loss():
     assert heard == [], "it never heard that it had it"
 
 
-def test_who_may_have_lost_its_place_hears_of_no_assignment_until_that_is_known():
+def test_who_may_have_lost_its_place_hears_of_no_assignment_until_that_is_known() -> None:
     """The process slept through its session; the assignment waited for it."""
     scene = Scene(callback(4, Callback.ASSIGNED, P), sure_until=PAST)
     scene.side.work_off(commit=True)
@@ -103,7 +103,7 @@ def test_who_may_have_lost_its_place_hears_of_no_assignment_until_that_is_known(
     assert scene.heard == [(Callback.ASSIGNED, [P])]
 
 
-def test_once_the_place_is_known_to_be_lost_the_assignment_is_not_told_at_all():
+def test_once_the_place_is_known_to_be_lost_the_assignment_is_not_told_at_all() -> None:
     scene = Scene(callback(4, Callback.ASSIGNED, P), sure_until=PAST)
     scene.side.work_off(commit=True)
     scene.seat.sure_until, scene.seat.void_before = None, 5
@@ -113,7 +113,7 @@ def test_once_the_place_is_known_to_be_lost_the_assignment_is_not_told_at_all():
     assert scene.posted == [CallbackDone(step=4), CallbackDone(step=6)]
 
 
-def test_a_loss_is_told_at_once_to_who_has_no_place_any_more():
+def test_a_loss_is_told_at_once_to_who_has_no_place_any_more() -> None:
     scene = Scene(callback(4, Callback.ASSIGNED, P))
     scene.side.work_off(commit=True)
     scene.seat.sure_until, scene.seat.void_before = None, 5
@@ -122,7 +122,7 @@ def test_a_loss_is_told_at_once_to_who_has_no_place_any_more():
     assert scene.heard[1:] == [(Callback.LOST, [P])]
 
 
-def test_who_closes_does_not_wait_to_know_and_hears_of_a_loss():
+def test_who_closes_does_not_wait_to_know_and_hears_of_a_loss() -> None:
     scene = Scene(callback(4, Callback.ASSIGNED, P))
     scene.side.work_off(commit=True)
     scene.seat.sure_until = PAST
@@ -132,7 +132,7 @@ def test_who_closes_does_not_wait_to_know_and_hears_of_a_loss():
     assert not scene.seat.due
 
 
-def test_records_are_handed_out_only_while_the_place_is_sure():
+def test_records_are_handed_out_only_while_the_place_is_sure() -> None:
     scene = Scene(sure_until=PAST)
     scene.fetcher.records = ["r1", "r2"]
     assert not scene.side.fill(10, 0.02)
@@ -145,7 +145,7 @@ def test_records_are_handed_out_only_while_the_place_is_sure():
     assert list(scene.side.buffer) == ["r1", "r2"]
 
 
-def test_who_sleeps_inside_the_fetch_hands_out_nothing_afterwards():
+def test_who_sleeps_inside_the_fetch_hands_out_nothing_afterwards() -> None:
     scene = Scene()
 
     def slow(_limit: int, _timeout: float) -> list:
@@ -157,7 +157,7 @@ def test_who_sleeps_inside_the_fetch_hands_out_nothing_afterwards():
     assert list(scene.side.buffer) == ["r1"]
 
 
-def test_poll_looks_again_when_the_place_ceases_to_be_sure():
+def test_poll_looks_again_when_the_place_ceases_to_be_sure() -> None:
     now = monotonic_now()
     scene = Scene(sure_until=Instant(now + 3_000))
     scene.side.look()

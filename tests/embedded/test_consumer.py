@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -42,12 +44,12 @@ HEX = {
 
 
 @pytest.mark.parametrize("version", [0, 1, 2, 3])
-def test_91_93_subscriptions_by_hand(version):
+def test_91_93_subscriptions_by_hand(version: int) -> None:
     assert encode_subscription(FULL, version) == bytes.fromhex(HEX[version])
 
 
 @pytest.mark.parametrize("version", [0, 1, 2, 3])
-def test_91_94_reading_gives_what_the_version_has(version):
+def test_91_94_reading_gives_what_the_version_has(version: int) -> None:
     read = decode_subscription(bytes.fromhex(HEX[version]))
     assert read == Subscription(
         topics=FULL.topics,
@@ -59,14 +61,14 @@ def test_91_94_reading_gives_what_the_version_has(version):
 
 
 @pytest.mark.parametrize("user_data", [None, b"", b"x"])
-def test_92_null_stays_null_and_empty_stays_empty(user_data):
+def test_92_null_stays_null_and_empty_stays_empty(user_data: bytes | None) -> None:
     subscription = Subscription(topics=frozenset("t"), user_data=user_data)
     assert decode_subscription(encode_subscription(subscription)).user_data == user_data
     assignment = Assignment(partitions=frozenset(), user_data=user_data)
     assert decode_assignment(encode_assignment(assignment)).user_data == user_data
 
 
-def test_96_a_version_of_the_future_is_read_as_the_highest_known_one():
+def test_96_a_version_of_the_future_is_read_as_the_highest_known_one() -> None:
     data = bytes.fromhex(HEX[3].replace("0003", "0064", 1)) + b"a future field"
     assert decode_subscription(data) == FULL
     data = bytes.fromhex("0064 00000001 0001 74 00000001 00000002 ffffffff") + b"tail"
@@ -74,18 +76,18 @@ def test_96_a_version_of_the_future_is_read_as_the_highest_known_one():
 
 
 @pytest.mark.parametrize("read", [decode_subscription, decode_assignment])
-def test_97_a_negative_version_is_refused(read):
+def test_97_a_negative_version_is_refused(read: Callable[[bytes], object]) -> None:
     with pytest.raises(ProtocolError, match="version -1"):
         read(b"\xff\xff\x00\x00\x00\x00")
 
 
 @pytest.mark.parametrize("length", range(len(bytes.fromhex(HEX[3]))))
-def test_97_truncated_bytes_are_refused(length):
+def test_97_truncated_bytes_are_refused(length: int) -> None:
     with pytest.raises(ProtocolError):
         decode_subscription(bytes.fromhex(HEX[3])[:length])
 
 
-def test_98_assignments_of_all_versions_are_alike():
+def test_98_assignments_of_all_versions_are_alike() -> None:
     assignment = Assignment(partitions=frozenset({U1, T0, T2}), user_data=None)
     body = "00000002 0001 74 00000002 00000000 00000002 0001 75 00000001 00000001 ffffffff"
     for version in range(4):
@@ -94,28 +96,28 @@ def test_98_assignments_of_all_versions_are_alike():
         assert decode_assignment(data) == assignment
 
 
-def test_99_no_bytes_are_an_assignment_of_nothing():
+def test_99_no_bytes_are_an_assignment_of_nothing() -> None:
     assert decode_assignment(b"") == Assignment(partitions=frozenset())
 
 
-def test_a_length_that_claims_more_than_there_is_is_refused():
+def test_a_length_that_claims_more_than_there_is_is_refused() -> None:
     with pytest.raises(ProtocolError):
         decode_subscription(bytes.fromhex("0000 7fffffff 0001 74"))
 
 
-def test_67_sticky_userdata_of_both_versions():
+def test_67_sticky_userdata_of_both_versions() -> None:
     new = encode_sticky_userdata({T0, U1}, GenerationId(4))
     assert new.hex() == (
         "00000002" "000174" "00000001" "00000000" "000175" "00000001" "00000001" "00000004"
     )  # fmt: skip
-    assert decode_sticky_userdata(new) == ({T0, U1}, 4)
+    assert decode_sticky_userdata(new) == (frozenset({T0, U1}), GenerationId(4))
     old = encode_sticky_userdata({T0, U1}, GenerationId(4), version=0)
-    assert decode_sticky_userdata(old) == ({T0, U1}, -1)
+    assert decode_sticky_userdata(old) == (frozenset({T0, U1}), GenerationId(-1))
     for other in (None, b"", b"\x00", b"\xff\xff\xff\xff"):
         assert decode_sticky_userdata(other) is None
 
 
-def test_generations_in_userdata():
+def test_generations_in_userdata() -> None:
     assert generation_in_userdata(encode_generation_userdata(GenerationId(12))) == 12
     assert generation_in_userdata(encode_generation_userdata(GenerationId(-5))) == -1
     assert generation_in_userdata(encode_sticky_userdata({T0}, GenerationId(3))) == 3
@@ -135,14 +137,16 @@ SUBSCRIPTIONS = st.builds(
 
 
 @given(SUBSCRIPTIONS)
-def test_91_100_round_trips_and_the_same_bytes_twice(value):
+def test_91_100_round_trips_and_the_same_bytes_twice(value: Subscription) -> None:
     data = encode_subscription(value)
     assert decode_subscription(data) == value
     assert encode_subscription(decode_subscription(data)) == data
 
 
 @given(PARTITIONS, st.none() | st.binary(max_size=20))
-def test_98_assignments_round_trip(partitions, user_data):
+def test_98_assignments_round_trip(
+    partitions: frozenset[TopicPartition], user_data: bytes | None
+) -> None:
     value = Assignment(partitions=partitions, user_data=user_data)
     assert decode_assignment(encode_assignment(value)) == value
 
@@ -156,7 +160,7 @@ def lists(partitions: frozenset[TopicPartition]) -> list[tuple[str, list[int]]]:
 
 
 @given(SUBSCRIPTIONS, st.integers(0, 3))
-def test_subscriptions_are_kafka_python_s_byte_for_byte(value, version):
+def test_subscriptions_are_kafka_python_s_byte_for_byte(value: Subscription, version: int) -> None:
     consumer = pytest.importorskip("kafka.protocol.consumer.metadata")
     theirs = consumer.ConsumerProtocolSubscription(
         topics=sorted(value.topics),
@@ -173,14 +177,16 @@ def test_subscriptions_are_kafka_python_s_byte_for_byte(value, version):
 
 
 @given(PARTITIONS, st.none() | st.binary(max_size=20))
-def test_assignments_are_aiokafka_s_byte_for_byte(partitions, user_data):
+def test_assignments_are_aiokafka_s_byte_for_byte(
+    partitions: frozenset[TopicPartition], user_data: bytes | None
+) -> None:
     protocol = pytest.importorskip("aiokafka.coordinator.protocol")
     theirs = protocol.ConsumerProtocolMemberAssignment(0, lists(partitions), user_data)
     value = Assignment(partitions=partitions, user_data=user_data)
     assert encode_assignment(value, 0) == theirs.encode()
 
 
-def test_opaque_protocols_carry_the_application_s_bytes():
+def test_opaque_protocols_carry_the_application_s_bytes() -> None:
     assert opaque_protocols([("mine", b"\x00"), ("other", b"")])[0] == ("mine", b"\x00")
     for wrong in ([], [("", b"")], [("a", b""), ("a", b"x")]):
         with pytest.raises(ConfigError):

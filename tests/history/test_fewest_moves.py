@@ -9,7 +9,7 @@ from tests.policies.flow import optimum
 from kohort.history.fewest_moves import fewest_moves
 
 
-def test_it_agrees_with_a_flow_that_augments_path_by_path():
+def test_it_agrees_with_a_flow_that_augments_path_by_path() -> None:
     random = Random(30)
     for _ in range(200):
         sizes = {f"t{n}": random.randrange(1, 9) for n in range(random.randrange(1, 4))}

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import subprocess
 from pathlib import Path
 
 import pytest
 
-from kohort.host import java as java_module
 from kohort.host.java import Java, find_java, spark_java_home
 from kohort.model.errors import ConfigError
 
@@ -43,7 +43,7 @@ def test_without_any_java_the_error_names_every_place(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     make_java(tmp_path / "old", "11")
-    monkeypatch.setattr(java_module.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with pytest.raises(ConfigError) as raised:
         find_java({"JAVA_HOME": str(tmp_path / "old"), "PATH": str(tmp_path)})
     text = str(raised.value)
@@ -56,7 +56,7 @@ def test_without_any_java_the_error_names_every_place(
 def test_a_java_home_that_does_not_exist_is_passed_over(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(java_module.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     make_java(tmp_path / "found", "17")
     found = find_java({"JAVA_HOME": str(tmp_path / "none"), "PATH": f"{tmp_path}/found/bin:/bin"})
     assert found.origin == "PATH"

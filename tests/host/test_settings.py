@@ -1,6 +1,7 @@
 """Settings: Kafka's names, Kafka's defaults, one clear error for everything else."""
 
 import dataclasses
+from pathlib import Path
 
 import pytest
 
@@ -56,7 +57,7 @@ KAFKA_DEFAULTS = {
 }
 
 
-def test_defaults_are_kafkas():
+def test_defaults_are_kafkas() -> None:
     settings = BrokerSettings()
     assert {
         name: getattr(settings, name.replace(".", "_")) for name in KAFKA_DEFAULTS
@@ -65,7 +66,7 @@ def test_defaults_are_kafkas():
     assert {name for name in others if not name.startswith("kohort.")} == {"node.id"}
 
 
-def test_text_is_parsed_by_kind():
+def test_text_is_parsed_by_kind() -> None:
     settings = parse_settings(
         BrokerSettings,
         {
@@ -81,7 +82,7 @@ def test_text_is_parsed_by_kind():
     assert settings.retention_ms == 5
 
 
-def test_names_with_underscores_are_taken():
+def test_names_with_underscores_are_taken() -> None:
     assert parse_settings(BrokerSettings, {"num_partitions": 3}).num_partitions == 3
 
 
@@ -107,13 +108,13 @@ def test_names_with_underscores_are_taken():
         ),
     ],
 )
-def test_what_is_wrong_is_said(pairs, sentence):
+def test_what_is_wrong_is_said(pairs: dict[str, object], sentence: str) -> None:
     with pytest.raises(ConfigError) as caught:
         parse_settings(BrokerSettings, pairs)
     assert str(caught.value).startswith(sentence)
 
 
-def test_finer_units_win():
+def test_finer_units_win() -> None:
     assert BrokerSettings().retention_ms == 168 * 3_600_000
     assert BrokerSettings(log_retention_minutes=2).retention_ms == 120_000
     assert BrokerSettings(log_retention_minutes=2, log_retention_ms=7).retention_ms == 7
@@ -121,14 +122,14 @@ def test_finer_units_win():
     assert BrokerSettings(log_roll_ms=9).roll_ms == 9
 
 
-def test_assignments_of_a_command_line():
+def test_assignments_of_a_command_line() -> None:
     assert parse_assignments(["a.b=1", "c_d = x=y", "a.b=2"]) == {"a.b": "2", "c.d": "x=y"}
     for text in ("a.b", "=1"):
         with pytest.raises(ConfigError, match="expected name=value"):
             parse_assignments([text])
 
 
-def test_properties_file(tmp_path):
+def test_properties_file(tmp_path: Path) -> None:
     path = tmp_path / "server.properties"
     path.write_text("# comment\n\n! another\nnum.partitions = 4\n", encoding="utf-8")
     assert read_properties(path) == {"num.partitions": "4"}
@@ -139,7 +140,7 @@ def test_properties_file(tmp_path):
         read_properties(tmp_path / "absent")
 
 
-def test_the_coordinators_bounds_can_be_set_and_are_its_own():
+def test_the_coordinators_bounds_can_be_set_and_are_its_own() -> None:
     """Every setting of the coordinator is one of the broker's: same name, default and range."""
     standard = BrokerSettings()
     for spec in dataclasses.fields(GroupConfig):

@@ -45,6 +45,13 @@ class Harness:
     def now(self) -> Instant:
         return Instant(self.now_ms * 1_000)
 
+    @property
+    def sure_until(self) -> Instant:
+        """Until when the place is sure; there must be one."""
+        until = self.member.sure_until
+        assert until is not None, "no place"
+        return until
+
     def do(self, event: Event) -> list[Effect]:
         return self._took(self.member.handle(event, self.now))
 

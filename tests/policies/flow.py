@@ -9,47 +9,61 @@ unit of a member costs (2n - 1) x BIG, so that the sum of squared loads is minim
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass, field
+from typing import TypeVar
 
 BIG = 10**6
+
+M = TypeVar("M", bound=str)
+"""What names a member."""
+
+
+@dataclass(slots=True)
+class Arc:
+    """One direction of a connection; what flows over it can flow back over its reverse."""
+
+    end: Hashable
+    capacity: int
+    price: int
+    reverse: Arc = field(init=False, repr=False)
 
 
 class Flow:
     """A network with integer capacities and costs."""
 
     def __init__(self) -> None:
-        self.arcs: dict[object, list[list]] = {}
+        self.arcs: dict[Hashable, list[Arc]] = {}
 
-    def arc(self, start: object, end: object, capacity: int, cost: int) -> None:
-        forward = [end, capacity, cost, None]
-        backward = [start, 0, -cost, forward]
-        forward[3] = backward
+    def arc(self, start: Hashable, end: Hashable, capacity: int, cost: int) -> None:
+        forward, backward = Arc(end, capacity, cost), Arc(start, 0, -cost)
+        forward.reverse, backward.reverse = backward, forward
         self.arcs.setdefault(start, []).append(forward)
         self.arcs.setdefault(end, []).append(backward)
 
-    def cheapest(self, source: object, sink: object) -> int:
+    def cheapest(self, source: Hashable, sink: Hashable) -> int:
         """Send as much as possible as cheaply as possible; returns the cost."""
         total = 0
         while (path := self._shortest(source, sink)) is not None:
-            units = min(arc[1] for arc in path)
+            units = min(arc.capacity for arc in path)
             for arc in path:
-                arc[1] -= units
-                arc[3][1] += units
-                total += units * arc[2]
+                arc.capacity -= units
+                arc.reverse.capacity += units
+                total += units * arc.price
         return total
 
-    def _shortest(self, source: object, sink: object) -> list[list] | None:
-        cost: dict[object, int] = {source: 0}
-        over: dict[object, tuple[object, list]] = {}
+    def _shortest(self, source: Hashable, sink: Hashable) -> list[Arc] | None:
+        cost: dict[Hashable, int] = {source: 0}
+        over: dict[Hashable, tuple[Hashable, Arc]] = {}
         queue = deque([source])
         while queue:
             node = queue.popleft()
             for arc in self.arcs.get(node, ()):
-                end, capacity, price, _ = arc
-                if capacity and cost[node] + price < cost.get(end, 1 << 60):
-                    cost[end] = cost[node] + price
-                    over[end] = (node, arc)
-                    queue.append(end)
+                through = cost[node] + arc.price
+                if arc.capacity and through < cost.get(arc.end, 1 << 60):
+                    cost[arc.end] = through
+                    over[arc.end] = (node, arc)
+                    queue.append(arc.end)
         if sink not in over:
             return None
         path = []
@@ -62,8 +76,8 @@ class Flow:
 
 def optimum(
     sizes: Mapping[str, int],
-    topics: Mapping[str, frozenset[str]],
-    held: Mapping[tuple[str, str], int],
+    topics: Mapping[M, frozenset[str]],
+    held: Mapping[tuple[M, str], int],
 ) -> tuple[int, int]:
     """Least sum of squared loads, and the least number of units not kept with it.
 

@@ -23,6 +23,7 @@ from kohort.model.ids import GenerationId, GroupInstanceId, MemberId, ProtocolNa
 from kohort.policies.consumer_groups import ConsumerAssigner, group_spec, join_protocols
 from kohort.policies.judge import moves, skew, squared_load, unassigned, violations
 from kohort.policies.registry import assignor, assignors, is_cooperative
+from kohort.policies.spec import MemberSpec
 
 COOPERATIVE = ProtocolName("cooperative-sticky")
 
@@ -35,11 +36,11 @@ def offered(name: str, metadata: bytes, instance: str | None = None) -> GroupMem
     )
 
 
-def spec_of(metadata: bytes, name: str = "cooperative-sticky"):
+def spec_of(metadata: bytes, name: str = "cooperative-sticky") -> MemberSpec:
     return group_spec(ProtocolName(name), [offered("a", metadata)], {"t": 4}).members[MemberId("a")]
 
 
-def test_what_members_offer_becomes_assignments_for_all_of_them():
+def test_what_members_offer_becomes_assignments_for_all_of_them() -> None:
     offers = [
         join_protocols(assignors("range"), ["t"])[0].metadata,
         join_protocols(assignors("range"), ["t", "u"])[0].metadata,
@@ -49,12 +50,12 @@ def test_what_members_offer_becomes_assignments_for_all_of_them():
     assert assigner.topics(ProtocolName("range"), offers) == {"t", "u"}
     plan = assigner.assign(ProtocolName("range"), members, {"t": 3})
     shares = {m: decode_assignment(data) for m, data in plan.items()}
-    assert shares["b"].partitions == partitions("t0 t1"), "static members come first"
-    assert shares["a"].partitions == partitions("t2")
+    assert shares[MemberId("b")].partitions == partitions("t0 t1"), "static members come first"
+    assert shares[MemberId("a")].partitions == partitions("t2")
     assert all(a.user_data is None for a in shares.values()), "KIP-848 conversion needs that (B15)"
 
 
-def test_a_member_whose_bytes_mean_nothing_gets_nothing_and_the_group_goes_on():
+def test_a_member_whose_bytes_mean_nothing_gets_nothing_and_the_group_goes_on() -> None:
     good = join_protocols(assignors("range"), ["t"])[0].metadata
     members = [offered("a", b"\x00"), offered("b", good)]
     assigner = ConsumerAssigner()
@@ -65,12 +66,12 @@ def test_a_member_whose_bytes_mean_nothing_gets_nothing_and_the_group_goes_on():
     assert len(decode_assignment(plan[MemberId("b")]).partitions) == 2
 
 
-def test_a_protocol_name_that_is_no_assignor_is_an_error():
+def test_a_protocol_name_that_is_no_assignor_is_an_error() -> None:
     with pytest.raises(ConfigError, match="'mine' is unknown"):
         ConsumerAssigner().assign(ProtocolName("mine"), [], {})
 
 
-def test_offers_carry_what_each_assignor_reads():
+def test_offers_carry_what_each_assignor_reads() -> None:
     owned = partitions("t0 t2")
     sticky, cooperative, plain = join_protocols(
         assignors("sticky,cooperative-sticky,range"),
@@ -92,7 +93,7 @@ def test_offers_carry_what_each_assignor_reads():
     assert spec_of(sticky.metadata, "sticky").owned == partitions("t0 t2 t5")
 
 
-def test_66_members_of_several_versions_in_one_group():
+def test_66_members_of_several_versions_in_one_group() -> None:
     owned = partitions("t0")
     value = Subscription(topics=frozenset("t"), owned=owned, generation_id=GenerationId(4))
     assert spec_of(encode_subscription(value, 0)).owned == frozenset()
@@ -101,14 +102,14 @@ def test_66_members_of_several_versions_in_one_group():
     assert spec_of(encode_subscription(value, 2)).generation_id == 4
 
 
-def test_68_the_subscription_s_generation_wins_over_the_userdata_s():
+def test_68_the_subscription_s_generation_wins_over_the_userdata_s() -> None:
     value = Subscription(
         topics=frozenset("t"), user_data=struct.pack(">i", 9), generation_id=GenerationId(4)
     )
     assert spec_of(encode_subscription(value)).generation_id == 4
 
 
-def test_69_without_a_generation_of_its_own_the_userdata_s_counts():
+def test_69_without_a_generation_of_its_own_the_userdata_s_counts() -> None:
     java = Subscription(topics=frozenset("t"), user_data=struct.pack(">i", 9))
     assert spec_of(encode_subscription(java, 1)).generation_id == 9
     sticky = encode_sticky_userdata(partitions("t0"), GenerationId(6))
@@ -117,20 +118,20 @@ def test_69_without_a_generation_of_its_own_the_userdata_s_counts():
 
 
 @pytest.mark.parametrize("garbage", [b"", b"\x00", b"\xff\xff\xff\xff", b"something else"])
-def test_garbage_in_userdata_is_no_generation(garbage):
+def test_garbage_in_userdata_is_no_generation(garbage: bytes) -> None:
     value = Subscription(topics=frozenset("t"), user_data=garbage)
     assert spec_of(encode_subscription(value, 1)).generation_id == -1
     assert spec_of(encode_subscription(value), "sticky").owned == frozenset()
 
 
-def test_70_owning_nothing_in_a_newer_generation_is_believed():
+def test_70_owning_nothing_in_a_newer_generation_is_believed() -> None:
     sticky = encode_sticky_userdata(partitions("t0"), GenerationId(3))
     value = Subscription(topics=frozenset("t"), user_data=sticky, generation_id=GenerationId(5))
     read = spec_of(encode_subscription(value))
     assert (read.owned, read.generation_id) == (frozenset(), 5)
 
 
-def test_registry_knows_wire_names_and_java_s_class_names():
+def test_registry_knows_wire_names_and_java_s_class_names() -> None:
     java = "org.apache.kafka.clients.consumer."
     found = assignors(f"{java}CooperativeStickyAssignor, {java}RangeAssignor")
     assert [a.name for a in found] == ["cooperative-sticky", "range"]
@@ -140,12 +141,12 @@ def test_registry_knows_wire_names_and_java_s_class_names():
             assignors(wrong)
 
 
-def test_only_a_cooperative_name_lets_members_keep_what_they_own():
+def test_only_a_cooperative_name_lets_members_keep_what_they_own() -> None:
     assert is_cooperative("cooperative-sticky")
     assert not any(is_cooperative(name) for name in ("range", "sticky", "unknown", None))
 
 
-def test_the_judge_counts():
+def test_the_judge_counts() -> None:
     t = [TopicPartition("t", n) for n in range(4)]
     before = {MemberId("a"): [t[0], t[1], t[2]], MemberId("b"): []}
     after = {MemberId("a"): [t[0]], MemberId("b"): [t[1], t[3]]}
@@ -167,7 +168,7 @@ def test_the_judge_counts():
     ]
 
 
-def test_a_leaders_note_in_its_assignment_is_read_back_and_nobody_elses_is():
+def test_a_leaders_note_in_its_assignment_is_read_back_and_nobody_elses_is() -> None:
     assigner = ConsumerAssigner()
     plain = encode_assignment(Assignment(partitions=frozenset({TopicPartition("t", 1)})))
     note = LeadersNote(counts={"u": 2, "t": 3}, withheld=4)

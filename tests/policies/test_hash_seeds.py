@@ -42,7 +42,7 @@ def digest() -> str:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("hash_seed", ["0", "12345"])
-def test_plans_and_offers_do_not_depend_on_the_hash_seed(hash_seed):
+def test_plans_and_offers_do_not_depend_on_the_hash_seed(hash_seed: str) -> None:
     code = "from tests.policies.test_hash_seeds import digest; print(digest())"
     ran = subprocess.run(
         [sys.executable, "-c", code],

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.policies.flow import optimum
 from tests.policies.groups import again
 
-from kohort.model.ids import GenerationId, MemberId, TopicPartition
+from kohort.model.ids import GenerationId, MemberId, ProtocolName, TopicPartition
 from kohort.policies.cooperative import CooperativeStickyAssignor
 from kohort.policies.judge import squared_load, unassigned, violations
 from kohort.policies.registry import ASSIGNORS
@@ -24,7 +24,9 @@ COOPERATIVE, STICKY = CooperativeStickyAssignor(), StickyAssignor()
 
 
 @st.composite
-def groups(draw, *, max_members: int = 6, max_count: int = 7, claims: bool = True) -> GroupSpec:
+def groups(
+    draw: st.DrawFn, *, max_members: int = 6, max_count: int = 7, claims: bool = True
+) -> GroupSpec:
     """Any group: unequal subscriptions, missing topics, claims right, wrong and absurd."""
     sizes = draw(st.dictionaries(st.sampled_from(NAMES), st.integers(1, max_count), max_size=4))
     count = draw(st.integers(1, max_members))
@@ -40,9 +42,11 @@ def groups(draw, *, max_members: int = 6, max_count: int = 7, claims: bool = Tru
     return GroupSpec(members=members, partitions=sizes)
 
 
-@pytest.mark.parametrize("name", ["range", "roundrobin", "sticky"])
+@pytest.mark.parametrize("name", [ProtocolName(name) for name in ("range", "roundrobin", "sticky")])
 @given(spec=groups())
-def test_every_wanted_partition_goes_to_exactly_one_subscriber(name, spec):
+def test_every_wanted_partition_goes_to_exactly_one_subscriber(
+    name: ProtocolName, spec: GroupSpec
+) -> None:
     plan = ASSIGNORS[name].assign(spec)
     assert violations(spec, plan) == []
     assert unassigned(spec, plan) == set()
@@ -50,7 +54,7 @@ def test_every_wanted_partition_goes_to_exactly_one_subscriber(name, spec):
 
 
 @given(spec=groups())
-def test_a_cooperative_plan_hands_out_nothing_that_somebody_else_claims(spec):
+def test_a_cooperative_plan_hands_out_nothing_that_somebody_else_claims(spec: GroupSpec) -> None:
     plan = COOPERATIVE.assign(spec)
     assert violations(spec, plan) == []
     for member_id, mine in plan.items():
@@ -60,7 +64,7 @@ def test_a_cooperative_plan_hands_out_nothing_that_somebody_else_claims(spec):
 
 
 @given(spec=groups())
-def test_cooperative_rounds_end_in_the_sticky_balance(spec):
+def test_cooperative_rounds_end_in_the_sticky_balance(spec: GroupSpec) -> None:
     wanted = squared_load(STICKY.assign(spec))
     rounds = 0
     while True:
@@ -77,14 +81,14 @@ def test_cooperative_rounds_end_in_the_sticky_balance(spec):
 
 
 @given(spec=groups())
-def test_a_plan_is_stable_under_itself(spec):
+def test_a_plan_is_stable_under_itself(spec: GroupSpec) -> None:
     plan = STICKY.assign(spec)
     assert STICKY.assign(again(spec, plan)) == plan
 
 
 @given(spec=groups())
 @settings(max_examples=200)
-def test_56_no_plan_is_more_balanced_and_none_as_balanced_moves_less(spec):
+def test_56_no_plan_is_more_balanced_and_none_as_balanced_moves_less(spec: GroupSpec) -> None:
     kept = rightly_kept(spec)
     held = Counter((m, p.topic) for m, mine in kept.items() for p in mine)
     wanted = {m: spec.members[m].topics for m in spec.members}
@@ -94,7 +98,7 @@ def test_56_no_plan_is_more_balanced_and_none_as_balanced_moves_less(spec):
 
 
 @pytest.mark.parametrize("seed", range(24))
-def test_37_56_groups_in_which_everything_changes_are_optimal_too(seed):
+def test_37_56_groups_in_which_everything_changes_are_optimal_too(seed: int) -> None:
     """Members leave, others come, half of the subscriptions change."""
     rng = random.Random(seed)
     many, density = (30, 0.15) if seed % 3 else (10, 0.4)
@@ -126,7 +130,7 @@ def test_37_56_groups_in_which_everything_changes_are_optimal_too(seed):
     assert (squared_load(second), gained) == optimum(sizes, wanted, held)
 
 
-def test_the_oracle_agrees_with_trying_everything():
+def test_the_oracle_agrees_with_trying_everything() -> None:
     """Two topics, three members: every sharing of counts, looked at one by one."""
     sizes = {"t": 4, "u": 3}
     topics = {"a": frozenset("tu"), "b": frozenset("t"), "c": frozenset("u")}

@@ -90,7 +90,8 @@ class Sampler:
                 return self.random.randbytes(16)
             case "float64":
                 return self.random.uniform(-1e9, 1e9)
-        return self.integer(_BITS[kind.name], name)
+            case number:
+                return self.integer(_BITS[number], name)
 
     def integer(self, bits: int, name: str) -> int:
         if self.narrow and "error_code" in name:

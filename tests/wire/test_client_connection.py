@@ -73,7 +73,8 @@ def test_a_broker_that_refuses_the_version_is_asked_again_in_one_it_has() -> Non
     connection = ClientConnection(client_id="me")
     connection.open()
     assert connection.receive(encode_response(told((18, 0, 2), error_code=35), 0, 1)) == []
-    assert not connection.ready
+    unsettled = not connection.ready
+    assert unsettled
     assert read(connection.take_output())[:2] == (2, 2)
     connection.receive(encode_response(told((12, 0, 4), (18, 0, 2)), 2, 2))
     assert connection.ready

@@ -90,6 +90,7 @@ def test_kohort_reads_back_what_it_wrote(api: Api) -> None:
         for sampler in samplers(seed_of(api, version), SAMPLES, narrow=False):
             message = sampler.message(cls, version)
             data = encode(message, version)
+            again: object
             again, end = decode(cls, version, b"\x55\x55" + data + b"\x55", 2)
             assert again == message, f"{cls.__name__} v{version} seed {sampler.seed}"
             assert end == 2 + len(data)

@@ -161,12 +161,16 @@ def test_answers_after_close_are_dropped() -> None:
 
 def test_unanswered_requests_first_stop_the_reading_then_end_the_connection() -> None:
     connection = ServerConnection(limits=ServerLimits(pause_at=2, max_unanswered=4))
+
+    def reading() -> bool:
+        return connection.wants_data
+
     (first,) = connection.receive(heartbeat(1))
-    assert connection.wants_data
+    assert reading()
     connection.receive(heartbeat(2))
-    assert not connection.wants_data
+    assert not reading()
     connection.answer(first.token, HeartbeatResponse())
-    assert connection.wants_data
+    assert reading()
     connection.receive(heartbeat(3) * 3)
     with pytest.raises(ProtocolError, match="at most 4"):
         connection.receive(heartbeat(9))
