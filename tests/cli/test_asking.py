@@ -20,12 +20,12 @@ NOBODY = "127.0.0.1:1"
 
 
 @pytest.fixture
-def tries(monkeypatch: pytest.MonkeyPatch):
+def tries(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Addresses at which a connection was tried."""
-    seen = []
+    seen: list[str] = []
     plain = broker_connection.BrokerConnection.connect
 
-    def noted(self, deadline):
+    def noted(self: broker_connection.BrokerConnection, deadline: float) -> None:
         seen.append(self.address)
         plain(self, deadline)
 
@@ -33,14 +33,14 @@ def tries(monkeypatch: pytest.MonkeyPatch):
     return seen
 
 
-def test_where_nobody_listens_a_command_says_so_after_a_few_tries(tries) -> None:
+def test_where_nobody_listens_a_command_says_so_after_a_few_tries(tries: list[str]) -> None:
     result = CliRunner().invoke(cli, ["topics", "list", "--bootstrap", NOBODY])
     assert isinstance(result.exception, ConnectionsRefused)
     assert "connection refused" in str(result.exception)
     assert tries == [NOBODY] * REFUSED_TRIES
 
 
-def test_a_program_waits_longer_since_a_broker_may_be_starting(tries) -> None:
+def test_a_program_waits_longer_since_a_broker_may_be_starting(tries: list[str]) -> None:
     settings = {"socket.connection.setup.timeout.ms": 1_500, "retry.backoff.max.ms": 100}
     with (
         Admin({"bootstrap.servers": NOBODY, **settings}) as admin,
@@ -51,7 +51,7 @@ def test_a_program_waits_longer_since_a_broker_may_be_starting(tries) -> None:
 
 
 def test_a_silent_broker_is_waited_for_and_the_user_told(
-    capsys: pytest.CaptureFixture[str], tries
+    capsys: pytest.CaptureFixture[str], tries: list[str]
 ) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         address = f"127.0.0.1:{silent.getsockname()[1]}"
@@ -69,7 +69,7 @@ def test_a_silent_broker_is_waited_for_and_the_user_told(
     assert "1.8 s" in told
 
 
-def test_one_silent_address_among_refusing_ones_is_waited_for(tries) -> None:
+def test_one_silent_address_among_refusing_ones_is_waited_for(tries: list[str]) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         address = f"{NOBODY},127.0.0.1:{silent.getsockname()[1]}"
         settings = parse_client_settings(

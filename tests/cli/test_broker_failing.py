@@ -13,7 +13,7 @@ from kohort.cli.main import cli
 from kohort.storage.flush_job import FlushJob
 
 
-def produce_when_up(port):
+def produce_when_up(port: int) -> None:
     deadline = time.monotonic() + 20
     while time.monotonic() < deadline:
         with socket.socket() as probe:
@@ -32,7 +32,7 @@ def produce_when_up(port):
 
 @pytest.mark.slow
 def test_a_failed_sync_is_status_1(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(job):
+    def fail(job: FlushJob) -> None:
         job.error = OSError(5, "the disk is gone")
 
     monkeypatch.setattr(FlushJob, "run", fail)

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import confluent_kafka
@@ -22,30 +23,36 @@ PATIENCE_S = 30
 class Broker:
     """A broker process."""
 
-    def __init__(self, data_dir, *options):
+    def __init__(self, data_dir: Path, *options: str) -> None:
         command = [sys.executable, "-m", "kohort.cli.main", "broker", "--data-dir", str(data_dir)]
         self.process = subprocess.Popen(
             [*command, *options], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
         )
+        assert self.process.stdout is not None
+        assert self.process.stderr is not None
         line = self.process.stdout.readline()
         ready = READY.match(line)
         assert ready, (line, self.process.stderr.read())
         self.bootstrap, self.data_dir = ready.groups()
 
-    def end(self, number=signal.SIGTERM):
+    def end(self, number: signal.Signals = signal.SIGTERM) -> tuple[int, str]:
         """Send a signal; returns (exit status, what it wrote on standard error)."""
         self.process.send_signal(number)
         _, errors = self.process.communicate(timeout=PATIENCE_S)
         return self.process.returncode, errors
 
 
-@pytest.fixture
-def start(tmp_path: Path):
-    """Starts brokers on a free port and kills what is left of them."""
-    running = []
+Start = Callable[..., Broker]
+"""Takes the options of the command, strings all."""
 
-    def one(*options, data_dir=tmp_path / "data"):
-        broker = Broker(data_dir, "--port", "0", *options)
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Start]:
+    """Starts brokers on a free port and kills what is left of them."""
+    running: list[Broker] = []
+
+    def one(*options: str) -> Broker:
+        broker = Broker(tmp_path / "data", "--port", "0", *options)
         running.append(broker)
         return broker
 
@@ -55,7 +62,7 @@ def start(tmp_path: Path):
             broker.end(signal.SIGKILL)
 
 
-def refused(*options):
+def refused(*options: str) -> str:
     """Run a broker that must not start; returns its one line."""
     done = subprocess.run(
         [sys.executable, "-m", "kohort.cli.main", "broker", *options],
@@ -72,7 +79,9 @@ def refused(*options):
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_it_says_when_it_is_ready_and_stops_cleanly(start, number, tmp_path: Path) -> None:
+def test_it_says_when_it_is_ready_and_stops_cleanly(
+    start: Start, number: signal.Signals, tmp_path: Path
+) -> None:
     broker = start("--set", "group.initial.rebalance.delay.ms=0")
     assert broker.data_dir == str(tmp_path / "data")
     host, _, port = broker.bootstrap.rpartition(":")
@@ -89,7 +98,7 @@ def test_it_says_when_it_is_ready_and_stops_cleanly(start, number, tmp_path: Pat
     assert (tmp_path / "data" / "t-0" / "00000000000000000000.log").stat().st_size > 0
 
 
-def test_a_port_in_use(start, tmp_path: Path) -> None:
+def test_a_port_in_use(start: Start, tmp_path: Path) -> None:
     port = start().bootstrap.rpartition(":")[2]
     other = tmp_path / "other"
     line = refused("--port", port, "--data-dir", str(other))
@@ -98,7 +107,7 @@ def test_a_port_in_use(start, tmp_path: Path) -> None:
     assert not other.exists()
 
 
-def test_a_data_directory_in_use(start, tmp_path: Path) -> None:
+def test_a_data_directory_in_use(start: Start, tmp_path: Path) -> None:
     start()
     line = refused("--port", "0", "--data-dir", str(tmp_path / "data"))
     assert "is in use by another broker" in line
@@ -118,7 +127,7 @@ def test_a_data_directory_in_use(start, tmp_path: Path) -> None:
     ],
 )
 def test_mistakes_are_told_in_one_line_and_nothing_is_written(
-    tmp_path: Path, options, part: str
+    tmp_path: Path, options: list[str], part: str
 ) -> None:
     data = tmp_path / "data"
     options = [option.replace("{tmp}", str(tmp_path)) for option in options]
@@ -132,7 +141,7 @@ def test_a_data_directory_that_cannot_be_one(tmp_path: Path) -> None:
     assert "as data directory" in line
 
 
-def test_settings_of_a_file_and_an_advertised_address(start, tmp_path: Path) -> None:
+def test_settings_of_a_file_and_an_advertised_address(start: Start, tmp_path: Path) -> None:
     config = tmp_path / "server.properties"
     config.write_text("num.partitions=3\nauto.create.topics.enable=true\n")
     broker = start("--config", str(config), "--set", "num.partitions=5", "--log-level", "error")
@@ -151,7 +160,7 @@ def test_settings_of_a_file_and_an_advertised_address(start, tmp_path: Path) -> 
 class Flood(threading.Thread):
     """Produces numbers with acks=all until the broker's process is gone."""
 
-    def __init__(self, broker):
+    def __init__(self, broker: Broker) -> None:
         super().__init__()
         self.acknowledged: set[bytes] = set()
         self.broker = broker
@@ -165,11 +174,13 @@ class Flood(threading.Thread):
             }
         )
 
-    def delivered(self, error, message):
+    def delivered(
+        self, error: confluent_kafka.KafkaError | None, message: confluent_kafka.Message
+    ) -> None:
         if error is None:
-            self.acknowledged.add(message.value())
+            self.acknowledged.add(value_of(message))
 
-    def run(self):
+    def run(self) -> None:
         number = 0
         while self.broker.process.poll() is None:
             try:
@@ -181,7 +192,13 @@ class Flood(threading.Thread):
         self.producer.flush(5)
 
 
-def commit(consumer):
+def value_of(message: confluent_kafka.Message) -> bytes:
+    value = message.value()
+    assert value is not None
+    return value
+
+
+def commit(consumer: confluent_kafka.Consumer) -> dict[int, int]:
     """Commit what was consumed; what the broker acknowledged of it, by partition."""
     try:
         rows = consumer.commit(asynchronous=False)
@@ -192,7 +209,7 @@ def commit(consumer):
     return {row.partition: row.offset for row in rows if row.error is None}
 
 
-def test_kill_9_loses_nothing_that_was_acknowledged(start) -> None:
+def test_kill_9_loses_nothing_that_was_acknowledged(start: Start) -> None:
     """A producer with acks=all and a member that commits, while the broker is killed under them."""
     options = ("--set", "group.initial.rebalance.delay.ms=0", "--set", "num.partitions=3")
     broker = start(*options)
@@ -219,7 +236,7 @@ def test_kill_9_loses_nothing_that_was_acknowledged(start) -> None:
     assert broker.end()[0] == 0
 
 
-def consumer_settings(bootstrap):
+def consumer_settings(bootstrap: str) -> dict[str, str | int | bool]:
     return {
         "bootstrap.servers": bootstrap,
         "group.id": "g",
@@ -229,7 +246,7 @@ def consumer_settings(bootstrap):
     }
 
 
-def read_everything(bootstrap):
+def read_everything(bootstrap: str) -> tuple[set[bytes], dict[int, int]]:
     """Every value in topic t, and the group's committed offsets."""
     consumer = confluent_kafka.Consumer(consumer_settings(bootstrap))
     partitions = [confluent_kafka.TopicPartition("t", number) for number in range(3)]
@@ -241,14 +258,18 @@ def read_everything(bootstrap):
     for row in partitions:
         row.offset = 0
     consumer.assign(partitions)
-    found, reached = set(), dict.fromkeys(ends, 0)
+    found: set[bytes] = set()
+    reached = dict.fromkeys(ends, 0)
     deadline = time.monotonic() + PATIENCE_S
     while any(reached[number] < ends[number] for number in ends):
         assert time.monotonic() < deadline
         for message in consumer.consume(5000, 0.5):
             assert message.error() is None
-            found.add(message.value())
-            reached[message.partition()] = message.offset() + 1
+            found.add(value_of(message))
+            partition, offset = message.partition(), message.offset()
+            assert partition is not None
+            assert offset is not None
+            reached[partition] = offset + 1
     consumer.close()
     return found, offsets
 
@@ -257,7 +278,7 @@ RECORDS = 1_000_000
 MOST_MEMORY_MIB = 150
 
 
-def test_a_million_records_pass_through_little_memory(start) -> None:
+def test_a_million_records_pass_through_little_memory(start: Start) -> None:
     """Produced as fast as librdkafka can, consumed by a group of two at the same time."""
     broker = start("--set", "num.partitions=4", "--set", "group.initial.rebalance.delay.ms=0")
     producer = confluent_kafka.Producer(
@@ -286,7 +307,7 @@ def test_a_million_records_pass_through_little_memory(start) -> None:
     assert peak < MOST_MEMORY_MIB, f"{peak} MiB at the most"
 
 
-def peak_memory_mib(pid):
+def peak_memory_mib(pid: int) -> int:
     """The most memory that a process has held, by Linux's count."""
     with open(f"/proc/{pid}/status", encoding="ascii") as status:
         return next(int(line.split()[1]) // 1024 for line in status if line.startswith("VmHWM"))

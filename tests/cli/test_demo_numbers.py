@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -237,7 +238,7 @@ def test_a_good_end_says_so_in_words_and_json() -> None:
         ({"rows_out": 5}, "altered"),
     ],
 )
-def test_a_bad_end_is_never_called_good(change: dict[str, int], word: str) -> None:
+def test_a_bad_end_is_never_called_good(change: dict[str, Any], word: str) -> None:
     bad = replace(GOOD, **change)
     assert not bad.exactly_once
     assert bad.word == word

@@ -122,7 +122,7 @@ def test_processes_change_nothing_in_a_table() -> None:
     ],
 )
 def test_what_cannot_be_done_is_refused_with_the_choices(
-    capsys: pytest.CaptureFixture[str], words, choice: str
+    capsys: pytest.CaptureFixture[str], words: tuple[str, ...], choice: str
 ) -> None:
     assert choice in refused(capsys, *words)
 

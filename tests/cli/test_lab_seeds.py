@@ -6,17 +6,18 @@ import json
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
+from click.testing import CliRunner, Result
 
 from kohort.cli import lab_seeds
 from kohort.cli.lab import lab
+from kohort.lab.plan import Plan
 from kohort.lab.runs import Finding, Report, run_plan
 from kohort.lab.swarm import draw
 from kohort.model.errors import ConfigError
 from kohort.model.instants import Instant
 
 
-def ran(*arguments: str, fails: bool = False):
+def ran(*arguments: str, fails: bool = False) -> Result:
     return CliRunner().invoke(lab, arguments, catch_exceptions=not fails)
 
 
@@ -35,7 +36,7 @@ def test_a_soak_runs_until_its_time_is_over() -> None:
     assert "never reached:" in result.output
 
 
-def broken(plan, **_more) -> Report:
+def broken(plan: Plan, **_more: object) -> Report:
     finding = Finding(rule="no-two-owners", message="t-0", at=Instant(5), story=("a", "b"))
     whole = run_plan(plan)
     return Report(

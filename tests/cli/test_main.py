@@ -45,7 +45,7 @@ def test_a_kohort_error_is_one_line_and_status_2(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     @click.command()
-    def failing():
+    def failing() -> None:
         raise ConfigError("port 9092 is taken")
 
     monkeypatch.setattr(main_module, "cli", failing)

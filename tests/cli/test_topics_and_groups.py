@@ -2,6 +2,7 @@
 
 import json
 import time
+from collections.abc import Iterator
 
 import confluent_kafka
 import pytest
@@ -17,29 +18,36 @@ from kohort.model.ids import TopicPartition
 PATIENCE_S = 20
 
 
-@pytest.fixture
-def kohort(kohort_broker: EmbeddedBroker):
-    """Runs a command against the broker of this test; returns what it prints."""
+class Kohort:
+    """Runs commands against a broker; ``errors`` is what the last good one told beside."""
 
-    def run(*args, error=None):
-        full = [*args, "--bootstrap-server", kohort_broker.bootstrap_servers]
+    def __init__(self, broker: EmbeddedBroker) -> None:
+        self.errors = ""
+        self._broker = broker
+
+    def __call__(self, *args: str, error: type[Exception] | None = None) -> str:
+        """What the command prints, or the words of the ``error`` that it must raise."""
+        full = [*args, "--bootstrap-server", self._broker.bootstrap_servers]
         result = CliRunner().invoke(cli, full)
         if error is not None:
             assert isinstance(result.exception, error), result
             return str(result.exception)
         assert result.exit_code == 0, (result.output, result.exception)
-        run.errors = result.stderr
+        self.errors = result.stderr
         return result.stdout
 
-    return run
+
+@pytest.fixture
+def kohort(kohort_broker: EmbeddedBroker) -> Kohort:
+    return Kohort(kohort_broker)
 
 
-def rows(text):
+def rows(text: str) -> list[list[str]]:
     """The cells of a table, its head first."""
     return [line.split() for line in text.strip().splitlines()]
 
 
-def test_create_list_describe_delete(kohort) -> None:
+def test_create_list_describe_delete(kohort: Kohort) -> None:
     assert kohort("topics", "create", "b", "--partitions", "2") == "Created topic b.\n"
     made = kohort("topics", "create", "a", "--config", "retention.ms=5", "--json")
     assert json.loads(made) == {"topic": "a", "created": True}
@@ -56,17 +64,17 @@ def test_create_list_describe_delete(kohort) -> None:
     assert json.loads(kohort("topics", "list", "--json")) == []
 
 
-def test_settings_are_shown_and_changed(kohort) -> None:
+def test_settings_are_shown_and_changed(kohort: Kohort) -> None:
     kohort("topics", "create", "t", "--config", "retention.ms=5")
     shown = {cells[0]: cells[1:] for cells in rows(kohort("topics", "config", "t"))}
     assert shown["SETTING"] == ["VALUE", "SOURCE"]
     assert shown["retention.ms"] == ["5", "topic"]
     assert shown["segment.bytes"] == ["1073741824", "default"]
-    changed = kohort(
+    told = kohort(
         *("topics", "config", "t", "--set", "max.message.bytes=77", "--unset", "retention.ms"),
         "--json",
     )
-    changed = json.loads(changed)
+    changed = json.loads(told)
     assert changed["max.message.bytes"] == {"value": "77", "source": "topic"}
     assert changed["retention.ms"]["source"] == "default"
     wrong = kohort("topics", "config", "t", "--set", "nonsense=1", error=RequestFailed)
@@ -74,7 +82,7 @@ def test_settings_are_shown_and_changed(kohort) -> None:
     assert "topic nope" in kohort("topics", "config", "nope", error=RequestFailed)
 
 
-def test_records_are_deleted(kohort, kohort_broker: EmbeddedBroker) -> None:
+def test_records_are_deleted(kohort: Kohort, kohort_broker: EmbeddedBroker) -> None:
     kohort("topics", "create", "t", "--partitions", "2")
     producer = confluent_kafka.Producer({"bootstrap.servers": kohort_broker.bootstrap_servers})
     for number in (0, 0, 0, 1):
@@ -92,7 +100,7 @@ def test_records_are_deleted(kohort, kohort_broker: EmbeddedBroker) -> None:
     )
 
 
-def test_mistakes_name_the_topic_and_the_code(kohort) -> None:
+def test_mistakes_name_the_topic_and_the_code(kohort: Kohort) -> None:
     kohort("topics", "create", "t")
     again = kohort("topics", "create", "t", error=RequestFailed)
     assert "topic t" in again
@@ -114,7 +122,7 @@ def test_an_unreachable_broker_is_told() -> None:
 
 
 @pytest.fixture
-def member(kohort_broker: EmbeddedBroker, kohort):
+def member(kohort_broker: EmbeddedBroker, kohort: Kohort) -> Iterator[confluent_kafka.Consumer]:
     """A consumer that has read three of five records and committed."""
     kohort("topics", "create", "t", "--partitions", "2")
     producer = confluent_kafka.Producer({"bootstrap.servers": kohort_broker.bootstrap_servers})
@@ -132,7 +140,7 @@ def member(kohort_broker: EmbeddedBroker, kohort):
     )
     consumer.subscribe(["t"])
     deadline = time.monotonic() + PATIENCE_S
-    seen = []
+    seen: list[confluent_kafka.Message] = []
     while len(seen) < 3:
         assert time.monotonic() < deadline
         seen += consumer.consume(3 - len(seen), 0.2)
@@ -141,7 +149,7 @@ def member(kohort_broker: EmbeddedBroker, kohort):
     consumer.close()
 
 
-def test_groups_are_listed_and_described(kohort, member) -> None:
+def test_groups_are_listed_and_described(kohort: Kohort, member: confluent_kafka.Consumer) -> None:
     assert kohort("groups", "list") == "g\n"
     assert rows(kohort("groups", "list", "--state")) == [
         ["GROUP", "TYPE", "STATE"],
@@ -168,7 +176,7 @@ def test_groups_are_listed_and_described(kohort, member) -> None:
     assert second[7:] == ["/127.0.0.1", "reader"]
 
 
-def test_members_and_state(kohort, member) -> None:
+def test_members_and_state(kohort: Kohort, member: confluent_kafka.Consumer) -> None:
     columns, row = rows(kohort("groups", "describe", "g", "--members", "--verbose"))
     assert columns == ["GROUP", "CONSUMER-ID", "HOST", "CLIENT-ID", "#PARTITIONS", "ASSIGNMENT"]
     assert row[4:] == ["2", "t:0,1"]
@@ -182,7 +190,9 @@ def test_members_and_state(kohort, member) -> None:
     assert report["partitions"][1]["lag"] == 2
 
 
-def test_groups_without_members_and_without_existence(kohort, member) -> None:
+def test_groups_without_members_and_without_existence(
+    kohort: Kohort, member: confluent_kafka.Consumer
+) -> None:
     member.close()
     kohort("groups", "describe", "g")
     assert "Consumer group 'g' has no active members." in kohort.errors

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 from types import SimpleNamespace
+from typing import Any, cast
 
 from kohort.client.application_side import ApplicationSide
 from kohort.client.config import parse_client_settings
+from kohort.client.consumer_seat import ConsumerSeat
+from kohort.client.fetching import FetchProblem, RecordFetcher
 from kohort.client.pump import monotonic_now
 from kohort.consumer.effects import Callback, RunCallback
-from kohort.consumer.events import CallbackDone
+from kohort.consumer.events import CallbackDone, Event
 from kohort.model.ids import GenerationId, TopicPartition
 from kohort.model.instants import Instant
 
@@ -26,27 +30,35 @@ FAR = Instant(2**62)
 PAST = Instant(0)
 
 
+RECORDS: list[Any] = ["r1", "r2"]
+"""Nobody looks inside."""
+
+
 class Fetcher:
     """What librdkafka has."""
 
     def __init__(self) -> None:
-        self.records: list = []
+        self.records: list[Any] = []
+        self.while_taking: Callable[[], None] = lambda: None
         self.partitions: frozenset[TopicPartition] = frozenset()
 
-    def take(self, limit: int, _timeout: float) -> list:
+    def take(self, limit: int, _timeout: float) -> list[Any]:
+        self.while_taking()
         taken, self.records = self.records[:limit], self.records[limit:]
         return taken
 
-    def problems(self) -> list:
+    def problems(self) -> list[FetchProblem]:
         return []
 
 
 class Scene:
     """One application's side; the seat says until when the place is sure."""
 
-    def __init__(self, *due: RunCallback, void_before: int = 0, sure_until: Instant | None = FAR):
-        self.posted: list = []
-        self.heard: list = []
+    def __init__(
+        self, *due: RunCallback, void_before: int = 0, sure_until: Instant | None = FAR
+    ) -> None:
+        self.posted: list[Event] = []
+        self.heard: list[tuple[Callback, list[TopicPartition]]] = []
         self.seat = SimpleNamespace(
             due=deque(due),
             void_before=void_before,
@@ -59,11 +71,16 @@ class Scene:
         settings = parse_client_settings({"bootstrap.servers": "localhost:1", "group.id": "g"})
         self.fetcher = Fetcher()
         self.side = ApplicationSide(
-            settings, self.seat, self.fetcher, lambda kind, tps: self.heard.append((kind, [*tps]))
+            settings,
+            cast("ConsumerSeat", self.seat),  # stand-ins: no more than poll looks at
+            cast("RecordFetcher", self.fetcher),
+            lambda kind, tps: self.heard.append((kind, [*tps])),
         )
 
 
-def told(*due: RunCallback, void_before: int) -> tuple[list, list]:
+def told(
+    *due: RunCallback, void_before: int
+) -> tuple[list[tuple[Callback, list[TopicPartition]]], list[Event]]:
     scene = Scene(*due, void_before=void_before)
     scene.side.work_off(commit=True)
     return [(kind, sorted(tps)) for kind, tps in scene.heard], scene.posted
@@ -134,27 +151,27 @@ def test_who_closes_does_not_wait_to_know_and_hears_of_a_loss() -> None:
 
 def test_records_are_handed_out_only_while_the_place_is_sure() -> None:
     scene = Scene(sure_until=PAST)
-    scene.fetcher.records = ["r1", "r2"]
+    scene.fetcher.records = [*RECORDS]
     assert not scene.side.fill(10, 0.02)
     assert not scene.side.buffer, "nothing is taken either"
     scene.seat.sure_until = FAR
     assert scene.side.fill(10, 0.02)
-    assert list(scene.side.buffer) == ["r1", "r2"]
+    assert list(scene.side.buffer) == RECORDS
     scene.seat.sure_until = PAST
     assert not scene.side.fill(10, 0.02), "what waits in the buffer waits on"
-    assert list(scene.side.buffer) == ["r1", "r2"]
+    assert list(scene.side.buffer) == RECORDS
 
 
 def test_who_sleeps_inside_the_fetch_hands_out_nothing_afterwards() -> None:
     scene = Scene()
 
-    def slow(_limit: int, _timeout: float) -> list:
+    def oversleep() -> None:
         scene.seat.sure_until = PAST
-        return ["r1"]
 
-    scene.fetcher.take = slow
+    scene.fetcher.records = RECORDS[:1]
+    scene.fetcher.while_taking = oversleep
     assert not scene.side.fill(10, 0.02)
-    assert list(scene.side.buffer) == ["r1"]
+    assert list(scene.side.buffer) == RECORDS[:1]
 
 
 def test_poll_looks_again_when_the_place_ceases_to_be_sure() -> None:

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -107,7 +108,7 @@ JUDGED_LIVE |= {37, 38, 39, 40, 41, 42, 43, 44, 45, 49, 51}
 
 def test_a_group_on_the_embedded_broker_lives_clean(tmp_path: Path) -> None:
     history = tmp_path / "broker.jsonl"
-    settings = {"group.initial.rebalance.delay.ms": 0}
+    settings: dict[str, Any] = {"group.initial.rebalance.delay.ms": 0}
     with EmbeddedBroker(history=history, **settings) as broker:
         files = play(broker.bootstrap_servers, tmp_path)
     report = judge([history, *files])

@@ -8,6 +8,7 @@ import sys
 import time
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.client.stage import Feeder, topic
@@ -43,7 +44,10 @@ def test_a_stopped_process_hears_that_it_lost_its_partitions_before_it_hands_out
     tmp_path: Path,
 ) -> None:
     files = [tmp_path / f"{name}.jsonl" for name in ("stopped", "other")]
-    settings = {"group.initial.rebalance.delay.ms": 0, "group.min.session.timeout.ms": 1_000}
+    settings: dict[str, Any] = {
+        "group.initial.rebalance.delay.ms": 0,
+        "group.min.session.timeout.ms": 1_000,
+    }
     with (
         EmbeddedBroker(history=tmp_path / "broker.jsonl", **settings) as broker,
         topic(broker.bootstrap_servers, PARTITIONS) as name,

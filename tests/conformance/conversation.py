@@ -34,6 +34,7 @@ from tests.conformance.registry import profile_of
 from tests.conformance.shown import shown
 from tests.conformance.talk import PATIENCE_S, Talk
 
+from kohort.schema.declare import layout_of
 from kohort.wire.apis import BY_NAME
 from kohort.wire.messages.k13_leave_group import LeaveGroupResponse
 
@@ -85,7 +86,7 @@ class Conversation:
         who, _, api, version, rest = sent.groups()
         fields = _Fields(rest, {name: member_id for member_id, name in self._names.items()}).all()
         cls = BY_NAME[api].request
-        if any(spec.name == "group_id" for spec in cls.__layout__.fields):  # type: ignore[attr-defined]
+        if any(spec.name == "group_id" for spec in layout_of(cls).fields):
             fields = {"group_id": self.talk.group, **fields}
         request = _built(cls, fields, self.talk.group)
         deadline = time.monotonic() + PATIENCE_S
@@ -121,7 +122,7 @@ class Conversation:
 
 def _built(cls: type, fields: dict[str, Any], group: str) -> Any:
     """A message, or a struct inside one, of fields by name."""
-    layout = cls.__layout__  # type: ignore[attr-defined]
+    layout = layout_of(cls)
     kinds = {spec.name: getattr(spec.kind, "element", spec.kind) for spec in layout.fields}
     values = {}
     for name, value in fields.items():

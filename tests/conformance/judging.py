@@ -7,17 +7,18 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
+from typing import Any
 
 import pytest
 from tests.conformance.profile import ROOM
 from tests.conformance.registry import Scenario, Verdict, play_all
 
-ORDINARY_SETTINGS: dict[str, str | int] = {
+ORDINARY_SETTINGS: dict[str, Any] = {
     "group.initial.rebalance.delay.ms": 0,
     "group.min.session.timeout.ms": 1_000,
     "offsets.topic.num.partitions": 8,
 }
-NARROW_SETTINGS: dict[str, str | int] = {
+NARROW_SETTINGS: dict[str, Any] = {
     **ORDINARY_SETTINGS,
     "group.initial.rebalance.delay.ms": 1_500,
     "group.max.size": 4,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypedDict
 
 from tests.conformance.talk import Talk, error_of
 
@@ -47,6 +47,14 @@ class Synced:
     assignment: bytes
     protocol_type: str | None
     protocol: str | None
+
+
+class MemberSettings(TypedDict, total=False):
+    """What several members of a scenario may have in common."""
+
+    protocols: str | dict[str, bytes]
+    session: int
+    rebalance: int
 
 
 class Member:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 UNLIMITED = 2**31 - 1
@@ -33,7 +34,7 @@ SETTINGS = {
     "offsets.retention.check.interval.ms": "sweep_ms",
 }
 
-NEEDS = {
+NEEDS: dict[str, tuple[str, Callable[[Profile], bool]]] = {
     "a delay": (
         "group.initial.rebalance.delay.ms of 500 to 3000",
         lambda profile: 500 <= profile.initial_delay_ms <= 3_000,

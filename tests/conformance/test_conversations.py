@@ -18,7 +18,7 @@ def replays(request: pytest.FixtureRequest) -> dict[str, Replay]:
     bootstrap = request.config.getoption("bootstrap")
     if bootstrap is not None:
         return asyncio.run(replay_all(str(bootstrap)))
-    with EmbeddedBroker(**ORDINARY_SETTINGS) as broker:  # type: ignore[arg-type]
+    with EmbeddedBroker(**ORDINARY_SETTINGS) as broker:
         return asyncio.run(replay_all(broker.bootstrap_servers))
 
 

@@ -37,8 +37,8 @@ def verdicts(request: pytest.FixtureRequest) -> dict[int, Verdict]:
     if bootstrap is not None:
         return asyncio.run(play_all(str(bootstrap), chosen))
     with (
-        EmbeddedBroker(**ORDINARY_SETTINGS) as ordinary,  # type: ignore[arg-type]
-        EmbeddedBroker(**NARROW_SETTINGS) as narrow,  # type: ignore[arg-type]
+        EmbeddedBroker(**ORDINARY_SETTINGS) as ordinary,
+        EmbeddedBroker(**NARROW_SETTINGS) as narrow,
     ):
         return play_on(ordinary.bootstrap_servers, narrow.bootstrap_servers, chosen)
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 
-from tests.conformance.members import Member, forms, stable
+from tests.conformance.members import Member, Synced, forms, stable
 from tests.conformance.registry import scenario
 from tests.conformance.talk import Talk
 
@@ -17,10 +17,10 @@ DAMAGED = bytes.fromhex("00000000000100ff74")
 BRIEF_ROUND_MS = 2_500
 
 
-async def _told(task: asyncio.Task[object], seconds: float = 2) -> str:
+async def _told(task: asyncio.Task[Synced], seconds: float = 2) -> str:
     """The error that a request was answered with, if it was within some time."""
     done, _ = await asyncio.wait([task], timeout=seconds)
-    return str(task.result().error) if done else "never answered"  # type: ignore[attr-defined]
+    return str(task.result().error) if done else "never answered"
 
 
 @scenario(301)
@@ -30,7 +30,7 @@ async def of_two_syncs_of_one_member_that_wait_both_are_answered(t: Talk) -> Non
     first = b.syncs()
     await t.waits(first)
     second = b.syncs()
-    told = await _told(first)  # type: ignore[arg-type]
+    told = await _told(first)
     t.differs("superseded-sync", told, kafka="never answered", kohort="REBALANCE_IN_PROGRESS")
     assert (await a.sync({a: b"1", b: b"2"})).error == "NONE"
     assert (await t.within(second)).assignment == b"2"
@@ -43,7 +43,7 @@ async def a_leavers_sync_that_waits_is_answered(t: Talk) -> None:
     parked = b.syncs()
     await t.waits(parked)
     assert await b.leave() == "NONE"
-    told = await _told(parked)  # type: ignore[arg-type]
+    told = await _told(parked)
     t.differs("leavers-sync", told, kafka="never answered", kohort="UNKNOWN_MEMBER_ID")
 
 

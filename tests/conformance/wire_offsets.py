@@ -41,9 +41,9 @@ async def a_commit_without_membership_makes_a_simple_group(t: Talk) -> None:
 async def a_members_commit_to_an_absent_group_is_refused_by_what_its_client_knows(
     t: Talk,
 ) -> None:
-    how = {"member_id": "made-up", "generation": 5}
-    assert await t.commit({P0: 1}, **how, version=9) == "GROUP_ID_NOT_FOUND"  # type: ignore[arg-type]
-    assert await t.commit({P0: 1}, **how, version=8) == "ILLEGAL_GENERATION"  # type: ignore[arg-type]
+    for version, error in ((9, "GROUP_ID_NOT_FOUND"), (8, "ILLEGAL_GENERATION")):
+        told = await t.commit({P0: 1}, member_id="made-up", generation=5, version=version)
+        assert told == error
 
 
 @scenario(188)
@@ -257,8 +257,8 @@ async def offsets_of_an_empty_group_can_be_deleted(t: Talk) -> None:
 async def offsets_of_a_topic_that_a_live_consumer_reads_stay(t: Talk) -> None:
     a = Member(t, "a")
     await stable(a)
-    how = {"member_id": a.id, "generation": a.generation}
-    assert await t.commit({P0: 1, Q0: 2}, **how) == "NONE"  # type: ignore[arg-type]
+    told = await t.commit({P0: 1, Q0: 2}, member_id=a.id, generation=a.generation)
+    assert told == "NONE"
     assert await _deleted(t, P0) == ["GROUP_SUBSCRIBED_TO_TOPIC"]
     assert await _deleted(t, Q0) == ["NONE"]
     assert await t.fetched(P0, Q0) == {P0: 1, Q0: -1}
@@ -292,8 +292,10 @@ async def offsets_of_topics_no_longer_read_end_and_the_group_stays(t: Talk) -> N
     both = {"range": subscription(TOPIC, OTHER_TOPIC)}
     a = Member(t, "a", instance="i-a", protocols=both)
     await stable(a)
-    how = {"member_id": a.id, "generation": a.generation, "retention": 1_000, "version": 4}
-    assert await t.commit({Q0: 1}, **how) == "NONE"  # type: ignore[arg-type]
+    told = await t.commit(
+        {Q0: 1}, member_id=a.id, generation=a.generation, retention=1_000, version=4
+    )
+    assert told == "NONE"
     assert await a.commit(2) == "NONE"
     a.protocols = {"range": subscription(TOPIC)}
     await rejoin(a)

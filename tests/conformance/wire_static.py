@@ -3,16 +3,26 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Unpack
 
-from tests.conformance.members import TOPIC, Joined, Member, forms, rejoin, stable, subscription
+from tests.conformance.members import (
+    TOPIC,
+    Joined,
+    Member,
+    MemberSettings,
+    forms,
+    rejoin,
+    stable,
+    subscription,
+)
 from tests.conformance.registry import scenario
 from tests.conformance.talk import Talk
 
 CHANGED = {"range": subscription(TOPIC) + b"changed"}
 
 
-def _static(t: Talk, *names: str, **how: object) -> list[Member]:
-    return [Member(t, name, instance=f"i-{name}", **how) for name in names]  # type: ignore[arg-type]
+def _static(t: Talk, *names: str, **how: Unpack[MemberSettings]) -> list[Member]:
+    return [Member(t, name, instance=f"i-{name}", **how) for name in names]
 
 
 def _twin(member: Member) -> Member:

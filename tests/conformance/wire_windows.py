@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 
-from tests.conformance.members import Joined, Member, rejoin, stable
+from tests.conformance.members import Joined, Member, MemberSettings, rejoin, stable
 from tests.conformance.registry import scenario
 from tests.conformance.talk import Talk
 
@@ -59,7 +59,7 @@ async def a_second_member_in_the_window_extends_it_once(t: Talk) -> None:
 @scenario(37, "a delay")
 async def newcomers_hold_the_window_open_for_the_rebalance_timeout_at_most(t: Talk) -> None:
     window = Window(t)
-    how = {"rebalance": int(window.delay * 2_300)}
+    how: MemberSettings = {"rebalance": int(window.delay * 2_300)}
     tasks = [await window.opens(Member(t, "a", **how))]
     for number, name in enumerate("bcd"):
         await window.at(number * 0.9 + 0.3)
@@ -70,7 +70,7 @@ async def newcomers_hold_the_window_open_for_the_rebalance_timeout_at_most(t: Ta
 @scenario(38, "a delay")
 async def a_delay_as_long_as_the_rebalance_timeout_is_never_extended(t: Talk) -> None:
     window = Window(t)
-    how = {"rebalance": t.profile.initial_delay_ms}
+    how: MemberSettings = {"rebalance": t.profile.initial_delay_ms}
     first = await window.opens(Member(t, "a", **how))
     await window.at(0.4)
     second = window.watches(await Member(t, "b", **how).enters())
@@ -138,8 +138,8 @@ async def a_static_member_replaced_in_the_window_finishes_with_the_window(t: Tal
 # -- groups that are full ----------------------------------------------------------------------
 
 
-def _crowd(t: Talk, **how: object) -> list[Member]:
-    return [Member(t, f"m{n}", **how) for n in range(t.profile.max_size)]  # type: ignore[arg-type]
+def _crowd(t: Talk) -> list[Member]:
+    return [Member(t, f"m{n}") for n in range(t.profile.max_size)]
 
 
 async def _is_refused(member: Member, *, version: int | None = None) -> None:

@@ -128,4 +128,5 @@ def show_answer(answer: Any) -> str:  # noqa: C901, PLR0911, PLR0912 - one branc
             return " ".join(f"{g.group_id}:{g.state.value}" for g in answer.groups)
         case DeleteAnswer():
             return " ".join(f"{g}:{e.name}" for g, e in answer.groups)
-    raise AssertionError(answer)
+        case _:
+            raise AssertionError(answer)

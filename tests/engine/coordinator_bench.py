@@ -151,6 +151,7 @@ class Client:
                 return
             frame, self._buffer = self._buffer[4:end], self._buffer[end:]
             api, version = self._sent[len(self.answers)]
+            response: object
             correlation, response = decode_response(BY_NAME[api].response, version, frame)
             assert correlation == len(self.answers) + 1, "answers are in the requests' order"
             self.answers.append(response)

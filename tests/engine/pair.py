@@ -10,6 +10,7 @@ from __future__ import annotations
 import heapq
 import random
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from kohort.embedded.consumer import decode_assignment
@@ -137,6 +138,8 @@ class Client:
                 self.left = True
             case Committed():
                 self.committed.append(output)
+            case _:
+                pass  # told, but nothing for an owner to do
 
     def _prepare(self, prepare: PrepareJoin) -> None:
         if prepare.generation_id == -1 or not is_cooperative(prepare.protocol_name):
@@ -315,7 +318,7 @@ class World:
                 self.broker(self.engine.received(ConnectionId(line), piece, self.now))
 
         for piece in self._pieces(data):
-            self.at(self.now + self.latency, lambda piece=piece: arrive(piece))
+            self.at(self.now + self.latency, partial(arrive, piece))
 
     def _pieces(self, data: bytes) -> list[bytes]:
         if not self.torn:
@@ -337,10 +340,12 @@ class World:
                 case broker.Close():
                     raise AssertionError(f"the coordinator closed a connection: {output.reason}")
                 case broker.Write():
-                    self.at(self.now + MS, lambda ticket=output.ticket: self._written(ticket))
+                    self.at(self.now + MS, partial(self._written, output.ticket))
                 case broker.Handle():
                     message = self._answer(output.header.api_key, output.request)
                     self.broker(self.engine.answer(output.conn, output.token, message))
+                case broker.Observed():
+                    pass
         due = self.engine.next_deadline()
         if due is not None and (self._wake is None or due < self._wake):
             self._wake = due
@@ -363,15 +368,17 @@ class World:
                 client.carry_out(client.engine.received(conn, piece, self.now))
 
         for piece in self._pieces(data):
-            self.at(self.now + self.latency, lambda piece=piece: arrive(piece), client)
+            self.at(self.now + self.latency, partial(arrive, piece), client)
 
     def _answer(self, api_key: int, request: Any) -> Any:
         if isinstance(request, MetadataRequest):
             return self._metadata(request)
         if isinstance(request, FindCoordinatorRequest):
-            found = {"node_id": 1, "host": "bootstrap", "port": 9092}
-            keys = [Coordinator(key=key, **found) for key in request.coordinator_keys]
-            return FindCoordinatorResponse(coordinators=keys)
+            found = [
+                Coordinator(key=key, node_id=1, host="bootstrap", port=9092)
+                for key in request.coordinator_keys
+            ]
+            return FindCoordinatorResponse(coordinators=found)
         assert api_key == 18, f"nobody serves API {api_key} here"
         keys = [ApiVersion(api_key=k, min_version=lo, max_version=hi) for k, lo, hi in announced()]
         return ApiVersionsResponse(api_keys=keys)

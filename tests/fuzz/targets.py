@@ -81,6 +81,7 @@ def responses(data: bytes) -> None:
     if len(data) < 2:
         return
     cls, version = RESPONSES[int.from_bytes(data[:2], "big") % len(RESPONSES)]
+    response: object
     try:
         correlation, response = decode_response(cls, version, data[2:])
     except ProtocolError:

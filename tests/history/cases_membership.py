@@ -9,6 +9,7 @@ from kohort.model import facts as f
 from kohort.model import wire_facts as w
 from kohort.model.errors import ErrorCode
 from kohort.model.group_state import GroupState
+from kohort.model.history_record import AnyFact
 from kohort.model.ids import ConnectionId, GenerationId, GroupInstanceId, MemberId, ProtocolName
 from kohort.model.instants import Instant
 
@@ -19,7 +20,7 @@ I = GroupInstanceId("i")  # noqa: E741 - an instance id
 # -- 9, 20, 52: refused requests ---------------------------------------------------------------
 
 
-def _refused(error: ErrorCode, api: w.GroupApi, *changes: object) -> Tale:
+def _refused(error: ErrorCode, api: w.GroupApi, *changes: AnyFact) -> Tale:
     tale = Tale(group_max_size=2).stable(a=(0, 1, 2, 3))
     token = tale.ask(api, "z", 9)
     for change in changes:

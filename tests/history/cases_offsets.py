@@ -11,9 +11,9 @@ from kohort.model.errors import ErrorCode
 from kohort.model.ids import GenerationId
 
 
-def _alone(**more: object) -> Tale:
+def _alone(*, auto_commit: bool = False) -> Tale:
     """One member with everything, its process recorded."""
-    tale = Tale().stable(a=(0, 1, 2, 3)).process("a", **more)
+    tale = Tale().stable(a=(0, 1, 2, 3)).process("a", auto_commit=auto_commit)
     return tale.told("a", "assigned", 0, 1, 2, 3).position("a", 0, 0)
 
 

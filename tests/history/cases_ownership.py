@@ -365,9 +365,9 @@ def a_revocation_during_the_wait() -> Tale:
     return _deferring().sync({"a": (0, 1)}).told("a", "revoked", 0)
 
 
-def _returned(**assigned: tuple[int, ...]) -> Tale:
+def _returned(a: tuple[int, ...], c: tuple[int, ...]) -> Tale:
     tale = _deferring().sync({"a": (0, 1)}).beat_all(3)
-    return _end(tale, "c").again(**assigned)
+    return _end(tale, "c").again(a=a, c=c)
 
 
 @kept(33)

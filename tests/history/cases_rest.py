@@ -194,6 +194,7 @@ def a_storm_of_generations() -> Tale:
 
 @kept(49)
 def each_member_that_gives_something_up_comes_back_when_it_is_ready() -> Tale:
+    held: dict[str, tuple[int, ...]]
     held = {"a": (0, 1, 2, 3), "b": (4, 5, 6, 7), "c": (8, 9, 10, 11)}
     tale = Tale(partitions=12).stable(**held).beat_all(3)
     kept_by = {name: numbers[:3] for name, numbers in held.items()}

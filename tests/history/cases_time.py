@@ -10,7 +10,7 @@ from kohort.model import facts as f
 from kohort.model import wire_facts as w
 from kohort.model.errors import ErrorCode
 from kohort.model.group_state import GroupState
-from kohort.model.ids import GenerationId, GroupInstanceId
+from kohort.model.ids import GenerationId, GroupInstanceId, Ticket
 
 PREPARING = GroupState.PREPARING_REBALANCE
 I = GroupInstanceId("i")  # noqa: E741 - an instance id
@@ -80,7 +80,7 @@ def a_slow_disk_is_not_the_members_fault() -> Tale:
         API.SYNC_GROUP, "a", 1, body=w.SyncAsked(assignments=((m("a"), assignment(0, 1, 2, 3)),))
     )
     tale.persist_group(ok=None)
-    tale.wait(90_000).add(w.PersistOk(group_id=G, ticket=w.Ticket(1)))
+    tale.wait(90_000).add(w.PersistOk(group_id=G, ticket=Ticket(1)))
     tale.add(
         f.GroupStabilized(
             group_id=G,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +41,7 @@ class RecordedBench(Bench):
         self._ids += 1
         return f"{prefix}-{self._ids:016x}"
 
-    def carry_out(self, outputs: list[Output]) -> None:
+    def carry_out(self, outputs: Iterable[Output]) -> None:
         for output in outputs:
             if isinstance(output, Observed):
                 self.history.append(

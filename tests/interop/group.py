@@ -17,7 +17,8 @@ from pathlib import Path
 from typing import Self
 
 from confluent_kafka import ConsumerGroupTopicPartitions
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
 
 CLIENTS = Path(__file__).with_name("clients")
 WAIT_S = 40.0

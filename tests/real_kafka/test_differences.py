@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.real_kafka.script import Peer, Script, port_of, settle
@@ -27,7 +28,7 @@ from kohort.wire.messages.k00_produce import (
 pytestmark = [pytest.mark.slow, pytest.mark.real_kafka]
 
 OFFSETS_PARTITIONS = 8
-SETTINGS: dict[str, str | int] = {
+SETTINGS: dict[str, Any] = {
     "group.initial.rebalance.delay.ms": 0,
     "group.min.session.timeout.ms": 1_000,
     "offsets.topic.num.partitions": OFFSETS_PARTITIONS,
@@ -97,9 +98,9 @@ def test_a_generation_that_was_told_is_told_again_by_kafka_after_a_crash_and_nev
     log = narrow_kafka.log().read_text()
     assert "Unknown record type 27495 while loading offsets and group metadata" in log
 
-    with EmbeddedBroker(tmp_path / "data", **SETTINGS) as broker:  # type: ignore[arg-type]
+    with EmbeddedBroker(tmp_path / "data", **SETTINGS) as broker:
         script = Script(port_of(broker.bootstrap_servers), "told")
         assert tells_a_generation_that_is_never_synced(script) == 2
-    with EmbeddedBroker(tmp_path / "data", **SETTINGS) as broker:  # type: ignore[arg-type]
+    with EmbeddedBroker(tmp_path / "data", **SETTINGS) as broker:
         again = Script(port_of(broker.bootstrap_servers), "told")
         assert tells_the_next(again, script.ids["a"]) == 3

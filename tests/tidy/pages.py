@@ -10,7 +10,7 @@ import importlib
 import inspect
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import click
@@ -97,7 +97,7 @@ def checks_page() -> str:
     return "\n".join(lines)
 
 
-PAGES = {
+PAGES: dict[Path, Callable[[], str]] = {
     ROOT / "docs" / "reference" / "checks.md": checks_page,
     ROOT / "docs" / "reference" / "settings.md": settings_page,
     ROOT / "docs" / "reference" / "commands.md": commands_page,

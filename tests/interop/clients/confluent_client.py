@@ -3,9 +3,17 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable
 
 import protocol
-from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+from confluent_kafka import (
+    Consumer,
+    KafkaError,
+    KafkaException,
+    Message,
+    Producer,
+    TopicPartition,
+)
 
 
 def member(options: argparse.Namespace) -> None:
@@ -24,7 +32,7 @@ def member(options: argparse.Namespace) -> None:
         }
     )
 
-    def told(event: str) -> object:
+    def told(event: str) -> Callable[[Consumer, list[TopicPartition]], None]:
         def tell(_: Consumer, partitions: list[TopicPartition]) -> None:
             protocol.emit(event, partitions=[p.partition for p in partitions])
 
@@ -42,7 +50,11 @@ def member(options: argparse.Namespace) -> None:
             if message.error():
                 protocol.log(str(message.error()))
                 continue
-            protocol.emit_record(message.partition(), message.offset(), message.value())
+            partition, offset, value = message.partition(), message.offset(), message.value()
+            assert partition is not None
+            assert offset is not None
+            assert value is not None
+            protocol.emit_record(partition, offset, value)
             uncommitted = True
         if uncommitted:
             uncommitted = not _committed(consumer)
@@ -70,15 +82,17 @@ def produce(options: argparse.Namespace) -> None:
         }
     )
     delivered: list[int] = []
+
+    def on_delivery(error: KafkaError | None, message: Message) -> None:
+        if error is not None:
+            protocol.log(str(error))
+            return
+        offset = message.offset()
+        assert offset is not None
+        delivered.append(offset)
+
     for key, value in protocol.values(options):
-        producer.produce(
-            options.topic,
-            key=key,
-            value=value,
-            on_delivery=lambda error, message: (
-                delivered.append(message.offset()) if error is None else protocol.log(str(error))
-            ),
-        )
+        producer.produce(options.topic, key=key, value=value, on_delivery=on_delivery)
     producer.flush(60)
     protocol.emit("produced", count=len(delivered))
 

@@ -59,10 +59,11 @@ def member(options: argparse.Namespace) -> None:
 def _polled(consumer: KafkaConsumer) -> dict[TopicPartition, list[Any]]:
     """Records; none while nobody listens, which kafka-python 3.0.12 raises out of ``poll``."""
     try:
-        return consumer.poll(timeout_ms=2_000)
+        polled: dict[TopicPartition, list[Any]] = consumer.poll(timeout_ms=2_000)
     except KafkaConnectionError as error:
         protocol.emit("unreachable", reason=repr(error))
         return {}
+    return polled
 
 
 def _committed(consumer: KafkaConsumer) -> bool:

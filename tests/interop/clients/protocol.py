@@ -59,7 +59,8 @@ def stop_requested() -> threading.Event:
 
 def heartbeat_ms(options: argparse.Namespace) -> int:
     """Short also in long sessions, so that a rebalance is noticed soon."""
-    return min(500, options.session_timeout_ms // 6)
+    session_ms: int = options.session_timeout_ms
+    return min(500, session_ms // 6)
 
 
 def log(text: str) -> None:
