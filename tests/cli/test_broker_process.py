@@ -135,6 +135,30 @@ def test_mistakes_are_told_in_one_line_and_nothing_is_written(
     assert not data.exists()
 
 
+@pytest.mark.parametrize("port", ["65536", "99999", "-1"])
+def test_a_port_that_is_none(tmp_path: Path, port: str) -> None:
+    line = refused("--port", port, "--data-dir", str(tmp_path / "data"))
+    assert line == f"kohort: port is {port}, expected 1 to 65535, or 0 for a free one"
+    assert not (tmp_path / "data").exists()
+
+
+def test_somebody_elses_directory_stays_as_it_is(tmp_path: Path) -> None:
+    (tmp_path / "letter.txt").write_text("Dear ...")
+    line = refused("--port", "0", "--data-dir", str(tmp_path))
+    assert "is not empty (letter.txt is in it); choose an empty directory" in line
+    assert [path.name for path in tmp_path.iterdir()] == ["letter.txt"]
+
+
+def test_a_newer_or_damaged_data_directory_stays_as_it_is(start: Start, tmp_path: Path) -> None:
+    assert start().end(signal.SIGTERM)[0] == 0
+    meta = tmp_path / "data" / "meta.properties"
+    newer = meta.read_text().replace("layout.version=1", "layout.version=2")
+    for text, part in ((newer, "use a newer kohort"), ("x=1", "not of a kohort data directory")):
+        meta.write_text(text)
+        assert part in refused("--port", "0", "--data-dir", str(tmp_path / "data"))
+        assert meta.read_text() == text
+
+
 def test_a_data_directory_that_cannot_be_one(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x")
     line = refused("--port", "0", "--data-dir", str(tmp_path / "file" / "data"))

@@ -18,7 +18,7 @@ from kohort.storage.errors import (
     StorageError,
 )
 from kohort.storage.faulty_files import UnsyncedLossFiles
-from kohort.storage.files import Files, RealFiles
+from kohort.storage.files import Files, RealFiles, write_file
 from kohort.storage.leftovers import remove_directories
 from kohort.storage.log_dir import OFFSETS_TOPIC, OFFSETS_TOPIC_CONFIGS, LogDir, Topic
 from kohort.storage.records import Record, build_batch
@@ -125,7 +125,31 @@ def test_a_directory_with_other_things_in_it_is_refused(files: UnsyncedLossFiles
     files.make_directory("/data/photos")
     with pytest.raises(StorageError, match="not empty"):
         open_dir(files)
-    assert files.list_directory("/data/photos") == []
+    assert files.list_directory("/data") == ["photos"]
+
+
+def test_a_first_start_may_die_anywhere(files: UnsyncedLossFiles) -> None:
+    open_dir(files).close()
+    for name in ("meta.properties", "topics.json"):
+        files.remove(f"/data/{name}")
+        open_dir(files).close()
+
+
+@pytest.mark.parametrize("table", [None, b"", b"{", b"\xff", b"[1, 2]", b'{"topics": [{}]}'])
+def test_logs_without_their_table_are_not_taken_for_nothing(
+    files: UnsyncedLossFiles, table: bytes | None
+) -> None:
+    log_dir = open_dir(files)
+    log_dir.create_topic(topic("orders"))
+    log_dir.close()
+    files.remove("/data/topics.json")
+    if table is not None:
+        write_file(files, "/data/topics.json", table)
+    before = files.content("/data/meta.properties")
+    with pytest.raises(CorruptLog, match=r"/data/topics.json is .*restore"):
+        open_dir(files)
+    assert files.content("/data/meta.properties") == before
+    assert files.exists("/data/orders-0")
 
 
 def test_topics_and_records_survive_a_power_cut(files: UnsyncedLossFiles) -> None:

@@ -53,7 +53,7 @@ def test_an_id_that_is_none_is_damage(files: UnsyncedLossFiles, wrong: object) -
     stored = json.loads(files.content("/data/topics.json"))
     stored["topics"][0]["topic_id"] = wrong
     write_file(files, "/data/topics.json", json.dumps(stored).encode())
-    with pytest.raises(CorruptLog, match=r"topics\.json cannot be read"):
+    with pytest.raises(CorruptLog, match=r"topics\.json is damaged"):
         open_dir(files)
 
 

@@ -24,6 +24,7 @@ from kohort.model.instants import MICROS_PER_MILLI
 logger = logging.getLogger(__name__)
 
 BACKLOG = 1024
+MAX_PORT = 65_535
 """Connections that may wait to be accepted; a thousand members may come at once."""
 
 WILDCARDS = frozenset({"0.0.0.0", "::", ""})
@@ -35,8 +36,11 @@ def bind(address: Address) -> socket.socket:
     Clients that connect before the broker is ready wait in the backlog.
 
     Raises:
-        ConfigError: the port is in use, or the address is not this machine's.
+        ConfigError: no such port, the port is in use, or the address is not this machine's.
     """
+    if not 0 <= address.port <= MAX_PORT:
+        # getaddrinfo takes larger numbers and listens on another port than was asked for.
+        raise ConfigError(f"port is {address.port}, expected 1 to {MAX_PORT}, or 0 for a free one")
     sock: socket.socket | None = None
     try:
         family, kind, protocol, _, target = socket.getaddrinfo(
@@ -49,11 +53,12 @@ def bind(address: Address) -> socket.socket:
         sock.bind(target)
         sock.listen(BACKLOG)
         sock.setblocking(False)
-    except (OSError, OverflowError) as error:
+    except OSError as error:
         if sock is not None:
             sock.close()
         raise ConfigError(
-            f"cannot listen on {address}: {error}; choose another --port (0: a free one) or --host"
+            f"cannot listen on {address}: {error.strerror or error}; choose another --port "
+            f"(0: a free one) or --host"
         ) from error
     return sock
 

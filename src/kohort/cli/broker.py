@@ -171,7 +171,7 @@ def set_up_logging(level: str, path: Path | None) -> None:
         try:
             handler = logging.FileHandler(path)
         except OSError as error:
-            raise ConfigError(f"cannot log to {path}: {error}") from error
+            raise ConfigError(f"cannot log to {path}: {error.strerror}") from error
     handler.setFormatter(KafkaFormatter())
     for name in LOGGERS:
         logger = logging.getLogger(name)

@@ -327,8 +327,10 @@ def read_properties(path: Path) -> dict[str, str]:
     """
     try:
         text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"cannot read settings from {path}: {error}") from error
+    except OSError as error:
+        raise ConfigError(f"cannot read settings from {path}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"cannot read settings from {path}: it is no UTF-8 text") from error
     pairs: dict[str, str] = {}
     for number, line in enumerate(text.splitlines(), start=1):
         stripped = line.strip()

@@ -29,7 +29,7 @@ from kohort.storage.errors import CorruptLog, DirectoryInUse, RefusedTopic, Stor
 from kohort.storage.files import Files, Lock, read_file, write_file
 from kohort.storage.leftovers import Leftovers
 from kohort.storage.log_config import LogConfig
-from kohort.storage.meta import Meta, read_meta
+from kohort.storage.meta import LOCK, META, Meta, check_is_ours, read_meta
 from kohort.storage.partition_log import PartitionLog
 from kohort.storage.producer_ids import ProducerIds
 from kohort.storage.start_offsets import StartOffsets
@@ -40,6 +40,7 @@ from kohort.storage.topic_table import (
     OFFSETS_TOPIC_CONFIGS,
     Deleted,
     Topic,
+    check_has_no_logs,
     check_topic,
     config_of,
     read_topics,
@@ -48,9 +49,7 @@ from kohort.storage.topic_table import (
 
 __all__ = ["OFFSETS_TOPIC", "OFFSETS_TOPIC_CONFIGS", "LogDir", "Topic"]
 
-_META: Final = "meta.properties"
 _TOPICS: Final = "topics.json"
-_LOCK: Final = ".lock"
 _ALL: Final = 1 << 31
 
 Report = Callable[[str], None]
@@ -119,14 +118,15 @@ class LogDir:
         path = path.rstrip("/")
         try:
             files.make_directory(path)
-            lock = files.lock(f"{path}/{_LOCK}")
+            check_is_ours(files.list_directory(path), path)
+            lock = files.lock(f"{path}/{LOCK}")
         except BlockingIOError as error:
             raise DirectoryInUse(
                 f"data directory {path} is in use by another broker; stop that one, or choose "
                 f"another directory"
             ) from error
         except OSError as error:
-            raise StorageError(f"cannot use {path} as data directory: {error}") from error
+            raise StorageError(f"cannot use {path} as data directory: {error.strerror}") from error
         log_dir = cls(files, path, lock, defaults or LogConfig(), report)
         try:
             log_dir._open(node_id, new_cluster_id)
@@ -140,19 +140,20 @@ class LogDir:
 
     def _open(self, node_id: int, new_cluster_id: Callable[[], str]) -> None:
         boot_id = self._files.boot_id()
-        content = read_file(self._files, f"{self.path}/{_META}")
+        content = read_file(self._files, f"{self.path}/{META}")
         if content is None:
-            self._check_is_empty()
             stored = Meta(
                 cluster_id=new_cluster_id(), node_id=node_id, incarnation=-1, boot_id=boot_id
             )
         else:
-            stored = read_meta(content.decode(errors="replace"), f"{self.path}/{_META}")
+            stored = read_meta(content.decode(errors="replace"), f"{self.path}/{META}")
         if stored.node_id != node_id:
             raise StorageError(
                 f"data directory {self.path} belongs to node {stored.node_id}, and this is node "
                 f"{node_id}; set node.id={stored.node_id}, or choose another directory"
             )
+        self._read_topics()
+        self._starts = StartOffsets(self._files, self.path)
         self._machine_restarted = not boot_id or boot_id != stored.boot_id
         stored.incarnation += 1
         self._meta = stored
@@ -160,8 +161,6 @@ class LogDir:
         # The boot id stays the old one until all logs are recovered, since a second kill during
         # recovery must not make the first crash forgotten.
         self._write_meta()
-        self._read_topics()
-        self._starts = StartOffsets(self._files, self.path)
         self._leftovers = Leftovers(self._files, self.path, self.incarnation)
         for name, partitions in self._deleting:
             self._leftovers.leave(self._directories(name, partitions))
@@ -178,18 +177,6 @@ class LogDir:
         stored.boot_id = boot_id
         self._write_meta()
         self._producer_ids = ProducerIds(self._files, self.path)
-
-    def _check_is_empty(self) -> None:
-        others = [
-            name
-            for name in self._files.list_directory(self.path)
-            if name != _LOCK and not name.endswith(".tmp")
-        ]
-        if others:
-            raise StorageError(
-                f"{self.path} has no {_META} and is not empty ({others[0]} is in it); choose an "
-                f"empty directory, or one that a broker has made"
-            )
 
     # Identity
 
@@ -209,7 +196,7 @@ class LogDir:
         return self._meta.incarnation
 
     def _write_meta(self) -> None:
-        self._write(_META, self._meta.to_text())
+        self._write(META, self._meta.to_text())
 
     def _write(self, name: str, content: str) -> None:
         write_file(self._files, f"{self.path}/{name}", content.encode())
@@ -457,9 +444,13 @@ class LogDir:
         )
 
     def _read_topics(self) -> None:
-        content = read_file(self._files, f"{self.path}/{_TOPICS}")
-        if content is not None:
-            self._topics, self._deleting = read_topics(content, f"{self.path}/{_TOPICS}")
+        path = f"{self.path}/{_TOPICS}"
+        content = read_file(self._files, path)
+        if content is None:
+            check_has_no_logs(self._files.list_directory(self.path), path)
+            self._write_topics()
+        else:
+            self._topics, self._deleting = read_topics(content, path)
 
     def _write_topics(self) -> None:
         self._write(_TOPICS, topics_text(self._topics.values(), self._deleting))

@@ -1,16 +1,20 @@
 """``meta.properties``: whose data directory this is, and how often it was opened.
 
-In and out: the file's text. Kafka's keys where Kafka has them; the rest is this layout's.
+In and out: the file's text, and the names beside it. Kafka's keys where Kafka has them; the rest is
+this layout's.
 """
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Final
 
 from kohort.storage.errors import StorageError
 
 LAYOUT_VERSION: Final = 1
+META: Final = "meta.properties"
+LOCK: Final = ".lock"
 
 
 @dataclass(slots=True, kw_only=True)
@@ -54,6 +58,24 @@ def read_meta(text: str, path: str) -> Meta:
             boot_id=values["boot.id"],
         )
     except (KeyError, ValueError) as error:
+        what = f"it has no {error.args[0]}" if isinstance(error, KeyError) else str(error)
         raise StorageError(
-            f"{path} is not of a kohort data directory: {error!r}; choose another directory"
+            f"{path} is not of a kohort data directory: {what}; choose another directory"
         ) from error
+
+
+def check_is_ours(names: Collection[str], path: str) -> None:
+    """Whether a directory with these names in it is new, or one that a broker has made.
+
+    Beside the lock a broker that died while it made the directory leaves its first small files.
+
+    Raises:
+        StorageError: it is somebody else's.
+    """
+    first = (LOCK, META, "topics.json")
+    others = [name for name in names if name not in first and not name.endswith(".tmp")]
+    if others and META not in names:
+        raise StorageError(
+            f"{path} has no {META} and is not empty ({others[0]} is in it); choose an empty "
+            f"directory, or one that a broker has made"
+        )

@@ -36,7 +36,9 @@ class StartOffsets:
             stored = json.loads(content)["start_offsets"]
             self._offsets = {str(name): int(offset) for name, offset in stored.items()}
         except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise CorruptLog(f"{path}/{_NAME} cannot be read: {error!r}; restore it") from error
+            raise CorruptLog(
+                f"{path}/{_NAME} is damaged ({type(error).__name__}); restore it"
+            ) from error
 
     def of(self, name: str) -> int:
         """The offset below which a log's records were deleted; 0 where none were."""

@@ -32,6 +32,7 @@ _OFFSETS_PREALLOCATE: Final = 256 << 10
 _OFFSETS_MAX_MESSAGE_BYTES: Final = (1 << 31) - 1
 """What a batch may have at all: the coordinator is the only writer, and has bounds of its own."""
 _TOPIC_NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,249}")
+_LOG_NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,249}-\d+")
 
 NO_TOPIC_ID: Final = bytes(16)
 """Of a topic that was made before topics had ids; ``LogDir.give_ids`` gives it one."""
@@ -111,8 +112,19 @@ def read_topics(content: bytes, path: str) -> tuple[dict[str, Topic], list[Delet
         }
         deleted = [(name, partitions) for name, partitions in stored["deleting"]]
     except (ValueError, KeyError, TypeError) as error:
-        raise CorruptLog(f"{path} cannot be read: {error!r}; restore it") from error
+        raise CorruptLog(f"{path} is damaged ({type(error).__name__}); restore it") from error
     return topics, deleted
+
+
+def check_has_no_logs(names: Iterable[str], path: str) -> None:
+    """Whether a data directory with these names in it may be without its table of topics.
+
+    Raises:
+        CorruptLog: it holds logs, which the table at ``path`` would name.
+    """
+    logs = [name for name in names if _LOG_NAME.fullmatch(name)]
+    if logs:
+        raise CorruptLog(f"{path} is missing, and there are logs ({logs[0]}); restore the file")
 
 
 def _topic_id(text: str | None) -> bytes:
