@@ -7,9 +7,11 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import cast
 
 import psutil
 import pytest
+from confluent_kafka import Producer
 
 from kohort.cli.demo.feeder import LONGEST_LINE, Feeder, count_lines, lines_of
 from kohort.cli.demo.processes import Tree, Undertaker, tail
@@ -161,7 +163,7 @@ class Broker:
 def test_the_feeder_sends_as_far_as_it_may_and_counts_what_arrived() -> None:
     broker = Broker()
     lines = [b"a 1", b"b 2", b"a 3", b"c 4", b"d 5"]
-    feeder = Feeder(broker, "t", iter(lines), 5)  # type: ignore[arg-type]
+    feeder = Feeder(cast("Producer", broker), "t", iter(lines), 5)
     feeder.send(4)
     assert (feeder.sent, feeder.out) == (4, False)
     feeder.settle()

@@ -125,7 +125,7 @@ def static_members_bounce(bootstrap: str) -> None:
             players[back].stop()
             players[back] = start(back)
             everybody.append(players[back])
-            until(lambda back=back: players[back].owned, f"{back} is back")  # type: ignore[misc]
+            until(lambda: players[back].owned, f"{back} is back")  # noqa: B023
             seen = len(players[back].given)
             until(lambda: len(players[back].given) > seen + 50, f"{back} reads")  # noqa: B023
             assert players[back].owned == had, "it has what it had"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Collection
 
 import pytest
 from tests.client.one_consumer import TP0, TP1, committed, make, offsets, read
@@ -95,14 +96,20 @@ def test_an_overdue_poll_loses_the_partitions_and_the_next_one_joins_again(
     heard: list[tuple[str, int]] = []
 
     class Listener(RebalanceListener):
-        def on_partitions_assigned(self, consumer: object, partitions: object) -> None:
-            heard.append(("assigned", len(partitions)))  # type: ignore[arg-type]
+        def on_partitions_assigned(
+            self, consumer: object, partitions: Collection[TopicPartition]
+        ) -> None:
+            heard.append(("assigned", len(partitions)))
 
-        def on_partitions_revoked(self, consumer: object, partitions: object) -> None:
-            heard.append(("revoked", len(partitions)))  # type: ignore[arg-type]
+        def on_partitions_revoked(
+            self, consumer: object, partitions: Collection[TopicPartition]
+        ) -> None:
+            heard.append(("revoked", len(partitions)))
 
-        def on_partitions_lost(self, consumer: object, partitions: object) -> None:
-            heard.append(("lost", len(partitions)))  # type: ignore[arg-type]
+        def on_partitions_lost(
+            self, consumer: object, partitions: Collection[TopicPartition]
+        ) -> None:
+            heard.append(("lost", len(partitions)))
 
     with make(broker, max_poll_interval_ms=700) as consumer:
         consumer.subscribe(["t"], Listener())

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from tests.conformance.profile import ROOM
@@ -35,7 +35,7 @@ def is_narrow(scenario: Scenario) -> bool:
 def asked_for(session: pytest.Session, test: str) -> list[Scenario]:
     """The scenarios that this run asks for by the test of that name."""
     return [
-        item.callspec.params["scenario"]
+        cast("Scenario", item.callspec.params["scenario"])  # pytest keeps no types of these
         for item in session.items
         if isinstance(item, pytest.Function) and item.originalname == test
     ]

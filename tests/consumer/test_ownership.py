@@ -21,7 +21,7 @@ from tests.consumer.world import (
 
 from kohort.consumer.ownership import Complain, GiveUp, LoseAll, Ownership, Take
 from kohort.member.events import RequestRejoin, SubscriptionChanged
-from kohort.model.ids import GenerationId
+from kohort.model.ids import GenerationId, ProtocolName
 
 
 def made(*topics: str) -> Ownership:
@@ -30,10 +30,10 @@ def made(*topics: str) -> Ownership:
     return ownership
 
 
-def owning(numbers: tuple[int, ...], protocol: str = COOPERATIVE) -> Ownership:
+def owning(numbers: tuple[int, ...], protocol: ProtocolName = COOPERATIVE) -> Ownership:
     ownership = made("t", "u")
     ownership.prepare_join(prepare(1))
-    ownership.joined(joined(1, tps(*numbers), protocol))  # type: ignore[arg-type]
+    ownership.joined(joined(1, tps(*numbers), protocol))
     return ownership
 
 

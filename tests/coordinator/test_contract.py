@@ -29,7 +29,7 @@ def test_an_event_does_not_overtake_a_deadline_that_has_passed() -> None:
         member_id=MemberId("a-1"),
         group_instance_id=None,
     )
-    world.tokens[99] = "beat"
+    world.tokens[event.token] = "beat"
     assert world.feed(event)[-1] == "beat <- UNKNOWN_MEMBER_ID"
 
 

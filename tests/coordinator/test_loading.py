@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from tests.coordinator.world import World, subscription
 
@@ -123,8 +125,8 @@ def test_a_group_over_capacity_rebalances_by_itself_and_the_last_to_come_back_ar
     ]
 
 
-def member(member_id: str, **changed: object) -> MemberMetadata:
-    values = {
+def member(member_id: str, **changed: Any) -> MemberMetadata:
+    values: dict[str, Any] = {
         "member_id": MemberId(member_id),
         "group_instance_id": None,
         "client_id": "c",
@@ -134,7 +136,7 @@ def member(member_id: str, **changed: object) -> MemberMetadata:
         "subscription": subscription("t"),
         "assignment": b"x",
     }
-    return MemberMetadata(**{**values, **changed})  # type: ignore[arg-type]
+    return MemberMetadata(**{**values, **changed})
 
 
 def group(*members: MemberMetadata, leader: str | None = None) -> Record:

@@ -9,6 +9,8 @@ from __future__ import annotations
 import pytest
 from tests.coordinator.world import World
 
+from kohort.model.ids import GroupId
+
 
 @pytest.fixture
 def world() -> World:
@@ -56,18 +58,18 @@ def test_a_newcomer_that_knows_its_id_has_its_session_and_not_five_minutes() -> 
     assert world.wait(8_000) == ["fact MemberExpired generation=1 c-1"]
 
 
-@pytest.mark.parametrize("how", [{"old": True}, {"instance": "i-c"}])
-def test_a_newcomer_that_never_had_an_answer_is_removed_at_once(how: dict[str, object]) -> None:
+@pytest.mark.parametrize("static", [False, True])
+def test_a_newcomer_that_never_had_an_answer_is_removed_at_once(static: bool) -> None:
     world = World()
     world.stable("a")
-    world.join("c", "", **how)  # type: ignore[arg-type]
+    world.join("c", "", old=not static, instance="i-c" if static else None)
     world.join("a")
     assert world.state() == "CompletingRebalance"
     world.sync("a", 2, {})
     world.written()
-    world.join("d", "", **{**how, **({"instance": "i-d"} if "instance" in how else {})})  # type: ignore[arg-type]
+    world.join("d", "", old=not static, instance="i-d" if static else None)
     world.lose("d.join")
-    assert len(world.coordinator._registry.groups["g"].members) == 2  # type: ignore[index]
+    assert len(world.coordinator._registry.groups[GroupId("g")].members) == 2
     assert world.state() == "PreparingRebalance", "the others rejoin without it"
 
 

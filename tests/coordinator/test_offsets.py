@@ -7,6 +7,7 @@ from tests.coordinator.world import WALL, World, tp
 from kohort.coordinator.answers import OffsetFetchAnswer
 from kohort.coordinator.records import CommittedOffset
 from kohort.model.errors import ErrorCode
+from kohort.model.instants import WallMillis
 
 
 def test_a_commit_without_membership_makes_a_simple_group() -> None:
@@ -116,8 +117,8 @@ def test_what_was_committed_comes_back_whole() -> None:
                 offset=1,
                 leader_epoch=3,
                 metadata="note",
-                commit_timestamp=WALL + 1_500,
-                expire_timestamp=WALL + 61_500,
+                commit_timestamp=WallMillis(WALL + 1_500),
+                expire_timestamp=WallMillis(WALL + 61_500),
             ),
         ),
     )

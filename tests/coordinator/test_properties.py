@@ -32,6 +32,7 @@ from kohort.model.errors import ErrorCode
 from kohort.model.facts import GroupDeleted, JoinPhaseCompleted
 from kohort.model.group_state import GroupState
 from kohort.model.ids import GroupId, TopicPartition
+from kohort.model.instants import Instant
 
 GROUPS = st.sampled_from(["g", "h"])
 CLIENTS = st.sampled_from("abcd")
@@ -282,7 +283,7 @@ class RandomLife(RuleBasedStateMachine):
 
     @rule(millis=st.sampled_from([100, 60_000]))
     def the_process_sleeps(self, millis: int) -> None:
-        self.world.now += millis * 1_000  # type: ignore[assignment]
+        self.world.now = Instant(self.world.now + millis * 1_000)
         self.world.feed(Stalled(micros=millis * 1_000))
 
     @precondition(lambda self: self.world.unwritten)
@@ -333,7 +334,7 @@ class RandomLife(RuleBasedStateMachine):
             self.everybody_rejoins(group)
             self.the_log_writes_everything()
             self.no_generation_is_told_twice()
-            self.world.now += 5 - self.world.now % 5  # type: ignore[assignment]
+            self.world.now = Instant(self.world.now + 5 - self.world.now % 5)
             self.the_process_crashes()
 
     # -- what must hold ------------------------------------------------------------------------
@@ -437,5 +438,5 @@ RandomLife.TestCase.settings = settings(
 )
 
 
-class TestRandomLife(RandomLife.TestCase):  # type: ignore[name-defined,misc]
-    """The machine above, as pytest runs it."""
+TestRandomLife = RandomLife.TestCase
+"""The machine above, as pytest runs it."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 from tests.coordinator.world import World
 
+from kohort.model.ids import GroupId
+
 DAYS_24 = 2**31 - 1
 HOUR = 3_600_000
 
@@ -51,7 +53,7 @@ def test_nobody_can_hold_a_group_for_24_days() -> None:
 
 def test_by_default_a_group_waits_for_an_hour_at_most() -> None:
     world = stable(DAYS_24, DAYS_24)
-    deadline = world.coordinator._registry.groups["g"].join_deadline  # type: ignore[index]
+    deadline = world.coordinator._registry.groups[GroupId("g")].join_deadline
     assert deadline - world.now == HOUR * 1_000
 
 
@@ -76,5 +78,5 @@ def test_the_initial_window_is_bounded_by_it() -> None:
 def test_the_group_s_record_keeps_what_was_asked_for() -> None:
     """Another broker, or this one with another bound, reads it."""
     world = stable(DAYS_24, 20_000, max_rebalance_timeout_ms=90_000)
-    members = world.coordinator._registry.groups["g"].metadata({}).members  # type: ignore[index]
+    members = world.coordinator._registry.groups[GroupId("g")].metadata({}).members
     assert [m.rebalance_timeout_ms for m in members] == [DAYS_24, 20_000]

@@ -11,6 +11,7 @@ from tests.coordinator.world import World, subscription
 from kohort.coordinator.answers import JoinAnswer
 from kohort.coordinator.records import GroupRecord
 from kohort.model.errors import ErrorCode
+from kohort.model.ids import GroupId, MemberId
 
 
 @pytest.fixture
@@ -130,7 +131,7 @@ def test_a_restart_with_changed_metadata_and_the_same_vote_is_no_round(world: Wo
     assert isinstance(record, GroupRecord)
     assert record.value is not None
     kept = {m.member_id: m.subscription for m in record.value.members}
-    assert kept["i-b-2"] == changed
+    assert kept[MemberId("i-b-2")] == changed
     assert world.beat("a", 1, **who("a")) == "NONE"
 
 
@@ -220,7 +221,7 @@ def test_one_replaced_while_parked_outlives_a_short_session() -> None:
 def test_five_restarts_are_five_ids_and_one_member(world: World) -> None:
     told = [returns(world, "b")[-1] for _ in range(5)]
     assert [line.partition("me=")[2] for line in told] == [f"i-b-{n} []" for n in range(2, 7)]
-    held = world.coordinator._registry.groups["g"]  # type: ignore[index]
+    held = world.coordinator._registry.groups[GroupId("g")]
     assert list(held.members) == ["i-a-1", "i-b-6"]
 
 

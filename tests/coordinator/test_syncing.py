@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from tests.coordinator.world import World
 
@@ -34,7 +36,7 @@ def test_a_sync_of_another_generation_is_illegal() -> None:
     ],
 )
 def test_a_sync_that_names_another_protocol_or_none_is_inconsistent(
-    named: dict[str, str | None],
+    named: dict[str, Any],
 ) -> None:
     world = World()
     world.joined("a")

@@ -47,6 +47,7 @@ from kohort.model.group_config import GroupConfig
 from kohort.model.ids import (
     GenerationId,
     GroupId,
+    GroupInstanceId,
     MemberId,
     ProtocolName,
     ProtocolType,
@@ -75,7 +76,7 @@ class World:
         self.coordinator = Coordinator(self.config, self._make_id)
         self.now = Instant(0)
         self.effects: list[Effect] = []
-        self.tokens: dict[int, str] = {}
+        self.tokens: dict[Token, str] = {}
         self.answers: dict[str, Any] = {}
         self.unwritten: list[Ticket] = []
         self.reservations_wait = False
@@ -178,7 +179,7 @@ class World:
         """The connection is gone on which these requests wait for their answers."""
         tokens = tuple(t for t, name in self.tokens.items() if name in names)
         assert len(tokens) == len(names)
-        return self.feed(TokensDropped(tokens=tokens))  # type: ignore[arg-type]
+        return self.feed(TokensDropped(tokens=tokens))
 
     def restart(self) -> list[str]:
         """The process ends without warning; a new one reads what the log holds."""
@@ -216,7 +217,7 @@ class World:
             token=self.token(name or f"{client}.join"),
             group_id=GroupId(group),
             member_id=MemberId(f"{client}-1" if member_id is None else member_id),
-            group_instance_id=instance,  # type: ignore[arg-type]
+            group_instance_id=instance_id(instance),
             client_id=client,
             client_host="/127.0.0.1",
             session_timeout_ms=session,
@@ -255,7 +256,7 @@ class World:
             group_id=GroupId(group),
             generation_id=GenerationId(generation),
             member_id=MemberId(member_id or f"{client}-1"),
-            group_instance_id=instance,  # type: ignore[arg-type]
+            group_instance_id=instance_id(instance),
             protocol_type=None if protocol_type is None else ProtocolType(protocol_type),
             protocol_name=None if protocol_name is None else ProtocolName(protocol_name),
             names_protocol=names_protocol,
@@ -278,7 +279,7 @@ class World:
             group_id=GroupId(group),
             generation_id=GenerationId(generation),
             member_id=MemberId(member_id or f"{client}-1"),
-            group_instance_id=instance,  # type: ignore[arg-type]
+            group_instance_id=instance_id(instance),
         )
         before = len(self.effects)
         self.feed(event)
@@ -306,7 +307,7 @@ class World:
             members=tuple(
                 LeavingMember(
                     member_id=MemberId(m),
-                    group_instance_id=instance,  # type: ignore[arg-type]
+                    group_instance_id=instance_id(instance),
                     reason=reason,
                 )
                 for m in member_ids
@@ -336,7 +337,7 @@ class World:
             member_id=MemberId(
                 member_id if member_id is not None else (f"{client}-1" if client else "")
             ),
-            group_instance_id=instance,  # type: ignore[arg-type]
+            group_instance_id=instance_id(instance),
             offsets=tuple(
                 OffsetToCommit(
                     partition=tp(p), offset=o, metadata=metadata, leader_epoch=leader_epoch
@@ -441,6 +442,10 @@ class World:
             shown = ", ".join(show_record(r) for r in effect.records)
             return f"write {self._shown.index(effect.ticket) + 1}: {shown}"
         return f"fact {show_fact(effect)}"
+
+
+def instance_id(text: str | None) -> GroupInstanceId | None:
+    return None if text is None else GroupInstanceId(text)
 
 
 def tp(text: str) -> TopicPartition:

@@ -52,14 +52,14 @@ class Listening(World):
         super().broker(outputs)
 
 
-def test_recording_changes_nothing_else():
+def test_recording_changes_nothing_else() -> None:
     plain, recorded = live(Listening()), live(RecordedWorld())
     seen = [(r.at, r.fact) for r in recorded.history if isinstance(r.fact, COORDINATOR_FACTS)]
     assert seen == plain.observed
     assert not any(isinstance(fact, WIRE_FACTS) for _, fact in plain.observed)
 
 
-def test_every_request_and_every_write_is_paired():
+def test_every_request_and_every_write_is_paired() -> None:
     facts = [r.fact for r in live(RecordedWorld()).history]
     asked = Counter(f.token for f in facts if isinstance(f, RequestReceived))
     told = Counter(f.token for f in facts if isinstance(f, AnswerSent))
@@ -77,14 +77,14 @@ def test_every_request_and_every_write_is_paired():
     assert isinstance(facts[0], CoordinatorBooted)
 
 
-def test_an_answer_says_what_was_told():
+def test_an_answer_says_what_was_told() -> None:
     facts = [r.fact for r in live(RecordedWorld()).history]
     synced = [f for f in facts if isinstance(f, AnswerSent) and f.api is GroupApi.SYNC_GROUP]
     assert all(isinstance(f.body, SyncTold) for f in synced if f.error is ErrorCode.NONE)
     assert any(f.error is ErrorCode.NONE for f in synced)
 
 
-def test_timers_are_told_of():
+def test_timers_are_told_of() -> None:
     timers = [r.fact for r in live(RecordedWorld()).history if isinstance(r.fact, TimerChanged)]
     assert {(t.timer, t.change) for t in timers} >= {
         ("session", TimerChange.SET),
@@ -95,7 +95,7 @@ def test_timers_are_told_of():
     }
 
 
-def test_bytes_that_are_no_request_are_told_of():
+def test_bytes_that_are_no_request_are_told_of() -> None:
     world = RecordedWorld()
     world.engine.connected(ConnectionId(99), "127.0.0.1", world.now)
     outputs = world.engine.received(

@@ -35,7 +35,7 @@ def member() -> tuple[Broker, Peers]:
     return broker, peers
 
 
-def test_a_commit_is_not_held_up_by_a_parked_join():
+def test_a_commit_is_not_held_up_by_a_parked_join() -> None:
     broker, peers = member()
     broker.park = {JoinGroupRequest}
     rejoin(peers)
@@ -45,7 +45,9 @@ def test_a_commit_is_not_held_up_by_a_parked_join():
     assert (request.generation_id_or_member_epoch, request.member_id) == (1, "m1")
 
 
-def test_a_commit_refused_while_the_own_join_is_parked_is_repeated_under_the_new_generation():
+def test_a_commit_refused_while_the_own_join_is_parked_is_repeated_under_the_new_generation() -> (
+    None
+):
     broker, peers = member()
     broker.park = {JoinGroupRequest}
     rejoin(peers)
@@ -61,7 +63,7 @@ def test_a_commit_refused_while_the_own_join_is_parked_is_repeated_under_the_new
     assert epochs == [1, 2]
 
 
-def test_a_commit_made_while_syncing_waits_for_the_sync():
+def test_a_commit_made_while_syncing_waits_for_the_sync() -> None:
     broker, peers = member()
     broker.park = {SyncGroupRequest}
     broker.generation = 2
@@ -73,7 +75,7 @@ def test_a_commit_made_while_syncing_waits_for_the_sync():
     assert peers.got(Committed)[0].error is None
 
 
-def test_a_held_commit_ends_with_its_timeout():
+def test_a_held_commit_ends_with_its_timeout() -> None:
     broker, peers = member()
     broker.park = {SyncGroupRequest}
     rejoin(peers)
@@ -85,7 +87,7 @@ def test_a_held_commit_ends_with_its_timeout():
 
 
 @pytest.mark.parametrize("code", [22, 25])
-def test_187_a_commit_of_the_present_generation_refused_loses_the_place(code):
+def test_187_a_commit_of_the_present_generation_refused_loses_the_place(code: int) -> None:
     broker, peers = member()
     broker.codes[OffsetCommitRequest] = [code]
     commit(peers)
@@ -95,7 +97,7 @@ def test_187_a_commit_of_the_present_generation_refused_loses_the_place(code):
     assert peers.got(Lost)
 
 
-def test_189_a_commit_refused_because_of_a_rebalance_is_told_and_starts_a_join():
+def test_189_a_commit_refused_because_of_a_rebalance_is_told_and_starts_a_join() -> None:
     broker, peers = member()
     broker.codes[OffsetCommitRequest] = [27]
     commit(peers)
@@ -104,7 +106,7 @@ def test_189_a_commit_refused_because_of_a_rebalance_is_told_and_starts_a_join()
     assert not peers.got(Lost)
 
 
-def test_a_place_lost_ends_every_commit_under_it():
+def test_a_place_lost_ends_every_commit_under_it() -> None:
     broker, peers = member()
     broker.park = {OffsetCommitRequest}
     commit(peers)
@@ -115,7 +117,7 @@ def test_a_place_lost_ends_every_commit_under_it():
     assert answer.error.kind is RequestErrorKind.MEMBERSHIP
 
 
-def test_194_a_disconnect_with_many_commits_under_way_answers_each_once():
+def test_194_a_disconnect_with_many_commits_under_way_answers_each_once() -> None:
     broker, peers = member()
     broker.park = {OffsetCommitRequest}
     for _ in range(20):
@@ -128,14 +130,14 @@ def test_194_a_disconnect_with_many_commits_under_way_answers_each_once():
     assert all(a.error is None for a in answers)
 
 
-def test_195_partitions_that_are_refused_are_named():
+def test_195_partitions_that_are_refused_are_named() -> None:
     broker, peers = member()
     broker.codes[OffsetCommitRequest] = [12]
     commit(peers)
     assert peers.got(Committed)[0].refused == {T0: ErrorCode.OFFSET_METADATA_TOO_LARGE}
 
 
-def test_200_without_membership_a_commit_is_a_simple_consumer_s():
+def test_200_without_membership_a_commit_is_a_simple_consumer_s() -> None:
     peers = Peers(Broker())
     commit(peers)
     (request,) = peers.requests(OffsetCommitRequest)
@@ -143,14 +145,14 @@ def test_200_without_membership_a_commit_is_a_simple_consumer_s():
     assert peers.got(Committed)[0].error is None
 
 
-def test_committing_nothing_is_answered_at_once():
+def test_committing_nothing_is_answered_at_once() -> None:
     peers = Peers(Broker())
     peers.carry_out(peers.engine.commit({}, peers.now)[1])
     assert peers.got(Committed)
     assert peers.connects == []
 
 
-def test_leaving_with_a_parked_join_does_not_wait_behind_it():
+def test_leaving_with_a_parked_join_does_not_wait_behind_it() -> None:
     broker, peers = member()
     broker.park = {JoinGroupRequest}
     rejoin(peers)
@@ -160,7 +162,7 @@ def test_leaving_with_a_parked_join_does_not_wait_behind_it():
     assert len(peers.open) == 2, "the parked join's connection is closed"
 
 
-def test_a_join_after_an_abandoned_one_gets_a_connection_of_its_own():
+def test_a_join_after_an_abandoned_one_gets_a_connection_of_its_own() -> None:
     broker, peers = member()
     broker.park = {JoinGroupRequest}
     rejoin(peers)
@@ -170,7 +172,7 @@ def test_a_join_after_an_abandoned_one_gets_a_connection_of_its_own():
     assert len(peers.got(Joined)) == 2
 
 
-def test_196_leaving_without_an_answer_ends_in_time():
+def test_196_leaving_without_an_answer_ends_in_time() -> None:
     broker, peers = member()
     broker.park = {LeaveGroupRequest}
     peers.carry_out(peers.engine.handle(Leave(), peers.now))
@@ -196,7 +198,7 @@ def sent(peers: Peers) -> list[dict[int, int]]:
     ]
 
 
-def test_a_commit_that_is_repeated_does_not_move_back_what_a_newer_one_committed():
+def test_a_commit_that_is_repeated_does_not_move_back_what_a_newer_one_committed() -> None:
     """The story: 12 records again after an orderly hand-over, see CHANGELOG."""
     broker, peers = member()
     broker.park = {OffsetCommitRequest, JoinGroupRequest}
@@ -217,7 +219,7 @@ def test_a_commit_that_is_repeated_does_not_move_back_what_a_newer_one_committed
     assert all(a.error is None and not a.refused for a in answers)
 
 
-def test_what_a_newer_commit_leaves_of_an_older_one_is_repeated():
+def test_what_a_newer_commit_leaves_of_an_older_one_is_repeated() -> None:
     broker, peers = member()
     broker.park = {OffsetCommitRequest}
     commit_at(peers, p0=5, p1=6)
@@ -232,7 +234,7 @@ def test_what_a_newer_commit_leaves_of_an_older_one_is_repeated():
     assert len(peers.got(Committed)) == 2
 
 
-def test_an_older_commit_is_repeated_whole_when_the_newer_one_fails():
+def test_an_older_commit_is_repeated_whole_when_the_newer_one_fails() -> None:
     broker, peers = member()
     broker.park = {OffsetCommitRequest}
     commit_at(peers, p0=5)
@@ -247,7 +249,7 @@ def test_an_older_commit_is_repeated_whole_when_the_newer_one_fails():
     assert older.refused == {}
 
 
-def test_newer_commits_do_not_pass_one_that_waits_for_its_turn():
+def test_newer_commits_do_not_pass_one_that_waits_for_its_turn() -> None:
     broker, peers = member()
     broker.park = {OffsetCommitRequest}
     commit_at(peers, p0=5)
@@ -265,7 +267,7 @@ def test_newer_commits_do_not_pass_one_that_waits_for_its_turn():
     assert sent(peers) == [{0: 5}, {1: 1}, {0: 5}, {1: 2}]
 
 
-def test_many_commits_that_break_with_their_connection_are_repeated_in_order():
+def test_many_commits_that_break_with_their_connection_are_repeated_in_order() -> None:
     broker, peers = member()
     broker.park = {OffsetCommitRequest}
     for offset in range(20):

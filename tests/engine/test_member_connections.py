@@ -34,7 +34,7 @@ from kohort.wire.messages.k13_leave_group import LeaveGroupRequest
 from kohort.wire.messages.k60_describe_cluster import DescribeClusterRequest
 
 
-def test_bootstrap_servers_are_tried_in_turn():
+def test_bootstrap_servers_are_tried_in_turn() -> None:
     peers = Peers(Broker("three"), bootstrap=("one", "two", "three"))
     peers.down = {"one", "two"}
     peers.carry_out(peers.engine.handle(Join(), peers.now))
@@ -43,7 +43,7 @@ def test_bootstrap_servers_are_tried_in_turn():
     assert peers.got(PrepareJoin)
 
 
-def test_a_cluster_that_is_down_is_tried_again_with_growing_pauses():
+def test_a_cluster_that_is_down_is_tried_again_with_growing_pauses() -> None:
     peers = Peers(Broker())
     peers.down = {"one"}
     peers.carry_out(peers.engine.handle(Join(), peers.now))
@@ -54,7 +54,7 @@ def test_a_cluster_that_is_down_is_tried_again_with_growing_pauses():
     assert peers.got(PrepareJoin)
 
 
-def test_a_host_that_does_not_answer_is_given_up_and_another_one_tried():
+def test_a_host_that_does_not_answer_is_given_up_and_another_one_tried() -> None:
     peers = Peers(Broker("two"), bootstrap=("one", "two"))
     peers.hanging = {"one"}
     peers.carry_out(peers.engine.handle(Join(), peers.now))
@@ -62,7 +62,7 @@ def test_a_host_that_does_not_answer_is_given_up_and_another_one_tried():
     assert peers.got(PrepareJoin)
 
 
-def test_bytes_that_are_no_answer_close_the_connection_and_nothing_else():
+def test_bytes_that_are_no_answer_close_the_connection_and_nothing_else() -> None:
     peers = Peers(Broker())
     joined(peers)
     conn = max(peers.open)
@@ -73,7 +73,7 @@ def test_bytes_that_are_no_answer_close_the_connection_and_nothing_else():
     assert peers.requests(HeartbeatRequest)
 
 
-def test_what_is_said_about_unknown_connections_is_ignored():
+def test_what_is_said_about_unknown_connections_is_ignored() -> None:
     peers = Peers(Broker())
     for outputs in (
         peers.engine.connected(ConnectionId(99), peers.now),
@@ -83,20 +83,20 @@ def test_what_is_said_about_unknown_connections_is_ignored():
         assert outputs == []
 
 
-def test_an_engine_needs_a_bootstrap_server():
+def test_an_engine_needs_a_bootstrap_server() -> None:
     from kohort.member.config import MemberConfig
 
     with pytest.raises(ConfigError, match=r"bootstrap\.servers"):
         MemberEngine(MemberConfig(group_id=GroupId("g")), [], entropy=None)  # type: ignore[arg-type]
 
 
-def test_the_coordinator_may_be_another_node():
+def test_the_coordinator_may_be_another_node() -> None:
     peers = Peers(Broker("two"), bootstrap=("one",))
     joined(peers)
     assert {host for host, r in peers.log if isinstance(r, JoinGroupRequest)} == {"two"}
 
 
-def test_a_coordinator_that_is_not_available_is_looked_up_again():
+def test_a_coordinator_that_is_not_available_is_looked_up_again() -> None:
     broker = Broker()
     broker.codes[FindCoordinatorRequest] = [15, 15]
     peers = Peers(broker)
@@ -107,7 +107,7 @@ def test_a_coordinator_that_is_not_available_is_looked_up_again():
     assert peers.got(PrepareJoin)
 
 
-def test_a_lookup_that_is_not_authorised_is_fatal_also_for_those_who_wait():
+def test_a_lookup_that_is_not_authorised_is_fatal_also_for_those_who_wait() -> None:
     broker = Broker()
     broker.codes[FindCoordinatorRequest] = [30]
     peers = Peers(broker)
@@ -118,7 +118,7 @@ def test_a_lookup_that_is_not_authorised_is_fatal_also_for_those_who_wait():
     assert peers.got(Committed)[0].error.code is ErrorCode.GROUP_AUTHORIZATION_FAILED
 
 
-def test_192_a_commit_finds_the_new_coordinator():
+def test_192_a_commit_finds_the_new_coordinator() -> None:
     broker = Broker()
     peers = Peers(broker)
     joined(peers)
@@ -132,7 +132,7 @@ def test_192_a_commit_finds_the_new_coordinator():
     assert not peers.got(Lost)
 
 
-def test_a_coordinator_that_loads_is_asked_again():
+def test_a_coordinator_that_loads_is_asked_again() -> None:
     broker = Broker()
     peers = Peers(broker)
     joined(peers)
@@ -142,7 +142,7 @@ def test_a_coordinator_that_loads_is_asked_again():
     assert peers.got(Committed)[0].refused == {}
 
 
-def test_a_coordinator_of_old_versions():
+def test_a_coordinator_of_old_versions() -> None:
     apis = limited(
         FindCoordinator=2, JoinGroup=1, SyncGroup=0, Heartbeat=0, LeaveGroup=1, OffsetCommit=2
     )
@@ -156,21 +156,21 @@ def test_a_coordinator_of_old_versions():
     assert peers.got(Left)
 
 
-def test_an_instance_id_that_the_coordinator_cannot_carry_is_fatal():
+def test_an_instance_id_that_the_coordinator_cannot_carry_is_fatal() -> None:
     peers = Peers(Broker(), apis=limited(JoinGroup=4), group_instance_id="i")
     peers.carry_out(peers.engine.handle(Join(), peers.now))
     prepare(peers)
     assert peers.got(Failed)[0].error is ErrorCode.UNSUPPORTED_VERSION
 
 
-def test_an_api_that_the_node_does_not_have_is_unsupported():
+def test_an_api_that_the_node_does_not_have_is_unsupported() -> None:
     peers = Peers(Broker(), apis=limited(DescribeCluster=-1))
     ask(peers, Target.ANY, DescribeClusterRequest())
     assert peers.got(Answered)[0].error.kind is RequestErrorKind.UNSUPPORTED
 
 
 @pytest.mark.parametrize("version", [1, 7, 9])
-def test_offsets_are_fetched_in_any_version(version):
+def test_offsets_are_fetched_in_any_version(version: int) -> None:
     peers = Peers(Broker(), apis=limited(OffsetFetch=version))
     peers.carry_out(peers.engine.fetch_offsets([T0], peers.now)[1])
     (answer,) = peers.got(OffsetsFetched)
@@ -178,7 +178,7 @@ def test_offsets_are_fetched_in_any_version(version):
     assert answer.offsets == ({T0: Offset(offset=7)} if version < 8 else {})
 
 
-def test_a_group_s_error_on_fetching_offsets_is_told():
+def test_a_group_s_error_on_fetching_offsets_is_told() -> None:
     broker = Broker()
     broker.codes[OffsetFetchRequest] = [30]
     peers = Peers(broker)

@@ -29,7 +29,7 @@ from kohort.wire.messages.k10_find_coordinator import (
 )
 
 
-def test_a_request_to_a_leader_fetches_metadata_first():
+def test_a_request_to_a_leader_fetches_metadata_first() -> None:
     peers = Peers(Broker())
     ask(peers, LeaderOf(partition=T0), ListOffsetsRequest())
     assert [(h, type(r).__name__) for h, r in peers.log] == [
@@ -39,7 +39,7 @@ def test_a_request_to_a_leader_fetches_metadata_first():
     assert isinstance(peers.got(Answered)[0].message, ListOffsetsResponse)
 
 
-def test_a_leader_that_is_not_known_yet_is_asked_for_until_it_is():
+def test_a_leader_that_is_not_known_yet_is_asked_for_until_it_is() -> None:
     broker = Broker()
     broker.leader_of = {}
     peers = Peers(broker)
@@ -51,7 +51,7 @@ def test_a_leader_that_is_not_known_yet_is_asked_for_until_it_is():
     assert peers.got(Answered)[0].error is None
 
 
-def test_a_request_to_a_node_or_the_controller():
+def test_a_request_to_a_node_or_the_controller() -> None:
     peers = Peers(Broker())
     ask(peers, Node(node_id=2), ListOffsetsRequest())
     ask(peers, Target.CONTROLLER, ListOffsetsRequest())
@@ -59,7 +59,7 @@ def test_a_request_to_a_node_or_the_controller():
     assert hosts == ["two", "two"]
 
 
-def test_a_request_that_was_sent_to_a_node_that_broke_is_not_repeated():
+def test_a_request_that_was_sent_to_a_node_that_broke_is_not_repeated() -> None:
     broker = Broker()
     peers = Peers(broker)
     broker.park = {ListOffsetsRequest}
@@ -70,7 +70,7 @@ def test_a_request_that_was_sent_to_a_node_that_broke_is_not_repeated():
     assert peers.got(Answered)[0].error.kind is RequestErrorKind.DISCONNECTED
 
 
-def test_a_request_to_any_node_is_repeated_at_another():
+def test_a_request_to_any_node_is_repeated_at_another() -> None:
     broker = Broker()
     peers = Peers(broker, bootstrap=("one", "two"))
     broker.park = {MetadataRequest}
@@ -83,7 +83,7 @@ def test_a_request_to_any_node_is_repeated_at_another():
     assert peers.got(Answered)[0].error is None
 
 
-def test_no_answer_in_time_closes_the_connection_since_nothing_behind_it_would_come():
+def test_no_answer_in_time_closes_the_connection_since_nothing_behind_it_would_come() -> None:
     broker = Broker()
     peers = Peers(broker)
     broker.park = {ListOffsetsRequest}
@@ -94,7 +94,7 @@ def test_no_answer_in_time_closes_the_connection_since_nothing_behind_it_would_c
     assert len(peers.open) == before - 1
 
 
-def test_an_owner_in_a_hurry_does_not_break_the_connection():
+def test_an_owner_in_a_hurry_does_not_break_the_connection() -> None:
     broker = Broker()
     peers = Peers(broker)
     joined(peers)
@@ -111,7 +111,7 @@ def test_an_owner_in_a_hurry_does_not_break_the_connection():
     assert len(peers.got(Committed)) == 1
 
 
-def test_no_node_in_time():
+def test_no_node_in_time() -> None:
     peers = Peers(Broker())
     peers.down = {"one"}
     ask(peers, Target.ANY, MetadataRequest(), timeout_ms=1_500)
@@ -120,7 +120,7 @@ def test_no_node_in_time():
     assert peers.engine.next_deadline() is None or peers.engine.next_deadline() > peers.now
 
 
-def test_a_cancelled_request_is_not_answered_and_its_late_answer_confuses_nobody():
+def test_a_cancelled_request_is_not_answered_and_its_late_answer_confuses_nobody() -> None:
     broker = Broker()
     peers = Peers(broker)
     broker.park = {MetadataRequest}
@@ -134,7 +134,7 @@ def test_a_cancelled_request_is_not_answered_and_its_late_answer_confuses_nobody
     assert peers.got(Answered)[0].request_id != request_id
 
 
-def test_a_versioned_request_is_built_for_the_version_agreed_upon():
+def test_a_versioned_request_is_built_for_the_version_agreed_upon() -> None:
     seen = []
 
     def build(version: int) -> MetadataRequest:
@@ -146,7 +146,7 @@ def test_a_versioned_request_is_built_for_the_version_agreed_upon():
     assert seen == [5]
 
 
-def test_closing_answers_what_is_under_way():
+def test_closing_answers_what_is_under_way() -> None:
     broker = Broker()
     peers = Peers(broker)
     joined(peers)
@@ -159,7 +159,7 @@ def test_closing_answers_what_is_under_way():
     assert not peers.open
 
 
-def test_settings_reach_the_connections():
+def test_settings_reach_the_connections() -> None:
     settings = EngineSettings(allow_auto_create_topics=False)
     peers = Peers(Broker(), settings=settings)
     ask(peers, LeaderOf(partition=T0), ListOffsetsRequest())

@@ -23,7 +23,7 @@ def loads(*members: Client) -> list[int]:
 
 
 @pytest.mark.parametrize("strategy", ["range", "roundrobin", "sticky", "cooperative-sticky"])
-def test_three_members_that_join_together_share_everything(strategy):
+def test_three_members_that_join_together_share_everything(strategy: str) -> None:
     world = World()
     members = three(world, strategy=strategy)
     assert loads(*members) == [4, 4, 4]
@@ -33,19 +33,19 @@ def test_three_members_that_join_together_share_everything(strategy):
     assert all(not m.losses for m in members)
 
 
-def test_torn_bytes_change_nothing():
+def test_torn_bytes_change_nothing() -> None:
     world = World(torn=True)
     members = three(world)
     assert loads(*members) == [4, 4, 4]
 
 
-def test_with_an_initial_delay_one_generation_is_enough():
+def test_with_an_initial_delay_one_generation_is_enough() -> None:
     world = World(initial_rebalance_delay_ms=3_000)
     members = three(world)
     assert [m.generations for m in members] == [[1], [1], [1]]
 
 
-def test_a_member_that_joins_takes_only_its_share_and_the_others_never_let_go_of_the_rest():
+def test_a_member_that_joins_takes_only_its_share_and_the_others_never_let_go_of_the_rest() -> None:
     world = World()
     a, b, c = three(world)
     world.run(10_000)
@@ -58,7 +58,7 @@ def test_a_member_that_joins_takes_only_its_share_and_the_others_never_let_go_of
     assert all(before[p] == since for p, since in after.items()), "kept all the time"
 
 
-def test_a_member_that_leaves_is_replaced_at_once():
+def test_a_member_that_leaves_is_replaced_at_once() -> None:
     world = World()
     a, b, c = three(world)
     kept = {p: since for m in (a, b) for p, since in m.kept_since.items()}
@@ -70,7 +70,7 @@ def test_a_member_that_leaves_is_replaced_at_once():
     assert len([p for p in kept if p in a.owned | b.owned]) == 8
 
 
-def test_a_member_that_is_killed_is_replaced_when_its_session_ends():
+def test_a_member_that_is_killed_is_replaced_when_its_session_ends() -> None:
     world = World()
     a, b, c = three(world, session_timeout_ms=10_000)
     c.kill()
@@ -79,7 +79,7 @@ def test_a_member_that_is_killed_is_replaced_when_its_session_ends():
     assert loads(a, b) == [6, 6]
 
 
-def test_the_leader_may_be_the_one_that_is_killed():
+def test_the_leader_may_be_the_one_that_is_killed() -> None:
     world = World()
     members = three(world, session_timeout_ms=10_000)
     leader = next(m for m in members if m.engine.is_leader)
@@ -89,7 +89,7 @@ def test_the_leader_may_be_the_one_that_is_killed():
     assert loads(*others) == [6, 6]
 
 
-def test_a_slow_member_holds_the_rebalance_open_and_nobody_else_stops():
+def test_a_slow_member_holds_the_rebalance_open_and_nobody_else_stops() -> None:
     world = World()
     a, b, c = three(world)
     c.revoke_ms = 10_000
@@ -111,7 +111,7 @@ def test_a_slow_member_holds_the_rebalance_open_and_nobody_else_stops():
     world.until(lambda: world.settled(a, b, c, d), within_ms=60_000)
 
 
-def test_eager_members_stop_when_a_rebalance_starts():
+def test_eager_members_stop_when_a_rebalance_starts() -> None:
     world = World()
     a, b, c = three(world, strategy="range")
     c.revoke_ms = 5_000
@@ -121,7 +121,7 @@ def test_eager_members_stop_when_a_rebalance_starts():
     assert loads(a, b) == [0, 0]
 
 
-def test_sticky_members_get_back_what_they_had():
+def test_sticky_members_get_back_what_they_had() -> None:
     world = World()
     a, b, c = three(world, strategy="sticky")
     before = {m.name: set(m.owned) for m in (a, b, c)}
@@ -130,7 +130,7 @@ def test_sticky_members_get_back_what_they_had():
     assert all(len(before[m.name] & m.owned) == 3 for m in (a, b, c))
 
 
-def test_a_rolling_change_from_eager_to_cooperative_never_has_two_owners():
+def test_a_rolling_change_from_eager_to_cooperative_never_has_two_owners() -> None:
     world = World()
     both = "cooperative-sticky,range"
     old = three(world, strategy="range")
@@ -149,7 +149,7 @@ def test_a_rolling_change_from_eager_to_cooperative_never_has_two_owners():
     assert not any(m.failures for m in world.clients)
 
 
-def test_a_member_without_a_common_protocol_is_refused_and_the_group_goes_on():
+def test_a_member_without_a_common_protocol_is_refused_and_the_group_goes_on() -> None:
     world = World()
     members = three(world)
     stranger = world.client("x", strategy="range").join()
@@ -158,7 +158,7 @@ def test_a_member_without_a_common_protocol_is_refused_and_the_group_goes_on():
     assert world.settled(*members)
 
 
-def test_all_connections_break_and_nobody_loses_anything():
+def test_all_connections_break_and_nobody_loses_anything() -> None:
     world = World()
     members = three(world)
     kept = {p: since for m in members for p, since in m.kept_since.items()}
@@ -169,7 +169,7 @@ def test_all_connections_break_and_nobody_loses_anything():
     assert {p: s for m in members for p, s in m.kept_since.items()} == kept
 
 
-def test_connections_break_in_the_middle_of_a_rebalance():
+def test_connections_break_in_the_middle_of_a_rebalance() -> None:
     world = World()
     members = three(world)
     members[2].revoke_ms = 2_000
@@ -181,7 +181,7 @@ def test_connections_break_in_the_middle_of_a_rebalance():
     assert loads(*members, d) == [3, 3, 3, 3]
 
 
-def test_the_leader_notices_new_partitions():
+def test_the_leader_notices_new_partitions() -> None:
     world = World()
     members = three(world)
     world.topics["t"] = 15
@@ -189,7 +189,7 @@ def test_the_leader_notices_new_partitions():
     assert loads(*members) == [5, 5, 5]
 
 
-def test_a_topic_that_does_not_exist_yet_is_picked_up_when_it_does():
+def test_a_topic_that_does_not_exist_yet_is_picked_up_when_it_does() -> None:
     world = World()
     a = world.client("a", topics=("t", "later")).join()
     world.until(lambda: len(a.owned) == 12, within_ms=5_000)
@@ -198,7 +198,7 @@ def test_a_topic_that_does_not_exist_yet_is_picked_up_when_it_does():
     assert TopicPartition("later", 1) in a.owned
 
 
-def test_a_member_that_does_not_poll_leaves_and_comes_back():
+def test_a_member_that_does_not_poll_leaves_and_comes_back() -> None:
     world = World()
     a, b, c = three(world, max_poll_interval_ms=None)
     slow = world.client("slow", max_poll_interval_ms=10_000).join()
@@ -211,7 +211,7 @@ def test_a_member_that_does_not_poll_leaves_and_comes_back():
     assert loads(a, b, c, slow) == [3, 3, 3, 3]
 
 
-def test_a_commit_without_a_place_is_refused_at_once():
+def test_a_commit_without_a_place_is_refused_at_once() -> None:
     world = World()
     a = world.client("a").join()
     a.owned = {TopicPartition("t", 0)}
@@ -220,7 +220,7 @@ def test_a_commit_without_a_place_is_refused_at_once():
     assert a.committed[0].error.kind is RequestErrorKind.MEMBERSHIP
 
 
-def test_offsets_committed_are_fetched():
+def test_offsets_committed_are_fetched() -> None:
     world = World()
     a = world.client("a").join()
     world.until(lambda: world.settled(a), within_ms=5_000)
@@ -238,7 +238,7 @@ def test_offsets_committed_are_fetched():
     assert all(fetched.offsets[p].offset > 0 for p in a.owned)
 
 
-def test_the_same_seed_tells_the_same_story():
+def test_the_same_seed_tells_the_same_story() -> None:
     def story() -> list[object]:
         world = World(torn=True, seed=5)
         members = three(world)
@@ -264,7 +264,7 @@ CHAOS = st.lists(
 
 @given(steps=CHAOS, torn=st.booleans(), seed=st.integers(0, 9))
 @settings(max_examples=60)
-def test_whatever_happens_the_group_settles_with_one_owner_each(steps, torn, seed):
+def test_whatever_happens_the_group_settles_with_one_owner_each(steps, torn, seed) -> None:
     world = World(torn=torn, seed=seed, latency_ms=1 + seed % 3)
     for what, which, wait_ms in steps:
         present = [c for c in world.clients if c.alive and not c.left]
@@ -302,8 +302,8 @@ def _happens(what: str, client: Client) -> None:
 
 @pytest.mark.parametrize("grows_ms_after_the_return", [-2_000, 10_000])
 def test_a_static_leader_that_returns_to_its_assignment_sees_that_the_topic_grew(
-    grows_ms_after_the_return,
-):
+    grows_ms_after_the_return: int,
+) -> None:
     """It decides nothing (KIP-814), so it goes by the note in its own assignment (164, 272)."""
     world = World()
     leader = world.client("a", group_instance_id=GroupInstanceId("a")).join()
@@ -327,7 +327,9 @@ def test_a_static_leader_that_returns_to_its_assignment_sees_that_the_topic_grew
 
 
 @pytest.mark.parametrize("leads", ["holder", "other"])
-def test_what_was_withheld_from_everybody_gets_an_owner_although_its_holder_died(leads):
+def test_what_was_withheld_from_everybody_gets_an_owner_although_its_holder_died(
+    leads: str,
+) -> None:
     """It came back as a static member to an assignment without it, and asked for nothing (760)."""
     world = World()
     world.topics["t"] = 3

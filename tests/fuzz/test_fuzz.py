@@ -24,7 +24,7 @@ MOST_MEMORY = 24 * 1024 * 1024
 
 
 @pytest.mark.parametrize("name", TARGETS)
-def test_seeds_and_mutants_are_read_or_refused(name):
+def test_seeds_and_mutants_are_read_or_refused(name: str) -> None:
     start = seeds(name)
     rng = Random(f"{SEED} {name}")
     for data in start:
@@ -39,7 +39,7 @@ def test_seeds_and_mutants_are_read_or_refused(name):
 
 
 @pytest.mark.parametrize("name", TARGETS)
-def test_no_input_makes_much_of_itself(name):
+def test_no_input_makes_much_of_itself(name: str) -> None:
     start = seeds(name)
     rng = Random(f"memory {SEED} {name}")
     inputs = [mutant(start, rng) for _ in range(60)]
@@ -56,7 +56,7 @@ def test_no_input_makes_much_of_itself(name):
         tracemalloc.stop()
 
 
-def test_what_was_found_once_is_read_or_refused():
+def test_what_was_found_once_is_read_or_refused() -> None:
     found = sorted(FOUND.glob("*/*.hex"))
     assert {path.parent.name for path in found} <= TARGETS.keys()
     for path in found:
@@ -64,7 +64,7 @@ def test_what_was_found_once_is_read_or_refused():
 
 
 @pytest.mark.parametrize("name", TARGETS)
-def test_every_target_has_seeds_of_which_most_are_taken(name):
+def test_every_target_has_seeds_of_which_most_are_taken(name: str) -> None:
     """A target whose seeds are all refused at the first byte fuzzes nothing."""
     start = seeds(name)
     assert len(start) == len(set(start)) >= 3

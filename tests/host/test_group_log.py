@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from typing import Any
 
 import pytest
 
@@ -26,15 +27,15 @@ OTHER = MemberId("console-consumer-e4575ac0")
 ONE = GenerationId(1)
 
 
-def rebalance(cause: RebalanceCause, **more: object) -> facts.RebalanceStarted:
-    values = {
+def rebalance(cause: RebalanceCause, **more: Any) -> facts.RebalanceStarted:
+    values: dict[str, Any] = {
         "group_id": GROUP,
         "generation_id": ONE,
         "previous_state": GroupState.STABLE,
         "cause": cause,
         "member_ids": (MEMBER,),
     }
-    return facts.RebalanceStarted(**{**values, **more})  # type: ignore[arg-type]
+    return facts.RebalanceStarted(**{**values, **more})
 
 
 PREPARING = (

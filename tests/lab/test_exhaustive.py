@@ -15,7 +15,7 @@ from kohort.lab.runs import Report
 from kohort.model.errors import ConfigError
 
 
-def test_a_walk_takes_every_path_once():
+def test_a_walk_takes_every_path_once() -> None:
     walk = _Walk(0, 10, depth=5)
     paths = []
     while True:
@@ -29,7 +29,7 @@ def test_a_walk_takes_every_path_once():
     assert not walk.cut_short
 
 
-def test_a_walk_chooses_nothing_outside_its_window_and_says_when_it_is_cut_short():
+def test_a_walk_chooses_nothing_outside_its_window_and_says_when_it_is_cut_short() -> None:
     walk = _Walk(5, 6, depth=1)
     assert [walk.choose(at, 2) for at in (4, 5, 6, 7)] == [0, 0, 0, 0]
     assert walk.cut_short
@@ -38,7 +38,7 @@ def test_a_walk_chooses_nothing_outside_its_window_and_says_when_it_is_cut_short
     assert not walk.next()
 
 
-def test_members_that_start_together_race():
+def test_members_that_start_together_race() -> None:
     plan = small_plan(members=3, strategy="range")
     busy = busy_milliseconds(plan, 0, 100)
     assert len(busy) > 10
@@ -48,12 +48,12 @@ def test_members_that_start_together_race():
     assert not found.failed
 
 
-def test_an_unknown_disturbance_is_refused_with_the_choices():
+def test_an_unknown_disturbance_is_refused_with_the_choices() -> None:
     with pytest.raises(ConfigError, match="known: kill"):
         explore(small_plan(members=2, strategy="range"), "earthquake")
 
 
-def test_reports_that_the_check_refuses_are_kept():
+def test_reports_that_the_check_refuses_are_kept() -> None:
     plan = small_plan(members=2, strategy="range")
 
     def never(_report: Report) -> bool:
@@ -67,7 +67,9 @@ def test_reports_that_the_check_refuses_are_kept():
 @pytest.mark.long
 @pytest.mark.parametrize("strategy", ["range", "cooperative-sticky"])
 @pytest.mark.parametrize("disturbance", DISTURBANCES)
-def test_two_members_and_one_disturbance_at_any_moment_of_the_first_join(disturbance, strategy):
+def test_two_members_and_one_disturbance_at_any_moment_of_the_first_join(
+    disturbance, strategy: str
+) -> None:
     plan = small_plan(members=2, strategy=strategy)
     found = explore(plan, disturbance, last_ms=40, window_ms=1, depth=2)
     assert found.placements > 10

@@ -74,7 +74,7 @@ def down(of: tuple[Run, ...]) -> float:
         ("process-death-in-time", STATIC, 10, 0),  # inside its session
     ],
 )
-def test_generations_of_one_change(name, policy, members, expected):
+def test_generations_of_one_change(name: str, policy, members: int, expected: int) -> None:
     """Exact, but for one more in a run at most: a member may still flush when a round begins, and
     rounds do not wait for it (ADR 0034)."""
     counts = [each.measured.metrics.generations for each in runs(name, policy, members)]
@@ -86,7 +86,7 @@ def test_generations_of_one_change(name, policy, members, expected):
     ("policy", "low", "high"),
     [(EAGER, 20, 20), (DESIGN_I, 30, 33), (STATIC, 0, 8)],
 )
-def test_generations_of_a_rolling_bounce_of_ten(policy, low, high):
+def test_generations_of_a_rolling_bounce_of_ten(policy, low: int, high: int) -> None:
     """2N, 3N, and none but for restarts that outlast their session (few, each 1 to 3)."""
     for each in runs("rolling-bounce", policy, seeds=2):
         assert low <= each.measured.metrics.generations <= high
@@ -111,13 +111,15 @@ def test_generations_of_a_rolling_bounce_of_ten(policy, low, high):
         ("scale-up", DESIGN_I, 267 * 0.65, 0.20),
     ],
 )
-def test_partition_seconds_not_served(name, policy, expected, tolerance):
+def test_partition_seconds_not_served(name: str, policy, expected: int, tolerance: float) -> None:
     of = runs(name, policy, seeds=2 if name == "rolling-bounce" else 5)
     assert down(of) == pytest.approx(expected, rel=tolerance)
 
 
 @pytest.mark.parametrize(("name", "expected"), [("restart", 1217), ("scale-down", 1317)])
-def test_an_eager_group_out_of_step_costs_what_the_reference_says(name, expected, monkeypatch):
+def test_an_eager_group_out_of_step_costs_what_the_reference_says(
+    name: str, expected: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The model's members notice a rebalance at a moment of their own; so told, the lab agrees."""
     random = Random(7)
 
@@ -143,7 +145,7 @@ def test_an_eager_group_out_of_step_costs_what_the_reference_says(name, expected
         ("scale-down", STATIC, 40, 40),
     ],
 )
-def test_moves_and_cold_restores(name, policy, moves, cold):
+def test_moves_and_cold_restores(name: str, policy, moves: int, cold: int) -> None:
     """To within one partition. The reference has 28 cold ones for a bounce: its policy gave back
     more of what the member had had; a sticky one has no reason to."""
     of = runs(name, policy)
@@ -152,7 +154,7 @@ def test_moves_and_cold_restores(name, policy, moves, cold):
 
 
 @pytest.mark.parametrize("name", ["restart", "rolling-bounce", "scale-up", "scale-down"])
-def test_design_one_stops_a_fraction_of_what_eager_stops(name):
+def test_design_one_stops_a_fraction_of_what_eager_stops(name: str) -> None:
     seeds = 2 if name == "rolling-bounce" else 5
     eager, cooperative = (runs(name, policy, seeds=seeds) for policy in (EAGER, DESIGN_I))
     assert down(cooperative) < down(eager) / 2
@@ -167,14 +169,14 @@ def returned_after(of: Run) -> float:
     return act.back_after_ms / 1_000
 
 
-def test_closed_form_of_a_leave_under_design_one():
+def test_closed_form_of_a_leave_under_design_one() -> None:
     """q (f + J + r), the join phase as it was; within 5 %."""
     of = runs("scale-down", DESIGN_I, 5)
     barrier = mean(of, "longest_barrier_ms") / 1_000
     assert down(of) == pytest.approx(20 * (20 * FLUSH + barrier + COLD), rel=0.05)
 
 
-def test_closed_form_of_a_leave_under_an_eager_policy():
+def test_closed_form_of_a_leave_under_an_eager_policy() -> None:
     """The same, and everybody else's stop: own flush, the last batch, a warm start; within 10 %."""
     of = runs("scale-down", EAGER, 5)
     barrier = mean(of, "longest_barrier_ms") / 1_000
@@ -183,7 +185,7 @@ def test_closed_form_of_a_leave_under_an_eager_policy():
     assert down(of) == pytest.approx(lost + others, rel=0.10)
 
 
-def test_closed_form_of_a_death_inside_the_session():
+def test_closed_form_of_a_death_inside_the_session() -> None:
     """q (S - h/2 + w); an eager group stops from the newcomer's joining on; within 10 %."""
     lost = 20 * (SESSION - HEARTBEAT / 2 + WARM)
     assert down(runs("process-death-in-time", DESIGN_I)) == pytest.approx(lost, rel=0.05)
@@ -194,7 +196,7 @@ def test_closed_form_of_a_death_inside_the_session():
     assert down(eager) == pytest.approx(lost + 180 * waits, rel=0.10)
 
 
-def test_closed_form_of_a_static_bounce():
+def test_closed_form_of_a_static_bounce() -> None:
     """q (R + w), nothing else; within 5 %."""
     of = runs("process-death-in-time", STATIC)
     expected = 20 * (fmean(returned_after(each) for each in of) + WARM)
@@ -212,7 +214,9 @@ def test_closed_form_of_a_static_bounce():
         (60_000, 10_000, 1, 7),
     ],
 )
-def test_generations_of_a_join_storm_of_twenty(window_ms, delay_ms, low, high):
+def test_generations_of_a_join_storm_of_twenty(
+    window_ms: int, delay_ms: int, low: float, high
+) -> None:
     """KIP-134's measure for an eager group: 4.8, 1.0, 1.0 and 11.4, 9.9, 1.9 in the reference.
 
     Without a delay there are up to 60 % more here: a member looks for the next round half a second

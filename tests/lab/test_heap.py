@@ -10,7 +10,7 @@ def played(heap: Heap, until: int = 1_000_000) -> None:
     heap.run(Instant(until))
 
 
-def test_happenings_come_in_order_of_instant_and_then_of_asking():
+def test_happenings_come_in_order_of_instant_and_then_of_asking() -> None:
     heap, seen = Heap(), []
     for when, name in ((5, "c"), (1, "a"), (5, "d"), (3, "b")):
         heap.at(when, None, seen.append, name)
@@ -18,14 +18,14 @@ def test_happenings_come_in_order_of_instant_and_then_of_asking():
     assert seen == ["a", "b", "c", "d"]
 
 
-def test_what_is_past_happens_now():
+def test_what_is_past_happens_now() -> None:
     heap, seen = Heap(), []
     heap.at(10, None, lambda: heap.at(3, None, lambda: seen.append(heap.now)))
     played(heap)
     assert seen == [10]
 
 
-def test_what_was_planned_for_an_earlier_life_never_happens():
+def test_what_was_planned_for_an_earlier_life_never_happens() -> None:
     heap, seen, process = Heap(), [], Process("p")
     heap.at(5, process, seen.append, "old")
     heap.at(2, None, process.end_life)
@@ -34,7 +34,7 @@ def test_what_was_planned_for_an_earlier_life_never_happens():
     assert seen == ["new"]
 
 
-def test_a_paused_process_gets_what_it_missed_in_order_when_it_goes_on():
+def test_a_paused_process_gets_what_it_missed_in_order_when_it_goes_on() -> None:
     heap, seen, process = Heap(), [], Process("p")
 
     def pause() -> None:
@@ -48,7 +48,7 @@ def test_a_paused_process_gets_what_it_missed_in_order_when_it_goes_on():
     assert seen == [(2, 9), (3, 9), (4, 9)]
 
 
-def test_only_simultaneous_happenings_of_a_racing_process_are_a_matter_of_choice():
+def test_only_simultaneous_happenings_of_a_racing_process_are_a_matter_of_choice() -> None:
     for pick, order in ((0, "abcz"), (1, "bacz"), (2, "cabz")):
         asked: list[int] = []
 

@@ -31,7 +31,7 @@ COMMON = {
 """What a swarm of this size always reaches; the rest takes more seeds, and a soak tells of it."""
 
 
-def test_nothing_was_reached_by_nothing():
+def test_nothing_was_reached_by_nothing() -> None:
     marks = Marks()
     marks.see([])
     assert marks.missed == sorted(ALL)
@@ -39,7 +39,7 @@ def test_nothing_was_reached_by_nothing():
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
-def test_swarms_reach_the_rare_branches():
+def test_swarms_reach_the_rare_branches() -> None:
     marks = Marks()
     for seed in range(30):
         for mode in ("safety", "liveness"):

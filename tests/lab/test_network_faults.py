@@ -55,21 +55,21 @@ def expired(world: World) -> list[tuple[float, str]]:
     ]
 
 
-def test_n1_a_second_of_delay_costs_nobody_a_place():
+def test_n1_a_second_of_delay_costs_nobody_a_place() -> None:
     world = whole(lived(network=NetworkPlan(delay_micros=500_000)))
     assert not expired(world)
     assert generations(world) <= 3, "one, and one for members that came late"
 
 
 @pytest.mark.parametrize("seed", [1, 2])
-def test_n2_n3_a_heavy_tail_below_the_session_costs_nobody_a_place(seed):
+def test_n2_n3_a_heavy_tail_below_the_session_costs_nobody_a_place(seed: int) -> None:
     network = NetworkPlan(
         delay_micros=20_000, jitter_micros=100_000, slow_ppm=50_000, slow_factor=30
     )
     assert not expired(whole(lived(network=network, seed=seed)))
 
 
-def test_n4_a_member_that_was_cut_off_is_noticed_within_its_session():
+def test_n4_a_member_that_was_cut_off_is_noticed_within_its_session() -> None:
     world = lived(acts.CutPod(at_ms=20_000, pod="p0", for_ms=25_000), seconds=90)
     ((at, who),) = expired(whole(world))
     assert who == "p0"
@@ -79,7 +79,9 @@ def test_n4_a_member_that_was_cut_off_is_noticed_within_its_session():
 @pytest.mark.parametrize(
     ("fault", "direction"), [("n5", "from broker"), ("n6", "to broker")], ids=["n5", "n6"]
 )
-def test_a_member_that_is_half_deaf_neither_blocks_the_group_nor_stays_out(fault, direction):
+def test_a_member_that_is_half_deaf_neither_blocks_the_group_nor_stays_out(
+    fault: str, direction: str
+) -> None:
     cut = acts.CutPod(at_ms=20_000, pod="p0", for_ms=30_000, direction=direction)
     world = World(plan(cut, seconds=110))
     world.run(49_000)
@@ -90,26 +92,26 @@ def test_a_member_that_is_half_deaf_neither_blocks_the_group_nor_stays_out(fault
     assert world.converged(everybody(world))
 
 
-def test_n7_half_open_connections_end_by_silence():
+def test_n7_half_open_connections_end_by_silence() -> None:
     half = acts.HalfOpenLines(at_ms=20_000, pod="p0")
     world = whole(lived(half, seconds=90))
     assert {who for _, who in expired(world)} <= {"p0"}
 
 
-def test_n8_resets_among_torn_frames_change_nothing():
+def test_n8_resets_among_torn_frames_change_nothing() -> None:
     resets = [acts.ResetLines(at_ms=20_000 + n * 313) for n in range(8)]
     world = whole(lived(*resets, network=NetworkPlan(torn_ppm=600_000)))
     assert not expired(world)
 
 
-def test_n9_bytes_one_by_one_change_nothing():
+def test_n9_bytes_one_by_one_change_nothing() -> None:
     torn = NetworkPlan(torn_ppm=1_000_000, merged_ppm=200_000)
     world = whole(lived(network=torn))
     assert not expired(world)
 
 
 @pytest.mark.parametrize("at_ms", [700, 1_500, 2_900])
-def test_n10_connections_lost_while_joins_are_parked_leave_no_ghost(at_ms):
+def test_n10_connections_lost_while_joins_are_parked_leave_no_ghost(at_ms: int) -> None:
     made = plan(acts.ResetLines(at_ms=at_ms))
     made = replace(made, coordinator=(("group.initial.rebalance.delay.ms", "3000"),))
     world = World(made)
@@ -120,12 +122,12 @@ def test_n10_connections_lost_while_joins_are_parked_leave_no_ghost(at_ms):
     assert max(sizes) == 3, f"members of generations: {sizes}"
 
 
-def test_n11_answers_that_come_after_their_time_are_never_applied():
+def test_n11_answers_that_come_after_their_time_are_never_applied() -> None:
     late = acts.Weather(at_ms=20_000, for_ms=15_000, delay_micros=3_500_000, jitter_micros=500_000)
     whole(lived(late, seconds=120))
 
 
-def test_n12_swizzled_members_cost_two_rebalances_each_at_most():
+def test_n12_swizzled_members_cost_two_rebalances_each_at_most() -> None:
     at, step = 20_000, 2_000
     healing = {"p0": 9, "p1": 5, "p2": 7}
     cuts = [
@@ -139,7 +141,7 @@ def test_n12_swizzled_members_cost_two_rebalances_each_at_most():
 
 
 @pytest.mark.parametrize(("for_ms", "kept"), [(4_000, True), (30_000, False)])
-def test_n13_all_members_cut_off_at_once(for_ms, kept):
+def test_n13_all_members_cut_off_at_once(for_ms: int, kept: bool) -> None:
     made = [acts.CutPod(at_ms=20_000, pod=f"p{n}", for_ms=for_ms) for n in range(3)]
     before = World(replace(plan(*made), duration_ms=19_000))
     before.run()
@@ -151,14 +153,14 @@ def test_n13_all_members_cut_off_at_once(for_ms, kept):
         assert {who for _, who in expired(world)} == {"p0", "p1", "p2"}
 
 
-def test_p2_a_member_that_returns_inside_its_session_waits_for_its_former_self():
+def test_p2_a_member_that_returns_inside_its_session_waits_for_its_former_self() -> None:
     world = whole(lived(acts.KillPod(at_ms=20_000, pod="p0", back_after_ms=2_000), seconds=90))
     ((at, who),) = expired(world)
     assert who == "p0"
     assert at <= 20 + SESSION_S + 1
 
 
-def test_p3_a_static_member_that_returns_inside_its_session_moves_nothing():
+def test_p3_a_static_member_that_returns_inside_its_session_moves_nothing() -> None:
     kill = acts.KillPod(at_ms=20_000, pod="p0", back_after_ms=2_000)
     world = whole(lived(kill, static=True))
     assert not expired(world)
@@ -167,7 +169,7 @@ def test_p3_a_static_member_that_returns_inside_its_session_moves_nothing():
 
 
 @pytest.mark.parametrize("for_ms", [100, 1_000, 3_000])
-def test_p11_stalls_of_members_below_the_session_are_absorbed(for_ms):
+def test_p11_stalls_of_members_below_the_session_are_absorbed(for_ms: int) -> None:
     stalls = [acts.PausePod(at_ms=20_000 + 700 * n, pod=f"p{n}", for_ms=for_ms) for n in range(3)]
     world = whole(lived(*stalls))
     assert not expired(world)

@@ -64,7 +64,7 @@ def commits(world: World) -> int:
 @pytest.mark.slow
 @pytest.mark.parametrize("power_cut", [False, True], ids=["kill", "power cut"])
 @pytest.mark.parametrize("moment", acts.PERSIST_MOMENTS)
-def test_c1_c3_to_c8_c10_at_every_persist_of_a_young_group(moment, power_cut):
+def test_c1_c3_to_c8_c10_at_every_persist_of_a_young_group(moment, power_cut: bool) -> None:
     for number in NUMBERS:
         crash = acts.CrashAtPersist(number=number, moment=moment, down_ms=300, power_cut=power_cut)
         world = lived(crash, static=number % 2 == 0)
@@ -73,7 +73,7 @@ def test_c1_c3_to_c8_c10_at_every_persist_of_a_young_group(moment, power_cut):
 
 
 @pytest.mark.parametrize("moment", acts.PERSIST_MOMENTS)
-def test_c9_the_persist_of_a_static_replacement(moment):
+def test_c9_the_persist_of_a_static_replacement(moment) -> None:
     """Nobody commits, so that the next persist after the return is the new id."""
     world = lived(
         acts.KillPod(at_ms=10_000, pod="p0", back_after_ms=1_000),
@@ -85,7 +85,7 @@ def test_c9_the_persist_of_a_static_replacement(moment):
 
 
 @pytest.mark.parametrize("at_ms", [15_500, 15_999, 16_100, 17_000])
-def test_c11_around_the_end_of_a_session(at_ms):
+def test_c11_around_the_end_of_a_session(at_ms: int) -> None:
     world = lived(
         acts.KillPod(at_ms=10_000, pod="p0", back_after_ms=15_000),
         acts.CrashBroker(at_ms=at_ms, down_ms=400, power_cut=True),
@@ -96,7 +96,7 @@ def test_c11_around_the_end_of_a_session(at_ms):
     assert seen(world, facts.MemberExpired)
 
 
-def test_c14_one_crash_after_another_and_in_the_middle_of_coming_back():
+def test_c14_one_crash_after_another_and_in_the_middle_of_coming_back() -> None:
     crashes = [
         acts.CrashBroker(at_ms=8_000 + 211 * n, down_ms=5, power_cut=n % 2 == 0) for n in range(12)
     ]
@@ -105,7 +105,7 @@ def test_c14_one_crash_after_another_and_in_the_middle_of_coming_back():
     assert {fact.member_count for fact in seen(world, facts.GroupLoaded)} == {2}
 
 
-def test_the_group_of_these_tests_persists_more_than_that():
+def test_the_group_of_these_tests_persists_more_than_that() -> None:
     """Else a crash at a late persist would test nothing."""
     world = lived()
     assert world.node.journal.persists > max(NUMBERS)

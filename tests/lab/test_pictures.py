@@ -47,14 +47,14 @@ def eager() -> tuple[Measured, ET.Element]:
     return run_of_it, ET.fromstring(ownership_svg(run_of_it, title='A < B & "C"'))
 
 
-def test_it_stands_alone_and_has_its_title(eager):
+def test_it_stands_alone_and_has_its_title(eager) -> None:
     _, root = eager
     assert root.tag == f"{SVG}svg"
     assert root.findtext(f"{SVG}title") == 'A < B & "C"'
     assert 'A < B & "C"' in texts(root)
 
 
-def test_it_names_every_pod_and_what_happened_to_it(eager):
+def test_it_names_every_pod_and_what_happened_to_it(eager) -> None:
     run_of_it, root = eager
     words = texts(root)
     assert {f"pod-{n}" for n in range(4)} <= set(words)
@@ -64,7 +64,7 @@ def test_it_names_every_pod_and_what_happened_to_it(eager):
     assert f"generation {next(m.text for m in run_of_it.marks if m.kind == 'generation')}" in words
 
 
-def test_red_is_as_large_as_what_was_not_served(eager):
+def test_red_is_as_large_as_what_was_not_served(eager) -> None:
     """The area in red and hatched, in partition-seconds, is the metric to within drawing."""
     run_of_it, root = eager
     ticks = [t for t in root.iter(f"{SVG}text") if (t.text or "").endswith(" s")]
@@ -80,19 +80,19 @@ def test_red_is_as_large_as_what_was_not_served(eager):
     assert drawn == pytest.approx(run_of_it.metrics.unavailable_ms / 1_000, rel=0.01)
 
 
-def test_an_eager_rebalance_is_a_red_band_through_all_and_a_cooperative_one_is_not(eager):
+def test_an_eager_rebalance_is_a_red_band_through_all_and_a_cooperative_one_is_not(eager) -> None:
     _, root = eager
     assert highest_column(root) == pytest.approx(160)
     cooperative = ET.fromstring(ownership_svg(measured("restart", "cooperative-sticky"), title="c"))
     assert 0 < highest_column(cooperative) <= 160 / 4 + 1
 
 
-def test_the_same_run_gives_the_same_picture():
+def test_the_same_run_gives_the_same_picture() -> None:
     one, other = (ownership_svg(measured("scale-up", "range"), title="t") for _ in range(2))
     assert one == other
 
 
-def test_a_crowd_that_starts_at_once_is_drawn_without_writing_over_itself():
+def test_a_crowd_that_starts_at_once_is_drawn_without_writing_over_itself() -> None:
     crowd = measured("join-storm-no-delay", "cooperative-sticky", members=60, partitions=7)
     root = ET.fromstring(ownership_svg(crowd, title="crowd"))
     lanes: dict[str, list[tuple[float, float]]] = {}
@@ -106,7 +106,7 @@ def test_a_crowd_that_starts_at_once_is_drawn_without_writing_over_itself():
         assert all(a[1] <= b[0] for a, b in pairwise(placed))
 
 
-def test_a_run_in_which_nothing_happened_can_be_drawn():
+def test_a_run_in_which_nothing_happened_can_be_drawn() -> None:
     quiet = Measured(
         metrics=measured("join-storm", "range", members=1, partitions=1).metrics,
         begin=measured("join-storm", "range", members=1, partitions=1).begin,

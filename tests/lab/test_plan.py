@@ -14,17 +14,17 @@ from kohort.model.errors import ConfigError
 
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("seed", range(25))
-def test_a_plan_goes_to_json_and_comes_back(seed, mode):
+def test_a_plan_goes_to_json_and_comes_back(seed: int, mode) -> None:
     plan = draw(seed, mode)
     assert Plan.from_json(json.loads(json.dumps(plan.to_json()))) == plan
 
 
-def test_every_kind_of_act_is_drawn_sooner_or_later():
+def test_every_kind_of_act_is_drawn_sooner_or_later() -> None:
     drawn = {type(act).__name__ for seed in range(200) for act in draw(seed).acts}
     assert drawn == acts.ACTS.keys() - {"StartPod"}
 
 
-def test_the_same_seed_draws_the_same_plan_and_another_one_another():
+def test_the_same_seed_draws_the_same_plan_and_another_one_another() -> None:
     assert draw(7) == draw(7)
     assert draw(7) != draw(8)
     assert draw(7) != draw(7, "liveness")
@@ -49,17 +49,17 @@ def test_the_same_seed_draws_the_same_plan_and_another_one_another():
         ({"pods": [{"name": "a"}], "weather": "fine"}, "weather"),
     ],
 )
-def test_nonsense_is_refused_by_name(broken, says):
+def test_nonsense_is_refused_by_name(broken, says: str) -> None:
     with pytest.raises(ConfigError, match=says):
         Plan.from_json({"seed": 1, **broken})
 
 
-def test_an_unknown_mode_is_refused_with_the_choices():
+def test_an_unknown_mode_is_refused_with_the_choices() -> None:
     with pytest.raises(ConfigError, match="known: safety, liveness"):
         draw(1, "fun")
 
 
-def test_partitions_are_those_of_the_start():
+def test_partitions_are_those_of_the_start() -> None:
     plan = Plan(
         seed=1,
         topics=(TopicPlan(name="b", partitions=2), TopicPlan(name="a", partitions=1)),

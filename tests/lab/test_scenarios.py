@@ -38,7 +38,7 @@ POLICIES = [
 
 @pytest.mark.parametrize("policy", POLICIES)
 @pytest.mark.parametrize("name", SCENARIOS)
-def test_every_group_is_whole_again_in_the_end_and_no_promise_was_broken(name, policy):
+def test_every_group_is_whole_again_in_the_end_and_no_promise_was_broken(name, policy) -> None:
     of = happened(name, policy)
     metrics = of.measured.metrics
     assert metrics.unserved_at_end == 0
@@ -48,7 +48,7 @@ def test_every_group_is_whole_again_in_the_end_and_no_promise_was_broken(name, p
 
 
 @pytest.mark.parametrize("name", SCENARIOS)
-def test_every_policy_is_told_the_same_story(name):
+def test_every_policy_is_told_the_same_story(name) -> None:
     stories = {
         plan_of(scenario(name), Setup(contender=each, seed=7))[1] for each in CONTENDERS.values()
     }
@@ -56,13 +56,13 @@ def test_every_policy_is_told_the_same_story(name):
 
 
 @pytest.mark.parametrize("name", SCENARIOS)
-def test_another_seed_tells_another_story(name):
+def test_another_seed_tells_another_story(name) -> None:
     one, other = (scenario(name).tell(10, Random(seed)) for seed in (1, 2))
     assert one != other
 
 
 @pytest.mark.slow
-def test_a_run_is_the_same_in_another_process_and_under_any_hash_seed():
+def test_a_run_is_the_same_in_another_process_and_under_any_hash_seed() -> None:
     script = (
         "import hashlib\n"
         "from tests.lab.test_scenarios import happened\n"
@@ -87,7 +87,7 @@ def facts(of: Run, kind: type) -> list:
     return [(r.at, r.source, r.fact) for r in of.history if r.at >= begin and type(r.fact) is kind]
 
 
-def test_in_time_is_before_the_dead_member_expires():
+def test_in_time_is_before_the_dead_member_expires() -> None:
     of = happened("process-death-in-time")
     ((_, dead, _),) = facts(of, ProcessKilled)
     ((back_at, back, _),) = facts(of, ProcessStarted)
@@ -96,19 +96,19 @@ def test_in_time_is_before_the_dead_member_expires():
     assert back_at < expired_at
 
 
-def test_too_late_is_after_others_took_over():
+def test_too_late_is_after_others_took_over() -> None:
     of = happened("process-death-too-late")
     ((back_at, _, _),) = facts(of, ProcessStarted)
     assert min(at for at, _, _ in facts(of, JoinPhaseCompleted)) < back_at
 
 
-def test_never_is_never():
+def test_never_is_never() -> None:
     of = happened("process-death-never")
     assert len(facts(of, ProcessKilled)) == 1
     assert facts(of, ProcessStarted) == []
 
 
-def test_a_rolling_bounce_bounces_everybody_once_and_one_at_a_time():
+def test_a_rolling_bounce_bounces_everybody_once_and_one_at_a_time() -> None:
     of = happened("rolling-bounce")
     stopped = [source for _, source, _ in facts(of, ProcessStopped)]
     assert sorted(stopped) == [f"pod-{n}" for n in range(4)]
@@ -116,7 +116,7 @@ def test_a_rolling_bounce_bounces_everybody_once_and_one_at_a_time():
     assert [type(fact) for _, _, fact in turns] == [ProcessStopped, ProcessStarted] * 4
 
 
-def test_scaling_is_by_a_fifth_and_by_one_at_least():
+def test_scaling_is_by_a_fifth_and_by_one_at_least() -> None:
     ten = Setup(contender=contender("sticky"))
     assert len(plan_of(scenario("scale-up"), ten)[0].pods) == 12
     assert len(plan_of(scenario("scale-down"), ten)[0].acts) == 2
@@ -124,7 +124,7 @@ def test_scaling_is_by_a_fifth_and_by_one_at_least():
     assert len(facts(happened("scale-down"), ProcessStopped)) == 1
 
 
-def test_the_leader_is_who_dies_a_leaders_death_and_nobody_else_does():
+def test_the_leader_is_who_dies_a_leaders_death_and_nobody_else_does() -> None:
     for name, leads in (("leader-death", True), ("process-death-in-time", False)):
         of = happened(name)
         ((_, _, killed),) = facts(of, ProcessKilled)
@@ -133,20 +133,20 @@ def test_the_leader_is_who_dies_a_leaders_death_and_nobody_else_does():
         assert (formed[-1].leader_id == killed.member_id) is leads
 
 
-def test_the_slow_consumer_is_overdue_once():
+def test_the_slow_consumer_is_overdue_once() -> None:
     of = happened("slow-consumer")
     ((_, _, overdue),) = facts(of, PollIntervalExceeded)
     assert overdue.member_id != MemberId("")
     assert facts(of, ProcessKilled) == []
 
 
-def test_a_crash_loop_crashes_five_times():
+def test_a_crash_loop_crashes_five_times() -> None:
     killed = facts(happened("storm"), ProcessKilled)
     assert len(killed) == 5
     assert len({source for _, source, _ in killed}) == 1
 
 
-def test_an_initial_delay_saves_a_join_storm_its_generations():
+def test_an_initial_delay_saves_a_join_storm_its_generations() -> None:
     with_delay = happened("join-storm", "sticky").measured.metrics
     without = happened("join-storm-no-delay", "sticky").measured.metrics
     assert with_delay.generations == 1
@@ -154,20 +154,20 @@ def test_an_initial_delay_saves_a_join_storm_its_generations():
 
 
 @pytest.mark.parametrize(("members", "partitions"), [(1, 12), (1_001, 12), (4, 0), (4, 1 << 20)])
-def test_impossible_sizes_are_refused_with_their_limits(members, partitions):
+def test_impossible_sizes_are_refused_with_their_limits(members: int, partitions: int) -> None:
     setup = Setup(contender=contender("range"), members=members, partitions=partitions)
     with pytest.raises(ConfigError, match=r"not -?\d+"):
         run(scenario("restart"), setup)
 
 
-def test_more_members_than_partitions_and_a_single_one_are_possible():
+def test_more_members_than_partitions_and_a_single_one_are_possible() -> None:
     crowded = Setup(contender=contender("cooperative-sticky"), members=6, partitions=2)
     assert run(scenario("scale-down"), crowded).measured.metrics.unserved_at_end == 0
     alone = Setup(contender=contender("sticky"), members=1, partitions=2)
     assert run(scenario("scale-up"), alone).measured.metrics.unserved_at_end == 0
 
 
-def test_unknown_names_are_refused_with_the_choices():
+def test_unknown_names_are_refused_with_the_choices() -> None:
     with pytest.raises(ConfigError, match="rolling-bounce"):
         scenario("nonsense")
     with pytest.raises(ConfigError, match="roundrobin"):

@@ -48,12 +48,14 @@ def told(mode: str, seed: int) -> str | None:
 @pytest.mark.slow
 @pytest.mark.parametrize("first", range(0, SEEDS, SHARE))
 @pytest.mark.parametrize("mode", MODES)
-def test_drawn_worlds_break_no_promise(mode: str, first: int):
+def test_drawn_worlds_break_no_promise(mode: str, first: int) -> None:
     found = [text for seed in range(first, first + SHARE) if (text := told(mode, seed))]
     assert not found, "\n" + "\n".join(found)
 
 
-def test_a_failure_says_seed_commit_and_how_to_see_it_again(monkeypatch):
+def test_a_failure_says_seed_commit_and_how_to_see_it_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr("kohort.lab.world.World.converged", lambda _self, _names=None: False)
     text = told("liveness", 1)
     assert text is not None

@@ -22,7 +22,7 @@ def wanted(scenarios=("restart", "scale-up"), policies=("range", "sticky"), seed
     return jobs(scenarios, policies, members=4, partitions=12, seeds=seeds)
 
 
-def test_every_scenario_meets_every_policy_under_every_seed():
+def test_every_scenario_meets_every_policy_under_every_seed() -> None:
     assert [(j.scenario, j.policy, j.seed) for j in wanted()] == [
         (scenario, policy, seed)
         for scenario in ("restart", "scale-up")
@@ -40,30 +40,30 @@ def test_every_scenario_meets_every_policy_under_every_seed():
         ({"scenarios": ()}, "at least one"),
     ],
 )
-def test_what_cannot_be_run_is_refused_before_anything_runs(change, choices):
+def test_what_cannot_be_run_is_refused_before_anything_runs(change, choices: str) -> None:
     with pytest.raises(ConfigError, match=choices):
         wanted(**change)
 
 
 @pytest.mark.parametrize(("members", "partitions"), [(1, 12), (1_001, 12), (4, 0), (4, 100_001)])
-def test_impossible_sizes_are_refused_with_their_limits(members, partitions):
+def test_impossible_sizes_are_refused_with_their_limits(members: int, partitions: int) -> None:
     with pytest.raises(ConfigError, match=r"1000|100000"):
         jobs(("restart",), ("range",), members=members, partitions=partitions, seeds=(1,))
 
 
-def test_the_order_in_which_runs_were_done_changes_nothing():
+def test_the_order_in_which_runs_were_done_changes_nothing() -> None:
     all_of_them = wanted()
     done = [(job, metrics(moves=job.seed)) for job in all_of_them]
     assert collect(all_of_them, done).to_json() == collect(all_of_them, reversed(done)).to_json()
 
 
-def test_a_missing_run_is_named():
+def test_a_missing_run_is_named() -> None:
     all_of_them = wanted()
     with pytest.raises(ConfigError, match="restart/range/1"):
         collect(all_of_them, [(job, metrics()) for job in all_of_them[1:]])
 
 
-def test_cells_are_means_and_regret_weighs_by_what_was_at_stake():
+def test_cells_are_means_and_regret_weighs_by_what_was_at_stake() -> None:
     two = (metrics(unavailable_ms=1_000, moves=1), metrics(unavailable_ms=9_000, moves=2))
     means = Cell(scenario="restart", policy="range", runs=two).means()
     assert means["unavailable_s"] == 5.0
@@ -72,7 +72,7 @@ def test_cells_are_means_and_regret_weighs_by_what_was_at_stake():
     assert set(means) == {name for name, _ in COLUMNS}
 
 
-def test_one_run_that_never_settled_leaves_no_mean_of_settling():
+def test_one_run_that_never_settled_leaves_no_mean_of_settling() -> None:
     two = (metrics(), metrics(stable_after_ms=None))
     assert Cell(scenario="restart", policy="range", runs=two).means()["stable_after_s"] is None
 
@@ -81,11 +81,11 @@ def test_one_run_that_never_settled_leaves_no_mean_of_settling():
     ("value", "text"),
     [(None, "-"), (0.0, "0"), (3.0, "3"), (0.126, "0.13"), (2.46, "2.5"), (123.4, "123")],
 )
-def test_numbers_are_as_short_as_they_may_be(value, text):
+def test_numbers_are_as_short_as_they_may_be(value: float | None, text: str) -> None:
     assert number(value) == text
 
 
-def test_markdown_has_a_row_for_each_scenario_and_a_table_of_every_metric_for_each():
+def test_markdown_has_a_row_for_each_scenario_and_a_table_of_every_metric_for_each() -> None:
     all_of_them = wanted()
     text = collect(all_of_them, [(job, metrics()) for job in all_of_them]).to_markdown()
     lines = [line for line in text.splitlines() if line.startswith("|")]
@@ -95,7 +95,7 @@ def test_markdown_has_a_row_for_each_scenario_and_a_table_of_every_metric_for_ea
         assert len({line.count("|") for line in block}) == 1
 
 
-def test_markdown_says_how_much_seeds_differ_where_they_do():
+def test_markdown_says_how_much_seeds_differ_where_they_do() -> None:
     all_of_them = wanted(("restart",), ("range",))
     done = [(job, metrics(moves=3 + 2 * job.seed)) for job in all_of_them]
     text = collect(all_of_them, done).to_markdown()
@@ -105,7 +105,7 @@ def test_markdown_says_how_much_seeds_differ_where_they_do():
     assert "| moves | 5 |" in alone
 
 
-def test_json_survives_being_written():
+def test_json_survives_being_written() -> None:
     all_of_them = wanted()
     values = collect(all_of_them, [(job, metrics()) for job in all_of_them]).to_json()
     assert json.loads(json.dumps(values)) == values
@@ -113,7 +113,7 @@ def test_json_survives_being_written():
     assert len(values["cells"][0]["runs"]) == 2
 
 
-def test_a_new_policy_takes_part_by_being_registered(monkeypatch):
+def test_a_new_policy_takes_part_by_being_registered(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("kohort.lab.contenders.CONTENDERS", dict(CONTENDERS))
     mine = Contender(name="mine", title="Mine", adapt=contender("sticky").adapt)
     register(mine)
@@ -123,6 +123,6 @@ def test_a_new_policy_takes_part_by_being_registered(monkeypatch):
         register(mine)
 
 
-def test_a_strategy_that_no_assignor_has_cannot_be_registered():
+def test_a_strategy_that_no_assignor_has_cannot_be_registered() -> None:
     with pytest.raises(ConfigError, match="unknown"):
         strategy("nonsense", "Nonsense")

@@ -50,14 +50,14 @@ def everybody(world: World) -> tuple[str, ...]:
 
 
 @pytest.mark.parametrize("strategy", ["range", "roundrobin", "sticky", "cooperative-sticky"])
-def test_three_pods_share_a_topic(strategy):
+def test_three_pods_share_a_topic(strategy: str) -> None:
     behaviour = Behaviour(strategy=strategy)
     world = ran(behaviour=behaviour)
     assert world.converged(everybody(world))
     assert [len(world.ownership(p).owned) for p in world.pods] == [4, 4, 4]
 
 
-def test_records_are_delivered_once_and_in_order_as_long_as_nothing_goes_wrong():
+def test_records_are_delivered_once_and_in_order_as_long_as_nothing_goes_wrong() -> None:
     world = ran()
     reached: dict = {}
     for delivered in seen(world, client_facts.RecordsDelivered):
@@ -67,21 +67,21 @@ def test_records_are_delivered_once_and_in_order_as_long_as_nothing_goes_wrong()
     assert min(reached.values()) > 400
 
 
-def test_torn_and_merged_bytes_change_nothing():
+def test_torn_and_merged_bytes_change_nothing() -> None:
     network = NetworkPlan(torn_ppm=500_000, merged_ppm=400_000, jitter_micros=30_000)
     world = ran(network=network)
     assert world.converged(everybody(world))
     assert not seen(world, facts.MemberExpired)
 
 
-def test_a_killed_pod_expires_and_its_partitions_move():
+def test_a_killed_pod_expires_and_its_partitions_move() -> None:
     world = ran(acts.KillPod(at_ms=20_000, pod="p0"))
     assert world.converged(("p1", "p2"))
     (expired,) = seen(world, facts.MemberExpired)
     assert expired.member_id.startswith("p0-")
 
 
-def test_a_stopped_pod_leaves_and_comes_back():
+def test_a_stopped_pod_leaves_and_comes_back() -> None:
     world = ran(acts.StopPod(at_ms=20_000, pod="p0", back_after_ms=5_000))
     assert world.converged(everybody(world))
     assert not seen(world, facts.MemberExpired)
@@ -89,7 +89,7 @@ def test_a_stopped_pod_leaves_and_comes_back():
     assert world.pods["p0"].incarnation == 2
 
 
-def test_a_pod_that_only_goes_has_committed_and_has_not_left():
+def test_a_pod_that_only_goes_has_committed_and_has_not_left() -> None:
     world = ran(acts.StopPod(at_ms=20_000, pod="p0", leave=False))
     assert not seen(world, facts.MemberLeft)
     assert len(seen(world, facts.MemberExpired)) == 1
@@ -102,7 +102,7 @@ def test_a_pod_that_only_goes_has_committed_and_has_not_left():
     assert len(starts) == 16
 
 
-def test_a_short_pause_is_absorbed_and_a_long_one_costs_the_place():
+def test_a_short_pause_is_absorbed_and_a_long_one_costs_the_place() -> None:
     short = ran(acts.PausePod(at_ms=20_000, pod="p0", for_ms=2_500))
     assert not seen(short, facts.MemberExpired)
     long = ran(acts.PausePod(at_ms=20_000, pod="p0", for_ms=15_000))
@@ -111,19 +111,19 @@ def test_a_short_pause_is_absorbed_and_a_long_one_costs_the_place():
 
 
 @pytest.mark.parametrize("direction", acts.DIRECTIONS)
-def test_a_cut_pod_is_expired_and_comes_back_when_it_heals(direction):
+def test_a_cut_pod_is_expired_and_comes_back_when_it_heals(direction) -> None:
     cut = acts.CutPod(at_ms=20_000, pod="p0", for_ms=25_000, direction=direction)
     world = ran(cut, seconds=120)
     assert seen(world, facts.MemberExpired) or seen(world, facts.MembersNotRejoined)
     assert world.converged(everybody(world))
 
 
-def test_half_open_connections_are_noticed_by_their_silence():
+def test_half_open_connections_are_noticed_by_their_silence() -> None:
     world = ran(acts.HalfOpenLines(at_ms=20_000, pod="p0"), seconds=90)
     assert world.converged(everybody(world))
 
 
-def test_resets_cost_nothing():
+def test_resets_cost_nothing() -> None:
     world = ran(*(acts.ResetLines(at_ms=20_000 + n * 777) for n in range(5)))
     assert world.converged(everybody(world))
     assert not seen(world, facts.MemberExpired)
@@ -131,7 +131,7 @@ def test_resets_cost_nothing():
 
 @pytest.mark.parametrize("silent", [False, True])
 @pytest.mark.parametrize("power_cut", [False, True])
-def test_a_broker_that_comes_back_knows_its_group(power_cut, silent):
+def test_a_broker_that_comes_back_knows_its_group(power_cut: bool, silent: bool) -> None:
     crash = acts.CrashBroker(at_ms=20_000, down_ms=2_000, power_cut=power_cut, silent=silent)
     world = ran(crash)
     assert world.converged(everybody(world))
@@ -142,20 +142,20 @@ def test_a_broker_that_comes_back_knows_its_group(power_cut, silent):
 
 @pytest.mark.parametrize("number", [1, 2, 3, 5])
 @pytest.mark.parametrize("moment", acts.PERSIST_MOMENTS)
-def test_a_broker_may_die_at_any_moment_of_any_persist(moment, number):
+def test_a_broker_may_die_at_any_moment_of_any_persist(moment, number: int) -> None:
     world = ran(acts.CrashAtPersist(number=number, moment=moment, down_ms=500), seconds=90)
     assert len(seen(world, wire_facts.CoordinatorBooted)) == 2
     assert world.converged(everybody(world))
 
 
-def test_a_broker_that_slept_expires_nobody():
+def test_a_broker_that_slept_expires_nobody() -> None:
     world = ran(acts.StallBroker(at_ms=20_000, for_ms=9_000))
     assert not seen(world, facts.MemberExpired)
     assert world.converged(everybody(world))
     assert len(seen(world, wire_facts.CoordinatorStalled)) == 1
 
 
-def test_the_time_of_day_may_jump():
+def test_the_time_of_day_may_jump() -> None:
     day = 86_400_000
     world = ran(
         acts.JumpWallClock(at_ms=20_000, by_ms=day),
@@ -165,7 +165,7 @@ def test_the_time_of_day_may_jump():
     assert not seen(world, facts.MemberExpired)
 
 
-def test_commits_wait_for_a_slow_disk_and_are_refused_by_a_full_one():
+def test_commits_wait_for_a_slow_disk_and_are_refused_by_a_full_one() -> None:
     slow = ran(acts.SlowDisk(at_ms=20_000, for_ms=20_000, sync_ms=1_500))
     assert slow.converged(everybody(slow))
     full = ran(acts.FullDisk(at_ms=20_000, for_ms=15_000))
@@ -173,7 +173,7 @@ def test_commits_wait_for_a_slow_disk_and_are_refused_by_a_full_one():
     assert full.converged(everybody(full))
 
 
-def test_after_a_failed_sync_nothing_is_acknowledged_until_a_restart():
+def test_after_a_failed_sync_nothing_is_acknowledged_until_a_restart() -> None:
     world = ran(acts.FailSync(at_ms=20_000, down_ms=10_000), seconds=90)
     told = [
         r.at
@@ -188,7 +188,7 @@ def test_after_a_failed_sync_nothing_is_acknowledged_until_a_restart():
     assert world.converged(everybody(world))
 
 
-def test_operators_grow_topics_change_subscriptions_and_ask_for_rebalances():
+def test_operators_grow_topics_change_subscriptions_and_ask_for_rebalances() -> None:
     world = World(
         Plan(
             seed=1,
@@ -215,14 +215,14 @@ def test_operators_grow_topics_change_subscriptions_and_ask_for_rebalances():
     assert world.pods["a"].engine.member.generation_id > generation
 
 
-def test_a_slow_application_leaves_and_comes_back():
+def test_a_slow_application_leaves_and_comes_back() -> None:
     behaviour = Behaviour(max_poll_interval_ms=8_000)
     world = ran(acts.SlowApplication(at_ms=20_000, pod="p0", batch_ms=15_000), behaviour=behaviour)
     assert len(seen(world, facts.MemberLeft)) == 1
     assert world.converged(everybody(world))
 
 
-def test_facts_may_be_taken_as_they_come_and_are_kept_nowhere_then():
+def test_facts_may_be_taken_as_they_come_and_are_kept_nowhere_then() -> None:
     kept, taken = World(plan()), []
     passing = World(plan(), take=taken.append)
     kept.run()
@@ -232,7 +232,7 @@ def test_facts_may_be_taken_as_they_come_and_are_kept_nowhere_then():
     assert passing.facts == kept.facts == len(taken)
 
 
-def test_a_run_without_a_history_is_the_same_run():
+def test_a_run_without_a_history_is_the_same_run() -> None:
     with_history, without = World(plan()), World(plan(), recording=False)
     with_history.run()
     without.run()
@@ -240,7 +240,7 @@ def test_a_run_without_a_history_is_the_same_run():
     assert not without.history
 
 
-def test_seeds_differ():
+def test_seeds_differ() -> None:
     assert run_plan(plan(seed=1)).digest != run_plan(plan(seed=2)).digest
 
 
@@ -253,7 +253,7 @@ for seed, mode in ((3, "safety"), (5, "liveness"), (11, "safety")):
 
 
 @pytest.mark.slow
-def test_the_same_seed_gives_the_same_bytes_in_two_processes_with_other_hash_seeds():
+def test_the_same_seed_gives_the_same_bytes_in_two_processes_with_other_hash_seeds() -> None:
     def digests(hash_seed: str) -> str:
         return subprocess.run(
             [sys.executable, "-c", SCRIPT],

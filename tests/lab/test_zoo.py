@@ -31,7 +31,7 @@ def broken(animal: Mutation, seed: int, *, planted: bool) -> set[int]:
     return {NUMBERS[finding.rule] for finding in report.findings}
 
 
-def test_every_mutation_is_in_the_zoo_or_waits_for_its_feature():
+def test_every_mutation_is_in_the_zoo_or_waits_for_its_feature() -> None:
     names = [animal.name for animal in ZOO] + [each["name"] for each in PENDING]
     incidents = [animal.incident for animal in ZOO] + [each["incident"] for each in PENDING]
     assert len(set(names)) == len(set(incidents)) == len(names) == MUTATIONS_OF_1_4 + 1
@@ -44,7 +44,7 @@ def test_every_mutation_is_in_the_zoo_or_waits_for_its_feature():
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("animal", ZOO, ids=lambda animal: animal.name)
-def test_an_animal_is_caught(animal):
+def test_an_animal_is_caught(animal) -> None:
     for seed in range(animal.seeds):
         if broken(animal, seed, planted=True) & animal.breaks:
             return
@@ -54,5 +54,5 @@ def test_an_animal_is_caught(animal):
 @pytest.mark.slow
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("animal", ZOO, ids=lambda animal: animal.name)
-def test_the_ground_is_clean_without_the_animal(animal):
+def test_the_ground_is_clean_without_the_animal(animal) -> None:
     assert not broken(animal, 0, planted=False) & animal.breaks

@@ -11,8 +11,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Producer
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka import KafkaError, Message, Producer
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
 from tests.conformance.judging import judge
 from tests.conformance.registry import play_all
 from tests.conformance.wire import ALL
@@ -23,17 +24,14 @@ pytestmark = [pytest.mark.slow, pytest.mark.real_kafka]
 
 
 def test_a_node_stores_what_it_is_sent(real_kafka: RealKafka) -> None:
-    delivered: list[tuple[int, int]] = []
+    delivered: list[tuple[int | None, int | None]] = []
+
+    def on_delivery(_: KafkaError | None, message: Message) -> None:
+        delivered.append((message.partition(), message.offset()))
+
     producer = Producer({"bootstrap.servers": real_kafka.bootstrap_servers})
     for number in range(10):
-        producer.produce(
-            "stored",
-            value=b"%d" % number,
-            partition=0,
-            on_delivery=lambda error, message: delivered.append(
-                (message.partition(), message.offset())
-            ),
-        )
+        producer.produce("stored", value=b"%d" % number, partition=0, on_delivery=on_delivery)
     assert producer.flush(30) == 0
     assert delivered == [(0, offset) for offset in range(10)]
 

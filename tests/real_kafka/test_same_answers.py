@@ -263,7 +263,7 @@ def perform_with_static_members(script: Script) -> None:
 
 @pytest.fixture
 def kohort() -> Iterator[EmbeddedBroker]:
-    settings = {
+    settings: dict[str, Any] = {
         "group.initial.rebalance.delay.ms": 0,
         "group.min.session.timeout.ms": 1_000,
         "offsets.topic.num.partitions": 8,

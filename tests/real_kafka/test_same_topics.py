@@ -119,6 +119,7 @@ class Script:
                 for i, n, o in rows
             ],
         )
+        told: list[tuple[str, int, int]] = []
         for _ in range(100):
             answer = self.ask("OffsetCommit", request, 10)
             told = [
@@ -213,14 +214,14 @@ def perform(script: Script) -> None:
     data = produce.PartitionProduceData(index=0, records=batch)
     topic = produce.TopicProduceData(name=T, partition_data=[data])
     s.ask("Produce", produce.ProduceRequest(acks=-1, timeout_ms=5_000, topic_data=[topic]))
-    for name, row in {
-        "known": (topic_id,),
-        "unknown": (NOBODYS,),
-        "none": (NONE,),
+    for name, (asked, offset, partition) in {
+        "known": (topic_id, 0, 0),
+        "unknown": (NOBODYS, 0, 0),
+        "none": (NONE, 0, 0),
         "no such partition": (topic_id, 0, 7),
-        "out of range": (topic_id, 99),
+        "out of range": (topic_id, 99, 0),
     }.items():
-        told[f"fetch: {name}"] = s.fetched(*row)
+        told[f"fetch: {name}"] = s.fetched(asked, offset, partition)
     s.ask("FindCoordinator", find.FindCoordinatorRequest(coordinator_keys=[G]))
     told["commit: unknown"] = s.commits((NOBODYS, 0, 5), (NONE, 0, 5))
     told["commit: mixed"] = s.commits((NOBODYS, 0, 5), (topic_id, 0, 6), (topic_id, 9, 1))

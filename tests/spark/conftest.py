@@ -21,7 +21,7 @@ Record = tuple[bytes | None, bytes | None]
 
 @pytest.fixture(scope="session")
 def broker() -> Iterator[EmbeddedBroker]:
-    with EmbeddedBroker(**{"group.initial.rebalance.delay.ms": 0}) as broker:
+    with EmbeddedBroker(group_initial_rebalance_delay_ms=0) as broker:
         yield broker
 
 

@@ -7,6 +7,7 @@ import tempfile
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -39,7 +40,9 @@ def world(tmp_path: Path) -> World:
     return world
 
 
-def start(world: World, name: str = "a", checkpoint: Checkpoint | None = None, **more):  # type: ignore[no-untyped-def]
+def start(
+    world: World, name: str = "a", checkpoint: Checkpoint | None = None, **more: Any
+) -> tuple[Application, Iterator[str]]:
     application = Application(world, name, checkpoint or Checkpoint(), **more)
     return application, application.run()
 
@@ -233,9 +236,11 @@ def test_records_that_were_deleted_before_they_were_read_are_told(world: World) 
         next(steps)
 
 
-def test_a_sink_that_does_not_commit_to_the_ledger_is_told(world: World) -> None:
+def test_a_sink_that_does_not_commit_to_the_ledger_is_told(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
     app, steps = start(world)
-    app.sink.commit = lambda application, files: None  # type: ignore[method-assign,assignment,return-value]
+    monkeypatch.setattr(app.sink, "commit", lambda application, files: None)
     run_until(steps, "committed")
     run_until(steps, "committed")
     with pytest.raises(InvariantViolation, match="does not commit to the ledger"):
@@ -386,7 +391,9 @@ def test_every_record_lands_once_whatever_happens(
 class FencelessLedger(SqliteLedger):
     """A ledger that only notes the owner: what goes wrong without the fence must be seen."""
 
-    def acquire(self, partitions, generation, member):  # type: ignore[no-untyped-def]
+    def acquire(
+        self, partitions: Iterable[TopicPartition], generation: int, member: str
+    ) -> dict[TopicPartition, Acquired]:
         wanted = list(partitions)
         known = self.positions(wanted)
         new = super().acquire([p for p in wanted if p not in known], generation, member)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from random import Random
 
 import pytest
 from hypothesis import given
@@ -30,7 +31,7 @@ def test_what_was_written_is_read_back(offset: SourceOffset) -> None:
 
 
 @given(offsets, st.randoms())
-def test_equal_offsets_are_written_as_equal_text(offset: SourceOffset, random) -> None:  # type: ignore[no-untyped-def]
+def test_equal_offsets_are_written_as_equal_text(offset: SourceOffset, random: Random) -> None:
     shuffled = list(offset.ranges.items())
     random.shuffle(shuffled)
     twin = SourceOffset(ranges=dict(shuffled), warm_up=offset.warm_up)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -19,7 +20,7 @@ A, B = TopicPartition("t", 0), TopicPartition("t", 1)
 
 
 @pytest.fixture
-def ledger(tmp_path: Path):  # type: ignore[no-untyped-def]
+def ledger(tmp_path: Path) -> Iterator[SqliteLedger]:
     ledger = SqliteLedger(tmp_path, "g")
     yield ledger
     ledger.close()
@@ -41,7 +42,9 @@ def written(partition: TopicPartition, first: int, last: int, path: str) -> Writ
     )
 
 
-def own(ledger: SqliteLedger, *partitions: TopicPartition, position: int = 0) -> dict:  # type: ignore[type-arg]
+def own(
+    ledger: SqliteLedger, *partitions: TopicPartition, position: int = 0
+) -> dict[TopicPartition, int]:
     epochs = {p: a.epoch for p, a in ledger.acquire(partitions, 1, "m").items()}
     ledger.establish(dict.fromkeys(partitions, position), epochs)
     return epochs
@@ -152,9 +155,10 @@ def test_a_directory_without_a_table_is_told(tmp_path: Path) -> None:
 def test_a_damaged_ledger_is_told(tmp_path: Path) -> None:
     (tmp_path / LEDGER_PATH).parent.mkdir()
     (tmp_path / LEDGER_PATH).write_bytes(b"not a database, " * 100)
-    for broken in (lambda: SqliteLedger(tmp_path, "g"), lambda: SqliteLedger.of_table(tmp_path)):
-        with pytest.raises(LedgerError, match="ledger"):
-            broken()
+    with pytest.raises(LedgerError, match="ledger"):
+        SqliteLedger(tmp_path, "g")
+    with pytest.raises(LedgerError, match="ledger"):
+        SqliteLedger.of_table(tmp_path)
 
 
 def test_a_ledger_of_another_version_is_refused(ledger: SqliteLedger, tmp_path: Path) -> None:

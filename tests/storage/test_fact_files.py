@@ -13,10 +13,10 @@ import pytest
 
 from kohort.model.errors import ErrorCode
 from kohort.model.history_record import FACT_TYPES, SCHEMA_VERSION, Recorded
-from kohort.model.ids import GenerationId, GroupId, MemberId, TopicPartition
+from kohort.model.ids import GenerationId, GroupId, MemberId, Ticket, TopicPartition
 from kohort.model.instants import Instant
 from kohort.model.member_facts import SessionUnconfirmed
-from kohort.model.wire_facts import PersistFailed, Ticket
+from kohort.model.wire_facts import PersistFailed
 from kohort.storage.fact_codec import decode_fact, encode_fact
 from kohort.storage.fact_files import (
     Header,
@@ -42,7 +42,7 @@ def sample(hint: Any, alternative: int = 0) -> Any:  # noqa: PLR0911 - one kind 
         if args[-1] is Ellipsis:
             return (sample(args[0]), sample(args[0]))
         return tuple(sample(a) for a in args)
-    if dataclasses.is_dataclass(hint):
+    if isinstance(hint, type) and dataclasses.is_dataclass(hint):
         return make(hint, alternative)
     if hint is TopicPartition:
         return TopicPartition("orders, größer", 7)

@@ -19,7 +19,15 @@ from kohort.coordinator.records import (
     ReservedGeneration,
 )
 from kohort.model.errors import ProtocolError
-from kohort.model.ids import GroupId, TopicPartition
+from kohort.model.ids import (
+    GenerationId,
+    GroupId,
+    MemberId,
+    ProtocolName,
+    ProtocolType,
+    TopicPartition,
+)
+from kohort.model.instants import WallMillis
 from kohort.schema import encode
 from kohort.storage import records as batches
 from kohort.storage.group_records import (
@@ -108,7 +116,9 @@ def test_a_committed_offset_is_written_byte_for_byte_as_kafka_does() -> None:
     record = OffsetRecord(
         group_id=GroupId("g"),
         partition=TopicPartition("t", 3),
-        value=CommittedOffset(offset=5, leader_epoch=2, metadata="m", commit_timestamp=7),  # type: ignore[arg-type]
+        value=CommittedOffset(
+            offset=5, leader_epoch=2, metadata="m", commit_timestamp=WallMillis(7)
+        ),
     )
     key, value = write_record(record)
     assert key.hex() == "000100016700017400000003"
@@ -125,11 +135,11 @@ def test_a_log_that_a_real_kafka_wrote_is_read_whole() -> None:
     assert len(read) == 22
     assert sum(1 for record in read if record is None) == 5, "the new protocol's records"
     groups = {r.group_id: r.value for r in read if isinstance(r, GroupRecord)}
-    assert groups["doomed"] is None
-    left = groups["left"]
+    assert groups[GroupId("doomed")] is None
+    left = groups[GroupId("left")]
     assert left is not None
     assert (left.generation_id, left.protocol_type, left.members) == (2, "consumer", ())
-    static = groups["static"]
+    static = groups[GroupId("static")]
     assert static is not None
     assert static.protocol_name == "range"
     assert static.leader_id == static.members[0].member_id
@@ -170,8 +180,8 @@ def test_offsets_of_every_version_are_read(version: int) -> None:
         offset=5,
         leader_epoch=2 if version >= 3 else -1,
         metadata="m",
-        commit_timestamp=7,  # type: ignore[arg-type]
-        expire_timestamp=9 if version == 1 else None,  # type: ignore[arg-type]
+        commit_timestamp=WallMillis(7),
+        expire_timestamp=WallMillis(9) if version == 1 else None,
     )
 
 
@@ -244,18 +254,18 @@ def test_kafkas_own_reader_reads_what_is_written_here(tmp_path: Path) -> None:
     """``kafka-dump-log --offsets-decoder`` over a segment of our records."""
     if installed() is None:
         pytest.skip(absence())
-    written = [
+    written: list[Record] = [
         GroupRecord(
             group_id=GroupId("g"),
             value=GroupMetadata(
-                protocol_type="consumer",  # type: ignore[arg-type]
-                generation_id=4,  # type: ignore[arg-type]
-                protocol_name="range",  # type: ignore[arg-type]
-                leader_id="a-1",  # type: ignore[arg-type]
-                current_state_timestamp=7,  # type: ignore[arg-type]
+                protocol_type=ProtocolType("consumer"),
+                generation_id=GenerationId(4),
+                protocol_name=ProtocolName("range"),
+                leader_id=MemberId("a-1"),
+                current_state_timestamp=WallMillis(7),
                 members=(
                     MemberMetadata(
-                        member_id="a-1",  # type: ignore[arg-type]
+                        member_id=MemberId("a-1"),
                         group_instance_id=None,
                         client_id="a",
                         client_host="/127.0.0.1",
@@ -270,17 +280,21 @@ def test_kafkas_own_reader_reads_what_is_written_here(tmp_path: Path) -> None:
         OffsetRecord(
             group_id=GroupId("g"),
             partition=TopicPartition("t", 0),
-            value=CommittedOffset(offset=5, leader_epoch=2, metadata="note", commit_timestamp=7),  # type: ignore[arg-type]
+            value=CommittedOffset(
+                offset=5, leader_epoch=2, metadata="note", commit_timestamp=WallMillis(7)
+            ),
         ),
         OffsetRecord(
             group_id=GroupId("g"),
             partition=TopicPartition("t", 1),
-            value=CommittedOffset(offset=6, commit_timestamp=7, expire_timestamp=99),  # type: ignore[arg-type]
+            value=CommittedOffset(
+                offset=6, commit_timestamp=WallMillis(7), expire_timestamp=WallMillis(99)
+            ),
         ),
         GroupRecord(group_id=GroupId("h"), value=None),
         GenerationRecord(
             group_id=GroupId("h"),
-            value=ReservedGeneration(generation_id=7),  # type: ignore[arg-type]
+            value=ReservedGeneration(generation_id=GenerationId(7)),
         ),
     ]
     segment = tmp_path / "00000000000000000000.log"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 import pytest
 from hypothesis import given
@@ -107,7 +108,7 @@ def test_a_batch_larger_than_a_segment_is_refused(log: PartitionLog) -> None:
 def test_timestamps_too_far_from_now_are_refused(files: UnsyncedLossFiles) -> None:
     log = open_log(files, replace(SMALL, timestamp_before_max_ms=1_000))
     for at in (NOW - 1_001, NOW + 3_600_001):
-        code = refusal(lambda at=at: log.append(batch(b"a", at=at), NOW))
+        code = refusal(partial(log.append, batch(b"a", at=at), NOW))
         assert code is ErrorCode.INVALID_TIMESTAMP
     log.append(batch(b"a", at=NOW - 1_000), NOW)
     log.append(batch(b"a", at=NOW + 3_600_000), NOW)

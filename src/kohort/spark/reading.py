@@ -12,7 +12,7 @@ import gc
 import os
 import time
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from typing import Final
 
 import pyarrow as pa
@@ -42,8 +42,8 @@ def read_pieces(
     headers: bool = False,
     fail_on_data_loss: bool = True,
     patience_s: float = 120.0,
-) -> Iterator[pa.RecordBatch]:
-    """Read pieces one after the other.
+) -> Generator[pa.RecordBatch, None, None]:
+    """Read pieces one after the other; who stops half way closes the generator.
 
     Args:
         settings: of the cluster and of fetching.
