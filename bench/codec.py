@@ -38,6 +38,7 @@ from kio.schema.request_header.v2.header import RequestHeader as KioRequestHeade
 from kio.schema.response_header.v1.header import ResponseHeader as KioResponseHeader
 from kio.schema.sync_group.v5.request import SyncGroupRequest as KioSync
 from kio.serial import entity_reader, entity_writer
+from kio.static.primitive import i32Timedelta
 
 from kohort.coordinator.answers import HeartbeatAnswer
 from kohort.coordinator.events import Heartbeat
@@ -197,7 +198,7 @@ def kio_turn(frames: list[bytes]) -> Run:
     read_header, read_body = entity_reader(KioRequestHeader), entity_reader(KioHeartbeat)
     write_header = entity_writer(KioResponseHeader)
     write_body = entity_writer(KioBeaten)
-    no_time, size = timedelta(0), struct.Struct(">i")
+    no_time, size = i32Timedelta.parse(timedelta(0)), struct.Struct(">i")
 
     following = cycle(frames).__next__
 
@@ -228,8 +229,10 @@ def kio_runs(frames: list[bytes]) -> dict[str, Run]:
             write(out, entity)
             return out.getvalue()
 
-        runs[f"{name} enc"] = enc
-        runs[f"{name} dec"] = lambda read=read, data=data: read(data, 0)
+        def dec(read: Any = read, data: bytes = data) -> Any:
+            return read(data, 0)
+
+        runs[f"{name} enc"], runs[f"{name} dec"] = enc, dec
     return runs
 
 

@@ -19,10 +19,12 @@ import subprocess
 import sys
 import time
 
+from kohort.coordinator.answers import HeartbeatAnswer, JoinAnswer
 from kohort.coordinator.coordinator import Coordinator
-from kohort.coordinator.effects import Append, Respond
+from kohort.coordinator.effects import Append, Effect, Respond
 from kohort.coordinator.events import (
     Appended,
+    Event,
     Heartbeat,
     JoinGroup,
     JoinProtocol,
@@ -35,9 +37,12 @@ from kohort.lab.runs import run_plan
 from kohort.lab.swarm import draw
 from kohort.lab.world import World
 from kohort.model.group_config import GroupConfig
+from kohort.model.ids import GenerationId, GroupId, MemberId, ProtocolName, ProtocolType, Token
+from kohort.model.instants import Instant
 
 CORE_GOAL, ENGINES_GOAL = 100_000, 30_000
 GROUPS = 1_000
+CONSUMER, RANGE = ProtocolType("consumer"), ProtocolName("range")
 QUIET = Behaviour(idle_ms=5_000, batch_ms=0, auto_commit_interval_ms=60_000)
 
 
@@ -81,59 +86,62 @@ def bare_core(rounds: int = 100) -> float:
     coordinator = Coordinator(
         GroupConfig(initial_rebalance_delay_ms=0), lambda prefix: f"{prefix}-1"
     )
-    coordinator.handle(Loaded(), 0)
+    coordinator.handle(Loaded(), Instant(0))
     beats = [
         Heartbeat(
-            token=0,
-            group_id=f"g{number}",
-            generation_id=1,
-            member_id=join(coordinator, f"g{number}"),
+            token=Token(0),
+            group_id=group_id,
+            generation_id=GenerationId(1),
+            member_id=join(coordinator, group_id),
             group_instance_id=None,
         )
-        for number in range(GROUPS)
+        for group_id in (GroupId(f"g{number}") for number in range(GROUPS))
     ]
+    now = Instant(0)
     began = time.process_time()
     for number in range(rounds):
-        now = 1_000 + number * 1_000_000
+        now = Instant(1_000 + number * 1_000_000)
         for beat in beats:
             coordinator.handle(beat, now)
     spent = time.process_time() - began
     (effect,) = coordinator.handle(beats[0], now)
     assert isinstance(effect, Respond)
+    assert isinstance(effect.answer, HeartbeatAnswer)
     assert not effect.answer.error
     return rounds * len(beats) / spent
 
 
-def join(coordinator: Coordinator, group_id: str) -> str:
+def join(coordinator: Coordinator, group_id: GroupId) -> MemberId:
     """A group of one, Stable; its member's id."""
     effects = feed(
         coordinator,
         JoinGroup(
-            token=1,
+            token=Token(1),
             group_id=group_id,
-            member_id="",
+            member_id=MemberId(""),
             group_instance_id=None,
             client_id="c",
             client_host="/h",
             session_timeout_ms=1_800_000,
             rebalance_timeout_ms=60_000,
-            protocol_type="consumer",
-            protocols=(JoinProtocol(name="range", metadata=b""),),
+            protocol_type=CONSUMER,
+            protocols=(JoinProtocol(name=RANGE, metadata=b""),),
             reason=None,
             accepts_member_id_required=False,
         ),
     )
     (joined,) = (effect.answer for effect in effects if isinstance(effect, Respond))
+    assert isinstance(joined, JoinAnswer)
     feed(
         coordinator,
         SyncGroup(
-            token=2,
+            token=Token(2),
             group_id=group_id,
             generation_id=joined.generation_id,
             member_id=joined.member_id,
             group_instance_id=None,
-            protocol_type="consumer",
-            protocol_name="range",
+            protocol_type=CONSUMER,
+            protocol_name=RANGE,
             names_protocol=True,
             assignments=((joined.member_id, b""),),
         ),
@@ -141,11 +149,12 @@ def join(coordinator: Coordinator, group_id: str) -> str:
     return joined.member_id
 
 
-def feed(coordinator: Coordinator, event: object) -> list[object]:
+def feed(coordinator: Coordinator, event: Event) -> list[Effect]:
     """Handle an event on a log that is durable at once."""
-    todo, effects = [event], []
+    todo: list[Event] = [event]
+    effects: list[Effect] = []
     while todo:
-        for effect in coordinator.handle(todo.pop(0), 0):
+        for effect in coordinator.handle(todo.pop(0), Instant(0)):
             effects.append(effect)
             if isinstance(effect, Append):
                 todo.append(Appended(ticket=effect.ticket))

@@ -65,11 +65,11 @@ def main() -> int:
         with tempfile.TemporaryDirectory(prefix="kohort-startup-") as directory:
             data = Path(directory) / "data"
             size = write(data, shape, options.records)
+            row = {"bench": "startup", "shape": shape.name, "records": options.records}
             # The first start is after a clean stop of the writer, and is killed.
             for before in ("clean stop", "kill"):
                 measured = start(data, kill=before == "clean stop")
                 slowest = max(slowest, measured["seconds"])
-                row = {"bench": "startup", "shape": shape.name, "records": options.records}
                 print(json.dumps(row | {"log_mib": size, "after": before} | measured), flush=True)
             forget_checkpoints(data)
             measured = start(data, kill=True)

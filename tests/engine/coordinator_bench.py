@@ -205,15 +205,15 @@ class Client:
         return error
 
 
-def commit_request(**changed: object) -> OffsetCommitRequest:
+def commit_request(**changed: Any) -> OffsetCommitRequest:
     partition = OffsetCommitRequestPartition(
         partition_index=0, committed_offset=5, committed_metadata=None
     )
-    values: dict[str, object] = {
+    values: dict[str, Any] = {
         "group_id": "g",
         "topics": [OffsetCommitRequestTopic(name="t", partitions=[partition])],
     }
-    return OffsetCommitRequest(**{**values, **changed})  # type: ignore[arg-type]
+    return OffsetCommitRequest(**{**values, **changed})
 
 
 def stable(bench: Bench, group: str = "g", **versions: int) -> tuple[Client, str]:

@@ -99,7 +99,12 @@ class Broker:
         )
 
     def _coordinator(self, request: FindCoordinatorRequest, code: int) -> FindCoordinatorResponse:
-        fields = {"node_id": 9, "host": self.coordinator, "port": 9092, "error_code": code}
+        fields: dict[str, Any] = {
+            "node_id": 9,
+            "host": self.coordinator,
+            "port": 9092,
+            "error_code": code,
+        }
         if request.coordinator_keys:
             return FindCoordinatorResponse(coordinators=[Coordinator(key="g", **fields)])
         return FindCoordinatorResponse(**fields)

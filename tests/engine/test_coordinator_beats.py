@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterable
+from typing import Any, ClassVar
 
 import hypothesis.strategies as st
 from hypothesis import given
@@ -10,7 +11,7 @@ from tests.engine.coordinator_bench import Bench, Client, commit_request, stable
 
 from kohort.engine.coordinator_beats import MAX_BEAT_SIZE
 from kohort.engine.coordinator_engine import CoordinatorEngine
-from kohort.engine.coordinator_outputs import Observed
+from kohort.engine.coordinator_outputs import Observed, Output
 from kohort.engine.coordinator_recording import RecordingCoordinatorEngine
 from kohort.model.errors import ErrorCode
 from kohort.wire.messages.k12_heartbeat import HeartbeatRequest
@@ -165,21 +166,24 @@ def test_a_long_heartbeat_is_read_in_full_every_time(monkeypatch: Any) -> None:
 class Recorded(Bench):
     """Keeps every fact that its engine tells."""
 
-    knows_beats = True
+    kind: ClassVar[type[RecordingCoordinatorEngine]] = RecordingCoordinatorEngine
 
     def make_engine(self, *args: Any, **more: Any) -> CoordinatorEngine:
-        self.told: list[Any] = []
-        engine = RecordingCoordinatorEngine(*args, **more)
-        engine._knows_beats = self.knows_beats  # type: ignore[misc]
-        return engine
+        self.told: list[Observed] = []
+        return self.kind(*args, **more)
 
-    def carry_out(self, outputs: list[Any]) -> None:
+    def carry_out(self, outputs: Iterable[Output]) -> None:
+        outputs = list(outputs)
         self.told += [output for output in outputs if isinstance(output, Observed)]
         super().carry_out(outputs)
 
 
+class LongWayRecordingEngine(RecordingCoordinatorEngine):
+    _knows_beats = False
+
+
 class RecordedTheLongWay(Recorded):
-    knows_beats = False
+    kind: ClassVar[type[RecordingCoordinatorEngine]] = LongWayRecordingEngine
 
 
 @given(steps=STEPS, version=st.integers(0, 4))

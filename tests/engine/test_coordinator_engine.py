@@ -12,7 +12,8 @@ from tests.engine.coordinator_bench import WALL, Bench, Client, commit_request, 
 
 from kohort.engine.coordinator_engine import Write
 from kohort.model.errors import ErrorCode, InvariantViolation, ProtocolError
-from kohort.model.ids import ConnectionId
+from kohort.model.ids import ConnectionId, Token
+from kohort.model.instants import Instant
 from kohort.wire.messages.k03_metadata import MetadataRequest, MetadataResponse
 from kohort.wire.messages.k09_offset_fetch import (
     OffsetFetchRequest,
@@ -190,7 +191,8 @@ def test_losing_a_connection_twice_or_one_that_never_was_is_harmless() -> None:
     client = bench.client("c")
     for conn in (client.conn, client.conn, ConnectionId(99)):
         assert bench.engine.lost(conn, bench.now) == []
-    assert bench.engine.answer(client.conn, bench.engine._next_token(), MetadataResponse()) == []  # type: ignore[arg-type]
+    token = Token(bench.engine._next_token())
+    assert bench.engine.answer(client.conn, token, MetadataResponse()) == []
 
 
 def test_a_connection_id_is_not_used_twice() -> None:
@@ -271,7 +273,7 @@ def test_a_log_that_cannot_be_read_stops_the_start() -> None:
 def test_a_member_survives_the_sleep_of_the_whole_process() -> None:
     bench = Bench()
     client, member_id = stable(bench)
-    bench.now += 60_000_000  # type: ignore[assignment]
+    bench.now = Instant(bench.now + 60_000_000)
     bench.carry_out(bench.engine.stalled(60_000_000, bench.now))
     assert client.beat("g", 1, member_id) == 0
 

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
+from typing import Any, TypeVar
 
 from tests.engine.pair import World
 from tests.engine.recorded_pair import RecordedWorld
 
-from kohort.engine.coordinator_outputs import Observed
+from kohort.engine.coordinator_outputs import Observed, Output
 from kohort.model.errors import ErrorCode
-from kohort.model.history_record import COORDINATOR_FACTS, WIRE_FACTS
+from kohort.model.history_record import COORDINATOR_FACTS, WIRE_FACTS, AnyFact
 from kohort.model.ids import ConnectionId
+from kohort.model.instants import Instant
 from kohort.model.wire_facts import (
     AnswerSent,
     CoordinatorBooted,
@@ -24,8 +26,10 @@ from kohort.model.wire_facts import (
     TimerChanged,
 )
 
+W = TypeVar("W", bound=World)
 
-def live(world: World) -> World:
+
+def live(world: W) -> W:
     """Three members; one commits and leaves, one dies, one comes later."""
     a, b, c = [world.client(name).join() for name in "abc"]
     world.until(lambda: world.settled(a, b, c), within_ms=20_000)
@@ -43,11 +47,11 @@ def live(world: World) -> World:
 class Listening(World):
     """The plain engine, with what it observes."""
 
-    def __init__(self, **config):
-        self.observed = []
+    def __init__(self, **config: Any) -> None:
+        self.observed: list[tuple[Instant, AnyFact]] = []
         super().__init__(**config)
 
-    def broker(self, outputs):
+    def broker(self, outputs: list[Output]) -> None:
         self.observed += [(o.at, o.fact) for o in outputs if isinstance(o, Observed)]
         super().broker(outputs)
 

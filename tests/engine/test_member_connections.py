@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from random import Random
+
 import pytest
 from tests.engine.member_peers import T0, Broker, ask, commit, joined, prepare
 from tests.engine.scripted import Peers, limited
@@ -87,7 +89,7 @@ def test_an_engine_needs_a_bootstrap_server() -> None:
     from kohort.member.config import MemberConfig
 
     with pytest.raises(ConfigError, match=r"bootstrap\.servers"):
-        MemberEngine(MemberConfig(group_id=GroupId("g")), [], entropy=None)  # type: ignore[arg-type]
+        MemberEngine(MemberConfig(group_id=GroupId("g")), [], entropy=Random(1))
 
 
 def test_the_coordinator_may_be_another_node() -> None:

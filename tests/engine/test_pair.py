@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -11,7 +13,7 @@ from kohort.engine.member_outputs import RequestErrorKind
 from kohort.model.ids import GroupInstanceId, TopicPartition
 
 
-def three(world: World, **config) -> list[Client]:
+def three(world: World, **config: Any) -> list[Client]:
     """Three members that have settled."""
     members = [world.client(name, **config).join() for name in ("a", "b", "c")]
     world.until(lambda: world.settled(*members), within_ms=20_000)
@@ -100,7 +102,7 @@ def test_a_slow_member_holds_the_rebalance_open_and_nobody_else_stops() -> None:
         world.run(1_000)
         a.commit()
         b.commit()
-    assert world.engine.check() is None
+    world.engine.check()
     assert not d.owned, "the rebalance is still open"
     for m in (a, b, c):
         assert all(m.kept_since[p] == kept[p] for p in m.owned)
@@ -217,18 +219,20 @@ def test_a_commit_without_a_place_is_refused_at_once() -> None:
     a.owned = {TopicPartition("t", 0)}
     a.kept_since = {TopicPartition("t", 0): 0}
     a.commit()
-    assert a.committed[0].error.kind is RequestErrorKind.MEMBERSHIP
+    error = a.committed[0].error
+    assert error is not None
+    assert error.kind is RequestErrorKind.MEMBERSHIP
 
 
-def test_offsets_committed_are_fetched() -> None:
+def test_offsets_committed_are_fetched(monkeypatch: pytest.MonkeyPatch) -> None:
     world = World()
     a = world.client("a").join()
     world.until(lambda: world.settled(a), within_ms=5_000)
     a.commit()
     world.run(100)
     assert a.committed[-1].refused == {}
-    answers = []
-    a._owner = answers.append
+    answers: list[Any] = []
+    monkeypatch.setattr(a, "_owner", answers.append)
     wanted = {*a.owned, TopicPartition("t", 99)}
     a.carry_out(a.engine.fetch_offsets(wanted, world.now)[1])
     world.run(100)
@@ -264,7 +268,9 @@ CHAOS = st.lists(
 
 @given(steps=CHAOS, torn=st.booleans(), seed=st.integers(0, 9))
 @settings(max_examples=60)
-def test_whatever_happens_the_group_settles_with_one_owner_each(steps, torn, seed) -> None:
+def test_whatever_happens_the_group_settles_with_one_owner_each(
+    steps: list[tuple[str, int, int]], torn: bool, seed: int
+) -> None:
     world = World(torn=torn, seed=seed, latency_ms=1 + seed % 3)
     for what, which, wait_ms in steps:
         present = [c for c in world.clients if c.alive and not c.left]

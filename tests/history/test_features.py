@@ -42,6 +42,7 @@ class RecordedBench(Bench):
         return f"{prefix}-{self._ids:016x}"
 
     def carry_out(self, outputs: Iterable[Output]) -> None:
+        outputs = list(outputs)
         for output in outputs:
             if isinstance(output, Observed):
                 self.history.append(

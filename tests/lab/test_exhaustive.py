@@ -68,7 +68,7 @@ def test_reports_that_the_check_refuses_are_kept() -> None:
 @pytest.mark.parametrize("strategy", ["range", "cooperative-sticky"])
 @pytest.mark.parametrize("disturbance", DISTURBANCES)
 def test_two_members_and_one_disturbance_at_any_moment_of_the_first_join(
-    disturbance, strategy: str
+    disturbance: str, strategy: str
 ) -> None:
     plan = small_plan(members=2, strategy=strategy)
     found = explore(plan, disturbance, last_ms=40, window_ms=1, depth=2)

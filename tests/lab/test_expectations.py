@@ -74,7 +74,7 @@ def down(of: tuple[Run, ...]) -> float:
         ("process-death-in-time", STATIC, 10, 0),  # inside its session
     ],
 )
-def test_generations_of_one_change(name: str, policy, members: int, expected: int) -> None:
+def test_generations_of_one_change(name: str, policy: str, members: int, expected: int) -> None:
     """Exact, but for one more in a run at most: a member may still flush when a round begins, and
     rounds do not wait for it (ADR 0034)."""
     counts = [each.measured.metrics.generations for each in runs(name, policy, members)]
@@ -86,7 +86,7 @@ def test_generations_of_one_change(name: str, policy, members: int, expected: in
     ("policy", "low", "high"),
     [(EAGER, 20, 20), (DESIGN_I, 30, 33), (STATIC, 0, 8)],
 )
-def test_generations_of_a_rolling_bounce_of_ten(policy, low: int, high: int) -> None:
+def test_generations_of_a_rolling_bounce_of_ten(policy: str, low: int, high: int) -> None:
     """2N, 3N, and none but for restarts that outlast their session (few, each 1 to 3)."""
     for each in runs("rolling-bounce", policy, seeds=2):
         assert low <= each.measured.metrics.generations <= high
@@ -111,7 +111,9 @@ def test_generations_of_a_rolling_bounce_of_ten(policy, low: int, high: int) -> 
         ("scale-up", DESIGN_I, 267 * 0.65, 0.20),
     ],
 )
-def test_partition_seconds_not_served(name: str, policy, expected: int, tolerance: float) -> None:
+def test_partition_seconds_not_served(
+    name: str, policy: str, expected: int, tolerance: float
+) -> None:
     of = runs(name, policy, seeds=2 if name == "rolling-bounce" else 5)
     assert down(of) == pytest.approx(expected, rel=tolerance)
 
@@ -145,7 +147,7 @@ def test_an_eager_group_out_of_step_costs_what_the_reference_says(
         ("scale-down", STATIC, 40, 40),
     ],
 )
-def test_moves_and_cold_restores(name: str, policy, moves: int, cold: int) -> None:
+def test_moves_and_cold_restores(name: str, policy: str, moves: int, cold: int) -> None:
     """To within one partition. The reference has 28 cold ones for a bounce: its policy gave back
     more of what the member had had; a sticky one has no reason to."""
     of = runs(name, policy)
@@ -215,7 +217,7 @@ def test_closed_form_of_a_static_bounce() -> None:
     ],
 )
 def test_generations_of_a_join_storm_of_twenty(
-    window_ms: int, delay_ms: int, low: float, high
+    window_ms: int, delay_ms: int, low: float, high: float
 ) -> None:
     """KIP-134's measure for an eager group: 4.8, 1.0, 1.0 and 11.4, 9.9, 1.9 in the reference.
 

@@ -11,7 +11,8 @@ def played(heap: Heap, until: int = 1_000_000) -> None:
 
 
 def test_happenings_come_in_order_of_instant_and_then_of_asking() -> None:
-    heap, seen = Heap(), []
+    heap = Heap()
+    seen: list[str] = []
     for when, name in ((5, "c"), (1, "a"), (5, "d"), (3, "b")):
         heap.at(when, None, seen.append, name)
     played(heap)
@@ -19,14 +20,16 @@ def test_happenings_come_in_order_of_instant_and_then_of_asking() -> None:
 
 
 def test_what_is_past_happens_now() -> None:
-    heap, seen = Heap(), []
+    heap = Heap()
+    seen: list[int] = []
     heap.at(10, None, lambda: heap.at(3, None, lambda: seen.append(heap.now)))
     played(heap)
     assert seen == [10]
 
 
 def test_what_was_planned_for_an_earlier_life_never_happens() -> None:
-    heap, seen, process = Heap(), [], Process("p")
+    heap, process = Heap(), Process("p")
+    seen: list[str] = []
     heap.at(5, process, seen.append, "old")
     heap.at(2, None, process.end_life)
     heap.at(3, None, lambda: heap.at(6, process, seen.append, "new"))
@@ -35,7 +38,8 @@ def test_what_was_planned_for_an_earlier_life_never_happens() -> None:
 
 
 def test_a_paused_process_gets_what_it_missed_in_order_when_it_goes_on() -> None:
-    heap, seen, process = Heap(), [], Process("p")
+    heap, process = Heap(), Process("p")
+    seen: list[tuple[int, int]] = []
 
     def pause() -> None:
         process.paused = True
@@ -56,7 +60,8 @@ def test_only_simultaneous_happenings_of_a_racing_process_are_a_matter_of_choice
             asked.append(count)
             return pick if count == 3 else 0
 
-        heap, seen, process = Heap(choose), [], Process("broker", racing=True)
+        heap, process = Heap(choose), Process("broker", racing=True)
+        seen: list[str] = []
         for name in "abc":
             heap.at(5, process, seen.append, name)
         heap.at(5, None, seen.append, "z")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from kohort.lab.clairvoyant import Costs
 from kohort.lab.measured import Measured
 from kohort.lab.metrics import measure
@@ -66,7 +68,7 @@ class Script:
             self.add(at, pod, ProcessStarted(group_id=GROUP, client_id=pod))
 
     def told(self, at: int, pod: str, kind: CallbackKind, *partitions: TopicPartition) -> None:
-        about = {
+        about: dict[str, Any] = {
             "group_id": GROUP,
             "member_id": MemberId(pod),
             "generation_id": GenerationId(1),

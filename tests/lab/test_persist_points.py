@@ -15,7 +15,7 @@ from tests.lab.test_world import QUICK, seen
 from kohort.history.checker import check_history
 from kohort.lab import acts
 from kohort.lab.acts import Act
-from kohort.lab.plan import Plan, PodPlan, TopicPlan
+from kohort.lab.plan import Behaviour, Plan, PodPlan, TopicPlan
 from kohort.lab.world import World
 from kohort.model import facts, wire_facts
 from kohort.model.errors import ErrorCode
@@ -26,7 +26,9 @@ NUMBERS = range(1, 9)
 """Persists of the first join, its reservations and assignment, and the first commits."""
 
 
-def lived(*planned: Act, seconds: int = 30, static: bool = True, behaviour=COMMITTING) -> World:
+def lived(
+    *planned: Act, seconds: int = 30, static: bool = True, behaviour: Behaviour = COMMITTING
+) -> World:
     """Two members and a broker that dies; whole in the end, with a history that breaks nothing."""
     pods = tuple(
         PodPlan(name=name, behaviour=behaviour, instance_id=name if static else None)
@@ -64,7 +66,7 @@ def commits(world: World) -> int:
 @pytest.mark.slow
 @pytest.mark.parametrize("power_cut", [False, True], ids=["kill", "power cut"])
 @pytest.mark.parametrize("moment", acts.PERSIST_MOMENTS)
-def test_c1_c3_to_c8_c10_at_every_persist_of_a_young_group(moment, power_cut: bool) -> None:
+def test_c1_c3_to_c8_c10_at_every_persist_of_a_young_group(moment: str, power_cut: bool) -> None:
     for number in NUMBERS:
         crash = acts.CrashAtPersist(number=number, moment=moment, down_ms=300, power_cut=power_cut)
         world = lived(crash, static=number % 2 == 0)
@@ -73,7 +75,7 @@ def test_c1_c3_to_c8_c10_at_every_persist_of_a_young_group(moment, power_cut: bo
 
 
 @pytest.mark.parametrize("moment", acts.PERSIST_MOMENTS)
-def test_c9_the_persist_of_a_static_replacement(moment) -> None:
+def test_c9_the_persist_of_a_static_replacement(moment: str) -> None:
     """Nobody commits, so that the next persist after the return is the new id."""
     world = lived(
         acts.KillPod(at_ms=10_000, pod="p0", back_after_ms=1_000),

@@ -47,14 +47,14 @@ def eager() -> tuple[Measured, ET.Element]:
     return run_of_it, ET.fromstring(ownership_svg(run_of_it, title='A < B & "C"'))
 
 
-def test_it_stands_alone_and_has_its_title(eager) -> None:
+def test_it_stands_alone_and_has_its_title(eager: tuple[Measured, ET.Element]) -> None:
     _, root = eager
     assert root.tag == f"{SVG}svg"
     assert root.findtext(f"{SVG}title") == 'A < B & "C"'
     assert 'A < B & "C"' in texts(root)
 
 
-def test_it_names_every_pod_and_what_happened_to_it(eager) -> None:
+def test_it_names_every_pod_and_what_happened_to_it(eager: tuple[Measured, ET.Element]) -> None:
     run_of_it, root = eager
     words = texts(root)
     assert {f"pod-{n}" for n in range(4)} <= set(words)
@@ -64,7 +64,7 @@ def test_it_names_every_pod_and_what_happened_to_it(eager) -> None:
     assert f"generation {next(m.text for m in run_of_it.marks if m.kind == 'generation')}" in words
 
 
-def test_red_is_as_large_as_what_was_not_served(eager) -> None:
+def test_red_is_as_large_as_what_was_not_served(eager: tuple[Measured, ET.Element]) -> None:
     """The area in red and hatched, in partition-seconds, is the metric to within drawing."""
     run_of_it, root = eager
     ticks = [t for t in root.iter(f"{SVG}text") if (t.text or "").endswith(" s")]
@@ -80,7 +80,9 @@ def test_red_is_as_large_as_what_was_not_served(eager) -> None:
     assert drawn == pytest.approx(run_of_it.metrics.unavailable_ms / 1_000, rel=0.01)
 
 
-def test_an_eager_rebalance_is_a_red_band_through_all_and_a_cooperative_one_is_not(eager) -> None:
+def test_an_eager_rebalance_is_a_red_band_through_all_and_a_cooperative_one_is_not(
+    eager: tuple[Measured, ET.Element],
+) -> None:
     _, root = eager
     assert highest_column(root) == pytest.approx(160)
     cooperative = ET.fromstring(ownership_svg(measured("restart", "cooperative-sticky"), title="c"))

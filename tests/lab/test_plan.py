@@ -14,7 +14,7 @@ from kohort.model.errors import ConfigError
 
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("seed", range(25))
-def test_a_plan_goes_to_json_and_comes_back(seed: int, mode) -> None:
+def test_a_plan_goes_to_json_and_comes_back(seed: int, mode: str) -> None:
     plan = draw(seed, mode)
     assert Plan.from_json(json.loads(json.dumps(plan.to_json()))) == plan
 
@@ -49,7 +49,7 @@ def test_the_same_seed_draws_the_same_plan_and_another_one_another() -> None:
         ({"pods": [{"name": "a"}], "weather": "fine"}, "weather"),
     ],
 )
-def test_nonsense_is_refused_by_name(broken, says: str) -> None:
+def test_nonsense_is_refused_by_name(broken: dict[str, object], says: str) -> None:
     with pytest.raises(ConfigError, match=says):
         Plan.from_json({"seed": 1, **broken})
 

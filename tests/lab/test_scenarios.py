@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 from random import Random
+from typing import TypeVar
 
 import pytest
 
@@ -18,7 +19,10 @@ from kohort.model.client_facts import ProcessKilled, ProcessStarted, ProcessStop
 from kohort.model.errors import ConfigError
 from kohort.model.facts import JoinPhaseCompleted, MemberExpired
 from kohort.model.ids import MemberId
+from kohort.model.instants import Instant
 from kohort.model.member_facts import PollIntervalExceeded
+
+F = TypeVar("F")
 
 ROOT = Path(__file__).parents[2]
 
@@ -38,7 +42,9 @@ POLICIES = [
 
 @pytest.mark.parametrize("policy", POLICIES)
 @pytest.mark.parametrize("name", SCENARIOS)
-def test_every_group_is_whole_again_in_the_end_and_no_promise_was_broken(name, policy) -> None:
+def test_every_group_is_whole_again_in_the_end_and_no_promise_was_broken(
+    name: str, policy: str
+) -> None:
     of = happened(name, policy)
     metrics = of.measured.metrics
     assert metrics.unserved_at_end == 0
@@ -48,7 +54,7 @@ def test_every_group_is_whole_again_in_the_end_and_no_promise_was_broken(name, p
 
 
 @pytest.mark.parametrize("name", SCENARIOS)
-def test_every_policy_is_told_the_same_story(name) -> None:
+def test_every_policy_is_told_the_same_story(name: str) -> None:
     stories = {
         plan_of(scenario(name), Setup(contender=each, seed=7))[1] for each in CONTENDERS.values()
     }
@@ -56,7 +62,7 @@ def test_every_policy_is_told_the_same_story(name) -> None:
 
 
 @pytest.mark.parametrize("name", SCENARIOS)
-def test_another_seed_tells_another_story(name) -> None:
+def test_another_seed_tells_another_story(name: str) -> None:
     one, other = (scenario(name).tell(10, Random(seed)) for seed in (1, 2))
     assert one != other
 
@@ -82,9 +88,11 @@ def test_a_run_is_the_same_in_another_process_and_under_any_hash_seed() -> None:
     assert len(told) == 1
 
 
-def facts(of: Run, kind: type) -> list:
+def facts(of: Run, kind: type[F]) -> list[tuple[Instant, str, F]]:
     begin = of.measured.begin
-    return [(r.at, r.source, r.fact) for r in of.history if r.at >= begin and type(r.fact) is kind]
+    return [
+        (r.at, r.source, r.fact) for r in of.history if r.at >= begin and isinstance(r.fact, kind)
+    ]
 
 
 def test_in_time_is_before_the_dead_member_expires() -> None:

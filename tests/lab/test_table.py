@@ -3,22 +3,28 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
 from kohort.lab.contenders import CONTENDERS, Contender, contender, register, strategy
 from kohort.lab.measured import Metrics
-from kohort.lab.table import COLUMNS, Cell, collect, do, jobs, number
+from kohort.lab.table import COLUMNS, Cell, Job, collect, do, jobs, number
 from kohort.model.errors import ConfigError
 
 
 def metrics(**changed: int | None) -> Metrics:
-    values: dict[str, int | None] = dict.fromkeys(Metrics.__dataclass_fields__, 0)
+    values: dict[str, Any] = dict.fromkeys(Metrics.__dataclass_fields__, 0)
     values.update({"partitions": 12, "best_ms": 2_000, "stable_after_ms": 1_000, **changed})
-    return Metrics(**values)  # type: ignore[arg-type]
+    return Metrics(**values)
 
 
-def wanted(scenarios=("restart", "scale-up"), policies=("range", "sticky"), seeds=(1, 2)):
+def wanted(
+    scenarios: Sequence[str] = ("restart", "scale-up"),
+    policies: Sequence[str] = ("range", "sticky"),
+    seeds: Sequence[int] = (1, 2),
+) -> list[Job]:
     return jobs(scenarios, policies, members=4, partitions=12, seeds=seeds)
 
 
@@ -40,7 +46,9 @@ def test_every_scenario_meets_every_policy_under_every_seed() -> None:
         ({"scenarios": ()}, "at least one"),
     ],
 )
-def test_what_cannot_be_run_is_refused_before_anything_runs(change, choices: str) -> None:
+def test_what_cannot_be_run_is_refused_before_anything_runs(
+    change: dict[str, Any], choices: str
+) -> None:
     with pytest.raises(ConfigError, match=choices):
         wanted(**change)
 

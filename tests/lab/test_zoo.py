@@ -44,7 +44,7 @@ def test_every_mutation_is_in_the_zoo_or_waits_for_its_feature() -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("animal", ZOO, ids=lambda animal: animal.name)
-def test_an_animal_is_caught(animal) -> None:
+def test_an_animal_is_caught(animal: Mutation) -> None:
     for seed in range(animal.seeds):
         if broken(animal, seed, planted=True) & animal.breaks:
             return
@@ -54,5 +54,5 @@ def test_an_animal_is_caught(animal) -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("animal", ZOO, ids=lambda animal: animal.name)
-def test_the_ground_is_clean_without_the_animal(animal) -> None:
+def test_the_ground_is_clean_without_the_animal(animal: Mutation) -> None:
     assert not broken(animal, 0, planted=False) & animal.breaks

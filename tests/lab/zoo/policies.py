@@ -9,6 +9,7 @@ from typing import Any
 from tests.lab.zoo import grounds
 from tests.lab.zoo.mutation import Mutation, Patch
 
+from kohort.embedded.consumer import encode_sticky_userdata
 from kohort.model.ids import NO_GENERATION, GenerationId, TopicPartition
 from kohort.policies import claims, consumer_groups, cooperative, sticky
 from kohort.policies.spec import GroupSpec
@@ -38,7 +39,7 @@ def _claims_of_members_that_missed_a_generation_are_void(patch: Patch) -> None:
 
 def _the_assignor_never_hears_of_generations(patch: Patch) -> None:
     """Members of an eager sticky group claim what they had under no generation, every time."""
-    encode = consumer_groups.encode_sticky_userdata
+    encode = encode_sticky_userdata
 
     def undated(previous: Collection[TopicPartition], _generation: GenerationId) -> bytes:
         return encode(previous, NO_GENERATION)
