@@ -204,9 +204,11 @@ GOOD = Verdict(
     rows_out=999_990,
     dead_letters=10,
     filtered=0,
+    untold=0,
     holes=0,
     duplicates=0,
     foreign=0,
+    unsound=0,
     orphans=2,
     rebalances=7,
     longest_pause_s=1.25,
@@ -235,6 +237,7 @@ def test_a_good_end_says_so_in_words_and_json() -> None:
         ({"duplicates": 1, "rows_out": 999_991}, "doubled"),
         ({"holes": 1, "duplicates": 1}, "lost and doubled"),
         ({"foreign": 1}, "altered"),
+        ({"unsound": 1}, "altered"),
         ({"rows_out": 5}, "altered"),
     ],
 )
@@ -248,3 +251,7 @@ def test_a_bad_end_is_never_called_good(change: dict[str, Any], word: str) -> No
 def test_what_was_not_shown_is_said() -> None:
     told = "\n".join(replace(GOOD, killed_under_backlog=False).lines())
     assert "NOT SHOWN: no backlog everywhere during the kill" in told
+    unsure = replace(GOOD, rows_out=999_980, untold=10)
+    assert unsure.exactly_once
+    assert unsure.lines()[-1].endswith("exactly once, as far as can be told")
+    assert "NOT SHOWN: whether 10 records without a row" in "\n".join(unsure.lines())

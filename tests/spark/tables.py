@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 from tests.spark.conftest import Feed
 
 from kohort.model.ids import TopicPartition
 from kohort.spark.layout import record_hash
-from kohort.spark.ledger import Committed, WrittenFile
+from kohort.spark.ledger import Committed, NotedQuery, WrittenFile
 from kohort.spark.offsets import OwnedRange
-from kohort.spark.parquet_sink import write_files
+from kohort.spark.piece_files import write_files, written_file
 from kohort.spark.planning import pack, pieces_of
 from kohort.spark.reading import read_pieces
 from kohort.spark.sqlite_ledger import SqliteLedger
@@ -33,10 +33,20 @@ def as_rows(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def land(
-    feed: Feed, directory: Path, ranges: dict[int, tuple[int, int]], *, tasks: int = 2
+    feed: Feed,
+    directory: Path,
+    ranges: dict[int, tuple[int, int]],
+    *,
+    tasks: int = 2,
+    query: NotedQuery | None = None,
+    drop: Callable[[int], bool] = lambda offset: False,
 ) -> Committed:
-    """One micro-batch: reads the ranges, writes the files, commits."""
+    """One micro-batch: reads the ranges, writes the files, commits.
+
+    ``drop`` says of which offsets no row is made; ``query`` is noted as having done so.
+    """
     ledger = SqliteLedger(directory, "g")
+    name = None if query is None else ledger.note_query(query)
     partitions = {TopicPartition(feed.topic, n): r for n, r in ranges.items()}
     epochs = {p: a.epoch for p, a in ledger.acquire(partitions, 1, "m").items()}
     ledger.establish({p: begin for p, (begin, _) in partitions.items()}, epochs)
@@ -48,15 +58,14 @@ def land(
     ledger.intend("app", pieces_of(packed))
     files: list[WrittenFile] = []
     for pieces in packed:
-        batches = map(as_rows, read_pieces(feed.settings, pieces))
+        batches = (
+            rows.filter(
+                pa.array([not drop(offset) for offset in rows.column("offset").to_pylist()])
+            )
+            for rows in map(as_rows, read_pieces(feed.settings, pieces))
+        )
         for report in write_files(str(directory), batches):
-            files += [written(row) for row in report.to_pylist()]
-    done = ledger.commit("app", files)
+            files += [written_file(row) for row in report.to_pylist()]
+    done = ledger.commit("app", files, name)
     ledger.close()
     return done
-
-
-def written(row: dict[str, Any]) -> WrittenFile:
-    place = TopicPartition(row.pop("topic"), row.pop("partition"))
-    del row["row_bytes"]  # for the sink's next batch, not for the ledger
-    return WrittenFile(partition=place, **row)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import sqlite3
@@ -120,6 +121,20 @@ def test_two_executors_of_their_own_read_and_write(feed: MakeFeed, tmp_path: Pat
     verdict = verify(tmp_path / "table", source.settings)
     assert verdict.ok
     assert verdict.total("rows") == 4_000
+
+
+def test_verify_starts_a_spark_of_its_own_to_ask_a_filter_again(
+    feed: MakeFeed, tmp_path: Path
+) -> None:
+    source = feed(2, numbered(100))
+    sql = "SELECT value FROM records WHERE key <> 'k7'"
+    done = run(command(source, tmp_path / "table", sql, "--available-now"))
+    assert done.returncode == 0, done.stderr
+    arguments = [sys.executable, "-m", "kohort", "table", "verify", str(tmp_path / "table")]
+    told = run([*arguments, "--bootstrap", source.bootstrap, "--json"])
+    assert told.returncode == 0, told.stderr
+    document = json.loads(told.stdout)
+    assert (document["rows"], document["filtered"], document["untold"]) == (98, 2, 0)
 
 
 # --- without a Java of the machine's own

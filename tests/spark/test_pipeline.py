@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import fcntl
 import re
+import sqlite3
 import time
 from collections import defaultdict
 from collections.abc import Callable
@@ -13,14 +14,17 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 from tests.spark.conftest import Feed
 
 from kohort.client.admin import Admin
 from kohort.model.errors import ConfigError
 from kohort.model.ids import TopicPartition
+from kohort.spark.judging import SparkJudge
 from kohort.spark.layout import record_hash
-from kohort.spark.sqlite_ledger import SqliteLedger
+from kohort.spark.sqlite_ledger import LEDGER_PATH, SqliteLedger
+from kohort.spark.table import manifest_of, seal_of
 from kohort.spark.verify import verify
 
 pytestmark = [pytest.mark.slow, pytest.mark.spark]
@@ -127,15 +131,50 @@ def test_a_filter_leaves_ranges_without_a_file_and_no_hole(
 ) -> None:
     source = feed(2, numbered(100))
     run(source, "SELECT value FROM records WHERE partition = 1 AND offset >= 20", limit=20)
-    verdict = verify(tmp_path / "table", source.settings)
+    verdict = verify(tmp_path / "table", source.settings, SparkJudge(spark))
     assert verdict.ok
-    assert (verdict.total("rows"), verdict.total("filtered")) == (30, 70)
+    assert (verdict.total("rows"), verdict.total("filtered"), verdict.total("untold")) == (
+        30, 70, 0,
+    )  # fmt: skip
     ledger = SqliteLedger.of_table(tmp_path / "table")
     manifest = ledger.manifest()
     ledger.close()
     assert [row.path is None for row in manifest if row.partition.partition == 0] == [True] * 5
     assert [row.rows for row in manifest if row.partition.partition == 1] == [0, 0, 10, 10, 10]
     assert len(rows_of(spark, tmp_path / "table", "offset")) == 30
+
+
+def test_a_loss_that_no_file_and_no_manifest_shows_is_found_by_asking_the_sql_again(
+    spark: Any, run: Run, feed: MakeFeed, tmp_path: Path
+) -> None:
+    """As if the pipeline had never seen the record: file, count and seal are made to agree."""
+    source = feed(1, numbered(60))
+    directory = tmp_path / "table"
+    run(
+        source,
+        "SELECT n FROM (SELECT CAST(CAST(value AS STRING) AS INT) n, timestamp t FROM records)"
+        " WHERE n % 3 = 1 AND year(t) > 2000",
+    )
+    judge = SparkJudge(spark)
+    verdict = verify(directory, source.settings, judge)
+    assert verdict.ok
+    assert (verdict.total("rows"), verdict.total("filtered")) == (20, 40)
+    row = next(row for row in manifest_of(directory) if row.rows)
+    file = directory / str(row.path)
+    pq.write_table(pq.read_table(file).slice(1), file)
+    seal = seal_of(file)
+    with sqlite3.connect(directory / LEDGER_PATH) as ledger:
+        changed = (row.begin,)
+        ledger.execute("UPDATE manifest SET rows = rows - 1 WHERE begin_offset = ?", changed)
+        ledger.execute(
+            "UPDATE evidence SET size = ?, crc = ? WHERE begin_offset = ?",
+            (seal.size, seal.crc, *changed),
+        )
+    ledger.close()
+    verdict = verify(directory, source.settings, judge)
+    assert not verdict.ok
+    assert (verdict.total("holes"), verdict.total("filtered")) == (1, 40)
+    assert verdict.partitions[0].troubles == ["1 records without a row: offsets 1"]
 
 
 def test_malformed_records_become_dead_letters(

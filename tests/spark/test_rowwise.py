@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import datetime
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from kohort.model.errors import ConfigError
+from kohort.spark.columns import arrow_schema
+from kohort.spark.ledger import NotedQuery
 
 pytestmark = [pytest.mark.slow, pytest.mark.spark]
 
@@ -49,6 +53,52 @@ def test_row_wise_sql_runs_and_keeps_the_place(  # noqa: PLR0917
     assert (query.columns, query.filtering) == (columns, filtering)
     frame = table_frame(query).select(*columns, "partition", "offset")
     assert sorted(map(tuple, frame.collect()), key=str) == sorted(rows, key=str)
+
+
+@pytest.mark.parametrize(
+    ("sql", "said"),
+    [
+        ("SELECT value FROM records WHERE rand() < 0.5", "by chance"),
+        ("SELECT v FROM (SELECT uuid() u, value v FROM records) WHERE u > 'a'", "by chance"),
+        ("SELECT value FROM records WHERE timestamp > now() - INTERVAL 1 DAY", "by the time"),
+        (
+            "SELECT 1 AS o FROM (SELECT current_date() d FROM records) WHERE d > '2026'",
+            "by the time",
+        ),
+        ("SELECT value FROM records WHERE current_user() = 'root'", "by the time or the place"),
+        # What has no say in which records are left out does no harm.
+        ("SELECT now() AS at, rand() AS r FROM records WHERE offset > 5", None),
+        ("SELECT now() AS at FROM records", None),
+        ("SELECT value FROM records WHERE timestamp > '2026-01-01' AND key RLIKE '^a'", None),
+    ],
+)
+def test_a_filter_that_would_judge_otherwise_another_time_is_known(
+    spark: Any, records: Any, sql: str, said: str | None
+) -> None:
+    from kohort.spark.rowwise import apply_sql
+
+    why = apply_sql(spark, records, sql).unrepeatable
+    assert why == said or (said is not None and said in str(why))
+
+
+def test_a_query_is_asked_again_under_the_settings_that_it_had(spark: Any) -> None:
+    from kohort.spark.judging import SparkJudge
+
+    at = datetime.datetime(2026, 11, 22, 20, tzinfo=datetime.UTC)
+    row = (b"k", b"v", "t", 0, 5, at, 0)
+    table = pa.Table.from_arrays([pa.array([v]) for v in row], arrow_schema(headers=False).names)
+    table = table.cast(arrow_schema(headers=False))
+
+    def kept(zone: str) -> list[int]:
+        query = NotedQuery(
+            sql="SELECT value FROM records WHERE hour(timestamp) = 5",
+            settings={"spark.sql.session.timeZone": zone},
+            filtering=True,
+            unrepeatable=None,
+        )
+        return list(SparkJudge(spark).kept(query, table))
+
+    assert (kept("Asia/Tokyo"), kept("UTC")) == ([5], [])
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import json
 import shutil
 import sqlite3
@@ -17,8 +18,11 @@ from tests.spark.conftest import Feed
 from tests.spark.tables import land
 
 from kohort.cli.table import table as table_command
+from kohort.client.admin import Admin
 from kohort.model.errors import ConfigError
-from kohort.spark.sqlite_ledger import LEDGER_PATH, SqliteLedger
+from kohort.model.ids import TopicPartition
+from kohort.spark.ledger import NotedQuery
+from kohort.spark.sqlite_ledger import LEDGER_PATH
 from kohort.spark.table import clean, manifest_of, orphans_of
 from kohort.spark.verify import Verdict, verify
 
@@ -86,15 +90,178 @@ def test_a_lost_row_is_found(whole: tuple[Feed, Path]) -> None:
     assert "1 records without a row: offsets 0" in troubles(verdict)
 
 
-def test_a_lost_row_is_found_although_the_sql_filters(whole: tuple[Feed, Path]) -> None:
-    ledger = SqliteLedger.of_table(whole[1])
-    ledger.describe("filtering", "true")
-    ledger.close()
-    assert compare(whole).ok
-    rewrite(first_file(whole[1]), lambda table: table.slice(1))
+# --- where the SQL filters
+
+
+def noted(**other: Any) -> NotedQuery:
+    whole: dict[str, Any] = {"sql": "every third", "settings": {}, "filtering": True}
+    return NotedQuery(**(whole | {"unrepeatable": None} | other))
+
+
+class EveryThird:
+    """A judge who knows what the query of ``noted`` leaves out, and looks at what it is shown."""
+
+    def __init__(self, source: Feed) -> None:
+        self._source = source
+        self.asked = 0
+
+    def kept(self, query: NotedQuery, records: pa.Table) -> list[int]:
+        assert query == noted()
+        self.asked += records.num_rows
+        for row in records.to_pylist():
+            there = self._source.records[row["partition"]][row["offset"]]
+            assert (row["key"], row["value"], row["topic"]) == (*there, self._source.topic)
+            assert (row["timestampType"], row["timestamp"].tzname()) == (0, "UTC")
+            assert abs((row["timestamp"] - datetime.datetime.now(datetime.UTC)).days) <= 1
+        return [offset for offset in records.column("offset").to_pylist() if offset % 3]
+
+
+@pytest.fixture
+def filtered(feed: Callable[..., Feed], tmp_path: Path) -> tuple[Feed, Path]:
+    """Two partitions of 30 records; a third of the first 20 of each was left out by the SQL."""
+    source = feed(2, [(b"k%d" % n, b"v%d" % n) for n in range(60)])
+    land(
+        source, tmp_path / "table", {0: (0, 20), 1: (0, 20)},
+        query=noted(), drop=lambda offset: offset % 3 == 0,
+    )  # fmt: skip
+    return source, tmp_path / "table"
+
+
+def numbers(verdict: Verdict) -> tuple[int, ...]:
+    return tuple(verdict.total(name) for name in ("rows", "filtered", "untold", "holes"))
+
+
+def test_what_the_sql_leaves_out_again_was_filtered(filtered: tuple[Feed, Path]) -> None:
+    judge = EveryThird(filtered[0])
+    verdict = verify(filtered[1], filtered[0].settings, judge)
+    assert verdict.ok, troubles(verdict)
+    assert numbers(verdict) == (26, 14, 0, 0)
+    assert judge.asked == 14
+
+
+def test_null_and_empty_are_not_the_same_to_a_filter(
+    feed: Callable[..., Feed], tmp_path: Path
+) -> None:
+    source = feed(1, [(None, None), (None, b""), (b"", None), (b"", b"")] * 3)
+    land(source, tmp_path / "table", {0: (0, 12)}, query=noted(), drop=lambda offset: True)
+    judge = EveryThird(source)
+    verdict = verify(tmp_path / "table", source.settings, judge)
+    assert judge.asked == 12
+    assert (verdict.total("filtered"), verdict.total("holes")) == (4, 8)
+
+
+def test_a_record_lost_before_its_file_was_written_is_found_in_a_filtered_table(
+    feed: Callable[..., Feed], tmp_path: Path
+) -> None:
+    """The file is whole and so is the manifest: only the SQL can tell."""
+    source = feed(1, [(None, b"%d" % n) for n in range(30)])
+    land(
+        source, tmp_path / "table", {0: (0, 30)},
+        query=noted(), drop=lambda offset: offset % 3 == 0 or offset == 16,
+    )  # fmt: skip
+    verdict = verify(tmp_path / "table", source.settings, EveryThird(source))
+    assert not verdict.ok
+    assert numbers(verdict) == (19, 10, 0, 1)
+    assert troubles(verdict) == "1 records without a row: offsets 16"
+
+
+def test_a_row_lost_from_a_file_is_found_in_a_filtered_table(filtered: tuple[Feed, Path]) -> None:
+    rewrite(first_file(filtered[1]), lambda table: table.slice(1))
+    verdict = verify(filtered[1], filtered[0].settings, EveryThird(filtered[0]))
+    assert not verdict.ok
+    assert numbers(verdict) == (25, 14, 0, 1)
+    assert "1 records without a row: offsets 1" in troubles(verdict)
+
+
+def test_a_query_that_does_not_filter_excuses_nothing_beside_one_that_does(
+    filtered: tuple[Feed, Path],
+) -> None:
+    source, directory = filtered
+    land(
+        source, directory, {0: (20, 30), 1: (20, 30)},
+        query=noted(sql="all", filtering=False), drop=lambda offset: offset == 21,
+    )  # fmt: skip
+    verdict = verify(directory, source.settings, EveryThird(source))
+    assert not verdict.ok
+    assert numbers(verdict) == (44, 14, 0, 2)
+
+
+@pytest.mark.parametrize(
+    ("query", "said"),
+    [(noted(unrepeatable="it filters by chance"), "by chance"), (noted(), "nobody was there")],
+)
+def test_what_cannot_be_asked_again_is_said_and_no_fault_while_the_files_are_whole(
+    feed: Callable[..., Feed], tmp_path: Path, query: NotedQuery, said: str
+) -> None:
+    source = feed(1, [(None, b"%d" % n) for n in range(30)])
+    land(source, tmp_path / "table", {0: (0, 30)}, query=query, drop=lambda offset: offset < 4)
+    judge = EveryThird(source) if query.unrepeatable else None
+    verdict = verify(tmp_path / "table", source.settings, judge)
+    assert verdict.ok
+    assert numbers(verdict) == (26, 0, 4, 0)
+    (remark,) = verdict.partitions[0].remarks
+    assert remark.startswith("whether 4 records without a row were filtered or lost cannot be told")
+    assert said in remark
+    rewrite(first_file(tmp_path / "table"), lambda table: table.slice(1))
+    verdict = verify(tmp_path / "table", source.settings, judge)
+    assert not verdict.ok
+    assert numbers(verdict) == (25, 0, 0, 5)
+
+
+def test_a_table_of_an_older_kohort_is_verified_as_far_as_can_be_told(
+    filtered: tuple[Feed, Path],
+) -> None:
+    source, directory = filtered
+    change_manifest(directory, "DROP TABLE evidence")
+    change_manifest(directory, "INSERT INTO meta VALUES ('filtering', 'true')")
+    judge = EveryThird(source)
+    verdict = verify(directory, source.settings, judge)
+    assert verdict.ok
+    assert numbers(verdict) == (26, 0, 14, 0)
+    assert judge.asked == 0
+    assert "an older kohort" in verdict.partitions[0].remarks[0]
+    told = CliRunner().invoke(
+        table_command, ["verify", str(directory), "--bootstrap", source.bootstrap]
+    )
+    assert told.exit_code == 0
+    assert "cannot be told: an older kohort" in told.output
+    assert "every record once, as far as can be told" in told.output
+    rewrite(first_file(directory), lambda table: table.slice(1))
+    verdict = verify(directory, source.settings, judge)
+    assert not verdict.ok
+    assert verdict.total("holes") > 0
+
+
+def test_a_changed_value_is_found_although_its_place_and_hash_are_right(
+    whole: tuple[Feed, Path],
+) -> None:
+    def other_value(table: pa.Table) -> pa.Table:
+        values = table.column("value").to_pylist()
+        values[4] = b"another"
+        index = table.schema.get_field_index("value")
+        return table.set_column(index, "value", pa.array(values, pa.binary()))
+
+    rewrite(first_file(whole[1]), other_value)
     verdict = compare(whole)
     assert not verdict.ok
-    assert (verdict.total("holes"), verdict.total("filtered")) == (1, 0)
+    assert numbers(verdict) == (90, 0, 0, 0)
+    assert "is not as it was written" in troubles(verdict)
+
+
+def test_a_row_lost_where_the_topic_has_forgotten_the_record_is_found(
+    whole: tuple[Feed, Path],
+) -> None:
+    source, directory = whole
+    with Admin(source.settings) as admin:
+        admin.delete_records({TopicPartition(source.topic, n): 45 for n in range(2)})
+    verdict = compare(whole)
+    assert verdict.ok
+    assert verdict.total("unchecked") == 90
+    size = first_file(directory).stat().st_size
+    rewrite(first_file(directory), lambda table: table.slice(1))
+    verdict = compare(whole)
+    assert not verdict.ok
+    assert f"the manifest says {size} with 0x" in troubles(verdict)
 
 
 def test_a_doubled_row_is_found(whole: tuple[Feed, Path]) -> None:

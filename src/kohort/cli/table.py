@@ -77,14 +77,19 @@ def clean(directory: Path, *, older_than: float, as_json: bool) -> None:
 )
 @json_option
 def verify(directory: Path, *, bootstrap: str, isolation_level: str, as_json: bool) -> None:
-    """Compare every row with the topic: holes, duplicates, strangers, orphans. Exit 1 if any."""
+    """Compare every row with the topic: holes, duplicates, strangers, orphans. Exit 1 if any.
+
+    Where the SQL filters, Spark is started and asked again about every record without a row.
+    """
     from kohort.client.config import parse_client_settings  # noqa: PLC0415
+    from kohort.spark.judging import SparkJudge  # noqa: PLC0415
     from kohort.spark.verify import verify as compare  # noqa: PLC0415
 
     settings = parse_client_settings(
         {"bootstrap.servers": bootstrap, "isolation.level": isolation_level}
     )
-    verdict = compare(directory, settings)
+    with SparkJudge() as judge:
+        verdict = compare(directory, settings, judge)
     if as_json:
         print_json(_as_json(verdict))
     else:
@@ -94,8 +99,8 @@ def verify(directory: Path, *, bootstrap: str, isolation_level: str, as_json: bo
 
 
 _NUMBERS = (
-    "records", "rows", "dead_letters", "filtered", "holes", "duplicates", "strangers", "unread",
-    "unchecked",
+    "records", "rows", "dead_letters", "filtered", "untold", "holes", "duplicates", "strangers",
+    "unread", "unchecked",
 )  # fmt: skip
 
 
@@ -121,9 +126,12 @@ def _print(verdict: Verdict) -> None:
     for p in verdict.partitions:
         for trouble in p.troubles:
             note(f"{p.partition}: {trouble}")
+        for remark in p.remarks:
+            note(f"{p.partition}: {remark}")
     for orphan in verdict.orphans:
         note(
             f"orphan: {orphan.path} ({orphan.size} bytes) counts for nothing; "
             "`kohort table clean` removes it"
         )
-    note("every record once" if verdict.ok else "NOT WHOLE")
+    so_far = ", as far as can be told" if verdict.total("untold") else ""
+    note(f"every record once{so_far}" if verdict.ok else "NOT WHOLE")

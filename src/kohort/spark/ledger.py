@@ -17,6 +17,8 @@ The rules (each closes a hole that was seen to lose or double records):
 
 from __future__ import annotations
 
+import dataclasses
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
@@ -58,6 +60,41 @@ class Position:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class NotedQuery:
+    """What made a table's rows, as far as it is needed to ask the same again.
+
+    Attributes:
+        sql: the text.
+        settings: Spark's settings by which the text means what it meant.
+        filtering: whether it can leave records out.
+        unrepeatable: what makes it leave out other records another time (chance, the clock);
+            None if nothing does.
+    """
+
+    sql: str
+    settings: Mapping[str, str]
+    filtering: bool
+    unrepeatable: str | None
+
+    def as_json(self) -> str:
+        """For a ledger; the same query is the same text."""
+        return json.dumps(dataclasses.asdict(self), sort_keys=True)
+
+    @classmethod
+    def parse(cls, text: str) -> NotedQuery:
+        """What ``as_json`` made."""
+        return cls(**json.loads(text))
+
+
+@dataclass(frozen=True, slots=True)
+class Seal:
+    """A file's bytes as they were when it was written: how many, and their CRC-32C."""
+
+    size: int
+    crc: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class WrittenFile:
     """What a sink's task wrote of one partition in one batch; paths are below the table."""
 
@@ -68,11 +105,17 @@ class WrittenFile:
     rows: int
     dead_path: str | None
     dead_letters: int
+    seal: Seal | None = None
+    dead_seal: Seal | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ManifestRow:
-    """One committed piece: its range, and the files that hold what became of its records."""
+    """One committed piece: its range, and the files that hold what became of its records.
+
+    ``seal`` and ``dead_seal`` are those of the files, ``query`` names the query that made the
+    rows; None where an older kohort, which did not note them, committed the piece.
+    """
 
     partition: TopicPartition
     begin: int
@@ -82,6 +125,9 @@ class ManifestRow:
     rows: int
     dead_path: str | None
     dead_letters: int
+    seal: Seal | None = None
+    dead_seal: Seal | None = None
+    query: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,8 +161,12 @@ class Ledger(Protocol):
         """Replace what an application's batch under way is going to commit."""
         ...
 
-    def commit(self, application: str, files: Sequence[WrittenFile]) -> Committed:
+    def commit(
+        self, application: str, files: Sequence[WrittenFile], query: str | None = None
+    ) -> Committed:
         """Commit the intended pieces with the files written for them.
+
+        ``query`` names what made the rows, so that the same can be asked again of the same records.
 
         Raises:
             LedgerConflict: a position is neither ours nor fenced, or a file holds offsets that no

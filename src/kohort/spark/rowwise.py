@@ -57,15 +57,19 @@ class RowwiseQuery:
     """A checked query.
 
     Attributes:
+        sql: the query's text.
         frame: the query's own columns, then the carried ones under ``HIDDEN`` names.
         columns: names of the query's own columns that the table gets, in order.
         filtering: whether the query can drop records.
+        unrepeatable: why it may drop others when it is asked again; None if it drops the same.
         dead_letters: whether the query has a ``dead_letter`` column.
     """
 
+    sql: str
     frame: DataFrame
     columns: tuple[str, ...]
     filtering: bool
+    unrepeatable: str | None
     dead_letters: bool
 
 
@@ -98,9 +102,11 @@ def apply_sql(spark: SparkSession, records: DataFrame, sql: str) -> RowwiseQuery
     )
     dead_letters = _has_dead_letters(frame, names)
     return RowwiseQuery(
+        sql=sql,
         frame=frame,
         columns=tuple(n for n in names if n != DEAD_LETTER and not n.startswith(HIDDEN)),
         filtering=any(node.nodeName() == "Filter" for node in _nodes(analyzed)),
+        unrepeatable=_unrepeatable(jvm, analyzed),
         dead_letters=dead_letters,
     )
 
@@ -145,6 +151,17 @@ def _carry(jvm: Any, plan: Any, carried: list[Any]) -> Any:
     present = {column.exprId() for column in _items(plan.projectList())}
     missing = [column for column in carried if column.exprId() not in present]
     return _project(jvm, children[0], [*_items(plan.projectList()), *missing])
+
+
+def _unrepeatable(jvm: Any, plan: Any) -> str | None:
+    """What makes the query's filters judge one record differently at different times."""
+    filters = [node for node in _nodes(plan) if node.nodeName() == "Filter"]
+    if not all(node.deterministic() for one in filters for node in _nodes(one)):
+        return "it filters by chance"
+    of_the_moment = jvm.org.apache.spark.sql.catalyst.trees.TreePattern.CURRENT_LIKE()
+    if any(one.containsPattern(of_the_moment) for one in filters):
+        return "it filters by the time or the place at which it runs"
+    return None
 
 
 def _column_names(plan: Any, source: _View) -> list[str]:

@@ -11,6 +11,7 @@ it cannot be parted, and waits for its turn. A commit is on disk before it is re
 
 from __future__ import annotations
 
+import hashlib
 import sqlite3
 import threading
 import time
@@ -26,7 +27,9 @@ from kohort.spark.ledger import (
     LedgerConflict,
     LedgerError,
     ManifestRow,
+    NotedQuery,
     Position,
+    Seal,
     WrittenFile,
     match_files,
     ranges_of,
@@ -39,6 +42,7 @@ LEDGER_PATH = Path("_kohort") / "ledger.db"
 
 _BUSY_TIMEOUT_S = 60.0
 _BATCH_LIMIT = "batch_limit"
+_QUERY = "query/"
 _INTENT_KEPT_MS = 7 * 24 * 3600 * 1000
 
 _SCHEMA = (
@@ -59,6 +63,12 @@ _SCHEMA = (
          begin_offset INTEGER NOT NULL, end_offset INTEGER NOT NULL, epoch INTEGER NOT NULL,
          path TEXT, rows INTEGER NOT NULL, dead_path TEXT, dead_letters INTEGER NOT NULL,
          committed_at_ms INTEGER NOT NULL,
+         PRIMARY KEY (group_id, topic, partition, begin_offset)) WITHOUT ROWID, STRICT""",
+    # Beside the manifest and not in it: an older kohort goes on writing the same table.
+    """CREATE TABLE IF NOT EXISTS evidence (
+         group_id TEXT NOT NULL, topic TEXT NOT NULL, partition INTEGER NOT NULL,
+         begin_offset INTEGER NOT NULL, query TEXT,
+         size INTEGER, crc INTEGER, dead_size INTEGER, dead_crc INTEGER,
          PRIMARY KEY (group_id, topic, partition, begin_offset)) WITHOUT ROWID, STRICT""",
 )
 
@@ -134,6 +144,21 @@ class SqliteLedger:
                 "SELECT value FROM meta WHERE name = ?", (name,)
             ).fetchone()
         return None if row is None else str(row[0])
+
+    def note_query(self, query: NotedQuery) -> str:
+        """Note what rows are made with; returns the name to commit them under."""
+        text = query.as_json()
+        name = hashlib.sha256(text.encode()).hexdigest()[:16]
+        self.describe(_QUERY + name, text)
+        return name
+
+    def queries(self) -> dict[str, NotedQuery]:
+        """Every query that made rows of the table, by name."""
+        with self._lock:
+            rows = self._connection.execute(
+                "SELECT name, value FROM meta WHERE substr(name, 1, ?) = ?", (len(_QUERY), _QUERY)
+            ).fetchall()
+        return {name.removeprefix(_QUERY): NotedQuery.parse(text) for name, text in rows}
 
     def limit_batches(self, offsets: int | None) -> None:
         """Hold every application's micro-batches to so many offsets from the next one on.
@@ -214,7 +239,9 @@ class SqliteLedger:
                 [(application, *p.partition, p.begin, p.end, p.epoch, now) for p in pieces],
             )
 
-    def commit(self, application: str, files: Sequence[WrittenFile]) -> Committed:
+    def commit(
+        self, application: str, files: Sequence[WrittenFile], query: str | None = None
+    ) -> Committed:
         """See ``Ledger.commit``."""
         with self._transaction() as connection:
             pieces = _intended(connection, application)
@@ -224,7 +251,7 @@ class SqliteLedger:
                 if not self._move(connection, partition, planned)
             }
             rows = [
-                _manifest_row(piece, file)
+                _manifest_row(piece, file, query)
                 for piece, file in match_files(pieces, files)
                 if piece.partition not in fenced
             ]
@@ -239,6 +266,16 @@ class SqliteLedger:
                     for row in rows
                 ],
             )  # fmt: skip
+            connection.executemany(
+                "INSERT INTO evidence VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                [
+                    (
+                        self._group_id, *row.partition, row.begin, row.query,
+                        *_as_columns(row.seal), *_as_columns(row.dead_seal),
+                    )
+                    for row in rows
+                ],
+            )  # fmt: skip
             connection.execute("DELETE FROM intent WHERE application = ?", (application,))
         return Committed(rows=rows, fenced=frozenset(fenced))
 
@@ -247,14 +284,17 @@ class SqliteLedger:
         with self._lock:
             rows = self._connection.execute(
                 """SELECT topic, partition, begin_offset, end_offset, epoch, path, rows,
-                          dead_path, dead_letters
-                   FROM manifest WHERE group_id = ? ORDER BY topic, partition, begin_offset""",
+                          dead_path, dead_letters, query, size, crc, dead_size, dead_crc
+                   FROM manifest
+                   LEFT JOIN evidence USING (group_id, topic, partition, begin_offset)
+                   WHERE group_id = ? ORDER BY topic, partition, begin_offset""",
                 (self._group_id,),
             ).fetchall()
         return [
             ManifestRow(
                 partition=TopicPartition(row[0], row[1]), begin=row[2], end=row[3], epoch=row[4],
-                path=row[5], rows=row[6], dead_path=row[7], dead_letters=row[8],
+                path=row[5], rows=row[6], dead_path=row[7], dead_letters=row[8], query=row[9],
+                seal=_as_seal(*row[10:12]), dead_seal=_as_seal(*row[12:14]),
             )
             for row in rows
         ]  # fmt: skip
@@ -350,7 +390,15 @@ def _intended(connection: sqlite3.Connection, application: str) -> list[Piece]:
     ]
 
 
-def _manifest_row(piece: Piece, file: WrittenFile | None) -> ManifestRow:
+def _as_columns(seal: Seal | None) -> tuple[int | None, int | None]:
+    return (seal.size, seal.crc) if seal else (None, None)
+
+
+def _as_seal(size: int | None, crc: int | None) -> Seal | None:
+    return None if size is None or crc is None else Seal(size, crc)
+
+
+def _manifest_row(piece: Piece, file: WrittenFile | None, query: str | None) -> ManifestRow:
     return ManifestRow(
         partition=piece.partition,
         begin=piece.begin,
@@ -360,6 +408,9 @@ def _manifest_row(piece: Piece, file: WrittenFile | None) -> ManifestRow:
         rows=file.rows if file else 0,
         dead_path=file.dead_path if file else None,
         dead_letters=file.dead_letters if file else 0,
+        seal=file.seal if file else None,
+        dead_seal=file.dead_seal if file else None,
+        query=query,
     )
 
 

@@ -10,10 +10,15 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
+
+import google_crc32c
 
 from kohort.spark.layout import DATA, DEAD_LETTERS
-from kohort.spark.ledger import ManifestRow
+from kohort.spark.ledger import ManifestRow, Seal
 from kohort.spark.sqlite_ledger import SqliteLedger
+
+_CHUNK: Final = 1 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,6 +32,20 @@ class Orphan:
     path: str
     size: int
     age_s: float
+
+
+def seal_of(path: Path) -> Seal:
+    """A file's bytes as they are now, to compare with what they were.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    size = crc = 0
+    with path.open("rb") as file:
+        while chunk := file.read(_CHUNK):
+            size += len(chunk)
+            crc = google_crc32c.extend(crc, chunk)
+    return Seal(size, crc)
 
 
 def manifest_of(directory: Path) -> list[ManifestRow]:

@@ -46,7 +46,9 @@ class UnfencedLedger:
     def intend(self, application: str, pieces: Sequence[Piece]) -> None:
         """Nothing is kept."""
 
-    def commit(self, application: str, files: Sequence[WrittenFile]) -> Committed:
+    def commit(
+        self, application: str, files: Sequence[WrittenFile], query: str | None = None
+    ) -> Committed:
         """Nothing is committed here: the sink is the user's."""
         return Committed(rows=[], fenced=frozenset())
 

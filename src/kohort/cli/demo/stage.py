@@ -334,11 +334,13 @@ class Stage:
 
     def _judge(self, picture: Picture) -> Verdict:
         # Imported here, since it brings pyarrow along, which a failing start does not need.
+        from kohort.spark.judging import SparkJudge  # noqa: PLC0415
         from kohort.spark.verify import verify  # noqa: PLC0415
 
         self._say("comparing every row in the table's files with the topic")
         settings = parse_client_settings({"bootstrap.servers": self._bootstrap})
-        found = verify(self._config.table, settings)
+        with SparkJudge() as judge:
+            found = verify(self._config.table, settings, judge)
         landings = self._observer.landings(self._wall)
         longest = longest_retained_pause(
             landings, picture.rebalances, until=picture.at, drought=self._observer.drought
@@ -348,9 +350,11 @@ class Stage:
             rows_out=found.total("rows"),
             dead_letters=found.total("dead_letters"),
             filtered=found.total("filtered"),
+            untold=found.total("untold"),
             holes=found.total("holes") + found.total("unread"),
             duplicates=found.total("duplicates"),
             foreign=found.total("strangers"),
+            unsound=sum(len(partition.troubles) for partition in found.partitions),
             orphans=len(found.orphans),
             rebalances=len(picture.rebalances),
             longest_pause_s=longest.seconds if longest is not None else None,

@@ -20,9 +20,11 @@ class Verdict:
         rows_out: rows in the committed files.
         dead_letters: records that the SQL could not take, kept beside the table.
         filtered: records that the SQL left out on purpose.
+        untold: records without a row, of which the SQL cannot say whether it left them out.
         holes: records of the topic that are in no committed file.
         duplicates: records that are there more than once.
         foreign: rows that differ from their record, or have none.
+        unsound: what else is wrong with files and manifest: sentences.
         orphans: files that no commit names, as the killed micro-batch leaves them; they count for
             nothing.
         rebalances: of the group.
@@ -39,9 +41,11 @@ class Verdict:
     rows_out: int
     dead_letters: int
     filtered: int
+    untold: int
     holes: int
     duplicates: int
     foreign: int
+    unsound: int
     orphans: int
     rebalances: int
     longest_pause_s: float | None
@@ -55,9 +59,9 @@ class Verdict:
     @property
     def exactly_once(self) -> bool:
         """Whether every record landed once, and nothing else did."""
-        return not (self.holes or self.duplicates or self.foreign) and (
-            self.records_in == self.rows_out + self.dead_letters + self.filtered
-        )
+        accounted = self.rows_out + self.dead_letters + self.filtered + self.untold
+        wrong = self.holes or self.duplicates or self.foreign or self.unsound
+        return not wrong and self.records_in == accounted
 
     def as_json(self) -> str:
         """One line for programs."""
@@ -84,6 +88,11 @@ class Verdict:
             f"across a rebalance: {pause} (usual time between two commits "
             f"{self.usual_pause_s:.2f} s)",
         ]
+        if self.untold:
+            told.append(
+                f"NOT SHOWN: whether {self.untold:,} records without a row were filtered or lost; "
+                "`kohort table verify` says why"
+            )
         told += [f"NOT SHOWN: {text}" for shown, text in self._shown() if not shown]
         if self.orphans:
             told.append(
@@ -96,7 +105,8 @@ class Verdict:
 
     def _sentence(self) -> str:
         if self.exactly_once:
-            return "every record landed exactly once"
+            so_far = ", as far as can be told" if self.untold else ""
+            return f"every record landed exactly once{so_far}"
         return f"{self.word.upper()}: the files in {self.output} do not hold what the topic holds"
 
     def _wrong(self) -> list[tuple[str, int]]:

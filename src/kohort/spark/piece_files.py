@@ -1,0 +1,258 @@
+"""Rows of one task into Parquet files: what the exactly-once sink runs on executors.
+
+What lives here: ``write_files``, a function for ``mapInArrow``, and the reading of its reports. In
+go a task's rows in Arrow, out come files below ``DIR/data`` (and ``DIR/_kohort/dead-letters``), one
+for each partition's piece, and a report of each. It must not know Spark, queries or the ledger.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from kohort.model.ids import TopicPartition
+from kohort.spark.layout import DATA, DEAD_LETTER, DEAD_LETTERS, HIDDEN, RECORD_HASH, TEMPORARY
+from kohort.spark.ledger import Seal, WrittenFile
+from kohort.spark.table import seal_of
+
+COMPRESSION = "zstd"
+ROWS_PER_GROUP = 128 * 1024
+BYTES_PER_GROUP = 32 * 1024 * 1024
+
+REPORT: Final = (
+    "topic string, `partition` int, first_offset bigint, last_offset bigint, path string, "
+    "`rows` bigint, dead_path string, dead_letters bigint, size bigint, crc bigint, "
+    "dead_size bigint, dead_crc bigint, row_bytes bigint"
+)
+"""A task's report of one piece, as Spark names the columns; paths are below the table."""
+
+_REPORT_ARROW: Final = pa.schema(
+    [
+        ("topic", pa.string()),
+        ("partition", pa.int32()),
+        ("first_offset", pa.int64()),
+        ("last_offset", pa.int64()),
+        ("path", pa.string()),
+        ("rows", pa.int64()),
+        ("dead_path", pa.string()),
+        ("dead_letters", pa.int64()),
+        ("size", pa.int64()),
+        ("crc", pa.int64()),
+        ("dead_size", pa.int64()),
+        ("dead_crc", pa.int64()),
+        ("row_bytes", pa.int64()),
+    ]
+)
+_DEAD_SCHEMA: Final = pa.schema(
+    [
+        ("topic", pa.string()),
+        ("partition", pa.int32()),
+        ("offset", pa.int64()),
+        (RECORD_HASH, pa.int64()),
+        ("key", pa.binary()),
+        ("value", pa.binary()),
+        (DEAD_LETTER, pa.string()),
+    ]
+)
+
+
+def write_files(directory: str, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Write one task's rows: a file for each partition's piece; yields a report of each."""
+    writer: _PieceWriter | None = None
+    try:
+        for batch in batches:
+            for partition, rows in _runs(batch):
+                if writer is None or writer.partition != partition:
+                    if writer is not None:
+                        yield writer.finish()
+                    writer = _PieceWriter(Path(directory), partition, batch.schema)
+                writer.add(rows)
+        if writer is not None:
+            yield writer.finish()
+            writer = None
+    finally:
+        if writer is not None:
+            writer.abandon()
+
+
+def _runs(batch: pa.RecordBatch) -> Iterator[tuple[TopicPartition, pa.RecordBatch]]:
+    """The batch cut where another partition's rows begin. A task reads piece after piece."""
+    if not batch.num_rows:
+        return
+    numbers = batch.column("partition").to_numpy()
+    topics = batch.column("topic")
+    cuts = set((np.flatnonzero(numbers[1:] != numbers[:-1]) + 1).tolist())
+    if topics[0] != topics[-1] or len(pc.unique(topics)) > 1:
+        changed = pc.not_equal(topics.slice(1), topics.slice(0, len(topics) - 1))
+        cuts |= set((np.flatnonzero(changed.to_numpy(zero_copy_only=False)) + 1).tolist())
+    edges = [0, *sorted(cuts), batch.num_rows]
+    for begin, end in itertools.pairwise(edges):
+        place = TopicPartition(topics[begin].as_py(), int(numbers[begin]))
+        yield place, batch.slice(begin, end - begin)
+
+
+@dataclass(slots=True)
+class _Output:
+    """One Parquet file in the making."""
+
+    directory: Path
+    folder: str
+    name: str
+    schema: pa.Schema
+    rows: int = 0
+    seal: Seal | None = None
+    _waiting: list[pa.RecordBatch] = field(default_factory=list)
+    _waiting_rows: int = 0
+    _waiting_bytes: int = 0
+    _writer: pq.ParquetWriter | None = None
+
+    @property
+    def path(self) -> str:
+        return f"{self.folder}/{self.name}"
+
+    @property
+    def _temporary(self) -> Path:
+        return self.directory / self.folder / (self.name + TEMPORARY)
+
+    def add(self, rows: pa.RecordBatch) -> None:
+        if not rows.num_rows:
+            return
+        self.rows += rows.num_rows
+        self._waiting.append(rows)
+        self._waiting_rows += rows.num_rows
+        self._waiting_bytes += rows.nbytes
+        if self._waiting_rows >= ROWS_PER_GROUP or self._waiting_bytes >= BYTES_PER_GROUP:
+            self._flush()
+
+    def finish(self) -> str | None:
+        """The file's path below the table, synced and under its own name; None if without rows."""
+        if not self.rows:
+            return None
+        self._flush()
+        assert self._writer is not None
+        self._writer.close()
+        _sync(self._temporary)
+        self.seal = seal_of(self._temporary)
+        final = self.directory / self.path
+        os.rename(self._temporary, final)
+        _sync(final.parent)
+        return self.path
+
+    def abandon(self) -> None:
+        if self._writer is not None:
+            self._writer.close()
+            self._temporary.unlink(missing_ok=True)
+
+    def _flush(self) -> None:
+        if self._writer is None:
+            self._temporary.parent.mkdir(parents=True, exist_ok=True)
+            self._writer = pq.ParquetWriter(
+                self._temporary,
+                self.schema,
+                compression=COMPRESSION,
+                use_dictionary=["topic", "partition"],
+                write_statistics=["partition", "offset"],
+            )
+        if self._waiting:
+            self._writer.write_table(pa.Table.from_batches(self._waiting, self.schema))
+        self._waiting.clear()
+        self._waiting_rows = self._waiting_bytes = 0
+
+
+class _PieceWriter:
+    """Writes the rows of one piece, good ones and dead letters apart."""
+
+    def __init__(self, directory: Path, partition: TopicPartition, schema: pa.Schema) -> None:
+        self.partition = partition
+        self._names = [n for n in schema.names if n != DEAD_LETTER and not n.startswith(HIDDEN)]
+        self._has_dead = DEAD_LETTER in schema.names
+        folder = f"{partition.topic}/{partition.partition}"
+        name = f"{uuid.uuid4().hex}.parquet"
+        kept = pa.schema([schema.field(n) for n in self._names])
+        self._good = _Output(directory, f"{DATA}/{folder}", name, kept)
+        self._dead = _Output(directory, f"{DEAD_LETTERS}/{folder}", name, _DEAD_SCHEMA)
+        self._first: int | None = None
+        self._last = -1
+        self._row_bytes = 0
+
+    def add(self, rows: pa.RecordBatch) -> None:
+        self._row_bytes = max(self._row_bytes, rows.nbytes // rows.num_rows)
+        offsets = rows.column("offset")
+        if self._first is None:
+            self._first = offsets[0].as_py()
+        self._last = offsets[-1].as_py()
+        if self._has_dead and rows.column(DEAD_LETTER).null_count < rows.num_rows:
+            malformed = pc.is_valid(rows.column(DEAD_LETTER))
+            self._dead.add(_dead_rows(rows.filter(malformed)))
+            rows = rows.filter(pc.invert(malformed))
+        self._good.add(rows.select(self._names))
+
+    def finish(self) -> pa.RecordBatch:
+        report = {
+            "topic": self.partition.topic,
+            "partition": self.partition.partition,
+            "first_offset": self._first,
+            "last_offset": self._last,
+            "path": self._good.finish(),
+            "rows": self._good.rows,
+            "dead_path": self._dead.finish(),
+            "dead_letters": self._dead.rows,
+            **_sealed("", self._good.seal),
+            **_sealed("dead_", self._dead.seal),
+            "row_bytes": self._row_bytes,
+        }
+        return pa.RecordBatch.from_pylist([report], schema=_REPORT_ARROW)
+
+    def abandon(self) -> None:
+        self._good.abandon()
+        self._dead.abandon()
+
+
+def _dead_rows(rows: pa.RecordBatch) -> pa.RecordBatch:
+    named = [HIDDEN + n if n in {"key", "value"} else n for n in _DEAD_SCHEMA.names]
+    columns = [
+        rows.column(name).cast(kind) for name, kind in zip(named, _DEAD_SCHEMA.types, strict=True)
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=_DEAD_SCHEMA)
+
+
+def _sealed(prefix: str, seal: Seal | None) -> dict[str, int | None]:
+    return {
+        f"{prefix}size": seal.size if seal else None,
+        f"{prefix}crc": seal.crc if seal else None,
+    }
+
+
+def _sync(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def written_file(report: Any) -> WrittenFile:
+    """What ``write_files`` reports of a file, for the ledger."""
+    return WrittenFile(
+        partition=TopicPartition(report["topic"], report["partition"]),
+        first_offset=report["first_offset"],
+        last_offset=report["last_offset"],
+        path=report["path"],
+        rows=report["rows"],
+        dead_path=report["dead_path"],
+        dead_letters=report["dead_letters"],
+        seal=None if report["crc"] is None else Seal(report["size"], report["crc"]),
+        dead_seal=(
+            None if report["dead_crc"] is None else Seal(report["dead_size"], report["dead_crc"])
+        ),
+    )
