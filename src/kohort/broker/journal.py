@@ -52,7 +52,7 @@ class Journal:
     Args:
         topics: has the internal topic, which is made when it is first needed.
         flusher: who makes batches durable.
-        appended: told of a ticket whose records are on the disk.
+        appended: told of tickets whose records are on the disk, in the order of their writes.
         failed: told of a ticket whose records never will be, and why.
     """
 
@@ -60,7 +60,7 @@ class Journal:
         self,
         topics: Topics,
         flusher: Flusher,
-        appended: Callable[[Ticket], None],
+        appended: Callable[[list[Ticket]], None],
         failed: Callable[[Ticket, ErrorCode], None],
     ) -> None:
         self._topics = topics
@@ -94,18 +94,18 @@ class Journal:
         try:
             self._topics.offsets_topic()
             log = self._topics.log(TopicPartition(OFFSETS_TOPIC, number))
-            result = log.append(build_batch(records), wall_now())
+            result = log.append(build_batch(records), wall_now(), keyed=True)
         except StorageError as error:
             self._tell(writes, error)
             return
         self._flusher.wait(log, result.last_offset, lambda failure: self._tell(writes, failure))
 
     def _tell(self, writes: list[Write], failure: StorageError | None) -> None:
+        if failure is None:
+            self._appended([write.ticket for write in writes])
+            return
         for write in writes:
-            if failure is None:
-                self._appended(write.ticket)
-            else:
-                self._failed(write.ticket, failure.code)
+            self._failed(write.ticket, failure.code)
 
 
 def _shares(writes: list[Write]) -> Iterator[list[Write]]:

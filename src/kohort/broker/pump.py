@@ -242,10 +242,10 @@ class Pump:
 
     # What the journal and the service call.
 
-    def appended(self, ticket: Ticket) -> None:
-        """A write is on disk."""
+    def appended(self, tickets: Iterable[Ticket]) -> None:
+        """Writes are on disk, in their order."""
         now = self.now()
-        self._turn(self._engine.appended(ticket, now))
+        self._turn(self._engine.all_appended(tickets, now))
 
     def append_failed(self, ticket: Ticket, error: ErrorCode) -> None:
         """A write will never be on disk."""
@@ -311,15 +311,15 @@ class Pump:
         request. Requests and writes can make the engine speak again, so they wait their turn.
         """
         for output in outputs:
-            if isinstance(output, Transmit):
+            if type(output) is Transmit:
                 session = self.sessions.get(output.conn)
                 if session is not None:
                     session.transmit(output.data)
                     if session.held and self._engine.wants_data(session.conn):
                         session.hold(False)
-            elif isinstance(output, Observed):
+            elif type(output) is Observed:
                 self._observe(output)
-            elif isinstance(output, Close):
+            elif type(output) is Close:
                 session = self.sessions.get(output.conn)
                 if session is not None:
                     logger.info("closing connection of %s: %s", session.peer_host, output.reason)

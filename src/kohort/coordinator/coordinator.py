@@ -40,13 +40,32 @@ from kohort.coordinator.events import (
 )
 from kohort.coordinator.invariants import check
 from kohort.coordinator.rebalancing import join_timer_fired
-from kohort.coordinator.registry import MakeMemberId, Registry
+from kohort.coordinator.registry import MakeMemberId, Registry, Write
 from kohort.coordinator.timers import JOIN, SESSION, SYNC, Timer
 from kohort.model.deadlines import Deadlines
 from kohort.model.errors import InvariantViolation
 from kohort.model.group_config import GroupConfig
 from kohort.model.ids import Ticket
 from kohort.model.instants import Instant
+
+
+def _appended(registry: Registry, event: Appended) -> None:
+    _write_of(registry, event.ticket).stored(registry, event.ticket)
+
+
+def _append_failed(registry: Registry, event: AppendFailed) -> None:
+    _write_of(registry, event.ticket).failed(registry, event.ticket, event.error)
+
+
+def _write_of(registry: Registry, ticket: Ticket) -> Write:
+    write = registry.writes.pop(ticket, None)
+    if write is None:
+        raise InvariantViolation(
+            f"ticket {ticket} came back, but was never given out or came back before; "
+            "a shell must report each ticket once"
+        )
+    return write
+
 
 # A table instead of a match: a heartbeat is served thousands of times a second, and a match of
 # classes asks each case in turn.
@@ -63,6 +82,8 @@ _SERVE: dict[type, Callable[[Registry, Any], None]] = {
     DeleteGroups: removing.delete_groups,
     TopicsDeleted: removing.topics_deleted,
     TokensDropped: liveness.tokens_dropped,
+    Appended: _appended,
+    AppendFailed: _append_failed,
 }
 
 
@@ -137,10 +158,6 @@ class Coordinator:
     def _take_notice(self, event: Event) -> None:
         """Events that nobody waits on an answer to."""
         match event:
-            case Appended():
-                self._write_of(event.ticket).stored(self._registry, event.ticket)
-            case AppendFailed():
-                self._write_of(event.ticket).failed(self._registry, event.ticket, event.error)
             case TimeOfDay():
                 self._registry.set_time_of_day(event.wall)
             case Replay():
@@ -162,19 +179,12 @@ class Coordinator:
                 | DeleteGroups()
                 | TopicsDeleted()
                 | TokensDropped()
+                | Appended()
+                | AppendFailed()
             ):
                 raise InvariantViolation(f"{type(event).__name__} was expected to be served")
             case _:
                 assert_never(event)
-
-    def _write_of(self, ticket: Ticket) -> Any:
-        write = self._registry.writes.pop(ticket, None)
-        if write is None:
-            raise InvariantViolation(
-                f"ticket {ticket} came back, but was never given out or came back before; "
-                "a shell must report each ticket once"
-            )
-        return write
 
     def _fire_due(self, now: Instant) -> None:
         """Fire what is due, each by itself, since one may cancel or arm others.

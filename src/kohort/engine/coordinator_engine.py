@@ -250,6 +250,12 @@ class CoordinatorEngine:
         """The records of a ``Write`` are on disk."""
         return self._feed(Appended(ticket=ticket), now)
 
+    def all_appended(self, tickets: Iterable[Ticket], now: Instant) -> list[Output]:
+        """As ``appended`` for one after another: ``Write``s that shared a batch are on disk."""
+        for ticket in tickets:
+            self._run(self._coordinator.handle(Appended(ticket=ticket), now), now)
+        return self._settle(now)
+
     def append_failed(self, ticket: Ticket, error: ErrorCode, now: Instant) -> list[Output]:
         """The records of a ``Write`` will never be on disk."""
         return self._feed(AppendFailed(ticket=ticket, error=error), now)
@@ -440,16 +446,19 @@ class CoordinatorEngine:
         A group's record is as large as it is: who joins is bounded, and an assignment by the
         request that brought it.
         """
-        try:
-            records = tuple(write_record(record) for record in effect.records)
-        except ProtocolError:
-            return None
-        size = _BATCH_OVERHEAD + sum(
-            len(key) + len(value or b"") + _RECORD_OVERHEAD for key, value in records
-        )
-        of_group = any(isinstance(record, GroupRecord) for record in effect.records)
-        limit = INT32_MAX if of_group else self._config.message_max_bytes
-        return records if size <= limit else None
+        size = _BATCH_OVERHEAD
+        limit = self._config.message_max_bytes
+        records = []
+        for record in effect.records:
+            try:
+                key, value = write_record(record)
+            except ProtocolError:
+                return None
+            records.append((key, value))
+            size += len(key) + len(value or b"") + _RECORD_OVERHEAD
+            if type(record) is GroupRecord:
+                limit = INT32_MAX
+        return tuple(records) if size <= limit else None
 
     def _answer(self, known: Connection, token: Token, message: object) -> None:
         try:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias, final
 
 from kohort.model.facts import Fact
 from kohort.model.ids import ConnectionId, Ticket, Token
@@ -13,6 +13,7 @@ from kohort.wire.headers import RequestHeader
 # Named tuples, since one of them is made for every heartbeat and they cost the least.
 
 
+@final
 class Transmit(NamedTuple):
     """Send ``data`` on ``conn``."""
 
@@ -20,6 +21,7 @@ class Transmit(NamedTuple):
     data: bytes
 
 
+@final
 class Close(NamedTuple):
     """Close ``conn``: its client broke the protocol. The engine has forgotten it."""
 
@@ -27,6 +29,7 @@ class Close(NamedTuple):
     reason: str
 
 
+@final
 class Write(NamedTuple):
     """Append ``records`` to a partition of ``__consumer_offsets``, all or none.
 
@@ -43,6 +46,7 @@ class Write(NamedTuple):
     """For the batch."""
 
 
+@final
 class Handle(NamedTuple):
     """A request that is not the coordinator's. The shell answers it with ``engine.answer``."""
 
@@ -52,6 +56,7 @@ class Handle(NamedTuple):
     request: Any
 
 
+@final
 class Observed(NamedTuple):
     """Something happened: for logs, metrics, history. Wire facts come while somebody records."""
 

@@ -150,6 +150,10 @@ class RecordingCoordinatorEngine(CoordinatorEngine):
             self._tell(PersistOk(group_id=group_id, ticket=ticket), now)
         return super().appended(ticket, now)
 
+    def all_appended(self, tickets: Iterable[Ticket], now: Instant) -> list[Output]:
+        """As ``CoordinatorEngine.all_appended``."""
+        return [output for ticket in tickets for output in self.appended(ticket, now)]
+
     def append_failed(self, ticket: Ticket, error: ErrorCode, now: Instant) -> list[Output]:
         """As ``CoordinatorEngine.append_failed``."""
         self._run(self._coordinator.advance(now), now)

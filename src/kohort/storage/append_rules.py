@@ -39,8 +39,10 @@ def check_content(
     header: BatchHeader,
     records: bytes | bytearray | memoryview,
     now_ms: int,
+    *,
+    keyed: bool = False,
 ) -> None:
-    """Refuse a sound batch that this topic does not take.
+    """Refuse a sound batch that this topic does not take; ``keyed``: its records have keys.
 
     Raises:
         RefusedBatch: RECORD_LIST_TOO_LARGE, INVALID_TIMESTAMP, or INVALID_RECORD for records
@@ -59,7 +61,7 @@ def check_content(
             f"message.timestamp.before.max.ms or message.timestamp.after.max.ms allow",
             ErrorCode.INVALID_TIMESTAMP,
         )
-    if config.compact and not all_have_keys(header, bytes(records)):
+    if config.compact and not keyed and not all_have_keys(header, bytes(records)):
         raise RefusedBatch("a record without a key, in a topic with cleanup.policy=compact")
 
 

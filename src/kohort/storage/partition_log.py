@@ -159,8 +159,16 @@ class PartitionLog:
 
     # Appending
 
-    def append(self, records: bytes | bytearray | memoryview, now_ms: int) -> AppendResult:
+    def append(
+        self, records: bytes | bytearray | memoryview, now_ms: int, *, keyed: bool = False
+    ) -> AppendResult:
         """Append exactly one batch, as it came from a producer or from ``build_batch``.
+
+        Args:
+            records: the batch.
+            now_ms: time of day.
+            keyed: the caller knows that every record has a key, which a compacted topic demands;
+                nobody looks into the records then.
 
         Raises:
             RefusedBatch: the batch breaks a rule; its ``code`` is the answer. Nothing was written.
@@ -179,7 +187,7 @@ class PartitionLog:
                     True,
                     self._must_wait(known.last_offset),
                 )
-        check_content(config, header, records, now_ms)
+        check_content(config, header, records, now_ms, keyed=keyed)
         if config.log_append_time:
             header, body = with_log_append_time(header, body, now_ms)
         segment = self._segments.active

@@ -10,7 +10,7 @@ Source: KIP-98 "Message Format": zigzag varints, offsets and timestamps relative
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import google_crc32c
 
@@ -70,9 +70,10 @@ def build_batch(
     if not records:
         raise ValueError("a batch has at least one record")
     base_timestamp = records[0].timestamp
-    out = bytearray()
-    for delta, record in enumerate(records):
-        _encode_record(out, record, record.timestamp - base_timestamp, delta)
+    encoded = [
+        _encoded(record, record.timestamp - base_timestamp, delta)
+        for delta, record in enumerate(records)
+    ]
     return assemble(
         BatchHeader(
             base_offset=base_offset,
@@ -89,7 +90,7 @@ def build_batch(
             base_sequence=base_sequence,
             record_count=len(records),
         ),
-        bytes(out),
+        b"".join(encoded),
     )
 
 
@@ -257,31 +258,49 @@ def _headers(data: bytes, position: int, count: int) -> Headers:
     return headers
 
 
-def _encode_record(out: bytearray, record: Record, timestamp_delta: int, offset_delta: int) -> None:
-    body = bytearray(b"\x00")  # attributes of a record: none defined
-    _put_varint(body, timestamp_delta)
-    _put_varint(body, offset_delta)
-    _put_nullable(body, record.key)
-    _put_nullable(body, record.value)
-    _put_varint(body, len(record.headers))
-    for name, value in record.headers:
-        _put_nullable(body, name.encode())
-        _put_nullable(body, value)
-    _put_varint(out, len(body))
-    out += body
+def _encoded(record: Record, timestamp_delta: int, offset_delta: int) -> bytes:
+    key, value, _, headers, _ = record
+    body = b"".join(
+        (
+            b"\x00",  # attributes of a record: none defined
+            _varint_of(timestamp_delta),
+            _varint_of(offset_delta),
+            _NULL if key is None else _varint_of(len(key)) + key,
+            _NULL if value is None else _varint_of(len(value)) + value,
+            _encoded_headers(headers) if headers else _NO_HEADERS,
+        )
+    )
+    return _varint_of(len(body)) + body
 
 
-def _put_nullable(out: bytearray, data: bytes | None) -> None:
-    if data is None:
-        out.append(1)  # -1 as a zigzag varint
-    else:
-        _put_varint(out, len(data))
-        out += data
+def _encoded_headers(headers: Headers) -> bytes:
+    parts = [_varint_of(len(headers))]
+    for name, value in headers:
+        encoded = name.encode()
+        parts += _varint_of(len(encoded)), encoded
+        parts.append(_NULL if value is None else _varint_of(len(value)) + value)
+    return b"".join(parts)
 
 
-def _put_varint(out: bytearray, number: int) -> None:
+def _varint_of(number: int) -> bytes:
+    if 0 <= number < _SMALL:
+        return _SMALL_VARINTS[number]
+    return _make_varint(number)
+
+
+def _make_varint(number: int) -> bytes:
+    out = bytearray()
     number = (number << 1) ^ (number >> 63)
     while number > 0x7F:
         out.append((number & 0x7F) | 0x80)
         number >>= 7
     out.append(number)
+    return bytes(out)
+
+
+_SMALL: Final = 1_024
+_SMALL_VARINTS: Final = tuple(_make_varint(number) for number in range(_SMALL))
+"""Lengths and deltas are nearly always small, and a batch has four of them a record."""
+
+_NULL: Final = _make_varint(-1)
+_NO_HEADERS: Final = _make_varint(0)
