@@ -20,7 +20,7 @@ from kohort.wire.messages.k12_heartbeat import HeartbeatRequest
 class LongWayEngine(CoordinatorEngine):
     """Reads every heartbeat in full."""
 
-    _knows_beats = False
+    _knows_repeats = False
 
 
 class LongWay(Bench):
@@ -179,7 +179,7 @@ class Recorded(Bench):
 
 
 class LongWayRecordingEngine(RecordingCoordinatorEngine):
-    _knows_beats = False
+    _knows_repeats = False
 
 
 class RecordedTheLongWay(Recorded):

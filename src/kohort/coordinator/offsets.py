@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from kohort.coordinator.answers import FetchedGroup, OffsetCommitAnswer, OffsetFetchAnswer
-from kohort.coordinator.events import GroupToFetch, OffsetCommit, OffsetFetch, OffsetToCommit
+from kohort.coordinator.events import GroupToFetch, OffsetCommit, OffsetFetch
 from kohort.coordinator.group import Group, OffsetWrites
 from kohort.coordinator.records import CommittedOffset, OffsetRecord, Record
 from kohort.coordinator.registry import Registry, Write, mapped_append_error
@@ -41,7 +41,7 @@ class CommitWrite:
                 group_id=self.group.group_id,
                 member_id=self.event.member_id,
                 generation_id=self.event.generation_id,
-                offsets=tuple((tp, kept.offset) for tp, kept in self.offsets.items()),
+                offsets=tuple([(tp, kept.offset) for tp, kept in self.offsets.items()]),
             )
         )
         registry.respond(self.event.token, _answer(self.event, self.errors, ErrorCode.NONE))
@@ -125,26 +125,19 @@ def _sort_out(
     offsets: dict[TopicPartition, CommittedOffset] = {}
     errors: dict[TopicPartition, ErrorCode] = {}
     for wanted in event.offsets:
-        error = _partition_error(registry, event, wanted)
-        if error is not ErrorCode.NONE:
-            errors[wanted.partition] = error
-            continue
-        offsets[wanted.partition] = CommittedOffset(
-            offset=wanted.offset,
-            leader_epoch=wanted.leader_epoch,
-            metadata=wanted.metadata,
-            commit_timestamp=now,
-            expire_timestamp=expires,
-        )
+        if wanted.partition in event.unknown_partitions:
+            errors[wanted.partition] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        elif len(wanted.metadata) > registry.config.offset_metadata_max_bytes:
+            errors[wanted.partition] = ErrorCode.OFFSET_METADATA_TOO_LARGE
+        else:
+            offsets[wanted.partition] = CommittedOffset(
+                offset=wanted.offset,
+                leader_epoch=wanted.leader_epoch,
+                metadata=wanted.metadata,
+                commit_timestamp=now,
+                expire_timestamp=expires,
+            )
     return offsets, errors
-
-
-def _partition_error(registry: Registry, event: OffsetCommit, wanted: OffsetToCommit) -> ErrorCode:
-    if wanted.partition in event.unknown_partitions:
-        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    if len(wanted.metadata) > registry.config.offset_metadata_max_bytes:
-        return ErrorCode.OFFSET_METADATA_TOO_LARGE
-    return ErrorCode.NONE
 
 
 def _answer(
@@ -153,8 +146,10 @@ def _answer(
     """Partitions in the request's order; an error of the group is copied onto all of them."""
     return OffsetCommitAnswer(
         partitions=tuple(
-            (wanted.partition, errors.get(wanted.partition, group_error))
-            for wanted in event.offsets
+            [
+                (wanted.partition, errors.get(wanted.partition, group_error))
+                for wanted in event.offsets
+            ]
         )
     )
 
@@ -176,11 +171,11 @@ def write_offsets(
             group.offset_writes[tp] = OffsetWrites(count=1)
         else:
             under_way.count += 1
-    records = tuple(
+    records = [
         OffsetRecord(group_id=group.group_id, partition=tp, value=value)
         for tp, value in values.items()
-    )
-    return registry.append(write, records + more)
+    ]
+    return registry.append(write, (*records, *more))
 
 
 def settle_offsets(

@@ -33,7 +33,9 @@ from kohort.coordinator.events import (
 )
 from kohort.coordinator.partitions import partition_for
 from kohort.coordinator.records import GroupRecord
-from kohort.engine.coordinator_beats import MAX_BEAT_SIZE, KnownBeat
+from kohort.engine.coordinator_beats import KnownBeat
+from kohort.engine.coordinator_commits import KnownCommit
+from kohort.engine.coordinator_connection import Connection, Data
 from kohort.engine.coordinator_outputs import (
     Close,
     Handle,
@@ -49,10 +51,9 @@ from kohort.model.instants import MICROS_PER_MILLI, Instant, WallMillis
 from kohort.storage.group_records import read_record, write_record
 from kohort.wire import topic_ids
 from kohort.wire.apis import APIS, Api
-from kohort.wire.coordinator_events import EVENT_MAKERS, RESPONSE_MAKERS, heartbeat_event
+from kohort.wire.coordinator_events import EVENT_MAKERS, RESPONSE_MAKERS
+from kohort.wire.coordinator_offsets import commit_again
 from kohort.wire.coordinator_sender import Sender
-from kohort.wire.headers import RequestHeader
-from kohort.wire.messages.k12_heartbeat import HeartbeatRequest
 from kohort.wire.server_connection import Received, ServerConnection, ServerLimits
 from kohort.wire.topic_ids import NoTopicIds, TopicIds
 
@@ -79,19 +80,6 @@ def _knows_all(_partition: TopicPartition) -> bool:
     return True
 
 
-class Connection:
-    """One client's connection."""
-
-    __slots__ = ("beat", "host", "id", "server")
-
-    def __init__(self, conn: ConnectionId, host: str, server: ServerConnection) -> None:
-        self.id = conn
-        self.host = host
-        self.server = server
-        self.beat: KnownBeat | None = None
-        """The heartbeat that its client sent last."""
-
-
 class CoordinatorEngine:
     """A group coordinator that speaks Kafka's protocol, without IO.
 
@@ -110,8 +98,8 @@ class CoordinatorEngine:
     Before the first connection, feed ``replay`` with what the log holds, then say ``loaded``.
     """
 
-    _knows_beats: ClassVar[bool] = True
-    """Whether a heartbeat that comes again may take the short way, past what a heir overrides."""
+    _knows_repeats: ClassVar[bool] = True
+    """Whether a request that comes again may take a short way."""
 
     def __init__(
         self,
@@ -135,7 +123,8 @@ class CoordinatorEngine:
         self._at_once = answers_at_once
         self._put_off: deque[Respond] = deque()
         self._connections: dict[ConnectionId, Connection] = {}
-        self._owed: dict[Token, tuple[Connection, int]] = {}
+        self._owed: dict[Token, tuple[Connection, int, tuple[KnownCommit, int] | None]] = {}
+        """Who waits, for an answer in which version; a known commit, and its correlation id."""
         self._by_id: dict[Token, dict[str, bytes]] = {}
         """The topics of unanswered requests that name them by id: ids by name."""
         self._next_token = count(1).__next__
@@ -160,9 +149,7 @@ class CoordinatorEngine:
         self._connections[conn] = Connection(conn, f"/{peer_host}", server)
         return self.advance(now)
 
-    def received(
-        self, conn: ConnectionId, data: bytes | bytearray | memoryview, now: Instant
-    ) -> list[Output]:
+    def received(self, conn: ConnectionId, data: Data, now: Instant) -> list[Output]:
         """Bytes arrived. Anything from a connection that is gone is passed over."""
         known = self._connections.get(conn)
         if known is None:
@@ -171,6 +158,8 @@ class CoordinatorEngine:
         beat = self._beat(known, data, now) if alone else None
         if beat is not None:
             return [beat]
+        if alone and self._commit_again(known, data, now):
+            return self._settle(now)
         try:
             requests = known.server.receive(data)
         except ProtocolError as error:
@@ -182,13 +171,11 @@ class CoordinatorEngine:
             if request.header.api_version >= topic_ids.FROM_VERSION:
                 self._name_topics(request)
             self._take(known, request, now)
-        if alone and len(requests) == 1 and type(requests[0].request) is HeartbeatRequest:
-            self._keep_beat(known, requests[0], data)
+        if alone and len(requests) == 1 and self._knows_repeats:
+            known.keep(requests[0], data, self._knows_partition)
         return self._settle(now)
 
-    def beat(
-        self, conn: ConnectionId, data: bytes | bytearray | memoryview, now: Instant
-    ) -> Transmit | None:
+    def beat(self, conn: ConnectionId, data: Data, now: Instant) -> Transmit | None:
         """What ``received`` would give for a heartbeat that comes again; None: nothing was done.
 
         For a shell that is busy, and lets heartbeats pass what it puts off.
@@ -337,33 +324,21 @@ class CoordinatorEngine:
             self._outputs.append(Handle(known.id, token, header, request))
             return
         version = header.api_version
-        self._owed[token] = (known, version)
+        self._owed[token] = (known, version, None)
         sender = Sender(token, version, header.client_id or "", known.host, self._knows_partition)
-        self._serve(known, make_event(request, sender), header, now)
+        self._serve(known, make_event(request, sender), version, header.correlation_id, now)
 
     def _serve(
-        self, _known: Connection, event: Request, _header: RequestHeader, now: Instant
+        self, _known: Connection, event: Request, _version: int, _id: int, now: Instant
     ) -> None:
-        """Let the coordinator have a request; for heirs, who sent it and under which header."""
+        """Let the coordinator have a request; for heirs: whose, and what its header said."""
         self._run(self._coordinator.handle(event, now), now)
 
     def _name_topics(self, received: Received) -> None:
         if type(received.request) in EVENT_MAKERS:
             self._by_id[received.token] = topic_ids.put_names(received.request, self._topics)
 
-    def _keep_beat(
-        self, known: Connection, received: Received, data: bytes | bytearray | memoryview
-    ) -> None:
-        """Know a heartbeat again, if it was all that came."""
-        if self._knows_beats and known.server.is_idle and len(data) <= MAX_BEAT_SIZE:
-            token, header, request = received
-            version = header.api_version
-            sender = Sender(token, version, "", known.host, self._knows_partition)
-            known.beat = KnownBeat(bytes(data), version, heartbeat_event(request, sender))
-
-    def _beat(
-        self, known: Connection, data: bytes | bytearray | memoryview, now: Instant
-    ) -> Transmit | None:
+    def _beat(self, known: Connection, data: Data, now: Instant) -> Transmit | None:
         beat = known.beat
         if beat is None or len(data) != beat.size:
             return None
@@ -380,6 +355,22 @@ class CoordinatorEngine:
             return None
         answer = self._coordinator.beat(beat.event, now)
         return None if answer is None else Transmit(known.id, beat.response(frame, answer))
+
+    def _commit_again(self, known: Connection, data: Data, now: Instant) -> bool:
+        """Serve a commit that differs from the known one in nothing but numbers."""
+        commit = known.commit
+        if commit is None or len(data) != commit.size:
+            return False
+        numbers = commit.numbers(data)
+        if numbers is None:
+            return False
+        known.commits_read = 0
+        correlation_id, version = numbers[0], commit.header.api_version
+        token = known.server.receive_known(commit.header, correlation_id)
+        self._owed[token] = (known, version, (commit, correlation_id))
+        event = commit_again(commit.event, token, numbers[1:], self._knows_partition)
+        self._serve(known, event, version, correlation_id, now)
+        return True
 
     def _feed(self, event: Event, now: Instant) -> list[Output]:
         self._run(self._coordinator.handle(event, now), now)
@@ -399,8 +390,12 @@ class CoordinatorEngine:
             if type(effect) is Respond:
                 owed = self._owed.pop(effect.token, None)
                 if owed is not None:
-                    known, version = owed
+                    known, version, again = owed
                     answer = effect.answer
+                    if again is not None and answer == again[0].stored:
+                        frame = again[0].response(again[1])
+                        self._send(known, known.server.answer_with(effect.token, frame))
+                        continue
                     response = RESPONSE_MAKERS[type(answer)](answer, version)
                     if version >= topic_ids.FROM_VERSION:
                         topic_ids.put_ids(response, self._by_id.pop(effect.token), self._topics)
@@ -466,6 +461,9 @@ class CoordinatorEngine:
         except ProtocolError as error:
             self._close(known, str(error))
             return
+        self._send(known, data)
+
+    def _send(self, known: Connection, data: bytes) -> None:
         if data:
             self._outputs.append(Transmit(known.id, data))
         elif known.server.closed and known.id in self._connections:

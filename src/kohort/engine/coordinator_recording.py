@@ -16,7 +16,8 @@ from kohort.coordinator.effects import Append, Effect, Respond
 from kohort.coordinator.events import Request
 from kohort.coordinator.timers import JOIN, SESSION, SYNC, Timer
 from kohort.engine.coordinator_beats import KnownBeat
-from kohort.engine.coordinator_engine import Connection, CoordinatorEngine
+from kohort.engine.coordinator_connection import Connection
+from kohort.engine.coordinator_engine import CoordinatorEngine
 from kohort.engine.coordinator_notes import (
     beat_notes,
     note_of_write,
@@ -41,7 +42,6 @@ from kohort.model.wire_facts import (
     TimerChanged,
     WireFact,
 )
-from kohort.wire.headers import RequestHeader
 
 _TIMER_NAMES = {SESSION: "session", JOIN: "join", SYNC: "sync"}
 
@@ -171,19 +171,19 @@ class RecordingCoordinatorEngine(CoordinatorEngine):
         return Coordinator(config, make_member_id, deadlines=watched)
 
     def _serve(
-        self, known: Connection, event: Request, header: RequestHeader, now: Instant
+        self, known: Connection, event: Request, version: int, correlation_id: int, now: Instant
     ) -> None:
         # First what is overdue: it is no consequence of this request.
         self._run(self._coordinator.advance(now), now)
         self._asked[event.token] = asked = notes_of_request(
             event,
-            version=header.api_version,
+            version=version,
             connection=known.id,
-            correlation_id=header.correlation_id,
+            correlation_id=correlation_id,
         )
         for note in asked:
             self._tell(note, now)
-        super()._serve(known, event, header, now)
+        super()._serve(known, event, version, correlation_id, now)
 
     def _beat_again(
         self, known: Connection, beat: KnownBeat, frame: bytes, now: Instant

@@ -164,14 +164,9 @@ class PartitionLog:
     ) -> AppendResult:
         """Append exactly one batch, as it came from a producer or from ``build_batch``.
 
-        Args:
-            records: the batch.
-            now_ms: time of day.
-            keyed: the caller knows that every record has a key, which a compacted topic demands;
-                nobody looks into the records then.
-
         Raises:
             RefusedBatch: the batch breaks a rule; its ``code`` is the answer. Nothing was written.
+                That its records have keys, in a compacted topic, is taken for granted if ``keyed``.
             StorageError: the disk is full or broken. Nothing was written.
         """
         self._check_usable()

@@ -24,7 +24,7 @@ from kohort.coordinator.events import (
 )
 from kohort.coordinator.records import CommittedOffset
 from kohort.model.errors import ErrorCode
-from kohort.model.ids import GenerationId, GroupId, GroupInstanceId, MemberId, TopicPartition
+from kohort.model.ids import GenerationId, GroupId, GroupInstanceId, MemberId, Token, TopicPartition
 from kohort.wire.coordinator_sender import Sender
 from kohort.wire.messages.k08_offset_commit import (
     OffsetCommitRequest,
@@ -73,7 +73,11 @@ def by_topic(
 def _unknown(
     partitions: Iterable[TopicPartition], knows: Callable[[TopicPartition], bool]
 ) -> frozenset[TopicPartition]:
-    return frozenset(tp for tp in partitions if not knows(tp))
+    unknown = [tp for tp in partitions if not knows(tp)]
+    return frozenset(unknown) if unknown else _NONE_UNKNOWN
+
+
+_NONE_UNKNOWN: Final[frozenset[TopicPartition]] = frozenset()
 
 
 # -- OffsetCommit ----------------------------------------------------------------------------------
@@ -102,6 +106,37 @@ def commit_event(request: OffsetCommitRequest, sender: Sender) -> OffsetCommit:
         retention_ms=retention if retention >= 0 else None,
         knows_group_id_not_found=sender.version >= _COMMIT_KNOWS_GROUP_ID_NOT_FOUND,
         unknown_partitions=_unknown((o.partition for o in offsets), sender.knows_partition),
+    )
+
+
+def commit_again(
+    event: OffsetCommit,
+    token: Token,
+    offsets: Iterable[int],
+    knows: Callable[[TopicPartition], bool],
+) -> OffsetCommit:
+    """The event of a request that says the same as that of ``event``, but for its ``offsets``."""
+    wanted = tuple(
+        [
+            OffsetToCommit(
+                partition=last.partition,
+                offset=offset,
+                leader_epoch=last.leader_epoch,
+                metadata=last.metadata,
+            )
+            for last, offset in zip(event.offsets, offsets, strict=True)
+        ]
+    )
+    return OffsetCommit(
+        token=token,
+        group_id=event.group_id,
+        generation_id=event.generation_id,
+        member_id=event.member_id,
+        group_instance_id=event.group_instance_id,
+        offsets=wanted,
+        retention_ms=event.retention_ms,
+        knows_group_id_not_found=event.knows_group_id_not_found,
+        unknown_partitions=_unknown([each.partition for each in wanted], knows),
     )
 
 

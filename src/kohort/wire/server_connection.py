@@ -187,6 +187,27 @@ class ServerConnection:
             received.append(_make(Received, (token, header, request)))
         return received
 
+    def receive_known(self, header: RequestHeader, correlation_id: int) -> Token:
+        """Take a request whose bytes the caller knows, instead of ``receive``; its token.
+
+        It came whole and behind no part of another, under an id of its own and else with ``header``
+        of an earlier one.
+        """
+        route = self._routes[header.api_key << 16 | header.api_version]
+        token: Token = self._next_token()
+        self._pending[token] = (route, correlation_id)
+        return token
+
+    def answer_with(self, token: Token, frame: bytes) -> bytes:
+        """As ``answer``, with the bytes that the response is written in.
+
+        Raises:
+            InvariantViolation: The token was answered before.
+        """
+        if token not in self._pending or token in self._held:
+            return self._not_waiting(token)
+        return self._release(token, frame)
+
     def answer(self, token: Token, response: object) -> bytes:
         """Answer the request of ``token``; return what may be sent now, maybe nothing.
 
@@ -218,9 +239,7 @@ class ServerConnection:
         Raises:
             InvariantViolation: The token was answered before.
         """
-        if token not in self._pending or token in self._held:
-            return self._not_waiting(token)
-        return self._release(token, b"")
+        return self.answer_with(token, b"")
 
     def close(self, reason: str = "the connection was closed") -> list[Token]:
         """Forget everything; return the tokens whose requests were still unanswered.
