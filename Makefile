@@ -2,7 +2,7 @@
 #   make run [INPUT=file] [ARGS=...]   the demo: a broker, a group of Spark applications, a kill, a verdict
 #   make test [ARGS=...]               the whole suite
 #   make long [ARGS=...]               what the suite leaves out: minutes of simulation
-#   make check                         format, lint, types, layers, fast tests: under two minutes
+#   make check                         format, lint, types (tests and bench too), layers, fast tests: under two minutes
 #   make fuzz [SECONDS=N] [ARGS=...]   every fuzz target for N seconds (30), guided by coverage
 #   make bench [ARGS=...]              the measurements
 #   make setup | format | docs | clean environment only | house format | generated pages | drop the environment

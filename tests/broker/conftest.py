@@ -6,10 +6,13 @@ import socket
 import struct
 import time
 from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
+from typing import Any, Protocol
 
 import pytest
 
+from kohort.broker.embedded import EmbeddedBroker
 from kohort.schema import layout_of
 from kohort.storage.records import Record, build_batch, iterate_records
 from kohort.wire.apis import BY_KEY
@@ -38,33 +41,38 @@ class RawClient:
     def close(self) -> None:
         self.sock.close()
 
-    def send(self, request, version=None, *, answered=True) -> None:
+    def send(self, request: object, version: int | None = None, *, answered: bool = True) -> None:
         """Send a request, in the newest version that kohort's client has unless told otherwise."""
-        api = BY_KEY[layout_of(type(request)).api_key]
+        self.sock.sendall(self._frame(request, version, answered=answered))
+
+    def send_all(self, requests: Iterable[object]) -> None:
+        """Send requests in one write."""
+        self.sock.sendall(b"".join([self._frame(request) for request in requests]))
+
+    def _frame(
+        self, request: object, version: int | None = None, *, answered: bool = True
+    ) -> bytes:
+        """The bytes of a request, which counts as sent."""
+        key = layout_of(type(request)).api_key
+        assert key is not None
+        api = BY_KEY[key]
         version = min(api.handled.high, api.client.high) if version is None else version
         self._correlation += 1
         if answered:
             self._asked.append((self._correlation, api.response, version))
-        self.sock.sendall(encode_request(request, version, self._correlation, "raw"))
+        return encode_request(request, version, self._correlation, "raw")
 
-    def send_all(self, requests) -> None:
-        """Send requests in one write."""
-        whole, self.sock = self.sock, _Collected()
-        for request in requests:
-            self.send(request)
-        collected, self.sock = self.sock, whole
-        self.sock.sendall(collected.data)
-
-    def receive(self, timeout: float = PATIENCE_S):
+    def receive(self, timeout: float = PATIENCE_S) -> Any:
         """The next answer, which must be that of the oldest request without one."""
         self.sock.settimeout(timeout)
         frame = self._exactly(struct.unpack(">i", self._exactly(4))[0])
         expected, response, version = self._asked.popleft()
+        message: object
         correlation, message = decode_response(response, version, frame)
         assert correlation == expected
         return message
 
-    def ask(self, request, version=None):
+    def ask(self, request: object, version: int | None = None) -> Any:
         self.send(request, version)
         return self.receive()
 
@@ -96,7 +104,9 @@ class RawClient:
 
     # What many tests ask.
 
-    def create(self, name, partitions=1, **configs):
+    def create(
+        self, name: str, partitions: int = 1, **configs: object
+    ) -> k19_create_topics.CreatableTopicResult:
         topic = k19_create_topics.CreatableTopic(
             name=name,
             num_partitions=partitions,
@@ -106,32 +116,64 @@ class RawClient:
                 for key, value in configs.items()
             ],
         )
-        result = self.ask(k19_create_topics.CreateTopicsRequest(topics=[topic])).topics[0]
+        answer: k19_create_topics.CreateTopicsResponse
+        answer = self.ask(k19_create_topics.CreateTopicsRequest(topics=[topic]))
+        result = answer.topics[0]
         assert result.error_code == 0, result
         return result
 
-    def produce(self, topic, values, partition=0, *, version=None, acks=-1, **batch):
+    def produce(
+        self,
+        topic: str,
+        values: Sequence[bytes],
+        partition: int = 0,
+        *,
+        version: int | None = None,
+        acks: int = -1,
+        **batch: Any,
+    ) -> k00_produce.PartitionProduceResponse:
         """Produce one batch; returns the row of its partition."""
+        answer: k00_produce.ProduceResponse
         answer = self.ask(produce_request(topic, values, partition, acks=acks, **batch), version)
         return answer.responses[0].partition_responses[0]
 
-    def fetch(self, topic, offset=0, partition=0, *, version=None, **fields):
+    def fetch(
+        self,
+        topic: str,
+        offset: int = 0,
+        partition: int = 0,
+        *,
+        version: int | None = None,
+        **fields: Any,
+    ) -> k01_fetch.PartitionData:
         """Fetch one partition; returns its row."""
+        answer: k01_fetch.FetchResponse
         answer = self.ask(fetch_request({(topic, partition): offset}, **fields), version)
         assert answer.error_code == 0
         return answer.responses[0].partitions[0]
 
-    def offset_at(self, topic, timestamp, partition=0, version=None):
+    def offset_at(
+        self, topic: str, timestamp: int, partition: int = 0, version: int | None = None
+    ) -> k02_list_offsets.ListOffsetsPartitionResponse:
         """Ask ListOffsets; returns the row."""
         m = k02_list_offsets
         asked = m.ListOffsetsPartition(partition_index=partition, timestamp=timestamp)
         request = m.ListOffsetsRequest(
             replica_id=-1, topics=[m.ListOffsetsTopic(name=topic, partitions=[asked])]
         )
-        return self.ask(request, version).topics[0].partitions[0]
+        answer: m.ListOffsetsResponse = self.ask(request, version)
+        return answer.topics[0].partitions[0]
 
-    def join(self, group, member_id="", *, session_ms=30_000, wait=True):
-        """Send a JoinGroup v9 of a consumer that knows range; returns the answer if waited for."""
+    def join(
+        self, group: str, member_id: str = "", *, session_ms: int = 30_000
+    ) -> k11_join_group.JoinGroupResponse:
+        """Send a JoinGroup and wait for its answer."""
+        self.send_join(group, member_id, session_ms=session_ms)
+        answer: k11_join_group.JoinGroupResponse = self.receive()
+        return answer
+
+    def send_join(self, group: str, member_id: str = "", *, session_ms: int = 30_000) -> None:
+        """Send a JoinGroup v9 of a consumer that knows range."""
         m = k11_join_group
         request = m.JoinGroupRequest(
             group_id=group,
@@ -142,9 +184,8 @@ class RawClient:
             protocols=[m.JoinGroupRequestProtocol(name="range", metadata=SUBSCRIPTION)],
         )
         self.send(request)
-        return self.receive() if wait else None
 
-    def become_member(self, group):
+    def become_member(self, group: str) -> tuple[str, int]:
         """Join as the only member of a group; returns (member id, generation)."""
         member_id = self.join(group).member_id
         joined = self.join(group, member_id)
@@ -166,20 +207,18 @@ class RawClient:
         return member_id, joined.generation_id
 
 
-class _Collected:
-    """Stands in for a socket that is written to."""
-
-    def __init__(self) -> None:
-        self.data = b""
-
-    def sendall(self, data) -> None:
-        self.data += data
-
-
 SUBSCRIPTION = struct.pack(">hih", 0, 1, 1) + b"t" + struct.pack(">i", -1)
 
 
-def produce_request(topic, values, partition=0, *, acks=-1, records=None, **batch):
+def produce_request(
+    topic: str,
+    values: Sequence[bytes],
+    partition: int = 0,
+    *,
+    acks: int = -1,
+    records: bytes | None = None,
+    **batch: Any,
+) -> k00_produce.ProduceRequest:
     m = k00_produce
     if records is None:
         now = int(time.time() * 1000)
@@ -192,11 +231,18 @@ def produce_request(topic, values, partition=0, *, acks=-1, records=None, **batc
     )
 
 
-def fetch_request(positions, *, max_wait_ms=0, min_bytes=1, partition_max_bytes=1 << 20, **fields):
+def fetch_request(
+    positions: Mapping[tuple[str, int], int],
+    *,
+    max_wait_ms: int = 0,
+    min_bytes: int = 1,
+    partition_max_bytes: int = 1 << 20,
+    **fields: Any,
+) -> k01_fetch.FetchRequest:
     """A Fetch of {(topic, partition): offset}."""
     m = k01_fetch
     epoch = fields.pop("current_leader_epoch", -1)
-    topics: dict[str, list] = {}
+    topics: dict[str, list[k01_fetch.FetchPartition]] = {}
     for (topic, partition), offset in positions.items():
         row = m.FetchPartition(
             partition=partition,
@@ -213,32 +259,57 @@ def fetch_request(positions, *, max_wait_ms=0, min_bytes=1, partition_max_bytes=
     )
 
 
-def values_of(records):
+def bytes_of(row: k01_fetch.PartitionData) -> bytes:
+    """The records of a fetch answer as they came."""
+    assert row.records is not None
+    return bytes(row.records)
+
+
+def values_of(records: bytes | memoryview | None) -> list[bytes | None]:
     """The values in the records of a fetch answer."""
     return [record.value for record in iterate_records(records or b"")]
 
 
+def pump_of(broker: EmbeddedBroker) -> Any:
+    """What runs inside, to be looked at, private parts and all."""
+    assert broker._server is not None
+    return broker._server._pump
+
+
+class Reachable(Protocol):
+    """A broker, or what stands before one."""
+
+    @property
+    def bootstrap_servers(self) -> str: ...
+
+
+Connect = Callable[[Reachable], RawClient]
+MakeProduce = Callable[..., k00_produce.ProduceRequest]
+MakeFetch = Callable[..., k01_fetch.FetchRequest]
+ValuesOf = Callable[[bytes | memoryview | None], list[bytes | None]]
+
+
 @pytest.fixture(name="produce_request")
-def _produce_request():
+def _produce_request() -> MakeProduce:
     return produce_request
 
 
 @pytest.fixture(name="fetch_request")
-def _fetch_request():
+def _fetch_request() -> MakeFetch:
     return fetch_request
 
 
 @pytest.fixture(name="values_of")
-def _values_of():
+def _values_of() -> ValuesOf:
     return values_of
 
 
 @pytest.fixture
-def connect():
+def connect() -> Iterator[Connect]:
     """Opens raw connections to a broker and closes them at the end."""
     with ExitStack() as stack:
 
-        def open_one(broker) -> RawClient:
+        def open_one(broker: Reachable) -> RawClient:
             client = RawClient(broker.bootstrap_servers)
             stack.callback(client.close)
             return client
@@ -247,6 +318,6 @@ def connect():
 
 
 @pytest.fixture
-def raw(kohort_broker, connect) -> RawClient:
+def raw(kohort_broker: EmbeddedBroker, connect: Connect) -> RawClient:
     """One raw connection to a fresh broker."""
     return connect(kohort_broker)

@@ -1,9 +1,14 @@
 """What strangers send: the connection goes, nothing else does."""
 
+from __future__ import annotations
+
 import struct
+from collections.abc import Callable
 
 import pytest
+from tests.broker.conftest import Connect, RawClient
 
+from kohort.broker.embedded import EmbeddedBroker
 from kohort.model.errors import ErrorCode
 from kohort.wire.codec import encode_request
 from kohort.wire.messages import k03_metadata, k12_heartbeat, k18_api_versions
@@ -40,7 +45,9 @@ def head(key: int, version: int) -> bytes:
     ],
     ids=lambda data: data[:12].hex(),
 )
-def test_nonsense_costs_its_own_connection_only(kohort_broker, connect, data):
+def test_nonsense_costs_its_own_connection_only(
+    kohort_broker: EmbeddedBroker, connect: Connect, data: bytes
+) -> None:
     bad, good = connect(kohort_broker), connect(kohort_broker)
     assert good.ask(FINE).error_code == 0
     bad.sock.sendall(data)
@@ -48,7 +55,9 @@ def test_nonsense_costs_its_own_connection_only(kohort_broker, connect, data):
     assert good.ask(FINE).error_code == 0
 
 
-def test_a_frame_larger_than_the_setting_is_refused(kohort_broker_factory, connect):
+def test_a_frame_larger_than_the_setting_is_refused(
+    kohort_broker_factory: Callable[..., EmbeddedBroker], connect: Connect
+) -> None:
     broker = kohort_broker_factory(socket_request_max_bytes=1000)
     client = connect(broker)
     assert client.ask(FINE).error_code == 0
@@ -56,7 +65,7 @@ def test_a_frame_larger_than_the_setting_is_refused(kohort_broker_factory, conne
     assert client.hung_up()
 
 
-def test_torn_frames_are_put_together(raw):
+def test_torn_frames_are_put_together(raw: RawClient) -> None:
     request = encode_request(k03_metadata.MetadataRequest(topics=[]), 9, 1, "torn")
     raw.send(k03_metadata.MetadataRequest(topics=[]), 9, answered=True)
     assert len(raw.receive().brokers) == 1
@@ -66,7 +75,9 @@ def test_torn_frames_are_put_together(raw):
     assert struct.unpack_from(">i", raw._exactly(size))[0] == 1
 
 
-def test_a_client_that_leaves_in_the_middle_of_a_frame(kohort_broker, connect):
+def test_a_client_that_leaves_in_the_middle_of_a_frame(
+    kohort_broker: EmbeddedBroker, connect: Connect
+) -> None:
     connect(kohort_broker).sock.sendall(struct.pack(">i", 50_000) + b"half")
     gone = connect(kohort_broker)
     gone.sock.sendall(struct.pack(">i", 50_000) + b"half")
@@ -74,7 +85,7 @@ def test_a_client_that_leaves_in_the_middle_of_a_frame(kohort_broker, connect):
     assert connect(kohort_broker).ask(FINE).error_code == 0
 
 
-def test_an_unknown_version_of_api_versions_tells_the_range(raw):
+def test_an_unknown_version_of_api_versions_tells_the_range(raw: RawClient) -> None:
     raw.sock.sendall(frame(head(18, 77)))
     size = struct.unpack(">i", raw._exactly(4))[0]
     body = raw._exactly(size)
@@ -84,6 +95,6 @@ def test_an_unknown_version_of_api_versions_tells_the_range(raw):
     assert raw.ask(FINE).error_code == 0
 
 
-def test_a_heartbeat_of_nobody(raw):
+def test_a_heartbeat_of_nobody(raw: RawClient) -> None:
     request = k12_heartbeat.HeartbeatRequest(group_id="g", generation_id=1, member_id="x")
     assert raw.ask(request).error_code == ErrorCode.UNKNOWN_MEMBER_ID

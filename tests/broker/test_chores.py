@@ -1,10 +1,16 @@
 """What the broker does by the clock and in its threads: syncs, retention, compaction."""
 
+from __future__ import annotations
+
 import threading
 import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
+from tests.broker.conftest import Connect, MakeProduce, bytes_of, pump_of
 
+from kohort.broker.embedded import EmbeddedBroker
 from kohort.model.errors import ErrorCode
 from kohort.model.ids import TopicPartition
 from kohort.storage.flush_job import FlushJob
@@ -14,7 +20,7 @@ from kohort.wire.messages import k08_offset_commit, k09_offset_fetch, k12_heartb
 PATIENCE_S = 20.0
 
 
-def wait_for(condition):
+def wait_for(condition: Callable[[], bool]) -> None:
     """Wait until a condition holds."""
     deadline = time.monotonic() + PATIENCE_S
     while not condition():
@@ -25,13 +31,13 @@ def wait_for(condition):
 class Disk:
     """Holds up every sync until told to go on, and counts them."""
 
-    def __init__(self, monkeypatch):
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.free = threading.Event()
         self.free.set()
         self.begun = 0
         run = FlushJob.run
 
-        def held(job):
+        def held(job: FlushJob) -> None:
             self.begun += 1
             assert self.free.wait(PATIENCE_S)
             run(job)
@@ -40,15 +46,15 @@ class Disk:
 
 
 @pytest.fixture
-def disk(monkeypatch):
+def disk(monkeypatch: pytest.MonkeyPatch) -> Iterator[Disk]:
     held = Disk(monkeypatch)
     yield held
     held.free.set()
 
 
 def test_flush_messages_holds_the_answer_until_the_sync(
-    disk, kohort_broker, connect, produce_request
-):
+    disk: Disk, kohort_broker: EmbeddedBroker, connect: Connect, produce_request: MakeProduce
+) -> None:
     safe, fast = connect(kohort_broker), connect(kohort_broker)
     fast.create("safe", flush_messages=1)
     fast.create("fast")
@@ -60,7 +66,9 @@ def test_flush_messages_holds_the_answer_until_the_sync(
     assert safe.receive().responses[0].partition_responses[0].base_offset == 0
 
 
-def test_those_who_wait_share_a_sync(disk, kohort_broker, connect, produce_request):
+def test_those_who_wait_share_a_sync(
+    disk: Disk, kohort_broker: EmbeddedBroker, connect: Connect, produce_request: MakeProduce
+) -> None:
     clients = [connect(kohort_broker) for _ in range(10)]
     clients[0].create("t", flush_messages=1)
     disk.free.clear()
@@ -78,7 +86,9 @@ def test_those_who_wait_share_a_sync(disk, kohort_broker, connect, produce_reque
     assert disk.begun <= before + 3
 
 
-def test_a_commit_is_answered_after_the_sync_and_holds_up_nobody(disk, kohort_broker, connect):
+def test_a_commit_is_answered_after_the_sync_and_holds_up_nobody(
+    disk: Disk, kohort_broker: EmbeddedBroker, connect: Connect
+) -> None:
     committing, beating = connect(kohort_broker), connect(kohort_broker)
     beating.create("t")
     member_id, generation = beating.become_member("g")
@@ -96,17 +106,21 @@ def test_a_commit_is_answered_after_the_sync_and_holds_up_nobody(disk, kohort_br
     assert committing.receive().topics[0].partitions[0].error_code == 0
 
 
-def test_flush_ms_syncs_what_nobody_waits_for(kohort_broker, connect):
+def test_flush_ms_syncs_what_nobody_waits_for(
+    kohort_broker: EmbeddedBroker, connect: Connect
+) -> None:
     client = connect(kohort_broker)
     client.create("t", flush_ms=30)
     assert client.produce("t", [b"a"]).error_code == 0
-    log = kohort_broker._server._pump._service._state.topics.log(TopicPartition("t", 0))
+    log = pump_of(kohort_broker)._service._state.topics.log(TopicPartition("t", 0))
     wait_for(lambda: log.durable_end_offset == 1)
     client.produce("t", [b"b"])
     wait_for(lambda: log.durable_end_offset == 2)
 
 
-def test_old_segments_go(kohort_broker_factory, connect):
+def test_old_segments_go(
+    kohort_broker_factory: Callable[..., EmbeddedBroker], connect: Connect
+) -> None:
     client = connect(kohort_broker_factory(log_retention_check_interval_ms=20))
     client.create("t", segment_bytes=2000, retention_bytes=3000)
     for _ in range(10):
@@ -117,7 +131,9 @@ def test_old_segments_go(kohort_broker_factory, connect):
     assert client.fetch("t", offset=9).error_code == 0
 
 
-def test_compacted_topics_keep_the_newest_of_each_key(kohort_broker_factory, connect):
+def test_compacted_topics_keep_the_newest_of_each_key(
+    kohort_broker_factory: Callable[..., EmbeddedBroker], connect: Connect
+) -> None:
     client = connect(kohort_broker_factory(log_cleaner_backoff_ms=20))
     client.create("t", cleanup_policy="compact", segment_bytes=1500, min_cleanable_dirty_ratio=0)
     now = int(time.time() * 1000)
@@ -128,21 +144,24 @@ def test_compacted_topics_keep_the_newest_of_each_key(kohort_broker_factory, con
     unkeyed = client.produce("t", [b"no key"])
     assert unkeyed.error_code == ErrorCode.INVALID_RECORD
 
-    def records():
-        found, offset = [], 0
+    def records() -> list[Record]:
+        found: list[Record] = []
+        offset = 0
         while offset < 30:
-            data = bytes(client.fetch("t", offset=offset).records)
+            data = bytes_of(client.fetch("t", offset=offset))
             found += iterate_records(data)
             offset = found[-1].offset + 1
         return found
 
     wait_for(lambda: len(records()) < 15)
-    newest = {record.key: record.value[:3] for record in records()}
+    newest = {record.key: (record.value or b"")[:3] for record in records()}
     assert newest == {b"0": b"027", b"1": b"028", b"2": b"029"}
     assert [record.offset for record in records()] == sorted(r.offset for r in records())
 
 
-def test_the_offsets_topic_is_compacted_too(kohort_broker_factory, connect, tmp_path):
+def test_the_offsets_topic_is_compacted_too(
+    kohort_broker_factory: Callable[..., EmbeddedBroker], connect: Connect, tmp_path: Path
+) -> None:
     """Hundreds of commits of one offset; what is left is read again on the next start."""
     settings = {
         "log.cleaner.backoff.ms": 20,
@@ -155,7 +174,7 @@ def test_the_offsets_topic_is_compacted_too(kohort_broker_factory, connect, tmp_
     client.create("t")
     m = k08_offset_commit
 
-    def commit(offset):
+    def commit(offset: int) -> None:
         row = m.OffsetCommitRequestPartition(partition_index=0, committed_offset=offset)
         topic = m.OffsetCommitRequestTopic(name="t", partitions=[row])
         answer = client.ask(m.OffsetCommitRequest(group_id="g", topics=[topic]))
@@ -163,7 +182,7 @@ def test_the_offsets_topic_is_compacted_too(kohort_broker_factory, connect, tmp_
 
     for offset in range(300):
         commit(offset)
-    topics = first._server._pump._service._state.topics
+    topics = pump_of(first)._service._state.topics
     log = topics.log(TopicPartition("__consumer_offsets", 0))
     wait_for(lambda: log.size < 5_000)
     first.close()

@@ -5,11 +5,16 @@ from __future__ import annotations
 import resource
 import struct
 import time
+from collections.abc import Callable
+from typing import cast
 
 import pytest
+from tests.broker.conftest import Connect
 
+from kohort.broker.embedded import EmbeddedBroker
 from kohort.broker.listener import connections_that_fit
-from kohort.broker.sweeps import SlowFrameSweep
+from kohort.broker.session import Session
+from kohort.broker.sweeps import Chores, SlowFrameSweep
 from kohort.host.settings import INT_MAX, BrokerSettings
 from kohort.model.deadlines import Deadlines
 from kohort.model.instants import Instant, Millis, after
@@ -19,7 +24,7 @@ FINE = k18_api_versions.ApiVersionsRequest()
 SOON_S = 20.0
 
 
-def test_defaults_are_kafkas_and_none_is_below_ten_thousand_connections():
+def test_defaults_are_kafkas_and_none_is_below_ten_thousand_connections() -> None:
     settings = BrokerSettings()
     assert settings.max_connections == settings.max_connections_per_ip == INT_MAX
     assert settings.connections_max_idle_ms == 600_000
@@ -30,24 +35,32 @@ def test_defaults_are_kafkas_and_none_is_below_ten_thousand_connections():
     ("files", "fit"),
     [(1024, 896), (20_000, 17_500), (65_536, 57_344), (40, 8), (10, 1)],
 )
-def test_connections_leave_open_files_for_the_logs(monkeypatch, files, fit):
+def test_connections_leave_open_files_for_the_logs(
+    monkeypatch: pytest.MonkeyPatch, files: int, fit: int
+) -> None:
     monkeypatch.setattr(resource, "getrlimit", lambda _: (files, files))
     assert connections_that_fit(INT_MAX) == fit
     assert connections_that_fit(5) == min(5, fit)
 
 
-def test_without_a_bound_of_open_files_the_setting_counts(monkeypatch):
+def test_without_a_bound_of_open_files_the_setting_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(resource, "getrlimit", lambda _: (resource.RLIM_INFINITY,) * 2)
     assert connections_that_fit(INT_MAX) == INT_MAX
 
 
-def test_connections_of_one_address_are_bounded(kohort_broker_factory, connect):
+def test_connections_of_one_address_are_bounded(
+    kohort_broker_factory: Callable[..., EmbeddedBroker], connect: Connect
+) -> None:
     broker = kohort_broker_factory(max_connections_per_ip=1)
     assert connect(broker).ask(FINE).error_code == 0
     assert connect(broker).hung_up()
 
 
-def test_a_flood_is_told_of_and_does_not_fill_the_log(kohort_broker_factory, connect, caplog):
+def test_a_flood_is_told_of_and_does_not_fill_the_log(
+    kohort_broker_factory: Callable[..., EmbeddedBroker],
+    connect: Connect,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     broker = kohort_broker_factory(max_connections=1)
     first = connect(broker)
     assert first.ask(FINE).error_code == 0
@@ -60,7 +73,9 @@ def test_a_flood_is_told_of_and_does_not_fill_the_log(kohort_broker_factory, con
     assert first.ask(FINE).error_code == 0
 
 
-def test_a_request_that_drips_in_is_not_waited_for(kohort_broker_factory, connect):
+def test_a_request_that_drips_in_is_not_waited_for(
+    kohort_broker_factory: Callable[..., EmbeddedBroker], connect: Connect
+) -> None:
     broker = kohort_broker_factory(kohort_frame_timeout_ms=200)
     slow, idle = connect(broker), connect(broker)
     slow.sock.sendall(struct.pack(">i", 1000) + b"half")
@@ -87,11 +102,14 @@ class SweptWorld:
     """The sweep under a clock of its own, with a timeout of 4 s: it looks every second."""
 
     def __init__(self) -> None:
-        self.chores: Deadlines = Deadlines()
+        self.chores: Chores = Deadlines()
         self.session = FakeSession()
         self.now = Instant(0)
         sweep = SlowFrameSweep(
-            self.chores, Millis(4_000), lambda: [self.session], lambda session: session.half
+            self.chores,
+            Millis(4_000),
+            lambda: [cast("Session", self.session)],
+            lambda _: self.session.half,
         )
         sweep.start(self.now)
 
@@ -111,25 +129,25 @@ def swept() -> SweptWorld:
     return SweptWorld()
 
 
-def test_a_half_request_is_closed_when_its_time_is_over(swept):
+def test_a_half_request_is_closed_when_its_time_is_over(swept: SweptWorld) -> None:
     swept.session.half = (1, 10)
     assert not swept.run(5)
     assert swept.run(2)
 
 
-def test_the_next_request_has_a_time_of_its_own(swept):
+def test_the_next_request_has_a_time_of_its_own(swept: SweptWorld) -> None:
     for number in range(1, 9):
         swept.session.half = (number, 10)
         assert not swept.run(4)
 
 
-def test_what_came_buys_time(swept):
+def test_what_came_buys_time(swept: SweptWorld) -> None:
     swept.session.half = (1, 10 * 16 * 1024)
     assert not swept.run(14)
     assert swept.run(3)
 
 
-def test_while_this_side_does_not_read_nobody_is_slow(swept):
+def test_while_this_side_does_not_read_nobody_is_slow(swept: SweptWorld) -> None:
     swept.session.half = (1, 10)
     swept.session.reading = False
     assert not swept.run(60)
@@ -138,7 +156,7 @@ def test_while_this_side_does_not_read_nobody_is_slow(swept):
     assert swept.run(3)
 
 
-def test_a_broker_that_slept_starts_over(swept):
+def test_a_broker_that_slept_starts_over(swept: SweptWorld) -> None:
     swept.session.half = (1, 10)
     swept.run(3)
     swept.now = after(swept.now, Millis(60_000))
@@ -147,5 +165,5 @@ def test_a_broker_that_slept_starts_over(swept):
     assert swept.run(6)
 
 
-def test_without_a_half_request_silence_is_fine(swept):
+def test_without_a_half_request_silence_is_fine(swept: SweptWorld) -> None:
     assert not swept.run(100)

@@ -1,5 +1,7 @@
 """Embedded brokers that start, stop and start again; the fixture; stalls."""
 
+from __future__ import annotations
+
 import asyncio
 import contextlib
 import gc
@@ -7,8 +9,12 @@ import logging
 import socket
 import threading
 import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import pytest
+from tests.broker.conftest import Connect, MakeFetch, pump_of
 
 from kohort.broker import service
 from kohort.broker.embedded import EmbeddedBroker
@@ -27,26 +33,31 @@ from kohort.wire.messages import (
 from kohort.wire.messages import k08_offset_commit as k08
 
 
-def beat(group, member_id, generation):
+def beat(group: str, member_id: str, generation: int) -> k12_heartbeat.HeartbeatRequest:
     return k12_heartbeat.HeartbeatRequest(
         group_id=group, generation_id=generation, member_id=member_id
     )
 
 
-def test_the_fixture_is_quick_and_has_no_initial_delay(kohort_broker, connect):
+def test_the_fixture_is_quick_and_has_no_initial_delay(
+    kohort_broker: EmbeddedBroker, connect: Connect
+) -> None:
     began = time.monotonic()
     connect(kohort_broker).become_member("g")
     assert time.monotonic() - began < 1.0
 
 
-def test_a_plain_embedded_broker_has_kafkas_initial_delay(connect):
-    with EmbeddedBroker(**{"group.initial.rebalance.delay.ms": 400}) as broker:
+def test_a_plain_embedded_broker_has_kafkas_initial_delay(connect: Connect) -> None:
+    settings: dict[str, Any] = {"group.initial.rebalance.delay.ms": 400}
+    with EmbeddedBroker(**settings) as broker:
         began = time.monotonic()
         connect(broker).become_member("g")
         assert time.monotonic() - began >= 0.4
 
 
-def test_groups_and_offsets_are_found_again(kohort_broker_factory, connect, tmp_path):
+def test_groups_and_offsets_are_found_again(
+    kohort_broker_factory: Callable[..., EmbeddedBroker], connect: Connect, tmp_path: Path
+) -> None:
     first = kohort_broker_factory(str(tmp_path / "data"))
     client = connect(first)
     client.create("t", 2)
@@ -80,8 +91,11 @@ def test_groups_and_offsets_are_found_again(kohort_broker_factory, connect, tmp_
 
 
 def test_the_number_of_offsets_partitions_stays_as_it_was_made(
-    kohort_broker_factory, connect, tmp_path, caplog
-):
+    kohort_broker_factory: Callable[..., EmbeddedBroker],
+    connect: Connect,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     first = kohort_broker_factory(str(tmp_path / "data"), offsets_topic_num_partitions=3)
     member_id, generation = connect(first).become_member("group-of-partition-7")
     first.close()
@@ -91,28 +105,33 @@ def test_the_number_of_offsets_partitions_stays_as_it_was_made(
     assert "has 3 partitions, which stay" in caplog.text
 
 
-def test_settings_are_checked_before_anything_happens(tmp_path):
+def test_settings_are_checked_before_anything_happens(tmp_path: Path) -> None:
+    misspelt: dict[str, Any] = {"num.partition": 1}
     with pytest.raises(ConfigError, match="unknown setting num"):
-        EmbeddedBroker(tmp_path / "data", **{"num.partition": 1})
+        EmbeddedBroker(tmp_path / "data", **misspelt)
     with pytest.raises(ConfigError, match="expected 1 to"):
         EmbeddedBroker(tmp_path / "data", num_partitions=0)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_two_brokers_cannot_share_a_directory(kohort_broker_factory, tmp_path):
+def test_two_brokers_cannot_share_a_directory(
+    kohort_broker_factory: Callable[..., EmbeddedBroker], tmp_path: Path
+) -> None:
     kohort_broker_factory(str(tmp_path / "data"))
     with pytest.raises(DirectoryInUse, match="in use by another broker"):
         EmbeddedBroker(tmp_path / "data").start()
 
 
-def test_a_directory_of_something_else_is_left_alone(tmp_path):
+def test_a_directory_of_something_else_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "diary.txt").write_text("dear diary")
     with pytest.raises(StorageError, match="is not empty"):
         EmbeddedBroker(tmp_path).start()
     assert (tmp_path / "diary.txt").read_text() == "dear diary"
 
 
-def test_a_directory_of_a_newer_kohort_is_left_alone(kohort_broker_factory, tmp_path):
+def test_a_directory_of_a_newer_kohort_is_left_alone(
+    kohort_broker_factory: Callable[..., EmbeddedBroker], tmp_path: Path
+) -> None:
     kohort_broker_factory(str(tmp_path / "data")).close()
     meta = tmp_path / "data" / "meta.properties"
     text = meta.read_text().replace("kohort.layout.version=1", "kohort.layout.version=2")
@@ -123,11 +142,11 @@ def test_a_directory_of_a_newer_kohort_is_left_alone(kohort_broker_factory, tmp_
 
 
 def test_a_group_record_that_cannot_be_read_stops_the_start(
-    kohort_broker_factory, connect, tmp_path
-):
+    kohort_broker_factory: Callable[..., EmbeddedBroker], connect: Connect, tmp_path: Path
+) -> None:
     first = kohort_broker_factory(str(tmp_path / "data"))
     connect(first).become_member("g")
-    journal = first._server._pump._journal
+    journal = pump_of(first)._journal
     log = journal._topics._log_dir.log("__consumer_offsets", 0)
     strange = Record(b"\x00\x02\x00\x01g", b"\x00\x63?", int(time.time() * 1000))
     log.append(build_batch([strange]), int(time.time() * 1000))
@@ -136,7 +155,7 @@ def test_a_group_record_that_cannot_be_read_stops_the_start(
         EmbeddedBroker(tmp_path / "data").start()
 
 
-def test_misuse_is_told(tmp_path):
+def test_misuse_is_told(tmp_path: Path) -> None:
     broker = EmbeddedBroker()
     with pytest.raises(ConfigError, match="start it first"):
         _ = broker.bootstrap_servers
@@ -149,7 +168,9 @@ def test_misuse_is_told(tmp_path):
     broker.close()
 
 
-def test_stopping_answers_what_waits(kohort_broker_factory, connect, fetch_request):
+def test_stopping_answers_what_waits(
+    kohort_broker_factory: Callable[..., EmbeddedBroker], connect: Connect, fetch_request: MakeFetch
+) -> None:
     broker = kohort_broker_factory()
     waiting = connect(broker)
     waiting.create("t")
@@ -163,7 +184,11 @@ def test_stopping_answers_what_waits(kohort_broker_factory, connect, fetch_reque
     assert not closer.is_alive()
 
 
-def test_a_stall_expires_nobody(kohort_broker_factory, connect, caplog):
+def test_a_stall_expires_nobody(
+    kohort_broker_factory: Callable[..., EmbeddedBroker],
+    connect: Connect,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     """The loop is held up for longer than the session: its own sleep is no member's death."""
     broker = kohort_broker_factory(group_min_session_timeout_ms=100)
     client = connect(broker)
@@ -172,7 +197,7 @@ def test_a_stall_expires_nobody(kohort_broker_factory, connect, caplog):
     assert joined.error_code == 0
     asleep = threading.Event()
 
-    def sleep():
+    def sleep() -> None:
         asleep.set()
         time.sleep(2.0)
 
@@ -184,8 +209,13 @@ def test_a_stall_expires_nobody(kohort_broker_factory, connect, caplog):
     assert "asleep" in caplog.text
 
 
-def test_a_bug_in_a_handler_costs_one_connection(kohort_broker, connect, monkeypatch, caplog):
-    def broken(*_):
+def test_a_bug_in_a_handler_costs_one_connection(
+    kohort_broker: EmbeddedBroker,
+    connect: Connect,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def broken(*_: object) -> None:
         raise RuntimeError("planted")
 
     monkeypatch.setitem(service.HANDLERS, 3, broken)
@@ -196,42 +226,54 @@ def test_a_bug_in_a_handler_costs_one_connection(kohort_broker, connect, monkeyp
     assert "planted" in caplog.text
 
 
-def test_group_lines_are_in_kafkas_words(kohort_broker, connect, caplog):
+def test_group_lines_are_in_kafkas_words(
+    kohort_broker: EmbeddedBroker, connect: Connect, caplog: pytest.LogCaptureFixture
+) -> None:
     with caplog.at_level(logging.INFO, logger="org.apache.kafka"):
         connect(kohort_broker).become_member("g")
     assert "Stabilized group g generation 1 with 1 members." in caplog.text
 
 
-def test_a_failing_disk_ends_the_broker(kohort_broker_factory, connect, monkeypatch):
-    broker = EmbeddedBroker(**{"group.initial.rebalance.delay.ms": 0}).start()
+def test_a_failing_disk_ends_the_broker(
+    kohort_broker_factory: Callable[..., EmbeddedBroker],
+    connect: Connect,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    settings: dict[str, Any] = {"group.initial.rebalance.delay.ms": 0}
+    broker = EmbeddedBroker(**settings).start()
     client = connect(broker)
     member_id, generation = client.become_member("g")
     assert client.ask(beat("g", member_id, generation)).error_code == 0
 
-    def fail(job):
+    def fail(job: FlushJob) -> None:
         job.error = OSError(5, "the disk is gone")
 
     monkeypatch.setattr(FlushJob, "run", fail)
     client.create("t", flush_messages=1)
     row = client.produce("t", [b"a"])
     assert row.error_code == ErrorCode.KAFKA_STORAGE_ERROR
+    assert row.error_message is not None
     assert "the disk is gone" in row.error_message
     assert client.hung_up()
     with pytest.raises(StorageError, match="the disk is gone"):
         broker.close()
 
 
-def test_connections_that_come_with_the_end_are_closed(tmp_path, recwarn):
+def test_connections_that_come_with_the_end_are_closed(
+    tmp_path: Path, recwarn: pytest.WarningsRecorder
+) -> None:
     """asyncio leaks a socket that it accepted when its server is closed a turn later."""
 
-    async def life():
+    async def life() -> None:
         server = BrokerServer(data_dir=tmp_path)
         await server.start()
         stopping = asyncio.create_task(server.stop())
         clients = []
         with contextlib.suppress(ConnectionRefusedError):
             for _ in range(12):
-                clients.append(socket.create_connection(tuple(server.advertised)))
+                clients.append(
+                    socket.create_connection((server.advertised.host, server.advertised.port))
+                )
                 await asyncio.sleep(0)
         await stopping
         for client in clients:

@@ -3,14 +3,19 @@
 A changed byte makes negative counts, huge sizes, odd partitions and names that no test thinks of.
 """
 
+from __future__ import annotations
+
 import logging
 import random
 import socket
+from collections.abc import Iterator
 
 import pytest
+from tests.broker.conftest import Connect
 
+from kohort.broker.embedded import EmbeddedBroker
 from kohort.storage.records import Record, build_batch
-from kohort.wire.apis import APIS
+from kohort.wire.apis import APIS, Api
 from kohort.wire.codec import encode_request
 from kohort.wire.messages import (
     k00_produce,
@@ -35,7 +40,7 @@ MUTANTS = 25
 """Of each API in each version."""
 
 
-def plausible(key, version):
+def plausible(key: int, version: int) -> object:
     """A request that makes sense, so that most mutants get past the codec."""
     batch = build_batch([Record(b"k", b"v", 1_700_000_000_000)])
     produced = k00_produce.PartitionProduceData(index=0, records=batch)
@@ -54,7 +59,7 @@ def plausible(key, version):
     if version >= 6:
         state = k20_delete_topics.DeleteTopicState(name="u")
         deleted = k20_delete_topics.DeleteTopicsRequest(topics=[state])
-    requests = {
+    requests: dict[int, object] = {
         0: k00_produce.ProduceRequest(
             acks=1, topic_data=[k00_produce.TopicProduceData(name="t", partition_data=[produced])]
         ),
@@ -120,7 +125,7 @@ def plausible(key, version):
     return requests.get(key)
 
 
-def mutants(api, version):
+def mutants(api: Api, version: int) -> Iterator[bytes]:
     """Frames of one API and version with one to three bytes changed behind the header."""
     dice = random.Random(api.key * 100 + version)
     request = plausible(api.key, version) or api.request()
@@ -134,7 +139,9 @@ def mutants(api, version):
 
 
 @pytest.mark.parametrize("api", APIS, ids=lambda api: api.name)
-def test_mutants_harm_nobody(kohort_broker, connect, caplog, api):
+def test_mutants_harm_nobody(
+    kohort_broker: EmbeddedBroker, connect: Connect, caplog: pytest.LogCaptureFixture, api: Api
+) -> None:
     witness = connect(kohort_broker)
     witness.create("t")
     answered = 0
@@ -151,7 +158,7 @@ def test_mutants_harm_nobody(kohort_broker, connect, caplog, api):
     assert not bugs, bugs[0].getMessage()
 
 
-def got_an_answer(sock):
+def got_an_answer(sock: socket.socket) -> bool:
     """Read until the broker hangs up; whether it said anything."""
     said = False
     try:

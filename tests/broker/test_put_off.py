@@ -11,6 +11,7 @@ from kohort.broker import pump as pump_module
 from kohort.broker.limits import TURN_MICROS
 from kohort.broker.pump import Pump
 from kohort.engine.coordinator_outputs import Transmit
+from kohort.model.ids import ConnectionId
 from kohort.model.instants import Instant
 
 
@@ -40,13 +41,13 @@ class Engine:
     def __init__(self, clock: Clock) -> None:
         self.clock = clock
 
-    def received(self, conn: int, data: bytes, now: Instant) -> list[Any]:
+    def received(self, conn: ConnectionId, data: bytes, now: Instant) -> list[Any]:
         self.clock.now += 2_000
-        return [Transmit(conn, bytes(data)), Transmit(conn, b"")]  # type: ignore[arg-type]
+        return [Transmit(conn, bytes(data)), Transmit(conn, b"")]
 
-    def beat(self, conn: int, data: bytes, now: Instant) -> Transmit | None:
+    def beat(self, conn: ConnectionId, data: bytes, now: Instant) -> Transmit | None:
         known = bytes(data).startswith(b"beat")
-        return Transmit(conn, bytes(data)) if known else None  # type: ignore[arg-type]
+        return Transmit(conn, bytes(data)) if known else None
 
     def wants_data(self, conn: int) -> bool:
         return True
@@ -88,6 +89,7 @@ class Stage:
         self.clock = Clock()
         self.loop = Loop()
         self.sent: list[tuple[int, bytes]] = []
+        # Stand-ins, and no gate.
         pump: Any = Pump(Engine(self.clock), self.loop, None, lambda _: None)  # type: ignore[arg-type]
         pump.attach(None, Service())
         self.pump = pump

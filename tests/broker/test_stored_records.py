@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
+from tests.broker.conftest import Connect
 
 from kohort.broker import journal
+from kohort.broker.embedded import EmbeddedBroker
 from kohort.coordinator.loading import Loading
 from kohort.coordinator.records import (
     CommittedOffset,
@@ -58,7 +61,7 @@ def loaded(pairs: Iterator[journal.KeyAndValue] | list[journal.KeyAndValue]) -> 
     return loading
 
 
-def test_what_is_left_out_would_have_changed_nothing(monkeypatch):
+def test_what_is_left_out_would_have_changed_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(journal, "MOST_SUPERSEDED", 5)
     for seed in range(SEED, SEED + 200):
         rng = random.Random(seed)
@@ -71,7 +74,7 @@ def test_what_is_left_out_would_have_changed_nothing(monkeypatch):
         assert loaded(journal._without_superseded(iter(pairs))) == loaded(pairs), seed
 
 
-def test_of_many_commits_of_one_partition_one_is_read():
+def test_of_many_commits_of_one_partition_one_is_read() -> None:
     pairs = [
         write_record(
             OffsetRecord(
@@ -85,7 +88,7 @@ def test_of_many_commits_of_one_partition_one_is_read():
     assert list(journal._without_superseded(iter(pairs))) == pairs[-1:]
 
 
-def test_a_short_key_is_handed_on_for_its_reader_to_refuse():
+def test_a_short_key_is_handed_on_for_its_reader_to_refuse() -> None:
     odd = [(None, b"x"), (b"", b"x"), (b"\x00", b"x")]
     assert list(journal._without_superseded(iter(odd))) == odd
 
@@ -94,7 +97,9 @@ OFFSETS_LOG = "__consumer_offsets-0/00000000000000000000.log"
 
 
 @pytest.fixture
-def committed_and_stopped(kohort_broker_factory, connect, tmp_path):
+def committed_and_stopped(
+    kohort_broker_factory: Callable[..., EmbeddedBroker], connect: Connect, tmp_path: Path
+) -> Path:
     """A data directory with three commits, all under the checkpoint of a clean stop."""
     broker = kohort_broker_factory(str(tmp_path), offsets_topic_num_partitions=1)
     client = connect(broker)
@@ -116,8 +121,8 @@ def batch_places(data: bytes) -> list[tuple[int, int]]:
 
 
 def test_a_flipped_bit_in_a_committed_offset_stops_the_start_and_is_named(
-    committed_and_stopped, kohort_broker_factory
-):
+    committed_and_stopped: Path, kohort_broker_factory: Callable[..., EmbeddedBroker]
+) -> None:
     """Opening a log takes what is under a checkpoint for granted; reading offsets does not."""
     path = committed_and_stopped / OFFSETS_LOG
     data = path.read_bytes()
@@ -134,8 +139,8 @@ def test_a_flipped_bit_in_a_committed_offset_stops_the_start_and_is_named(
 
 
 def test_a_length_that_leads_nowhere_stops_the_start_and_is_named(
-    committed_and_stopped, kohort_broker_factory
-):
+    committed_and_stopped: Path, kohort_broker_factory: Callable[..., EmbeddedBroker]
+) -> None:
     path = committed_and_stopped / OFFSETS_LOG
     data = path.read_bytes()
     second = batch_places(data)[1][0]

@@ -1,10 +1,17 @@
 """Settings changed and records deleted in a running broker, by raw frames; as Kafka 4.3 answers."""
 
+from __future__ import annotations
+
 import os
 import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
 
 import pytest
+from tests.broker.conftest import Connect, RawClient, ValuesOf
 
+from kohort.broker.embedded import EmbeddedBroker
 from kohort.model.errors import ErrorCode
 from kohort.wire.messages import k20_delete_topics
 from kohort.wire.messages import k21_delete_records as r
@@ -15,8 +22,18 @@ from kohort.wire.messages import k44_incremental_alter_configs as i
 TOPIC, BROKER = 2, 4
 SET, DELETE, APPEND, SUBTRACT = range(4)
 
+Change = tuple[str, int, str | None]
+"""Setting, operation, value."""
 
-def change(raw, *changes, name="t", kind=TOPIC, version=None, **fields):
+
+def change(
+    raw: RawClient,
+    *changes: Change,
+    name: str = "t",
+    kind: int = TOPIC,
+    version: int | None = None,
+    **fields: Any,
+) -> tuple[ErrorCode, str | None]:
     """IncrementalAlterConfigs of (setting, operation, value): the error, and what is said of it."""
     resource = i.AlterConfigsResource(
         resource_type=kind,
@@ -32,7 +49,7 @@ def change(raw, *changes, name="t", kind=TOPIC, version=None, **fields):
     return ErrorCode(result.error_code), result.error_message
 
 
-def told(raw, setting, name="t"):
+def told(raw: RawClient, setting: str, name: str = "t") -> tuple[str | None, int]:
     """Value and source of a topic's setting."""
     resource = q.DescribeConfigsResource(
         resource_type=TOPIC, resource_name=name, configuration_keys=[setting]
@@ -42,7 +59,7 @@ def told(raw, setting, name="t"):
 
 
 @pytest.mark.parametrize("version", [0, 1])
-def test_a_setting_is_changed_and_goes_by_at_once(raw, version):
+def test_a_setting_is_changed_and_goes_by_at_once(raw: RawClient, version: int) -> None:
     raw.create("t")
     assert raw.produce("t", [bytes(500)]).error_code == 0
     assert change(raw, ("max.message.bytes", SET, "200"), version=version) == (0, None)
@@ -54,7 +71,9 @@ def test_a_setting_is_changed_and_goes_by_at_once(raw, version):
 
 
 @pytest.mark.parametrize("setting", [("retention.ms", "1"), ("retention.bytes", "100")])
-def test_retention_goes_by_a_changed_setting(kohort_broker_factory, connect, setting):
+def test_retention_goes_by_a_changed_setting(
+    kohort_broker_factory: Callable[..., EmbeddedBroker], connect: Connect, setting: str
+) -> None:
     raw = connect(kohort_broker_factory(log_retention_check_interval_ms=50))
     raw.create("t", segment_bytes=300)
     for _ in range(5):
@@ -66,7 +85,9 @@ def test_retention_goes_by_a_changed_setting(kohort_broker_factory, connect, set
         assert time.monotonic() < deadline, f"{setting} was not honoured"
 
 
-def test_changes_stay_over_a_restart(kohort_broker_factory, connect, tmp_path):
+def test_changes_stay_over_a_restart(
+    kohort_broker_factory: Callable[..., EmbeddedBroker], connect: Connect, tmp_path: Path
+) -> None:
     directory = str(tmp_path / "data")
     first = kohort_broker_factory(directory)
     raw = connect(first)
@@ -78,7 +99,7 @@ def test_changes_stay_over_a_restart(kohort_broker_factory, connect, tmp_path):
     assert told(raw, "retention.ms") == ("9", 1)
 
 
-def test_lists_get_and_lose_items(raw):
+def test_lists_get_and_lose_items(raw: RawClient) -> None:
     raw.create("t")
     assert change(raw, ("cleanup.policy", APPEND, "compact")) == (0, None)
     assert told(raw, "cleanup.policy") == ("delete,compact", 1), "the broker's default stays in it"
@@ -115,16 +136,19 @@ def test_lists_get_and_lose_items(raw):
         ([("a", SET, "1")], {"kind": BROKER, "name": "7"}, "INVALID_REQUEST", "expected 1"),
     ],
 )
-def test_changes_that_are_refused_change_nothing(raw, changes, where, code, says):
+def test_changes_that_are_refused_change_nothing(
+    raw: RawClient, changes: list[Change], where: dict[str, Any], code: str, says: str
+) -> None:
     raw.create("t", retention_ms=5_000)
     raw.become_member("g")
     error, message = change(raw, *changes, **where)
     assert error.name == code
+    assert message is not None
     assert says in message
     assert told(raw, "retention.ms") == ("5000", 1)
 
 
-def test_a_resource_is_named_once_and_the_others_go_on(raw):
+def test_a_resource_is_named_once_and_the_others_go_on(raw: RawClient) -> None:
     raw.create("t")
     raw.create("u")
     setting = i.AlterableConfig(name="retention.ms", config_operation=SET, value="9")
@@ -138,7 +162,7 @@ def test_a_resource_is_named_once_and_the_others_go_on(raw):
     assert (told(raw, "retention.ms", "t")[1], told(raw, "retention.ms", "u")[0]) == (5, "9")
 
 
-def test_a_change_may_only_be_tried(raw):
+def test_a_change_may_only_be_tried(raw: RawClient) -> None:
     raw.create("t")
     assert change(raw, ("retention.ms", SET, "9"), validate_only=True) == (0, None)
     wrong = change(raw, ("retention.ms", SET, "x"), validate_only=True)
@@ -147,7 +171,7 @@ def test_a_change_may_only_be_tried(raw):
 
 
 @pytest.mark.parametrize("version", [0, 1, 2])
-def test_alter_configs_replaces_all_settings(raw, version):
+def test_alter_configs_replaces_all_settings(raw: RawClient, version: int) -> None:
     raw.create("t", retention_ms=5_000, segment_bytes=1_000)
     resource = a.AlterConfigsResource(
         resource_type=TOPIC,
@@ -166,7 +190,12 @@ def test_alter_configs_replaces_all_settings(raw, version):
 # -- DeleteRecords ---------------------------------------------------------------------------------
 
 
-def delete_records(raw, rows, topic="t", version=None):
+def delete_records(
+    raw: RawClient,
+    rows: Iterable[tuple[int, int]],
+    topic: str = "t",
+    version: int | None = None,
+) -> list[tuple[int, int, str]]:
     """DeleteRecords of (partition, offset): partition, low watermark and error of each."""
     partitions = [r.DeleteRecordsPartition(partition_index=n, offset=at) for n, at in rows]
     asked = r.DeleteRecordsTopic(name=topic, partitions=partitions)
@@ -178,7 +207,9 @@ def delete_records(raw, rows, topic="t", version=None):
 
 
 @pytest.mark.parametrize("version", [0, 1, 2])
-def test_records_are_deleted_up_to_an_offset(raw, values_of, version):
+def test_records_are_deleted_up_to_an_offset(
+    raw: RawClient, values_of: ValuesOf, version: int
+) -> None:
     raw.create("t", 2)
     for n in range(10):
         raw.produce("t", [b"%d" % n])
@@ -196,7 +227,7 @@ def test_records_are_deleted_up_to_an_offset(raw, values_of, version):
     assert raw.produce("t", [b"next"]).base_offset == 10
 
 
-def test_records_that_stay(raw):
+def test_records_that_stay(raw: RawClient) -> None:
     raw.create("t", cleanup_policy="compact")
     raw.create("u", cleanup_policy="compact,delete")
     raw.become_member("g")
@@ -208,7 +239,9 @@ def test_records_that_stay(raw):
     assert delete_records(raw, [(0, 0)], "nope") == [(0, -1, "UNKNOWN_TOPIC_OR_PARTITION")]
 
 
-def test_deleted_records_stay_deleted(kohort_broker_factory, connect, tmp_path):
+def test_deleted_records_stay_deleted(
+    kohort_broker_factory: Callable[..., EmbeddedBroker], connect: Connect, tmp_path: Path
+) -> None:
     directory = str(tmp_path / "data")
     first = kohort_broker_factory(directory)
     raw = connect(first)
@@ -224,18 +257,20 @@ def test_deleted_records_stay_deleted(kohort_broker_factory, connect, tmp_path):
 # -- a large topic goes ----------------------------------------------------------------------------
 
 
-def leftovers(directory):
+def leftovers(directory: str | Path) -> list[str]:
     return [n for n in os.listdir(directory) if n.endswith("-delete") or n.startswith("big-")]
 
 
-def wait_until(condition):
+def wait_until(condition: Callable[[], bool]) -> None:
     deadline = time.monotonic() + 30
     while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.01)
 
 
-def test_a_deleted_topics_files_go_behind_the_answer(kohort_broker_factory, connect, tmp_path):
+def test_a_deleted_topics_files_go_behind_the_answer(
+    kohort_broker_factory: Callable[..., EmbeddedBroker], connect: Connect, tmp_path: Path
+) -> None:
     directory = str(tmp_path / "data")
     broker = kohort_broker_factory(directory)
     raw = connect(broker)
@@ -252,8 +287,8 @@ def test_a_deleted_topics_files_go_behind_the_answer(kohort_broker_factory, conn
 
 
 def test_what_a_crash_left_is_taken_away_after_the_next_start(
-    kohort_broker_factory, connect, tmp_path
-):
+    kohort_broker_factory: Callable[..., EmbeddedBroker], connect: Connect, tmp_path: Path
+) -> None:
     directory = tmp_path / "data"
     broker = kohort_broker_factory(str(directory))
     connect(broker).create("t")

@@ -1,9 +1,16 @@
 """Topics by their ids, in every API that has them, by raw frames; as Kafka 4.3 answers."""
 
+from __future__ import annotations
+
 import uuid
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
 
 import pytest
+from tests.broker.conftest import Connect, RawClient, ValuesOf
 
+from kohort.broker.embedded import EmbeddedBroker
 from kohort.model.errors import ErrorCode
 from kohort.wire.messages import k01_fetch as f
 from kohort.wire.messages import k03_metadata as m
@@ -16,7 +23,9 @@ NONE = bytes(16)
 NOBODYS = uuid.UUID(int=7).bytes
 
 
-def names(raw, *topics, version=12):
+def names(
+    raw: RawClient, *topics: tuple[str | None, bytes], version: int = 12
+) -> list[tuple[ErrorCode, str | None, bytes, int]]:
     """Metadata of (name, id) pairs: error, name, id and number of partitions of each."""
     request = m.MetadataRequest(
         topics=[m.MetadataRequestTopic(name=name, topic_id=topic_id) for name, topic_id in topics],
@@ -28,19 +37,23 @@ def names(raw, *topics, version=12):
     ]
 
 
-def fetch_by_id(topic_id, *, offset=0, partition=0, **fields):
+def fetch_by_id(
+    topic_id: bytes, *, offset: int = 0, partition: int = 0, **fields: Any
+) -> f.FetchRequest:
     row = f.FetchPartition(partition=partition, fetch_offset=offset, partition_max_bytes=1 << 20)
     topic = f.FetchTopic(topic_id=topic_id, partitions=[row])
     return f.FetchRequest(topics=[topic], **fields)
 
 
-def only_row(answer):
+def only_row(answer: f.FetchResponse) -> tuple[bytes, ErrorCode, f.PartitionData]:
     (topic,) = answer.responses
     (row,) = topic.partitions
     return topic.topic_id, ErrorCode(row.error_code), row
 
 
-def commit_by_id(raw, rows):
+def commit_by_id(
+    raw: RawClient, rows: Iterable[tuple[bytes, int, int]]
+) -> list[tuple[bytes, int, ErrorCode]]:
     request = c.OffsetCommitRequest(
         group_id="g",
         topics=[
@@ -62,7 +75,9 @@ def commit_by_id(raw, rows):
     ]
 
 
-def committed_by_id(raw, topic_ids):
+def committed_by_id(
+    raw: RawClient, topic_ids: list[bytes] | None
+) -> list[tuple[bytes, int, ErrorCode]]:
     """Offsets of partition 0 and errors by id; of all partitions there are when ids is None."""
     topics = None
     if topic_ids is not None:
@@ -80,7 +95,7 @@ def committed_by_id(raw, topic_ids):
     ]
 
 
-def test_a_topic_is_told_by_the_id_it_was_made_with(raw):
+def test_a_topic_is_told_by_the_id_it_was_made_with(raw: RawClient) -> None:
     made = raw.create("t", 2).topic_id
     assert made != NONE
     for version in (10, 11, 12, 13):
@@ -93,7 +108,9 @@ def test_a_topic_is_told_by_the_id_it_was_made_with(raw):
         assert names(raw, (None, made), version=version) == refused
 
 
-def test_ids_survive_restarts_and_are_not_given_twice(kohort_broker_factory, connect, tmp_path):
+def test_ids_survive_restarts_and_are_not_given_twice(
+    kohort_broker_factory: Callable[..., EmbeddedBroker], connect: Connect, tmp_path: Path
+) -> None:
     directory = str(tmp_path / "data")
     first = kohort_broker_factory(directory)
     raw = connect(first)
@@ -111,7 +128,7 @@ def test_ids_survive_restarts_and_are_not_given_twice(kohort_broker_factory, con
 
 
 @pytest.mark.parametrize("version", range(13, 19))
-def test_fetch_by_id(raw, values_of, version):
+def test_fetch_by_id(raw: RawClient, values_of: ValuesOf, version: int) -> None:
     made = raw.create("t").topic_id
     raw.produce("t", [b"a", b"b"])
     told, error, row = only_row(raw.ask(fetch_by_id(made), version))
@@ -124,7 +141,9 @@ def test_fetch_by_id(raw, values_of, version):
     assert error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-def test_a_fetch_that_waits_ends_when_its_topic_is_deleted(kohort_broker, connect):
+def test_a_fetch_that_waits_ends_when_its_topic_is_deleted(
+    kohort_broker: EmbeddedBroker, connect: Connect
+) -> None:
     raw, other = connect(kohort_broker), connect(kohort_broker)
     made = raw.create("t").topic_id
     raw.send(fetch_by_id(made, max_wait_ms=60_000, min_bytes=1), 13)
@@ -134,7 +153,9 @@ def test_a_fetch_that_waits_ends_when_its_topic_is_deleted(kohort_broker, connec
     assert (told, error) == (made, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
 
-def test_another_topic_of_the_same_name_is_not_read_under_the_old_id(kohort_broker, connect):
+def test_another_topic_of_the_same_name_is_not_read_under_the_old_id(
+    kohort_broker: EmbeddedBroker, connect: Connect
+) -> None:
     """Both happen in one turn of the broker, before the fetch that waits is looked at again."""
     raw, other = connect(kohort_broker), connect(kohort_broker)
     made = raw.create("t").topic_id
@@ -154,7 +175,7 @@ def test_another_topic_of_the_same_name_is_not_read_under_the_old_id(kohort_brok
     assert not row.records
 
 
-def test_commits_by_id(raw):
+def test_commits_by_id(raw: RawClient) -> None:
     made = raw.create("t").topic_id
     assert commit_by_id(raw, [(NOBODYS, 0, 5)]) == [(NOBODYS, 0, ErrorCode.UNKNOWN_TOPIC_ID)]
     assert commit_by_id(raw, [(NONE, 0, 5)]) == [(NONE, 0, ErrorCode.UNKNOWN_TOPIC_ID)]
@@ -170,7 +191,7 @@ def test_commits_by_id(raw):
     assert committed_by_id(raw, None) == [(made, 6, ErrorCode.NONE)]
 
 
-def test_commits_by_id_and_by_name_are_the_same_commits(raw):
+def test_commits_by_id_and_by_name_are_the_same_commits(raw: RawClient) -> None:
     made = raw.create("t").topic_id
     commit_by_id(raw, [(made, 0, 6)])
     group = o.OffsetFetchRequestGroup(
@@ -180,7 +201,7 @@ def test_commits_by_id_and_by_name_are_the_same_commits(raw):
     assert answer.topics[0].partitions[0].committed_offset == 6
 
 
-def test_a_member_that_was_fenced_is_told_so_for_topics_that_exist(raw):
+def test_a_member_that_was_fenced_is_told_so_for_topics_that_exist(raw: RawClient) -> None:
     made = raw.create("t").topic_id
     member_id, generation = raw.become_member("g")
     topics = [
@@ -203,14 +224,16 @@ def test_a_member_that_was_fenced_is_told_so_for_topics_that_exist(raw):
     ]
 
 
-def deleted(raw, *topics):
+def deleted(
+    raw: RawClient, *topics: tuple[str | None, bytes]
+) -> list[tuple[ErrorCode, str | None, bytes]]:
     """DeleteTopics of (name, id) pairs: error, name and id of each answer."""
     states = [d.DeleteTopicState(name=name, topic_id=topic_id) for name, topic_id in topics]
     answer = raw.ask(d.DeleteTopicsRequest(topics=states), 6)
     return [(ErrorCode(r.error_code), r.name, r.topic_id) for r in answer.responses]
 
 
-def test_delete_by_id(raw):
+def test_delete_by_id(raw: RawClient) -> None:
     made, other = raw.create("t").topic_id, raw.create("u").topic_id
     bad = ErrorCode.INVALID_REQUEST
     assert deleted(raw, (None, NONE)) == [(bad, None, NONE)]

@@ -1,9 +1,16 @@
 """Topics made, grown, deleted and looked into, by raw frames."""
 
+from __future__ import annotations
+
 import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
 
 import pytest
+from tests.broker.conftest import Connect, RawClient, ValuesOf
 
+from kohort.broker.embedded import EmbeddedBroker
 from kohort.model.errors import ErrorCode
 from kohort.wire.messages import (
     k03_metadata,
@@ -18,7 +25,13 @@ from kohort.wire.messages import (
 )
 
 
-def creatable(name, partitions=-1, replicas=-1, assignments=(), **configs):
+def creatable(
+    name: str,
+    partitions: int = -1,
+    replicas: int = -1,
+    assignments: Iterable[tuple[int, int]] = (),
+    **configs: str | None,
+) -> k19_create_topics.CreatableTopic:
     return k19_create_topics.CreatableTopic(
         name=name,
         num_partitions=partitions,
@@ -34,27 +47,39 @@ def creatable(name, partitions=-1, replicas=-1, assignments=(), **configs):
     )
 
 
-def create(raw, *topics, version=None, **fields):
+def create(
+    raw: RawClient,
+    *topics: k19_create_topics.CreatableTopic,
+    version: int | None = None,
+    **fields: Any,
+) -> list[k19_create_topics.CreatableTopicResult]:
     request = k19_create_topics.CreateTopicsRequest(topics=list(topics), **fields)
-    return raw.ask(request, version).topics
+    answer: k19_create_topics.CreateTopicsResponse = raw.ask(request, version)
+    return answer.topics
 
 
-def metadata(raw, names, version=None, **fields):
+def metadata(
+    raw: RawClient, names: Iterable[str] | None, version: int | None = None, **fields: Any
+) -> k03_metadata.MetadataResponse:
     asked = None if names is None else [k03_metadata.MetadataRequestTopic(name=n) for n in names]
-    return raw.ask(k03_metadata.MetadataRequest(topics=asked, **fields), version)
+    request = k03_metadata.MetadataRequest(topics=asked, **fields)
+    answer: k03_metadata.MetadataResponse = raw.ask(request, version)
+    return answer
 
 
-def delete(raw, *names):
+def delete(raw: RawClient, *names: str) -> list[k20_delete_topics.DeletableTopicResult]:
     states = [k20_delete_topics.DeleteTopicState(name=name) for name in names]
-    return raw.ask(k20_delete_topics.DeleteTopicsRequest(topics=states)).responses
+    answer: k20_delete_topics.DeleteTopicsResponse
+    answer = raw.ask(k20_delete_topics.DeleteTopicsRequest(topics=states))
+    return answer.responses
 
 
 @pytest.mark.parametrize("version", range(2, 8))
-def test_create(raw, version):
+def test_create(raw: RawClient, version: int) -> None:
     (result,) = create(raw, creatable("t", 3, 1, retention_ms="5000"), version=version)
     assert result.error_code == 0
     if version >= 5:
-        settings = {row.name: (row.value, row.config_source) for row in result.configs}
+        settings = {row.name: (row.value, row.config_source) for row in result.configs or ()}
         assert (result.num_partitions, result.replication_factor) == (3, 1)
         assert settings["retention.ms"] == ("5000", 1)
         assert settings["max.message.bytes"] == ("1048588", 5)
@@ -63,7 +88,7 @@ def test_create(raw, version):
     assert {row.leader_id for row in topic.partitions} == {1}
 
 
-def test_what_cannot_be_created_is_told_topic_by_topic(raw):
+def test_what_cannot_be_created_is_told_topic_by_topic(raw: RawClient) -> None:
     create(raw, creatable("there", 1))
     create(raw, creatable("a.b", 1))
     results = create(
@@ -105,14 +130,14 @@ def test_what_cannot_be_created_is_told_topic_by_topic(raw):
     assert names == ["a.b", "by-hand", "fine", "there"]
 
 
-def test_validate_only_creates_nothing(raw):
+def test_validate_only_creates_nothing(raw: RawClient) -> None:
     assert create(raw, creatable("t", 2), validate_only=True)[0].error_code == 0
     assert create(raw, creatable("t", 0), validate_only=True)[0].error_code != 0
     assert metadata(raw, None).topics == []
 
 
 @pytest.mark.parametrize("version", range(13))
-def test_metadata_in_every_version(raw, version):
+def test_metadata_in_every_version(raw: RawClient, version: int) -> None:
     create(raw, creatable("t", 2))
     answer = metadata(raw, ["t"], version)
     (broker,) = answer.brokers
@@ -125,7 +150,9 @@ def test_metadata_in_every_version(raw, version):
         assert metadata(raw, [], version).topics == []
 
 
-def test_metadata_creates_topics_when_it_may(kohort_broker_factory, connect):
+def test_metadata_creates_topics_when_it_may(
+    kohort_broker_factory: Callable[..., EmbeddedBroker], connect: Connect
+) -> None:
     raw = connect(kohort_broker_factory(num_partitions=3))
     refused = metadata(raw, ["t"], allow_auto_topic_creation=False).topics[0]
     assert refused.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -141,7 +168,7 @@ def test_metadata_creates_topics_when_it_may(kohort_broker_factory, connect):
     assert (answer.error_code, answer.name) == (ErrorCode.UNKNOWN_TOPIC_ID, None)
 
 
-def test_authorized_operations_only_when_asked_for(raw):
+def test_authorized_operations_only_when_asked_for(raw: RawClient) -> None:
     create(raw, creatable("t", 1))
     plain = metadata(raw, ["t"], 9)
     assert plain.topics[0].topic_authorized_operations == -(2**31)
@@ -157,7 +184,7 @@ def test_authorized_operations_only_when_asked_for(raw):
     assert asked.cluster_authorized_operations > 0
 
 
-def test_delete(raw):
+def test_delete(raw: RawClient) -> None:
     create(raw, creatable("t", 2), creatable("u", 1))
     raw.produce("t", [b"a"])
     raw.become_member("g")
@@ -174,13 +201,15 @@ def test_delete(raw):
     assert raw.fetch("t").high_watermark == 0
 
 
-def test_deletion_can_be_switched_off(kohort_broker_factory, connect):
+def test_deletion_can_be_switched_off(
+    kohort_broker_factory: Callable[..., EmbeddedBroker], connect: Connect
+) -> None:
     raw = connect(kohort_broker_factory(delete_topic_enable=False))
     create(raw, creatable("t", 1))
     assert delete(raw, "t")[0].error_code == ErrorCode.TOPIC_DELETION_DISABLED
 
 
-def test_a_deleted_topics_offsets_are_forgotten(raw):
+def test_a_deleted_topics_offsets_are_forgotten(raw: RawClient) -> None:
     create(raw, creatable("t", 1))
     m = k08_offset_commit
     commit = m.OffsetCommitRequest(
@@ -207,7 +236,7 @@ def test_a_deleted_topics_offsets_are_forgotten(raw):
         assert time.monotonic() < deadline
 
 
-def test_create_partitions(raw):
+def test_create_partitions(raw: RawClient) -> None:
     create(raw, creatable("t", 1))
     m = k37_create_partitions
     for name, count, assigned, code in (
@@ -229,7 +258,12 @@ def test_create_partitions(raw):
     assert len(metadata(raw, ["t"]).topics[0].partitions) == 4
 
 
-def test_topics_survive_a_restart(kohort_broker_factory, connect, tmp_path, values_of):
+def test_topics_survive_a_restart(
+    kohort_broker_factory: Callable[..., EmbeddedBroker],
+    connect: Connect,
+    tmp_path: Path,
+    values_of: ValuesOf,
+) -> None:
     first = kohort_broker_factory(str(tmp_path / "data"))
     raw = connect(first)
     create(raw, creatable("t", 2, retention_ms="-1"))
@@ -242,7 +276,9 @@ def test_topics_survive_a_restart(kohort_broker_factory, connect, tmp_path, valu
     assert described(raw, 2, "t")["retention.ms"].value == "-1"
 
 
-def described(raw, kind, name, keys=None, **fields):
+def described(
+    raw: RawClient, kind: int, name: str, keys: list[str] | None = None, **fields: Any
+) -> dict[str, k32_describe_configs.DescribeConfigsResourceResult]:
     m = k32_describe_configs
     resource = m.DescribeConfigsResource(
         resource_type=kind, resource_name=name, configuration_keys=keys
@@ -252,7 +288,9 @@ def described(raw, kind, name, keys=None, **fields):
     return {row.name: row for row in result.configs}
 
 
-def test_describe_configs(kohort_broker_factory, connect):
+def test_describe_configs(
+    kohort_broker_factory: Callable[..., EmbeddedBroker], connect: Connect
+) -> None:
     raw = connect(kohort_broker_factory(log_retention_hours=1))
     create(raw, creatable("t", 1, max_message_bytes="999"))
     rows = described(raw, 2, "t", include_synonyms=True, include_documentation=True)
@@ -285,7 +323,7 @@ def test_describe_configs(kohort_broker_factory, connect):
         assert result.error_code == code
 
 
-def test_describe_cluster(raw):
+def test_describe_cluster(raw: RawClient) -> None:
     answer = raw.ask(k60_describe_cluster.DescribeClusterRequest())
     assert (answer.error_code, answer.controller_id) == (0, 1)
     assert [row.broker_id for row in answer.brokers] == [1]
@@ -295,7 +333,7 @@ def test_describe_cluster(raw):
     assert refused.error_code == ErrorCode.UNSUPPORTED_ENDPOINT_TYPE
 
 
-def test_find_coordinator(raw):
+def test_find_coordinator(raw: RawClient) -> None:
     m = k10_find_coordinator
     port = raw.sock.getpeername()[1]
     for version in range(4):

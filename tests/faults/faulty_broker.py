@@ -41,7 +41,8 @@ def allocate(self: RealFile, position: int, length: int) -> None:
     real_allocate(self, position, length)
 
 
-RealFile.sync, RealFile.pwrite, RealFile.allocate = sync, pwrite, allocate
+for failing in (sync, pwrite, allocate):
+    setattr(RealFile, failing.__name__, failing)
 
 if __name__ == "__main__":
     main()

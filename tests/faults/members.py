@@ -71,7 +71,7 @@ class Member:
 
     def joined(self, timeout: float = PATIENCE_S) -> int:
         """Take the answer to a JoinGroup; its error."""
-        answer = self.client.receive(timeout)
+        answer: k11_join_group.JoinGroupResponse = self.client.receive(timeout)
         if answer.error_code in (0, ErrorCode.MEMBER_ID_REQUIRED):
             self.id = answer.member_id
         if answer.error_code == 0:
@@ -113,7 +113,7 @@ class Member:
 
     def synced(self, timeout: float = PATIENCE_S) -> int:
         """Take the answer to a SyncGroup; its error."""
-        answer = self.client.receive(timeout)
+        answer: k14_sync_group.SyncGroupResponse = self.client.receive(timeout)
         if answer.error_code == 0:
             self.assignment = bytes(answer.assignment)
         return answer.error_code
@@ -131,14 +131,15 @@ class Member:
     # -- living -----------------------------------------------------------------------------------
 
     def beat(self) -> int:
-        return self.client.ask(
+        answer: k12_heartbeat.HeartbeatResponse = self.client.ask(
             k12_heartbeat.HeartbeatRequest(
                 group_id=self.group,
                 generation_id=self.generation,
                 member_id=self.id,
                 group_instance_id=self.instance,
             )
-        ).error_code
+        )
+        return answer.error_code
 
     def beat_for(self, seconds: float, every: float = 0.1) -> set[int]:
         """Beat; the codes that were told."""
@@ -170,13 +171,15 @@ class Member:
             group_instance_id=self.instance,
             topics=[m.OffsetCommitRequestTopic(name="t", partitions=[row])],
         )
-        return self.client.ask(request, 9).topics[0].partitions[0].error_code
+        answer: m.OffsetCommitResponse = self.client.ask(request, 9)
+        return answer.topics[0].partitions[0].error_code
 
     def leave(self) -> int:
         m = k13_leave_group
         identity = m.MemberIdentity(member_id=self.id, group_instance_id=self.instance)
         request = m.LeaveGroupRequest(group_id=self.group, members=[identity])
-        return self.client.ask(request).members[0].error_code
+        answer: m.LeaveGroupResponse = self.client.ask(request)
+        return answer.members[0].error_code
 
 
 def committed(client: RawClient, group: str = "g", partition: int = 0) -> int:
@@ -184,9 +187,9 @@ def committed(client: RawClient, group: str = "g", partition: int = 0) -> int:
     m = k09_offset_fetch
     topic = m.OffsetFetchRequestTopics(name="t", partition_indexes=[partition])
     wanted = m.OffsetFetchRequestGroup(group_id=group, topics=[topic])
-    answer = client.ask(m.OffsetFetchRequest(groups=[wanted]), 9).groups[0]
-    assert answer.error_code == 0
-    return answer.topics[0].partitions[0].committed_offset
+    answer: m.OffsetFetchResponse = client.ask(m.OffsetFetchRequest(groups=[wanted]), 9)
+    assert answer.groups[0].error_code == 0
+    return answer.groups[0].topics[0].partitions[0].committed_offset
 
 
 def described(client: RawClient, group: str = "g") -> tuple[str, list[str]]:

@@ -9,17 +9,21 @@ from __future__ import annotations
 import contextlib
 import logging
 import struct
+from collections.abc import Callable
 
 import pytest
-from tests.broker.conftest import produce_request
+from tests.broker.conftest import Connect, produce_request
+from tests.faults.conftest import MakeMember
 from tests.faults.members import SUBSCRIPTION, Member, committed, described, eventually, form
 
+from kohort.broker.embedded import EmbeddedBroker
 from kohort.client.admin import Admin
 from kohort.client.errors import ClientError
 from kohort.model.errors import ErrorCode
 from kohort.storage.compression import CompressionType, compress
 from kohort.storage.record_batch import HEADER_SIZE, MAGIC, BatchHeader
 from kohort.storage.records import Record, assemble, build_batch
+from kohort.testing.fault_proxy import FaultProxy
 from kohort.wire.codec import encode_request
 from kohort.wire.messages import k18_api_versions
 from kohort.wire.messages.k12_heartbeat import HeartbeatRequest
@@ -29,8 +33,11 @@ LONG_MS = 30_000
 MIB = 1 << 20
 
 
+Pair = tuple[Member, Member]
+
+
 @pytest.fixture
-def group(member):
+def group(member: MakeMember) -> Pair:
     """A leader and a follower in one stable generation."""
     one, two = member(session_ms=LONG_MS), member(session_ms=LONG_MS)
     form([one, two])
@@ -48,7 +55,9 @@ def group(member):
     ],
     ids=lambda value: value.replace(" ", "-") if isinstance(value, str) else "",
 )
-def test_a8_varints_that_lie_cost_their_own_connection(broker, connect, field, what):
+def test_a8_varints_that_lie_cost_their_own_connection(
+    broker: EmbeddedBroker, connect: Connect, field: bytes, what: str
+) -> None:
     head = struct.pack(">hhih", 12, 4, 1, -1) + b"\x00"
     bad, good = connect(broker), connect(broker)
     bad.sock.sendall(struct.pack(">i", len(head) + len(field)) + head + field)
@@ -61,7 +70,9 @@ def test_a8_varints_that_lie_cost_their_own_connection(broker, connect, field, w
     [b"\xff\xff\xff\xff\x0f", b"\x7f\x00\x00", b"\x01\x00\x7f", b"\x01\x00\xff\xff\xff\xff\x0f"],
     ids=["huge count", "count", "size", "huge size"],
 )
-def test_a9_tagged_fields_beyond_their_frame_cost_their_own_connection(broker, connect, tags):
+def test_a9_tagged_fields_beyond_their_frame_cost_their_own_connection(
+    broker: EmbeddedBroker, connect: Connect, tags: bytes
+) -> None:
     whole = encode_request(HeartbeatRequest(group_id="g", member_id="m"), 4, 1, None)
     body = whole[4:-1] + tags
     bad = connect(broker)
@@ -69,7 +80,9 @@ def test_a9_tagged_fields_beyond_their_frame_cost_their_own_connection(broker, c
     assert bad.hung_up()
 
 
-def test_a10_odd_characters_in_names_are_taken_and_escaped_in_the_log(member, caplog):
+def test_a10_odd_characters_in_names_are_taken_and_escaped_in_the_log(
+    member: MakeMember, caplog: pytest.LogCaptureFixture
+) -> None:
     caplog.set_level(logging.INFO)
     odd = member(group="g\x00\n[line] of its own\r\u202e", session_ms=LONG_MS)
     assert (odd.join(), odd.sync()) == (0, 0)
@@ -79,7 +92,7 @@ def test_a10_odd_characters_in_names_are_taken_and_escaped_in_the_log(member, ca
     assert not any(set(line.getMessage()) & set("\x00\n\r\u202e") for line in lines)
 
 
-def test_a11_group_ids_empty_and_very_long(member):
+def test_a11_group_ids_empty_and_very_long(member: MakeMember) -> None:
     empty = member(group="", session_ms=LONG_MS)
     empty.send_join()
     assert empty.joined() == ErrorCode.INVALID_GROUP_ID
@@ -87,7 +100,9 @@ def test_a11_group_ids_empty_and_very_long(member):
     assert long.join() == 0
 
 
-def test_a12_metadata_beyond_its_bound_is_refused_at_the_join_with_the_numbers(member, caplog):
+def test_a12_metadata_beyond_its_bound_is_refused_at_the_join_with_the_numbers(
+    member: MakeMember, caplog: pytest.LogCaptureFixture
+) -> None:
     big = member(metadata=SUBSCRIPTION + bytes(20 * MIB), session_ms=LONG_MS)
     big.send_join()
     code = big.joined()
@@ -100,7 +115,9 @@ def test_a12_metadata_beyond_its_bound_is_refused_at_the_join_with_the_numbers(m
     assert (small.join(), small.sync()) == (0, 0)
 
 
-def test_a13_a_flood_of_joins_without_an_id_makes_no_members(broker, connect, member):
+def test_a13_a_flood_of_joins_without_an_id_makes_no_members(
+    broker: EmbeddedBroker, connect: Connect, member: MakeMember
+) -> None:
     flood = member(group="flood", session_ms=LONG_MS)
     ids = set()
     for _ in range(300):
@@ -112,7 +129,9 @@ def test_a13_a_flood_of_joins_without_an_id_makes_no_members(broker, connect, me
     assert described(connect(broker), "flood")[1] == []
 
 
-def test_a14_a_full_group_takes_nobody_more(kohort_broker_factory, connect):
+def test_a14_a_full_group_takes_nobody_more(
+    kohort_broker_factory: Callable[..., EmbeddedBroker], connect: Connect
+) -> None:
     broker = kohort_broker_factory(group_max_size=2)
     group = [Member(connect(broker), session_ms=LONG_MS) for _ in range(2)]
     form(group)
@@ -123,14 +142,16 @@ def test_a14_a_full_group_takes_nobody_more(kohort_broker_factory, connect):
 
 
 @pytest.mark.parametrize("session_ms", [-1, 0, 1, 36_000_000, 2**31 - 1])
-def test_a16_session_timeouts_outside_the_bounds(member, session_ms):
+def test_a16_session_timeouts_outside_the_bounds(member: MakeMember, session_ms: int) -> None:
     wild = member(session_ms=session_ms)
     wild.send_join()
     assert wild.joined() == ErrorCode.INVALID_SESSION_TIMEOUT
 
 
 @pytest.mark.parametrize("rebalance_ms", [-(2**31), -1, 0, 2**31 - 1])
-def test_a17_rebalance_timeouts_of_any_size_hold_nobody_for_days(member, rebalance_ms):
+def test_a17_rebalance_timeouts_of_any_size_hold_nobody_for_days(
+    member: MakeMember, rebalance_ms: int
+) -> None:
     """Whoever does not come back is out when its session ends, however long it allows itself."""
     wild = member(session_ms=500, rebalance_ms=rebalance_ms)
     assert (wild.join(), wild.sync()) == (0, 0)
@@ -139,7 +160,7 @@ def test_a17_rebalance_timeouts_of_any_size_hold_nobody_for_days(member, rebalan
     assert other.others == [other.id]
 
 
-def test_a18_replays_and_guesses_change_nothing(group, member):
+def test_a18_replays_and_guesses_change_nothing(group: Pair, member: MakeMember) -> None:
     leader, follower = group
     stranger = member(session_ms=LONG_MS)
     stranger.id, stranger.generation = "consumer-1-guessed", leader.generation
@@ -154,7 +175,9 @@ def test_a18_replays_and_guesses_change_nothing(group, member):
     assert (leader.beat(), follower.beat()) == (0, 0)
 
 
-def test_a19_p9_plans_of_those_who_do_not_lead_and_plans_that_lead_nowhere(member):
+def test_a19_p9_plans_of_those_who_do_not_lead_and_plans_that_lead_nowhere(
+    member: MakeMember,
+) -> None:
     group = [member(session_ms=LONG_MS) for _ in range(3)]
     form(group)
     leader = next(one for one in group if one.leader)
@@ -180,7 +203,7 @@ def test_a19_p9_plans_of_those_who_do_not_lead_and_plans_that_lead_nowhere(membe
     assert left_out.assignment == b""
 
 
-def test_a20_inconsistent_and_missing_protocols(group, member):
+def test_a20_inconsistent_and_missing_protocols(group: Pair, member: MakeMember) -> None:
     from kohort.wire.messages import k11_join_group as m
 
     leader, follower = group
@@ -200,7 +223,9 @@ def test_a20_inconsistent_and_missing_protocols(group, member):
     assert (leader.beat(), follower.beat()) == (0, 0)
 
 
-def test_a22_leaving_for_somebody_else_is_the_administrators_way(group, member, caplog):
+def test_a22_leaving_for_somebody_else_is_the_administrators_way(
+    group: Pair, member: MakeMember, caplog: pytest.LogCaptureFixture
+) -> None:
     caplog.set_level(logging.INFO)
     leader, follower = group
     stranger = member(session_ms=LONG_MS)
@@ -211,7 +236,7 @@ def test_a22_leaving_for_somebody_else_is_the_administrators_way(group, member, 
     assert any(follower.id in line for line in caplog.messages), "and it is in the log"
 
 
-def test_a23_commits_of_any_shape(group):
+def test_a23_commits_of_any_shape(group: Pair) -> None:
     leader, _ = group
     assert leader.commit(1, metadata="x" * 4_097) == ErrorCode.OFFSET_METADATA_TOO_LARGE
     assert leader.commit(1, partition=99) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -220,7 +245,7 @@ def test_a23_commits_of_any_shape(group):
         assert committed(leader.client) == offset
 
 
-def test_a27_one_correlation_id_for_everything(broker, connect):
+def test_a27_one_correlation_id_for_everything(broker: EmbeddedBroker, connect: Connect) -> None:
     client = connect(broker)
     for _ in range(3):
         client.sock.sendall(encode_request(FINE, 3, 77, "same") * 3)
@@ -234,8 +259,8 @@ def test_a27_one_correlation_id_for_everything(broker, connect):
 
 @pytest.mark.parametrize("codec", [c for c in CompressionType if c is not CompressionType.NONE])
 def test_a28_bombs_and_lying_lengths_are_refused_where_records_are_looked_into(
-    broker, connect, codec
-):
+    broker: EmbeddedBroker, connect: Connect, codec: CompressionType
+) -> None:
     """A compacted topic wants keys, so the broker reads what it stores."""
     client = connect(broker)
     client.create("compacted", cleanup_policy="compact")
@@ -288,8 +313,10 @@ def _batch_of(section: bytes, codec: CompressionType) -> bytes:
     ids=["2 GiB", "negative", "correlation id", "noise"],
 )
 def test_a30_a_hostile_answer_costs_its_connection_and_not_the_client(
-    broker, kohort_fault_proxy, change
-):
+    broker: EmbeddedBroker,
+    kohort_fault_proxy: Callable[..., FaultProxy],
+    change: Callable[[bytes], bytes],
+) -> None:
     proxy = kohort_fault_proxy(broker.bootstrap_servers)
     hostile = proxy.change_answer("ListGroups", change)
     with Admin(bootstrap_servers=proxy.bootstrap_servers, request_timeout_ms=2_000) as admin:
@@ -307,7 +334,9 @@ def _lists(admin: Admin) -> bool:
     return True
 
 
-def test_s9_ids_and_reasons_with_line_breaks_start_no_line_of_their_own(broker, connect, caplog):
+def test_s9_ids_and_reasons_with_line_breaks_start_no_line_of_their_own(
+    broker: EmbeddedBroker, connect: Connect, caplog: pytest.LogCaptureFixture
+) -> None:
     from kohort.wire.messages import k11_join_group as m
 
     caplog.set_level(logging.INFO)
@@ -333,8 +362,8 @@ def test_s9_ids_and_reasons_with_line_breaks_start_no_line_of_their_own(broker, 
 
 @pytest.mark.parametrize("tags", [b"\x02\x05\x00\x05\x00", b"\x02\x06\x00\x05\x00"])
 def test_a9_unknown_tagged_fields_twice_or_unsorted_are_passed_over_as_kafka_does(
-    broker, connect, tags
-):
+    broker: EmbeddedBroker, connect: Connect, tags: bytes
+) -> None:
     whole = encode_request(HeartbeatRequest(group_id="g", member_id="m"), 4, 1, None)
     body = whole[4:-1] + tags
     odd = connect(broker)

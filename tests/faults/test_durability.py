@@ -11,6 +11,8 @@ import threading
 from pathlib import Path
 
 import pytest
+from tests.broker.conftest import Connect
+from tests.faults.conftest import StartBroker
 from tests.faults.members import Member, committed, described, form
 
 from kohort.model.errors import ErrorCode
@@ -49,7 +51,9 @@ class Committer(threading.Thread):
                 self.enough.set()
 
 
-def test_kill_9_loses_no_commit_assignment_or_static_id(start_broker, connect):
+def test_kill_9_loses_no_commit_assignment_or_static_id(
+    start_broker: StartBroker, connect: Connect
+) -> None:
     """Three lives; two static members, one of which is replaced in each; kills amid commits."""
     rng = random.Random(SEED)
     broker = start_broker(ONE_LOG)
@@ -85,7 +89,9 @@ def test_kill_9_loses_no_commit_assignment_or_static_id(start_broker, connect):
         two.id = present
 
 
-def test_a_generation_that_was_told_is_not_told_again_after_kill_9(start_broker, connect):
+def test_a_generation_that_was_told_is_not_told_again_after_kill_9(
+    start_broker: StartBroker, connect: Connect
+) -> None:
     broker = start_broker(ONE_LOG)
     one = Member(connect(broker), session_ms=60_000)
     assert one.join() == 0
@@ -98,7 +104,7 @@ def test_a_generation_that_was_told_is_not_told_again_after_kill_9(start_broker,
 
 
 @pytest.fixture
-def offsets_log(start_broker, connect, tmp_path) -> Path:
+def offsets_log(start_broker: StartBroker, connect: Connect, tmp_path: Path) -> Path:
     """The log of a broker that was killed after five commits."""
     broker = start_broker(ONE_LOG)
     client = connect(broker)
@@ -122,8 +128,8 @@ def written(log: Path) -> bytes:
 
 
 def test_a_torn_tail_is_cut_with_a_message_and_recovery_twice_is_as_once(
-    offsets_log, start_broker, connect
-):
+    offsets_log: Path, start_broker: StartBroker, connect: Connect
+) -> None:
     sound = offsets_log.read_bytes()
     *_, (header, last) = iterate_batches(sound)
     torn = header._replace(base_offset=header.next_offset)
@@ -142,7 +148,9 @@ def test_a_torn_tail_is_cut_with_a_message_and_recovery_twice_is_as_once(
     assert written(offsets_log) == once
 
 
-def test_a_flipped_bit_in_the_middle_is_refused_with_its_position(offsets_log, start_broker):
+def test_a_flipped_bit_in_the_middle_is_refused_with_its_position(
+    offsets_log: Path, start_broker: StartBroker
+) -> None:
     sound = offsets_log.read_bytes()
     places = []
     position = 0
@@ -162,7 +170,9 @@ def test_a_flipped_bit_in_the_middle_is_refused_with_its_position(offsets_log, s
     assert start_broker().running
 
 
-def test_two_brokers_on_one_directory_the_second_exits_with_2(start_broker, connect):
+def test_two_brokers_on_one_directory_the_second_exits_with_2(
+    start_broker: StartBroker, connect: Connect
+) -> None:
     first = start_broker()
     second = start_broker()
     assert second.process.returncode == 2
@@ -179,8 +189,8 @@ def acknowledged(member: Member, offset: int) -> bool:
 
 
 def test_after_a_failed_sync_nothing_is_acknowledged_and_a_restart_has_what_was(
-    start_broker, connect
-):
+    start_broker: StartBroker, connect: Connect
+) -> None:
     broker = start_broker(ONE_LOG)
     client = connect(broker)
     client.create("t")
@@ -194,7 +204,9 @@ def test_after_a_failed_sync_nothing_is_acknowledged_and_a_restart_has_what_was(
     assert committed(connect(start_broker())) in (1, 2)
 
 
-def test_a_full_disk_refuses_writes_serves_the_rest_and_recovers(start_broker, connect):
+def test_a_full_disk_refuses_writes_serves_the_rest_and_recovers(
+    start_broker: StartBroker, connect: Connect
+) -> None:
     broker = start_broker(ONE_LOG)
     client = connect(broker)
     client.create("t")

@@ -6,10 +6,12 @@ import socket
 import struct
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
+from tests.broker.conftest import Connect
 
+from kohort.broker.embedded import EmbeddedBroker
 from kohort.model.errors import ConfigError
 from kohort.testing.fault_proxy import FaultProxy, Toxics
 from kohort.wire.messages import (
@@ -65,12 +67,14 @@ def echo() -> Iterator[Echo]:
 
 
 @pytest.fixture
-def proxy(echo, kohort_fault_proxy) -> FaultProxy:
+def proxy(echo: Echo, kohort_fault_proxy: Callable[..., FaultProxy]) -> FaultProxy:
     return kohort_fault_proxy(echo.address, frames=False)
 
 
 @pytest.fixture
-def before_broker(kohort_broker, kohort_fault_proxy) -> FaultProxy:
+def before_broker(
+    kohort_broker: EmbeddedBroker, kohort_fault_proxy: Callable[..., FaultProxy]
+) -> FaultProxy:
     return kohort_fault_proxy(kohort_broker.bootstrap_servers)
 
 
@@ -115,7 +119,7 @@ def quiet(sock: socket.socket, seconds: float) -> bool:
         sock.settimeout(SOON_S)
 
 
-def test_bytes_pass_both_ways_and_the_end_of_a_stream_too(proxy, echo):
+def test_bytes_pass_both_ways_and_the_end_of_a_stream_too(proxy: FaultProxy, echo: Echo) -> None:
     with dial(proxy) as sock:
         sock.sendall(b"x" * 300_000)
         assert receive(sock, 300_000) == b"x" * 300_000
@@ -125,7 +129,7 @@ def test_bytes_pass_both_ways_and_the_end_of_a_stream_too(proxy, echo):
     assert echo.endings == ["end"]
 
 
-def test_latency_and_jitter_delay_and_keep_the_order(proxy):
+def test_latency_and_jitter_delay_and_keep_the_order(proxy: FaultProxy) -> None:
     proxy.up = Toxics(latency_ms=80, jitter_ms=40)
     proxy.down = Toxics(latency_ms=50)
     with dial(proxy) as sock:
@@ -139,7 +143,7 @@ def test_latency_and_jitter_delay_and_keep_the_order(proxy):
         assert receive(sock, 5) == b"quick"
 
 
-def test_slices_tear_and_merges_join(proxy, echo):
+def test_slices_tear_and_merges_join(proxy: FaultProxy, echo: Echo) -> None:
     proxy.up = Toxics(slice_bytes=1, slice_pause_ms=1)
     with dial(proxy) as sock:
         sock.sendall(b"abcdefgh")
@@ -154,7 +158,9 @@ def test_slices_tear_and_merges_join(proxy, echo):
 
 
 @pytest.mark.parametrize("way", ["up", "down"])
-def test_a_blackhole_holds_back_what_arrives_when_it_is_over(proxy, echo, way):
+def test_a_blackhole_holds_back_what_arrives_when_it_is_over(
+    proxy: FaultProxy, echo: Echo, way: str
+) -> None:
     with dial(proxy) as sock:
         sock.sendall(b"a")
         assert receive(sock, 1) == b"a"
@@ -166,7 +172,7 @@ def test_a_blackhole_holds_back_what_arrives_when_it_is_over(proxy, echo, way):
         assert receive(sock, 1) == b"b"
 
 
-def test_a_reset_is_heard_at_both_ends(proxy, echo):
+def test_a_reset_is_heard_at_both_ends(proxy: FaultProxy, echo: Echo) -> None:
     with dial(proxy) as sock:
         sock.sendall(b"a")
         assert receive(sock, 1) == b"a"
@@ -177,7 +183,7 @@ def test_a_reset_is_heard_at_both_ends(proxy, echo):
     assert echo.endings == ["reset"]
 
 
-def test_half_open_connections_carry_nothing_and_new_ones_do(proxy, echo):
+def test_half_open_connections_carry_nothing_and_new_ones_do(proxy: FaultProxy, echo: Echo) -> None:
     with dial(proxy) as sock:
         sock.sendall(b"a")
         assert receive(sock, 1) == b"a"
@@ -191,7 +197,7 @@ def test_half_open_connections_carry_nothing_and_new_ones_do(proxy, echo):
     assert proxy.open_connections >= 1
 
 
-def test_new_connections_can_be_refused(proxy):
+def test_new_connections_can_be_refused(proxy: FaultProxy) -> None:
     proxy.refuse()
     assert broken(proxy)
     proxy.refuse(False)
@@ -200,20 +206,26 @@ def test_new_connections_can_be_refused(proxy):
         assert receive(sock, 1) == b"a"
 
 
-def test_nobody_upstream_is_a_broken_connection(kohort_fault_proxy):
+def test_nobody_upstream_is_a_broken_connection(
+    kohort_fault_proxy: Callable[..., FaultProxy],
+) -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     assert broken(kohort_fault_proxy(f"127.0.0.1:{port}"))
 
 
-def test_garbage_passes_a_proxy_that_looks_at_frames(echo, kohort_fault_proxy):
+def test_garbage_passes_a_proxy_that_looks_at_frames(
+    echo: Echo, kohort_fault_proxy: Callable[..., FaultProxy]
+) -> None:
     with dial(kohort_fault_proxy(echo.address)) as sock:
         sock.sendall(b"GET / HTTP/1.1\r\n\r\n")
         assert receive(sock, 18) == b"GET / HTTP/1.1\r\n\r\n"
 
 
-def test_clients_are_told_to_stay_behind_the_proxy(before_broker, connect):
+def test_clients_are_told_to_stay_behind_the_proxy(
+    before_broker: FaultProxy, connect: Connect
+) -> None:
     client = connect(before_broker)
     here = before_broker.bootstrap_servers
     for version in (1, 9, 12):
@@ -228,7 +240,9 @@ def test_clients_are_told_to_stay_behind_the_proxy(before_broker, connect):
     assert f"{row.host}:{row.port}" == here
 
 
-def test_the_nth_answer_is_dropped_and_no_other(before_broker, connect):
+def test_the_nth_answer_is_dropped_and_no_other(
+    before_broker: FaultProxy, connect: Connect
+) -> None:
     client = connect(before_broker)
     dropped = before_broker.drop_answer("Heartbeat", nth=2)
     assert client.ask(BEAT).error_code
@@ -240,7 +254,7 @@ def test_the_nth_answer_is_dropped_and_no_other(before_broker, connect):
     assert (before_broker.requests("Heartbeat"), before_broker.answers(12)) == (3, 3)
 
 
-def test_a_dropped_request_never_arrives(before_broker, connect):
+def test_a_dropped_request_never_arrives(before_broker: FaultProxy, connect: Connect) -> None:
     client = connect(before_broker)
     dropped = before_broker.drop_request("Heartbeat")
     client.send(BEAT)
@@ -250,7 +264,7 @@ def test_a_dropped_request_never_arrives(before_broker, connect):
     assert before_broker.answers("Heartbeat") == 0
 
 
-def test_requests_and_answers_are_delayed(before_broker, connect):
+def test_requests_and_answers_are_delayed(before_broker: FaultProxy, connect: Connect) -> None:
     client = connect(before_broker)
     late = (
         before_broker.delay_request("Heartbeat", 120),
@@ -263,7 +277,9 @@ def test_requests_and_answers_are_delayed(before_broker, connect):
 
 
 @pytest.mark.parametrize("what", ["cut_request", "cut_answer"])
-def test_a_frame_is_cut_and_the_connection_broken(before_broker, connect, what):
+def test_a_frame_is_cut_and_the_connection_broken(
+    before_broker: FaultProxy, connect: Connect, what: str
+) -> None:
     client = connect(before_broker)
     cut = getattr(before_broker, what)("Heartbeat", 5)
     client.send(BEAT)
@@ -273,21 +289,23 @@ def test_a_frame_is_cut_and_the_connection_broken(before_broker, connect, what):
     assert connect(before_broker).ask(VERSIONS).error_code == 0
 
 
-def test_an_answer_is_changed(before_broker, connect):
+def test_an_answer_is_changed(before_broker: FaultProxy, connect: Connect) -> None:
     client = connect(before_broker)
     before_broker.change_answer("Heartbeat", lambda frame: struct.pack(">i", 2**31 - 1) + frame[4:])
     client.send(BEAT)
     assert struct.unpack(">i", client._exactly(4)) == (2**31 - 1,)
 
 
-def test_rules_are_gone_after_healing(before_broker, connect):
+def test_rules_are_gone_after_healing(before_broker: FaultProxy, connect: Connect) -> None:
     dropped = before_broker.drop_answer("Heartbeat")
     before_broker.heal()
     assert connect(before_broker).ask(BEAT).error_code
     assert not dropped
 
 
-def test_two_proxies_of_one_cluster_name_each_other(echo, kohort_broker, kohort_fault_proxy):
+def test_two_proxies_of_one_cluster_name_each_other(
+    echo: Echo, kohort_broker: EmbeddedBroker, kohort_fault_proxy: Callable[..., FaultProxy]
+) -> None:
     routes: dict[str, str] = {}
     one = kohort_fault_proxy(kohort_broker.bootstrap_servers, routes=routes)
     kohort_fault_proxy(echo.address, routes=routes)
@@ -295,7 +313,7 @@ def test_two_proxies_of_one_cluster_name_each_other(echo, kohort_broker, kohort_
     assert routes[kohort_broker.bootstrap_servers] == one.bootstrap_servers
 
 
-def test_misuse_is_told(echo):
+def test_misuse_is_told(echo: Echo) -> None:
     with pytest.raises(ConfigError, match="expected host:port"):
         FaultProxy("nowhere")
     proxy = FaultProxy(echo.address, frames=False)
@@ -314,7 +332,7 @@ def test_misuse_is_told(echo):
             proxy.drop_answer("Heartbeat", nth=0)
 
 
-def test_closing_breaks_what_is_open(echo):
+def test_closing_breaks_what_is_open(echo: Echo) -> None:
     proxy = FaultProxy(echo.address, frames=False).start()
     with dial(proxy) as sock:
         sock.sendall(b"a")

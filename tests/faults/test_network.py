@@ -7,13 +7,17 @@ tests/lab/test_network_faults.py. Sessions are a second and more, since the mach
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 
 import pytest
+from tests.broker.conftest import Connect, pump_of
+from tests.faults.conftest import MakeMember
 from tests.faults.members import Member, committed, described, eventually, form
 
+from kohort.broker.embedded import EmbeddedBroker
 from kohort.client.membership import GroupMembership
 from kohort.model.errors import ErrorCode
-from kohort.testing.fault_proxy import Toxics
+from kohort.testing.fault_proxy import FaultProxy, Toxics
 from kohort.wire.messages import k18_api_versions
 from kohort.wire.messages.k12_heartbeat import HeartbeatRequest
 
@@ -25,13 +29,16 @@ SLACK_S = 3.0
 FINE = k18_api_versions.ApiVersionsRequest()
 
 
+Pair = tuple[Member, Member]
+
+
 @pytest.fixture
-def proxy(broker, kohort_fault_proxy):
+def proxy(broker: EmbeddedBroker, kohort_fault_proxy: Callable[..., FaultProxy]) -> FaultProxy:
     return kohort_fault_proxy(broker.bootstrap_servers)
 
 
 @pytest.fixture
-def pair(member, proxy):
+def pair(member: MakeMember, proxy: FaultProxy) -> Pair:
     """A member behind the proxy and one that is not, in one stable generation."""
     far, near = member(proxy, session_ms=SESSION_MS), member(session_ms=SESSION_MS)
     form([far, near])
@@ -43,7 +50,9 @@ def pair(member, proxy):
     [Toxics(latency_ms=150), Toxics(latency_ms=20, jitter_ms=300)],
     ids=["n1 delay", "n2 jitter"],
 )
-def test_n1_n2_delays_below_the_session_cost_nobody_a_place(pair, proxy, toxics):
+def test_n1_n2_delays_below_the_session_cost_nobody_a_place(
+    pair: Pair, proxy: FaultProxy, toxics: Toxics
+) -> None:
     far, near = pair
     proxy.up = proxy.down = toxics
     end = time.monotonic() + 1.5 * SESSION_S
@@ -53,7 +62,9 @@ def test_n1_n2_delays_below_the_session_cost_nobody_a_place(pair, proxy, toxics)
 
 @pytest.mark.slow
 @pytest.mark.parametrize("way", ["n4 both", "n6 to the broker"])
-def test_n4_n6_a_member_that_is_not_heard_is_expired_within_its_session(pair, proxy, way):
+def test_n4_n6_a_member_that_is_not_heard_is_expired_within_its_session(
+    pair: Pair, proxy: FaultProxy, way: str
+) -> None:
     far, near = pair
     assert (far.beat(), near.beat()) == (0, 0)
     proxy.up = Toxics(blackhole=True)
@@ -68,7 +79,9 @@ def test_n4_n6_a_member_that_is_not_heard_is_expired_within_its_session(pair, pr
 
 
 @pytest.mark.slow
-def test_n5_a_member_that_hears_nothing_blocks_nobody_and_its_answers_come_in_the_end(pair, proxy):
+def test_n5_a_member_that_hears_nothing_blocks_nobody_and_its_answers_come_in_the_end(
+    pair: Pair, proxy: FaultProxy
+) -> None:
     far, near = pair
     proxy.down = Toxics(blackhole=True)
     end = time.monotonic() + 1.5 * SESSION_S
@@ -83,7 +96,9 @@ def test_n5_a_member_that_hears_nothing_blocks_nobody_and_its_answers_come_in_th
 
 
 @pytest.mark.slow
-def test_n5_a_member_of_kohort_knows_that_nobody_confirms_it(broker, proxy, connect):
+def test_n5_a_member_of_kohort_knows_that_nobody_confirms_it(
+    broker: EmbeddedBroker, proxy: FaultProxy, connect: Connect
+) -> None:
     connect(broker).create("t")
     settings = {
         "bootstrap.servers": proxy.bootstrap_servers,
@@ -101,14 +116,16 @@ def test_n5_a_member_of_kohort_knows_that_nobody_confirms_it(broker, proxy, conn
 
 
 def test_n7_half_open_connections_are_given_up_and_their_descriptors_too(
-    kohort_broker_factory, kohort_fault_proxy, connect
-):
+    kohort_broker_factory: Callable[..., EmbeddedBroker],
+    kohort_fault_proxy: Callable[..., FaultProxy],
+    connect: Connect,
+) -> None:
     broker = kohort_broker_factory(connections_max_idle_ms=400)
     proxy = kohort_fault_proxy(broker.bootstrap_servers)
     clients = [connect(proxy) for _ in range(20)]
     for client in clients:
         assert client.ask(FINE).error_code == 0
-    sessions = broker._server._pump.sessions
+    sessions = pump_of(broker).sessions
     assert len(sessions) == 20
     assert proxy.half_open() == 20
     for client in clients:
@@ -117,7 +134,9 @@ def test_n7_half_open_connections_are_given_up_and_their_descriptors_too(
     assert connect(proxy).ask(FINE).error_code == 0
 
 
-def test_n8_a_reset_in_the_middle_of_a_frame_changes_nothing(pair, proxy, broker, connect):
+def test_n8_a_reset_in_the_middle_of_a_frame_changes_nothing(
+    pair: Pair, proxy: FaultProxy, broker: EmbeddedBroker, connect: Connect
+) -> None:
     far, near = pair
     for size in (3, 9, 40):
         cut = proxy.cut_request("JoinGroup", after_bytes=size)
@@ -130,7 +149,7 @@ def test_n8_a_reset_in_the_middle_of_a_frame_changes_nothing(pair, proxy, broker
     assert (state, set(ids)) == ("Stable", {far.id, near.id})
 
 
-def test_n9_a_whole_life_byte_by_byte(member, proxy):
+def test_n9_a_whole_life_byte_by_byte(member: MakeMember, proxy: FaultProxy) -> None:
     proxy.up = proxy.down = Toxics(slice_bytes=1)
     one = member(proxy, session_ms=30_000)
     assert (one.join(), one.sync(), one.beat(), one.commit(7)) == (0, 0, 0, 0)
@@ -140,8 +159,8 @@ def test_n9_a_whole_life_byte_by_byte(member, proxy):
 
 
 def test_n10_a_newcomer_whose_connection_died_while_parked_is_gone_at_once(
-    member, proxy, broker, connect
-):
+    member: MakeMember, proxy: FaultProxy, broker: EmbeddedBroker, connect: Connect
+) -> None:
     """It joined in one step, as old clients do, and never had an answer."""
     first = member(session_ms=30_000)
     assert (first.join(), first.sync()) == (0, 0)
@@ -156,7 +175,9 @@ def test_n10_a_newcomer_whose_connection_died_while_parked_is_gone_at_once(
     assert first.others == [first.id]
 
 
-def test_n11_an_answer_that_comes_too_late_is_never_applied(pair, proxy, connect):
+def test_n11_an_answer_that_comes_too_late_is_never_applied(
+    pair: Pair, proxy: FaultProxy, connect: Connect
+) -> None:
     """The client gave up waiting, and asks again over another connection."""
     far, near = pair
     late = proxy.delay_answer("Heartbeat", 700)
@@ -170,8 +191,11 @@ def test_n11_an_answer_that_comes_too_late_is_never_applied(pair, proxy, connect
 
 @pytest.mark.slow
 def test_n12_members_cut_off_one_by_one_and_healed_in_another_order(
-    member, broker, kohort_fault_proxy, connect
-):
+    member: MakeMember,
+    broker: EmbeddedBroker,
+    kohort_fault_proxy: Callable[..., FaultProxy],
+    connect: Connect,
+) -> None:
     proxies = [kohort_fault_proxy(broker.bootstrap_servers) for _ in range(3)]
     group = [member(proxy, session_ms=SESSION_MS) for proxy in proxies]
     form(group)
@@ -191,7 +215,9 @@ def test_n12_members_cut_off_one_by_one_and_healed_in_another_order(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("healed", ["in time", "too late"])
-def test_n13_all_static_members_cut_off_at_once(member, broker, proxy, connect, healed):
+def test_n13_all_static_members_cut_off_at_once(
+    member: MakeMember, broker: EmbeddedBroker, proxy: FaultProxy, connect: Connect, healed: str
+) -> None:
     group = [member(proxy, instance=name, session_ms=SESSION_MS) for name in ("one", "two")]
     form(group)
     told = [(one.id, one.generation, one.assignment) for one in group]

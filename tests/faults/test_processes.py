@@ -11,12 +11,15 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from tests.broker.conftest import Connect
+from tests.faults.conftest import MakeMember, StartBroker
 from tests.faults.members import Member, committed, described, eventually, form
 
+from kohort.broker.embedded import EmbeddedBroker
 from kohort.model.errors import ErrorCode
 
 pytestmark = pytest.mark.slow
@@ -65,8 +68,11 @@ class MemberProcess:
         self.process.stdout.close()
 
 
+StartMember = Callable[..., MemberProcess]
+
+
 @pytest.fixture
-def start_member(broker, member) -> Iterator:
+def start_member(broker: EmbeddedBroker, member: MakeMember) -> Iterator[StartMember]:
     """Starts members; the fixture ``member`` has made their topic."""
     started: list[MemberProcess] = []
 
@@ -79,7 +85,9 @@ def start_member(broker, member) -> Iterator:
         process.end()
 
 
-def test_p1_p2_a_killed_member_is_waited_for_until_its_session_ends(start_member, member):
+def test_p1_p2_a_killed_member_is_waited_for_until_its_session_ends(
+    start_member: StartMember, member: MakeMember
+) -> None:
     """The newcomer is what the killed one becomes when it returns at once: another id."""
     start_member().stable().end()
     killed_at = time.monotonic()
@@ -89,7 +97,9 @@ def test_p1_p2_a_killed_member_is_waited_for_until_its_session_ends(start_member
     assert back.others == [back.id]
 
 
-def test_p3_a_killed_static_member_that_returns_takes_its_place(start_member, broker, connect):
+def test_p3_a_killed_static_member_that_returns_takes_its_place(
+    start_member: StartMember, broker: EmbeddedBroker, connect: Connect
+) -> None:
     first = start_member("one", LONG_SESSION_MS).stable()
     told = first.said[0]
     first.end()
@@ -98,7 +108,9 @@ def test_p3_a_killed_static_member_that_returns_takes_its_place(start_member, br
     assert len(described(connect(broker))[1]) == 1
 
 
-def test_p4_p11_a_stop_shorter_than_the_session_is_absorbed(start_member, broker, connect):
+def test_p4_p11_a_stop_shorter_than_the_session_is_absorbed(
+    start_member: StartMember, broker: EmbeddedBroker, connect: Connect
+) -> None:
     process = start_member().stable()
     process.signal(signal.SIGSTOP)
     time.sleep(0.1 * SESSION_S)
@@ -109,8 +121,8 @@ def test_p4_p11_a_stop_shorter_than_the_session_is_absorbed(start_member, broker
 
 
 def test_p4_a_stop_longer_than_the_session_costs_the_place_and_no_stale_commit(
-    start_member, broker, connect
-):
+    start_member: StartMember, broker: EmbeddedBroker, connect: Connect
+) -> None:
     process = start_member().stable()
     process.signal(signal.SIGSTOP)
     eventually(lambda: described(connect(broker))[0] == "Empty")
@@ -124,7 +136,7 @@ def test_p4_a_stop_longer_than_the_session_costs_the_place_and_no_stale_commit(
     assert committed(connect(broker)) <= last + 1
 
 
-def test_p8_a_leader_that_dies_before_its_plan_sends_the_others_back(member):
+def test_p8_a_leader_that_dies_before_its_plan_sends_the_others_back(member: MakeMember) -> None:
     group = [member(session_ms=SESSION_MS) for _ in range(2)]
     form(group)
     leader = next(one for one in group if one.leader)
@@ -141,7 +153,9 @@ def test_p8_a_leader_that_dies_before_its_plan_sends_the_others_back(member):
     assert follower.others == [follower.id]
 
 
-def test_p10_of_two_processes_with_one_instance_id_the_last_has_the_place(start_member):
+def test_p10_of_two_processes_with_one_instance_id_the_last_has_the_place(
+    start_member: StartMember,
+) -> None:
     first = start_member("one").stable()
     second = start_member("one").stable()
     assert first.process.wait(30) == 0
@@ -151,7 +165,9 @@ def test_p10_of_two_processes_with_one_instance_id_the_last_has_the_place(start_
     assert second.said[0] == first.said[0], "and the generation stays"
 
 
-def test_p12_a_broker_that_was_stopped_expires_nobody(start_broker, connect):
+def test_p12_a_broker_that_was_stopped_expires_nobody(
+    start_broker: StartBroker, connect: Connect
+) -> None:
     broker = start_broker("offsets.topic.num.partitions=1")
     connect(broker).create("t")
     group = [Member(connect(broker), session_ms=1_500) for _ in range(3)]
