@@ -41,9 +41,12 @@ from kio.serial import entity_reader, entity_writer
 from kio.static.primitive import i32Timedelta
 
 from kohort.coordinator.answers import HeartbeatAnswer
-from kohort.coordinator.events import Heartbeat
+from kohort.coordinator.group import Group, new_member
+from kohort.coordinator.liveness import Pulse
 from kohort.engine.coordinator_beats import KnownBeat
-from kohort.model.ids import GenerationId, GroupId, MemberId, Token
+from kohort.model.deadlines import Deadline
+from kohort.model.ids import GroupId, MemberId
+from kohort.model.instants import Instant
 from kohort.schema import decode, encode
 from kohort.wire.codec import (
     decode_request,
@@ -172,14 +175,19 @@ def kohort_runs(frames: list[bytes]) -> dict[str, Run]:
 def kohort_turn(frames: list[bytes]) -> Run:
     """Each connection compares with its last heartbeat, as the broker's engine has it do."""
     whole = [len(frame).to_bytes(4, "big") + frame for frame in frames]
-    event = Heartbeat(
-        token=Token(1),
-        group_id=GroupId("payments"),
-        generation_id=GenerationId(7),
+    group = Group(group_id=GroupId("payments"))
+    member = new_member(
+        group_id=group.group_id,
         member_id=MemberId(""),
         group_instance_id=None,
+        client_id="",
+        client_host="",
+        session_timeout_ms=0,
+        rebalance_timeout_ms=0,
+        protocols=(),
     )
-    following = cycle([(KnownBeat(frame, 4, event), frame) for frame in whole]).__next__
+    pulse = Pulse(group, member, Deadline(member.session_timer, Instant(0), 0))
+    following = cycle([(KnownBeat(frame, 4, pulse), frame) for frame in whole]).__next__
     alive = HeartbeatAnswer()
 
     def turn() -> bytes:

@@ -37,6 +37,7 @@ class Engine:
     """Answers with what it was sent, each request at a cost in time; ``beat...`` comes again."""
 
     has_more = False
+    tells_beats = False
 
     def __init__(self, clock: Clock) -> None:
         self.clock = clock
@@ -45,9 +46,8 @@ class Engine:
         self.clock.now += 2_000
         return [Transmit(conn, bytes(data)), Transmit(conn, b"")]
 
-    def beat(self, conn: ConnectionId, data: bytes, now: Instant) -> Transmit | None:
-        known = bytes(data).startswith(b"beat")
-        return Transmit(conn, bytes(data)) if known else None
+    def beat(self, line: object, data: bytes, now: Instant) -> bytes | None:
+        return bytes(data) if bytes(data).startswith(b"beat") else None
 
     def wants_data(self, conn: int) -> bool:
         return True
@@ -77,7 +77,8 @@ class Client:
         self.put_off = 0
         self.held = False
         self.open = True
-        self.last_heard = 0
+        self.heard = False
+        self.line = None
 
     def transmit(self, data: bytes) -> None:
         if data:

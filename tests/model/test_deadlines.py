@@ -5,7 +5,7 @@ from __future__ import annotations
 import hypothesis.strategies as st
 from hypothesis import given
 
-from kohort.model.deadlines import Deadlines
+from kohort.model.deadlines import Deadline, Deadlines
 from kohort.model.instants import Instant
 
 KEYS = st.sampled_from("abcd")
@@ -13,6 +13,7 @@ INSTANTS = st.integers(0, 30)
 STEPS = st.lists(
     st.one_of(
         st.tuples(st.just("arm"), KEYS, INSTANTS),
+        st.tuples(st.just("postpone"), KEYS, INSTANTS),
         st.tuples(st.just("cancel"), KEYS, st.just(0)),
         st.tuples(st.just("pop"), st.just(""), INSTANTS),
         st.tuples(st.just("shift"), st.just(""), INSTANTS),
@@ -53,27 +54,40 @@ def test_whatever_is_armed_moved_and_cancelled_comes_out_in_order(
 ) -> None:
     deadlines: Deadlines[str] = Deadlines()
     plain = Plain()
+    held: dict[str, Deadline[str] | None] = {}
     for what, key, number in steps:
         if what == "arm":
             deadlines.arm(key, Instant(number))
             plain.arm(key, number)
+            held.setdefault(key, deadlines.of(key))
+        elif what == "postpone" and (deadline := held.get(key)) is not None:
+            present = deadlines.of(key) is deadline
+            later = present and number >= plain.armed[key]
+            assert deadlines.postpone(deadline, Instant(number)) == later
+            if later:
+                plain.arm(key, number)
+            held[key] = deadlines.of(key)
         elif what == "cancel":
             assert deadlines.cancel(key) == (plain.armed.pop(key, None) is not None)
         elif what == "pop":
             assert deadlines.pop_due(Instant(number)) == plain.pop_due(number)
-        else:
+        elif what == "shift":
             deadlines.shift(number)
             plain.armed = {k: at + number for k, at in plain.armed.items()}
-        for now in (0, number, 30):
-            assert not (deadlines.none_due(Instant(now)) and plain.is_due(now))
-        assert deadlines.next() == plain.next()
-        for now in (0, number, 30):
-            assert deadlines.none_due(Instant(now)) != plain.is_due(now), "exact after next()"
-        assert len(deadlines) == len(plain.armed)
-        assert sorted(deadlines) == sorted(plain.armed)
-        for name in "abcd":
-            assert deadlines.at(name) == plain.armed.get(name)
-            assert (name in deadlines) == (name in plain.armed)
+        agree(deadlines, plain, number)
+
+
+def agree(deadlines: Deadlines[str], plain: Plain, number: int) -> None:
+    for now in (0, number, 30):
+        assert not (deadlines.none_due(Instant(now)) and plain.is_due(now))
+    assert deadlines.next() == plain.next()
+    for now in (0, number, 30):
+        assert deadlines.none_due(Instant(now)) != plain.is_due(now), "exact after next()"
+    assert len(deadlines) == len(plain.armed)
+    assert sorted(deadlines) == sorted(plain.armed)
+    for name in "abcd":
+        assert deadlines.at(name) == plain.armed.get(name)
+        assert (name in deadlines) == (name in plain.armed)
 
 
 def test_a_deadline_that_is_moved_later_again_and_again_costs_one_entry() -> None:

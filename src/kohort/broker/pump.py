@@ -156,27 +156,31 @@ class Pump:
             return False
         self._next_conn += 1
         session.conn = ConnectionId(self._next_conn)
-        session.last_heard = now = self.now()
+        session.quiet_since = now = self.now()
         self.sessions[session.conn] = session
         self._turn(self._engine.connected(session.conn, session.peer_host, now))
+        session.line = self._engine.connection(session.conn)
         return True
 
     def received(self, session: Session, data: memoryview) -> None:
         """Bytes of a client.
 
-        When this turn of the loop has lasted long, and until everything that was put off is served,
-        only a heartbeat that comes again is served at once: it costs next to nothing, and its
-        member's life hangs on it.
+        A heartbeat that comes again is served at once: it costs next to nothing, and its member's
+        life hangs on it. All else is put off when this turn of the loop has lasted long, and until
+        everything that was put off before is served.
         """
-        session.last_heard = now = self.now()
-        if self._put_off or now > self._turn_ends:
-            beat = None if session.put_off else self._engine.beat(session.conn, data, now)
-            if beat is not None:
-                session.transmit(beat.data)
-            else:
-                self._put_off_for(session, data)
-            return
-        self._received(session, data, now)
+        session.heard = True
+        now = self.now()
+        reply = None if session.put_off else self._engine.beat(session.line, data, now)
+        if reply is not None:
+            # Nothing else comes of it, and nothing is due sooner.
+            session.transmit(reply)
+            if self._engine.tells_beats:
+                self._turn(self._engine.advance(now))
+        elif self._put_off or now > self._turn_ends:
+            self._put_off_for(session, data)
+        else:
+            self._received(session, data, now)
 
     def _received(self, session: Session, data: memoryview | bytes, now: Instant) -> None:
         outputs = self._engine.received(session.conn, data, now)

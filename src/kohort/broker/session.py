@@ -18,6 +18,7 @@ from kohort.broker.limits import (
     UNREAD_PAUSE_BYTES,
     WAITING_REQUESTS,
 )
+from kohort.engine.coordinator_connection import Connection
 from kohort.engine.coordinator_outputs import Handle
 from kohort.model.ids import ConnectionId
 from kohort.model.instants import Instant
@@ -51,11 +52,13 @@ class Session(asyncio.BufferedProtocol):
         "conn",
         "frame",
         "frame_since",
+        "heard",
         "held",
         "in_hand",
-        "last_heard",
+        "line",
         "peer_host",
         "put_off",
+        "quiet_since",
         "serving",
         "waiting",
     )
@@ -67,8 +70,14 @@ class Session(asyncio.BufferedProtocol):
         self._paused_writing = False
         self._paused_reading = False
         self.conn = ConnectionId(-1)
+        self.line: Connection
+        """What the engine has of this connection, once the pump has admitted it."""
         self.peer_host = ""
-        self.last_heard = Instant(0)
+        self.heard = False
+        """Whether anything came since ``IdleSweep`` looked. No instant: of thousands of connections
+        each one would be a number somewhere else in memory, touched with every request."""
+        self.quiet_since = Instant(0)
+        """When that mark was seen and taken away; ``IdleSweep``'s own."""
         self.frame = 0
         self.frame_since = Instant(0)
         """Which request was seen half there, and since when; ``SlowFrameSweep``'s own."""

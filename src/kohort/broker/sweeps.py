@@ -35,10 +35,11 @@ Chores = Deadlines[Callable[[Instant], None]]
 
 LOGS_PER_TURN: Final = 100
 PAUSE_BETWEEN_TURNS_MS: Final = Millis(10)
-IDLE_CHECKS: Final = 4
-"""How often in the longest idle time connections are looked at."""
+IDLE_CHECKS: Final = 8
+"""How often in the longest idle time connections are looked at. Two looks go by, at most, before it
+begins to count."""
 
-LONGEST_IDLE_CHECK_MS: Final = 60_000
+LONGEST_IDLE_CHECK_MS: Final = 30_000
 FRAME_CHECKS: Final = 4
 """How often in the time of a request connections are looked at for half ones."""
 
@@ -173,7 +174,9 @@ class IdleSweep:
         self._chores.arm(self._look, after(now, self._interval))
         oldest = now - self._idle * MICROS_PER_MILLI
         for session in list(self._sessions()):
-            if session.last_heard < oldest and not session.in_hand:
+            if session.heard:
+                session.heard, session.quiet_since = False, now
+            elif session.quiet_since < oldest and not session.in_hand:
                 logger.info("closing connection of %s: idle too long", session.peer_host)
                 session.close()
 

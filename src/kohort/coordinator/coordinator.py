@@ -122,17 +122,22 @@ class Coordinator:
             self._take_notice(event)
         return registry.take_effects()
 
-    def beat(self, event: Heartbeat, now: Instant) -> HeartbeatAnswer | None:
+    def pulse(self, event: Heartbeat) -> liveness.Pulse | None:
+        """For ``beat``, when a heartbeat like ``event`` comes again; None: it is to be handled."""
+        return liveness.pulse_of(self._registry, event)
+
+    def beat(self, pulse: liveness.Pulse, now: Instant) -> HeartbeatAnswer | None:
         """What ``handle`` would answer, if that is all it would do; None: nothing has happened.
 
         Most of what a coordinator is asked is a heartbeat of a member that lives, while nothing
-        is due. This is the short way for it: no token, no effects.
+        is due. This is the short way for it: no event, no token, no effects, and nothing looked
+        up, since a table's entry is seldom in the processor's cache when its member beats again.
         """
         registry = self._registry
         if not registry.deadlines.none_due(now):
             return None
         registry.now = now
-        return liveness.beat(registry, event)
+        return liveness.beat_again(registry, pulse)
 
     def advance(self, now: Instant) -> list[Effect]:
         """Let the time be ``now``. Too early or twice is harmless."""

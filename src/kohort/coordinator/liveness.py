@@ -19,7 +19,8 @@ from kohort.coordinator.events import Heartbeat, LeaveGroup, LeavingMember, Toke
 from kohort.coordinator.group import Group, Member
 from kohort.coordinator.rebalancing import EmptyWrite, prepare_rebalance, try_complete
 from kohort.coordinator.registry import Registry
-from kohort.coordinator.timers import session_timer
+from kohort.coordinator.timers import Timer, session_timer
+from kohort.model.deadlines import Deadline
 from kohort.model.errors import ErrorCode
 from kohort.model.facts import (
     MemberExpired,
@@ -32,6 +33,7 @@ from kohort.model.facts import (
 from kohort.model.group_config import REASON_MAX_CHARS
 from kohort.model.group_state import GroupState
 from kohort.model.ids import NO_MEMBER, MemberId, Ticket
+from kohort.model.instants import MICROS_PER_MILLI
 
 _ALIVE: Final = HeartbeatAnswer()
 _REBALANCING: Final = HeartbeatAnswer(error=ErrorCode.REBALANCE_IN_PROGRESS)
@@ -48,14 +50,60 @@ def heartbeat(registry: Registry, event: Heartbeat) -> None:
 
 def beat(registry: Registry, event: Heartbeat) -> HeartbeatAnswer | None:
     """Hear a dynamic member of the present generation; None: somebody else, who is not heard."""
+    found = _dynamic_member(registry, event)
+    if found is None:
+        return None
+    group, member = found
+    # A group with members is neither Empty nor Dead, so nothing else is to be asked.
+    registry.arm_session(member)
+    return _REBALANCING if group.state is GroupState.PREPARING_REBALANCE else _ALIVE
+
+
+def _dynamic_member(registry: Registry, event: Heartbeat) -> tuple[Group, Member] | None:
     group = registry.groups.get(event.group_id)
     if group is None or event.group_instance_id is not None:
         return None
     member = group.members.get(event.member_id)
     if member is None or event.generation_id != group.generation_id:
         return None
-    # A group with members is neither Empty nor Dead, so nothing else is to be asked.
-    registry.arm_session(member)
+    return group, member
+
+
+class Pulse:
+    """A dynamic member in the present generation, as its next heartbeat will find it.
+
+    The session's deadline says whether that still holds: it is one of a member of the group for as
+    long as it is armed, and whoever leaves the group, or its place, ends it.
+    """
+
+    __slots__ = ("deadline", "generation_id", "group", "member")
+
+    def __init__(self, group: Group, member: Member, deadline: Deadline[Timer]) -> None:
+        self.group = group
+        self.member = member
+        self.generation_id = group.generation_id
+        self.deadline = deadline
+
+
+def pulse_of(registry: Registry, event: Heartbeat) -> Pulse | None:
+    """Whom a heartbeat is of, for the next one; None if ``beat`` would not hear it."""
+    found = _dynamic_member(registry, event)
+    if found is None:
+        return None
+    group, member = found
+    deadline = registry.deadlines.of(member.session_timer)
+    return None if deadline is None else Pulse(group, member, deadline)
+
+
+def beat_again(registry: Registry, pulse: Pulse) -> HeartbeatAnswer | None:
+    """As ``beat``, of somebody who is known; None if that does not hold any more."""
+    group = pulse.group
+    if pulse.generation_id != group.generation_id:
+        return None
+    ends = registry.now + pulse.member.session_timeout_ms * MICROS_PER_MILLI
+    # A nominal type costs a call, and this is done with every heartbeat.
+    if not registry.deadlines.postpone(pulse.deadline, ends):  # type: ignore[arg-type]
+        return None
     return _REBALANCING if group.state is GroupState.PREPARING_REBALANCE else _ALIVE
 
 

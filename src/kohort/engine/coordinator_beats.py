@@ -1,7 +1,8 @@
 """A heartbeat that says what the last one of its connection said, told by its bytes.
 
-In: the bytes of a request that came alone, and the event that was made of it. Out: whether later
-bytes are the same request again, and the bytes of the answer to it. Must not know: groups, time.
+In: the bytes of a request that came alone, and what the coordinator knows of its member. Out:
+whether later bytes are the same request again, and the bytes of the answer to it. Must not know:
+groups, time.
 
 Between two heartbeats of a member nothing differs but the correlation id. Whoever knows the last
 one needs neither header nor fields to serve the next, only a comparison. What is kept is one short
@@ -14,7 +15,7 @@ from functools import cache
 from typing import Final
 
 from kohort.coordinator.answers import HeartbeatAnswer
-from kohort.coordinator.events import Heartbeat
+from kohort.coordinator.liveness import Pulse
 from kohort.model.errors import ErrorCode
 from kohort.wire.codec import encode_response
 from kohort.wire.messages.k12_heartbeat import HeartbeatResponse
@@ -31,21 +32,20 @@ _ANSWER_ID_ENDS: Final = 8
 """Where it stands in a response's frame: behind the size."""
 
 
-class KnownBeat:
-    """The last heartbeat of a connection.
+class KnownBeat(Pulse):
+    """The last heartbeat of a connection, with what the coordinator knows of its member.
 
     Attributes:
-        event: what the coordinator is to be told of it. Its token is that of the first one.
         size: bytes of its frame.
         version: of the API.
     """
 
-    __slots__ = ("_alive", "_head", "_tail", "event", "size", "version")
+    __slots__ = ("_alive", "_head", "_tail", "size", "version")
 
-    def __init__(self, frame: bytes, version: int, event: Heartbeat) -> None:
-        self.event = event
+    def __init__(self, frame: bytes, version: int, pulse: Pulse) -> None:
+        super().__init__(pulse.group, pulse.member, pulse.deadline)
         self.size = len(frame)
-        self._head = frame[:_ID_AT]
+        self._head = _head(frame[:_ID_AT])
         self._tail = frame[_ID_ENDS:]
         self.version = version
         self._alive = _alive(version)
@@ -65,6 +65,12 @@ class KnownBeat:
             return correlation_id.join(self._alive)
         message = HeartbeatResponse(error_code=answer.error)
         return encode_response(message, self.version, self.correlation_id(frame))
+
+
+@cache
+def _head(head: bytes) -> bytes:
+    """One copy of what all frames of a size and version begin with."""
+    return head
 
 
 @cache

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeAlias
 
+from kohort.coordinator.events import Heartbeat
+from kohort.coordinator.liveness import Pulse
 from kohort.engine.coordinator_beats import MAX_BEAT_SIZE, KnownBeat
 from kohort.engine.coordinator_commits import KnownCommit, known_commit
 from kohort.model.ids import ConnectionId, TopicPartition
@@ -25,12 +27,14 @@ Data: TypeAlias = bytes | bytearray | memoryview
 class Connection:
     """One client's connection."""
 
-    __slots__ = ("beat", "commit", "commits_read", "host", "id", "server")
+    __slots__ = ("beat", "commit", "commits_read", "host", "id", "is_idle", "server")
 
     def __init__(self, conn: ConnectionId, host: str, server: ServerConnection) -> None:
         self.id = conn
         self.host = host
         self.server = server
+        self.is_idle = True
+        """What ``server`` says; a heartbeat that comes again looks no further than here."""
         self.beat: KnownBeat | None = None
         """The heartbeat that its client sent last."""
         self.commit: KnownCommit | None = None
@@ -39,25 +43,26 @@ class Connection:
         """Commits that were read in full since one was known by its bytes."""
 
     def keep(
-        self, received: Received, data: Data, knows_partition: Callable[[TopicPartition], bool]
+        self,
+        received: Received,
+        data: Data,
+        knows_partition: Callable[[TopicPartition], bool],
+        pulse_of: Callable[[Heartbeat], Pulse | None],
     ) -> None:
         """Know a request again that came in ``data``, with nothing before it unanswered."""
         kind = type(received.request)
         if kind is HeartbeatRequest:
             if self.server.is_idle and len(data) <= MAX_BEAT_SIZE:
-                self._keep_beat(received, data, knows_partition)
+                token, header, request = received
+                version = header.api_version
+                sender = Sender(token, version, "", self.host, knows_partition)
+                pulse = pulse_of(heartbeat_event(request, sender))
+                self.beat = None if pulse is None else KnownBeat(bytes(data), version, pulse)
         elif kind is OffsetCommitRequest:
             self.commits_read += 1
             # It costs what reading in full did: each one kept in vain makes the next wait longer.
             if self.commits_read & (self.commits_read - 1) == 0:
                 self._keep_commit(received, data, knows_partition)
-
-    def _keep_beat(
-        self, received: Received, data: Data, knows_partition: Callable[[TopicPartition], bool]
-    ) -> None:
-        token, header, request = received
-        sender = Sender(token, header.api_version, "", self.host, knows_partition)
-        self.beat = KnownBeat(bytes(data), header.api_version, heartbeat_event(request, sender))
 
     def _keep_commit(
         self, received: Received, data: Data, knows_partition: Callable[[TopicPartition], bool]

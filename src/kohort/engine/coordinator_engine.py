@@ -101,6 +101,9 @@ class CoordinatorEngine:
     _knows_repeats: ClassVar[bool] = True
     """Whether a request that comes again may take a short way."""
 
+    tells_beats: ClassVar[bool] = False
+    """Whether ``beat`` leaves something to tell, for ``advance`` to give."""
+
     def __init__(
         self,
         config: GroupConfig,
@@ -154,10 +157,11 @@ class CoordinatorEngine:
         known = self._connections.get(conn)
         if known is None:
             return self.advance(now)
-        alone = known.server.is_idle
-        beat = self._beat(known, data, now) if alone else None
-        if beat is not None:
-            return [beat]
+        alone = known.is_idle
+        reply = self.beat(known, data, now)
+        if reply is not None:
+            return [Transmit(conn, reply)]
+        known.is_idle = False
         if alone and self._commit_again(known, data, now):
             return self._settle(now)
         try:
@@ -172,18 +176,22 @@ class CoordinatorEngine:
                 self._name_topics(request)
             self._take(known, request, now)
         if alone and len(requests) == 1 and self._knows_repeats:
-            known.keep(requests[0], data, self._knows_partition)
+            known.keep(requests[0], data, self._knows_partition, self._coordinator.pulse)
         return self._settle(now)
 
-    def beat(self, conn: ConnectionId, data: Data, now: Instant) -> Transmit | None:
-        """What ``received`` would give for a heartbeat that comes again; None: nothing was done.
+    def connection(self, conn: ConnectionId) -> Connection:
+        """A connection as ``beat`` wants it: good until it is closed or lost."""
+        return self._connections[conn]
 
-        For a shell that is busy, and lets heartbeats pass what it puts off.
+    def beat(self, known: Connection, data: Data, now: Instant) -> bytes | None:
+        """The answer to a heartbeat that comes again; None: nothing was done, ``received`` is next.
+
+        The short way for nearly all there is to do, also past what a busy shell puts off.
         """
-        known = self._connections.get(conn)
-        if known is None or not known.server.is_idle:
+        beat = known.beat
+        if beat is None or not known.is_idle or len(data) != beat.size:
             return None
-        return self._beat(known, data, now)
+        return self._beat_again(known, beat, bytes(data), now)
 
     @property
     def has_more(self) -> bool:
@@ -225,6 +233,7 @@ class CoordinatorEngine:
             return []
         if message is None:
             data = known.server.skip(token)
+            known.is_idle = known.server.is_idle
             if data:
                 self._outputs.append(Transmit(known.id, data))
         else:
@@ -338,23 +347,17 @@ class CoordinatorEngine:
         if type(received.request) in EVENT_MAKERS:
             self._by_id[received.token] = topic_ids.put_names(received.request, self._topics)
 
-    def _beat(self, known: Connection, data: Data, now: Instant) -> Transmit | None:
-        beat = known.beat
-        if beat is None or len(data) != beat.size:
-            return None
-        return self._beat_again(known, beat, bytes(data), now)
-
     def _beat_again(
         self, known: Connection, beat: KnownBeat, frame: bytes, now: Instant
-    ) -> Transmit | None:
+    ) -> bytes | None:
         """Answer a heartbeat that says what the last one said; None: there is more to do.
 
         Nothing else may be under way on the connection.
         """
-        if self._dropped or self._outputs or not beat.is_again(frame):
+        if self._dropped or not beat.is_again(frame):
             return None
-        answer = self._coordinator.beat(beat.event, now)
-        return None if answer is None else Transmit(known.id, beat.response(frame, answer))
+        answer = self._coordinator.beat(beat, now)
+        return None if answer is None else beat.response(frame, answer)
 
     def _commit_again(self, known: Connection, data: Data, now: Instant) -> bool:
         """Serve a commit that differs from the known one in nothing but numbers."""
@@ -465,6 +468,7 @@ class CoordinatorEngine:
 
     def _send(self, known: Connection, data: bytes) -> None:
         if data:
+            known.is_idle = known.server.is_idle
             self._outputs.append(Transmit(known.id, data))
         elif known.server.closed and known.id in self._connections:
             self._close(known, known.server.closed)
@@ -475,6 +479,7 @@ class CoordinatorEngine:
 
     def _forget(self, known: Connection, reason: str) -> None:
         del self._connections[known.id]
+        known.is_idle = False
         for token in known.server.close(reason):
             self._by_id.pop(token, None)
             if self._owed.pop(token, None) is not None:

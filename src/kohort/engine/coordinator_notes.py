@@ -36,6 +36,7 @@ from kohort.coordinator.events import (
     Request,
     SyncGroup,
 )
+from kohort.coordinator.liveness import Pulse
 from kohort.coordinator.records import GenerationRecord, OffsetRecord
 from kohort.model.errors import ErrorCode
 from kohort.model.ids import ConnectionId, GroupId, GroupInstanceId, MemberId, Token
@@ -145,7 +146,7 @@ def _asked(
 
 
 def beat_notes(
-    event: Heartbeat,
+    pulse: Pulse,
     answer: HeartbeatAnswer,
     *,
     token: Token,
@@ -153,28 +154,29 @@ def beat_notes(
     connection: ConnectionId,
     correlation_id: int,
 ) -> tuple[RequestReceived, AnswerSent]:
-    """The facts of a heartbeat and its answer; the event may be that of an earlier one."""
+    """The facts of a heartbeat that came again, and of its answer."""
+    group_id, member_id = pulse.group.group_id, pulse.member.member_id
     asked = RequestReceived(
-        group_id=event.group_id,
+        group_id=group_id,
         api=GroupApi.HEARTBEAT,
         version=version,
         token=token,
         connection=connection,
         correlation_id=correlation_id,
-        member_id=event.member_id,
-        group_instance_id=event.group_instance_id,
-        generation_id=event.generation_id,
+        member_id=member_id,
+        group_instance_id=None,
+        generation_id=pulse.generation_id,
     )
     told = AnswerSent(
-        group_id=event.group_id,
+        group_id=group_id,
         api=GroupApi.HEARTBEAT,
         token=token,
         connection=connection,
         correlation_id=correlation_id,
         error=answer.error,
-        member_id=event.member_id,
-        group_instance_id=event.group_instance_id,
-        generation_id=event.generation_id,
+        member_id=member_id,
+        group_instance_id=None,
+        generation_id=pulse.generation_id,
     )
     return asked, told
 

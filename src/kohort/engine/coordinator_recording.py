@@ -24,7 +24,7 @@ from kohort.engine.coordinator_notes import (
     notes_of_answer,
     notes_of_request,
 )
-from kohort.engine.coordinator_outputs import Observed, Output, Transmit
+from kohort.engine.coordinator_outputs import Observed, Output
 from kohort.model.deadlines import Deadlines
 from kohort.model.errors import ErrorCode
 from kohort.model.group_config import GroupConfig
@@ -96,6 +96,8 @@ class RecordingCoordinatorEngine(CoordinatorEngine):
 
     The other arguments are ``CoordinatorEngine``'s.
     """
+
+    tells_beats = True
 
     def __init__(
         self,
@@ -187,15 +189,15 @@ class RecordingCoordinatorEngine(CoordinatorEngine):
 
     def _beat_again(
         self, known: Connection, beat: KnownBeat, frame: bytes, now: Instant
-    ) -> Transmit | None:
+    ) -> bytes | None:
         """As ``CoordinatorEngine._beat_again``; it leaves what is told of it among the outputs."""
-        if self._record_timers or self._dropped or self._outputs or not beat.is_again(frame):
+        if self._record_timers or self._dropped or not beat.is_again(frame):
             return None
-        answer = self._coordinator.beat(beat.event, now)
+        answer = self._coordinator.beat(beat, now)
         if answer is None:
             return None
         asked, told = beat_notes(
-            beat.event,
+            beat,
             answer,
             token=Token(self._next_token()),
             version=beat.version,
@@ -204,7 +206,7 @@ class RecordingCoordinatorEngine(CoordinatorEngine):
         )
         self._tell(asked, now)
         self._tell(told, now)
-        return Transmit(known.id, beat.response(frame, answer))
+        return beat.response(frame, answer)
 
     def _run(self, effects: list[Effect], now: Instant) -> None:
         self._tell_timers(now)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Hashable, Iterator
-from typing import Generic, TypeVar
+from typing import Final, Generic, TypeVar
 
 from kohort.model.instants import Instant
 
@@ -19,16 +19,26 @@ K = TypeVar("K", bound=Hashable)
 
 _SWEEP_FLOOR = 64
 
+_NEVER: Final = Instant(2**63)
+"""Later than any instant."""
 
-class _Entry:
-    """A deadline and its place in the heap, which may be due earlier than it but never later."""
 
-    __slots__ = ("at", "heap_at", "heap_sequence", "sequence")
+class Deadline(Generic[K]):
+    """One armed deadline, for who moves it often: see ``Deadlines.postpone``.
 
-    def __init__(self, at: Instant, sequence: int) -> None:
+    Attributes:
+        key: what it is armed under.
+        at: when it is due; ``_NEVER`` once it is not armed any more.
+        sequence: its place in the order of arming.
+        heap_at: what it stands in the heap for, which is never later.
+    """
+
+    __slots__ = ("at", "heap_at", "key", "sequence")
+
+    def __init__(self, key: K, at: Instant, sequence: int) -> None:
+        self.key = key
         self.at = self.heap_at = at
-        self.sequence = self.heap_sequence = sequence
-        """Its place in the order of arming."""
+        self.sequence = sequence
 
 
 class Deadlines(Generic[K]):
@@ -37,8 +47,8 @@ class Deadlines(Generic[K]):
     __slots__ = ("_heap", "_live", "_sequence")
 
     def __init__(self) -> None:
-        self._heap: list[tuple[Instant, int, K]] = []
-        self._live: dict[K, _Entry] = {}
+        self._heap: list[tuple[Instant, int, Deadline[K]]] = []
+        self._live: dict[K, Deadline[K]] = {}
         self._sequence = 0
 
     def __len__(self) -> int:
@@ -54,23 +64,46 @@ class Deadlines(Generic[K]):
         """Set the deadline of ``key`` to ``at``, in place of any it had."""
         self._sequence = sequence = self._sequence + 1
         known = self._live.get(key)
-        if known is not None and known.heap_at <= at:
-            known.at = at
-            known.sequence = sequence
-            return
-        self._live[key] = _Entry(at, sequence)
-        heapq.heappush(self._heap, (at, sequence, key))
+        if known is not None:
+            if known.heap_at <= at:
+                known.at = at
+                known.sequence = sequence
+                return
+            known.at = _NEVER
+        self._live[key] = deadline = Deadline(key, at, sequence)
+        heapq.heappush(self._heap, (at, sequence, deadline))
         if len(self._heap) > _SWEEP_FLOOR and len(self._heap) > 2 * len(self._live):
             self._rebuild()
 
+    def postpone(self, deadline: Deadline[K], at: Instant) -> bool:
+        """Arm the key of ``deadline`` again without looking for it, for who moves it often.
+
+        Returns:
+            False: nothing was done, because it is not armed any more, or ``at`` is earlier than it
+            is. Then ``arm`` is to be called, or nothing.
+        """
+        if at < deadline.at:
+            return False
+        self._sequence = deadline.sequence = self._sequence + 1
+        deadline.at = at
+        return True
+
     def cancel(self, key: K) -> bool:
         """Forget the deadline of ``key``; tells whether it had one."""
-        return self._live.pop(key, None) is not None
+        deadline = self._live.pop(key, None)
+        if deadline is None:
+            return False
+        deadline.at = _NEVER
+        return True
+
+    def of(self, key: K) -> Deadline[K] | None:
+        """The deadline of ``key``, or None."""
+        return self._live.get(key)
 
     def at(self, key: K) -> Instant | None:
-        """The deadline of ``key``, or None."""
-        entry = self._live.get(key)
-        return None if entry is None else entry.at
+        """When the deadline of ``key`` is, or None."""
+        deadline = self._live.get(key)
+        return None if deadline is None else deadline.at
 
     def none_due(self, now: Instant) -> bool:
         """Whether every deadline is later than ``now``; False says nothing.
@@ -84,15 +117,14 @@ class Deadlines(Generic[K]):
         """The earliest deadline, or None when there is none. Changes nothing that can be seen."""
         heap = self._heap
         while heap:
-            due, entry, key = heap[0]
-            known = self._live.get(key)
-            if known is None or known.heap_sequence != entry:
+            due, sequence, deadline = heap[0]
+            if deadline.at == _NEVER:
                 heapq.heappop(heap)
-            elif known.sequence == entry:
+            elif deadline.sequence == sequence:
                 return due
             else:
-                known.heap_at, known.heap_sequence = known.at, known.sequence
-                heapq.heapreplace(heap, (known.at, known.sequence, key))
+                deadline.heap_at = deadline.at
+                heapq.heapreplace(heap, (deadline.at, deadline.sequence, deadline))
         return None
 
     def pop_due(self, now: Instant) -> K | None:
@@ -105,18 +137,19 @@ class Deadlines(Generic[K]):
         at = self.next()
         if at is None or at > now:
             return None
-        key = heapq.heappop(self._heap)[2]
-        del self._live[key]
-        return key
+        deadline = heapq.heappop(self._heap)[2]
+        deadline.at = _NEVER
+        del self._live[deadline.key]
+        return deadline.key
 
     def shift(self, micros: int) -> None:
         """Move every deadline ``micros`` later: the process itself was asleep that long."""
-        for entry in self._live.values():
-            entry.at = Instant(entry.at + micros)
+        for deadline in self._live.values():
+            deadline.at = Instant(deadline.at + micros)
         self._rebuild()
 
     def _rebuild(self) -> None:
-        for entry in self._live.values():
-            entry.heap_at, entry.heap_sequence = entry.at, entry.sequence
-        self._heap = [(entry.at, entry.sequence, key) for key, entry in self._live.items()]
+        self._heap = [(d.at, d.sequence, d) for d in self._live.values()]
         heapq.heapify(self._heap)
+        for deadline in self._live.values():
+            deadline.heap_at = deadline.at
