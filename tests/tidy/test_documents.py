@@ -70,24 +70,6 @@ def test_every_make_goal_that_documents_name_exists() -> None:
         assert named <= goals, page
 
 
-@pytest.mark.slow
-def test_the_readmes_test_runs(tmp_path: Path) -> None:
-    readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    (block,) = [
-        b for b in re.findall(r"```python\n(.*?)```", readme, re.DOTALL) if "def test_" in b
-    ]
-    (tmp_path / "test_orders.py").write_text(block, encoding="utf-8")
-    done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(tmp_path)],
-        capture_output=True,
-        text=True,
-        cwd=tmp_path,
-        timeout=120,
-        check=False,
-    )
-    assert "1 passed" in done.stdout, done.stdout + done.stderr
-
-
 def test_the_map_names_every_room() -> None:
     text = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
     named = set(re.findall(r"^\| \d \| `([a-z]+)` \|", text, flags=re.MULTILINE))

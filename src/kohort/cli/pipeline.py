@@ -111,15 +111,20 @@ def _run(config: PipelineConfig, *, as_json: bool) -> None:
     from kohort.spark.pipeline import PipelineFailed, run_pipeline  # noqa: PLC0415 - as above
 
     stop = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stop.set())
+
+    def stop_on_signals() -> None:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda *_: stop.set())
 
     def report(progress: Progress) -> None:
         click.echo(_as_json(progress) if as_json else _as_line(progress))
 
     def started(name: str) -> None:
+        # Spark's session has put a handler of its own on SIGINT, which breaks off its jobs.
+        stop_on_signals()
         note(f"{name}: reading {config.topics} in group {config.group}, writing {config.output}")
 
+    stop_on_signals()
     try:
         run_pipeline(config, report, stop, started)
     except PipelineFailed as error:

@@ -1,0 +1,69 @@
+"""What documents show can be typed: commands have their options, Python is Python, and is run."""
+
+from __future__ import annotations
+
+import ast
+
+import click
+import pytest
+from tests.tidy import test_blocks_run
+from tests.tidy.blocks import (
+    Block,
+    blocks_of,
+    commands_of,
+    inline_commands_of,
+    written_pages,
+)
+from tests.tidy.trees import ROOT
+
+from kohort.cli.main import cli
+
+PAGES = written_pages()
+BLOCKS = [block for page in PAGES for block in blocks_of(page)]
+PYTHON = [block for block in BLOCKS if block.language == "python"]
+COMMANDS = [
+    pytest.param(words, id=f"{block.page.name}-{' '.join(words)}")
+    for block in BLOCKS
+    for words in commands_of(block.text)
+] + [
+    pytest.param(words, id=f"{page.name}-{' '.join(words)}")
+    for page in PAGES
+    for words in inline_commands_of(page)
+]
+
+SHOWN_ELSEWHERE = {
+    "with RealKafka(tmp_path, nodes=3": "tests/real_kafka/test_cluster.py",
+}
+"""Part of a block -> the test that does the same, where running it would cost too much."""
+
+
+def test_there_are_some() -> None:
+    assert len(PYTHON) > 10
+    assert len(COMMANDS) > 20
+
+
+@pytest.mark.parametrize("words", COMMANDS)
+def test_a_command_exists_with_its_options(words: list[str]) -> None:
+    command: click.Command = cli
+    context = click.Context(cli)
+    while words and isinstance(command, click.Group):
+        name, found, words = command.resolve_command(context, words)
+        assert found is not None
+        command, context = found, click.Context(found, info_name=name, parent=context)
+    command.make_parser(context).parse_args(list(words))
+
+
+@pytest.mark.parametrize("block", PYTHON, ids=lambda block: block.text[:40])
+def test_python_is_python(block: Block) -> None:
+    ast.parse(block.text)
+
+
+@pytest.mark.parametrize("block", PYTHON, ids=lambda block: block.text[:40])
+def test_every_block_of_python_is_run(block: Block) -> None:
+    parts = [
+        part
+        for page, part in test_blocks_run.RUN
+        if ROOT / page == block.page and part in block.text
+    ]
+    parts += [part for part in SHOWN_ELSEWHERE if part in block.text]
+    assert len(parts) == 1, f"{block.page.name}: run it in test_blocks_run.py\n{block.text}"

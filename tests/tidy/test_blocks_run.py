@@ -1,0 +1,280 @@
+"""What documents show works as written: each block is run, on a port of its own."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Producer
+from tests.tidy.blocks import block_with, commands_of, inline_commands_of
+from tests.tidy.trees import ROOT
+
+from kohort.broker.embedded import EmbeddedBroker
+from kohort.client.admin import Admin
+from kohort.testing.real_kafka import RealKafka
+
+pytestmark = pytest.mark.slow
+
+README = "README.md"
+HISTORY = "docs/howto/check-a-history.md"
+TESTING = "docs/howto/test-consumers.md"
+KAFKA = "docs/howto/real-kafka.md"
+TUTORIAL = "docs/tutorial/first-pipeline.md"
+
+RUN = (
+    (README, "for record in consumer:"),
+    (README, "def test_an_order_arrives"),
+    (HISTORY, '"kohort.history.file": '),
+    (HISTORY, "check_history(history)"),
+    (TESTING, "def test_my_consumer"),
+    (TESTING, "def test_after_a_restart"),
+    (TESTING, "def test_behind_a_bad_network"),
+    (TESTING, "with EmbeddedBroker() as broker"),
+    (KAFKA, "def test_on_a_real_kafka"),
+    (TUTORIAL, "producer.poll(0.005)"),
+    (TUTORIAL, "read_table("),
+)
+"""Page, and a part of the block that a test here runs."""
+
+PATIENCE_S = 120
+KOHORT = (sys.executable, "-m", "kohort.cli.main")
+ADDRESSES = re.compile(r"\b(localhost|127\.0\.0\.1):9092\b")
+
+
+class Terminals:
+    """Processes in one folder; what they print goes to files there."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._running: list[subprocess.Popen[bytes]] = []
+
+    def start(self, name: str, *command: str) -> subprocess.Popen[bytes]:
+        with (self.folder / f"{name}.out").open("wb") as out:
+            process = subprocess.Popen(
+                [*command], cwd=self.folder, stdout=out, stderr=subprocess.STDOUT
+            )
+        self._running.append(process)
+        return process
+
+    def python(self, name: str, text: str) -> subprocess.Popen[bytes]:
+        (self.folder / f"{name}.py").write_text(text, encoding="utf-8")
+        return self.start(name, sys.executable, "-u", f"{name}.py")
+
+    def run(self, name: str, *command: str) -> str:
+        """Run to the end, which must be good; returns what it printed."""
+        status = self.start(name, *command).wait(PATIENCE_S)
+        assert status == 0, self.said(name)
+        return self.said(name)
+
+    def said(self, name: str) -> str:
+        return (self.folder / f"{name}.out").read_text(encoding="utf-8")
+
+    def until(self, name: str, wanted: Callable[[str], object]) -> None:
+        """Wait for what a process prints."""
+        deadline = time.monotonic() + PATIENCE_S
+        while not wanted(self.said(name)):
+            assert time.monotonic() < deadline, self.said(name)
+            time.sleep(0.1)
+
+    def end(self) -> None:
+        for process in self._running:
+            if process.poll() is None:
+                process.kill()
+                process.wait(PATIENCE_S)
+
+
+@pytest.fixture
+def terminals(tmp_path: Path) -> Iterator[Terminals]:
+    terminals = Terminals(tmp_path)
+    with contextlib.ExitStack() as stack:
+        stack.callback(terminals.end)
+        yield terminals
+
+
+def at(text: str, address: str) -> str:
+    """A page's text, for a broker that has another port."""
+    assert ADDRESSES.search(text)
+    return ADDRESSES.sub(address, text)
+
+
+def put(address: str, topic: str, *values: bytes) -> None:
+    producer = Producer({"bootstrap.servers": address})
+    for value in values:
+        producer.produce(topic, value)
+    assert producer.flush(PATIENCE_S) == 0
+
+
+def as_tests(folder: Path, page: str, *parts: str, beginning: str = "") -> None:
+    """Run blocks as a file of tests, which all must pass."""
+    text = "\n\n".join([beginning, *(block_with(page, part) for part in parts)])
+    (folder / "test_page.py").write_text(text, encoding="utf-8")
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_page.py"],
+        capture_output=True,
+        text=True,
+        cwd=folder,
+        timeout=PATIENCE_S,
+        check=False,
+    )
+    assert f"{len(parts)} passed" in done.stdout, done.stdout + done.stderr
+
+
+def test_the_readmes_consumer(kohort_broker: EmbeddedBroker, terminals: Terminals) -> None:
+    address = kohort_broker.bootstrap_servers
+    with Admin(bootstrap_servers=address) as admin:
+        admin.create_topic("orders", 1)
+    terminals.python("consumer", at(block_with(README, "for record in consumer:"), address))
+    deadline = time.monotonic() + PATIENCE_S
+    while not (said := terminals.said("consumer")):  # It reads what comes after it has joined.
+        assert time.monotonic() < deadline
+        put(address, "orders", b"one")
+        time.sleep(0.2)
+    assert re.fullmatch(r"orders 0 \d+ b'one'", said.splitlines()[0])
+
+
+def test_the_readmes_test(tmp_path: Path) -> None:
+    as_tests(tmp_path, README, "def test_an_order_arrives")
+
+
+CONNECTING = """
+from kohort import Consumer
+
+
+def connect(bootstrap_servers):
+    with Consumer(
+        bootstrap_servers=bootstrap_servers, group_id="g", auto_offset_reset="earliest"
+    ) as consumer:
+        consumer.subscribe(["t"])
+        consumer.poll(0.1)
+"""
+
+
+def test_the_fixtures(tmp_path: Path) -> None:
+    beginning = f"{CONNECTING}\n\nrun_my_consumer = connect\n"
+    as_tests(
+        tmp_path, TESTING, "def test_my_consumer", "def test_after_a_restart", beginning=beginning
+    )
+
+
+def test_the_fault_proxy(tmp_path: Path) -> None:
+    # The consumer of this page stays, so that it is there to lose its answer.
+    beginning = f"""
+import threading
+{CONNECTING}
+
+
+def run_my_consumer(bootstrap_servers):
+    threading.Thread(target=stay, args=(bootstrap_servers,), daemon=True).start()
+
+
+def stay(bootstrap_servers):
+    consumer = Consumer(bootstrap_servers=bootstrap_servers, group_id="g")
+    consumer.subscribe(["t"])
+    while True:
+        consumer.poll(1)
+"""
+    as_tests(tmp_path, TESTING, "def test_behind_a_bad_network", beginning=beginning)
+
+
+def test_a_broker_without_pytest(terminals: Terminals) -> None:
+    block = block_with(TESTING, "with EmbeddedBroker() as broker")
+    terminals.python("alone", f"{CONNECTING}\n{block}").wait(PATIENCE_S)
+    assert terminals.said("alone") == ""
+
+
+@pytest.mark.real_kafka
+def test_the_fixture_of_a_real_kafka(real_kafka: RealKafka, tmp_path: Path) -> None:
+    as_tests(tmp_path, KAFKA, "def test_on_a_real_kafka", beginning=CONNECTING)
+
+
+def test_a_history_that_is_recorded_and_checked(terminals: Terminals) -> None:
+    record = block_with(HISTORY, '"kohort.history.file": ')
+    terminals.python("record", record).wait(PATIENCE_S)
+    assert terminals.said("record") == ""
+    (words,) = [
+        words
+        for words in commands_of(block_with(HISTORY, "kohort check broker.jsonl"))
+        if words[0] == "check"
+    ]
+    there = [word for word in words if word != "orders-1.jsonl"]
+    assert " 0 violated" in terminals.run("check", *KOHORT, *there)
+    program = block_with(HISTORY, "check_history(history)") + "print(*stories)\n"
+    terminals.python("program", program).wait(PATIENCE_S)
+    assert terminals.said("program") == "orders\n"
+
+
+def test_the_readmes_lab(terminals: Terminals) -> None:
+    (words,) = [w for w in commands_of(block_with(README, "lab run")) if w[:2] == ["lab", "run"]]
+    assert " 0 violated" in terminals.run("lab", *KOHORT, *words)
+
+
+class Tutorial:
+    """The commands of the tutorial, on a port of its own."""
+
+    def __init__(self, terminals: Terminals) -> None:
+        self._terminals = terminals
+        (words,) = commands_of(block_with(TUTORIAL, "kohort broker"))
+        words[words.index("9092")] = "0"
+        terminals.start("broker", *KOHORT, *words)
+        terminals.until("broker", lambda said: "ready on" in said)
+        ready = re.search(r"ready on (\S+)", terminals.said("broker"))
+        assert ready is not None
+        self.address = ready[1]
+
+    def words(self, part: str) -> tuple[str, ...]:
+        (words,) = [w for w in commands_of(block_with(TUTORIAL, part)) if part in " ".join(w)]
+        return (*KOHORT, *words, "--bootstrap-server", self.address)
+
+    def until_caught_up(self) -> None:
+        deadline = time.monotonic() + PATIENCE_S
+        words = self.words("groups describe")
+        while not re.search(r"TOTAL-LAG +0\n", self._terminals.run("lag", *words)):
+            assert time.monotonic() < deadline
+            time.sleep(0.2)
+
+    def file(self, part: str) -> str:
+        return block_with(TUTORIAL, part)
+
+
+def owned(said: str) -> int:
+    """Partitions in the last line of a pipeline."""
+    return len(said.rpartition("owns ")[2].split()) if "owns " in said else 0
+
+
+@pytest.mark.spark
+@pytest.mark.timeout(900)
+def test_the_tutorial(terminals: Terminals) -> None:
+    pytest.importorskip("pyspark", reason="pip install 'kohort[spark]'")
+    tutorial = Tutorial(terminals)
+    terminals.run("create", *tutorial.words("topics create"))
+    feeder = terminals.python("feed", at(tutorial.file("producer.poll(0.005)"), tutorial.address))
+    (terminals.folder / "visits.sql").write_text(tutorial.file("FROM records"), encoding="utf-8")
+
+    one = terminals.start("one", *tutorial.words("pipeline"))
+    terminals.until("one", lambda said: owned(said) == 6)
+    two = terminals.start("two", *tutorial.words("pipeline"))
+    terminals.until("two", lambda said: owned(said) == 3)
+    terminals.until("one", lambda said: owned(said) == 3)
+    described = terminals.run("describe", *tutorial.words("groups describe"))
+    assert len(set(re.findall(r"kohort-[0-9a-f-]{36}", described))) == 2
+
+    two.kill()
+    terminals.until("one", lambda said: owned(said) == 6)
+    feeder.kill()
+    tutorial.until_caught_up()
+    one.send_signal(signal.SIGINT)
+    assert one.wait(PATIENCE_S) == 0, terminals.said("one")
+
+    assert "every record once" in terminals.run("verify", *tutorial.words("table verify"))
+    (clean,) = [w for w in inline_commands_of(ROOT / TUTORIAL) if w[:2] == ["table", "clean"]]
+    terminals.run("clean", *KOHORT, *clean)
+    use = terminals.python("use", tutorial.file("read_table("))
+    assert use.wait(PATIENCE_S) == 0, terminals.said("use")
+    assert re.search(r"\|/page-\d+ *\| *\d+\|", terminals.said("use"))
