@@ -136,6 +136,18 @@ async def an_unknown_type_of_coordinator_is_an_invalid_request(t: Talk) -> None:
 async def operations_that_nobody_asked_about_are_the_least_number(t: Talk) -> None:
     await forms(Member(t, "a"))
     assert (await t.described()).authorized_operations == NOT_ASKED
+    request = DescribeGroupsRequest(
+        groups=[t.group, f"{t.group}-absent"], include_authorized_operations=True
+    )
+    operations = {}
+    for version in (3, 5, 6):
+        answer = await t.ask("DescribeGroups", request, version)
+        operations[version] = {
+            g.group_id == t.group: g.authorized_operations for g in answer.groups
+        }
+    everything = 0b1101_0100_1000  # Alter and describe configs, describe, delete, read.
+    assert operations[3] == operations[5] == {True: everything, False: everything}
+    assert operations[6] == {True: everything, False: NOT_ASKED}
 
 
 @scenario(221)

@@ -50,6 +50,18 @@ def test_wrong_generations_and_strangers_are_refused() -> None:
     assert world.commit("z", 1, {"t-0": 1}) == ["z.commit <- t-0:UNKNOWN_MEMBER_ID"]
     assert world.commit("", -1, {"t-0": 1}) == ["tool.commit <- t-0:UNKNOWN_MEMBER_ID"]
     assert world.commit("a", 1, {"t-0": 1}, instance="i") == ["a.commit#3 <- t-0:UNKNOWN_MEMBER_ID"]
+    # Who names a member is held to its generation, also when that is -1.
+    assert world.commit("a", -1, {"t-0": 1}) == ["a.commit#4 <- t-0:ILLEGAL_GENERATION"]
+    assert world.commit("z", -1, {"t-0": 1}) == ["z.commit#2 <- t-0:UNKNOWN_MEMBER_ID"]
+
+
+def test_a_fenced_instance_that_names_no_generation_is_fenced_all_the_same() -> None:
+    world = World()
+    world.static("a")
+    world.join("a", "", instance="i-a")
+    world.written()
+    refused = world.commit("a", -1, {"t-0": 1}, instance="i-a", member_id="i-a-1")
+    assert refused == ["a.commit <- t-0:FENCED_INSTANCE_ID"]
 
 
 def test_while_completing_a_right_commit_must_wait_and_an_old_one_is_illegal() -> None:

@@ -111,6 +111,7 @@ def test_a_group_whose_tombstone_is_under_way_is_dead_and_comes_back_if_that_fai
     delete_groups(world, "g")
     assert world.state() == "Dead"
     assert world.join("a", "")[-1] == "a.join <- COORDINATOR_NOT_AVAILABLE me="
+    assert world.join("a", "a-1")[-1] == "a.join#2 <- COORDINATOR_NOT_AVAILABLE me=a-1"
     assert world.beat("a", 1) == "COORDINATOR_NOT_AVAILABLE"
     assert world.sync("a", 1) == ["a.sync <- COORDINATOR_NOT_AVAILABLE"]
     assert world.leave("a") == ["leave <- COORDINATOR_NOT_AVAILABLE []"]
@@ -243,6 +244,16 @@ def test_nothing_expires_while_a_group_rebalances() -> None:
     for _ in range(5):
         assert world.wait(10 * MINUTE) == []
         world.beat("b", 1)
+
+
+def test_nothing_expires_in_a_live_group_of_another_type() -> None:
+    world = retaining()
+    world.stable("a", session=1_800_000, protocol_type="connect")
+    world.commit("a", 1, {"u-0": 2})
+    world.written()
+    for _ in range(5):
+        assert world.wait(10 * MINUTE) == []
+        world.beat("a", 1)
 
 
 def test_an_explicit_expire_time_stands_over_the_groups_retention() -> None:

@@ -171,6 +171,10 @@ def test_every_version_of_describe_groups_shows_the_group(version: int) -> None:
     )
     assert member.member_assignment == b"mine"
     assert group.authorized_operations == -(2**31)
+    if version >= 3:
+        asking = DescribeGroupsRequest(groups=["g"], include_authorized_operations=True)
+        admin.send("DescribeGroups", asking)
+        assert admin.answers[1].groups[0].authorized_operations == 0b1101_0100_1000
     expected = ErrorCode.GROUP_ID_NOT_FOUND if version >= 6 else ErrorCode.NONE
     assert (absent.error_code, absent.group_state) == (expected, "Dead")
 

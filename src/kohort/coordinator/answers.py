@@ -148,6 +148,8 @@ class DescribeAnswer:
     """Answer to DescribeGroups, groups in the request's order."""
 
     groups: tuple[DescribedGroup, ...]
+    with_operations: bool = False
+    """The request asked what the client may do."""
 
 
 @value(frozen=True, slots=True, kw_only=True)

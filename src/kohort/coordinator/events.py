@@ -173,6 +173,8 @@ class DescribeGroups:
     group_ids: tuple[GroupId, ...]
     knows_group_id_not_found: bool
     """The client understands GROUP_ID_NOT_FOUND; others get the pseudo-state Dead."""
+    with_operations: bool = False
+    """The client asks what it may do; whoever carries the answer knows."""
 
 
 @value(frozen=True, slots=True, kw_only=True)

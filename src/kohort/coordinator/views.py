@@ -26,7 +26,9 @@ GROUP_TYPE = "classic"
 def describe(registry: Registry, event: DescribeGroups) -> None:
     """Serve a DescribeGroups."""
     groups = tuple(_described(registry, group_id, event) for group_id in event.group_ids)
-    registry.respond(event.token, DescribeAnswer(groups=groups))
+    registry.respond(
+        event.token, DescribeAnswer(groups=groups, with_operations=event.with_operations)
+    )
 
 
 def _described(registry: Registry, group_id: GroupId, event: DescribeGroups) -> DescribedGroup:

@@ -7,7 +7,9 @@ from typing import Final
 from kohort.coordinator import answers
 from kohort.coordinator.events import DeleteGroups, DescribeGroups, ListGroups
 from kohort.coordinator.views import GROUP_TYPE
+from kohort.model.errors import ErrorCode
 from kohort.model.ids import GroupId
+from kohort.wire.authorized import GROUP_OPERATIONS, NOT_ASKED
 from kohort.wire.coordinator_sender import Sender
 from kohort.wire.messages.k15_describe_groups import (
     DescribedGroup,
@@ -30,20 +32,23 @@ _DESCRIBE_KNOWS_GROUP_ID_NOT_FOUND: Final = 6
 
 
 def describe_event(request: DescribeGroupsRequest, sender: Sender) -> DescribeGroups:
-    """A DescribeGroups as an event. Authorized operations are not computed: nobody is refused."""
+    """A DescribeGroups as an event."""
     return DescribeGroups(
         token=sender.token,
         group_ids=tuple(GroupId(group_id) for group_id in request.groups),
         knows_group_id_not_found=sender.version >= _DESCRIBE_KNOWS_GROUP_ID_NOT_FOUND,
+        with_operations=request.include_authorized_operations,
     )
 
 
 def describe_response(answer: answers.DescribeAnswer, _version: int) -> DescribeGroupsResponse:
     """The answer to a DescribeGroups."""
-    return DescribeGroupsResponse(groups=[_described(group) for group in answer.groups])
+    asked = answer.with_operations
+    return DescribeGroupsResponse(groups=[_described(group, asked) for group in answer.groups])
 
 
-def _described(group: answers.DescribedGroup) -> DescribedGroup:
+def _described(group: answers.DescribedGroup, asked: bool) -> DescribedGroup:
+    told = asked and group.error is ErrorCode.NONE
     return DescribedGroup(
         error_code=group.error,
         error_message=group.message,
@@ -62,6 +67,7 @@ def _described(group: answers.DescribedGroup) -> DescribedGroup:
             )
             for m in group.members
         ],
+        authorized_operations=GROUP_OPERATIONS if told else NOT_ASKED,
     )
 
 

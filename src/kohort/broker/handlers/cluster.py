@@ -12,6 +12,7 @@ from kohort.broker.state import BrokerState
 from kohort.model.errors import ErrorCode
 from kohort.storage.errors import StorageError
 from kohort.storage.topic_table import NO_TOPIC_ID, Topic
+from kohort.wire.authorized import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
 from kohort.wire.messages.k03_metadata import (
     MetadataRequest,
     MetadataRequestTopic,
@@ -32,37 +33,6 @@ from kohort.wire.messages.k60_describe_cluster import (
 )
 
 TOPICS_BY_ID: Final = 12
-
-NOT_ASKED: Final = -(2**31)
-"""Authorized operations that nobody asked for (KIP-430)."""
-
-_OPERATIONS: Final = {
-    "read": 3,
-    "write": 4,
-    "create": 5,
-    "delete": 6,
-    "alter": 7,
-    "describe": 8,
-    "cluster action": 9,
-    "describe configs": 10,
-    "alter configs": 11,
-    "idempotent write": 12,
-}
-
-
-def _bits(*names: str) -> int:
-    return sum(1 << _OPERATIONS[name] for name in names)
-
-
-TOPIC_OPERATIONS: Final = _bits(
-    *("read", "write", "create", "delete", "alter", "describe"),
-    *("describe configs", "alter configs"),
-)
-CLUSTER_OPERATIONS: Final = _bits(
-    *("create", "alter", "describe", "cluster action"),
-    *("describe configs", "alter configs", "idempotent write"),
-)
-"""Without an authorizer Kafka reports everything that a resource knows; so does this broker."""
 
 BROKERS: Final = 1
 CONTROLLERS: Final = 2
