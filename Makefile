@@ -15,6 +15,9 @@ EXTRAS := spark,uvloop,dev
 STAMP := $(VENV)/ready-$(shell pwd -P | cksum | cut -d' ' -f1)
 CANDIDATES := $(if $(PYTHON),$(PYTHON),python3 python3.13 python3.12 python3.11 python)
 
+# Compiled tests are kept even where the shell says not to: else each process compiles all it imports.
+test check long: export PYTHONDONTWRITEBYTECODE :=
+
 .PHONY: help setup run test long check fuzz bench format docs clean
 help:
 	@sed -n 's/^#   //p' Makefile

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from pathlib import Path
 from xml.etree import ElementTree as ET
@@ -9,9 +10,11 @@ from xml.etree import ElementTree as ET
 import pytest
 from click.testing import CliRunner, Result
 
+from kohort.cli import lab_scenarios
 from kohort.cli.main import cli, main
 from kohort.lab.contenders import CONTENDERS
 from kohort.lab.scenarios.registry import SCENARIOS
+from kohort.lab.table import do
 from kohort.policies import sticky
 from kohort.storage.fact_files import read_history
 
@@ -81,7 +84,10 @@ def test_run_draws_and_writes_a_history_that_can_be_read(tmp_path: Path) -> None
     assert {fact.source for fact in read.facts} >= {"broker", "pod-0", "pod-3"}
 
 
-def test_table_prints_for_people_for_documents_and_for_programs() -> None:
+def test_table_prints_for_people_for_documents_and_for_programs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(lab_scenarios, "do", functools.cache(do))  # the same runs, printed
     words = ("table", "--scenario", "restart", "--seeds", "1", "--processes", "1", *SMALL)
     for_people = invoke(*words).stdout
     assert "3 members, 6 partitions, seed 1" in for_people

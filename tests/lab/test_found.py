@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from kohort.history.checker import check_history
 from kohort.lab import acts
 from kohort.lab.exhaustive import explore, small_plan
@@ -40,6 +42,7 @@ def test_an_assignment_that_came_during_a_long_batch_is_not_told_once_the_place_
     assert broken(world) == []
 
 
+@pytest.mark.slow
 def test_a_leader_that_never_heard_of_a_topic_does_not_give_it_to_nobody() -> None:
     """Its lookup of partition counts timed out, so it told the whole group to own nothing.
 

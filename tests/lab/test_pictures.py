@@ -95,7 +95,7 @@ def test_the_same_run_gives_the_same_picture() -> None:
 
 
 def test_a_crowd_that_starts_at_once_is_drawn_without_writing_over_itself() -> None:
-    crowd = measured("join-storm-no-delay", "cooperative-sticky", members=60, partitions=7)
+    crowd = measured("join-storm-no-delay", "cooperative-sticky", members=30, partitions=7)
     root = ET.fromstring(ownership_svg(crowd, title="crowd"))
     lanes: dict[str, list[tuple[float, float]]] = {}
     for text in root.iter(f"{SVG}text"):
@@ -109,10 +109,11 @@ def test_a_crowd_that_starts_at_once_is_drawn_without_writing_over_itself() -> N
 
 
 def test_a_run_in_which_nothing_happened_can_be_drawn() -> None:
+    alone = measured("join-storm", "range", members=1, partitions=1)
     quiet = Measured(
-        metrics=measured("join-storm", "range", members=1, partitions=1).metrics,
-        begin=measured("join-storm", "range", members=1, partitions=1).begin,
-        end=measured("join-storm", "range", members=1, partitions=1).end,
+        metrics=alone.metrics,
+        begin=alone.begin,
+        end=alone.end,
         tenures=(),
         stops=(),
         marks=(),

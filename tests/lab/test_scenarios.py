@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import subprocess
 import sys
 from pathlib import Path
@@ -27,7 +28,9 @@ F = TypeVar("F")
 ROOT = Path(__file__).parents[2]
 
 
+@functools.cache
 def happened(name: str, policy: str = "cooperative-sticky", *, seed: int = 1) -> Run:
+    """A run; made once, since a run is the same every time and nobody here changes one."""
     setup = Setup(contender=contender(policy), members=4, partitions=12, seed=seed)
     return run(scenario(name), setup)
 

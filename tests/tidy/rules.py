@@ -168,14 +168,18 @@ def _imported(node: ast.AST) -> Iterator[str]:
         yield from (alias.name for alias in node.names)
     elif isinstance(node, ast.ImportFrom) and node.module is not None:
         yield node.module
-    elif isinstance(node, ast.Call) and ast.unparse(node.func).endswith(
-        ("import_module", "__import__")
-    ):
+    elif isinstance(node, ast.Call) and _last_name(node.func) in {"import_module", "__import__"}:
         yield from (
             arg.value
             for arg in node.args[:1]
             if isinstance(arg, ast.Constant) and isinstance(arg.value, str)
         )
+
+
+def _last_name(called: ast.expr) -> str:
+    if isinstance(called, ast.Attribute):
+        return called.attr
+    return called.id if isinstance(called, ast.Name) else ""
 
 
 def _iterations(node: ast.AST) -> Iterator[ast.expr]:
