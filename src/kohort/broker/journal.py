@@ -75,8 +75,9 @@ class Journal:
 
         Its outcome is told later, never from in here.
         """
+        if not self._waiting:
+            self._flusher.expect()
         self._waiting.append(write)
-        self._flusher.expect()
 
     def _append_waiting(self) -> None:
         waiting, self._waiting = self._waiting, []
@@ -113,7 +114,9 @@ def _shares(writes: list[Write]) -> Iterator[list[Write]]:
     share: list[Write] = []
     size = 0
     for write in writes:
-        own = sum(len(key) + len(value or b"") + RECORD_OVERHEAD for key, value in write.records)
+        own = 0
+        for key, value in write.records:
+            own += len(key) + len(value or b"") + RECORD_OVERHEAD
         if share and size + own > SHARED_BATCH_BYTES:
             yield share
             share, size = [], 0

@@ -92,7 +92,7 @@ class Pump:
         self._observe = observe
         self._journal: Journal
         self._service: Service
-        self._later: deque[Handle | Write] = deque()
+        self._later: deque[Handle] = deque()
         self._put_off: deque[tuple[Session, bytes]] = deque()
         self._put_off_bytes = 0
         self._going_on = False
@@ -294,13 +294,10 @@ class Pump:
         try:
             while self._later:
                 output = self._later.popleft()
-                if type(output) is Handle:
-                    session = self.sessions.get(output.conn)
-                    if session is not None:
-                        session.enqueue(output)
-                        self._serve(session)
-                elif type(output) is Write:
-                    self._journal.write(output)
+                session = self.sessions.get(output.conn)
+                if session is not None:
+                    session.enqueue(output)
+                    self._serve(session)
         finally:
             self._draining = False
             self._settle_soon()
@@ -312,7 +309,7 @@ class Pump:
 
         Bytes go out the moment the engine gives them: what it gives later is behind them on the
         wire, and a session must know how much its client has not read before it serves the next
-        request. Requests and writes can make the engine speak again, so they wait their turn.
+        request. Writes are only noted. Requests can make the engine speak again: they wait.
         """
         for output in outputs:
             if type(output) is Transmit:
@@ -323,6 +320,8 @@ class Pump:
                         session.hold(False)
             elif type(output) is Observed:
                 self._observe(output)
+            elif type(output) is Write:
+                self._journal.write(output)
             elif type(output) is Close:
                 session = self.sessions.get(output.conn)
                 if session is not None:
@@ -372,7 +371,13 @@ class Pump:
 
     def _arm(self, now: Instant) -> None:
         due = Instant(now + TICK_MICROS)
-        for at in (self._engine.next_deadline(), self.chores.next()):
+        engine, chores = self._engine, self.chores
+        for none_due, next_ in (
+            (engine.none_due, engine.next_deadline),
+            (chores.none_due, chores.next),
+        ):
+            # To look for the next one puts those in order that were moved: not at every turn.
+            at = None if none_due(due) else next_()
             if at is not None and at < due:
                 due = at
         if self._timer is not None:

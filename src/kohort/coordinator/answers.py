@@ -85,7 +85,7 @@ class LeaveAnswer:
     members: tuple[LeftMember, ...] = ()
 
 
-@value(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=False)
 class OffsetCommitAnswer:
     """Answer to OffsetCommit, partitions in the request's order."""
 

@@ -13,7 +13,7 @@ from kohort.model.values import value
 
 
 # Not frozen: one is made for every request, and freezing trebles what that costs.
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True)
 class Respond:
     """Answer the request of ``token``. Its connection may be gone: then nothing is to be done."""
 
@@ -21,7 +21,7 @@ class Respond:
     answer: Answer
 
 
-@value(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=False)
 class Append:
     """Make ``records`` durable, all or none, behind everything asked for earlier.
 
@@ -33,7 +33,7 @@ class Append:
     records: tuple[Record, ...]
 
 
-@value(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=False)
 class Observe:
     """Tell whoever listens what happened."""
 

@@ -107,7 +107,7 @@ class LeaveGroup:
     members: tuple[LeavingMember, ...]
 
 
-@value(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=False)
 class OffsetToCommit:
     """One position to keep."""
 
@@ -117,7 +117,7 @@ class OffsetToCommit:
     metadata: str = ""
 
 
-@value(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=False)
 class OffsetCommit:
     """Positions to keep; by a member (generation >= 0) or by a client that only stores offsets.
 
@@ -201,7 +201,7 @@ class TopicsDeleted:
     topics: frozenset[str]
 
 
-@value(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=False)
 class Appended:
     """The records of ``ticket`` are durable."""
 

@@ -127,7 +127,7 @@ class InitialDelay:
     """Somebody beyond the first member came in this stretch."""
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True)
 class OffsetWrites:
     """Writes of one partition's offset that are on their way to the log."""
 

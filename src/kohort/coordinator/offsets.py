@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Final
 
 from kohort.coordinator.answers import FetchedGroup, OffsetCommitAnswer, OffsetFetchAnswer
 from kohort.coordinator.events import GroupToFetch, OffsetCommit, OffsetFetch
@@ -23,8 +24,11 @@ from kohort.model.group_state import GroupState
 from kohort.model.ids import Ticket, TopicPartition
 from kohort.model.instants import WallMillis
 
+_NO_ERROR: Final = ErrorCode.NONE
+"""Under a name of its own, since to look it up in its class each time is not free."""
 
-@dataclass(slots=True, kw_only=True)
+
+@dataclass(slots=True)
 class CommitWrite:
     """A commit on its way to the log, with the answer that waits for it."""
 
@@ -36,15 +40,12 @@ class CommitWrite:
     def stored(self, registry: Registry, ticket: Ticket) -> None:
         """The offsets may be read, and the committer told."""
         settle_offsets(self.group, ticket, self.offsets, durable=True)
+        event = self.event
+        offsets = tuple([(tp, kept.offset) for tp, kept in self.offsets.items()])
         registry.observe(
-            OffsetsCommitted(
-                group_id=self.group.group_id,
-                member_id=self.event.member_id,
-                generation_id=self.event.generation_id,
-                offsets=tuple([(tp, kept.offset) for tp, kept in self.offsets.items()]),
-            )
+            OffsetsCommitted(self.group.group_id, event.member_id, event.generation_id, offsets)
         )
-        registry.respond(self.event.token, _answer(self.event, self.errors, ErrorCode.NONE))
+        registry.respond(event.token, _answer(event, self.errors, _NO_ERROR))
 
     def failed(self, registry: Registry, ticket: Ticket, error: ErrorCode) -> None:
         """What was committed before stays; a group that exists only by this commit goes."""
@@ -61,14 +62,14 @@ def commit(registry: Registry, event: OffsetCommit) -> None:
     """Serve an OffsetCommit."""
     group = registry.groups.get(event.group_id)
     error = _group_error(registry, group, event)
-    if error is not ErrorCode.NONE:
+    if error is not _NO_ERROR:
         # Unknown partitions are told apart even then: Kafka looks at them before the group.
         unknown = dict.fromkeys(event.unknown_partitions, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         registry.respond(event.token, _answer(event, unknown, error))
         return
     offsets, errors = _sort_out(registry, event)
     if not offsets:
-        registry.respond(event.token, _answer(event, errors, ErrorCode.NONE))
+        registry.respond(event.token, _answer(event, errors, _NO_ERROR))
         return
     if group is None:
         if not registry.has_room(event.group_id):
@@ -77,8 +78,7 @@ def commit(registry: Registry, event: OffsetCommit) -> None:
             return
         group = Group(group_id=event.group_id)
         registry.adopt(group, simple=True)
-    write = CommitWrite(group=group, event=event, offsets=offsets, errors=errors)
-    write_offsets(registry, write, offsets)
+    write_offsets(registry, CommitWrite(group, event, offsets, errors), offsets)
 
 
 def _group_error(  # noqa: PLR0911 - one gate a line reads better than a nest
@@ -90,14 +90,14 @@ def _group_error(  # noqa: PLR0911 - one gate a line reads better than a nest
     anonymous = event.generation_id < 0
     if group is None:
         if anonymous:
-            return ErrorCode.NONE
+            return _NO_ERROR
         if event.knows_group_id_not_found:
             return ErrorCode.GROUP_ID_NOT_FOUND
         return ErrorCode.ILLEGAL_GENERATION
     if group.state is GroupState.DEAD:
         return ErrorCode.COORDINATOR_NOT_AVAILABLE
     if anonymous and group.state is GroupState.EMPTY:
-        return ErrorCode.NONE
+        return _NO_ERROR
     if anonymous and not event.member_id and event.group_instance_id is None:
         return ErrorCode.UNKNOWN_MEMBER_ID
     return _member_error(registry, group, event)
@@ -105,7 +105,7 @@ def _group_error(  # noqa: PLR0911 - one gate a line reads better than a nest
 
 def _member_error(registry: Registry, group: Group, event: OffsetCommit) -> ErrorCode:
     error = group.identify(event.member_id, event.group_instance_id)
-    if error is not ErrorCode.NONE:
+    if error is not _NO_ERROR:
         return error
     if event.generation_id != group.generation_id:
         return ErrorCode.ILLEGAL_GENERATION
@@ -113,7 +113,7 @@ def _member_error(registry: Registry, group: Group, event: OffsetCommit) -> Erro
         # The member has not seen its assignment, so it cannot know what it owns.
         return ErrorCode.REBALANCE_IN_PROGRESS
     registry.arm_session(group.members[event.member_id])
-    return ErrorCode.NONE
+    return _NO_ERROR
 
 
 def _sort_out(
@@ -131,11 +131,7 @@ def _sort_out(
             errors[wanted.partition] = ErrorCode.OFFSET_METADATA_TOO_LARGE
         else:
             offsets[wanted.partition] = CommittedOffset(
-                offset=wanted.offset,
-                leader_epoch=wanted.leader_epoch,
-                metadata=wanted.metadata,
-                commit_timestamp=now,
-                expire_timestamp=expires,
+                wanted.offset, wanted.leader_epoch, wanted.metadata, now, expires
             )
     return offsets, errors
 
@@ -145,12 +141,7 @@ def _answer(
 ) -> OffsetCommitAnswer:
     """Partitions in the request's order; an error of the group is copied onto all of them."""
     return OffsetCommitAnswer(
-        partitions=tuple(
-            [
-                (wanted.partition, errors.get(wanted.partition, group_error))
-                for wanted in event.offsets
-            ]
-        )
+        tuple([(each.partition, errors.get(each.partition, group_error)) for each in event.offsets])
     )
 
 
@@ -168,13 +159,10 @@ def write_offsets(
     for tp in values:
         under_way = group.offset_writes.get(tp)
         if under_way is None:
-            group.offset_writes[tp] = OffsetWrites(count=1)
+            group.offset_writes[tp] = OffsetWrites(1)
         else:
             under_way.count += 1
-    records = [
-        OffsetRecord(group_id=group.group_id, partition=tp, value=value)
-        for tp, value in values.items()
-    ]
+    records = [OffsetRecord(group.group_id, tp, value) for tp, value in values.items()]
     return registry.append(write, (*records, *more))
 
 
@@ -231,6 +219,6 @@ def _fetched(registry: Registry, wanted: GroupToFetch) -> FetchedGroup:
     partitions = tuple(offsets) if wanted.partitions is None else wanted.partitions
     return FetchedGroup(
         group_id=wanted.group_id,
-        error=ErrorCode.NONE,
+        error=_NO_ERROR,
         offsets=tuple((tp, offsets.get(tp)) for tp in partitions),
     )

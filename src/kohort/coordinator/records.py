@@ -25,7 +25,7 @@ from kohort.model.values import value
 NO_TIMESTAMP = WallMillis(-1)
 
 
-@value(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=False)
 class CommittedOffset:
     """One committed position. ``leader_epoch`` is -1 when the client gave none.
 
@@ -67,7 +67,7 @@ class GroupMetadata:
     members: tuple[MemberMetadata, ...]
 
 
-@value(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=False)
 class OffsetRecord:
     """A committed offset, or with ``value`` None its tombstone."""
 

@@ -85,21 +85,21 @@ class Registry:
     def respond(self, token: Token, answer: Answer) -> None:
         """Answer a request, once."""
         self.parked.pop(token, None)
-        self._effects.append(Respond(token=token, answer=answer))
+        self._effects.append(Respond(token, answer))
 
     def observe(self, fact: Fact) -> None:
         """Tell a fact, and remember it in its group's story."""
         group = self.groups.get(fact.group_id)
         if group is not None:
             group.story.append((self.now, fact))
-        self._effects.append(Observe(fact=fact))
+        self._effects.append(Observe(fact))
 
     def append(self, write: Write, records: tuple[Record, ...]) -> Ticket:
         """Ask for records to be made durable; ``write`` learns how it went."""
         self._last_ticket += 1
-        ticket = Ticket(self._last_ticket)
+        ticket: Ticket = self._last_ticket  # type: ignore[assignment] # as below
         self.writes[ticket] = write
-        self._effects.append(Append(ticket=ticket, group_id=write.group.group_id, records=records))
+        self._effects.append(Append(ticket, write.group.group_id, records))
         return ticket
 
     def take_effects(self) -> list[Effect]:
@@ -131,7 +131,7 @@ class Registry:
         """Time of day of the present step; -1 as long as nobody has said it."""
         if self._wall_zero is None:
             return WallMillis(-1)
-        return WallMillis((self._wall_zero + self.now) // MICROS_PER_MILLI)
+        return (self._wall_zero + self.now) // MICROS_PER_MILLI  # type: ignore[return-value]
 
     # -- groups --------------------------------------------------------------------------------
 

@@ -316,7 +316,7 @@ class MemberLeft:
     pending: bool
 
 
-@value(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=False)
 class OffsetsCommitted:
     """Offsets are durable. ``generation_id`` is -1 for commits without membership."""
 

@@ -73,11 +73,7 @@ def by_topic(
 def _unknown(
     partitions: Iterable[TopicPartition], knows: Callable[[TopicPartition], bool]
 ) -> frozenset[TopicPartition]:
-    unknown = [tp for tp in partitions if not knows(tp)]
-    return frozenset(unknown) if unknown else _NONE_UNKNOWN
-
-
-_NONE_UNKNOWN: Final[frozenset[TopicPartition]] = frozenset()
+    return frozenset([tp for tp in partitions if not knows(tp)])
 
 
 # -- OffsetCommit ----------------------------------------------------------------------------------
@@ -118,25 +114,20 @@ def commit_again(
     """The event of a request that says the same as that of ``event``, but for its ``offsets``."""
     wanted = tuple(
         [
-            OffsetToCommit(
-                partition=last.partition,
-                offset=offset,
-                leader_epoch=last.leader_epoch,
-                metadata=last.metadata,
-            )
+            OffsetToCommit(last.partition, offset, last.leader_epoch, last.metadata)
             for last, offset in zip(event.offsets, offsets, strict=True)
         ]
     )
-    return OffsetCommit(
-        token=token,
-        group_id=event.group_id,
-        generation_id=event.generation_id,
-        member_id=event.member_id,
-        group_instance_id=event.group_instance_id,
-        offsets=wanted,
-        retention_ms=event.retention_ms,
-        knows_group_id_not_found=event.knows_group_id_not_found,
-        unknown_partitions=_unknown([each.partition for each in wanted], knows),
+    return OffsetCommit(  # all of its fields, in their order
+        token,
+        event.group_id,
+        event.generation_id,
+        event.member_id,
+        event.group_instance_id,
+        wanted,
+        event.retention_ms,
+        event.knows_group_id_not_found,
+        frozenset([each.partition for each in wanted if not knows(each.partition)]),
     )
 
 
