@@ -1,5 +1,6 @@
 """The command itself: lazy, quick, and plain about mistakes."""
 
+import resource
 import subprocess
 import sys
 
@@ -29,6 +30,29 @@ def test_help_names_every_noun_and_imports_none() -> None:
     )
     for name in COMMANDS:
         assert f"  {name} " in done.stdout
+
+
+BUDGETS_MS = {"import kohort": 150, "from kohort.cli.main import main; main(['--help'])": 300}
+
+
+@pytest.mark.parametrize("script", BUDGETS_MS)
+def test_import_and_help_keep_their_budget_of_processor_time(script: str) -> None:
+    def millis() -> float:
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        subprocess.run([sys.executable, "-c", script], capture_output=True, check=True)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        return 1_000 * (after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
+
+    assert min(millis() for _ in range(3)) <= BUDGETS_MS[script]
+
+
+@pytest.mark.parametrize("noun", ["", "topics", "groups", "table", "lab", "kafka"])
+def test_no_line_of_a_help_breaks_off(noun: str) -> None:
+    shown = CliRunner().invoke(cli, [*noun.split(), "--help"], terminal_width=80).output
+    commands = shown.partition("Commands:")[2].splitlines()[1:]
+    assert commands
+    assert not [line for line in commands if line.endswith("...")]
+    assert "``" not in shown
 
 
 def test_every_noun_is_a_command() -> None:

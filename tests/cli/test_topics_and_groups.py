@@ -206,3 +206,15 @@ def test_groups_without_members_and_without_existence(
 def test_assignments_are_written_as_kafkas_tool_does() -> None:
     partitions = [TopicPartition("b", 3), TopicPartition("a", 1), TopicPartition("a", 0)]
     assert assignment_text(partitions) == "a:0,1;b:3"
+
+
+@pytest.mark.slow
+def test_the_total_lag_is_not_told_while_a_part_of_it_is_unknown(
+    kohort: Kohort, kohort_broker: EmbeddedBroker, member: confluent_kafka.Consumer
+) -> None:
+    producer = confluent_kafka.Producer({"bootstrap.servers": kohort_broker.bootstrap_servers})
+    producer.produce("t", b"v", partition=0)
+    assert producer.flush(PATIENCE_S) == 0
+    head = kohort("groups", "describe", "g").strip().partition("\n\n")[0]
+    assert dict(rows(head))["TOTAL-LAG"] == "-"
+    assert json.loads(kohort("groups", "describe", "g", "--json"))[0]["total_lag"] is None

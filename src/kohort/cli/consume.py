@@ -40,7 +40,9 @@ from kohort.model.ids import TopicPartition
     "--timeout-ms", type=click.IntRange(min=1), help="Leave when no record came for so long."
 )
 @click.option("--key", "show_key", is_flag=True, help="Print key, tab, value.")
-@click.option("--set", "assignments", multiple=True, metavar="NAME=VALUE", help="A setting.")
+@click.option(
+    "--set", "assignments", multiple=True, metavar="NAME=VALUE", help="A setting by Kafka's name."
+)
 @click.option("--quiet", is_flag=True, help="Say nothing about partitions.")
 @json_option
 def consume(

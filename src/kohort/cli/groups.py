@@ -116,8 +116,10 @@ class Report:
     rows: list[PartitionRow]
 
     @property
-    def total_lag(self) -> int:
-        """Lag over the partitions where it is known."""
+    def total_lag(self) -> int | None:
+        """Lag over all partitions; None when records wait where no position is known."""
+        if any(row.lag is None and row.log_end_offset != 0 for row in self.rows if row.partition):
+            return None
         return sum(row.lag or 0 for row in self.rows)
 
     def as_json(self) -> dict[str, object]:
@@ -198,7 +200,7 @@ def _print_offsets(report: Report) -> None:
         ("STATE", group.state),
         ("BALANCER", group.protocol_name or "-"),
         ("MEMBERS", len(group.members)),
-        ("TOTAL-LAG", report.total_lag),
+        ("TOTAL-LAG", "-" if report.total_lag is None else report.total_lag),
     ]
     click.echo()
     for name, value in head:

@@ -31,7 +31,7 @@ def kafka() -> None:
     """Fetch, start and stop a real Apache Kafka on loopback, for trying things out."""
 
 
-@kafka.command()
+@kafka.command(short_help="Get Apache Kafka's jars from Maven Central, once.")
 def fetch() -> None:
     """Get Apache Kafka's jars from Maven Central into the cache directory (60 MB, once)."""
     present = installed()
@@ -40,7 +40,7 @@ def fetch() -> None:
     click.echo(present or fetch_jars())
 
 
-@kafka.command()
+@kafka.command(short_help="Start a cluster in the background.")
 @click.option("--nodes", type=click.Choice(["1", "3"]), default="1", help="Nodes of the cluster.")
 @click.option("--port", default=0, help="The first node's port; the others follow. 0: free ports.")
 @click.option("--dir", "directory", type=click.Path(path_type=Path), help="Data, logs and state.")
@@ -74,7 +74,7 @@ def start(
 @click.option("--dir", "directory", type=click.Path(path_type=Path), help="As given to start.")
 @click.option("--wipe", is_flag=True, help="Delete the data and logs too.")
 def stop(directory: Path | None, wipe: bool) -> None:
-    """End what ``start`` started."""
+    """End what `kohort kafka start` started."""
     place = (directory or default_directory()).absolute()
     if not (place / STATE).exists():
         raise ConfigError(f"nothing was started from {place}")

@@ -59,7 +59,7 @@ def scenarios(*, as_json: bool) -> None:
     print_table(["POLICY", "WHAT IT IS"], [(n, c.title) for n, c in CONTENDERS.items()])
 
 
-@click.command()
+@click.command(short_help="Let SCENARIO happen to a group under a policy.")
 @click.argument("name", metavar="SCENARIO")
 @click.option(
     "--policy", default="cooperative-sticky", show_default=True, metavar="POLICY",

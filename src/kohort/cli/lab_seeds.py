@@ -35,7 +35,7 @@ _KEEP = click.option(
 )
 
 
-@click.command()
+@click.command(short_help="Run drawn worlds, one for each seed and mode.")
 @_MODE
 @click.option("--first", type=click.IntRange(min=0), default=0, show_default=True)
 @click.option("--count", type=click.IntRange(min=1), default=20, show_default=True)
@@ -113,7 +113,7 @@ def replay(*, plan: Path, history: Path | None, as_json: bool) -> None:
     _end(1 if report.findings else 0)
 
 
-@click.command()
+@click.command(short_help="Place one disturbance at every step of a first join.")
 @click.argument("disturbance")
 @click.option("--members", type=click.IntRange(2, 3), default=2, show_default=True)
 @click.option("--policy", default="cooperative-sticky", show_default=True)

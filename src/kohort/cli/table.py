@@ -45,7 +45,7 @@ def files(directory: Path, *, as_json: bool) -> None:
     )
 
 
-@table.command()
+@table.command(short_help="Remove files that no commit names.")
 @_DIRECTORY
 @click.option(
     "--older-than", type=click.FloatRange(min=0), default=3600.0, show_default=True,
@@ -65,7 +65,7 @@ def clean(directory: Path, *, older_than: float, as_json: bool) -> None:
     note(f"{len(removed)} files removed")
 
 
-@table.command()
+@table.command(short_help="Compare every row with the topic.")
 @_DIRECTORY
 @bootstrap_option
 @click.option(

@@ -74,7 +74,7 @@ def list_topics(*, exclude_internal: bool, bootstrap: str, as_json: bool) -> Non
             click.echo(topic.name)
 
 
-@topics.command()
+@topics.command(short_help="Show the partitions of topics.")
 @click.argument("names", nargs=-1)
 @bootstrap_option
 @json_option
@@ -118,7 +118,7 @@ def delete(*, names: tuple[str, ...], if_exists: bool, bootstrap: str, as_json: 
             click.echo(f"Deleted topic {name}.")
 
 
-@topics.command()
+@topics.command(short_help="Show or change the settings of the topic NAME.")
 @click.argument("name")
 @click.option("--set", "new", multiple=True, metavar="NAME=VALUE", help="Change a setting.")
 @click.option("--unset", multiple=True, metavar="NAME", help="Back to what the broker says.")
@@ -141,7 +141,7 @@ def config(
     )
 
 
-@topics.command("delete-records")
+@topics.command("delete-records", short_help="Delete records of the topic NAME before an offset.")
 @click.argument("name")
 @click.option(
     "--before",
