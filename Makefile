@@ -53,7 +53,7 @@ test: $(STAMP)
 check: $(STAMP)
 	@$(PY) -m ruff format --check
 	@$(PY) -m ruff check
-	@$(PY) -m mypy
+	@$(PY) -m mypy -n 2
 	@$(VENV)/bin/lint-imports
 	@$(PY) -m pytest -q -n 2 -m 'not slow' $(ARGS)
 

@@ -14,6 +14,7 @@ from kohort.engine.coordinator_engine import CoordinatorEngine
 from kohort.engine.coordinator_outputs import Observed, Write
 from kohort.engine.coordinator_recording import RecordingCoordinatorEngine
 from kohort.model.errors import ErrorCode
+from kohort.model.facts import OffsetsCommitted
 from kohort.model.ids import Ticket, Token, TopicPartition
 from kohort.wire.codec import decode_request, encode_request
 from kohort.wire.coordinator_offsets import commit_again, commit_event
@@ -352,8 +353,8 @@ def test_only_the_first_of_many_commits_is_read_in_full(
     read_in_full.clear()
     assert [commit(client, member_id, offset) for offset in range(4)] == [ErrorCode.NONE] * 4
     assert read_in_full == ["OffsetCommitRequest"]
-    fact = [o.fact for o in life.told if type(o.fact).__name__ == "OffsetsCommitted"][-1]
-    assert fact.offsets == ((TopicPartition("t", 0), 3),)  # type: ignore[union-attr]
+    fact = [o.fact for o in life.told if isinstance(o.fact, OffsetsCommitted)][-1]
+    assert fact.offsets == ((TopicPartition("t", 0), 3),)
 
 
 def test_what_is_refused_the_long_way_is_refused_the_short_way(read_in_full: list[str]) -> None:

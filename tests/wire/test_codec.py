@@ -133,6 +133,7 @@ def test_records_travel_untouched_from_any_buffer() -> None:
             topic_data=[
                 TopicProduceData(
                     name="t",
+                    # A bytearray is not promised; it does no harm.
                     partition_data=[PartitionProduceData(index=1, records=records)],  # type: ignore[arg-type]
                 )
             ],
