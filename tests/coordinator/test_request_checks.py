@@ -74,8 +74,8 @@ def test_a_group_is_refused_once_there_are_too_many() -> None:
     world.join("a", "")
     assert world.join("b", "", group="h") == [
         "fact LimitReached kohort.max.groups 1",
-        "fact JoinRefused COORDINATOR_NOT_AVAILABLE",
-        "b.join <- COORDINATOR_NOT_AVAILABLE me=",
+        "fact JoinRefused GROUP_MAX_SIZE_REACHED",
+        "b.join <- GROUP_MAX_SIZE_REACHED me=",
     ]
     assert world.commit("", -1, {"t-0": 1}, group="i") == [
         "fact LimitReached kohort.max.groups 1",

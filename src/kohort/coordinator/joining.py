@@ -111,7 +111,7 @@ def join(registry: Registry, event: JoinGroup) -> None:
         return
     if not registry.is_live(group):
         if not registry.has_room(event.group_id):
-            _refuse(registry, event, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+            _refuse(registry, event, ErrorCode.GROUP_MAX_SIZE_REACHED)
             return
         _create(registry, group)
     if event.member_id:
