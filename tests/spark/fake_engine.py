@@ -12,7 +12,7 @@ import json
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from kohort.model.errors import KohortError
 from kohort.model.ids import TopicPartition
@@ -210,6 +210,19 @@ class World:
 
     def __post_init__(self) -> None:
         self.coordinator = Coordinator(self.topics)
+        self._ledgers: list[SqliteLedger] = []
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        """The processes are gone: whoever still held a ledger open lets go of it."""
+        for ledger in self._ledgers:
+            ledger.close()
+
+    def open_ledger(self) -> SqliteLedger:
+        self._ledgers.append(self.make_ledger(self.directory))
+        return self._ledgers[-1]
 
     def sleep(self, seconds: float) -> None:
         self.clock += seconds
@@ -255,8 +268,8 @@ class Application:
         self.available_now = available_now
         self.calls: list[str] = []
         self.group = FakeGroup(world.coordinator, name, zombie_confirmed)
-        self.ledger = world.make_ledger(world.directory)
-        self.sink = world.make_ledger(world.directory)
+        self.ledger = world.open_ledger()
+        self.sink = world.open_ledger()
         self.driver = SourceDriver(
             self.group,
             self.ledger,

@@ -34,10 +34,10 @@ A, B = TopicPartition("t", 0), TopicPartition("t", 1)
 
 
 @pytest.fixture
-def world(tmp_path: Path) -> World:
-    world = World(tmp_path, FakeTopics(2))
-    world.topics.end.update({A: 20, B: 20})
-    return world
+def world(tmp_path: Path) -> Iterator[World]:
+    with World(tmp_path, FakeTopics(2)) as world:
+        world.topics.end.update({A: 20, B: 20})
+        yield world
 
 
 def start(
@@ -374,8 +374,10 @@ def play(script: Iterable[tuple[str, object, int]], zombie_confirmed: bool, worl
 def test_every_record_lands_once_whatever_happens(
     script: list[tuple[str, object, int]], zombie_confirmed: bool
 ) -> None:
-    with tempfile.TemporaryDirectory() as directory:
-        world = World(Path(directory), FakeTopics(3))
+    with (
+        tempfile.TemporaryDirectory() as directory,
+        World(Path(directory), FakeTopics(3)) as world,
+    ):
         world.topics.end = {TopicPartition("t", n): 10 * (n + 1) for n in range(3)}
         play(script, zombie_confirmed, world)
         assert world.table() == world.expected()
@@ -404,31 +406,31 @@ class FencelessLedger(SqliteLedger):
 
 def test_the_harness_sees_what_a_ledger_without_fences_does(tmp_path: Path) -> None:
     """A zombie writes after the new owner read its position and before its first write."""
-    world = World(tmp_path, FakeTopics(1), lambda directory: FencelessLedger(directory, "g"))
-    world.topics.end = {A: 20}
-    _, zombie = start(world, "a")
-    run_until(zombie, "committed")
-    run_until(zombie, "written")
-    world.coordinator.expire("a")
-    _, owner = start(world, "b")
-    run_until(owner, "committed")
-    run_until(owner, "written")
-    run_until(zombie, "sunk")
-    with pytest.raises(InvariantViolation, match="expected position 0"):
-        run_until(owner, "sunk")
+    with World(tmp_path, FakeTopics(1), lambda at: FencelessLedger(at, "g")) as world:
+        world.topics.end = {A: 20}
+        _, zombie = start(world, "a")
+        run_until(zombie, "committed")
+        run_until(zombie, "written")
+        world.coordinator.expire("a")
+        _, owner = start(world, "b")
+        run_until(owner, "committed")
+        run_until(owner, "written")
+        run_until(zombie, "sunk")
+        with pytest.raises(InvariantViolation, match="expected position 0"):
+            run_until(owner, "sunk")
 
 
 def test_with_fences_the_same_zombie_is_kept_out(tmp_path: Path) -> None:
-    world = World(tmp_path, FakeTopics(1))
-    world.topics.end = {A: 20}
-    _, zombie = start(world, "a")
-    run_until(zombie, "committed")
-    run_until(zombie, "written")
-    world.coordinator.expire("a")
-    _, owner = start(world, "b")
-    run_until(owner, "committed")
-    run_until(owner, "written")
-    run_until(zombie, "sunk")
-    assert world.table() == []
-    run_until(owner, "sunk")
-    assert world.table() == [(A, n) for n in range(10) if survives(n)]
+    with World(tmp_path, FakeTopics(1)) as world:
+        world.topics.end = {A: 20}
+        _, zombie = start(world, "a")
+        run_until(zombie, "committed")
+        run_until(zombie, "written")
+        world.coordinator.expire("a")
+        _, owner = start(world, "b")
+        run_until(owner, "committed")
+        run_until(owner, "written")
+        run_until(zombie, "sunk")
+        assert world.table() == []
+        run_until(owner, "sunk")
+        assert world.table() == [(A, n) for n in range(10) if survives(n)]

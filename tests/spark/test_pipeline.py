@@ -10,6 +10,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -163,7 +164,7 @@ def test_a_loss_that_no_file_and_no_manifest_shows_is_found_by_asking_the_sql_ag
     file = directory / str(row.path)
     pq.write_table(pq.read_table(file).slice(1), file)
     seal = seal_of(file)
-    with sqlite3.connect(directory / LEDGER_PATH) as ledger:
+    with closing(sqlite3.connect(directory / LEDGER_PATH)) as ledger, ledger:
         changed = (row.begin,)
         ledger.execute("UPDATE manifest SET rows = rows - 1 WHERE begin_offset = ?", changed)
         ledger.execute(
