@@ -104,3 +104,46 @@ def test_a_generation_that_was_told_is_told_again_by_kafka_after_a_crash_and_nev
     with EmbeddedBroker(tmp_path / "data", **SETTINGS) as broker:
         again = Script(port_of(broker.bootstrap_servers), "told")
         assert tells_the_next(again, script.ids["a"]) == 3
+
+
+def returns_while_a_round_is_unfinished(script: Script) -> str:
+    """A static member restarts before anybody has synced; returns its answer's generation line."""
+    settle(script)
+    script.instances["a"] = "one"
+    script.ids["a"] = ""
+    script.joins("a")
+    script.syncs("a", 1, {"a": b"1"})
+    script.joins("a")
+    script.joins("a", "")
+    script.close()
+    assert generation(script.lines[-1]) == 3
+    return script.ids["a"]
+
+
+def beats_as(script: Script, member_id: str) -> str:
+    script.instances["a"] = "one"
+    script.ids["a"] = member_id
+    settle(script)
+    script.beats("a", 3)
+    script.close()
+    return script.lines[-1]
+
+
+def test_a_static_id_told_in_an_unfinished_round_is_fenced_by_kafka_after_a_crash_and_known_here(
+    narrow_kafka: RealKafka, tmp_path: Path
+) -> None:
+    told = returns_while_a_round_is_unfinished(
+        Script(port_of(narrow_kafka.bootstrap_servers), "unfinished")
+    )
+    narrow_kafka.kill()
+    narrow_kafka.restart()
+    again = Script(port_of(narrow_kafka.bootstrap_servers), "unfinished")
+    assert "FENCED_INSTANCE_ID" in beats_as(again, told)
+
+    with EmbeddedBroker(tmp_path / "data", **SETTINGS) as broker:  # type: ignore[arg-type]
+        told = returns_while_a_round_is_unfinished(
+            Script(port_of(broker.bootstrap_servers), "unfinished")
+        )
+    with EmbeddedBroker(tmp_path / "data", **SETTINGS) as broker:  # type: ignore[arg-type]
+        again = Script(port_of(broker.bootstrap_servers), "unfinished")
+        assert "ILLEGAL_GENERATION" in beats_as(again, told)
