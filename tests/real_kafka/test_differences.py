@@ -140,10 +140,10 @@ def test_a_static_id_told_in_an_unfinished_round_is_fenced_by_kafka_after_a_cras
     again = Script(port_of(narrow_kafka.bootstrap_servers), "unfinished")
     assert "FENCED_INSTANCE_ID" in beats_as(again, told)
 
-    with EmbeddedBroker(tmp_path / "data", **SETTINGS) as broker:  # type: ignore[arg-type]
+    with EmbeddedBroker(tmp_path / "data", **SETTINGS) as broker:
         told = returns_while_a_round_is_unfinished(
             Script(port_of(broker.bootstrap_servers), "unfinished")
         )
-    with EmbeddedBroker(tmp_path / "data", **SETTINGS) as broker:  # type: ignore[arg-type]
+    with EmbeddedBroker(tmp_path / "data", **SETTINGS) as broker:
         again = Script(port_of(broker.bootstrap_servers), "unfinished")
         assert "ILLEGAL_GENERATION" in beats_as(again, told)
