@@ -11,7 +11,7 @@ effects.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, assert_never
 
 from kohort.coordinator import joining, liveness, loading, offsets, removing, syncing, views
@@ -120,6 +120,14 @@ class Coordinator:
             serve(registry, event)
         else:
             self._take_notice(event)
+        return registry.take_effects()
+
+    def appended(self, tickets: Iterable[Ticket], now: Instant) -> list[Effect]:
+        """What ``handle`` gives for the ``Appended`` of each, one after another."""
+        registry = self._registry
+        for ticket in tickets:
+            self._fire_due(now)
+            _write_of(registry, ticket).stored(registry, ticket)
         return registry.take_effects()
 
     def pulse(self, event: Heartbeat) -> liveness.Pulse | None:

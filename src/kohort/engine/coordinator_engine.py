@@ -250,8 +250,7 @@ class CoordinatorEngine:
 
     def all_appended(self, tickets: Iterable[Ticket], now: Instant) -> list[Output]:
         """As ``appended`` for one after another: ``Write``s that shared a batch are on disk."""
-        for ticket in tickets:
-            self._run(self._coordinator.handle(Appended(ticket), now), now)
+        self._run(self._coordinator.appended(tickets, now), now)
         return self._settle(now)
 
     def append_failed(self, ticket: Ticket, error: ErrorCode, now: Instant) -> list[Output]:
