@@ -397,3 +397,13 @@ def test_a_client_that_never_repeats_itself_is_kept_ever_more_seldom(
     turn = 18
     commit(client, member_id, 3, (("t", 0, "note 18"),))
     assert kept == [1, 2, 4, 8, 16, 18]
+
+
+def test_a_fact_that_nobody_hears_is_not_put_out() -> None:
+    life, quiet = Bench(), Bench(hears=lambda kind: kind is not OffsetsCommitted)
+    for bench in (life, quiet):
+        client, member_id = stable(bench, OffsetCommit=9)
+        assert [commit(client, member_id, offset) for offset in range(3)] == [ErrorCode.NONE] * 3
+    assert life.facts.count("OffsetsCommitted") == 3
+    assert quiet.facts == [name for name in life.facts if name != "OffsetsCommitted"]
+    assert quiet.stored == life.stored

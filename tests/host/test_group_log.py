@@ -301,6 +301,19 @@ def test_facts_without_a_line_in_kafka_are_not_logged_as_if_they_had_one(
     assert caplog.records == []
 
 
+def test_a_kind_is_heard_if_writing_it_leaves_a_trace(caplog: pytest.LogCaptureFixture) -> None:
+    log = GroupLog(1, 50)
+    silent = facts.OffsetsCommitted(GROUP, MEMBER, ONE, ())
+    worded = rebalance(RebalanceCause.MEMBER_EXPIRED)
+    for level, heard in ((logging.INFO, [worded]), (logging.DEBUG, [silent, worded])):
+        caplog.set_level(level)
+        caplog.clear()
+        for fact in (silent, worded):
+            assert log.hears(type(fact)) == (fact in heard)
+            log.write(fact)
+        assert len(caplog.records) == len(heard)
+
+
 @pytest.mark.parametrize(
     ("text", "line"),
     [

@@ -184,16 +184,20 @@ class Pump:
 
     def _received(self, session: Session, data: memoryview | bytes, now: Instant) -> None:
         outputs = self._engine.received(session.conn, data, now)
-        if len(outputs) == 1:
-            output = outputs[0]
-            if type(output) is Transmit and output.conn == session.conn:
-                # Nearly always one request came, and its answer leaves at once. Nothing else comes
-                # of it but that something may be due sooner.
-                session.transmit(output.data)
-                if not self._engine.none_due(self._timer_at):
-                    self._settle_soon()
-                return
-        self._turn(outputs)
+        output = outputs[0] if len(outputs) == 1 else None
+        if type(output) is Transmit and output.conn == session.conn:
+            # Nearly always one request came, and its answer leaves at once. Nothing else comes
+            # of it but that something may be due sooner.
+            session.transmit(output.data)
+            if not self._engine.none_due(self._timer_at):
+                self._settle_soon()
+            return
+        if type(output) is Write:
+            # A commit, as a rule: its answer comes when it is on the disk.
+            self._journal.write(output)
+            self._settle_soon()
+        else:
+            self._turn(outputs)
         if not session.held and not self._engine.wants_data(session.conn):
             session.hold(True)
 

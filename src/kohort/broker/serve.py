@@ -16,6 +16,7 @@ import socket
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -181,7 +182,8 @@ class BrokerServer:
                 group_log.write(observed.fact)  # type: ignore[arg-type]
 
         self.observers.append(log)
-        make_engine = CoordinatorEngine
+        make_engine: Callable[..., CoordinatorEngine]
+        make_engine = partial(CoordinatorEngine, hears=group_log.hears)
         if self._history is not None:
             make_engine = RecordingCoordinatorEngine
             self._record(self._history, topics)

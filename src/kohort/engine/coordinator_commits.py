@@ -15,7 +15,7 @@ from __future__ import annotations
 import struct
 from typing import Final
 
-from kohort.coordinator.answers import OffsetCommitAnswer
+from kohort.coordinator.answers import Answer, OffsetCommitAnswer
 from kohort.coordinator.events import OffsetCommit
 from kohort.model.errors import ErrorCode
 from kohort.wire import topic_ids
@@ -46,18 +46,17 @@ class KnownCommit:
         event: what the coordinator was told of it.
         header: what stood before it; the correlation id is that of the first one.
         size: bytes of its frame.
-        stored: the answer that says that all of it is stored.
     """
 
     __slots__ = (
         "_after_id",
         "_before_id",
         "_fixed",
+        "_stored",
         "_unpack",
         "event",
         "header",
         "size",
-        "stored",
     )
 
     def __init__(
@@ -68,11 +67,10 @@ class KnownCommit:
         self.size = len(frame)
         self._unpack = layout.unpack
         self._fixed = layout.unpack(frame)[::2]
-        self.stored = OffsetCommitAnswer(
-            partitions=tuple((wanted.partition, ErrorCode.NONE) for wanted in event.offsets)
-        )
+        self._stored = tuple((wanted.partition, ErrorCode.NONE) for wanted in event.offsets)
         version = header.api_version
-        answer = encode_response(commit_response(self.stored, version), version, 0)
+        message = commit_response(OffsetCommitAnswer(self._stored), version)
+        answer = encode_response(message, version, 0)
         self._before_id = answer[:_ANSWER_ID_AT]
         self._after_id = answer[_ANSWER_ID_ENDS:]
 
@@ -81,8 +79,12 @@ class KnownCommit:
         parts = self._unpack(frame)
         return parts[1::2] if parts[::2] == self._fixed else None
 
+    def is_stored(self, answer: Answer) -> bool:
+        """Whether an answer says that all partitions are stored, and nothing else."""
+        return type(answer) is OffsetCommitAnswer and answer.partitions == self._stored
+
     def response(self, correlation_id: int) -> bytes:
-        """The frame of ``stored`` as the answer to the request of that id."""
+        """The frame of an answer that ``is_stored``, to the request of that id."""
         return correlation_id.to_bytes(4, "big", signed=True).join(
             (self._before_id, self._after_id)
         )

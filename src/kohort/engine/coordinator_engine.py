@@ -82,6 +82,10 @@ def _knows_all(_partition: TopicPartition) -> bool:
     return True
 
 
+def _hears_all(_kind: type) -> bool:
+    return True
+
+
 class CoordinatorEngine:
     """A group coordinator that speaks Kafka's protocol, without IO.
 
@@ -94,6 +98,7 @@ class CoordinatorEngine:
         topics: who knows the ids of topics; by default they have none.
         apis: what is served; requests that are not a coordinator's come out as ``Handle``.
         limits: what one client may make the engine hold.
+        hears: whether anybody listens to facts of a kind; others are not put out.
         answers_at_once: most answers that one step puts out; the shell asks for the others with
             ``go_on`` while ``has_more``. By default all of them.
 
@@ -117,6 +122,7 @@ class CoordinatorEngine:
         topics: TopicIds | None = None,
         apis: Iterable[Api] = APIS,
         limits: ServerLimits | None = None,
+        hears: Callable[[type], bool] = _hears_all,
         answers_at_once: int = sys.maxsize,
     ) -> None:
         self._config = config
@@ -125,6 +131,7 @@ class CoordinatorEngine:
         self._topics: TopicIds = topics or NoTopicIds()
         self._apis = tuple(apis)
         self._limits = limits
+        self._hears = hears
         self._at_once = answers_at_once
         self._put_off: deque[Respond] = deque()
         self._connections: dict[ConnectionId, Connection] = {}
@@ -396,7 +403,7 @@ class CoordinatorEngine:
                 if owed is not None:
                     known, version, again = owed
                     answer = effect.answer
-                    if again is not None and answer == again[0].stored:
+                    if again is not None and again[0].is_stored(answer):
                         frame = again[0].response(again[1])
                         self._send(known, known.server.answer_with(effect.token, frame))
                         continue
@@ -405,6 +412,8 @@ class CoordinatorEngine:
                         topic_ids.put_ids(response, self._by_id.pop(effect.token), self._topics)
                     self._answer(known, effect.token, response)
             elif type(effect) is Observe:
+                if not self._hears(type(effect.fact)):
+                    continue
                 wall = (self._wall_zero + now) // MICROS_PER_MILLI
                 self._outputs.append(_make(Observed, (effect.fact, now, wall)))
             elif type(effect) is Append:

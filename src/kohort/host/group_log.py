@@ -87,6 +87,10 @@ class GroupLog:
         base = logger or logging.getLogger(LOGGER_NAME)
         self._loggers = {name: base.getChild(name) for name in (_GROUPS, _OFFSETS, _SHARD)}
 
+    def hears(self, kind: type) -> bool:
+        """Whether ``write`` may do anything for facts of this kind, as the loggers are now."""
+        return kind in _LINES or _own.isEnabledFor(logging.DEBUG)
+
     def write(self, fact: facts.Fact) -> None:
         """Log a fact, if there is a line for it."""
         line = line_for(fact)
