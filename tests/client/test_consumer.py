@@ -244,6 +244,21 @@ def test_a_consumer_needs_a_group_and_a_broker() -> None:
         )
 
 
+def test_a_topic_that_is_not_there_is_warned_of_and_not_made(
+    broker: EmbeddedBroker, caplog: pytest.LogCaptureFixture
+) -> None:
+    with make(broker, group_id="searching") as consumer:
+        consumer.subscribe(["t", "misspelt", "not a name"])
+        until(lambda: len(caplog.messages) == 2, "two warnings")
+    assert sorted(caplog.messages) == [
+        "group searching: no topic can have the name 'not a name'",
+        "group searching: topic misspelt does not exist; it is read once it does, and "
+        "`kohort topics create misspelt` makes it",
+    ]
+    with Admin(bootstrap_servers=broker.bootstrap_servers) as admin:
+        assert "misspelt" not in admin.topics()
+
+
 def test_misuse_is_said(consumer: Consumer) -> None:
     with pytest.raises(WrongUse, match=r"expected a list of names: \['t'\]"):
         consumer.subscribe("t")

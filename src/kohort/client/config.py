@@ -78,7 +78,7 @@ class ClientSettings:
     auto_offset_reset: str = word(
         "latest", ("earliest", "latest", "none"), "Where to start without a usable offset."
     )
-    # As librdkafka, not as Java (true): a misspelt topic must be an error, not a new topic.
+    # As librdkafka, not as Java (true): a misspelt topic must not become a new one.
     allow_auto_create_topics: bool = flag(False, "Subscribing may create the topic.")
     isolation_level: str = word(
         "read_uncommitted", ("read_uncommitted", "read_committed"), "Whose records are seen."

@@ -43,7 +43,6 @@ from kohort.consumer.effects import (
 )
 from kohort.consumer.events import (
     Seek,
-    Subscribe,
     Unsubscribe,
 )
 from kohort.consumer.positions import Position
@@ -119,7 +118,8 @@ class Consumer:
         Returns at once; joining goes on in the background, partitions come with later polls.
 
         Args:
-            topics: names. Topics that do not exist yet are taken up when they do.
+            topics: names. Topics that do not exist yet are taken up when they do; until then the
+                log warns of them.
             listener: is told of assigned, revoked and lost partitions, inside poll.
             on_assign: a function of (consumer, partitions), in place of a listener.
             on_revoke: the same.
@@ -139,7 +139,7 @@ class Consumer:
                 self._recorder.subscribed(wanted)
             self._side.left = False
             self._side.fatal = None
-            self._seat.post(Subscribe(topics=wanted))
+            self._seat.subscribe(wanted)
 
     def unsubscribe(self) -> None:
         """Give up everything (listeners are told, positions committed) and leave the group.

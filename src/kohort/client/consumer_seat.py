@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
+from collections.abc import Iterable
 from concurrent.futures import Future
 from itertools import count
 from typing import Any, Final
@@ -40,13 +41,16 @@ from kohort.consumer.events import (
     OffsetsFetched,
     OffsetsListed,
     Seek,
+    Subscribe,
 )
 from kohort.consumer.ownership import Tell
 from kohort.consumer.positions import Position
 from kohort.engine.member_outputs import Output
 from kohort.member.effects import Observe
+from kohort.model.errors import ErrorCode
 from kohort.model.ids import Token, TopicPartition
 from kohort.model.instants import Instant
+from kohort.wire.messages.k03_metadata import MetadataResponseTopic
 
 LOG: Final = logging.getLogger("kohort.client.consumer")
 
@@ -86,6 +90,24 @@ class ConsumerSeat:
             Closed: the consumer was closed or its thread broke down.
         """
         self.link.post(lambda now: self._handle(event, now))
+
+    def subscribe(self, topics: frozenset[str]) -> None:
+        """Hand a subscription to the core, and tell the log which of its topics are not there.
+
+        Raises:
+            Closed: as ``post``.
+        """
+
+        def look(found: Any, error: ClientError | None, _at: Instant) -> list[Output]:
+            if error is None:  # Whatever else is wrong is told by whoever joins and fetches.
+                _warn_of_missing(self.link.group_id, found.topics)
+            return []
+
+        def order(now: Instant) -> list[Output]:
+            outputs = self._handle(Subscribe(topics=topics), now)
+            return outputs + self.link.ask_topics(topics, now, look)
+
+        self.link.post(order)
 
     def seek(self, event: Seek) -> Future[StartReading | None]:
         """Hand a seek to the core; what it asks of the application for it is the future's result.
@@ -276,6 +298,18 @@ class ConsumerSeat:
 
         timestamp = EARLIEST if effect.earliest else LATEST
         return self.link.ask_offset(partition, timestamp, now, then)
+
+
+def _warn_of_missing(group_id: str, topics: Iterable[MetadataResponseTopic]) -> None:
+    for topic in topics:
+        if topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            LOG.warning(
+                "group %s: topic %s does not exist; it is read once it does, and "
+                "`kohort topics create %s` makes it",
+                group_id, topic.name, topic.name,
+            )  # fmt: skip
+        elif topic.error_code == ErrorCode.INVALID_TOPIC_EXCEPTION:
+            LOG.warning("group %s: no topic can have the name %r", group_id, topic.name)
 
 
 def _fatal(error: ClientError) -> str | None:
