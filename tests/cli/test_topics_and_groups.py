@@ -106,8 +106,11 @@ def test_mistakes_name_the_topic_and_the_code(kohort: Kohort) -> None:
     assert "topic t" in again
     assert "TOPIC_ALREADY_EXISTS" in again
     assert kohort("topics", "create", "t", "--if-not-exists") == ""
-    assert "UNKNOWN_TOPIC" in kohort("topics", "describe", "nope", error=RequestFailed)
-    assert "UNKNOWN_TOPIC" in kohort("topics", "delete", "nope", error=RequestFailed)
+    for what in ("describe", "delete", "config"):
+        assert kohort("topics", what, "nope", error=RequestFailed) == (
+            "topic nope: the broker answered UNKNOWN_TOPIC_OR_PARTITION (3): "
+            "`kohort topics list` shows the topics there are"
+        )
     assert kohort("topics", "delete", "nope", "--if-exists") == ""
     assert "expected name=value" in kohort(
         "topics", "create", "u", "--config", "x", error=ConfigError

@@ -15,6 +15,8 @@ import click
 
 from kohort.client.admin import Admin
 from kohort.client.config import ClientSettings, parse_client_settings
+from kohort.client.errors import RequestFailed
+from kohort.model.errors import ErrorCode
 
 REFUSED_TRIES: Final = 4
 """Tries, 0.7 s in all with the default back-off, before it is believed that nobody listens."""
@@ -29,6 +31,8 @@ def asking(bootstrap: str, settings: ClientSettings | None = None) -> Iterator[A
 
     Raises:
         ConfigError: a setting is wrong.
+        RequestFailed: what the command asked for was refused; of a topic that does not exist it
+            says how to find those that do.
     """
     settings = settings or parse_client_settings({"bootstrap.servers": bootstrap})
     longest_s = settings.socket_connection_setup_timeout_ms / 1_000
@@ -47,5 +51,11 @@ def asking(bootstrap: str, settings: ClientSettings | None = None) -> Iterator[A
         timer.start()
         try:
             yield admin
+        except RequestFailed as error:
+            unknown = error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            if unknown and error.about.startswith("topic "):
+                hint = "`kohort topics list` shows the topics there are"
+                raise RequestFailed(error.code, error.about, hint) from error
+            raise
         finally:
             timer.cancel()
