@@ -360,6 +360,8 @@ class Group:
         member.weight = weight_of(member, member.protocols)
         self.weight += member.weight
         self.pending.pop(member.member_id, None)
+        if not self.pending:
+            self.pending.clear()  # a table does not shrink when its entries go
 
     def remove(self, member_id: MemberId) -> Member:
         """Take out a member with everything that hangs on it; its parked tokens are in the result.

@@ -376,7 +376,10 @@ def _update(registry: Registry, group: Group, member: Member, event: JoinGroup) 
 
 
 def _add_member(registry: Registry, group: Group, event: JoinGroup, member_id: MemberId) -> None:
-    member = _member_of(group, event, member_id)
+    # The session of a handed-out id runs: its key, and the id in that, are kept only once.
+    timer = registry.known_timer(session_timer(group.group_id, member_id))
+    member = _member_of(group, event, timer.member_id)
+    member.session_timer = timer
     group.add(member, event.protocol_type)
     if group.initial is not None:
         group.initial.new_member_added = True

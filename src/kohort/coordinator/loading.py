@@ -35,6 +35,7 @@ from kohort.model.ids import (
     ProtocolType,
     TopicPartition,
 )
+from kohort.model.values import shared
 
 
 @dataclass(slots=True)
@@ -177,10 +178,10 @@ def _revive_members(registry: Registry, group: Group, metadata: GroupMetadata) -
             group_id=group.group_id,
             member_id=kept.member_id,
             group_instance_id=kept.group_instance_id,
-            client_id=kept.client_id,
-            client_host=kept.client_host,
-            session_timeout_ms=kept.session_timeout_ms,
-            rebalance_timeout_ms=kept.rebalance_timeout_ms,
+            client_id=shared(kept.client_id),
+            client_host=shared(kept.client_host),
+            session_timeout_ms=shared(kept.session_timeout_ms),
+            rebalance_timeout_ms=shared(kept.rebalance_timeout_ms),
             protocols=(JoinProtocol(name=name, metadata=kept.subscription),),
         )
         member.assignment = kept.assignment

@@ -113,6 +113,11 @@ class Registry:
         """Set or replace a timer, counted from the present step."""
         self.deadlines.arm(timer, Instant(self.now + delay_ms * MICROS_PER_MILLI))
 
+    def known_timer(self, timer: Timer) -> Timer:
+        """``timer``, or the equal one that it was set with."""
+        deadline = self.deadlines.of(timer)
+        return timer if deadline is None else deadline.key
+
     def arm_session(self, member: Member) -> None:
         """Give a member its whole session timeout again."""
         at = self.now + member.session_timeout_ms * MICROS_PER_MILLI

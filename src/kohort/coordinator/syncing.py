@@ -90,6 +90,7 @@ def sync(registry: Registry, event: SyncGroup) -> None:
     member = group.members[event.member_id]
     group.pending_sync.pop(member.member_id, None)
     if not group.pending_sync:
+        group.pending_sync.clear()  # a table does not shrink when its entries go
         registry.deadlines.cancel(sync_timer(group.group_id))
     if group.state is GroupState.STABLE:
         registry.respond(event.token, _delivered(registry, group, member))

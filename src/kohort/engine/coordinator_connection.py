@@ -14,6 +14,7 @@ from kohort.coordinator.liveness import Pulse
 from kohort.engine.coordinator_beats import MAX_BEAT_SIZE, KnownBeat
 from kohort.engine.coordinator_commits import KnownCommit, known_commit
 from kohort.model.ids import ConnectionId, TopicPartition
+from kohort.model.values import shared
 from kohort.wire.coordinator_events import heartbeat_event
 from kohort.wire.coordinator_offsets import commit_event
 from kohort.wire.coordinator_sender import Sender
@@ -31,7 +32,7 @@ class Connection:
 
     def __init__(self, conn: ConnectionId, host: str, server: ServerConnection) -> None:
         self.id = conn
-        self.host = host
+        self.host = shared(host)
         self.server = server
         self.is_idle = True
         """What ``server`` says; a heartbeat that comes again looks no further than here."""

@@ -7,11 +7,14 @@ but nobody stops who assigns all the same. docs/adr/0029 has the numbers.
 
 Values are made by keywords. A few, of which every commit makes some, may be made by position as
 well (``kw_only=False``): that costs less than half.
+
+``shared`` is for what is kept by the thousand and mostly equal.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 if TYPE_CHECKING:
     from dataclasses import dataclass as value
@@ -25,4 +28,24 @@ else:
         return dataclass(slots=True, kw_only=kw_only, unsafe_hash=True)
 
 
-__all__ = ["value"]
+_SHARED: Final = 1_024
+"""Texts and numbers that are remembered: strangers choose them."""
+
+Plain = TypeVar("Plain", bound="str | int")
+
+
+def shared(plain: Plain) -> Plain:
+    """``plain``, or an equal one that is kept already: for what thousands of members have alike.
+
+    Two requests that say the same bring two objects, and each member would keep its own.
+    """
+    one: Plain = _shared(plain)
+    return one
+
+
+@lru_cache(_SHARED, typed=True)
+def _shared(plain: Any) -> Any:
+    return plain
+
+
+__all__ = ["shared", "value"]

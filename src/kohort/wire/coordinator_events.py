@@ -42,6 +42,7 @@ from kohort.model.ids import (
     ProtocolName,
     ProtocolType,
 )
+from kohort.model.values import shared
 from kohort.wire import coordinator_offsets as of_offsets
 from kohort.wire import coordinator_views as of_views
 from kohort.wire.coordinator_sender import Sender
@@ -81,13 +82,13 @@ def _join(request: JoinGroupRequest, sender: Sender) -> JoinGroup:
         group_id=GroupId(request.group_id),
         member_id=MemberId(request.member_id),
         group_instance_id=None if instance is None else GroupInstanceId(instance),
-        client_id=sender.client_id,
-        client_host=sender.client_host,
-        session_timeout_ms=request.session_timeout_ms,
-        rebalance_timeout_ms=request.rebalance_timeout_ms,
+        client_id=shared(sender.client_id),
+        client_host=shared(sender.client_host),
+        session_timeout_ms=shared(request.session_timeout_ms),
+        rebalance_timeout_ms=shared(request.rebalance_timeout_ms),
         protocol_type=ProtocolType(request.protocol_type),
         protocols=tuple(
-            JoinProtocol(name=ProtocolName(p.name), metadata=bytes(p.metadata))
+            JoinProtocol(name=ProtocolName(shared(p.name)), metadata=bytes(p.metadata))
             for p in request.protocols
         ),
         reason=request.reason,
