@@ -13,6 +13,7 @@ is the event that reading in full would give; all that a coordinator decides, it
 from __future__ import annotations
 
 import struct
+from functools import lru_cache
 from typing import Final
 
 from kohort.coordinator.answers import Answer, OffsetCommitAnswer
@@ -126,4 +127,8 @@ def _layout(clear: bytes, set_: bytes) -> struct.Struct:
         parts.append(f"{at - end}sq")
         end = at + _OFFSET_BYTES
     parts.append(f"{len(clear) - end}s")
-    return struct.Struct("".join(parts))
+    return _struct("".join(parts))
+
+
+_struct = lru_cache(maxsize=256)(struct.Struct)
+"""Members of a group commit requests of one shape."""

@@ -61,7 +61,7 @@ class Connection:
                 self.beat = None if pulse is None else KnownBeat(bytes(data), version, pulse)
         elif kind is OffsetCommitRequest:
             self.commits_read += 1
-            # It costs what reading in full did: each one kept in vain makes the next wait longer.
+            # It costs twice what reading in full does: each in vain makes the next wait longer.
             if self.commits_read & (self.commits_read - 1) == 0:
                 self._keep_commit(received, data, knows_partition)
 
