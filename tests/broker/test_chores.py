@@ -112,7 +112,7 @@ def test_flush_ms_syncs_what_nobody_waits_for(
     client = connect(kohort_broker)
     client.create("t", flush_ms=30)
     assert client.produce("t", [b"a"]).error_code == 0
-    log = pump_of(kohort_broker)._service._state.topics.log(TopicPartition("t", 0))
+    log = pump_of(kohort_broker)._journal._topics.log(TopicPartition("t", 0))
     wait_for(lambda: log.durable_end_offset == 1)
     client.produce("t", [b"b"])
     wait_for(lambda: log.durable_end_offset == 2)
@@ -182,7 +182,7 @@ def test_the_offsets_topic_is_compacted_too(
 
     for offset in range(300):
         commit(offset)
-    topics = pump_of(first)._service._state.topics
+    topics = pump_of(first)._journal._topics
     log = topics.log(TopicPartition("__consumer_offsets", 0))
     wait_for(lambda: log.size < 5_000)
     first.close()

@@ -271,9 +271,7 @@ def test_connections_that_come_with_the_end_are_closed(
         clients = []
         with contextlib.suppress(ConnectionRefusedError):
             for _ in range(12):
-                clients.append(
-                    socket.create_connection((server.advertised.host, server.advertised.port))
-                )
+                clients.append(socket.create_connection(server.addresses[0]))
                 await asyncio.sleep(0)
         await stopping
         for client in clients:

@@ -9,6 +9,7 @@ from tests.conformance.judging import (
     NARROW_SETTINGS,
     ORDINARY_SETTINGS,
     asked_for,
+    is_narrow,
     judge,
     play_on,
 )
@@ -22,14 +23,6 @@ pytestmark = pytest.mark.slow
 TEST = "test_scenario"
 
 
-def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Scenarios of several nodes are for --bootstrap: kohort's broker is one node here."""
-    if "scenario" in metafunc.fixturenames:
-        anywhere = metafunc.config.getoption("bootstrap") is not None
-        chosen = [one for one in ALL if anywhere or "nodes" not in one.needs]
-        metafunc.parametrize("scenario", chosen, ids=lambda scenario: scenario.label)
-
-
 @pytest.fixture(scope="module")
 def verdicts(request: pytest.FixtureRequest) -> dict[int, Verdict]:
     chosen = asked_for(request.session, TEST)
@@ -39,11 +32,21 @@ def verdicts(request: pytest.FixtureRequest) -> dict[int, Verdict]:
     with (
         EmbeddedBroker(**ORDINARY_SETTINGS) as ordinary,
         EmbeddedBroker(**NARROW_SETTINGS) as narrow,
+        EmbeddedBroker(nodes=2, **ORDINARY_SETTINGS) as two,
     ):
-        return play_on(ordinary.bootstrap_servers, narrow.bootstrap_servers, chosen)
+        alone = [one for one in chosen if "nodes" not in one.needs]
+        told = play_on(ordinary.bootstrap_servers, narrow.bootstrap_servers, alone)
+        of_two = [one for one in chosen if "nodes" in one.needs]
+        return told | asyncio.run(play_all(first_of(two), of_two))
+
+
+def first_of(broker: EmbeddedBroker) -> str:
+    """The address of a broker's first node."""
+    return broker.bootstrap_servers.partition(",")[0]
 
 
 @pytest.mark.timeout(600)
+@pytest.mark.parametrize("scenario", ALL, ids=lambda scenario: scenario.label)
 def test_scenario(
     scenario: Scenario, verdicts: dict[int, Verdict], request: pytest.FixtureRequest
 ) -> None:
@@ -52,3 +55,18 @@ def test_scenario(
     verdict = verdicts[scenario.number]
     assert elsewhere or not verdict.lacks, f"lacks {verdict.lacks}"
     judge(scenario, verdict, like)
+
+
+@pytest.mark.timeout(600)
+def test_three_nodes_answer_as_one_does(request: pytest.FixtureRequest) -> None:
+    """Whoever asks a group's own coordinator cannot tell how many nodes there are."""
+    if request.config.getoption("bootstrap") is not None:
+        pytest.skip("--bootstrap chooses the broker")
+    with EmbeddedBroker(nodes=3, **ORDINARY_SETTINGS) as three:
+        verdicts = asyncio.run(play_all(first_of(three), [s for s in ALL if not is_narrow(s)]))
+    for scenario in ALL:
+        verdict = verdicts.get(scenario.number)
+        if verdict is None or verdict.lacks:
+            assert is_narrow(scenario) or "one node" in scenario.needs, scenario.label
+        else:
+            judge(scenario, verdict, "kohort")

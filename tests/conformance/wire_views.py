@@ -63,7 +63,7 @@ async def an_emptied_group_with_offsets_keeps_its_protocol_type(t: Talk) -> None
     assert (described.group_state, described.protocol_type) == ("Empty", "consumer")
 
 
-@scenario(177)
+@scenario(177, "one node")
 async def every_group_asked_about_is_described_once(t: Talk) -> None:
     await stable(Member(t, "a"))
     names = [f"{t.group}-absent", t.group, f"{t.group}-also-absent"]

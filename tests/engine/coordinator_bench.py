@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from kohort.coordinator.partitions import partition_for
+from kohort.engine.coordinator_elsewhere import Coordinates
 from kohort.engine.coordinator_engine import (
     Close,
     CoordinatorEngine,
@@ -65,10 +66,10 @@ class Bench:
         self._ids += 1
         return f"{prefix}-{self._ids}"
 
-    def client(self, name: str, **versions: int) -> Client:
+    def client(self, name: str, owned: Coordinates | None = None, /, **versions: int) -> Client:
         conn = ConnectionId(len(self.clients) + 1)
         self.clients[conn] = Client(self, conn, name, versions)
-        self.carry_out(self.engine.connected(conn, "127.0.0.1", self.now))
+        self.carry_out(self.engine.connected(conn, "127.0.0.1", self.now, owned))
         return self.clients[conn]
 
     def carry_out(self, outputs: Iterable[Output]) -> None:

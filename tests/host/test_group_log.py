@@ -253,7 +253,7 @@ def test_a_whole_line_is_framed_as_kafka_frames_it(caplog: pytest.LogCaptureFixt
     """Three lines of a live Kafka 4.3.1, but for time and ids."""
     caplog.set_level(logging.INFO)
     caplog.handler.setFormatter(KafkaFormatter())
-    log = GroupLog(1, 50)
+    log = GroupLog(lambda _group: 1, 50)
     log.write(facts.GroupEmptied(group_id=GROUP, generation_id=GenerationId(2)))
     log.write(facts.GroupCreated(group_id=GROUP, simple=True))
     log.write(facts.GroupDeleted(group_id=GROUP, generation_id=ONE, offset_count=1, expired=False))
@@ -272,7 +272,9 @@ def test_a_whole_line_is_framed_as_kafka_frames_it(caplog: pytest.LogCaptureFixt
 
 def test_warnings_are_spelled_as_in_kafka(caplog: pytest.LogCaptureFixture) -> None:
     caplog.handler.setFormatter(KafkaFormatter())
-    GroupLog(1, 50).write(facts.LimitReached(group_id=GROUP, setting="kohort.max.groups", limit=7))
+    GroupLog(lambda _group: 1, 50).write(
+        facts.LimitReached(group_id=GROUP, setting="kohort.max.groups", limit=7)
+    )
     (record,) = caplog.records
     assert "] WARN [GroupCoordinator id=1 " in caplog.handler.format(record)
 
@@ -282,7 +284,9 @@ def test_an_id_with_a_line_break_starts_no_line_of_its_own(
 ) -> None:
     caplog.set_level(logging.INFO)
     forged = MemberId("c\n[2026-01-01 00:00:00,000] INFO forged\r")
-    GroupLog(1, 50).write(facts.PendingMemberExpired(group_id=GROUP, member_id=forged))
+    GroupLog(lambda _group: 1, 50).write(
+        facts.PendingMemberExpired(group_id=GROUP, member_id=forged)
+    )
     (record,) = caplog.records
     assert len(record.getMessage().splitlines()) == 1
 
@@ -291,7 +295,7 @@ def test_facts_without_a_line_in_kafka_are_not_logged_as_if_they_had_one(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level(logging.INFO)
-    log = GroupLog(1, 50)
+    log = GroupLog(lambda _group: 1, 50)
     log.write(facts.GroupCreated(group_id=GROUP, simple=False))
     log.write(facts.GroupDeleted(group_id=GROUP, generation_id=ONE, offset_count=0, expired=True))
     log.write(
@@ -302,7 +306,7 @@ def test_facts_without_a_line_in_kafka_are_not_logged_as_if_they_had_one(
 
 
 def test_a_kind_is_heard_if_writing_it_leaves_a_trace(caplog: pytest.LogCaptureFixture) -> None:
-    log = GroupLog(1, 50)
+    log = GroupLog(lambda _group: 1, 50)
     silent = facts.OffsetsCommitted(GROUP, MEMBER, ONE, ())
     worded = rebalance(RebalanceCause.MEMBER_EXPIRED)
     for level, heard in ((logging.INFO, [worded]), (logging.DEBUG, [silent, worded])):

@@ -37,6 +37,8 @@ KAFKA_DEFAULTS = {
     "log.retention.hours": 168,
     "log.retention.minutes": None,
     "log.retention.ms": None,
+    "default.replication.factor": 1,
+    "offsets.topic.replication.factor": 3,
     "log.retention.check.interval.ms": 300000,
     "log.flush.interval.messages": 9223372036854775807,
     "log.flush.interval.ms": None,

@@ -17,7 +17,9 @@ from confluent_kafka.cimpl import NewTopic
 from tests.conformance.judging import judge
 from tests.conformance.registry import play_all
 from tests.conformance.wire import ALL
+from tests.real_kafka.at_nodes import told_by_nodes
 
+from kohort.broker.embedded import EmbeddedBroker
 from kohort.testing.real_kafka import RealKafka
 
 pytestmark = [pytest.mark.slow, pytest.mark.real_kafka]
@@ -50,13 +52,16 @@ def test_kafkas_own_tools_run(real_kafka: RealKafka) -> None:
 
 
 @pytest.mark.usefixtures("real_kafka")
-def test_three_nodes_outlive_one(tmp_path: Path) -> None:
+def test_three_nodes_outlive_one_and_answer_as_kohorts_three_do(
+    tmp_path: Path, kohort_broker_factory: Callable[..., EmbeddedBroker]
+) -> None:
     with RealKafka(tmp_path, nodes=3, heap="256m") as cluster:
         admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
         admin.create_topics([NewTopic("t", num_partitions=3, replication_factor=3)])["t"].result(30)
         assert set(admin.list_topics(timeout=10).brokers) == {1, 2, 3}
 
         _play_scenarios_of_nodes(cluster.bootstrap_servers.partition(",")[0])
+        _compare_nodes(cluster.bootstrap_servers, kohort_broker_factory(nodes=3).bootstrap_servers)
         cluster.kill(2)
         _wait_until(lambda: _leaders(admin) <= {1, 3}, "a new leader for every partition")
         _produce(cluster.bootstrap_servers)
@@ -93,6 +98,14 @@ def _play_scenarios_of_nodes(bootstrap: str) -> None:
     verdicts = asyncio.run(play_all(bootstrap, chosen))
     for scenario in chosen:
         judge(scenario, verdicts[scenario.number], "kafka")
+
+
+def _compare_nodes(kafka: str, kohort: str) -> None:
+    """Ask leaders, followers, coordinators and others the same on both clusters."""
+    theirs, ours = asyncio.run(told_by_nodes(kafka)), asyncio.run(told_by_nodes(kohort))
+    differing = {what: (theirs.get(what), ours.get(what)) for what in theirs.keys() | ours.keys()}
+    assert {what: both for what, both in differing.items() if both[0] != both[1]} == {}
+    assert len(theirs) > 80
 
 
 def _kohort(*arguments: str) -> subprocess.CompletedProcess[str]:

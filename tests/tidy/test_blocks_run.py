@@ -35,6 +35,7 @@ RUN = (
     (HISTORY, "check_history(history)"),
     (TESTING, "def test_my_consumer"),
     (TESTING, "def test_after_a_restart"),
+    (TESTING, "def test_where_another_node_coordinates"),
     (TESTING, "def test_behind_a_bad_network"),
     (TESTING, "with EmbeddedBroker() as broker"),
     (KAFKA, "def test_on_a_real_kafka"),
@@ -158,9 +159,8 @@ def connect(bootstrap_servers):
 
 def test_the_fixtures(tmp_path: Path) -> None:
     beginning = f"{CONNECTING}\n\nrun_my_consumer = connect\n"
-    as_tests(
-        tmp_path, TESTING, "def test_my_consumer", "def test_after_a_restart", beginning=beginning
-    )
+    shown = ("my_consumer", "after_a_restart", "where_another_node_coordinates")
+    as_tests(tmp_path, TESTING, *(f"def test_{name}" for name in shown), beginning=beginning)
 
 
 def test_the_fault_proxy(tmp_path: Path) -> None:

@@ -46,11 +46,10 @@ PAUSE_BETWEEN_TURNS_MS: Final = Millis(5)
 class DeletingRecords:
     """Serves DeleteRecords (KIP-107)."""
 
-    def __init__(self, state: BrokerState, flusher: Flusher) -> None:
-        self._state = state
+    def __init__(self, flusher: Flusher) -> None:
         self._flusher = flusher
 
-    def serve(self, request: DeleteRecordsRequest, answer: Answer) -> None:
+    def serve(self, node: BrokerState, request: DeleteRecordsRequest, answer: Answer) -> None:
         """Raise where partitions begin; ``answer`` is called once, when that is on disk.
 
         What stays must be durable before what goes is gone: after a crash a log must not begin
@@ -72,24 +71,26 @@ class DeletingRecords:
                 row = DeleteRecordsPartitionResult(partition_index=index, low_watermark=-1)
                 rows.append(row)
                 waiting += 1
-                self._delete(TopicPartition(topic.name, index), offset, row, one_less)
+                self._delete(node, TopicPartition(topic.name, index), offset, row, one_less)
             response.topics.append(DeleteRecordsTopicResult(name=topic.name, partitions=rows))
         one_less()
 
     def _delete(
         self,
+        node: BrokerState,
         partition: TopicPartition,
         asked: int,
         row: DeleteRecordsPartitionResult,
         done: Callable[[], None],
     ) -> None:
         try:
-            log = self._state.topics.log(partition)
+            log = node.topics.log(partition)
             if partition.topic in INTERNAL_TOPICS:
                 raise RefusedTopic(
                     f"records of {partition.topic} are the broker's own",
                     ErrorCode.INVALID_TOPIC_EXCEPTION,
                 )
+            node.check_serves(partition, log)
             if not log.config.delete:
                 raise RefusedTopic(
                     f"{log.name}: records of a topic whose cleanup.policy is compact only stay",
@@ -106,7 +107,7 @@ class DeletingRecords:
             try:
                 if failure is not None:
                     raise failure
-                self._state.topics.delete_records(partition, offset)
+                node.topics.delete_records(partition, offset)
                 row.low_watermark = log.log_start_offset
             except StorageError as refused:
                 logger.warning("%s", refused)

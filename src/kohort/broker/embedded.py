@@ -31,6 +31,7 @@ class EmbeddedBroker:
 
     Args:
         data_dir: where topics and groups live; None: a temporary folder that is removed at the end.
+        nodes: as how many nodes it appears to clients, each with an address of its own.
         history: a file to record everything to that happens to groups; see ``kohort check``.
         settings: Kafka's settings by dotted name (underscores are taken too). All defaults are
             Kafka's: the first rebalance of a group waits 3 s unless
@@ -44,9 +45,11 @@ class EmbeddedBroker:
         self,
         data_dir: str | os.PathLike[str] | None = None,
         *,
+        nodes: int = 1,
         history: str | os.PathLike[str] | None = None,
         **settings: Any,
     ) -> None:
+        self._nodes = nodes
         self._history = None if history is None else Path(history)
         self._settings = parse_settings(BrokerSettings, settings)
         self._own_folder: tempfile.TemporaryDirectory[str] | None = None
@@ -60,14 +63,14 @@ class EmbeddedBroker:
 
     @property
     def bootstrap_servers(self) -> str:
-        """``host:port`` for clients.
+        """``host:port`` of each node for clients, with commas between them.
 
         Raises:
             ConfigError: the broker does not run.
         """
         if self._server is None:
             raise ConfigError("the embedded broker does not run: start it first")
-        return str(self._server.advertised)
+        return self._server.bootstrap_servers
 
     @property
     def data_dir(self) -> Path:
@@ -94,6 +97,7 @@ class EmbeddedBroker:
         server = BrokerServer(
             data_dir=self._data_dir,
             listen=DEFAULT_LISTEN,
+            nodes=self._nodes,
             settings=self._settings,
             history=self._history,
         )

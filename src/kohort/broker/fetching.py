@@ -27,6 +27,7 @@ from kohort.wire.messages.k01_fetch import (
     FetchRequest,
     FetchResponse,
     LeaderIdAndEpoch,
+    NodeEndpoint,
     PartitionData,
 )
 
@@ -35,17 +36,22 @@ logger = logging.getLogger(__name__)
 Answer = Callable[[FetchResponse], None]
 
 READ_COMMITTED = 1
+FOLLOWERS_READ = 11
 TOPICS_BY_ID = 13
+LEADERS_TOLD = 16
 NO_TOPIC = ""
 """In place of the name of a topic whose id nobody knows."""
 
 FULL_FETCH_EPOCHS = (0, -1)
 
 
-class _Call(NamedTuple):
-    """A fetch and how to answer it."""
+class Call(NamedTuple):
+    """A fetch: who asked which node for what, in which version, and how to answer."""
 
+    node: BrokerState
+    conn: ConnectionId
     request: FetchRequest
+    version: int
     answer: Answer
 
 
@@ -60,38 +66,31 @@ class _Read(NamedTuple):
 class Fetching:
     """Serves Fetch."""
 
-    def __init__(self, state: BrokerState, chores: Deadlines[Callable[[Instant], None]]) -> None:
-        self.waiting: WaitingFetches[_Call] = WaitingFetches()
-        self._state = state
+    def __init__(self, chores: Deadlines[Callable[[Instant], None]]) -> None:
+        self.waiting: WaitingFetches[Call] = WaitingFetches()
         self._chores = chores
-        self._timers: dict[WaitingFetch[_Call], Callable[[Instant], None]] = {}
+        self._timers: dict[WaitingFetch[Call], Callable[[Instant], None]] = {}
         self._turns: dict[ConnectionId, int] = {}
 
-    def serve(
-        self,
-        conn: ConnectionId,
-        request: FetchRequest,
-        version: int,
-        now: Instant,
-        answer: Answer,
-    ) -> None:
+    def serve(self, call: Call, now: Instant) -> None:
         """Answer at once when there is enough, an error, or no wish to wait; park it otherwise."""
-        if version >= TOPICS_BY_ID:
+        request, answer = call.request, call.answer
+        if call.version >= TOPICS_BY_ID:
             # What an id means is settled now: a topic made anew under the same name is another.
             for asked in request.topics:
-                asked.topic = self._state.topics.name_of(asked.topic_id) or NO_TOPIC
+                asked.topic = call.node.topics.name_of(asked.topic_id) or NO_TOPIC
         refused = _session_error(request)
         if refused is not ErrorCode.NONE:
             answer(FetchResponse(error_code=refused))
             return
-        read = self._read(conn, request)
+        read = self._read(call)
         missing = request.min_bytes - read.size
         if missing <= 0 or read.has_errors or request.max_wait_ms <= 0 or not request.topics:
             answer(read.response)
             return
         fetch = WaitingFetch(
-            conn=conn,
-            call=_Call(request, answer),
+            conn=call.conn,
+            call=call,
             partitions=tuple(
                 TopicPartition(topic.topic, row.partition)
                 for topic in request.topics
@@ -121,32 +120,32 @@ class Fetching:
         for fetch in self.waiting.everything():
             self._finish(fetch)
 
-    def _finish(self, fetch: WaitingFetch[_Call]) -> None:
+    def _finish(self, fetch: WaitingFetch[Call]) -> None:
         self.waiting.remove(fetch)
         self._chores.cancel(self._timers.pop(fetch))
-        request, answer = fetch.call
         try:
-            response = self._read(fetch.conn, request).response
+            response = self._read(fetch.call).response
         except Exception:
             # A bug in one answer must not keep the other fetches of this turn waiting for ever.
             logger.exception("a waiting fetch failed")
             response = FetchResponse(error_code=ErrorCode.UNKNOWN_SERVER_ERROR)
-        answer(response)
+        fetch.call.answer(response)
 
-    def _read(self, conn: ConnectionId, request: FetchRequest) -> _Read:
+    def _read(self, call: Call) -> _Read:
+        request, conn = call.request, call.conn
         wanted = [
             (TopicPartition(topic.topic, row.partition), topic.topic_id, row)
             for topic in request.topics
             for row in topic.partitions
         ]
         found: dict[int, PartitionData] = {}
-        budget = min(request.max_bytes, self._state.settings.fetch_max_bytes, FETCH_ANSWER_BYTES)
+        budget = min(request.max_bytes, call.node.settings.fetch_max_bytes, FETCH_ANSWER_BYTES)
         size, has_errors = 0, False
         first = self._turns.get(conn, 0) % len(wanted) if wanted else 0
         for position in (*range(first, len(wanted)), *range(first)):
             partition, topic_id, row = wanted[position]
             limit = min(row.partition_max_bytes, budget - size)
-            data = self._read_one(partition, topic_id, row, limit, min_one=not size)
+            data = _read_one(call, partition, topic_id, row, limit, min_one=not size)
             if request.isolation_level == READ_COMMITTED:
                 data.aborted_transactions = []
             if data.records:
@@ -156,64 +155,80 @@ class Fetching:
                 size += len(data.records)
             has_errors = has_errors or data.error_code != ErrorCode.NONE
             found[position] = data
-        return _Read(_grouped(request, found), size, has_errors)
+        response = _grouped(request, found)
+        if has_errors:
+            _tell_leaders(call, response)
+        return _Read(response, size, has_errors)
 
-    def _read_one(
-        self,
-        partition: TopicPartition,
-        topic_id: bytes,
-        row: FetchPartition,
-        limit: int,
-        *,
-        min_one: bool,
-    ) -> PartitionData:
-        data = PartitionData(partition_index=row.partition, high_watermark=-1, records=b"")
-        data.aborted_transactions = None
-        try:
-            log = self._log(partition, topic_id)
-            error = leader_epoch_error(row.current_leader_epoch, log)
-            if error is not ErrorCode.NONE:
-                data.error_code = error
-                data.current_leader = LeaderIdAndEpoch(
-                    leader_id=self._state.node_id, leader_epoch=log.leader_epoch
-                )
-                return data
-            if limit > 0 or min_one:
-                data.records = log.read(row.fetch_offset, max(limit, 0), min_one=min_one)
-            data.high_watermark = data.last_stable_offset = log.high_watermark
-            data.log_start_offset = log.log_start_offset
-        except StorageError as refused:
-            data.error_code = refused.code
-            if refused.code in (
-                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-                ErrorCode.UNKNOWN_TOPIC_ID,
+
+def _read_one(
+    call: Call,
+    partition: TopicPartition,
+    topic_id: bytes,
+    row: FetchPartition,
+    limit: int,
+    *,
+    min_one: bool,
+) -> PartitionData:
+    data = PartitionData(partition_index=row.partition, high_watermark=-1, records=b"")
+    data.aborted_transactions = None
+    try:
+        log = _log(call, partition, topic_id, row.current_leader_epoch)
+        if limit > 0 or min_one:
+            data.records = log.read(row.fetch_offset, max(limit, 0), min_one=min_one)
+        data.high_watermark = data.last_stable_offset = log.high_watermark
+        data.log_start_offset = log.log_start_offset
+    except StorageError as refused:
+        data.error_code = refused.code
+        if refused.code in (
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+            ErrorCode.UNKNOWN_TOPIC_ID,
+        ):
+            data.aborted_transactions = []
+    return data
+
+
+def _log(call: Call, partition: TopicPartition, topic_id: bytes, epoch: int) -> PartitionLog:
+    """The log of a partition whose topic was asked for by name, or by id.
+
+    Whoever knows that followers may be read (KIP-392) is served by any node that has a replica.
+
+    Raises:
+        RefusedTopic: UNKNOWN_TOPIC_OR_PARTITION; UNKNOWN_TOPIC_ID; INCONSISTENT_TOPIC_ID, there
+            is another topic of that name by now; and as ``BrokerState.check_serves``.
+    """
+    node = call.node
+    if partition.topic == NO_TOPIC:
+        raise RefusedTopic("no topic has this id", ErrorCode.UNKNOWN_TOPIC_ID)
+    log = node.topics.log(partition)
+    if topic_id not in (NO_TOPIC_ID, node.topics.id_of(partition.topic)):
+        raise RefusedTopic("the topic has another id", ErrorCode.INCONSISTENT_TOPIC_ID)
+    node.check_serves(partition, log, epoch, as_follower=call.version >= FOLLOWERS_READ)
+    return log
+
+
+def _tell_leaders(call: Call, response: FetchResponse) -> None:
+    """Say who leads the partitions that were asked of the wrong node, and where (KIP-951)."""
+    if call.version < LEADERS_TOLD:
+        return
+    node = call.node
+    leaders = set()
+    for topic in response.responses:
+        for data in topic.partitions:
+            if data.error_code in (
+                ErrorCode.NOT_LEADER_OR_FOLLOWER,
+                ErrorCode.FENCED_LEADER_EPOCH,
             ):
-                data.aborted_transactions = []
-        return data
-
-    def _log(self, partition: TopicPartition, topic_id: bytes) -> PartitionLog:
-        """The log of a partition whose topic was asked for by name, or by id.
-
-        Raises:
-            RefusedTopic: UNKNOWN_TOPIC_OR_PARTITION; UNKNOWN_TOPIC_ID; INCONSISTENT_TOPIC_ID, there
-                is another topic of that name by now.
-        """
-        topics = self._state.topics
-        if partition.topic == NO_TOPIC:
-            raise RefusedTopic("no topic has this id", ErrorCode.UNKNOWN_TOPIC_ID)
-        log = topics.log(partition)
-        if topic_id not in (NO_TOPIC_ID, topics.id_of(partition.topic)):
-            raise RefusedTopic("the topic has another id", ErrorCode.INCONSISTENT_TOPIC_ID)
-        return log
-
-
-def leader_epoch_error(asked: int, log: PartitionLog) -> ErrorCode:
-    """Whether a client knows another leader epoch than the log has (KIP-320); -1: it knows none."""
-    if asked < 0 or asked == log.leader_epoch:
-        return ErrorCode.NONE
-    if asked < log.leader_epoch:
-        return ErrorCode.FENCED_LEADER_EPOCH
-    return ErrorCode.UNKNOWN_LEADER_EPOCH
+                leader = node.leader_of(TopicPartition(topic.topic, data.partition_index))
+                leaders.add(leader)
+                data.current_leader = LeaderIdAndEpoch(
+                    leader_id=leader, leader_epoch=node.leader_epoch
+                )
+    told = [node.nodes.node(node_id) for node_id in sorted(leaders)]
+    response.node_endpoints = [
+        NodeEndpoint(node_id=one.node_id, host=one.address.host, port=one.address.port)
+        for one in told
+    ]
 
 
 def _session_error(request: FetchRequest) -> ErrorCode:

@@ -15,8 +15,8 @@ from kohort.broker.limits import (
     SPARE_DESCRIPTORS,
     SPARE_DESCRIPTORS_SHARE,
 )
+from kohort.broker.nodes import Address
 from kohort.broker.session import Session
-from kohort.broker.state import Address
 from kohort.host.clock import monotonic_now
 from kohort.model.errors import ConfigError
 from kohort.model.instants import MICROS_PER_MILLI

@@ -35,24 +35,23 @@ class Producing:
     """Serves Produce.
 
     Args:
-        state: topics and clock.
         flusher: who makes batches durable.
         appended: told of every append that consumers can read now, with its size in bytes.
     """
 
     def __init__(
         self,
-        state: BrokerState,
         flusher: Flusher,
         appended: Callable[[TopicPartition, int], None],
     ) -> None:
-        self._state = state
         self._flusher = flusher
         self._appended = appended
 
-    def serve(self, request: ProduceRequest, now: Instant, answer: Answer) -> None:
-        """Append what was sent; ``answer`` is called once, now or after a sync."""
-        pending = _Pending(answer)
+    def serve(
+        self, node: BrokerState, request: ProduceRequest, now: Instant, answer: Answer
+    ) -> None:
+        """Append what was sent to a node; ``answer`` is called once, now or after a sync."""
+        pending = _Pending(node, answer)
         for topic in request.topic_data:
             rows = []
             for data in topic.partition_data:
@@ -81,9 +80,11 @@ class Producing:
         now: Instant,
         pending: _Pending,
     ) -> None:
-        log = self._state.topics.log_for_clients(partition)
+        node = pending.node
+        log = node.topics.log_for_clients(partition)
+        node.check_serves(partition, log)
         records = data.records or b""
-        result = log.append(records, self._state.wall_clock())
+        result = log.append(records, node.wall_clock())
         row.base_offset = result.base_offset
         row.log_append_time_ms = result.log_append_time_ms
         row.log_start_offset = log.log_start_offset
@@ -118,9 +119,10 @@ class Producing:
 class _Pending:
     """A response that leaves when the last of its batches may be acknowledged."""
 
-    __slots__ = ("answer", "missing", "response")
+    __slots__ = ("answer", "missing", "node", "response")
 
-    def __init__(self, answer: Answer) -> None:
+    def __init__(self, node: BrokerState, answer: Answer) -> None:
+        self.node = node
         self.answer = answer
         self.missing = 1  # the request itself, until all of it has been looked at
         self.response = ProduceResponse()

@@ -158,7 +158,10 @@ class Pump:
         session.conn = ConnectionId(self._next_conn)
         session.quiet_since = now = self.now()
         self.sessions[session.conn] = session
-        self._turn(self._engine.connected(session.conn, session.peer_host, now))
+        connected = self._engine.connected(
+            session.conn, session.peer_host, now, session.node.coordinates
+        )
+        self._turn(connected)
         session.line = self._engine.connection(session.conn)
         return True
 

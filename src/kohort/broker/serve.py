@@ -13,9 +13,9 @@ import asyncio
 import contextlib
 import logging
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -31,11 +31,12 @@ from kohort.broker.limits import (
     STOP_GRACE_SECONDS,
 )
 from kohort.broker.listener import Gate, advertised_address, bind, connections_that_fit
+from kohort.broker.nodes import Address, Node, Nodes, addresses_from, advertised_addresses
 from kohort.broker.producing import Producing
 from kohort.broker.pump import Pump
 from kohort.broker.service import Dispatcher
 from kohort.broker.session import Session
-from kohort.broker.state import Address, BrokerState
+from kohort.broker.state import BrokerState
 from kohort.broker.sweeps import CompactionSweep, IdleSweep, RetentionSweep, SlowFrameSweep
 from kohort.broker.topic_names import OFFSETS_TOPIC
 from kohort.broker.topics import Topics, log_defaults
@@ -45,8 +46,8 @@ from kohort.engine.coordinator_recording import RecordingCoordinatorEngine
 from kohort.host.clock import clock_name, monotonic_now, wall_micros_at_zero, wall_now
 from kohort.host.entropy import new_cluster_id, new_member_id
 from kohort.host.group_log import GroupLog
-from kohort.host.settings import BrokerSettings, dotted
-from kohort.model.errors import ProtocolError
+from kohort.host.settings import INT_MAX, BrokerSettings, dotted
+from kohort.model.errors import ConfigError, ProtocolError
 from kohort.model.group_config import GroupConfig
 from kohort.model.history_record import COORDINATOR_FACTS
 from kohort.model.ids import TopicPartition
@@ -79,8 +80,11 @@ class BrokerServer:
 
     Args:
         data_dir: where topics and groups live; made when it is absent.
-        listen: where to listen; port 0 takes a free one.
-        advertised: what clients are told to connect to; by default where it listens.
+        listen: where the first node listens; the others take the ports that follow. Port 0 takes
+            free ones.
+        advertised: what clients are told to connect to, an address for each node, or one for the
+            first, whose port the others count up from; by default where they listen.
+        nodes: as how many nodes it appears; their ids begin with ``node.id``.
         settings: Kafka's settings.
         history: a file to record everything to that happens to groups.
 
@@ -88,6 +92,9 @@ class BrokerServer:
         on_failure: called when the broker cannot go on; ``failure`` then says why, and it should
             be stopped.
         observers: told of everything the coordinator observes.
+
+    Raises:
+        ConfigError: so many nodes cannot be, or not with these ports and addresses.
     """
 
     def __init__(
@@ -95,7 +102,8 @@ class BrokerServer:
         *,
         data_dir: Path,
         listen: Address = DEFAULT_LISTEN,
-        advertised: Address | None = None,
+        advertised: Sequence[Address] = (),
+        nodes: int = 1,
         settings: BrokerSettings | None = None,
         history: Path | None = None,
     ) -> None:
@@ -106,18 +114,24 @@ class BrokerServer:
         self.on_failure: Callable[[], None] = lambda: None
         self.observers: list[Callable[[Observed], None]] = []
         self._group_config = _group_config(self.settings)
-        self._listen = listen
-        self._wanted_address = advertised
+        self._node_ids = _node_ids(self.settings.node_id, nodes)
+        self._listen = addresses_from(listen, nodes)
+        self._wanted = advertised_addresses(advertised, nodes) if advertised else [None] * nodes
         self._down = contextlib.AsyncExitStack()
-        self._advertised = listen
+        self._nodes: list[Node] = []
         self._pump: Pump
         self._flusher: Flusher
         self._fetching: Fetching
 
     @property
-    def advertised(self) -> Address:
-        """What clients are told to connect to."""
-        return self._advertised
+    def addresses(self) -> list[Address]:
+        """What clients are told to connect to: the address of each node that listens."""
+        return [node.address for node in self._nodes]
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """The addresses as clients take them."""
+        return ",".join(str(address) for address in self.addresses)
 
     async def start(self) -> None:
         """Serve.
@@ -127,13 +141,14 @@ class BrokerServer:
             StorageError: the data directory is in use, damaged or newer than this kohort.
         """
         try:
-            sock = bind(self._listen)
-            self._down.callback(sock.close)
-            self._advertised = advertised_address(sock, self._listen, self._wanted_address)
+            sockets = self._take_ports()
             log_dir = self._open_data()
             topics = Topics(log_dir, self.settings)
-            engine = self._load_groups(topics)
-            await self._wire_up(sock, log_dir, topics, engine)
+            config = self._config_for(topics)
+            nodes = Nodes(self._nodes, config.offsets_topic_num_partitions)
+            engine = self._load_groups(topics, config, nodes)
+            state = self._state(log_dir, topics, nodes)
+            await self._wire_up(sockets, log_dir, state, engine)
         except BaseException:
             await self._down.aclose()
             raise
@@ -145,6 +160,15 @@ class BrokerServer:
             StorageError: the last sync failed.
         """
         await self._down.aclose()
+
+    def _take_ports(self) -> list[socket.socket]:
+        sockets = []
+        for node_id, listen, wanted in zip(self._node_ids, self._listen, self._wanted, strict=True):
+            sock = bind(listen)
+            self._down.callback(sock.close)
+            sockets.append(sock)
+            self._nodes.append(Node(node_id, advertised_address(sock, listen, wanted)))
+        return sockets
 
     def _open_data(self) -> LogDir:
         log_dir = LogDir.open(
@@ -158,8 +182,8 @@ class BrokerServer:
         self._down.callback(log_dir.close)
         return log_dir
 
-    def _load_groups(self, topics: Topics) -> CoordinatorEngine:
-        """An engine that knows the groups on disk.
+    def _config_for(self, topics: Topics) -> GroupConfig:
+        """The coordinator's settings.
 
         The number of partitions of ``__consumer_offsets`` is what the topic has, whatever the
         setting says by now: it decides where a group's records are looked for.
@@ -175,7 +199,14 @@ class BrokerServer:
             )
             values = asdict(config) | {"offsets_topic_num_partitions": stored.partitions}
             config = GroupConfig(**values)
-        group_log = GroupLog(self.settings.node_id, config.offsets_topic_num_partitions)
+        return config
+
+    def _load_groups(self, topics: Topics, config: GroupConfig, nodes: Nodes) -> CoordinatorEngine:
+        """An engine that knows the groups on disk."""
+        group_log = GroupLog(
+            lambda group_id: nodes.coordinator_of(group_id).node_id,
+            config.offsets_topic_num_partitions,
+        )
 
         def log(observed: Observed) -> None:
             if type(observed.fact) in LOGGED:
@@ -223,8 +254,33 @@ class BrokerServer:
 
         topics.on_sized(sized)
 
+    def _state(self, log_dir: LogDir, topics: Topics, nodes: Nodes) -> BrokerState:
+        state = BrokerState(
+            settings=self.settings,
+            node_id=nodes.controller_id,
+            nodes=nodes,
+            cluster_id=log_dir.cluster_id,
+            leader_epoch=log_dir.incarnation,
+            topics=topics,
+            new_producer_id=log_dir.allocate_producer_id,
+            wall_clock=wall_now,
+        )
+        missing = nodes.missing_for(topics.all())
+        if missing:
+            logger.warning(
+                "topics were made for more nodes than the %d there are, and are told with the "
+                "replicas that are left until they are back: %s",
+                len(nodes),
+                ", ".join(missing),
+            )
+        return state
+
     async def _wire_up(
-        self, sock: socket.socket, log_dir: LogDir, topics: Topics, engine: CoordinatorEngine
+        self,
+        sockets: list[socket.socket],
+        log_dir: LogDir,
+        state: BrokerState,
+        engine: CoordinatorEngine,
     ) -> None:
         loop = asyncio.get_running_loop()
         executor = ThreadPoolExecutor(1, thread_name_prefix="kohort-sync")
@@ -235,29 +291,29 @@ class BrokerServer:
         )
         pump = self._pump = Pump(engine, loop, gate, self._observe)
         self._flusher = Flusher(loop, executor, pump.chores, self._flushed)
-        state = BrokerState(
-            settings=self.settings,
-            node_id=log_dir.node_id,
-            advertised=self._advertised,
-            cluster_id=log_dir.cluster_id,
-            leader_epoch=log_dir.incarnation,
-            topics=topics,
-            new_producer_id=log_dir.allocate_producer_id,
-            wall_clock=wall_now,
-        )
-        fetching = self._fetching = Fetching(state, pump.chores)
-        producing = Producing(state, self._flusher, fetching.waiting.appended)
+        topics = state.topics
+        fetching = self._fetching = Fetching(pump.chores)
+        producing = Producing(self._flusher, fetching.waiting.appended)
         journal = Journal(topics, self._flusher, pump.appended, pump.append_failed)
-        deleting = DeletingRecords(state, self._flusher)
-        pump.attach(journal, Dispatcher(state, pump, producing, fetching, deleting))
+        deleting = DeletingRecords(self._flusher)
+        pump.attach(journal, Dispatcher(pump, producing, fetching, deleting))
         self._down.callback(pump.stop)
         topics.on_deleted(self._topic_deleted)
         self._take_leftovers_away(log_dir, topics, loop)
         self._start_chores(log_dir, loop)
         pump.loaded()
+        await self._listen_on(sockets, state)
+
+    async def _listen_on(self, sockets: list[socket.socket], state: BrokerState) -> None:
+        loop, pump = asyncio.get_running_loop(), self._pump
         buffer = memoryview(bytearray(RECEIVE_BUFFER_BYTES))
-        server = await loop.create_server(lambda: Session(pump, buffer), sock=sock)
-        self._down.push_async_callback(self._let_go, server, sock)
+        servers = []
+        for sock, known in zip(sockets, self._nodes, strict=True):
+            settings = replace(self.settings, node_id=known.node_id)
+            node = replace(state, node_id=known.node_id, settings=settings)
+            make = partial(Session, pump, buffer, node)
+            servers.append(await loop.create_server(make, sock=sock))
+        self._down.push_async_callback(self._let_go, servers, sockets)
 
     def _take_leftovers_away(
         self, log_dir: LogDir, topics: Topics, loop: asyncio.AbstractEventLoop
@@ -292,16 +348,18 @@ class BrokerServer:
         self._pump.time_of_day(wall_now())
         self._pump.chores.arm(self._look_at_the_clock, after(now, CLOCK_CHECK_MS))
 
-    async def _let_go(self, server: asyncio.Server, listener: socket.socket) -> None:
+    async def _let_go(self, servers: list[asyncio.Server], listeners: list[socket.socket]) -> None:
         """Stop serving: no new connections, last answers, then no connections at all.
 
         A connection that asyncio has accepted is made into a transport a turn later, which fails
         and leaks its socket when the server was closed in between.
         """
-        asyncio.get_running_loop().remove_reader(listener)
+        for listener in listeners:
+            asyncio.get_running_loop().remove_reader(listener)
         for _ in range(ACCEPT_TURNS):
             await asyncio.sleep(0)
-        server.close()
+        for server in servers:
+            server.close()
         self._fetching.finish_all()
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._flusher.drain(), STOP_GRACE_SECONDS)
@@ -329,6 +387,22 @@ class BrokerServer:
             self.failure = failure
             logger.critical("%s", failure)
             self.on_failure()
+
+
+def _node_ids(first: int, count: int) -> range:
+    """Ids of so many nodes.
+
+    Raises:
+        ConfigError: there is none, or ids run out.
+    """
+    if count < 1:
+        raise ConfigError(f"{count} nodes were asked for, expected at least 1 (--nodes)")
+    if first + count - 1 > INT_MAX:
+        raise ConfigError(
+            f"{count} nodes from node.id {first} on: the last id would be {first + count - 1}, and "
+            f"{INT_MAX} is the greatest; choose a lower node.id"
+        )
+    return range(first, first + count)
 
 
 def _group_config(settings: BrokerSettings) -> GroupConfig:

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from kohort.broker.deleting import DeletingRecords
-from kohort.broker.fetching import Fetching
+from kohort.broker.fetching import Call, Fetching
 from kohort.broker.handlers import cluster, configs, offsets, topics
 from kohort.broker.producing import Producing, has_errors
 from kohort.broker.pump import Pump
@@ -37,7 +37,7 @@ DELETE_RECORDS: Final = 21
 NO_ACKS: Final = 0
 
 Handler = Callable[[BrokerState, Any, int], Any]
-"""Looks at the state, a request and its version; returns the response at once."""
+"""Looks at the node that was asked, a request and its version; returns the response at once."""
 
 
 def api_versions(
@@ -74,13 +74,11 @@ class Dispatcher:
 
     def __init__(
         self,
-        state: BrokerState,
         pump: Pump,
         producing: Producing,
         fetching: Fetching,
         deleting: DeletingRecords,
     ) -> None:
-        self._state = state
         self._pump = pump
         self._producing = producing
         self._fetching = fetching
@@ -88,18 +86,19 @@ class Dispatcher:
 
     def serve(self, session: Session, request: Handle, now: Instant) -> None:
         """Answer a request, or park it."""
-        key, version = request.header.api_key, request.header.api_version
+        key, version, node = request.header.api_key, request.header.api_version, session.node
         if key == FETCH:
             answer = functools.partial(self._pump.answer, request)
-            self._fetching.serve(request.conn, request.request, version, now, answer)
+            self._fetching.serve(Call(node, request.conn, request.request, version, answer), now)
         elif key == PRODUCE:
             produced = functools.partial(self._produced, session, request)
-            self._producing.serve(request.request, now, produced)
+            self._producing.serve(node, request.request, now, produced)
         elif key == DELETE_RECORDS:
-            self._deleting.serve(request.request, functools.partial(self._pump.answer, request))
+            answer = functools.partial(self._pump.answer, request)
+            self._deleting.serve(node, request.request, answer)
         else:
             handler = HANDLERS[key]
-            response = handler(self._state, request.request, version)
+            response = handler(node, request.request, version)
             self._pump.answer(request, response)
 
     def _produced(self, session: Session, request: Handle, response: ProduceResponse) -> None:

@@ -17,6 +17,7 @@ from kohort.broker.limits import (
     UNREAD_PAUSE_BYTES,
     WAITING_REQUESTS,
 )
+from kohort.broker.state import BrokerState
 from kohort.engine.coordinator_connection import Connection
 from kohort.engine.coordinator_outputs import Handle
 from kohort.model.ids import ConnectionId
@@ -40,7 +41,7 @@ class SessionHost(Protocol):
 
 
 class Session(asyncio.BufferedProtocol):
-    """The asyncio protocol of one connection."""
+    """The asyncio protocol of one connection to one of the nodes."""
 
     __slots__ = (
         "_buffer",
@@ -55,6 +56,7 @@ class Session(asyncio.BufferedProtocol):
         "held",
         "in_hand",
         "line",
+        "node",
         "peer_host",
         "put_off",
         "quiet_since",
@@ -62,8 +64,9 @@ class Session(asyncio.BufferedProtocol):
         "waiting",
     )
 
-    def __init__(self, host: SessionHost, buffer: memoryview) -> None:
+    def __init__(self, host: SessionHost, buffer: memoryview, node: BrokerState) -> None:
         self._host = host
+        self.node = node
         self._buffer = buffer
         self._transport: asyncio.Transport | None = None
         self._paused_writing = False

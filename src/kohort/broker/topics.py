@@ -131,22 +131,20 @@ class Topics:
                 topic_id=new_topic_id(),
                 partitions=self._settings.offsets_topic_num_partitions,
                 configs={**OFFSETS_TOPIC_CONFIGS, "segment.bytes": segment_bytes},
+                replication_factor=self._settings.offsets_topic_replication_factor,
             )
             self._create(topic)
         return topic
 
-    def create_unasked(self, name: str) -> Topic:
-        """Create a topic because somebody wants its metadata.
-
-        Raises:
-            StorageError: as ``create``.
-        """
-        if name == OFFSETS_TOPIC:
-            return self.offsets_topic()
-        return self.create(name, self._settings.num_partitions, {})
-
     def create(
-        self, name: str, partitions: int, configs: Mapping[str, str], *, validate_only: bool = False
+        self,
+        name: str,
+        partitions: int,
+        configs: Mapping[str, str],
+        *,
+        replication_factor: int = 1,
+        replicas: tuple[tuple[int, ...], ...] = (),
+        validate_only: bool = False,
     ) -> Topic:
         """Create a topic, or only find out whether it could be.
 
@@ -155,7 +153,12 @@ class Topics:
             StorageError: the disk.
         """
         topic = Topic(
-            name=name, topic_id=new_topic_id(), partitions=partitions, configs=dict(configs)
+            name=name,
+            topic_id=new_topic_id(),
+            partitions=partitions,
+            configs=dict(configs),
+            replication_factor=replication_factor,
+            replicas=replicas,
         )
         self._check_name(name)
         self._check_total(partitions)
@@ -195,14 +198,21 @@ class Topics:
                 ErrorCode.POLICY_VIOLATION,
             )
 
-    def grow(self, name: str, partitions: int, *, validate_only: bool = False) -> None:
-        """Raise a topic's number of partitions.
+    def grow(
+        self,
+        name: str,
+        partitions: int,
+        *,
+        replicas: tuple[tuple[int, ...], ...] = (),
+        validate_only: bool = False,
+    ) -> None:
+        """Raise a topic's number of partitions; ``replicas`` as ``Topic`` has them.
 
         Raises:
             RefusedTopic: no such topic, not more than it has, or the broker's own.
             StorageError: the disk.
         """
-        topic = self._existing(name)
+        topic = self.existing(name)
         self._refuse_internal(name)
         if partitions <= topic.partitions:
             raise RefusedTopic(
@@ -211,7 +221,7 @@ class Topics:
             )
         self._check_total(partitions - topic.partitions)
         if not validate_only:
-            self._log_dir.create_partitions(name, partitions)
+            self._log_dir.create_partitions(name, partitions, replicas)
             self._tell_size(name, partitions)
 
     def delete(self, name: str) -> None:
@@ -223,7 +233,7 @@ class Topics:
         """
         if not self._settings.delete_topic_enable:
             raise RefusedTopic("delete.topic.enable is false", ErrorCode.TOPIC_DELETION_DISABLED)
-        self._existing(name)
+        self.existing(name)
         self._refuse_internal(name)
         deleted = self._log_dir.delete_topic(name)
         del self._names[deleted.topic_id]
@@ -238,7 +248,7 @@ class Topics:
             RefusedTopic: no such topic, the broker's own, or a setting is not possible.
             StorageError: the disk.
         """
-        topic = self._existing(name)
+        topic = self.existing(name)
         self._refuse_internal(name)
         self._log_dir.config_of(replace(topic, configs=dict(configs)))
         if not validate_only:
@@ -253,7 +263,12 @@ class Topics:
         """
         self._log_dir.delete_records(partition.topic, partition.partition, offset)
 
-    def _existing(self, name: str) -> Topic:
+    def existing(self, name: str) -> Topic:
+        """A topic.
+
+        Raises:
+            RefusedTopic: UNKNOWN_TOPIC_OR_PARTITION.
+        """
         topic = self.get(name)
         if topic is None:
             raise RefusedTopic(

@@ -38,7 +38,18 @@ GARBAGE_CHECK_OBJECTS = 50_000
 
 
 @click.command()
-@click.option("--port", default=9092, show_default=True, help="Port to listen on; 0: a free one.")
+@click.option(
+    "--port",
+    default=9092,
+    show_default=True,
+    help="Port to listen on; 0: a free one. Further nodes take the ports that follow.",
+)
+@click.option(
+    "--nodes",
+    default=1,
+    show_default=True,
+    help="As how many nodes of a cluster to appear; their ids begin with node.id.",
+)
 @click.option(
     "--data-dir",
     required=True,
@@ -49,7 +60,8 @@ GARBAGE_CHECK_OBJECTS = 50_000
 @click.option(
     "--advertised",
     metavar="HOST:PORT",
-    help="Address that clients are told to connect to; by default the one listened on.",
+    help="Address that clients are told to connect to; by default the one listened on. With "
+    "several nodes one for each, with commas between them, or one, whose port is counted up.",
 )
 @click.option(
     "--config",
@@ -74,6 +86,7 @@ GARBAGE_CHECK_OBJECTS = 50_000
 def broker(
     *,
     port: int,
+    nodes: int,
     data_dir: Path,
     host: str,
     advertised: str | None,
@@ -94,7 +107,8 @@ def broker(
     server = BrokerServer(
         data_dir=data_dir,
         listen=Address(host, port),
-        advertised=Address.parse(advertised) if advertised else None,
+        advertised=[Address.parse(one.strip()) for one in (advertised or "").split(",") if one],
+        nodes=nodes,
         settings=settings,
         history=history,
     )
@@ -115,7 +129,7 @@ async def run_until_signal(server: BrokerServer) -> None:
     server.on_failure = stop.set
     await server.start()
     collect_garbage_seldom()
-    click.echo(f"kohort broker ready on {server.advertised} (data in {server.data_dir})")
+    click.echo(f"kohort broker ready on {server.bootstrap_servers} (data in {server.data_dir})")
     try:
         await stop.wait()
     finally:

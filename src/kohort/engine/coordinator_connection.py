@@ -13,6 +13,7 @@ from kohort.coordinator.events import Heartbeat
 from kohort.coordinator.liveness import Pulse
 from kohort.engine.coordinator_beats import MAX_BEAT_SIZE, KnownBeat
 from kohort.engine.coordinator_commits import KnownCommit, known_commit
+from kohort.engine.coordinator_elsewhere import Coordinates
 from kohort.model.ids import ConnectionId, TopicPartition
 from kohort.model.values import shared
 from kohort.wire.coordinator_events import heartbeat_event
@@ -28,12 +29,20 @@ Data: TypeAlias = bytes | bytearray | memoryview
 class Connection:
     """One client's connection."""
 
-    __slots__ = ("beat", "commit", "commits_read", "host", "id", "is_idle", "server")
+    __slots__ = ("beat", "commit", "commits_read", "coordinates", "host", "id", "is_idle", "server")
 
-    def __init__(self, conn: ConnectionId, host: str, server: ServerConnection) -> None:
+    def __init__(
+        self,
+        conn: ConnectionId,
+        host: str,
+        server: ServerConnection,
+        coordinates: Coordinates | None = None,
+    ) -> None:
         self.id = conn
         self.host = shared(host)
         self.server = server
+        self.coordinates = coordinates
+        """Which groups the node coordinates that the client is connected to; None: all."""
         self.is_idle = True
         """What ``server`` says; a heartbeat that comes again looks no further than here."""
         self.beat: KnownBeat | None = None
@@ -53,7 +62,8 @@ class Connection:
         """Know a request again that came in ``data``, with nothing before it unanswered."""
         kind = type(received.request)
         if kind is HeartbeatRequest:
-            if self.server.is_idle and len(data) <= MAX_BEAT_SIZE:
+            own = self.coordinates is None or self.coordinates(received.request.group_id)
+            if own and self.server.is_idle and len(data) <= MAX_BEAT_SIZE:
                 token, header, request = received
                 version = header.api_version
                 sender = Sender(token, version, "", self.host, knows_partition)

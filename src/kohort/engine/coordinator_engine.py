@@ -32,10 +32,10 @@ from kohort.coordinator.events import (
     TopicsDeleted,
 )
 from kohort.coordinator.partitions import partition_for
-from kohort.coordinator.records import GroupRecord
 from kohort.engine.coordinator_beats import KnownBeat
 from kohort.engine.coordinator_commits import KnownCommit
 from kohort.engine.coordinator_connection import Connection, Data
+from kohort.engine.coordinator_elsewhere import Coordinates, Elsewhere
 from kohort.engine.coordinator_outputs import (
     Close,
     Handle,
@@ -44,11 +44,12 @@ from kohort.engine.coordinator_outputs import (
     Transmit,
     Write,
 )
+from kohort.engine.coordinator_writes import encoded
 from kohort.model.errors import ErrorCode, InvariantViolation, ProtocolError
-from kohort.model.group_config import INT32_MAX, GroupConfig
+from kohort.model.group_config import GroupConfig
 from kohort.model.ids import ConnectionId, Ticket, Token, TopicPartition
 from kohort.model.instants import MICROS_PER_MILLI, Instant, WallMillis
-from kohort.storage.group_records import read_record, write_record
+from kohort.storage.group_records import read_record
 from kohort.wire import topic_ids
 from kohort.wire.apis import APIS, Api
 from kohort.wire.coordinator_events import EVENT_MAKERS, RESPONSE_MAKERS
@@ -56,12 +57,6 @@ from kohort.wire.coordinator_offsets import commit_again
 from kohort.wire.coordinator_sender import Sender
 from kohort.wire.server_connection import Received, ServerConnection, ServerLimits
 from kohort.wire.topic_ids import NoTopicIds, TopicIds
-
-_BATCH_OVERHEAD = 61
-"""Bytes of a record batch's head."""
-
-_RECORD_OVERHEAD = 24
-"""Most bytes that a record adds to its key and value: lengths, deltas, attributes."""
 
 _REPLAY_CHUNK = 1_000
 
@@ -139,6 +134,7 @@ class CoordinatorEngine:
         """Who waits, for an answer in which version; a known commit, and its correlation id."""
         self._by_id: dict[Token, dict[str, bytes]] = {}
         """The topics of unanswered requests that name them by id: ids by name."""
+        self._elsewhere = Elsewhere(config)
         self._next_token = count(1).__next__
         self._wall_zero = 0
         self._outputs: list[Output] = []
@@ -149,8 +145,12 @@ class CoordinatorEngine:
 
     # -- connections ---------------------------------------------------------------------------
 
-    def connected(self, conn: ConnectionId, peer_host: str, now: Instant) -> list[Output]:
+    def connected(
+        self, conn: ConnectionId, peer_host: str, now: Instant, owned: Coordinates | None = None
+    ) -> list[Output]:
         """A client connected from ``peer_host`` (an address, without port).
+
+        ``owned``: which groups the node coordinates that it connected to; None: all of them.
 
         Raises:
             InvariantViolation: the id is in use; ids are never to be used twice.
@@ -158,7 +158,7 @@ class CoordinatorEngine:
         if conn in self._connections:
             raise InvariantViolation(f"connection id {conn} is in use already")
         server = ServerConnection(apis=self._apis, limits=self._limits, next_token=self._next_token)
-        self._connections[conn] = Connection(conn, f"/{peer_host}", server)
+        self._connections[conn] = Connection(conn, f"/{peer_host}", server, owned)
         return self.advance(now)
 
     def received(self, conn: ConnectionId, data: Data, now: Instant) -> list[Output]:
@@ -346,9 +346,15 @@ class CoordinatorEngine:
         self._serve(known, make_event(request, sender), version, header.correlation_id, now)
 
     def _serve(
-        self, _known: Connection, event: Request, _version: int, _id: int, now: Instant
+        self, known: Connection, event: Request, _version: int, _id: int, now: Instant
     ) -> None:
         """Let the coordinator have a request; for heirs: whose, and what its header said."""
+        if known.coordinates is not None:
+            taken = self._elsewhere.take(event, known.coordinates)
+            if isinstance(taken, Respond):
+                self._run([taken], now)
+                return
+            event = taken
         self._run(self._coordinator.handle(event, now), now)
 
     def _name_topics(self, received: Received) -> None:
@@ -395,8 +401,8 @@ class CoordinatorEngine:
         return self._take_outputs()
 
     def _run(self, effects: list[Effect], now: Instant) -> None:
-        if len(effects) > self._at_once:
-            effects = self._some_of(effects)
+        if self._elsewhere.parts or len(effects) > self._at_once:
+            effects = self._some_of(self._elsewhere.made_whole(effects))
         for effect in effects:
             if type(effect) is Respond:
                 owed = self._owed.pop(effect.token, None)
@@ -436,7 +442,7 @@ class CoordinatorEngine:
         return now
 
     def _append(self, effect: Append, now: Instant) -> None:
-        records = self._encoded(effect)
+        records = encoded(effect.records, self._config.message_max_bytes)
         if records is None:
             self._too_large(effect, now)
             return
@@ -447,26 +453,6 @@ class CoordinatorEngine:
     def _too_large(self, effect: Append, now: Instant) -> None:
         failed = AppendFailed(ticket=effect.ticket, error=ErrorCode.MESSAGE_TOO_LARGE)
         self._run(self._coordinator.handle(failed, now), now)
-
-    def _encoded(self, effect: Append) -> tuple[tuple[bytes, bytes | None], ...] | None:
-        """The bytes of the records, or None if no message to the log can hold them.
-
-        A group's record is as large as it is: who joins is bounded, and an assignment by the
-        request that brought it.
-        """
-        size = _BATCH_OVERHEAD
-        limit = self._config.message_max_bytes
-        records = []
-        for record in effect.records:
-            try:
-                key, value = write_record(record)
-            except ProtocolError:
-                return None
-            records.append((key, value))
-            size += len(key) + len(value or b"") + _RECORD_OVERHEAD
-            if type(record) is GroupRecord:
-                limit = INT32_MAX
-        return tuple(records) if size <= limit else None
 
     def _answer(self, known: Connection, token: Token, message: object) -> None:
         try:
@@ -492,6 +478,7 @@ class CoordinatorEngine:
         known.is_idle = False
         for token in known.server.close(reason):
             self._by_id.pop(token, None)
+            self._elsewhere.forget(token)
             if self._owed.pop(token, None) is not None:
                 self._dropped.append(token)
 

@@ -210,7 +210,7 @@ class RecordingCoordinatorEngine(CoordinatorEngine):
 
     def _run(self, effects: list[Effect], now: Instant) -> None:
         self._tell_timers(now)
-        for effect in effects:
+        for effect in self._elsewhere.made_whole(effects):
             if type(effect) is Respond:
                 asked = self._asked.pop(effect.token, [])
                 for note in notes_of_answer(effect.answer, asked):

@@ -74,15 +74,18 @@ class GroupLog:
     """Writes the lines of one coordinator.
 
     Args:
-        node_id: the broker's id.
+        node_of: the id of the node that coordinates a group.
         partition_count: partitions of ``__consumer_offsets``.
         logger: the parent of the loggers written to; the default is named as Kafka's package.
     """
 
     def __init__(
-        self, node_id: int, partition_count: int, logger: logging.Logger | None = None
+        self,
+        node_of: Callable[[str], int],
+        partition_count: int,
+        logger: logging.Logger | None = None,
     ) -> None:
-        self._node_id = node_id
+        self._node_of = node_of
         self._partition_count = partition_count
         base = logger or logging.getLogger(LOGGER_NAME)
         self._loggers = {name: base.getChild(name) for name in (_GROUPS, _OFFSETS, _SHARD)}
@@ -104,7 +107,8 @@ class GroupLog:
     def prefix(self, group_id: str) -> str:
         """What Kafka puts in front: the coordinator's partition."""
         partition = partition_for(group_id, self._partition_count)
-        return f"[GroupCoordinator id={self._node_id} topic={OFFSETS_TOPIC} partition={partition}]"
+        node_id = self._node_of(group_id)
+        return f"[GroupCoordinator id={node_id} topic={OFFSETS_TOPIC} partition={partition}]"
 
 
 def line_for(fact: facts.Fact) -> Line | None:

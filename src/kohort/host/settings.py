@@ -149,7 +149,14 @@ class BrokerSettings:
         104_857_600, 1, INT_MAX, "Segment size of __consumer_offsets."
     )
 
+    offsets_topic_replication_factor: int = whole(
+        3, 1, 32_767, "Replicas of __consumer_offsets; at most as many as there are nodes."
+    )
+
     num_partitions: int = whole(1, 1, INT_MAX, "Partitions of a topic that is created unasked.")
+    default_replication_factor: int = whole(
+        1, 1, 32_767, "Replicas of a topic whose creator leaves that to the broker."
+    )
     auto_create_topics_enable: bool = flag(True, "Metadata creates the topics it is asked for.")
     delete_topic_enable: bool = flag(True, "DeleteTopics deletes.")
 

@@ -268,8 +268,12 @@ class LogDir:
         self.check_new_topic(topic)
         self._create_logs(topic, range(topic.partitions))
 
-    def create_partitions(self, name: str, partitions: int) -> None:
+    def create_partitions(
+        self, name: str, partitions: int, replicas: tuple[tuple[int, ...], ...] = ()
+    ) -> None:
         """Let a topic have ``partitions`` partitions in all. Durable on return.
+
+        ``replicas`` are the nodes of all of them, if those of any were chosen.
 
         Raises:
             RefusedTopic: UNKNOWN_TOPIC_OR_PARTITION, or INVALID_PARTITIONS when it has as many.
@@ -283,7 +287,8 @@ class LogDir:
                 ErrorCode.INVALID_PARTITIONS,
             )
         self._create_logs(
-            replace(topic, partitions=partitions), range(topic.partitions, partitions)
+            replace(topic, partitions=partitions, replicas=replicas),
+            range(topic.partitions, partitions),
         )
 
     def _topic(self, name: str) -> Topic:

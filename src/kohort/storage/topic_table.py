@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -49,6 +49,9 @@ class Topic:
     topic_id: bytes
     partitions: int
     configs: Mapping[str, str]
+    replication_factor: int = 1
+    replicas: tuple[tuple[int, ...], ...] = ()
+    """The nodes of each partition, its leader first, where somebody chose them; else empty."""
 
     @property
     def internal(self) -> bool:
@@ -107,6 +110,8 @@ def read_topics(content: bytes, path: str) -> tuple[dict[str, Topic], list[Delet
                 topic_id=_topic_id(entry.get("topic_id")),
                 partitions=entry["partitions"],
                 configs=entry["configs"],
+                replication_factor=entry.get("replication_factor", 1),
+                replicas=_replicas(entry.get("replicas", ()), entry["partitions"]),
             )
             for entry in stored["topics"]
         }
@@ -134,6 +139,12 @@ def _topic_id(text: str | None) -> bytes:
     return topic_id or NO_TOPIC_ID
 
 
+def _replicas(stored: Sequence[Sequence[int]], partitions: int) -> tuple[tuple[int, ...], ...]:
+    if stored and len(stored) != partitions:
+        raise ValueError(f"replicas of {len(stored)} partitions, and there are {partitions}")
+    return tuple(tuple(nodes) for nodes in stored)
+
+
 def topics_text(topics: Iterable[Topic], deleted: Iterable[Deleted]) -> str:
     """The file's text."""
     stored = {
@@ -144,6 +155,8 @@ def topics_text(topics: Iterable[Topic], deleted: Iterable[Deleted]) -> str:
                 "topic_id": topic.topic_id.hex(),
                 "partitions": topic.partitions,
                 "configs": dict(topic.configs),
+                "replication_factor": topic.replication_factor,
+                **({"replicas": topic.replicas} if topic.replicas else {}),
             }
             for topic in topics
         ],

@@ -28,15 +28,16 @@ def kohort_broker_factory() -> Iterator[Callable[..., EmbeddedBroker]]:
     """Start brokers with settings of your own: ``factory(**{"num.partitions": 8})``.
 
     Takes what ``EmbeddedBroker`` takes; ``data_dir`` may be handed in to start again on the same
-    data. All brokers are closed at the end of the test.
+    data, and ``nodes=3`` makes it appear as a cluster of three. All brokers are closed at the end
+    of the test.
     """
     from kohort.broker.embedded import EmbeddedBroker  # noqa: PLC0415 (asked for, not before)
 
     started: list[EmbeddedBroker] = []
 
-    def start(data_dir: str | None = None, **settings: Any) -> EmbeddedBroker:
+    def start(data_dir: str | None = None, *, nodes: int = 1, **settings: Any) -> EmbeddedBroker:
         given = {name.replace("_", "."): value for name, value in settings.items()}
-        broker = EmbeddedBroker(data_dir, **{**FIXTURE_SETTINGS, **given})
+        broker = EmbeddedBroker(data_dir, nodes=nodes, **{**FIXTURE_SETTINGS, **given})
         started.append(broker.start())
         return broker
 

@@ -183,7 +183,9 @@ def fetch_response(answer: OffsetFetchAnswer, version: int) -> OffsetFetchRespon
     on_partitions = group.error if version < _FETCH_GROUP_ERROR else ErrorCode.NONE
     return OffsetFetchResponse(
         error_code=group.error,
-        topics=[
+        topics=[]
+        if group.error and version >= _FETCH_GROUP_ERROR
+        else [
             OffsetFetchResponseTopic(
                 name=topic,
                 partitions=[
@@ -206,7 +208,9 @@ def _fetched_group(group: FetchedGroup) -> OffsetFetchResponseGroup:
     return OffsetFetchResponseGroup(
         group_id=group.group_id,
         error_code=group.error,
-        topics=[
+        topics=[]
+        if group.error
+        else [
             OffsetFetchResponseTopics(
                 name=topic,
                 partitions=[

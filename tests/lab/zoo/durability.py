@@ -11,6 +11,7 @@ from tests.lab.zoo.mutation import Mutation, Patch
 from kohort.coordinator import offsets
 from kohort.coordinator.records import GroupRecord
 from kohort.engine.coordinator_engine import CoordinatorEngine
+from kohort.engine.coordinator_writes import encoded
 from kohort.model.errors import ErrorCode
 
 
@@ -39,15 +40,13 @@ def _recovery_forgets_groups(patch: Patch) -> None:
 
 
 def _large_groups_do_not_fit_into_a_record(patch: Patch) -> None:
-    encoded = CoordinatorEngine._encoded
-
-    def too_large(self: CoordinatorEngine, effect: Any) -> Any:
-        for record in effect.records:
+    def too_large(records: Any, message_max_bytes: int) -> Any:
+        for record in records:
             if isinstance(record, GroupRecord) and record.value and len(record.value.members) > 2:
                 return None
-        return encoded(self, effect)
+        return encoded(records, message_max_bytes)
 
-    patch.setattr(CoordinatorEngine, "_encoded", too_large)
+    patch.setattr("kohort.engine.coordinator_engine.encoded", too_large)
 
 
 def _stored_without_an_answer(self: Any, registry: Any, ticket: Any) -> None:

@@ -1,13 +1,14 @@
 """Who is there: Metadata, DescribeCluster, FindCoordinator.
 
-There is one broker, so it leads every partition, is the controller and coordinates every group.
-What is not offered is said, not faked.
+Every node of this process tells of all of them, and of who leads and coordinates what. What is not
+offered is said, not faked.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
+from kohort.broker.handlers.placing import create_unasked
 from kohort.broker.state import BrokerState
 from kohort.model.errors import ErrorCode
 from kohort.storage.errors import StorageError
@@ -57,11 +58,12 @@ def metadata(state: BrokerState, request: MetadataRequest, version: int) -> Meta
     return MetadataResponse(
         brokers=[
             MetadataResponseBroker(
-                node_id=state.node_id, host=state.advertised.host, port=state.advertised.port
+                node_id=node.node_id, host=node.address.host, port=node.address.port
             )
+            for node in state.nodes.all
         ],
         cluster_id=state.cluster_id,
-        controller_id=state.node_id,
+        controller_id=state.nodes.controller_id,
         topics=topics,
         cluster_authorized_operations=(
             CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else NOT_ASKED
@@ -107,7 +109,7 @@ def _asked_for(
         error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     if error is None:
         try:
-            return _described(state, state.topics.create_unasked(name), with_operations)
+            return _described(state, create_unasked(state, name), with_operations)
         except StorageError as refused:
             error = refused.code
     return MetadataResponseTopic(error_code=error, name=name)
@@ -119,32 +121,36 @@ def _described(state: BrokerState, topic: Topic, with_operations: bool) -> Metad
         name=topic.name,
         topic_id=topic.topic_id,
         is_internal=topic.internal,
-        partitions=_partition_rows(state, topic.partitions),
+        partitions=_partition_rows(state, topic),
         topic_authorized_operations=TOPIC_OPERATIONS if with_operations else NOT_ASKED,
     )
 
 
-def _partition_rows(state: BrokerState, count: int) -> list[MetadataResponsePartition]:
-    rows = state.partition_rows
-    node = [state.node_id]
-    for index in range(len(rows), count):
-        rows.append(
-            MetadataResponsePartition(
-                error_code=ErrorCode.NONE,
-                partition_index=index,
-                leader_id=state.node_id,
-                leader_epoch=state.leader_epoch,
-                replica_nodes=node,
-                isr_nodes=node,
-            )
-        )
-    return rows[:count]
+def _partition_rows(state: BrokerState, topic: Topic) -> list[MetadataResponsePartition]:
+    if topic.replicas:
+        return [_partition_row(state, topic, index) for index in range(topic.partitions)]
+    same = (state.nodes.first_of(topic.name), topic.replication_factor)
+    rows = state.partition_rows.setdefault(same, [])
+    rows.extend(_partition_row(state, topic, n) for n in range(len(rows), topic.partitions))
+    return rows[: topic.partitions]
+
+
+def _partition_row(state: BrokerState, topic: Topic, index: int) -> MetadataResponsePartition:
+    replicas = state.nodes.replicas_of(topic, index)
+    return MetadataResponsePartition(
+        error_code=ErrorCode.NONE,
+        partition_index=index,
+        leader_id=replicas[0],
+        leader_epoch=state.leader_epoch,
+        replica_nodes=replicas,
+        isr_nodes=replicas,
+    )
 
 
 def describe_cluster(
     state: BrokerState, request: DescribeClusterRequest, version: int
 ) -> DescribeClusterResponse:
-    """Answer with this broker; controllers have no listener of their own here (KIP-919)."""
+    """Answer with all nodes; controllers have no listener of their own here (KIP-919)."""
     if request.endpoint_type == CONTROLLERS:
         return DescribeClusterResponse(
             error_code=ErrorCode.MISMATCHED_ENDPOINT_TYPE,
@@ -157,11 +163,12 @@ def describe_cluster(
         )
     return DescribeClusterResponse(
         cluster_id=state.cluster_id,
-        controller_id=state.node_id,
+        controller_id=state.nodes.controller_id,
         brokers=[
             DescribeClusterBroker(
-                broker_id=state.node_id, host=state.advertised.host, port=state.advertised.port
+                broker_id=node.node_id, host=node.address.host, port=node.address.port
             )
+            for node in state.nodes.all
         ],
         cluster_authorized_operations=(
             CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else NOT_ASKED
@@ -172,7 +179,7 @@ def describe_cluster(
 def find_coordinator(
     state: BrokerState, request: FindCoordinatorRequest, version: int
 ) -> FindCoordinatorResponse:
-    """This broker for every group. The offsets topic is made on first use, as in Kafka."""
+    """The node of each group. The offsets topic is made on first use, as in Kafka."""
     keys = request.coordinator_keys if version >= 4 else [request.key]
     found = [_coordinator(state, key, request.key_type) for key in keys]
     if version >= 4:
@@ -205,6 +212,7 @@ def _coordinator(state: BrokerState, key: str, key_type: int) -> Coordinator:
         return Coordinator(
             key=key, node_id=-1, host="", port=-1, error_code=error, error_message=message
         )
+    node = state.nodes.coordinator_of(key)
     return Coordinator(
-        key=key, node_id=state.node_id, host=state.advertised.host, port=state.advertised.port
+        key=key, node_id=node.node_id, host=node.address.host, port=node.address.port
     )

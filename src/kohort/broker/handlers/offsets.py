@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import logging
 
-from kohort.broker.fetching import leader_epoch_error
 from kohort.broker.state import BrokerState
 from kohort.model.errors import ErrorCode
 from kohort.model.ids import TopicPartition
@@ -56,12 +55,11 @@ def _offset(
 ) -> ListOffsetsPartitionResponse:
     row = ListOffsetsPartitionResponse(partition_index=asked.partition_index)
     try:
-        log = state.topics.log(TopicPartition(topic, asked.partition_index))
-        row.error_code = leader_epoch_error(asked.current_leader_epoch, log)
-        if row.error_code == ErrorCode.NONE:
-            row.timestamp, row.offset, epoch = log.offset_for_timestamp(asked.timestamp)
-            if version >= 4:  # Kafka's schema has no room for it before, and does not ignore it.
-                row.leader_epoch = epoch
+        partition = TopicPartition(topic, asked.partition_index)
+        log = state.log(partition, asked.current_leader_epoch)
+        row.timestamp, row.offset, epoch = log.offset_for_timestamp(asked.timestamp)
+        if version >= 4:  # Kafka's schema has no room for it before, and does not ignore it.
+            row.leader_epoch = epoch
     except StorageError as refused:
         row.error_code = refused.code
     return row
@@ -85,10 +83,8 @@ def offset_for_leader_epoch(
 def _epoch_end(state: BrokerState, topic: str, asked: OffsetForLeaderPartition) -> EpochEndOffset:
     row = EpochEndOffset(partition=asked.partition)
     try:
-        log = state.topics.log(TopicPartition(topic, asked.partition))
-        row.error_code = leader_epoch_error(asked.current_leader_epoch, log)
-        if row.error_code == ErrorCode.NONE:
-            row.leader_epoch, row.end_offset = log.end_offset_for_epoch(asked.leader_epoch)
+        log = state.log(TopicPartition(topic, asked.partition), asked.current_leader_epoch)
+        row.leader_epoch, row.end_offset = log.end_offset_for_epoch(asked.leader_epoch)
     except StorageError as refused:
         row.error_code = refused.code
     return row

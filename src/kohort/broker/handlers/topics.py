@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from typing import Final, TypeVar
+from typing import TypeVar
 
 from kohort.broker.handlers.configs import topic_settings
+from kohort.broker.handlers.placing import grown, placed
 from kohort.broker.state import BrokerState
 from kohort.model.errors import ErrorCode
 from kohort.storage.errors import RefusedTopic, StorageError
@@ -33,9 +34,6 @@ from kohort.wire.messages.k37_create_partitions import (
     CreatePartitionsTopic,
     CreatePartitionsTopicResult,
 )
-
-BROKER_DEFAULT: Final = -1
-"""Number of partitions or replicas that leaves the choice to the broker (KIP-464)."""
 
 T = TypeVar("T")
 
@@ -63,7 +61,7 @@ def create_topics(
 def _create(
     state: BrokerState, wanted: CreatableTopic, validate_only: bool
 ) -> CreatableTopicResult:
-    partitions = _partition_count(state, wanted)
+    placement = placed(state, wanted)
     configs = {config.name: config.value for config in wanted.configs}
     given = {name: value for name, value in configs.items() if value is not None}
     if len(given) < len(configs):
@@ -71,49 +69,25 @@ def _create(
         raise RefusedTopic(
             f"Null value not supported for topic configs: {missing}", ErrorCode.INVALID_CONFIG
         )
-    topic = state.topics.create(wanted.name, partitions, given, validate_only=validate_only)
+    topic = state.topics.create(
+        wanted.name,
+        placement.partitions,
+        given,
+        replication_factor=placement.replication_factor,
+        replicas=placement.replicas,
+        validate_only=validate_only,
+    )
     return CreatableTopicResult(
         name=wanted.name,
         topic_id=topic.topic_id,
         error_code=ErrorCode.NONE,
-        num_partitions=partitions,
-        replication_factor=1,
+        num_partitions=placement.partitions,
+        replication_factor=placement.replication_factor,
         configs=[
             CreatableTopicConfigs(name=row.name, value=row.value, config_source=row.source)
             for row in topic_settings(state, topic)
         ],
     )
-
-
-def _partition_count(state: BrokerState, wanted: CreatableTopic) -> int:
-    """How many partitions are wanted, one way or the other.
-
-    Raises:
-        RefusedTopic: both ways at once, a number out of range, or replicas that do not exist.
-    """
-    if wanted.assignments:
-        if (wanted.num_partitions, wanted.replication_factor) != (BROKER_DEFAULT, BROKER_DEFAULT):
-            raise RefusedTopic(
-                "partitions and replicas must both be -1 where replicas are assigned by hand"
-            )
-        indexes = sorted(row.partition_index for row in wanted.assignments)
-        if indexes != list(range(len(indexes))) or any(
-            row.broker_ids != [state.node_id] for row in wanted.assignments
-        ):
-            raise RefusedTopic(
-                f"replicas must be assigned to partitions 0, 1, ... and to [{state.node_id}], "
-                f"the only broker",
-                ErrorCode.INVALID_REPLICA_ASSIGNMENT,
-            )
-        return len(indexes)
-    if wanted.replication_factor not in (BROKER_DEFAULT, 1):
-        raise RefusedTopic(
-            f"replication factor {wanted.replication_factor}: there is one broker, so 1 or -1",
-            ErrorCode.INVALID_REPLICATION_FACTOR,
-        )
-    if wanted.num_partitions == BROKER_DEFAULT:
-        return state.settings.num_partitions
-    return wanted.num_partitions
 
 
 def create_partitions(
@@ -137,21 +111,9 @@ def create_partitions(
 
 
 def _grow(state: BrokerState, wanted: CreatePartitionsTopic, validate_only: bool) -> None:
-    assigned = wanted.assignments
-    if assigned is not None and any(row.broker_ids != [state.node_id] for row in assigned):
-        raise RefusedTopic(
-            f"new partitions can be assigned to [{state.node_id}] only, the only broker",
-            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
-        )
     topic = state.topics.get(wanted.name)
-    if topic is not None and assigned is not None:
-        added = wanted.count - topic.partitions
-        if len(assigned) != added:
-            raise RefusedTopic(
-                f"{len(assigned)} assignments for {added} new partitions",
-                ErrorCode.INVALID_REPLICA_ASSIGNMENT,
-            )
-    state.topics.grow(wanted.name, wanted.count, validate_only=validate_only)
+    replicas = () if topic is None else grown(state, topic, wanted)
+    state.topics.grow(wanted.name, wanted.count, replicas=replicas, validate_only=validate_only)
 
 
 def delete_topics(
