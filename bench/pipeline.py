@@ -48,7 +48,7 @@ TOPIC = "bench"
 KINDS = {
     "EmbeddedBroker": "broker",
     "streaming_source_runner": "source",
-    "spark.worker_daemon": "workers",
+    "-m kohort.spark.worker_daemon": "workers",
     "java": "JVM",
     "bench": "application",
 }

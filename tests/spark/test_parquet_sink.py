@@ -2,22 +2,77 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
 import pytest
+from tests.spark.conftest import Feed
 
 pytest.importorskip("pyspark", reason="pip install 'kohort[spark]'")
 
-from kohort.spark.parquet_sink import CAREFUL, QUICK, SMALL_ROW, handed_over
+from kohort.spark.parquet_sink import CAREFUL, QUICK, SMALL_ROW
+from kohort.spark.verify import verify
 
 RECORDS = "spark.sql.execution.arrow.maxRecordsPerBatch"
+BYTES = "spark.sql.execution.arrow.maxBytesPerBatch"
 
 
-def test_rows_are_counted_by_bytes_until_they_are_known_to_be_small() -> None:
-    assert handed_over(None) == CAREFUL
-    assert handed_over(SMALL_ROW + 1) == CAREFUL
-    assert handed_over(SMALL_ROW) == QUICK
-
-
-def test_uncounted_rows_may_grow_eightfold_and_still_fit() -> None:
-    limit = int(CAREFUL["spark.sql.execution.arrow.maxBytesPerBatch"])
-    assert int(QUICK[RECORDS]) * SMALL_ROW * 8 <= limit
+def test_uncounted_rows_take_no_more_than_counted_ones() -> None:
+    assert int(QUICK[RECORDS]) * SMALL_ROW <= int(CAREFUL[BYTES])
     assert QUICK.keys() == CAREFUL.keys()
+
+
+@pytest.mark.slow
+@pytest.mark.spark
+def test_rows_that_grow_from_small_to_huge_are_counted_and_land_once(
+    spark: Any, run: Callable[..., list[Any]], feed: Callable[..., Feed], tmp_path: Path
+) -> None:
+    from kohort.spark.sqlite_ledger import SqliteLedger
+
+    source = feed(2, [(None, b"small")] * 2_000)
+    source.put([(None, b"h" * (SMALL_ROW + 1))] * 500)
+    source.put([(None, b"small")] * 2_000)
+    progress = run(source, "SELECT value, length(value) AS n FROM records", limit=1_500)
+    verdict = verify(tmp_path / "table", source.settings)
+    # Nothing that the refused batch had written is left over either.
+    assert verdict.ok
+    assert verdict.total("rows") == 4_500
+    assert sum(batch.rows for batch in progress) == 4_500
+    ledger = SqliteLedger.of_table(tmp_path / "table")
+    assert ledger.described("rows") == "counted"
+    ledger.close()
+
+
+@pytest.mark.slow
+@pytest.mark.spark
+@pytest.mark.parametrize(
+    ("sql", "limited"),
+    [
+        ("SELECT value FROM records", True),
+        ("SELECT CAST(value AS STRING) AS v, offset + 1 AS n FROM records", True),
+        # Records are small, what the SQL makes of them is not.
+        ("SELECT repeat(CAST(value AS STRING), 40000) AS v FROM records", False),
+        # Small rows whose malformed records travel along.
+        ("SELECT 1 AS one, CAST(value AS STRING) AS dead_letter FROM records", True),
+        ("SELECT array(value) AS a FROM records", None),
+        ("SELECT named_struct('v', value) AS s FROM records", None),
+    ],
+)
+def test_the_size_of_a_row_is_that_of_what_the_sql_makes(
+    spark: Any, sql: str, limited: bool | None
+) -> None:
+    from kohort.spark.parquet_sink import can_be_sized, table_frame
+    from kohort.spark.rowwise import apply_sql
+    from kohort.spark.source import SCHEMA
+
+    records = spark.createDataFrame([(b"k", b"v", "t", 0, 5, None, 0)], SCHEMA)
+    query = apply_sql(spark, records, sql)
+    assert can_be_sized(query) is (limited is not None)
+    if limited is not None:
+        frame = table_frame(query, refuse_large=True)
+        if limited:
+            assert frame.count() == len(frame.collect()) == 1
+        else:
+            with pytest.raises(Exception, match="too large to be handed over uncounted"):
+                frame.collect()

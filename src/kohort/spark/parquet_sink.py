@@ -14,19 +14,31 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Mapping, Sequence
-from functools import partial
+import uuid
+from collections.abc import Sequence
+from functools import partial, reduce
 from pathlib import Path
 from typing import Final
 
+from pyspark.errors.exceptions.base import PySparkException
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.types import StructType
+from pyspark.sql.types import (
+    BinaryType,
+    BooleanType,
+    DateType,
+    NullType,
+    NumericType,
+    StringType,
+    StructType,
+    TimestampNTZType,
+    TimestampType,
+)
 
 from kohort.model.errors import ConfigError
 from kohort.spark.layout import DEAD_LETTER, HIDDEN, PLACE, RECORD_HASH
 from kohort.spark.ledger import Committed, NotedQuery, WrittenFile
-from kohort.spark.piece_files import REPORT, write_files, written_file
+from kohort.spark.piece_files import REPORT, remove_marked, write_files, written_file
 from kohort.spark.rowwise import RowwiseQuery
 from kohort.spark.sqlite_ledger import SqliteLedger
 
@@ -44,11 +56,19 @@ QUICK: Final = {
     # The one value with which Spark does not count.
     "spark.sql.execution.arrow.maxBytesPerBatch": str((1 << 31) - 1),
 }
-"""The same where rows are known to be small: 2,000 of them are, uncounted, less than 64 MiB even
-if they become eight times as large as ``SMALL_ROW``."""
+"""The same where no row is larger than ``SMALL_ROW``: as many bytes, uncounted."""
 
-SMALL_ROW: Final = 4096
-"""Bytes, on average over what one task gets at once."""
+SMALL_ROW: Final = 32 << 10
+"""Most bytes of texts and binaries in a row that is handed over uncounted. The query looks at the
+lengths of every row, which costs next to nothing, and refuses a larger one."""
+
+_LARGE: Final = "kohort: a row is too large to be handed over uncounted"
+_FIXED: Final = (BooleanType, DateType, NullType, NumericType, TimestampNTZType, TimestampType)
+_SIZED: Final = (BinaryType, StringType)
+
+_ROWS: Final = "rows"
+_COUNTED: Final = "counted"
+"""What the ledger notes of a table that had a row too large to be handed over uncounted."""
 
 _ABOUT_RUNNING: Final = ("spark.sql.execution.", "spark.sql.shuffle.", "spark.sql.streaming.")
 """Settings of SQL that say how it is carried out, not what it means."""
@@ -73,8 +93,11 @@ class ParquetSink:
         self._directory = directory
         self._ledger = ledger
         self._application = application
-        self._frame = table_frame(query)
-        self._row_bytes: int | None = None
+        self.refused_large_row = False
+        """Whether the query was stopped by a row that another query, made anew, will count."""
+        counted = ledger.described(_ROWS) == _COUNTED or not can_be_sized(query)
+        self._handed_over = CAREFUL if counted else QUICK
+        self._frame = table_frame(query, refuse_large=not counted)
         describe_table(ledger, directory, self._frame, query)
         self._query_name = ledger.note_query(noted_query(query))
 
@@ -90,13 +113,19 @@ class ParquetSink:
             LedgerConflict: the ledger does not stand where the batch begins, and nobody else
                 acquired the partition. The query stops; nothing was committed.
         """
-        write = partial(write_files, str(self._directory))
-        for name, value in handed_over(self._row_bytes).items():
+        mark = uuid.uuid4().hex
+        write = partial(write_files, str(self._directory), mark)
+        for name, value in self._handed_over.items():
             batch.sparkSession.conf.set(name, value)
-        # Only when the tasks are done have the source's intents surely been written.
-        reports = batch.mapInArrow(write, REPORT).collect()
-        if reports:
-            self._row_bytes = max(report["row_bytes"] for report in reports)
+        try:
+            # Only when the tasks are done have the source's intents surely been written.
+            reports = batch.mapInArrow(write, REPORT).collect()
+        except PySparkException as error:
+            remove_marked(self._directory, mark)
+            if _LARGE in str(error):
+                self._ledger.describe(_ROWS, _COUNTED)
+                self.refused_large_row = True
+            raise
         files = [written_file(report) for report in reports]
         committed = self._ledger.commit(self._application, files, self._query_name)
         self._discard(files, committed)
@@ -111,17 +140,20 @@ class ParquetSink:
                         (self._directory / path).unlink(missing_ok=True)
 
 
-def handed_over(row_bytes: int | None) -> Mapping[str, str]:
-    """How Spark hands rows to writing tasks, by the largest rows of the batch before (None: none).
+def can_be_sized(query: RowwiseQuery) -> bool:
+    """Whether the lengths of its columns say how large a row is; those of nested ones do not."""
+    return all(
+        isinstance(query.frame.schema[name].dataType, (*_FIXED, *_SIZED)) for name in query.columns
+    )
 
-    Rows that grow from small to huge within two batches may end the application for want of
-    memory. Started again it begins with care, so that no batch ends it twice.
+
+def table_frame(query: RowwiseQuery, *, refuse_large: bool = False) -> DataFrame:
+    """The rows as the table holds them, with key and value beside them for dead letters only.
+
+    Args:
+        query: whose rows.
+        refuse_large: fail at a row of more than ``SMALL_ROW`` bytes.
     """
-    return QUICK if row_bytes is not None and row_bytes <= SMALL_ROW else CAREFUL
-
-
-def table_frame(query: RowwiseQuery) -> DataFrame:
-    """The rows as the table holds them, with key and value beside them for dead letters only."""
     hidden = {name: F.col(HIDDEN + name) for name in (*PLACE, "key", "value")}
     columns = [hidden[name].alias(name) for name in PLACE]
     columns.append(hash_column(hidden["key"], hidden["value"]).alias(RECORD_HASH))
@@ -132,7 +164,28 @@ def table_frame(query: RowwiseQuery) -> DataFrame:
         columns += [
             F.when(dead.isNotNull(), hidden[name]).alias(HIDDEN + name) for name in ("key", "value")
         ]
+    if refuse_large:
+        travelling = [F.col(f"`{name}`") for name in query.columns if _is_sized(query, name)]
+        travelling += [hidden["key"], hidden["value"]] if query.dead_letters else []
+        columns[1] = _refuse_large(columns[1], travelling)
     return query.frame.select(*columns)
+
+
+def _is_sized(query: RowwiseQuery, name: str) -> bool:
+    return isinstance(query.frame.schema[name].dataType, _SIZED)
+
+
+def _refuse_large(column: Column, travelling: Sequence[Column]) -> Column:
+    if not travelling:
+        return column
+    lengths = [F.coalesce(F.octet_length(one), F.lit(0)) for one in travelling]
+    size = reduce(Column.__add__, lengths[1:], lengths[0])
+    name = PLACE[1]
+    return (
+        F.when(size <= SMALL_ROW, column)
+        .otherwise(F.raise_error(F.lit(_LARGE)).cast("int"))
+        .alias(name)
+    )
 
 
 def hash_column(key: Column, value: Column) -> Column:

@@ -32,7 +32,7 @@ BYTES_PER_GROUP = 32 * 1024 * 1024
 REPORT: Final = (
     "topic string, `partition` int, first_offset bigint, last_offset bigint, path string, "
     "`rows` bigint, dead_path string, dead_letters bigint, size bigint, crc bigint, "
-    "dead_size bigint, dead_crc bigint, row_bytes bigint"
+    "dead_size bigint, dead_crc bigint"
 )
 """A task's report of one piece, as Spark names the columns; paths are below the table."""
 
@@ -50,7 +50,6 @@ _REPORT_ARROW: Final = pa.schema(
         ("crc", pa.int64()),
         ("dead_size", pa.int64()),
         ("dead_crc", pa.int64()),
-        ("row_bytes", pa.int64()),
     ]
 )
 _DEAD_SCHEMA: Final = pa.schema(
@@ -66,8 +65,16 @@ _DEAD_SCHEMA: Final = pa.schema(
 )
 
 
-def write_files(directory: str, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Write one task's rows: a file for each partition's piece; yields a report of each."""
+def write_files(
+    directory: str, mark: str, batches: Iterator[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    """Write one task's rows: a file for each partition's piece; yields a report of each.
+
+    Args:
+        directory: of the table.
+        mark: beginning of the files' names.
+        batches: the task's rows, piece after piece.
+    """
     writer: _PieceWriter | None = None
     try:
         for batch in batches:
@@ -75,7 +82,7 @@ def write_files(directory: str, batches: Iterator[pa.RecordBatch]) -> Iterator[p
                 if writer is None or writer.partition != partition:
                     if writer is not None:
                         yield writer.finish()
-                    writer = _PieceWriter(Path(directory), partition, batch.schema)
+                    writer = _PieceWriter(Path(directory), mark, partition, batch.schema)
                 writer.add(rows)
         if writer is not None:
             yield writer.finish()
@@ -83,6 +90,13 @@ def write_files(directory: str, batches: Iterator[pa.RecordBatch]) -> Iterator[p
     finally:
         if writer is not None:
             writer.abandon()
+
+
+def remove_marked(directory: Path, mark: str) -> None:
+    """Remove what tasks wrote under a mark, whose batch failed."""
+    for folder in (DATA, DEAD_LETTERS):
+        for path in (directory / folder).rglob(f"{mark}-*"):
+            path.unlink(missing_ok=True)
 
 
 def _runs(batch: pa.RecordBatch) -> Iterator[tuple[TopicPartition, pa.RecordBatch]]:
@@ -172,21 +186,21 @@ class _Output:
 class _PieceWriter:
     """Writes the rows of one piece, good ones and dead letters apart."""
 
-    def __init__(self, directory: Path, partition: TopicPartition, schema: pa.Schema) -> None:
+    def __init__(
+        self, directory: Path, mark: str, partition: TopicPartition, schema: pa.Schema
+    ) -> None:
         self.partition = partition
         self._names = [n for n in schema.names if n != DEAD_LETTER and not n.startswith(HIDDEN)]
         self._has_dead = DEAD_LETTER in schema.names
         folder = f"{partition.topic}/{partition.partition}"
-        name = f"{uuid.uuid4().hex}.parquet"
+        name = f"{mark}-{uuid.uuid4().hex}.parquet"
         kept = pa.schema([schema.field(n) for n in self._names])
         self._good = _Output(directory, f"{DATA}/{folder}", name, kept)
         self._dead = _Output(directory, f"{DEAD_LETTERS}/{folder}", name, _DEAD_SCHEMA)
         self._first: int | None = None
         self._last = -1
-        self._row_bytes = 0
 
     def add(self, rows: pa.RecordBatch) -> None:
-        self._row_bytes = max(self._row_bytes, rows.nbytes // rows.num_rows)
         offsets = rows.column("offset")
         if self._first is None:
             self._first = offsets[0].as_py()
@@ -209,7 +223,6 @@ class _PieceWriter:
             "dead_letters": self._dead.rows,
             **_sealed("", self._good.seal),
             **_sealed("dead_", self._dead.seal),
-            "row_bytes": self._row_bytes,
         }
         return pa.RecordBatch.from_pylist([report], schema=_REPORT_ARROW)
 

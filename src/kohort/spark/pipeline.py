@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import fcntl
 import json
+import logging
 import os
 import re
 import threading
@@ -16,6 +17,7 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -27,11 +29,13 @@ from kohort.model.errors import ConfigError, KohortError
 from kohort.spark.assembly import KafkaTopics
 from kohort.spark.layout import CHECKPOINTS
 from kohort.spark.options import SourceOptions, parse_options
-from kohort.spark.parquet_sink import ParquetSink
+from kohort.spark.parquet_sink import SMALL_ROW, ParquetSink
 from kohort.spark.rowwise import apply_sql
 from kohort.spark.session import make_session
 from kohort.spark.source import KohortDataSource
 from kohort.spark.sqlite_ledger import SqliteLedger
+
+LOG: Final = logging.getLogger(__name__)
 
 _LOOK_S: Final = 0.2
 _CONFIG_ERROR: Final = re.compile(r"kohort\.model\.errors\.ConfigError: (.+)")
@@ -120,10 +124,7 @@ def run_pipeline(
         ClientError: the brokers cannot be reached.
         PipelineFailed: the query stopped by itself.
     """
-    application = uuid.uuid4().hex
-    options = _source_options(config, application)
-    checked = parse_options(options)
-    _check_topics(checked)
+    _check_topics(parse_options(_source_options(config)))
     ledger = SqliteLedger(config.output, config.group)
     try:
         with _checkpoint(config.output, config.name) as (name, checkpoint):
@@ -135,9 +136,9 @@ def run_pipeline(
                 else make_session(app_name, config.master, config.spark)
             )
             try:
-                query = _start(spark, config, options, ledger, checkpoint)
-                started(name)
-                _watch(query, report, stop)
+                tell: Callable[[], None] = partial(started, name)
+                while not _run(spark, config, ledger, checkpoint, tell, report, stop):
+                    tell = _nothing
             finally:
                 if session is None:
                     spark.stop()
@@ -145,7 +146,34 @@ def run_pipeline(
         ledger.close()
 
 
-def _source_options(config: PipelineConfig, application: str) -> dict[str, str]:
+def _run(  # noqa: PLR0917
+    spark: SparkSession,
+    config: PipelineConfig,
+    ledger: SqliteLedger,
+    checkpoint: Path,
+    started: Callable[[], None],
+    report: Callable[[Progress], None],
+    stop: threading.Event,
+) -> bool:
+    """One query from its start to its end; False if it has to be made anew, which it has noted."""
+    query, sink = _start(spark, config, _source_options(config), ledger, checkpoint)
+    started()
+    try:
+        _watch(query, report, stop)
+    except KohortError:
+        if not sink.refused_large_row:
+            raise
+        LOG.warning("a row of more than %d bytes: from here on rows are counted", SMALL_ROW)
+        return False
+    return True
+
+
+def _nothing() -> None:
+    pass
+
+
+def _source_options(config: PipelineConfig) -> dict[str, str]:
+    """Of one start of the query, which has a name of its own in the ledger."""
     return {
         **{f"kafka.{name}": value for name, value in config.kafka.items()},
         "kafka.bootstrap.servers": config.bootstrap,
@@ -154,7 +182,7 @@ def _source_options(config: PipelineConfig, application: str) -> dict[str, str]:
         "startingOffsets": config.starting_offsets,
         "maxOffsetsPerTrigger": str(config.limit),
         "ledger": str(config.output.resolve()),
-        "application": application,
+        "application": uuid.uuid4().hex,
     }
 
 
@@ -172,7 +200,7 @@ def _start(
     options: Mapping[str, str],
     ledger: SqliteLedger,
     checkpoint: Path,
-) -> StreamingQuery:
+) -> tuple[StreamingQuery, ParquetSink]:
     spark.dataSource.register(KohortDataSource)
     tasks = str(spark.sparkContext.defaultParallelism)
     records = spark.readStream.format("kohort").options(**options).option("readTasks", tasks).load()
@@ -184,8 +212,8 @@ def _start(
         .option("checkpointLocation", checkpoint.resolve().as_uri())
     )
     if config.available_now:
-        return writer.trigger(availableNow=True).start()
-    return writer.trigger(processingTime=f"{config.trigger_ms} milliseconds").start()
+        return writer.trigger(availableNow=True).start(), sink
+    return writer.trigger(processingTime=f"{config.trigger_ms} milliseconds").start(), sink
 
 
 def _watch(
