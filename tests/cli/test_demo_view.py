@@ -21,7 +21,10 @@ APP = Application(
 )
 PICTURE = Picture(
     at=10.0,
-    applications={"app-1": APP, "app-2": Application(name="app-2", life=Life.STARTING)},
+    applications={
+        "app-1": APP,
+        "app-2": Application(name="app-2", life=Life.STARTING, starts=1, since=3.0),
+    },
     fed=5_000,
     ends={0: 2_500, 1: 2_500},
     positions={0: 1_000, 1: 0},
@@ -37,16 +40,16 @@ def test_partitions_are_shortened(numbers: tuple[int, ...], text: str) -> None:
     assert spans(numbers) == text
 
 
-def test_rates_follow_the_last_seconds_and_start_anew_with_a_process() -> None:
+def test_rates_follow_the_last_seconds() -> None:
     rates = Rates()
     assert rates.of("app-1") == 0.0
     for second in range(20):
         landed = 100 * second if second < 10 else 900 + 300 * (second - 9)
         rates.see(_at(second, landed))
     assert rates.of("app-1") == pytest.approx(300)
-    rates.see(_at(20, 0))
-    rates.see(_at(21, 50))
-    assert rates.of("app-1") == pytest.approx(50)
+    for second in range(20, 26):
+        rates.see(_at(second, 3_900))
+    assert rates.of("app-1") == 0.0
 
 
 def _at(second: float, landed: int) -> Picture:
@@ -63,13 +66,17 @@ def test_without_a_terminal_every_event_is_a_line() -> None:
     view.show(replace(PICTURE, at=14.0, rebalances=(*PICTURE.rebalances, pending)))
     known = replace(pending, moved=3)
     view.show(replace(PICTURE, at=14.5, rebalances=(*PICTURE.rebalances, known)))
+    again = replace(PICTURE.applications["app-2"], starts=2, since=14.0)
+    view.show(replace(PICTURE, at=16.0, held=3_333, applications={"app-2": again}))
     view.close()
     assert out.getvalue().splitlines() == [
         "   1.0 s  starting [app-1]",
         "   8.2 s  rebalance to generation 1 (member joined) took 0.25 s, 0 partitions moved",
         "  10.0 s  fed 5,000  landed 1,000  backlog 4,000 | "
-        "app-1 member 0-2,5, 0/s; app-2 starting",
+        "app-1 member 0-2,5, 0/s; app-2 Spark starts, 7 s",
         "  14.0 s  rebalance to generation 2 (member expired) took 1.00 s, 3 partitions moved",
+        "  16.0 s  fed 5,000  landed 1,000  backlog 4,000 (held to 3,333 a micro-batch) | "
+        "app-2 Spark starts again, 2 s",
     ]
 
 
@@ -78,7 +85,40 @@ def test_on_a_terminal_members_and_rebalances_are_drawn() -> None:
     view = LiveView(Console(file=out, width=120, force_terminal=True, color_system=None))
     view.say(1.0, "starting")
     view.show(PICTURE)
+    assert "slowed down on purpose" not in out.getvalue()
+    view.show(replace(PICTURE, held=3_333))
     view.close()
     drawn = out.getvalue()
-    for part in ("app-1", "member", "4711", "0-2,5", "member joined", "0.25 s", "backlog 4,000"):
+    for part in (
+        "app-1",
+        "member",
+        "4711",
+        "0-2,5",
+        "member joined",
+        "0.25 s",
+        "backlog 4,000",
+        "on purpose to 3,333",
+    ):
         assert part in drawn
+
+
+def test_the_picture_fits_a_terminal_of_24_lines() -> None:
+    out = io.StringIO()
+    console = Console(file=out, width=80, height=24, force_terminal=True, color_system=None)
+    view = LiveView(console)
+    for number in range(9):
+        view.say(float(number), f"sentence {number}")
+    (rebalance,) = PICTURE.rebalances
+    view.show(
+        replace(
+            PICTURE,
+            applications={name: replace(APP, name=name) for name in ("app-1", "app-2", "app-3")},
+            rebalances=tuple(replace(rebalance, generation=n) for n in range(9)),
+            held=3_333,
+        )
+    )
+    view.close()
+    drawn = out.getvalue().rpartition("fed 5,000")[2]
+    assert drawn.count("\n") == 24
+    assert "sentence 8" in drawn
+    assert "backlog 4,000\n" in drawn.replace(" \n", "\n")

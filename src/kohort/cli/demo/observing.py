@@ -64,6 +64,11 @@ class LedgerWitness:
         )
         return {(row[0], row[1]): row[2] for row in rows}
 
+    def batch_limit(self) -> int | None:
+        """See ``kohort.spark.ledger.Ledger.batch_limit``."""
+        rows = self._ask("SELECT value FROM meta WHERE name = 'batch_limit'")
+        return int(rows[0][0]) if rows and rows[0][0] else None
+
     def landings(self, zero: float) -> list[Landing]:
         """The manifest; times relative to ``zero``, the wall clock's seconds."""
         rows = self._ask(
@@ -162,6 +167,7 @@ class Actor:
     members: set[str] = field(default_factory=set)
     buried: set[str] = field(default_factory=set)
     landed: int = 0
+    since: float = 0.0
 
 
 class Observer:
@@ -204,7 +210,7 @@ class Observer:
         group = self._admin.describe_group(self._group)
         self._log.follow()
         held, intended = self._ledger.held(), self._ledger.intended()
-        owned = _recognise(group, actors)
+        owned = _recognise(at, group, actors)
         self._count_landed(held, actors)
         for assigned in self._assignments.follow():
             self._moves.see(assigned.generation, assigned.owners)
@@ -221,6 +227,7 @@ class Observer:
             ends={tp.partition: found.offset for tp, found in ends.items()},
             positions={number: each.position for number, each in held.items()},
             rebalances=self._moves.noted(self._log.rebalances),
+            held=self._ledger.batch_limit(),
         )
         self.drought.see(at, picture.backlog)
         return picture
@@ -238,7 +245,8 @@ class Observer:
             before = self._before.get(number)
             begin = before.position if before is not None else now.position
             for actor in actors.values():
-                if now.member in actor.members:
+                # What a process committed just before it was killed is its own, too.
+                if now.member in actor.members | actor.buried:
                     actor.landed += now.position - begin
         self._before = held
 
@@ -250,7 +258,9 @@ def bury(actor: Actor) -> None:
     actor.members.clear()
 
 
-def _recognise(group: GroupDescription, actors: Mapping[str, Actor]) -> dict[str, frozenset[int]]:
+def _recognise(
+    at: float, group: GroupDescription, actors: Mapping[str, Actor]
+) -> dict[str, frozenset[int]]:
     """Which application owns what; members are known by the client id, which is its name."""
     owned: dict[str, frozenset[int]] = {}
     for member in group.members:
@@ -263,7 +273,7 @@ def _recognise(group: GroupDescription, actors: Mapping[str, Actor]) -> dict[str
             continue
         actor.members.add(member.member_id)
         if actor.life is Life.STARTING:
-            actor.life = Life.MEMBER
+            actor.life, actor.since = Life.MEMBER, at
         mine = frozenset(p.partition for p in member.partitions or ())
         owned[actor.name] = owned.get(actor.name, frozenset()) | mine
     return owned
@@ -285,6 +295,7 @@ def _application(
         landed=actor.landed,
         in_batch=_in_batch(actor, held, intended),
         pid=actor.pid,
+        since=actor.since,
     )
 
 

@@ -32,9 +32,10 @@ class Application:
         starts: how often it was started.
         owned: partitions that the group has given it.
         acquired: partitions of these that it has taken over at the ledger.
-        landed: records that its present process has committed to the table.
+        landed: records that it has committed to the table, over all its starts.
         in_batch: it has planned a micro-batch that is not committed yet.
         pid: of its present process; 0 before the first.
+        since: when its process began or became a member, what came last; seconds as ``Picture.at``.
     """
 
     name: str
@@ -45,6 +46,7 @@ class Application:
     landed: int = 0
     in_batch: bool = False
     pid: int = 0
+    since: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,6 +81,7 @@ class Picture:
         ends: per partition, the offset after its last record.
         positions: per partition, the offset after the last record in the table.
         rebalances: in order.
+        held: most records of a micro-batch, as the script holds them back; None if it does not.
     """
 
     at: float
@@ -89,6 +92,7 @@ class Picture:
     ends: Mapping[int, int] = field(default_factory=dict)
     positions: Mapping[int, int] = field(default_factory=dict)
     rebalances: tuple[Rebalance, ...] = ()
+    held: int | None = None
 
     @property
     def backlog(self) -> dict[int, int]:

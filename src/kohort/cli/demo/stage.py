@@ -287,7 +287,7 @@ class Stage:
         tree = self._undertaker.watch(Tree(command, log))
         self._cleanup.callback(tree.kill)
         self._trees[name] = tree
-        actor.life, actor.pid, actor.landed = Life.STARTING, tree.pid, 0
+        actor.life, actor.pid, actor.since = Life.STARTING, tree.pid, self._now()
 
     def _kill(self, name: str, picture: Picture, *, anyway: bool) -> None:
         """Freezes the tree before looking: what is seen is then what dies."""

@@ -20,8 +20,8 @@ from kohort.cli.demo.picture import Application, Life, Picture, Rebalance
 _RATE_WINDOW_S: Final = 4.0
 _STATUS_EVERY_S: Final = 5.0
 # Together with the members they fit a terminal of 24 lines.
-_SAID_KEPT: Final = 5
-_REBALANCES_KEPT: Final = 6
+_SAID_KEPT: Final = 4
+_REBALANCES_KEPT: Final = 5
 
 
 class View(Protocol):
@@ -50,8 +50,6 @@ class Rates:
         """Note what landed up to now."""
         for name, application in picture.applications.items():
             seen = self._seen.setdefault(name, deque())
-            if seen and application.landed < seen[-1][1]:
-                seen.clear()  # A new process counts from zero.
             seen.append((picture.at, application.landed))
             while len(seen) > 2 and seen[1][0] < picture.at - _RATE_WINDOW_S:
                 seen.popleft()
@@ -96,12 +94,13 @@ class PlainView:
         """See ``View``."""
 
     def _status(self, picture: Picture) -> str:
+        held = "" if picture.held is None else f" (held to {picture.held:,} a micro-batch)"
         applications = "; ".join(
-            f"{a.name} {a.life.value}"
+            f"{a.name} {doing(a, picture.at)}"
             + (f" {spans(a.owned)}, {self._rates.of(a.name):,.0f}/s" if a.owned else "")
             for a in picture.applications.values()
         )
-        return f"{progress(picture)} | {applications}"
+        return f"{progress(picture)}{held} | {applications}"
 
     def _print(self, line: str) -> None:
         self._console.print(line, markup=False, highlight=False, soft_wrap=True)
@@ -141,22 +140,23 @@ class LiveView:
         self._live.update(
             Group(
                 Text(progress(picture), style="bold"),
-                self._members(picture.applications.values()),
+                *_held(picture),
+                self._members(picture),
                 _rebalance_table(picture.rebalances[-_REBALANCES_KEPT:]),
                 *said,
             ),
             refresh=True,
         )
 
-    def _members(self, applications: Iterable[Application]) -> Table:
+    def _members(self, picture: Picture) -> Table:
         table = Table(title="group members", title_justify="left", expand=False)
-        for heading in ("application", "state", "pid", "partitions", "records/s", "records"):
-            right = heading in {"pid", "records/s", "records"}
+        for heading in ("application", "state", "pid", "partitions", "landed/s", "landed"):
+            right = heading in {"pid", "landed/s", "landed"}
             table.add_column(heading, justify="right" if right else "left")
-        for a in applications:
+        for a in picture.applications.values():
             table.add_row(
                 a.name,
-                Text(a.life.value, style=_STYLES[a.life]),
+                Text(doing(a, picture.at), style=_STYLES[a.life]),
                 str(a.pid or "-"),
                 spans(a.owned) or "-",
                 f"{self._rates.of(a.name):,.0f}",
@@ -182,6 +182,22 @@ def _rebalance_table(rebalances: Iterable[Rebalance]) -> Table:
         moved = "-" if r.moved is None else str(r.moved)
         table.add_row(f"{r.began:.1f} s", str(r.generation), r.cause, f"{r.seconds:.2f} s", moved)
     return table
+
+
+def _held(picture: Picture) -> list[Text]:
+    """Why the rates are what they are: they say nothing of what Spark can do."""
+    if picture.held is None:
+        return []
+    said = f"slowed down on purpose to {picture.held:,} records a micro-batch: "
+    return [Text(f"{said}all are to have a backlog", style="dim")]
+
+
+def doing(application: Application, at: float) -> str:
+    """An application's state; how long Spark has been starting, which takes the longest."""
+    if application.life is not Life.STARTING:
+        return application.life.value
+    again = " again" if application.starts > 1 else ""
+    return f"Spark starts{again}, {at - application.since:.0f} s"
 
 
 def describe_rebalance(rebalance: Rebalance) -> str:
