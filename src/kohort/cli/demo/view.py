@@ -195,7 +195,8 @@ def _held(picture: Picture) -> list[Text]:
 def doing(application: Application, at: float) -> str:
     """An application's state; how long Spark has been starting, which takes the longest."""
     if application.life is not Life.STARTING:
-        return application.life.value
+        state: str = application.life.value
+        return state
     again = " again" if application.starts > 1 else ""
     return f"Spark starts{again}, {at - application.since:.0f} s"
 
