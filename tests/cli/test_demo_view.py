@@ -97,7 +97,7 @@ def test_on_a_terminal_members_and_rebalances_are_drawn() -> None:
         "member joined",
         "0.25 s",
         "backlog 4,000",
-        "on purpose to 3,333",
+        "on purpose: 3,333",
     ):
         assert part in drawn
 

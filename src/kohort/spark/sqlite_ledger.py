@@ -338,7 +338,7 @@ class SqliteLedger:
                     connection.execute("INSERT OR IGNORE INTO meta VALUES (?, ?)", (name, value))
                 known = dict(connection.execute("SELECT name, value FROM meta").fetchall())
         except sqlite3.DatabaseError as error:
-            raise LedgerError(f"{self._path} cannot be used as a ledger: {error}") from error
+            raise LedgerError(_unusable(self._path, error)) from error
         if known["version"] != SCHEMA_VERSION:
             raise LedgerError(
                 f"{self._path} has version {known['version']}, this kohort reads {SCHEMA_VERSION}"
@@ -362,6 +362,14 @@ class SqliteLedger:
             self._connection.execute("COMMIT")
 
 
+def _unusable(path: Path, error: sqlite3.Error) -> str:
+    return (
+        f"{path} cannot be used as a ledger: {error}; bring back a copy of it, or name another "
+        "output directory and read the topic anew: without its ledger nobody knows which files of "
+        "a table count"
+    )
+
+
 def _connect(path: Path) -> sqlite3.Connection:
     try:
         connection = sqlite3.connect(
@@ -374,7 +382,7 @@ def _connect(path: Path) -> sqlite3.Connection:
         connection.execute("PRAGMA synchronous = FULL")
     except sqlite3.DatabaseError as error:
         connection.close()
-        raise LedgerError(f"{path} cannot be used as a ledger: {error}") from error
+        raise LedgerError(_unusable(path, error)) from error
     return connection
 
 

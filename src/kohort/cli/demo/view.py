@@ -188,8 +188,8 @@ def _held(picture: Picture) -> list[Text]:
     """Why the rates are what they are: they say nothing of what Spark can do."""
     if picture.held is None:
         return []
-    said = f"slowed down on purpose to {picture.held:,} records a micro-batch: "
-    return [Text(f"{said}all are to have a backlog", style="dim")]
+    said = f"slowed down on purpose: {picture.held:,} records a micro-batch"
+    return [Text(f"{said}, so that a backlog remains", style="dim")]
 
 
 def doing(application: Application, at: float) -> str:
