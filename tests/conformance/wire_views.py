@@ -132,7 +132,7 @@ async def an_unknown_type_of_coordinator_is_an_invalid_request(t: Talk) -> None:
     assert {error_of(one.error_code) for one in answer.coordinators} == {"INVALID_REQUEST"}
 
 
-@scenario(185)
+@scenario(185, "one node")
 async def operations_that_nobody_asked_about_are_the_least_number(t: Talk) -> None:
     await forms(Member(t, "a"))
     assert (await t.described()).authorized_operations == NOT_ASKED

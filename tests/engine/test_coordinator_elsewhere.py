@@ -10,6 +10,7 @@ from tests.engine.coordinator_bench import Bench, Client, commit_request, stable
 from kohort.engine.coordinator_engine import CoordinatorEngine
 from kohort.engine.coordinator_recording import RecordingCoordinatorEngine
 from kohort.model.errors import ErrorCode
+from kohort.wire.authorized import GROUP_OPERATIONS, NOT_ASKED
 from kohort.wire.messages.k09_offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
@@ -117,13 +118,14 @@ def test_a_member_at_its_own_node_notices_nothing(bench: Bench) -> None:
 def test_groups_here_and_elsewhere_are_described_in_the_order_asked(bench: Bench) -> None:
     stable(bench, "g")
     stable(bench, "h")
-    answer = told(
-        at_node_of(bench, "h"), "DescribeGroups", DescribeGroupsRequest(groups=["g", "h"])
+    request = DescribeGroupsRequest(groups=["g", "h"], include_authorized_operations=True)
+    elsewhere, here = told(at_node_of(bench, "h"), "DescribeGroups", request).groups
+    assert (elsewhere.group_id, elsewhere.error_code, elsewhere.group_state) == ("g", ELSEWHERE, "")
+    assert (here.group_id, here.error_code, here.group_state) == ("h", ErrorCode.NONE, "Stable")
+    assert (elsewhere.authorized_operations, here.authorized_operations) == (
+        NOT_ASKED,
+        GROUP_OPERATIONS,
     )
-    assert [(g.group_id, g.error_code, g.group_state) for g in answer.groups] == [
-        ("g", ELSEWHERE, ""),
-        ("h", ErrorCode.NONE, "Stable"),
-    ]
 
 
 def test_a_node_lists_its_own_groups(bench: Bench) -> None:

@@ -136,7 +136,7 @@ def addresses_from(first: Address, count: int) -> list[Address]:
     Raises:
         ConfigError: there are not so many ports.
     """
-    if not first.port:
+    if count == 1 or not first.port:
         return [first] * count
     last = first.port + count - 1
     if last > LAST_PORT:

@@ -10,6 +10,7 @@ Kafka asks who owns a group last: a request that is wrong whoever is asked is to
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from kohort.coordinator.answers import (
@@ -166,7 +167,8 @@ def _fetch(event: OffsetFetch, coordinates: Coordinates) -> Part | None:
 
     def whole(answer: OffsetFetchAnswer) -> OffsetFetchAnswer:
         told = {group.group_id: group for group in answer.groups}
-        return OffsetFetchAnswer(
+        return replace(
+            answer,
             groups=tuple(
                 told.get(group.group_id)
                 or FetchedGroup(
@@ -175,10 +177,10 @@ def _fetch(event: OffsetFetch, coordinates: Coordinates) -> Part | None:
                     offsets=tuple((tp, None) for tp in group.partitions or ()),
                 )
                 for group in event.groups
-            )
+            ),
         )
 
-    return Part(OffsetFetch(token=event.token, groups=own), whole)
+    return Part(replace(event, groups=own), whole)
 
 
 def _describe(event: DescribeGroups, coordinates: Coordinates) -> Part | None:
@@ -188,18 +190,16 @@ def _describe(event: DescribeGroups, coordinates: Coordinates) -> Part | None:
 
     def whole(answer: DescribeAnswer) -> DescribeAnswer:
         told = {group.group_id: group for group in answer.groups}
-        return DescribeAnswer(
+        return replace(
+            answer,
             groups=tuple(
                 told.get(group_id)
                 or DescribedGroup(group_id=group_id, error=_ELSEWHERE, state=None)
                 for group_id in event.group_ids
-            )
+            ),
         )
 
-    known = event.knows_group_id_not_found
-    return Part(
-        DescribeGroups(token=event.token, group_ids=own, knows_group_id_not_found=known), whole
-    )
+    return Part(replace(event, group_ids=own), whole)
 
 
 def _delete(event: DeleteGroups, coordinates: Coordinates) -> Part | None:
@@ -209,17 +209,16 @@ def _delete(event: DeleteGroups, coordinates: Coordinates) -> Part | None:
 
     def whole(answer: DeleteAnswer) -> DeleteAnswer:
         told = dict(answer.groups)
-        return DeleteAnswer(
-            groups=tuple((group_id, told.get(group_id, _ELSEWHERE)) for group_id in event.group_ids)
-        )
+        groups = tuple((group_id, told.get(group_id, _ELSEWHERE)) for group_id in event.group_ids)
+        return replace(answer, groups=groups)
 
-    return Part(DeleteGroups(token=event.token, group_ids=own), whole)
+    return Part(replace(event, group_ids=own), whole)
 
 
 def _list(event: ListGroups, coordinates: Coordinates) -> Part:
     def whole(answer: ListAnswer) -> ListAnswer:
         own = tuple(group for group in answer.groups if coordinates(group.group_id))
-        return ListAnswer(error=answer.error, groups=own)
+        return replace(answer, groups=own)
 
     return Part(event, whole)
 
