@@ -43,6 +43,14 @@ def a_claimed_partition_goes_to_another_at_once() -> Tale:
     return Tale().stable(a=(0, 1), b=(2, 3)).again(a=(0, 1), b=(2,), c=(3,))
 
 
+@broken(23)
+def a_member_that_tells_no_generation_holds_what_it_was_assigned() -> Tale:
+    tale = Tale().stable(a=(0, 1), b=(2, 3))
+    tokens = {"a": tale.come_back("a", (0, 1)), "b": tale.come_back("b", (2, 3), claim=-1)}
+    tokens["c"] = tale.arrive("c")
+    return tale.start().wait(100).open(tokens).sync({"a": (0, 1), "b": (2,), "c": (3,)})
+
+
 @kept(23)
 def a_claim_of_an_older_generation_is_void() -> Tale:
     tale = Tale().stable(a=(0, 1), b=(2, 3)).again(a=(0, 1), b=(2, 3))
@@ -198,6 +206,17 @@ def _missed_sync(after: str) -> Tale:
         **who, generation_id=number, before="syncing", after=after, reason="too late"
     )
     return tale.add(refused, "a").add(moved, "a")
+
+
+@broken(28)
+def a_policy_takes_from_a_member_what_balance_leaves_to_it() -> Tale:
+    return Tale(partitions=6).stable(a=(0, 1, 2), b=(3, 4, 5)).again(a=(0, 1), b=(3, 4, 5))
+
+
+@kept(28)
+def who_has_more_than_its_share_gives_up_the_rest() -> Tale:
+    tale = Tale(partitions=6).stable(a=(0, 1, 2), b=(3, 4, 5))
+    return tale.again(a=(0, 1), b=(3, 4), c=()).again(a=(0, 1), b=(3, 4), c=(2, 5))
 
 
 @broken(28)

@@ -211,6 +211,16 @@ def each_member_that_gives_something_up_comes_back_when_it_is_ready() -> Tale:
     return tale
 
 
+@broken(49)
+def members_give_up_what_they_could_keep_and_each_comes_back_for_that() -> Tale:
+    """Nobody came and nobody went: two generations and one for good measure are enough."""
+    tale = Tale(partitions=8).stable(a=(0, 1), b=(2, 3), c=(4, 5), d=(6, 7)).beat_all(3)
+    tale.again(a=(0,), b=(2,), c=(4,), d=(6,)).again(a=(0, 3), b=(2,), c=(4,), d=(6,))
+    return tale.again(a=(0, 3), b=(2, 1), c=(4,), d=(6,)).again(
+        a=(0, 3), b=(2, 1), c=(4, 7), d=(6,)
+    )
+
+
 @kept(49)
 def a_static_member_comes_late_and_comes_late() -> Tale:
     tale = Tale()

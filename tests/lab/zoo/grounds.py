@@ -22,6 +22,8 @@ QUICK = Behaviour(
     batch_ms=50,
 )
 
+_COOPERATIVE = replace(QUICK, strategy="cooperative-sticky")
+
 
 def ground(
     seed: int,
@@ -64,51 +66,35 @@ def ground(
     )
 
 
-def crashes(seed: int) -> Plan:
-    """The broker dies, with what was not synced."""
+def static_zombies(seed: int) -> Plan:
+    """A cut-off process comes back when another has its instance id, and the broker died between.
+
+    The last pod takes the first one's place.
+    """
 
     def planned(random: Random) -> list[Act]:
         return [
-            acts.CrashBroker(
-                at_ms=at + random.randrange(2_000),
-                down_ms=random.randrange(50, 3_000),
-                power_cut=True,
-            )
-            for at in (10_000, 20_000, 30_000, 40_000)
+            acts.CutPod(at_ms=14_000 + random.randrange(200), pod="p0", for_ms=4_500),
+            acts.CrashBroker(at_ms=16_500 + random.randrange(500), down_ms=100),
         ]
 
-    return ground(seed, planned)
+    plan = ground(seed, planned, pods=4, static=True)
+    first, *others, last = plan.pods
+    takes_over = replace(last, start_ms=14_500, instance_id=first.instance_id)
+    return replace(plan, pods=(first, *others, takes_over), core=plan.core[1:])
 
 
-def slow_disk_crashes(seed: int) -> Plan:
-    """The broker dies while writes wait for a slow disk."""
+def everybody_dies(seed: int) -> Plan:
+    """Broker and pods die together, before the first commits are synced and later once more."""
 
     def planned(random: Random) -> list[Act]:
-        planned: list[Act] = [acts.SlowDisk(at_ms=8_000, for_ms=50_000, sync_ms=400)]
-        planned += (
-            acts.CrashBroker(at_ms=at + random.randrange(3_000), down_ms=200, power_cut=True)
-            for at in (10_000, 20_000, 30_000, 40_000)
-        )
+        planned: list[Act] = [acts.SlowDisk(at_ms=1_000, for_ms=40_000, sync_ms=1_500)]
+        for at in (3_000 + random.randrange(2_000), 25_000 + random.randrange(1_000)):
+            planned.append(acts.CrashBroker(at_ms=at, down_ms=200, power_cut=True))
+            planned += (acts.KillPod(at_ms=at, pod=f"p{n}", back_after_ms=500) for n in range(3))
         return planned
 
     return ground(seed, planned)
-
-
-def static_bounces(seed: int) -> Plan:
-    """Static pods are killed and come back, also while others join; the broker dies, too."""
-
-    def planned(random: Random) -> list[Act]:
-        planned: list[Act] = []
-        for at in range(10_000, 50_000, 5_000):
-            pod = f"p{random.randrange(3)}"
-            back = random.randrange(100, 1_500)
-            planned.append(
-                acts.KillPod(at_ms=at + random.randrange(300), pod=pod, back_after_ms=back)
-            )
-        planned.append(acts.CrashBroker(at_ms=32_000 + random.randrange(3_000), down_ms=100))
-        return planned
-
-    return ground(seed, planned, static=True)
 
 
 def static_returns_in_the_sync_phase(seed: int) -> Plan:
@@ -258,6 +244,63 @@ def missed_syncs(seed: int, strategy: str = "cooperative-sticky") -> Plan:
         behaviour=replace(QUICK, strategy=strategy),
         network=NetworkPlan(delay_micros=5_000, jitter_micros=10_000),
     )
+
+
+def a_newcomer_and_missed_syncs(seed: int) -> Plan:
+    """Half of a group never sees the assignment that gives a newcomer some of its partitions."""
+
+    def planned(random: Random) -> list[Act]:
+        planned: list[Act] = []
+        for at in (20_000, 40_000):
+            planned.append(acts.StopPod(at_ms=at - 9_000, pod="p0", back_after_ms=9_000))
+            # The round waits for this one, while the others fall asleep.
+            planned.append(acts.PausePod(at_ms=at - 50, pod="p4", for_ms=1_250))
+            for n in (1, 2, 3):
+                sleeps_at = at + random.randrange(1_050, 1_150)
+                sleeps_ms = random.randrange(1_400, 1_600)
+                planned.append(acts.PausePod(at_ms=sleeps_at, pod=f"p{n}", for_ms=sleeps_ms))
+            # When it is gone there is room for what they gave up without knowing it.
+            planned.append(acts.StopPod(at_ms=at + 1_900, pod="p4", back_after_ms=5_000))
+        return planned
+
+    plan = ground(seed, planned, pods=6, partitions=24)
+    *others, leader = plan.pods
+    pods = (*(replace(pod, start_ms=(pod.start_ms or 0) + 1_500) for pod in others), leader)
+    return replace(plan, pods=pods)
+
+
+def missed_syncs_of_a_balanced_group(seed: int) -> Plan:
+    """Nobody comes or goes: most members join a round whose assignment they never see.
+
+    They stand still when it is told, and somebody hasty has begun the next round when they wake.
+    Some pieces of the network are slow, so that who comes back at once overtakes others again.
+    """
+
+    def planned(random: Random) -> list[Act]:
+        planned: list[Act] = []
+        for at in (20_000, 33_000, 46_000):
+            hasty, *late = random.sample(range(14), 12)
+            for n in late:
+                sleeps_at = at + random.randrange(100, 200)
+                sleeps_ms = random.randrange(1_700, 2_000)
+                planned.append(acts.Rejoin(at_ms=at, pod=f"p{n}"))
+                planned.append(acts.PausePod(at_ms=sleeps_at, pod=f"p{n}", for_ms=sleeps_ms))
+            planned.append(acts.Rejoin(at_ms=at + 1_400, pod=f"p{hasty}"))
+        return planned
+
+    plan = ground(
+        seed,
+        planned,
+        pods=14,
+        partitions=4 * 14,
+        network=NetworkPlan(delay_micros=5_000, slow_ppm=60_000, slow_factor=300),
+    )
+    # One after the other, so that who has what is not what dealing anew would give.
+    pods = tuple(
+        replace(pod, start_ms=(pod.start_ms or 0) + 700 * n, behaviour=_COOPERATIVE)
+        for n, pod in enumerate(plan.pods)
+    )
+    return replace(plan, pods=pods)
 
 
 def missed_syncs_of_sticky_members(seed: int) -> Plan:

@@ -6,6 +6,7 @@ held to what it promises under its protocol name. Out: findings. Must not know: 
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Final
 
 from kohort.history import promises
@@ -107,7 +108,9 @@ class HandOffIsAsked(Assigned):
     """A cooperative generation gives nobody what another member claims to hold at present.
 
     The holder reads on until it is told otherwise: it must first give the partition up, and come
-    back without the claim. Claims of older generations than the last that was assigned are void.
+    back without the claim. Claims of older generations than the last that was assigned are void,
+    unless they repeat what that one assigned: a member that tells no generation holds it all the
+    same.
     """
 
     number, name, heading = 23, "hand-off-is-asked", Heading.OWNERSHIP
@@ -123,8 +126,11 @@ class HandOffIsAsked(Assigned):
         claims: dict[TopicPartition, MemberId] = {}
         for member_id in generation.member_ids:
             offer = read_offer(generation.offers.get(member_id), generation.protocol_name)
-            if offer is not None and last is not None and offer.generation_id >= last:
-                claims.update(dict.fromkeys(offer.owned, member_id))
+            if offer is None or group.stable is None or last is None:
+                continue
+            given = (group.stable.targets or {}).get(member_id, frozenset[TopicPartition]())
+            held = offer.owned if offer.generation_id >= last else offer.owned & given
+            claims.update(dict.fromkeys(held, member_id))
         for member_id, partitions in targets.items():
             for partition in sorted(partitions):
                 holder = claims.get(partition)
@@ -171,6 +177,27 @@ class LoadIsBalanced(Assigned):
             recorded,
             group.group_id,
         )
+
+
+def robbed(offers: dict[MemberId, Offer], targets: Targets) -> dict[MemberId, Partitions]:
+    """What members must give up although balance leaves it to them, among equal subscriptions.
+
+    With P partitions and n members, who claims no more than P // n of them, and nobody else claims
+    those, keeps them in every balanced plan that moves as little as can be. Nothing is said of
+    topics of which nobody gets anything: they may be gone.
+    """
+    if len({offer.topics for offer in offers.values()}) != 1:
+        return {}
+    served = {p.topic for partitions in targets.values() for p in partitions}
+    claims = Counter(p for o in offers.values() for p in o.owned if p.topic in served)
+    share = len(claims.keys() | {p for mine in targets.values() for p in mine}) // len(offers)
+    found = {}
+    for member_id, offer in offers.items():
+        mine = frozenset(p for p in offer.owned if p.topic in served)
+        taken = frozenset(p for p in mine - targets.get(member_id, frozenset()) if claims[p] == 1)
+        if taken and len(mine) <= share:
+            found[member_id] = taken
+    return found
 
 
 def withheld(offers: dict[MemberId, Offer], targets: Targets) -> bool:

@@ -10,14 +10,13 @@ from typing import Final
 
 from kohort.history import promises
 from kohort.history.check import Check, Heading, Kafka, on
+from kohort.history.checks.assigning import Assigned, Targets, robbed
 from kohort.history.checks.generations import COORDINATOR
-from kohort.history.coordinator_side import targets_of
 from kohort.history.reading import read_offer
-from kohort.history.views import GroupView
+from kohort.history.views import GenerationView, GroupView
 from kohort.history.world import World, millis
 from kohort.model.client_facts import Outcome, RequestSent, ResponseReceived
 from kohort.model.facts import (
-    GroupStabilized,
     JoinPhaseCompleted,
     MemberRejoined,
     RebalanceCause,
@@ -118,14 +117,15 @@ class EventuallyStable(Check):
             )
 
 
-class GenerationsAreBounded(Check):
+class GenerationsAreBounded(Assigned):
     """A group rebalances for a reason, and no more often than its policy needs.
 
     In a minute of quiet no generation opens. After an event an eager policy needs one generation, a
     cooperative one another for each member that had to give something up, since each comes back
-    when it is ready; one more is allowed for an event that comes into the middle. A static member
-    that comes after its group went on without it is an event. A session that ends for a member that
-    is gone already is no reason (KAFKA-7196).
+    when it is ready; one more is allowed for an event that comes into the middle. Who had to give
+    up what a sticky policy could leave to it excuses nothing. A static member that comes after its
+    group went on without it is an event. A session that ends for a member that is gone already is
+    no reason (KAFKA-7196).
     """
 
     number, name, heading = 49, "generations-are-bounded", Heading.LIVENESS
@@ -143,17 +143,20 @@ class GenerationsAreBounded(Check):
         if fact.member_id in self.world.group(fact.group_id).absent:
             self._late[fact.group_id] = recorded.at
 
-    @on(GroupStabilized)
-    def assigned(self, _recorded: Recorded, fact: GroupStabilized) -> None:
+    def assigned(
+        self, recorded: Recorded, group: GroupView, generation: GenerationView, targets: Targets
+    ) -> None:
         """Who has to give something up, and will come back for that?"""
-        generation = self.world.group(fact.group_id).generation
-        since = self._since.get(fact.group_id)
-        if generation is None or since is None:
+        del recorded
+        since = self._since.get(group.group_id)
+        if since is None:
             return
-        targets = targets_of(fact) if generation.consumers else None
-        for member_id, target in (targets or {}).items():
+        offers = self.offers(generation)
+        sticky = promises.STICKY in self.world.promises(generation.protocol_name)
+        needlessly = robbed(offers, targets) if sticky and offers is not None else {}
+        for member_id, target in targets.items():
             offer = read_offer(generation.offers.get(member_id), generation.protocol_name)
-            if offer is not None and offer.owned - target:
+            if offer is not None and offer.owned - target and member_id not in needlessly:
                 since.givers.add(member_id)
 
     @on(JoinPhaseCompleted)

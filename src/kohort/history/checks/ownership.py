@@ -11,7 +11,7 @@ from typing import Final
 
 from kohort.history import promises
 from kohort.history.check import Check, Heading, Kafka, on
-from kohort.history.checks.assigning import COOPERATION, Assigned, Targets
+from kohort.history.checks.assigning import COOPERATION, Assigned, Targets, robbed
 from kohort.history.views import GenerationView, GroupView, ProcessView
 from kohort.history.world import World
 from kohort.model.client_facts import (
@@ -254,12 +254,14 @@ class CallbackAlgebra(Check):
         )
 
 
-class NoNeedlessRevoke(Check):
+class NoNeedlessRevoke(Assigned):
     """Under a cooperative policy nothing is revoked that the member is to keep.
 
     A revocation followed by an assignment of the same partition stops it for nothing. Closing,
     leaving and subscribing anew are reasons of their own. Nor is anything given up for a SyncGroup
-    that came too late: who hears REBALANCE_IN_PROGRESS has missed a round, not lost its place.
+    that came too late: who hears REBALANCE_IN_PROGRESS has missed a round, not lost its place. And
+    a sticky policy takes nothing from a member that claims its share or less, alone: whatever the
+    age of the claim, the member is at work on it, and every balanced plan can leave it there.
     """
 
     number, name, heading = 28, "no-needless-revoke", Heading.OWNERSHIP
@@ -270,6 +272,27 @@ class NoNeedlessRevoke(Check):
         super().__init__(world)
         self._suspects: dict[str, tuple[Recorded, CallbackStarted, list[TopicPartition]]] = {}
         self._missed: dict[str, tuple[Instant, MemberId]] = {}
+
+    def assigned(
+        self, recorded: Recorded, group: GroupView, generation: GenerationView, targets: Targets
+    ) -> None:
+        """Who is to give something up, and need it?"""
+        promised = self.world.promises(generation.protocol_name)
+        if promises.COOPERATIVE not in promised or promises.STICKY not in promised:
+            return
+        offers = self.offers(generation)
+        if offers is None:
+            return
+        taken = robbed(offers, targets)
+        self.judge(
+            not taken,
+            lambda: (
+                f"{len(taken)} members that claim their share or less, alone, must give up "
+                f"{sum(map(len, taken.values()))} partitions; first {min(taken)}"
+            ),
+            recorded,
+            group.group_id,
+        )
 
     @on(RequestRefused)
     def refused(self, recorded: Recorded, fact: RequestRefused) -> None:
