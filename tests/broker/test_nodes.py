@@ -208,8 +208,16 @@ def test_replicas_are_as_many_as_asked_for(cluster: Cluster) -> None:
     for rows in odd:
         refused = cluster.create("no", assignments=by_hand(*rows))
         assert refused.error_code == ErrorCode.INVALID_REPLICA_ASSIGNMENT
-    internal = cluster.create("__consumer_offsets", assignments=by_hand([1]))
-    assert internal.error_code == ErrorCode.INVALID_REPLICA_ASSIGNMENT
+
+
+def test_the_offsets_topic_is_made_by_the_broker_alone(cluster: Cluster) -> None:
+    internal = "__consumer_offsets"
+    refused = ErrorCode.INVALID_TOPIC_EXCEPTION
+    assert cluster.create(internal, assignments=by_hand([1])).error_code == refused
+    assert cluster.create(internal, 3, 1).error_code == refused
+    cluster.coordinator("g")
+    assert len(cluster.placed(internal)) == OFFSETS
+    assert cluster.create(internal, 3, 1).error_code == ErrorCode.TOPIC_ALREADY_EXISTS
 
 
 def test_new_partitions_are_placed_as_the_topic_is(cluster: Cluster) -> None:

@@ -37,18 +37,18 @@ def placed(state: BrokerState, wanted: CreatableTopic) -> Placement:
     """What CreateTopics asks for, one way or the other.
 
     Raises:
-        RefusedTopic: both ways at once, or replicas that cannot be.
+        RefusedTopic: both ways at once, replicas that cannot be, or the broker's own topic.
     """
+    if wanted.name == OFFSETS_TOPIC and state.topics.get(OFFSETS_TOPIC) is None:
+        # Groups would not find their partitions among others, nor their records after a retention.
+        raise RefusedTopic(
+            f"the broker makes {OFFSETS_TOPIC} itself, when a client first looks for a coordinator",
+            ErrorCode.INVALID_TOPIC_EXCEPTION,
+        )
     if wanted.assignments:
         if (wanted.num_partitions, wanted.replication_factor) != (BROKER_DEFAULT, BROKER_DEFAULT):
             raise RefusedTopic(
                 "partitions and replicas must both be -1 where replicas are assigned by hand"
-            )
-        if wanted.name == OFFSETS_TOPIC:
-            raise RefusedTopic(
-                f"{OFFSETS_TOPIC} says which node coordinates a group: its replicas are placed by "
-                "the broker",
-                ErrorCode.INVALID_REPLICA_ASSIGNMENT,
             )
         rows = sorted(wanted.assignments, key=lambda row: row.partition_index)
         indexes = [row.partition_index for row in rows]
