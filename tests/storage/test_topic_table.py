@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 from tests.storage.test_log_dir import NOW, append, lose_everything_unsynced, open_dir, topic
@@ -43,6 +44,34 @@ def test_topics_of_an_older_directory_get_ids_once(files: UnsyncedLossFiles) -> 
     log_dir = open_dir(files)
     log_dir.give_ids(lambda: next(made))
     assert log_dir.topics["orders"].topic_id == b"A" * 16
+
+
+def test_replicas_survive_a_power_cut_and_older_topics_have_one(files: UnsyncedLossFiles) -> None:
+    log_dir = open_dir(files)
+    log_dir.create_topic(replace(topic("wide"), replication_factor=3))
+    log_dir.create_topic(replace(topic("chosen", 2), replicas=((2, 3), (3, 1))))
+    log_dir.create_partitions("chosen", 3, ((2, 3), (3, 1), (1, 2)))
+    log_dir.create_topic(topic("old"))
+    stored = json.loads(files.content("/data/topics.json"))
+    del next(entry for entry in stored["topics"] if entry["name"] == "old")["replication_factor"]
+    write_file(files, "/data/topics.json", json.dumps(stored).encode())
+    files.sync_directory("/data")
+    files.power_cut(lose_everything_unsynced)
+    topics = open_dir(files).topics
+    assert (topics["wide"].replication_factor, topics["wide"].replicas) == (3, ())
+    assert topics["chosen"].replicas == ((2, 3), (3, 1), (1, 2))
+    assert (topics["old"].replication_factor, topics["old"].replicas) == (1, ())
+
+
+def test_replicas_of_another_number_of_partitions_are_damage(files: UnsyncedLossFiles) -> None:
+    log_dir = open_dir(files)
+    log_dir.create_topic(replace(topic("t", 2), replicas=((1,), (2,))))
+    log_dir.close()
+    stored = json.loads(files.content("/data/topics.json"))
+    stored["topics"][0]["replicas"].pop()
+    write_file(files, "/data/topics.json", json.dumps(stored).encode())
+    with pytest.raises(CorruptLog, match="topics.json is damaged"):
+        open_dir(files)
 
 
 @pytest.mark.parametrize("wrong", ["00ff", "no hex", 7])
