@@ -53,7 +53,9 @@ class SparkJudge:
         """Stop what was started."""
         self._sessions.clear()
         if self._own is not None:
-            self._own.stop()
+            from kohort.spark.session import stop_session  # noqa: PLC0415 - as above
+
+            stop_session(self._own)
             self._own = None
 
     def _session(self, query: NotedQuery) -> SparkSession:

@@ -31,7 +31,7 @@ from kohort.spark.layout import CHECKPOINTS
 from kohort.spark.options import SourceOptions, parse_options
 from kohort.spark.parquet_sink import SMALL_ROW, ParquetSink
 from kohort.spark.rowwise import apply_sql
-from kohort.spark.session import make_session
+from kohort.spark.session import make_session, stop_session
 from kohort.spark.source import KohortDataSource
 from kohort.spark.sqlite_ledger import SqliteLedger
 
@@ -141,7 +141,7 @@ def run_pipeline(
                     tell = _nothing
             finally:
                 if session is None:
-                    spark.stop()
+                    stop_session(spark)
     finally:
         ledger.close()
 

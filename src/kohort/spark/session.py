@@ -7,6 +7,7 @@ sinks or groups. A user who has a session of their own does not need this module
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 import tempfile
@@ -14,6 +15,7 @@ import warnings
 from collections.abc import Mapping
 from pathlib import Path
 
+import psutil
 from pyspark.sql import SparkSession
 
 from kohort.host.java import find_java, spark_java_home
@@ -21,6 +23,10 @@ from kohort.host.java import find_java, spark_java_home
 DRIVER_JAVA_OPTIONS = "-Xss16m -XX:+UseParallelGC"
 """Spark's check of an error text in foreachBatch recurses deeply when a query is stopped; the
 parallel collector takes 0.6 us of CPU a row less than G1 where two cores are all there are."""
+
+WORKER_DAEMON = "kohort.spark.worker_daemon"
+
+_DAEMONS_END_S = 5.0
 
 DEFAULTS: Mapping[str, str] = {
     "spark.ui.enabled": "false",
@@ -33,7 +39,7 @@ DEFAULTS: Mapping[str, str] = {
     # Between JVM and Python worker a socket in the file system costs a fifth of loopback TCP.
     "spark.python.unix.domain.socket.enabled": "true",
     # Spark's own prints a stack trace for each idle worker when the application ends.
-    "spark.python.daemon.module": "kohort.spark.worker_daemon",
+    "spark.python.daemon.module": WORKER_DAEMON,
     # Data files are named by kohort's own sink; a job that only writes results needs no shuffle.
     "spark.sql.shuffle.partitions": "2",
     "spark.sql.session.timeZone": "UTC",
@@ -73,6 +79,30 @@ def make_session(
     # Nothing broke with pandas 3; Spark 4.3 says on every import that something might.
     warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)
     return builder.getOrCreate()
+
+
+def stop_session(spark: SparkSession) -> None:
+    """End a session of this process's own, its Python workers first.
+
+    Those that planned the query run under Spark's own daemon, whatever the settings say, and wait
+    for more. When Spark closes their sockets each prints a stack trace; a daemon that is told to
+    end takes its workers along without a word.
+    """
+    mine = psutil.Process().children(recursive=True)
+    daemons = [process for process in mine if _is_daemon(process)]
+    for daemon in daemons:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            daemon.terminate()
+    psutil.wait_procs(daemons, timeout=_DAEMONS_END_S)
+    spark.stop()
+
+
+def _is_daemon(process: psutil.Process) -> bool:
+    """Whether it is a Python daemon of Spark's, or a worker forked from one."""
+    try:
+        return process.cmdline()[1:3] in [["-m", "pyspark.daemon"], ["-m", WORKER_DAEMON]]
+    except psutil.Error:
+        return False
 
 
 def _scratch() -> Path:
