@@ -26,10 +26,9 @@ from kohort.client.errors import (
     RequestTimedOut,
 )
 from kohort.client.pump import Pump, monotonic_now
-from kohort.consumer.ownership import EmbeddedProtocol, Offer
+from kohort.consumer.ownership import EmbeddedProtocol
 from kohort.consumer.positions import Position
-from kohort.embedded.base import JoinProtocol
-from kohort.embedded.consumer import decode_assignment
+from kohort.engine.consumer_engine import consumer_protocol
 from kohort.engine.member_engine import EngineSettings, MemberEngine
 from kohort.engine.member_links import LinkSettings
 from kohort.engine.member_outputs import (
@@ -52,8 +51,8 @@ from kohort.member.requests import RequestId
 from kohort.model.errors import ConfigError, ErrorCode, KohortError
 from kohort.model.ids import GroupId, GroupInstanceId, TopicPartition
 from kohort.model.instants import Instant, Millis
-from kohort.policies.consumer_groups import ConsumerAssigner, join_protocols
-from kohort.policies.registry import assignors, is_cooperative
+from kohort.policies.consumer_groups import ConsumerAssigner
+from kohort.policies.registry import assignors
 from kohort.wire.messages import k02_list_offsets, k03_metadata
 
 LOG: Final = logging.getLogger("kohort.client")
@@ -331,24 +330,7 @@ def embedded_protocol(settings: ClientSettings) -> EmbeddedProtocol:
     Raises:
         ConfigError: an unknown assignor.
     """
-    offered = assignors(settings.assignors)
-    rack = settings.client_rack or None
-
-    def offer(value: Offer) -> tuple[JoinProtocol, ...]:
-        return join_protocols(
-            offered,
-            value.topics,
-            owned=value.owned,
-            previous=value.previous,
-            generation_id=value.generation_id,
-            rack_id=rack,
-        )
-
-    return EmbeddedProtocol(
-        offer=offer,
-        read_assignment=lambda data: decode_assignment(data).partitions,
-        is_cooperative=is_cooperative,
-    )
+    return consumer_protocol(assignors(settings.assignors), settings.client_rack or None)
 
 
 def _result(output: Answered | Committed | OffsetsFetched) -> Any:
