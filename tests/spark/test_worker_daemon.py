@@ -8,29 +8,34 @@ import socket
 import struct
 import subprocess
 import sys
-from pathlib import Path
+import tempfile
 
 import pytest
 
 pytest.importorskip("pyspark", reason="pip install 'kohort[spark]'")
 
 
-def last_words(module: str, folder: Path) -> str:
+def last_words(module: str) -> str:
     """What a daemon and a worker of it say when the worker's socket is closed before any task."""
-    # Unix sockets have short paths; pytest's folders are long.
-    environment = os.environ | {
-        "PYTHON_UNIX_DOMAIN_ENABLED": "true",
-        "PYTHON_WORKER_FACTORY_SOCK_DIR": os.path.relpath(folder),
-        "PYTHON_DAEMON_KILL_WORKER_ON_FLUSH_FAILURE": "1",
-        "SPARK_REUSE_WORKER": "1",
-    }
-    daemon = subprocess.Popen(
-        [sys.executable, "-m", module, "pyspark.worker"],
-        env=environment,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-    )
+    # Paths of Unix sockets are short; pytest's folders are not.
+    with tempfile.TemporaryDirectory() as folder:
+        environment = os.environ | {
+            "PYTHON_UNIX_DOMAIN_ENABLED": "true",
+            "PYTHON_WORKER_FACTORY_SOCK_DIR": folder,
+            "PYTHON_DAEMON_KILL_WORKER_ON_FLUSH_FAILURE": "1",
+            "SPARK_REUSE_WORKER": "1",
+        }
+        with subprocess.Popen(
+            [sys.executable, "-m", module, "pyspark.worker"],
+            env=environment,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        ) as daemon:
+            return conversation(daemon)
+
+
+def conversation(daemon: subprocess.Popen[bytes]) -> str:
     assert daemon.stdin is not None
     assert daemon.stdout is not None
     assert daemon.stderr is not None
@@ -44,17 +49,13 @@ def last_words(module: str, folder: Path) -> str:
     assert select.select([waited_for], [], [], 30)[0], "the worker did not end"
     os.close(waited_for)
     daemon.stdin.close()
-    said = daemon.stderr.read().decode()
-    daemon.wait(30)
-    daemon.stdout.close()
-    daemon.stderr.close()
-    return said
+    return daemon.stderr.read().decode()
 
 
-def test_a_worker_that_waits_for_a_task_ends_quietly(tmp_path: Path) -> None:
-    assert last_words("kohort.spark.worker_daemon", tmp_path) == ""
+def test_a_worker_that_waits_for_a_task_ends_quietly() -> None:
+    assert last_words("kohort.spark.worker_daemon") == ""
 
 
-def test_sparks_own_worker_does_not(tmp_path: Path) -> None:
+def test_sparks_own_worker_does_not() -> None:
     """Fails as soon as Spark mends this: then ``worker_daemon`` has no reason to be."""
-    assert "BrokenPipeError" in last_words("pyspark.daemon", tmp_path)
+    assert "BrokenPipeError" in last_words("pyspark.daemon")

@@ -70,7 +70,7 @@ def test_replicas_of_another_number_of_partitions_are_damage(files: UnsyncedLoss
     stored = json.loads(files.content("/data/topics.json"))
     stored["topics"][0]["replicas"].pop()
     write_file(files, "/data/topics.json", json.dumps(stored).encode())
-    with pytest.raises(CorruptLog, match="topics.json is damaged"):
+    with pytest.raises(CorruptLog, match=r"topics\.json is damaged"):
         open_dir(files)
 
 
