@@ -146,9 +146,13 @@ def test_the_readmes_test(tmp_path: Path) -> None:
 
 CONNECTING = """
 from kohort import Consumer
+from kohort.client.admin import Admin
 
 
 def connect(bootstrap_servers):
+    with Admin(bootstrap_servers=bootstrap_servers) as admin:
+        if "t" not in admin.topics():
+            admin.create_topic("t")
     with Consumer(
         bootstrap_servers=bootstrap_servers, group_id="g", auto_offset_reset="earliest"
     ) as consumer:
