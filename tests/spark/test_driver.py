@@ -404,33 +404,31 @@ class FencelessLedger(SqliteLedger):
         }
 
 
+def after_a_zombie(world: World) -> Iterator[str]:
+    """A new owner that read and wrote, just when a zombie of the same partition has committed."""
+    world.topics.end = {A: 20}
+    _, zombie = start(world, "a")
+    run_until(zombie, "committed")
+    run_until(zombie, "written")
+    world.coordinator.expire("a")
+    _, owner = start(world, "b")
+    run_until(owner, "committed")
+    run_until(owner, "written")
+    run_until(zombie, "sunk")
+    return owner
+
+
 def test_the_harness_sees_what_a_ledger_without_fences_does(tmp_path: Path) -> None:
     """A zombie writes after the new owner read its position and before its first write."""
     with World(tmp_path, FakeTopics(1), lambda at: FencelessLedger(at, "g")) as world:
-        world.topics.end = {A: 20}
-        _, zombie = start(world, "a")
-        run_until(zombie, "committed")
-        run_until(zombie, "written")
-        world.coordinator.expire("a")
-        _, owner = start(world, "b")
-        run_until(owner, "committed")
-        run_until(owner, "written")
-        run_until(zombie, "sunk")
+        owner = after_a_zombie(world)
         with pytest.raises(InvariantViolation, match="expected position 0"):
             run_until(owner, "sunk")
 
 
 def test_with_fences_the_same_zombie_is_kept_out(tmp_path: Path) -> None:
     with World(tmp_path, FakeTopics(1)) as world:
-        world.topics.end = {A: 20}
-        _, zombie = start(world, "a")
-        run_until(zombie, "committed")
-        run_until(zombie, "written")
-        world.coordinator.expire("a")
-        _, owner = start(world, "b")
-        run_until(owner, "committed")
-        run_until(owner, "written")
-        run_until(zombie, "sunk")
+        owner = after_a_zombie(world)
         assert world.table() == []
         run_until(owner, "sunk")
         assert world.table() == [(A, n) for n in range(10) if survives(n)]
