@@ -8,6 +8,7 @@ a failure.
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Generator
 
 import hypothesis
@@ -33,6 +34,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         choices=["kafka", "kohort"],
         help="with --bootstrap: whose way the broker must go where the two differ",
     )
+
+
+def pytest_configure() -> None:
+    """A run that is told to end ends as by Ctrl-C, so that fixtures end the processes they started."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
 
 
 PEER_MARKS = ("real_kafka", "interop", "spark")
