@@ -37,7 +37,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure() -> None:
-    """A run that is told to end ends as by Ctrl-C, so that fixtures end the processes they started."""
+    """A run that is told to end does so as by Ctrl-C: fixtures end what they started."""
     signal.signal(signal.SIGTERM, signal.default_int_handler)
 
 
