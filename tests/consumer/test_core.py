@@ -37,8 +37,9 @@ from kohort.consumer.events import (
     OutOfRange,
     Seek,
 )
+from kohort.consumer.ownership import Tell
 from kohort.consumer.positions import Position
-from kohort.member.events import Join, SubscriptionChanged
+from kohort.member.events import Join, JoinPrepared, SubscriptionChanged
 from kohort.model.consumer_config import ConsumerConfig, OffsetReset
 
 BY_HAND = ConsumerConfig(enable_auto_commit=False)
@@ -162,6 +163,16 @@ def test_a_failure_that_cannot_be_mended_is_told() -> None:
     trouble = only(Trouble, world.feed(failed))
     assert (trouble.kind, trouble.message) == (TroubleKind.REFUSED, text)
     assert world.core.next_deadline() is None
+
+
+def test_a_join_says_that_lost_partitions_are_free_when_the_listener_has_heard_it() -> None:
+    """Their next owner reads on while this one's application still works on its last batch."""
+    world = World()
+    world.owning(tps(0))
+    told_lost = only(RunCallback, world.feed(lost(1)))
+    assert told_lost.kind is Callback.LOST
+    assert not of(Tell, world.feed(prepare(2)))
+    assert isinstance(only(Tell, world.called(told_lost)).event, JoinPrepared)
 
 
 def test_an_answer_for_an_earlier_ownership_is_ignored() -> None:

@@ -147,9 +147,22 @@ def test_a_lost_place_takes_everything_and_a_late_release_means_nothing() -> Non
     assert effects == [LoseAll(partitions=tps(0, 1), reason="UNKNOWN_MEMBER_ID")]
     assert ownership.owned == {}
     assert ownership.released(tps(1)) == []
+    ownership.let_go()
     assert prepared(ownership.prepare_join(prepare(3, -1, COOPERATIVE))) == [
         (3, "['t', 'u'] [] -1")
     ]
+
+
+def test_no_join_says_that_lost_partitions_are_free_before_their_owner_let_go() -> None:
+    ownership = owning((0, 1))
+    ownership.lost(lost(1))
+    assert ownership.prepare_join(prepare(2, -1, COOPERATIVE)) == []
+    assert ownership.joining_waits
+    ownership.check()
+    assert ownership.lost(lost(1)) == []
+    assert ownership.prepare_join(prepare(3, -1, COOPERATIVE)) == []
+    assert prepared(ownership.let_go()) == [(3, "['t', 'u'] [] -1")]
+    assert ownership.let_go() == []
 
 
 def test_a_place_lost_while_an_eager_join_waits_ends_the_waiting() -> None:
@@ -157,6 +170,7 @@ def test_a_place_lost_while_an_eager_join_waits_ends_the_waiting() -> None:
     ownership.prepare_join(prepare(2, 1, EAGER))
     ownership.lost(lost(1))
     assert not ownership.joining_waits
+    ownership.let_go()
     assert prepared(ownership.prepare_join(prepare(3, -1, EAGER))) == [(3, "['t', 'u'] [] -1")]
 
 

@@ -290,6 +290,25 @@ def test_a_round_that_starts_before_the_new_id_is_durable_sends_it_back_to_join(
     )
 
 
+def test_a_leader_that_restarts_is_told_of_nobody_who_joins_before_its_id_is_durable(
+    world: World,
+) -> None:
+    world.join("a", "", instance="i-a")
+    world.enter("c")
+    assert world.written()[-1] == (
+        "a.join#2 <- joined range generation=1 leader=i-a-2 me=i-a-2 [i-b-1 i-a-2] skips assignment"
+    )
+
+
+def test_a_follower_that_restarts_is_told_who_led_though_the_leader_left_meanwhile(
+    world: World,
+) -> None:
+    world.join("b", "", instance="i-b")
+    world.leave_ids("i-a-1", instance="i-a")
+    told = [line for line in world.written() if line.startswith("b.join#2")]
+    assert told == ["b.join#2 <- joined range generation=1 leader=i-a-1 me=i-b-2 []"]
+
+
 def test_a_new_id_that_a_later_generation_knows_stays_though_its_record_is_lost() -> None:
     world = World()
     world.static("a", "b", rebalance=8_000, session=60_000)

@@ -74,3 +74,19 @@ def test_a_broker_that_dies_while_it_hears_of_writes_hears_of_no_more_of_them() 
     world.run()
     world.check()
     assert broken(world) == []
+
+
+def test_a_process_that_stands_still_is_killed_when_its_time_to_stop_is_over() -> None:
+    """Its grace passed in its own time, which stood still: once healed it was killed for good."""
+    plan = Plan(
+        seed=1,
+        duration_ms=60_000,
+        pods=(PodPlan(name="a"),),
+        acts=(acts.PausePod(at_ms=8_000, pod="a"), acts.StopPod(at_ms=9_000, pod="a")),
+        heal_ms=50_000,
+        core=("a",),
+    )
+    world = World(plan)
+    world.run()
+    assert world.converged(("a",))
+    assert broken(world) == []

@@ -175,6 +175,14 @@ class Script:
         ]
         return code(result), sorted(rows)
 
+    def settings_after(self, before: Any, *, changed: bool) -> Any:
+        """What is told of the topic; Kafka's broker hears of a change after its controller."""
+        deadline = time.monotonic() + 30
+        while (told := self.settings(T, *CHANGED)) == before and changed:
+            assert time.monotonic() < deadline, f"a change was never told: {told}"
+            time.sleep(0.02)
+        return told
+
     def cut(self, name: str, *rows: tuple[int, int]) -> Any:
         partitions = [records.DeleteRecordsPartition(partition_index=n, offset=o) for n, o in rows]
         topic = records.DeleteRecordsTopic(name=name, partitions=partitions)
@@ -250,6 +258,11 @@ def ids_in_metadata(s: Script, topic_id: bytes) -> None:
     told["metadata: a bad name"] = s.metadata(("a b", NONE), ("", NONE))
 
 
+CHANGED = ("cleanup.policy", "retention.ms")
+SEEN = ("append", "subtract", "unset")
+"""Which of the changes below change what is told of these settings."""
+
+
 def settings(s: Script) -> None:
     told = s.told
     changes: dict[str, tuple[tuple[str, int, str | None], ...]] = {
@@ -266,9 +279,10 @@ def settings(s: Script) -> None:
         "subtract": (("cleanup.policy", SUBTRACT, "delete"),),
         "unset": (("cleanup.policy", DELETE, None), ("retention.ms", SET, "123456789")),
     }
+    before = s.settings(T, *CHANGED)
     for name, some in changes.items():
         told[f"alter: {name}"] = s.altered(T, *some)
-        told[f"alter: {name}: told"] = s.settings(T, "cleanup.policy", "retention.ms")
+        told[f"alter: {name}: told"] = before = s.settings_after(before, changed=name in SEEN)
     told["alter: no such topic"] = s.altered("nope", ("retention.ms", SET, "1"))
     told["alter: a bad name"] = s.altered("a b", ("retention.ms", SET, "1"))
     told["alter: no name"] = s.altered("", ("retention.ms", SET, "1"))

@@ -322,7 +322,9 @@ class _Desk:
                 outputs = self._carry(self._ownership.joined(output), now)
             case Lost():
                 LOG.warning("group %s: place lost: %s", self.link.group_id, output.reason)
-                outputs = self._carry(self._ownership.lost(output), now)
+                # Who only holds a membership is not asked; a fence keeps what it still does out.
+                lost = [*self._ownership.lost(output), *self._ownership.let_go()]
+                outputs = self._carry(lost, now)
             case Failed():
                 self._error = failure(output, self.link.group_id)
             case Left():

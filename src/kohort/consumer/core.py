@@ -195,7 +195,7 @@ class ConsumerCore:
             case Joined():
                 return [] if self._leaving else self._own(self._ownership.joined(event), now)
             case Lost():
-                return self._own(self._ownership.lost(event), now)
+                return [*self._own(self._ownership.lost(event), now), *self._let_go(now)]
             case Failed():
                 fenced = event.error is ErrorCode.FENCED_INSTANCE_ID
                 kind = TroubleKind.FENCED if fenced else TroubleKind.REFUSED
@@ -383,15 +383,19 @@ class ConsumerCore:
         if head is None:
             return []
         self._chain.popleft()
-        if head.number < self.void_before:
+        if head.number < self.void_before or head.kind is Callback.LOST:
             # The place under which this was told is gone; a new one may have the same partitions.
-            return []
+            return self._let_go(now)
         if head.kind is Callback.ASSIGNED:
             return [*self._starting.release(head.partitions)]
-        if head.kind is Callback.REVOKED:
-            self._commits.forget(head.partitions)
-            return self._own(self._ownership.released(head.partitions), now)
-        return []
+        self._commits.forget(head.partitions)
+        return self._own(self._ownership.released(head.partitions), now)
+
+    def _let_go(self, now: Instant) -> list[Effect]:
+        """Say that nothing of a lost place is worked on, once the listener has heard it all."""
+        if any(s.number < self.void_before or s.kind is Callback.LOST for s in self._chain):
+            return []
+        return self._own(self._ownership.let_go(), now)
 
     def _head(self, number: int | None, stage: _Stage) -> _Step | None:
         head = self._chain[0] if self._chain else None

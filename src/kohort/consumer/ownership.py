@@ -4,8 +4,9 @@ In come what the member core says (``PrepareJoin``, ``Joined``, ``Lost``) and wh
 given up (``released``); out go ``GiveUp``, ``Take`` and ``LoseAll`` for the owner and events for
 the member. Under an eager protocol everything is given up before a join; under a cooperative one
 nothing waits: the join is answered at once with all that is still owned, only what the new
-assignment withholds is given up, and then another join follows. Used by the consumer's core and, as
-it is, by Spark's driver. Must not know: offsets, callbacks, connections.
+assignment withholds is given up, and then another join follows. Under both a join waits until the
+owner has let go of what it lost, since it tells the group that nothing is owned. Used by the
+consumer's core and, as it is, by Spark's driver. Must not know: offsets, callbacks, connections.
 
 Sources: KIP-429; the order of Kafka's own consumer is in ``ConsumerCoordinator``.
 """
@@ -46,7 +47,10 @@ class Take:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoseAll:
-    """Owner: these may be somebody else's already; no commit of theirs will be accepted."""
+    """Owner: these may be somebody else's already; no commit of theirs will be accepted.
+
+    Stop working on them and say ``let_go``: until then no join says that they are free.
+    """
 
     partitions: frozenset[TopicPartition]
     reason: str
@@ -110,6 +114,7 @@ class Ownership:
         "_assigned",
         "_embedded",
         "_leaving_topics",
+        "_losing",
         "_offered",
         "_prepared",
         "_previous",
@@ -139,7 +144,9 @@ class Ownership:
         self._prepared = False
         """Whether a join was ever prepared: only then there is an offer that can be outdated."""
         self._answer: PrepareJoin | None = None
-        """A join that waits until everything is given up (eager)."""
+        """A join that waits until everything is given up (eager), or let go of (lost)."""
+        self._losing = False
+        """Whether the owner may still work on what it lost."""
         self._leaving_topics = False
         """The subscription changed; the member is told once what it excludes was given up."""
 
@@ -162,7 +169,7 @@ class Ownership:
 
     @property
     def joining_waits(self) -> bool:
-        """Whether a join waits for the owner to give up partitions (eager protocols only)."""
+        """Whether a join waits for the owner to give up partitions, or to let go of lost ones."""
         return self._answer is not None
 
     def owns(self, partition: TopicPartition) -> bool:
@@ -187,13 +194,13 @@ class Ownership:
         return effects + self._settle()
 
     def prepare_join(self, event: PrepareJoin) -> list[OwnershipEffect]:
-        """Answer the member at once, or as soon as everything is given up."""
+        """Answer the member at once, or as soon as everything is given up and let go of."""
         self._answer = event
         eager = event.protocol_name is not None and not self._embedded.is_cooperative(
             event.protocol_name
         )
         effects = self._give_up(frozenset(self._acquired)) if eager else []
-        if self._acquired and eager:
+        if self._losing or (self._acquired and eager):
             return effects
         return [*effects, self._answer_join()]
 
@@ -235,7 +242,17 @@ class Ownership:
         """The place is gone, and everything owned under it."""
         gone = frozenset(self._acquired)
         self._forget()
-        return [LoseAll(partitions=gone, reason=event.reason)] if gone else []
+        if not gone:
+            return []
+        self._losing = True
+        return [LoseAll(partitions=gone, reason=event.reason)]
+
+    def let_go(self) -> list[OwnershipEffect]:
+        """The owner works on nothing that it lost; a join may say so."""
+        if not self._losing:
+            return []
+        self._losing = False
+        return self._settle()
 
     def released(self, partitions: Iterable[TopicPartition]) -> list[OwnershipEffect]:
         """The owner has given up these; others may have them as soon as the group knows.
@@ -263,6 +280,7 @@ class Ownership:
     def left(self) -> list[OwnershipEffect]:
         """The member left the group in order."""
         self._forget()
+        self._losing = False
         self._protocol = None
         self._prepared = False
         return []
@@ -278,7 +296,7 @@ class Ownership:
             raise InvariantViolation(
                 f"{story}: gives up {sorted(self._releasing)}, owns {sorted(self._acquired)}"
             )
-        if self._answer is not None and not self._releasing:
+        if self._answer is not None and not (self._releasing or self._losing):
             raise InvariantViolation(f"{story}: a join waits although nothing is to be given up")
 
     # -- inside -----------------------------------------------------------------------------------
@@ -305,7 +323,7 @@ class Ownership:
 
     def _settle(self) -> list[OwnershipEffect]:
         """Say to the member what became possible: answer a join, or ask for the next one."""
-        if self._releasing:
+        if self._releasing or self._losing:
             return []
         if self._answer is not None:
             return [self._answer_join()]

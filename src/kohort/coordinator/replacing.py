@@ -52,7 +52,8 @@ class ReplacementWrite:
     group_instance_id: GroupInstanceId
     member_id: MemberId
     former: Former
-    knows_skip_assignment: bool
+    answer: JoinAnswer
+    """The generation that is kept, as it was; others may join it or leave before this is told."""
 
     def stored(self, registry: Registry, ticket: Ticket) -> None:
         """The new id would survive a crash: tell it."""
@@ -68,13 +69,7 @@ class ReplacementWrite:
         error = group.identify(self.member_id, self.group_instance_id)
         if error is not ErrorCode.NONE:
             return JoinAnswer(error=error, member_id=self.member_id)
-        answer = joined_answer(group, group.members[self.member_id])
-        if answer.leader_id != self.member_id:
-            return answer
-        if self.knows_skip_assignment:
-            return replace(answer, skip_assignment=True)
-        # An older client that leads would assign; it is told of its former self as the leader.
-        return replace(answer, leader_id=self.former.member_id, members=())
+        return self.answer
 
     def failed(self, registry: Registry, ticket: Ticket, error: ErrorCode) -> None:
         """Give the place back to the former id, unless a later generation knows the new one."""
@@ -177,6 +172,16 @@ def _rebalance(
     )
 
 
+def _kept_answer(group: Group, member: Member, event: JoinGroup, former: Former) -> JoinAnswer:
+    answer = joined_answer(group, member)
+    if answer.leader_id != member.member_id:
+        return answer
+    if event.knows_skip_assignment:
+        return replace(answer, skip_assignment=True)
+    # An older client that leads would assign; it is told of its former self as the leader.
+    return replace(answer, leader_id=former.member_id, members=())
+
+
 def _keep_generation(
     registry: Registry, group: Group, member: Member, event: JoinGroup, former: Former
 ) -> None:
@@ -192,7 +197,7 @@ def _keep_generation(
         group_instance_id=instance,
         member_id=member.member_id,
         former=former,
-        knows_skip_assignment=event.knows_skip_assignment,
+        answer=_kept_answer(group, member, event, former),
     )
     held = {m.member_id: m.assignment for m in group.members.values()}
     registry.append(write, (GroupRecord(group_id=group.group_id, value=group.metadata(held)),))

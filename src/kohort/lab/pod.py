@@ -188,7 +188,8 @@ class Pod:
             self.return_after(back_after_ms)
             return
         self._back_after_ms, self._leaves = back_after_ms, leave
-        self._heap.after(_GRACE_MS, self.process, self._grace_over)
+        # Not in the process's own time: one that stands still is killed all the same.
+        self._heap.after(_GRACE_MS, None, self._grace_over, self.incarnation)
         self.application.close(leave=leave)
 
     def _closed(self) -> None:
@@ -208,8 +209,9 @@ class Pod:
     def _crash(self) -> None:
         self.kill(node_lost=False, back_after_ms=_CRASH_LOOP_MS)
 
-    def _grace_over(self) -> None:
-        self.kill(node_lost=False, back_after_ms=self._back_after_ms)
+    def _grace_over(self, incarnation: int) -> None:
+        if self.up and incarnation == self.incarnation:
+            self.kill(node_lost=False, back_after_ms=self._back_after_ms)
 
     def kill(self, *, node_lost: bool, back_after_ms: int | None) -> None:
         """End the process at once; with ``node_lost`` its connections stay half open."""

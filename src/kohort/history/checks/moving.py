@@ -96,7 +96,7 @@ class MovesAreMinimal(Assigned):
         if begun is not None and begun.topics == topics and begun.everything != everything:
             del self._begun[group.group_id]
             return
-        if begun is None or begun.topics != topics:
+        if begun is None or begun.topics != topics or self._dropped(begun, offers):
             begun = _Begun(topics, _held(self._dated(group, generation, offers)), everything)
             self._begun[group.group_id] = begun
         if withheld(offers, targets):
@@ -114,6 +114,13 @@ class MovesAreMinimal(Assigned):
             lambda: f"{could - kept} of {total} partitions moved needlessly ({kept} stayed)",
             recorded,
             group.group_id,
+        )
+
+    def _dropped(self, begun: _Begun, offers: Offers) -> bool:
+        """Whether a place ended before the moves did, and its member let go of what it held."""
+        return any(
+            member_id in self._over and not held <= offers[member_id].owned
+            for member_id, held in begun.held.items()
         )
 
     def _dated(
