@@ -6,6 +6,7 @@ from tests.history.cases import broken, kept
 from tests.history.tale import API, G, Tale, m, subscription
 
 from kohort.model import facts as f
+from kohort.model.errors import ErrorCode
 from kohort.model.group_state import GroupState
 from kohort.model.ids import GenerationId, ProtocolName
 
@@ -75,3 +76,16 @@ def unequal_members_change_places_for_nothing() -> Tale:
 @kept(30)
 def unequal_members_keep_what_they_have() -> Tale:
     return _more_is_wanted_by_one(a=(0, 1, 2), b=(3, 4))
+
+
+@kept(30)
+def one_that_lost_its_place_amid_the_moves_has_let_go_of_what_it_held() -> Tale:
+    """Its partitions are free when it comes back, and go to whoever has too few."""
+    tale = Tale().stable(a=(0, 1), b=(2, 3)).again(a=(0,), b=(2, 3), c=())
+    tale.beat("b", 1, ErrorCode.ILLEGAL_GENERATION)
+    tokens = {
+        "a": tale.come_back("a", (0,)),
+        "b": tale.come_back("b", (), claim=-1),
+        "c": tale.come_back("c", ()),
+    }
+    return tale.start().wait(100).open(tokens).sync({"a": (0,), "b": (2,), "c": (1, 3)})
