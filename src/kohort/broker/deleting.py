@@ -151,7 +151,7 @@ class DeletionSweep:
         directories = self._log_dir.take_removable()
         if directories and not self._stopped:
             running = self._loop.run_in_executor(self._executor, self._remove, directories)
-            running.add_done_callback(lambda done: done.exception())
+            running.add_done_callback(lambda done: done.cancelled() or done.exception())
 
     def _remove(self, directories: list[str]) -> None:
         try:
