@@ -76,13 +76,19 @@ class Script:
         row = self.ask("CreateTopics", create.CreateTopicsRequest(topics=[topic])).topics[0]
         if row.error_code == 0:
             self.ids.setdefault(row.topic_id, name)
-            self._wait_for(name)
+            self._wait_for(name, row.topic_id)
         return code(row), row.num_partitions
 
-    def _wait_for(self, name: str) -> None:
-        deadline = time.monotonic() + 20
-        while self.metadata((name, NONE))[0][0] != "NONE":
-            assert time.monotonic() < deadline
+    def _wait_for(self, name: str, topic_id: bytes) -> None:
+        """Kafka tells of a topic before its partitions are led; they are when they can be read."""
+        deadline = time.monotonic() + 60
+        while (told := self.metadata((name, NONE))[0])[0] != "NONE":
+            assert time.monotonic() < deadline, f"{name} was never told: {told}"
+            time.sleep(0.02)
+        for partition in range(told[3]):
+            while (row := self.fetched(topic_id, 0, partition))[1] != "NONE":
+                assert time.monotonic() < deadline, f"{name}-{partition} was never led: {row}"
+                time.sleep(0.02)
 
     def metadata(self, *topics: tuple[str | None, bytes], version: int = 12) -> list[Any]:
         asked = [metadata.MetadataRequestTopic(name=n, topic_id=i) for n, i in topics]
@@ -177,7 +183,7 @@ class Script:
 
     def settings_after(self, before: Any, *, changed: bool) -> Any:
         """What is told of the topic; Kafka's broker hears of a change after its controller."""
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 60
         while (told := self.settings(T, *CHANGED)) == before and changed:
             assert time.monotonic() < deadline, f"a change was never told: {told}"
             time.sleep(0.02)
@@ -186,7 +192,7 @@ class Script:
     def cut(self, name: str, *rows: tuple[int, int]) -> Any:
         partitions = [records.DeleteRecordsPartition(partition_index=n, offset=o) for n, o in rows]
         topic = records.DeleteRecordsTopic(name=name, partitions=partitions)
-        request = records.DeleteRecordsRequest(topics=[topic], timeout_ms=5_000)
+        request = records.DeleteRecordsRequest(topics=[topic], timeout_ms=30_000)
         (told,) = self.ask("DeleteRecords", request).topics
         return sorted((r.partition_index, r.low_watermark, code(r)) for r in told.partitions)
 
@@ -221,7 +227,9 @@ def perform(script: Script) -> None:
     batch = build_batch([Record(None, b"%d" % n, int(time.time() * 1_000)) for n in range(10)])
     data = produce.PartitionProduceData(index=0, records=batch)
     topic = produce.TopicProduceData(name=T, partition_data=[data])
-    s.ask("Produce", produce.ProduceRequest(acks=-1, timeout_ms=5_000, topic_data=[topic]))
+    put = produce.ProduceRequest(acks=-1, timeout_ms=30_000, topic_data=[topic])
+    (written,) = s.ask("Produce", put).responses
+    assert code(written.partition_responses[0]) == "NONE"
     for name, (asked, offset, partition) in {
         "known": (topic_id, 0, 0),
         "unknown": (NOBODYS, 0, 0),

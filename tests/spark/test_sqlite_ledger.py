@@ -7,11 +7,13 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from kohort.model.errors import ConfigError
 from kohort.model.ids import TopicPartition
+from kohort.spark import sqlite_ledger
 from kohort.spark.ledger import LedgerConflict, LedgerError, ManifestRow, WrittenFile
 from kohort.spark.planning import Piece
 from kohort.spark.sqlite_ledger import LEDGER_PATH, SqliteLedger
@@ -209,6 +211,50 @@ while True:
             break
         begin += 1
 """
+
+
+def test_applications_that_begin_a_table_at_once_all_get_its_ledger(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SQLite refuses one of two that make a file's write-ahead log, however long it may wait."""
+    path = tmp_path / LEDGER_PATH
+    path.parent.mkdir()
+    other = sqlite3.connect(path, isolation_level=None)
+    other.execute("CREATE TABLE first (id INTEGER)")
+    other.execute("BEGIN IMMEDIATE")
+    impatient = sqlite3.connect(path, timeout=3_600)
+    with pytest.raises(sqlite3.OperationalError, match="locked"):
+        impatient.execute("PRAGMA journal_mode = WAL")
+    impatient.close()
+
+    naps = 0
+
+    def nap(_: float) -> None:
+        nonlocal naps
+        naps += 1
+        if naps == 3:
+            other.execute("COMMIT")
+
+    monkeypatch.setattr(sqlite_ledger, "time", SimpleNamespace(monotonic=lambda: 0.0, sleep=nap))
+    SqliteLedger(tmp_path, "g").close()
+    assert naps == 3
+    other.close()
+
+
+def test_a_ledger_that_stays_locked_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / LEDGER_PATH
+    path.parent.mkdir()
+    other = sqlite3.connect(path, isolation_level=None)
+    other.execute("CREATE TABLE first (id INTEGER)")
+    other.execute("BEGIN IMMEDIATE")
+    now = iter(range(0, 10_000, 30))
+    clock = SimpleNamespace(monotonic=lambda: float(next(now)), sleep=lambda _: None)
+    monkeypatch.setattr(sqlite_ledger, "time", clock)
+    with pytest.raises(LedgerError, match="another process has held it for 60 s"):
+        SqliteLedger(tmp_path, "g")
+    other.close()
 
 
 @pytest.mark.slow

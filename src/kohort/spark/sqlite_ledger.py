@@ -41,6 +41,7 @@ SCHEMA_VERSION = "1"
 LEDGER_PATH = Path("_kohort") / "ledger.db"
 
 _BUSY_TIMEOUT_S = 60.0
+_BUSY_RETRY_S = 0.02
 _BATCH_LIMIT = "batch_limit"
 _QUERY = "query/"
 _INTENT_KEPT_MS = 7 * 24 * 3600 * 1000
@@ -294,7 +295,7 @@ class SqliteLedger:
             ManifestRow(
                 partition=TopicPartition(row[0], row[1]), begin=row[2], end=row[3], epoch=row[4],
                 path=row[5], rows=row[6], dead_path=row[7], dead_letters=row[8], query=row[9],
-                seal=_as_seal(*row[10:12]), dead_seal=_as_seal(*row[12:14]),
+                seal=Seal.noted(*row[10:12]), dead_seal=Seal.noted(*row[12:14]),
             )
             for row in rows
         ]  # fmt: skip
@@ -362,7 +363,17 @@ class SqliteLedger:
             self._connection.execute("COMMIT")
 
 
+def _code(error: sqlite3.Error) -> int | None:
+    """SQLite's own code; errors that Python's module makes itself have none."""
+    return getattr(error, "sqlite_errorcode", None)
+
+
 def _unusable(path: Path, error: sqlite3.Error) -> str:
+    if _code(error) == sqlite3.SQLITE_BUSY:
+        return (
+            f"{path} is locked: another process has held it for {_BUSY_TIMEOUT_S:.0f} s; "
+            "end what reads or copies it, and start again"
+        )
     return (
         f"{path} cannot be used as a ledger: {error}; bring back a copy of it, or name another "
         "output directory and read the topic anew: without its ledger nobody knows which files of "
@@ -378,12 +389,30 @@ def _connect(path: Path) -> sqlite3.Connection:
     except sqlite3.Error as error:
         raise LedgerError(f"{path} cannot be opened: {error}") from error
     try:
-        connection.execute("PRAGMA journal_mode = WAL")
+        _log_ahead(connection)
         connection.execute("PRAGMA synchronous = FULL")
     except sqlite3.DatabaseError as error:
         connection.close()
         raise LedgerError(_unusable(path, error)) from error
     return connection
+
+
+def _log_ahead(connection: sqlite3.Connection) -> None:
+    """Give the file its write-ahead log.
+
+    Of two that do so with a new file at once SQLite refuses one without a wait, whatever its
+    timeout: each would wait for the other's lock.
+    """
+    deadline = time.monotonic() + _BUSY_TIMEOUT_S
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+        except sqlite3.OperationalError as error:
+            if _code(error) != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
+                raise
+            time.sleep(_BUSY_RETRY_S)
+        else:
+            return
 
 
 def _intended(connection: sqlite3.Connection, application: str) -> list[Piece]:
@@ -400,10 +429,6 @@ def _intended(connection: sqlite3.Connection, application: str) -> list[Piece]:
 
 def _as_columns(seal: Seal | None) -> tuple[int | None, int | None]:
     return (seal.size, seal.crc) if seal else (None, None)
-
-
-def _as_seal(size: int | None, crc: int | None) -> Seal | None:
-    return None if size is None or crc is None else Seal(size, crc)
 
 
 def _manifest_row(piece: Piece, file: WrittenFile | None, query: str | None) -> ManifestRow:
