@@ -8,6 +8,7 @@ import shutil
 import sqlite3
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
@@ -21,6 +22,8 @@ from kohort.cli.table import table as table_command
 from kohort.client.admin import Admin
 from kohort.model.errors import ConfigError
 from kohort.model.ids import TopicPartition
+from kohort.spark import filtering
+from kohort.spark import verify as verifying
 from kohort.spark.ledger import NotedQuery
 from kohort.spark.sqlite_ledger import LEDGER_PATH
 from kohort.spark.table import clean, manifest_of, orphans_of
@@ -163,6 +166,25 @@ def test_a_record_lost_before_its_file_was_written_is_found_in_a_filtered_table(
     assert not verdict.ok
     assert numbers(verdict) == (19, 10, 0, 1)
     assert troubles(verdict) == "1 records without a row: offsets 16"
+
+
+def test_a_judge_that_takes_minutes_is_no_broker_that_is_silent(
+    filtered: tuple[Feed, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Spark may start between two fetches, and a machine may be slow."""
+    now = 0.0
+
+    class Slow(EveryThird):
+        def kept(self, query: NotedQuery, records: pa.Table) -> list[int]:
+            nonlocal now
+            now += 10 * verifying._PATIENCE_S
+            return super().kept(query, records)
+
+    monkeypatch.setattr(filtering, "_ASK_RECORDS", 1)
+    monkeypatch.setattr(verifying, "time", SimpleNamespace(monotonic=lambda: now))
+    verdict = verify(filtered[1], filtered[0].settings, Slow(filtered[0]))
+    assert verdict.ok
+    assert now > 0
 
 
 def test_a_row_lost_from_a_file_is_found_in_a_filtered_table(filtered: tuple[Feed, Path]) -> None:

@@ -15,7 +15,7 @@ from kohort.broker.limits import (
     SPARE_DESCRIPTORS,
     SPARE_DESCRIPTORS_SHARE,
 )
-from kohort.broker.nodes import Address
+from kohort.broker.nodes import LAST_PORT, Address
 from kohort.broker.session import Session
 from kohort.host.clock import monotonic_now
 from kohort.model.errors import ConfigError
@@ -24,7 +24,6 @@ from kohort.model.instants import MICROS_PER_MILLI
 logger = logging.getLogger(__name__)
 
 BACKLOG = 1024
-MAX_PORT = 65_535
 """Connections that may wait to be accepted; a thousand members may come at once."""
 
 WILDCARDS = frozenset({"0.0.0.0", "::", ""})
@@ -38,9 +37,9 @@ def bind(address: Address) -> socket.socket:
     Raises:
         ConfigError: no such port, the port is in use, or the address is not this machine's.
     """
-    if not 0 <= address.port <= MAX_PORT:
+    if not 0 <= address.port <= LAST_PORT:
         # getaddrinfo takes larger numbers and listens on another port than was asked for.
-        raise ConfigError(f"port is {address.port}, expected 1 to {MAX_PORT}, or 0 for a free one")
+        raise ConfigError(f"port is {address.port}, expected 1 to {LAST_PORT}, or 0 for a free one")
     sock: socket.socket | None = None
     try:
         family, kind, protocol, _, target = socket.getaddrinfo(

@@ -112,7 +112,8 @@ class Nodes:
     def coordinator_of(self, group_id: str) -> Node:
         """The node that coordinates a group: the leader of its part of ``__consumer_offsets``."""
         partition = partition_for(group_id, self._offsets_partitions)
-        return self.all[(self.first_of(OFFSETS_TOPIC) + partition) % len(self.all)]
+        (leader,) = self.computed(OFFSETS_TOPIC, partition, 1)
+        return self._by_id[leader]
 
     def missing_for(self, topics: Iterable[Topic]) -> list[str]:
         """Names of topics that were made for nodes which are not there.

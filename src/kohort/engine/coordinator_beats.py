@@ -17,6 +17,7 @@ from typing import Final
 from kohort.coordinator.answers import HeartbeatAnswer
 from kohort.coordinator.liveness import Pulse
 from kohort.model.errors import ErrorCode
+from kohort.model.values import shared
 from kohort.wire.codec import encode_response
 from kohort.wire.messages.k12_heartbeat import HeartbeatResponse
 
@@ -45,7 +46,7 @@ class KnownBeat(Pulse):
     def __init__(self, frame: bytes, version: int, pulse: Pulse) -> None:
         super().__init__(pulse.group, pulse.member, pulse.deadline)
         self.size = len(frame)
-        self._head = _head(frame[:_ID_AT])
+        self._head = shared(frame[:_ID_AT])
         self._tail = frame[_ID_ENDS:]
         self.version = version
         self._alive = _alive(version)
@@ -65,12 +66,6 @@ class KnownBeat(Pulse):
             return correlation_id.join(self._alive)
         message = HeartbeatResponse(error_code=answer.error)
         return encode_response(message, self.version, self.correlation_id(frame))
-
-
-@cache
-def _head(head: bytes) -> bytes:
-    """One copy of what all frames of a size and version begin with."""
-    return head
 
 
 @cache

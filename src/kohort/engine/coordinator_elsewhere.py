@@ -183,11 +183,18 @@ def _fetch(event: OffsetFetch, coordinates: Coordinates) -> Part | None:
     return Part(replace(event, groups=own), whole)
 
 
-def _describe(event: DescribeGroups, coordinates: Coordinates) -> Part | None:
+def _by_id(
+    event: DescribeGroups | DeleteGroups,
+    coordinates: Coordinates,
+    whole: Callable[[Any], Answer],
+) -> Part | None:
     own = tuple(group_id for group_id in event.group_ids if coordinates(group_id))
     if len(own) == len(event.group_ids):
         return None
+    return Part(replace(event, group_ids=own), whole)
 
+
+def _describe(event: DescribeGroups, coordinates: Coordinates) -> Part | None:
     def whole(answer: DescribeAnswer) -> DescribeAnswer:
         told = {group.group_id: group for group in answer.groups}
         return replace(
@@ -199,20 +206,16 @@ def _describe(event: DescribeGroups, coordinates: Coordinates) -> Part | None:
             ),
         )
 
-    return Part(replace(event, group_ids=own), whole)
+    return _by_id(event, coordinates, whole)
 
 
 def _delete(event: DeleteGroups, coordinates: Coordinates) -> Part | None:
-    own = tuple(group_id for group_id in event.group_ids if coordinates(group_id))
-    if len(own) == len(event.group_ids):
-        return None
-
     def whole(answer: DeleteAnswer) -> DeleteAnswer:
         told = dict(answer.groups)
         groups = tuple((group_id, told.get(group_id, _ELSEWHERE)) for group_id in event.group_ids)
         return replace(answer, groups=groups)
 
-    return Part(replace(event, group_ids=own), whole)
+    return _by_id(event, coordinates, whole)
 
 
 def _list(event: ListGroups, coordinates: Coordinates) -> Part:

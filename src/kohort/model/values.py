@@ -29,9 +29,9 @@ else:
 
 
 _SHARED: Final = 1_024
-"""Texts and numbers that are remembered: strangers choose them."""
+"""Texts, bytes and numbers that are remembered: strangers choose them."""
 
-Plain = TypeVar("Plain", bound="str | int")
+Plain = TypeVar("Plain", bound="str | int | bytes")
 
 
 def shared(plain: Plain) -> Plain:

@@ -93,6 +93,11 @@ class Seal:
     size: int
     crc: int
 
+    @classmethod
+    def noted(cls, size: int | None, crc: int | None) -> Seal | None:
+        """As it was noted; None where none was."""
+        return None if size is None or crc is None else cls(size, crc)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WrittenFile:

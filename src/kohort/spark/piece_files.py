@@ -264,8 +264,6 @@ def written_file(report: Any) -> WrittenFile:
         rows=report["rows"],
         dead_path=report["dead_path"],
         dead_letters=report["dead_letters"],
-        seal=None if report["crc"] is None else Seal(report["size"], report["crc"]),
-        dead_seal=(
-            None if report["dead_crc"] is None else Seal(report["dead_size"], report["dead_crc"])
-        ),
+        seal=Seal.noted(report["size"], report["crc"]),
+        dead_seal=Seal.noted(report["dead_size"], report["dead_crc"]),
     )

@@ -320,8 +320,9 @@ def _messages(
         while at < end:
             messages: list[Any] = fetcher.take(_TAKE, _WAIT_S)
             if messages:
-                at, heard = messages[-1].offset() + 1, time.monotonic()
+                at = messages[-1].offset() + 1
                 yield [message for message in messages if message.offset() < end]
+                heard = time.monotonic()  # now: who looks at them may start Spark for it
             for problem in fetcher.problems():
                 if problem.kind is ProblemKind.END:
                     # The last offsets of a range may hold no record.
