@@ -44,7 +44,7 @@ def test_the_fixture_is_quick_and_has_no_initial_delay(
 ) -> None:
     began = time.monotonic()
     connect(kohort_broker).become_member("g")
-    assert time.monotonic() - began < 1.0
+    assert time.monotonic() - began < 3.0, "Kafka's initial delay is 3 s"
 
 
 def test_a_plain_embedded_broker_has_kafkas_initial_delay(connect: Connect) -> None:

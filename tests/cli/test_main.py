@@ -3,6 +3,7 @@
 import resource
 import subprocess
 import sys
+from pathlib import Path
 
 import click
 import pytest
@@ -77,6 +78,16 @@ def test_a_kohort_error_is_one_line_and_status_2(
         main([])
     assert caught.value.code == 2
     assert capsys.readouterr().err == "kohort: port 9092 is taken\n"
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="a device of Linux")
+@pytest.mark.parametrize("args", [("--help",), ("lab", "table", "--help")])
+def test_a_full_device_is_told_in_one_line(args: tuple[str, ...]) -> None:
+    command = [sys.executable, "-m", "kohort.cli.main", *args]
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(command, check=False, stdout=full, stderr=subprocess.PIPE, text=True)
+    assert done.returncode == 2
+    assert done.stderr == ("kohort: output cannot be written: No space left on device; make room\n")
 
 
 def test_tables_grow_and_show_what_is_missing() -> None:

@@ -7,6 +7,7 @@ here: ``kohort --help`` has a budget of 300 ms.
 
 from __future__ import annotations
 
+import errno
 import importlib
 from typing import Any, Final
 
@@ -17,6 +18,9 @@ from kohort.model.errors import KohortError
 
 USER_ERROR: Final = 2
 """Exit status when what was asked for cannot be done as it was asked; click's own too."""
+
+FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+"""What a device or a quota says that has no room; all else that an ``OSError`` tells is a bug."""
 
 COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "demo": ("kohort.cli.demo.command:demo", "Show a group of Spark applications at work."),
@@ -70,14 +74,18 @@ def cli() -> None:
 def main(args: list[str] | None = None) -> Any:
     """Run the command line; the process's entry point.
 
-    Every ``KohortError`` becomes one line on standard error and exit status 2. A traceback is
-    therefore always a bug.
+    Every ``KohortError`` becomes one line on standard error and exit status 2, and so does a
+    device that takes no more output. A traceback is therefore always a bug.
     """
     try:
         return cli.main(args=args, prog_name="kohort")
     except KohortError as error:
         click.echo(f"kohort: {error}", err=True)
-        raise SystemExit(USER_ERROR) from None
+    except OSError as error:
+        if error.errno not in FULL:
+            raise
+        click.echo(f"kohort: output cannot be written: {error.strerror}; make room", err=True)
+    raise SystemExit(USER_ERROR)
 
 
 if __name__ == "__main__":
