@@ -20,6 +20,7 @@ from kohort.coordinator.partitions import partition_for
 from kohort.host.settings import INT_MAX, BrokerSettings
 from kohort.model.errors import ConfigError, ErrorCode
 from kohort.storage.topic_table import Topic
+from kohort.testing.ports import free_ports
 from kohort.wire.messages import k02_list_offsets as k02
 from kohort.wire.messages import k03_metadata as k03
 from kohort.wire.messages import k10_find_coordinator as k10
@@ -415,24 +416,15 @@ def test_a_directory_may_have_more_or_fewer_nodes_at_each_start(
 
 
 def test_a_port_among_those_that_follow_is_in_use(tmp_path: Path) -> None:
-    async def start() -> None:
-        for _ in range(20):
-            with socket.socket() as first, socket.socket() as taken:
-                first.bind(("127.0.0.1", 0))
-                port = first.getsockname()[1]
-                try:
-                    taken.bind(("127.0.0.1", port + 1))
-                except OSError:
-                    continue
-                taken.listen()
-                first.close()
-                server = BrokerServer(
-                    data_dir=tmp_path / "data", listen=Address("127.0.0.1", port), nodes=2
-                )
-                with pytest.raises(ConfigError, match=f"cannot listen on 127.0.0.1:{port + 1}"):
-                    await server.start()
-                return
-        pytest.fail("no two ports that follow each other were free")
+    port, following = free_ports(2)
 
-    asyncio.run(start())
+    async def start() -> None:
+        server = BrokerServer(
+            data_dir=tmp_path / "data", listen=Address("127.0.0.1", port), nodes=2
+        )
+        with pytest.raises(ConfigError, match=f"cannot listen on 127.0.0.1:{following}"):
+            await server.start()
+
+    with socket.create_server(("127.0.0.1", following)):
+        asyncio.run(start())
     assert not (tmp_path / "data").exists()

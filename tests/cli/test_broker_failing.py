@@ -1,6 +1,5 @@
 """``kohort broker`` when the disk fails it: it says so and ends with status 1."""
 
-import socket
 import threading
 from pathlib import Path
 
@@ -10,6 +9,7 @@ from click.testing import CliRunner
 
 from kohort.cli.main import cli
 from kohort.storage.flush_job import FlushJob
+from kohort.testing.ports import free_ports
 
 
 def produce_until(stopped: threading.Event, port: int) -> None:
@@ -28,9 +28,7 @@ def test_a_failed_sync_is_status_1(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         job.error = OSError(5, "the disk is gone")
 
     monkeypatch.setattr(FlushJob, "run", fail)
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    (port,) = free_ports(1)
     stopped = threading.Event()
     producing = threading.Thread(target=produce_until, args=(stopped, port))
     producing.start()

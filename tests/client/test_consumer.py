@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import socket
 import subprocess
 import sys
 import threading
@@ -28,6 +27,7 @@ from kohort.client.errors import (
 from kohort.client.listeners import RebalanceListener
 from kohort.model.errors import ConfigError
 from kohort.model.ids import TopicPartition
+from kohort.testing.ports import free_ports
 
 # -- reading --------------------------------------------------------------------------------------
 
@@ -189,8 +189,7 @@ def test_an_offset_beyond_the_log_falls_to_the_policy(broker: EmbeddedBroker) ->
 
 @pytest.mark.slow
 def test_the_broker_may_go_and_come_back(tmp_path: Path) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    (port,) = free_ports(1)
     command = [sys.executable, "-m", "kohort", "broker", "--port", str(port), "--data-dir"]
     command += [str(tmp_path), "--set", "group.initial.rebalance.delay.ms=0"]
     address = f"127.0.0.1:{port}"

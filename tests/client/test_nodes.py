@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -19,6 +18,7 @@ from kohort.broker.nodes import Address, Node, Nodes
 from kohort.client.admin import EARLIEST, Admin
 from kohort.client.membership import GroupMembership
 from kohort.model.ids import TopicPartition
+from kohort.testing.ports import free_ports
 
 NODES = 3
 PARTITIONS = 6
@@ -98,7 +98,7 @@ class Process:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self.port = _ports_that_follow(NODES)
+        self.port = free_ports(NODES)[0]
         self._process: subprocess.Popen[str] | None = None
 
     def start(self, nodes: int) -> str:
@@ -120,22 +120,6 @@ class Process:
             assert self._process.stdout is not None
             self._process.stdout.close()
             self._process = None
-
-
-def _ports_that_follow(count: int) -> int:
-    """The first of so many ports in a row that are free now."""
-    for _ in range(50):
-        with ExitStack() as stack:
-            sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
-            sockets[0].bind(("127.0.0.1", 0))
-            port: int = sockets[0].getsockname()[1]
-            try:
-                for number, each in enumerate(sockets[1:], 1):
-                    each.bind(("127.0.0.1", port + number))
-            except (OSError, OverflowError):
-                continue
-            return port
-    pytest.fail(f"no {count} free ports in a row")
 
 
 @pytest.fixture

@@ -14,6 +14,7 @@ from tests.broker.conftest import Connect
 from kohort.broker.embedded import EmbeddedBroker
 from kohort.model.errors import ConfigError
 from kohort.testing.fault_proxy import FaultProxy, Toxics
+from kohort.testing.ports import free_ports
 from kohort.wire.messages import (
     k03_metadata,
     k10_find_coordinator,
@@ -209,9 +210,7 @@ def test_new_connections_can_be_refused(proxy: FaultProxy) -> None:
 def test_nobody_upstream_is_a_broken_connection(
     kohort_fault_proxy: Callable[..., FaultProxy],
 ) -> None:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    (port,) = free_ports(1)
     assert broken(kohort_fault_proxy(f"127.0.0.1:{port}"))
 
 

@@ -12,15 +12,17 @@ import pytest
 from tests.interop.group import Group, Make
 from tests.interop.makes import AIOKAFKA, COOPERATIVE, KAFKA_PYTHON
 
+from kohort.testing.ports import free_ports
+
 pytestmark = [pytest.mark.slow, pytest.mark.interop]
 
 
 class BrokerProcess:
-    """``kohort broker`` on one folder and, once it has one, on one port."""
+    """``kohort broker`` on one folder and one port."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._port = 0
+        (self._port,) = free_ports(1)
         self._process: subprocess.Popen[str] | None = None
 
     def start(self) -> str:
@@ -33,7 +35,6 @@ class BrokerProcess:
         assert self._process.stdout is not None
         ready = re.match(r"kohort broker ready on (\S+):(\d+)", self._process.stdout.readline())
         assert ready is not None
-        self._port = int(ready[2])
         return f"{ready[1]}:{ready[2]}"
 
     def kill(self) -> None:

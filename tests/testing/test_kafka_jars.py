@@ -11,7 +11,8 @@ from kohort.model.errors import ConfigError
 from kohort.testing import kafka_jars
 from kohort.testing.kafka_fixture import kafka_for_session
 from kohort.testing.kafka_jars import KafkaUnavailable
-from kohort.testing.real_kafka import RealKafka, absence, classpath, free_ports
+from kohort.testing.ports import free_ports
+from kohort.testing.real_kafka import RealKafka, absence, classpath
 
 JAR = f"kafka_2.13-{kafka_jars.KAFKA_VERSION}.jar"
 
@@ -82,4 +83,3 @@ def test_two_nodes_are_no_quorum(tmp_path: Path) -> None:
 
 def test_the_absence_names_place_and_command(tmp_path: Path) -> None:
     assert str(tmp_path) in absence()
-    assert len(set(free_ports(6))) == 6

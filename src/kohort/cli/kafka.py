@@ -20,7 +20,8 @@ import click
 from kohort.model.errors import ConfigError
 from kohort.testing.kafka_jars import fetch as fetch_jars
 from kohort.testing.kafka_jars import home, installed
-from kohort.testing.real_kafka import STOP_TIMEOUT_S, RealKafka, absence, free_ports
+from kohort.testing.ports import free_ports
+from kohort.testing.real_kafka import STOP_TIMEOUT_S, RealKafka, absence
 
 STATE: Final = "running.json"
 _POLL_S: Final = 0.1

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import base64
 import os
-import socket
 import subprocess
 import time
 import uuid
@@ -22,8 +21,8 @@ from typing import Final, Self
 from kohort.host.java import find_java
 from kohort.model.errors import ConfigError
 from kohort.testing.kafka_jars import KAFKA_VERSION, KafkaUnavailable, home, installed
+from kohort.testing.ports import HOST, free_ports
 
-HOST: Final = "127.0.0.1"
 START_TIMEOUT_S: Final = 90
 STOP_TIMEOUT_S: Final = 20
 _POLL_S: Final = 0.05
@@ -270,15 +269,6 @@ def absence() -> str:
         f"Apache Kafka {KAFKA_VERSION} is not in {home()}; `kohort kafka fetch` gets it from Maven "
         "Central (60 MB, once)"
     )
-
-
-def free_ports(count: int) -> list[int]:
-    """Ports of the loopback address that nobody listens on now; all differ."""
-    with ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for each in sockets:
-            each.bind((HOST, 0))
-        return [each.getsockname()[1] for each in sockets]
 
 
 def _cluster_id() -> str:
