@@ -11,7 +11,7 @@ from kohort.model import facts as f
 from kohort.model import wire_facts as w
 from kohort.model.errors import ErrorCode
 from kohort.model.group_state import GroupState
-from kohort.model.ids import GenerationId, GroupId, GroupInstanceId
+from kohort.model.ids import GenerationId, GroupId, GroupInstanceId, TopicPartition
 from kohort.model.world_facts import FaultsHealed, HistoryCalmed
 
 # -- 45, 47: told and stored -------------------------------------------------------------------
@@ -64,6 +64,60 @@ def what_failed_may_be_stored_later() -> Tale:
     tale = Tale().stable(a=(0, 1, 2, 3))
     tale.commit("a", stored=False, error=ErrorCode.NOT_COORDINATOR, p0=7)
     return tale.commit("a", p0=7).fetch(p0=7)
+
+
+@kept(47)
+def a_commit_that_was_kept_is_sent_again_in_vain() -> Tale:
+    """Its answer was lost, its repetition met a full disk: the first is durable all the same."""
+    tale = Tale().boot().stable(a=(0, 1, 2, 3)).commit("a", p0=5)
+    tale.commit("a", stored=False, error=ErrorCode.NOT_COORDINATOR, p0=5)
+    return tale.fetch(p0=5)
+
+
+@broken(47)
+def a_commit_that_failed_twice_is_read() -> Tale:
+    tale = Tale().boot().stable(a=(0, 1, 2, 3))
+    for _ in range(2):
+        tale.commit("a", stored=False, error=ErrorCode.NOT_COORDINATOR, p0=5)
+    return tale.fetch(p0=5)
+
+
+@broken(47)
+def a_commit_back_that_failed_is_read() -> Tale:
+    """The offset was durable once, but another is since."""
+    tale = Tale().boot().stable(a=(0, 1, 2, 3)).commit("a", p0=5).commit("a", p0=9)
+    tale.commit("a", stored=False, error=ErrorCode.NOT_COORDINATOR, p0=5)
+    return tale.fetch(p0=5)
+
+
+@broken(47)
+def a_deleted_offset_that_failed_to_come_back_is_read() -> Tale:
+    tale = Tale().boot().stable(a=(0, 1, 2, 3)).commit("a", p0=5)
+    tale.persist(offsets=((TopicPartition("t", 0), None),))
+    tale.commit("a", stored=False, error=ErrorCode.NOT_COORDINATOR, p0=5)
+    return tale.fetch(p0=5)
+
+
+@kept(47)
+def what_a_crash_left_is_sent_again_in_vain() -> Tale:
+    """A commit that failed, or had no answer, may be in the log that is read back."""
+    tale = Tale().boot().stable(a=(0, 1, 2, 3)).commit("a", p0=5, p1=5)
+    tale.commit("a", stored=False, error=ErrorCode.NOT_COORDINATOR, p0=7)
+    tale.ask(API.OFFSET_COMMIT, "a", 1, body=w.CommitAsked(offsets=((TopicPartition("t", 1), 8),)))
+    tale.persist(ok=None, offsets=((TopicPartition("t", 1), 8),))
+    tale.crash().boot().add(_loaded(1, 1))
+    tale.commit("a", stored=False, error=ErrorCode.NOT_COORDINATOR, p0=7, p1=8)
+    return tale.fetch(p0=7, p1=8)
+
+
+@broken(47)
+def what_a_crash_cannot_have_left_is_read() -> Tale:
+    """It failed before a commit that is durable, so it cannot lie behind it in the log."""
+    tale = Tale().boot().stable(a=(0, 1, 2, 3))
+    tale.commit("a", stored=False, error=ErrorCode.NOT_COORDINATOR, p0=7)
+    tale.commit("a", p0=9).crash().boot().add(_loaded(1, 1))
+    tale.commit("a", stored=False, error=ErrorCode.NOT_COORDINATOR, p0=7)
+    return tale.fetch(p0=7)
 
 
 # -- 46: recovery ------------------------------------------------------------------------------

@@ -38,6 +38,11 @@ from kohort.model.wire_facts import (
 )
 
 _WriteKey = tuple[str, int, Ticket]
+_Place = tuple[GroupId, TopicPartition]
+_Order = tuple[int, Ticket]
+"""The order of the log: a coordinator's life, and its ticket."""
+
+_FIRST: Final[_Order] = (-1, Ticket(-1))
 
 _STORED_KEPT: Final = 16
 """Offsets of one partition that are remembered before it is looked which may be forgotten."""
@@ -256,7 +261,10 @@ def _named(members: tuple[tuple[MemberId, GroupInstanceId | None], ...]) -> list
 class FailedIsNeverTold(_Writes):
     """After a write failed, nobody is told of a success that rests on it, and nobody reads it.
 
-    What memory holds and the disk does not is gone with the next crash.
+    What memory holds and the disk does not is gone with the next crash. An offset that is the
+    partition's durable one may be read although somebody tried in vain to store it once more: who
+    never heard that a commit was kept sends it again. After a crash the log may hold what failed,
+    and what was on its way.
     """
 
     number, name, heading = 47, "failed-is-never-told", Heading.DURABILITY
@@ -265,36 +273,52 @@ class FailedIsNeverTold(_Writes):
     def __init__(self, world: World) -> None:
         super().__init__(world)
         self._generations: set[tuple[GroupId, GenerationId]] = set()
-        self._offsets: set[tuple[GroupId, TopicPartition, int]] = set()
+        self._failed: dict[_Place, dict[int, _Order]] = {}
+        self._held: dict[_Place, tuple[_Order, frozenset[int | None]]] = {}
+        """What the last durable write left, or since a crash what may be there instead."""
+        self._from_empty = False
+        """The history has seen the log begin, so a place without a durable write holds nothing."""
 
     def failed(self, recorded: Recorded, write: PersistBegun) -> None:
         """What must not be told."""
         if write.generation_id:
             self._generations.add((write.group_id, write.generation_id))
+        self._vain(recorded.incarnation, write)
+        self.judged += 1
+
+    def _vain(self, incarnation: int, write: PersistBegun) -> None:
         for tp, offset in write.offsets:
             if offset is not None:
-                self._offsets.add((write.group_id, tp, offset))
-        self.judged += 1
+                failed = self._failed.setdefault((write.group_id, tp), {})
+                failed[offset] = (incarnation, write.ticket)
 
     def durable(self, recorded: Recorded, write: PersistBegun) -> None:
         """The same, stored at last."""
         if write.generation_id is not None:
             self._generations.discard((write.group_id, write.generation_id))
+        order = (recorded.incarnation, write.ticket)
         for tp, offset in write.offsets:
+            place = (write.group_id, tp)
             if offset is not None:
-                self._offsets.discard((write.group_id, tp, offset))
+                self._failed.get(place, {}).pop(offset, None)
+            held = self._held.get(place)
+            if held is None or held[0] < order:
+                self._held[place] = (order, frozenset([offset]))
 
     @on(CoordinatorBooted)
-    def reread(self, _recorded: Recorded, _fact: CoordinatorBooted) -> None:
+    def reread(self, recorded: Recorded, fact: CoordinatorBooted) -> None:
         """What the log holds counts now: a sync that failed may have left its records there."""
+        life = (recorded.source, recorded.incarnation)
+        for key in [k for k in self.begun if k[0] == life[0] and k[1] < life[1]]:
+            self._vain(key[1], self.begun.pop(key))
+        for place, failed in self._failed.items():
+            order, values = self._held.get(place, (_FIRST, frozenset([None])))
+            behind = frozenset(offset for offset, when in failed.items() if when > order)
+            if self._from_empty or place in self._held:
+                self._held[place] = (order, values | behind)
+        self._from_empty = self._from_empty or not fact.records
         self._generations.clear()
-        self._offsets.clear()
-
-    @on(CoordinatorBooted)
-    def booted(self, _recorded: Recorded, _fact: CoordinatorBooted) -> None:
-        """What was read back is durable, whatever the disk said of it before."""
-        self._generations.clear()
-        self._offsets.clear()
+        self._failed.clear()
 
     @on(GroupDeleted)
     def deleted(self, _recorded: Recorded, fact: GroupDeleted) -> None:
@@ -318,14 +342,21 @@ class FailedIsNeverTold(_Writes):
                 fact.group_id,
                 fact.member_id,
             )
-        elif isinstance(fact.body, FetchTold) and self._offsets:
-            wrong = [tp for tp, at in fact.body.offsets if (fact.group_id, tp, at) in self._offsets]
+        elif isinstance(fact.body, FetchTold) and self._failed:
+            wrong = [tp for tp, at in fact.body.offsets if self._in_vain((fact.group_id, tp), at)]
             self.judge(
                 not wrong,
                 lambda: f"the offset of {wrong[0]} is one whose write failed",
                 recorded,
                 fact.group_id,
             )
+
+    def _in_vain(self, place: _Place, offset: int | None) -> bool:
+        """Whether all that the history knows of an offset is that its write failed."""
+        if offset not in self._failed.get(place, {}):
+            return False
+        held = self._held.get(place)
+        return self._from_empty if held is None else offset not in held[1]
 
 
 DURABILITY: Final = (DurableBeforeTold, RecoveryIsReachable, FailedIsNeverTold)
