@@ -109,18 +109,32 @@ class Talk:
         self.differences: dict[str, str] = {}
         """By name: whose way the broker went, ``kafka`` or ``kohort``."""
         self._idle: list[Link] = []
+        self._opened: list[Link] = []
         self._tasks: list[asyncio.Task[Any]] = []
 
     # -- requests ------------------------------------------------------------------------------
 
+    async def opens(self) -> Link:
+        """A connection that is opened now, for requests that say they go ``over`` it."""
+        link = await Link.to(self.address)
+        self._opened.append(link)
+        return link
+
     async def ask(
-        self, api: str, request: object, version: int | None = None, client: str = "tool"
+        self,
+        api: str,
+        request: object,
+        version: int | None = None,
+        client: str = "tool",
+        *,
+        over: Link | None = None,
     ) -> Any:
+        chosen = VERSIONS[api] if version is None else version
+        if over is not None:
+            return await over.ask(api, request, chosen, client)
         link = self._idle.pop() if self._idle else await Link.to(self.address)
         try:
-            answer = await link.ask(
-                api, request, VERSIONS[api] if version is None else version, client
-            )
+            answer = await link.ask(api, request, chosen, client)
         except BaseException:
             link.close()
             raise
@@ -224,6 +238,7 @@ class Talk:
         epoch: int = -1,
         retention: int = -1,
         version: int | None = None,
+        over: Link | None = None,
     ) -> str:
         """Commit ``topic-partition`` positions; the errors, one word if all are the same."""
         request = OffsetCommitRequest(
@@ -247,7 +262,7 @@ class Talk:
                 for partition, offset in offsets.items()
             ],
         )
-        answer = await self.ask("OffsetCommit", request, version)
+        answer = await self.ask("OffsetCommit", request, version, over=over)
         errors = [error_of(p.error_code) for t in answer.topics for p in t.partitions]
         assert len(errors) == len(offsets)
         return errors[0] if len(set(errors)) == 1 else " ".join(errors)
@@ -328,5 +343,6 @@ class Talk:
         self._hang_up()
 
     def _hang_up(self) -> None:
-        while self._idle:
-            self._idle.pop().close()
+        for links in (self._idle, self._opened):
+            while links:
+                links.pop().close()

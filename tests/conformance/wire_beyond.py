@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 
-from tests.conformance.members import Member, Synced, forms, stable
+from tests.conformance.members import TOPIC, Member, Synced, forms, stable
 from tests.conformance.registry import scenario
 from tests.conformance.talk import Talk
 
@@ -15,6 +15,8 @@ DAMAGED = bytes.fromhex("00000000000100ff74")
 """A subscription whose one topic claims 255 bytes and has one."""
 
 BRIEF_ROUND_MS = 2_500
+
+P0 = f"{TOPIC}-0"
 
 
 async def _told(task: asyncio.Task[Synced], seconds: float = 2) -> str:
@@ -131,3 +133,19 @@ async def a_member_whose_connection_died_while_its_sync_waits_is_given_up_after_
     parked.cancel()
     await asyncio.sleep(t.profile.brief_ms / 1_000 + 2)
     t.differs("dead-sync", await a.beat(), kafka="NONE", kohort="REBALANCE_IN_PROGRESS")
+
+
+@scenario(309)
+async def a_commit_that_its_sender_has_overtaken_takes_nothing_back(t: Talk) -> None:
+    a = Member(t, "a")
+    await stable(a)
+    former, present = await t.opens(), await t.opens()
+    assert await a.commit(41, over=former) == "NONE"
+    assert await a.commit(53, over=present) == "NONE"
+    told = await a.commit(42, over=former)
+    t.differs("overtaken-commit", told, kafka="NONE", kohort="REQUEST_TIMED_OUT")
+    kept = 42 if t.differences["overtaken-commit"] == "kafka" else 53
+    assert await t.fetched(P0) == {P0: kept}
+    assert await a.commit(54, over=former) == "NONE"
+    assert await a.commit(42, over=present) == "NONE"
+    assert await t.fetched(P0) == {P0: 42}

@@ -201,3 +201,78 @@ def test_many_partitions_of_one_request_are_all_stored() -> None:
     world.fetch()
     kept = world.answers["fetch"].groups[0].offsets
     assert [(p.partition, o.offset) for p, o in kept] == [(n, n) for n in range(500)]
+
+
+# -- late ------------------------------------------------------------------------------------------
+
+
+def test_a_commit_that_its_sender_gave_up_moves_nothing_back_though_kafka_stores_it() -> None:
+    """The story: 12 records again after an orderly revocation, see CHANGELOG."""
+    world = World()
+    world.stable("a", "b")
+    world.commit("a", 1, {"t-0": 137}, over=1)
+    # 141 is sent, is long on its way, and given up with its connection.
+    world.commit("a", 1, {"t-0": 153}, over=2)
+    world.written()
+    world.join("a")
+    assert world.commit("a", 1, {"t-0": 141}, over=1) == ["a.commit#3 <- t-0:REQUEST_TIMED_OUT"]
+    assert world.fetch("t-0") == ["fetch <- g NONE t-0=153"]
+
+
+def test_a_late_commit_is_refused_while_the_newer_one_is_on_its_way_to_the_log() -> None:
+    world = World()
+    world.stable("a")
+    world.commit("a", 1, {"t-0": 153, "t-1": 7}, over=2)
+    late = world.commit("a", 1, {"t-0": 141, "t-1": 7}, over=1)
+    assert late == ["a.commit#2 <- t-0:REQUEST_TIMED_OUT t-1:REQUEST_TIMED_OUT"]
+    world.written()
+    assert world.fetch() == ["fetch <- g NONE t-0=153 t-1=7"]
+
+
+def test_a_late_commit_does_not_lengthen_its_senders_session() -> None:
+    world = World()
+    world.stable("a", session=6_000)
+    world.commit("a", 1, {"t-0": 153}, over=2)
+    world.written()
+    world.wait(5_000)
+    world.commit("a", 1, {"t-0": 141}, over=1)
+    assert world.wait(1_000)[0] == "fact MemberExpired generation=1 a-1"
+
+
+def test_a_late_commit_that_takes_nothing_back_is_stored() -> None:
+    world = World()
+    world.stable("a")
+    world.commit("a", 1, {"t-0": 5}, over=2)
+    world.written()
+    world.commit("a", 1, {"t-0": 5, "t-1": 3}, over=1)
+    world.commit("a", 1, {"t-0": 6}, over=1)
+    world.written()
+    assert world.fetch() == ["fetch <- g NONE t-0=6 t-1=3"]
+
+
+def test_once_the_newer_write_has_failed_a_late_commit_takes_nothing_back() -> None:
+    world = World()
+    world.stable("a")
+    world.commit("a", 1, {"t-0": 153}, over=2)
+    world.refuse(ErrorCode.KAFKA_STORAGE_ERROR)
+    world.commit("a", 1, {"t-0": 141}, over=1)
+    world.written()
+    assert world.fetch() == ["fetch <- g NONE t-0=141"]
+
+
+def test_whoever_seeks_back_may_commit_that_over_the_present_connection_or_the_next() -> None:
+    world = World()
+    world.stable("a")
+    for over, offset in ((1, 9), (1, 8), (2, 7), (2, 6)):
+        world.commit("a", 1, {"t-0": offset}, over=over)
+    world.written()
+    assert world.fetch() == ["fetch <- g NONE t-0=6"]
+
+
+def test_one_members_connections_say_nothing_about_anothers() -> None:
+    world = World()
+    world.stable("a", "b")
+    world.commit("a", 1, {"t-0": 9}, over=2)
+    world.commit("b", 1, {"t-0": 3}, over=1)
+    world.written()
+    assert world.fetch() == ["fetch <- g NONE t-0=3"]

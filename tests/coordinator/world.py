@@ -45,6 +45,7 @@ from kohort.coordinator.records import GenerationRecord, Record
 from kohort.model.errors import ErrorCode
 from kohort.model.group_config import GroupConfig
 from kohort.model.ids import (
+    ConnectionId,
     GenerationId,
     GroupId,
     GroupInstanceId,
@@ -329,7 +330,9 @@ class World:
         new_client: bool = True,
         unknown: tuple[str, ...] = (),
         instance: str | None = None,
+        over: int = 1,
     ) -> list[str]:
+        """Commit; ``over`` numbers the connection, of which later ones are higher."""
         event = OffsetCommit(
             token=self.token(f"{client or 'tool'}.commit"),
             group_id=GroupId(group),
@@ -347,6 +350,7 @@ class World:
             retention_ms=retention,
             knows_group_id_not_found=new_client,
             unknown_partitions=frozenset(tp(p) for p in unknown),
+            connection=ConnectionId(over),
         )
         return self.feed(event)
 

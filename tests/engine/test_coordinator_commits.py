@@ -15,7 +15,7 @@ from kohort.engine.coordinator_outputs import Observed, Write
 from kohort.engine.coordinator_recording import RecordingCoordinatorEngine
 from kohort.model.errors import ErrorCode
 from kohort.model.facts import OffsetsCommitted
-from kohort.model.ids import Ticket, Token, TopicPartition
+from kohort.model.ids import ConnectionId, Ticket, Token, TopicPartition
 from kohort.wire.codec import decode_request, encode_request
 from kohort.wire.coordinator_offsets import commit_again, commit_event
 from kohort.wire.coordinator_sender import Sender
@@ -57,6 +57,8 @@ STEPS = st.lists(
         st.tuples(st.just("beat"), st.integers(0, 2), st.just(0), st.just(0)),
         st.tuples(st.just("join"), st.integers(0, 2), st.just(0), st.just(0)),
         st.tuples(st.just("sync"), st.integers(0, 2), st.just(0), st.just(0)),
+        st.tuples(st.just("move"), st.integers(0, 2), st.just(0), st.just(0)),
+        st.tuples(st.just("former commit"), st.integers(0, 2), st.integers(0, 9), st.just(0)),
         st.tuples(st.just("lose"), st.integers(0, 2), st.just(0), st.just(0)),
         st.tuples(st.just("wait"), st.just(0), st.integers(0, 12_000), st.just(0)),
         st.tuples(st.just("write"), st.just(0), st.just(0), st.just(0)),
@@ -122,6 +124,7 @@ def request_of(shape: Shape, offset: int, **fields: Any) -> OffsetCommitRequest:
 def play(life: Life, steps: list[tuple[str, int, int, int]], version: int) -> list[str]:
     """The same life on any bench; everything that could be seen of it."""
     seats = [stable(life, f"g{n}", OffsetCommit=version) for n in range(3)]
+    former = dict(enumerate(client for client, _ in seats))
     for what, who, number, shape in steps:
         client, member_id = seats[who]
         match what:
@@ -136,17 +139,24 @@ def play(life: Life, steps: list[tuple[str, int, int, int]], version: int) -> li
                 fail_first(life)
             case "topic":
                 life.gone = not life.gone
-            case "lose":
-                life.carry_out(life.engine.lost(client.conn, life.now))
-                client = life.client(f"c{len(life.clients)}", OffsetCommit=version)
-                seats[who] = client, member_id
+            case "lose" | "move":
+                former[who] = client
+                seats[who] = moved(life, client, version, lost=what == "lose"), member_id
+            case "former commit":
+                say(former[who], member_id, f"g{who}", ("commit", number, shape))
             case _:
-                if not client.closed:
-                    say(client, member_id, f"g{who}", (what, number, shape))
+                say(client, member_id, f"g{who}", (what, number, shape))
         life.journal.append(f"due {life.engine.next_deadline()}")
     write_together(life)
     life.journal.append(f"log {life.stored}")
     return life.journal
+
+
+def moved(life: Life, client: Client, version: int, *, lost: bool) -> Client:
+    """Another connection for a client; the one that it had is lost, or just left alone."""
+    if lost:
+        life.carry_out(life.engine.lost(client.conn, life.now))
+    return life.client(f"c{len(life.clients)}", OffsetCommit=version)
 
 
 def write_together(life: Life) -> None:
@@ -167,6 +177,8 @@ def fail_first(life: Life) -> None:
 
 def say(client: Client, member_id: str, group: str, words: tuple[str, int, int]) -> None:
     what, number, shape = words
+    if client.closed:
+        return
     generation = 2 if what == "late commit" else 1
     fields = {"member_id": member_id, "generation_id_or_member_epoch": generation}
     if what == "simple commit":
@@ -210,6 +222,25 @@ def test_the_short_way_is_told_as_the_long_way_is(
     assert short.told == long.told
 
 
+@pytest.mark.parametrize("engine", [CoordinatorEngine, LongWayEngine])
+def test_a_commit_that_came_over_an_earlier_connection_takes_nothing_back(
+    engine: type[CoordinatorEngine],
+) -> None:
+    life = Life(engine)
+    client, member_id = stable(life, "g", OffsetCommit=9)
+    later = life.client("later", OffsetCommit=9)
+
+    def commit(over: Client, offset: int) -> int:
+        say(over, member_id, "g", ("commit", offset, 0))
+        life.written()
+        error: int = over.answers[-1].topics[0].partitions[0].error_code
+        return error
+
+    told = [commit(client, 1), commit(client, 2), commit(later, 9), commit(client, 3)]
+    assert told == [0, 0, 0, ErrorCode.REQUEST_TIMED_OUT]
+    assert [commit(client, 9), commit(later, 8)] == [0, 0]
+
+
 # -- bytes -----------------------------------------------------------------------------------------
 
 text = st.text(max_size=12)
@@ -249,7 +280,7 @@ def frame_of(request: OffsetCommitRequest, version: int, *header: Any) -> bytes:
 def read(frame: bytes, token: Token) -> tuple[RequestHeader, OffsetCommitRequest, Any]:
     """What the long way makes of a frame."""
     header, request = decode_request(frame[4:])
-    sender = Sender(token, header.api_version, header.client_id or "", "/h", knows)
+    sender = Sender(token, header.api_version, header.client_id or "", "/h", knows, ConnectionId(1))
     return header, request, commit_event(request, sender)
 
 

@@ -205,6 +205,28 @@ def handed_out_again_after_a_clean_revocation() -> Tale:
     return _handed_on("revoked").position("b", 0, 5).deliver("b", 0, 5, 12)
 
 
+def _given_up_and_overtaken() -> Tale:
+    """A commit without an answer, a newer one that was acknowledged, and an orderly revocation."""
+    tale = Tale().careless().stable(a=(0, 1), b=(2, 3))
+    tale.process("a", auto_commit=True).process("b", auto_commit=True)
+    tale.told("a", "assigned", 0, 1).told("b", "assigned", 2, 3)
+    tale.position("a", 0, 0).deliver("a", 0, 0, 4).client_commit("a", "unknown", p0=5)
+    tale.deliver("a", 0, 5, 9).client_commit("a", p0=10)
+    tale.again(a=(1,), b=(2, 3)).told("a", "revoked", 0)
+    return tale.again(a=(1,), b=(0, 2, 3)).told("b", "assigned", 0)
+
+
+@broken(42)
+def handed_out_again_since_a_commit_came_after_a_newer_one() -> Tale:
+    """That is a cause, but one that a coordinator excludes."""
+    return _given_up_and_overtaken().position("b", 0, 5).deliver("b", 0, 5, 12)
+
+
+@kept(42)
+def a_commit_that_was_given_up_and_took_nothing_back() -> Tale:
+    return _given_up_and_overtaken().position("b", 0, 10).deliver("b", 0, 10, 12)
+
+
 @kept(42)
 def not_handed_out_again_after_a_clean_revocation() -> Tale:
     return _handed_on("revoked").position("b", 0, 10).deliver("b", 0, 10, 12)

@@ -9,6 +9,8 @@ from kohort.lab import acts
 from kohort.lab.exhaustive import explore, small_plan
 from kohort.lab.plan import Behaviour, Plan, PodPlan, TopicPlan
 from kohort.lab.world import World
+from kohort.model.errors import ErrorCode
+from kohort.model.wire_facts import AnswerSent, CommitTold
 
 
 def broken(world: World) -> list[str]:
@@ -90,3 +92,46 @@ def test_a_process_that_stands_still_is_killed_when_its_time_to_stop_is_over() -
     world.run()
     assert world.converged(("a",))
     assert broken(world) == []
+
+
+def test_a_commit_that_its_consumer_gave_up_does_not_come_late_and_take_newer_ones_back() -> None:
+    """It was six seconds on its way and overtaken on another connection (seed 30186).
+
+    Its consumer had given it up after three, committed what it did since, and revoked in order. But
+    a slow application held up the round, so that the generation was still open for the late one.
+    """
+    behaviour = Behaviour(
+        strategy="range",
+        session_timeout_ms=6_000,
+        heartbeat_interval_ms=2_000,
+        max_poll_interval_ms=10_000,
+        request_timeout_ms=3_000,
+        auto_commit_interval_ms=1_000,
+    )
+    starts = {"fast": 0, "slow": 0, "new": 24_500}
+    world = World(
+        Plan(
+            seed=1,
+            duration_ms=60_000,
+            topics=(TopicPlan(name="t", partitions=4),),
+            pods=tuple(
+                PodPlan(name=name, start_ms=start, behaviour=behaviour)
+                for name, start in starts.items()
+            ),
+            acts=(
+                acts.Weather(at_ms=21_000, for_ms=1_000, delay_micros=6_000_000),
+                acts.SlowApplication(at_ms=23_000, pod="slow", batch_ms=7_000),
+            ),
+        )
+    )
+    world.run()
+    assert broken(world) == []
+    late = [
+        r.fact
+        for r in world.history
+        if isinstance(r.fact, AnswerSent)
+        and isinstance(r.fact.body, CommitTold)
+        and r.fact.body.errors
+        and r.fact.body.errors[0][1] is ErrorCode.REQUEST_TIMED_OUT
+    ]
+    assert late, "no commit came late"

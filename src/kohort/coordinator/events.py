@@ -13,6 +13,8 @@ from typing import NamedTuple, TypeAlias
 from kohort.coordinator.records import Record
 from kohort.model.errors import ErrorCode
 from kohort.model.ids import (
+    NO_CONNECTION,
+    ConnectionId,
     GenerationId,
     GroupId,
     GroupInstanceId,
@@ -137,6 +139,8 @@ class OffsetCommit:
     """The client understands GROUP_ID_NOT_FOUND here; others get ILLEGAL_GENERATION."""
 
     unknown_partitions: frozenset[TopicPartition] = frozenset()
+    connection: ConnectionId = NO_CONNECTION
+    """What it came over: of two connections the one that was opened later has the higher number."""
 
 
 @value(frozen=True, slots=True, kw_only=True)

@@ -8,8 +8,7 @@ A group is really three machines that meet:
 
 - the *state*, whose legal moves are ``TRANSITIONS``;
 - each *member*, which is away, parked in a join, or parked in a sync;
-- the *handed-out ids* (``pending``), which are not members yet but can hold up a join phase for a
-  moment.
+- the *handed-out ids* (``pending``), no members yet, which can hold up a join phase for a moment.
 """
 
 from __future__ import annotations
@@ -31,6 +30,8 @@ from kohort.model.facts import Fact
 from kohort.model.group_config import PENDING_MEMBER_GRACE_MS
 from kohort.model.group_state import GroupState
 from kohort.model.ids import (
+    NO_CONNECTION,
+    ConnectionId,
     GenerationId,
     GroupId,
     GroupInstanceId,
@@ -63,7 +64,6 @@ _STORY_LENGTH = 24
 _MEMBER_OVERHEAD = 64
 """Lengths and numbers of a member in the group's record, and room for a longer id."""
 _NEW = GenerationId(0)
-_NO_TICKET = Ticket(0)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -93,6 +93,9 @@ class Member:
 
     is_new: bool = True
     """True until its first generation; such a member may expire while it is parked."""
+
+    commits_over: ConnectionId = NO_CONNECTION
+    """The latest opened of the connections over which it has committed."""
 
     def metadata_for(self, name: ProtocolName) -> bytes:
         """Its bytes for protocol ``name``; none if it does not offer that."""
@@ -129,12 +132,13 @@ class InitialDelay:
 
 @dataclass(slots=True)
 class OffsetWrites:
-    """Writes of one partition's offset that are on their way to the log."""
+    """How many writes of one partition's offset are on their way to the log, and what they say."""
 
     count: int
-    """How many."""
+    sent: CommittedOffset | None
+    """What the last of them says; None: that nothing is committed."""
 
-    applied: Ticket = _NO_TICKET
+    applied: Ticket
     """The latest of them that was durable and is what readers see."""
 
 

@@ -27,6 +27,8 @@ from kohort.model.instants import WallMillis
 _NO_ERROR: Final = ErrorCode.NONE
 """Under a name of its own, since to look it up in its class each time is not free."""
 
+_NO_TICKET: Final = Ticket(0)
+
 
 @dataclass(slots=True)
 class CommitWrite:
@@ -112,8 +114,25 @@ def _member_error(registry: Registry, group: Group, event: OffsetCommit) -> Erro
     if group.state is GroupState.COMPLETING_REBALANCE:
         # The member has not seen its assignment, so it cannot know what it owns.
         return ErrorCode.REBALANCE_IN_PROGRESS
-    registry.arm_session(group.members[event.member_id])
+    member = group.members[event.member_id]
+    if event.connection >= member.commits_over:
+        member.commits_over = event.connection
+    elif _goes_back(group, event):
+        # Its sender gave that connection up, or it would not have opened another to commit over:
+        # this one is late, and takes back what came since. Kafka stores it (docs/adr/0039).
+        return ErrorCode.REQUEST_TIMED_OUT
+    registry.arm_session(member)
     return _NO_ERROR
+
+
+def _goes_back(group: Group, event: OffsetCommit) -> bool:
+    """Whether a commit would lower an offset, as it is stored or on its way to the log."""
+    for wanted in event.offsets:
+        under_way = group.offset_writes.get(wanted.partition)
+        kept = group.offsets.get(wanted.partition) if under_way is None else under_way.sent
+        if kept is not None and wanted.offset < kept.offset:
+            return True
+    return False
 
 
 def _sort_out(
@@ -156,12 +175,13 @@ def write_offsets(
     The write must hand the same partitions to ``settle_offsets`` once its outcome is known.
     """
     group = write.group
-    for tp in values:
+    for tp, value in values.items():
         under_way = group.offset_writes.get(tp)
         if under_way is None:
-            group.offset_writes[tp] = OffsetWrites(1)
+            group.offset_writes[tp] = OffsetWrites(1, value, _NO_TICKET)
         else:
             under_way.count += 1
+            under_way.sent = value
     records = [OffsetRecord(group.group_id, tp, value) for tp, value in values.items()]
     return registry.append(write, (*records, *more))
 

@@ -66,7 +66,7 @@ class Connection:
             if own and self.server.is_idle and len(data) <= MAX_BEAT_SIZE:
                 token, header, request = received
                 version = header.api_version
-                sender = Sender(token, version, "", self.host, knows_partition)
+                sender = Sender(token, version, "", self.host, knows_partition, self.id)
                 pulse = pulse_of(heartbeat_event(request, sender))
                 self.beat = None if pulse is None else KnownBeat(bytes(data), version, pulse)
         elif kind is OffsetCommitRequest:
@@ -79,5 +79,5 @@ class Connection:
         self, received: Received, data: Data, knows_partition: Callable[[TopicPartition], bool]
     ) -> None:
         token, header, request = received
-        sender = Sender(token, header.api_version, "", self.host, knows_partition)
+        sender = Sender(token, header.api_version, "", self.host, knows_partition, self.id)
         self.commit = known_commit(bytes(data), header, request, commit_event(request, sender))

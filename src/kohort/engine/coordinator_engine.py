@@ -342,7 +342,9 @@ class CoordinatorEngine:
             return
         version = header.api_version
         self._owed[token] = (known, version, None)
-        sender = Sender(token, version, header.client_id or "", known.host, self._knows_partition)
+        sender = Sender(
+            token, version, header.client_id or "", known.host, self._knows_partition, known.id
+        )
         self._serve(known, make_event(request, sender), version, header.correlation_id, now)
 
     def _serve(

@@ -22,10 +22,11 @@ Ticket = NewType("Ticket", int)
 """Names a durable write; it comes back in ``Appended`` once the write is on disk."""
 
 ConnectionId = NewType("ConnectionId", int)
-"""Names a connection for as long as the engine knows it; never reused."""
+"""Names a connection for as long as the engine knows it; never reused, later ones are higher."""
 
 NO_GENERATION = GenerationId(-1)
 NO_MEMBER = MemberId("")
+NO_CONNECTION = ConnectionId(0)
 
 
 class TopicPartition(NamedTuple):

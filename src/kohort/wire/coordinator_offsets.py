@@ -102,6 +102,7 @@ def commit_event(request: OffsetCommitRequest, sender: Sender) -> OffsetCommit:
         retention_ms=retention if retention >= 0 else None,
         knows_group_id_not_found=sender.version >= _COMMIT_KNOWS_GROUP_ID_NOT_FOUND,
         unknown_partitions=_unknown((o.partition for o in offsets), sender.knows_partition),
+        connection=sender.connection,
     )
 
 
@@ -111,7 +112,10 @@ def commit_again(
     offsets: Iterable[int],
     knows: Callable[[TopicPartition], bool],
 ) -> OffsetCommit:
-    """The event of a request that says the same as that of ``event``, but for its ``offsets``."""
+    """The event of a request that says the same as that of ``event``, but for its ``offsets``.
+
+    It came over the same connection.
+    """
     wanted = tuple(
         [
             OffsetToCommit(last.partition, offset, last.leader_epoch, last.metadata)
@@ -128,6 +132,7 @@ def commit_again(
         event.retention_ms,
         event.knows_group_id_not_found,
         frozenset([each.partition for each in wanted if not knows(each.partition)]),
+        event.connection,
     )
 
 

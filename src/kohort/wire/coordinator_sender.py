@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from kohort.model.ids import Token, TopicPartition
+from kohort.model.ids import ConnectionId, Token, TopicPartition
 
 
 class Sender(NamedTuple):
@@ -19,3 +19,6 @@ class Sender(NamedTuple):
 
     knows_partition: Callable[[TopicPartition], bool]
     """Whether the broker has that partition."""
+
+    connection: ConnectionId
+    """What the request came over: a higher number was opened later."""
