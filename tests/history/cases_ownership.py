@@ -293,18 +293,32 @@ def a_member_gets_what_it_does_not_want() -> Tale:
     return tale.start(GroupState.EMPTY).wait(1).open(tokens).sync({"a": (0, 1), "b": (2, 3)})
 
 
+def _grown(*sizes: tuple[int, int]) -> Tale:
+    """The topic has other sizes, each for some seconds; then the leader assigns four still."""
+    tale = Tale().stable(a=(0, 1, 2, 3)).beat_all(6)
+    for partitions, seconds in sizes:
+        tale.add(TopicSized(topic="t", partitions=partitions)).beat_all(seconds)
+    return tale.again(a=(0, 1, 2, 3))
+
+
 @kept(31)
 def a_partition_that_is_new_need_not_be_known() -> Tale:
-    tale = Tale().stable(a=(0, 1, 2, 3)).beat_all(6)
-    tale.add(TopicSized(topic="t", partitions=5))
-    return tale.again(a=(0, 1, 2, 3))
+    return _grown((5, 0))
+
+
+@kept(31)
+def of_several_growths_none_need_be_known_while_they_are_new() -> Tale:
+    return _grown((7, 3), (9, 3), (9, 3))
 
 
 @broken(31)
 def a_partition_that_is_not_new_any_more_must_be_known() -> Tale:
-    tale = Tale().stable(a=(0, 1, 2, 3)).beat_all(6)
-    tale.add(TopicSized(topic="t", partitions=5))
-    return tale.beat_all(330).again(a=(0, 1, 2, 3))
+    return _grown((5, 330))
+
+
+@broken(31)
+def of_several_growths_the_old_one_must_be_known() -> Tale:
+    return _grown((7, 330), (9, 3))
 
 
 @broken(35)

@@ -11,6 +11,7 @@ from kohort.lab.plan import Behaviour, Plan, PodPlan, TopicPlan
 from kohort.lab.world import World
 from kohort.model.errors import ErrorCode
 from kohort.model.wire_facts import AnswerSent, CommitTold
+from kohort.model.world_facts import TopicSized
 
 
 def broken(world: World) -> list[str]:
@@ -75,6 +76,30 @@ def test_a_broker_that_dies_while_it_hears_of_writes_hears_of_no_more_of_them() 
     world = World(plan)
     world.run()
     world.check()
+    assert broken(world) == []
+
+
+def test_a_topic_that_does_not_grow_is_not_news() -> None:
+    """It had five, grew to nine, then was to have at least eight: the leader knew five (40281).
+
+    The last was told as another change, so that the leader was to know the nine before it. Its
+    assignment waited for a slow disk meanwhile.
+    """
+    plan = Plan(
+        seed=1,
+        duration_ms=30_000,
+        topics=(TopicPlan(name="t", partitions=5),),
+        pods=(PodPlan(name="a"), PodPlan(name="b", start_ms=10_000)),
+        acts=(
+            acts.SlowDisk(at_ms=9_000, for_ms=15_000, sync_ms=7_000),
+            acts.GrowTopic(at_ms=16_000, topic="t", partitions=9),
+            acts.GrowTopic(at_ms=16_500, topic="t", partitions=8),
+        ),
+    )
+    world = World(plan)
+    world.run()
+    sizes = [r.fact.partitions for r in world.history if isinstance(r.fact, TopicSized)]
+    assert sizes == [5, 9]
     assert broken(world) == []
 
 

@@ -24,10 +24,10 @@ def follow(world: World, recorded: Recorded) -> None:
 
 
 def _topic(world: World, recorded: Recorded, fact: TopicSized) -> None:
-    known = world.topics.get(fact.topic)
-    before = known.partitions if known is not None else 0
-    world.topics[fact.topic] = TopicView(fact.partitions, recorded.at, before)
-    world.disturbed_at = recorded.at
+    topic = world.topics.setdefault(fact.topic, TopicView())
+    if topic.partitions != fact.partitions:
+        topic.resize(fact.partitions, recorded.at)
+        world.disturbed_at = recorded.at
 
 
 def _policy(world: World, _recorded: Recorded, fact: PolicyDeclared) -> None:

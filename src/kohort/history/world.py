@@ -7,7 +7,7 @@ Must not know: facts' kinds beyond those it holds, checks, files.
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from kohort.history.promises import BUILT_IN, NO_PROMISES, Promises, declared
@@ -25,12 +25,21 @@ RequestKey = tuple[str, int, Token, GroupId]
 
 @dataclass(slots=True)
 class TopicView:
-    """A topic's size, and since when it has had it."""
+    """A topic's size, and the sizes that it had."""
 
-    partitions: int
-    since: Instant
-    before: int = 0
-    """Its size before; 0: it did not exist."""
+    partitions: int = 0
+    earlier: list[tuple[Instant, int]] = field(default_factory=list)
+    """Smaller sizes, each with the instant at which it ended; 0: the topic did not exist."""
+
+    def resize(self, partitions: int, now: Instant) -> None:
+        """Another size from now on. Sizes that are not smaller never count again."""
+        self.earlier.append((now, self.partitions))
+        self.earlier = [(end, size) for end, size in self.earlier if size < partitions]
+        self.partitions = partitions
+
+    def least_after(self, instant: Instant) -> int:
+        """The smallest size that somebody can have seen who looked later than that."""
+        return min([self.partitions, *(size for end, size in self.earlier if end > instant)])
 
 
 class World:

@@ -192,8 +192,9 @@ def _grow(world: Stage, act: acts.GrowTopic) -> None:
     if topic is None:
         known = ", ".join(world.topics.topics)
         raise ConfigError(f"topic {act.topic!r} does not exist; there are: {known}")
-    topic.grow(act.partitions, world.now)
-    world.record("world", 1, TopicSized(topic=act.topic, partitions=topic.partitions))
+    if act.partitions > topic.partitions:
+        topic.grow(act.partitions, world.now)
+        world.record("world", 1, TopicSized(topic=act.topic, partitions=topic.partitions))
 
 
 def _slow_application(world: Stage, act: acts.SlowApplication) -> None:

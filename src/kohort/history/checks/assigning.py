@@ -65,15 +65,13 @@ class Assigned(Check):
 
     def expected(self, group: GroupView, topics: frozenset[str]) -> Partitions | None:
         """Every partition that a leader must know of these topics; None if a size is unknown."""
+        looked = Instant(max(self.world.now - METADATA_AGE_MICROS, self._born(group)))
         found: set[TopicPartition] = set()
         for topic in sorted(topics):
             view = self.world.topics.get(topic)
             if view is None:
                 return None
-            count = view.partitions
-            if self.world.now - view.since < METADATA_AGE_MICROS and view.since > self._born(group):
-                count = min(view.before, count)
-            found.update(TopicPartition(topic, n) for n in range(count))
+            found.update(TopicPartition(topic, n) for n in range(view.least_after(looked)))
         return frozenset(found)
 
     @staticmethod
