@@ -160,3 +160,24 @@ def test_a_commit_that_its_consumer_gave_up_does_not_come_late_and_take_newer_on
         and r.fact.body.errors[0][1] is ErrorCode.REQUEST_TIMED_OUT
     ]
     assert late, "no commit came late"
+
+
+@pytest.mark.parametrize("batch_ms", [8_000, 60_000], ids=["in order", "killed"])
+def test_a_process_that_is_still_ending_when_all_is_healed_comes_back(batch_ms: int) -> None:
+    """It was asked to end for good and sat in a long batch: healed first, gone after (40212)."""
+    plan = Plan(
+        seed=1,
+        duration_ms=90_000,
+        pods=(PodPlan(name="a"),),
+        acts=(
+            acts.SlowApplication(at_ms=8_000, pod="a", batch_ms=batch_ms),
+            acts.StopPod(at_ms=12_000, pod="a"),
+        ),
+        heal_ms=13_000,
+        core=("a",),
+    )
+    world = World(plan)
+    world.run()
+    assert world.pods["a"].incarnation == 2
+    assert world.converged(("a",))
+    assert broken(world) == []

@@ -182,6 +182,15 @@ class Pod:
         )
         return ConsumerEngine(member, core, self._record)
 
+    def keep_up(self) -> None:
+        """From now on it stays: it is started if it is down, and again when it has ended.
+
+        A process may still be ending that was not to come back.
+        """
+        if self._back_after_ms is None:
+            self._back_after_ms = 0
+        self.start()
+
     def stop(self, *, leave: bool, back_after_ms: int | None) -> None:
         """Ask the process to end in order; it is killed if that takes too long."""
         if not self.up:

@@ -162,7 +162,7 @@ class World:
                 continue
             pod.heal()
             pod.resume()
-            pod.start()
+            pod.keep_up()
         self.core = tuple(name for name, pod in self.pods.items() if pod.healthy)
         self.record(WORLD, 1, FaultsHealed(group_id=GroupId(self.plan.group_id), core=self.core))
 
