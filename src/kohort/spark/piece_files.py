@@ -106,8 +106,10 @@ def _runs(batch: pa.RecordBatch) -> Iterator[tuple[TopicPartition, pa.RecordBatc
     numbers = batch.column("partition").to_numpy()
     topics = batch.column("topic")
     cuts = set((np.flatnonzero(numbers[1:] != numbers[:-1]) + 1).tolist())
-    if topics[0] != topics[-1] or len(pc.unique(topics)) > 1:
-        changed = pc.not_equal(topics.slice(1), topics.slice(0, len(topics) - 1))
+    former, latter = topics.slice(0, len(topics) - 1), topics.slice(1)
+    # Nearly always there is one topic, which a comparison of bytes tells at a tenth of the price.
+    if not latter.equals(former):
+        changed = pc.not_equal(latter, former)
         cuts |= set((np.flatnonzero(changed.to_numpy(zero_copy_only=False)) + 1).tolist())
     edges = [0, *sorted(cuts), batch.num_rows]
     for begin, end in itertools.pairwise(edges):

@@ -1,0 +1,113 @@
+"""A task's rows in files: one for each run of a partition's rows, sealed as it was written."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import groupby, pairwise
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("pyarrow", reason="pip install 'kohort[spark]'")
+
+import google_crc32c
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from kohort.model.ids import TopicPartition
+from kohort.spark.ledger import Seal, WrittenFile
+from kohort.spark.piece_files import write_files, written_file
+from kohort.spark.table import seal_of
+
+A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)
+AB0 = TopicPartition("ab", 0)
+
+
+def rows(
+    places: Sequence[TopicPartition], first_offset: int = 0, dead: Sequence[int] = ()
+) -> pa.RecordBatch:
+    """A row of each place, with its number as value; those in ``dead`` are malformed."""
+    count = len(places)
+    numbers = range(first_offset, first_offset + count)
+    return pa.RecordBatch.from_pydict(
+        {
+            "topic": pa.array([place.topic for place in places]),
+            "partition": pa.array([place.partition for place in places], pa.int32()),
+            "offset": pa.array(numbers, pa.int64()),
+            "record_hash": pa.array(numbers, pa.int64()),
+            "value": pa.array([b"%d" % number for number in numbers]),
+            "dead_letter": pa.array(["bad" if n in dead else None for n in numbers], pa.string()),
+            "__kohort_key": pa.nulls(count, pa.binary()),
+            "__kohort_value": pa.array([b"%d" % n if n in dead else None for n in numbers]),
+        }
+    )
+
+
+def written(directory: Path, batches: Iterator[pa.RecordBatch]) -> list[WrittenFile]:
+    return [
+        written_file(row)
+        for report in write_files(str(directory), "mark", batches)
+        for row in report.to_pylist()
+    ]
+
+
+@pytest.mark.parametrize(
+    "places",
+    [
+        [A0],
+        [A0] * 5,
+        [A0, A1, A1],
+        # Another topic under the same number, also where first and last row are of the same one.
+        [A0, A0, B0],
+        [A0, B0, B0, A0],
+        [B0, AB0, A0, AB0, B0],
+        [A0, A1, B0, A1, A0, A0],
+    ],
+)
+@pytest.mark.parametrize("batch_rows", [1, 2, 100])
+def test_each_run_of_a_partition_is_a_file(
+    tmp_path: Path, places: list[TopicPartition], batch_rows: int
+) -> None:
+    whole = rows(places)
+    batches = (whole.slice(n, batch_rows) for n in range(0, len(places), batch_rows))
+    files = written(tmp_path, batches)
+    runs = [(place, len(list(run))) for place, run in groupby(places)]
+    assert [(file.partition, file.rows) for file in files] == runs
+    begins = [file.first_offset for file in files]
+    assert begins[0] == 0
+    assert all(former.last_offset + 1 == latter.first_offset for former, latter in pairwise(files))
+    for file in files:
+        assert file.path is not None
+        table = pq.read_table(tmp_path / file.path, partitioning=None)
+        offsets = range(file.first_offset, file.last_offset + 1)
+        assert table["offset"].to_pylist() == list(offsets)
+        assert set(table["topic"].to_pylist()) == {file.partition.topic}
+        assert table["value"].to_pylist() == [b"%d" % offset for offset in offsets]
+
+
+def test_good_rows_and_dead_letters_are_sealed_as_they_lie_on_the_disk(tmp_path: Path) -> None:
+    (file,) = written(tmp_path, iter([rows([A0] * 1_000), rows([A0] * 10, 1_000, dead=[1_003])]))
+    assert (file.rows, file.dead_letters) == (1_009, 1)
+    for path, seal in ((file.path, file.seal), (file.dead_path, file.dead_seal)):
+        assert path is not None
+        content = (tmp_path / path).read_bytes()
+        assert seal == Seal(len(content), google_crc32c.value(content))
+
+
+def test_a_seal_is_the_crc_32c_of_all_bytes(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(b"123456789")
+    # The check value of CRC-32C (RFC 3720): seals that stand in ledgers must never mean another.
+    assert seal_of(path) == Seal(9, 0xE3069283)
+    path.write_bytes(b"\0" * (3 << 20) + b"123456789")
+    assert seal_of(path) == Seal((3 << 20) + 9, google_crc32c.value(path.read_bytes()))
+
+
+def test_a_task_that_breaks_off_leaves_no_file(tmp_path: Path) -> None:
+    def broken() -> Iterator[pa.RecordBatch]:
+        yield rows([A0] * 200_000)
+        raise OSError("gone")
+
+    with pytest.raises(OSError, match="gone"):
+        written(tmp_path, broken())
+    assert not [path for path in tmp_path.rglob("*") if path.is_file()]
