@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
+from kohort.coordinator import offsets
 from kohort.history.checker import check_history
 from kohort.lab import acts
 from kohort.lab.exhaustive import explore, small_plan
 from kohort.lab.plan import Behaviour, Plan, PodPlan, TopicPlan
 from kohort.lab.world import World
 from kohort.model.errors import ErrorCode
-from kohort.model.wire_facts import AnswerSent, CommitTold
+from kohort.model.wire_facts import AnswerSent, CommitTold, FetchTold, PersistBegun, PersistFailed
 from kohort.model.world_facts import TopicSized
 
 
@@ -181,3 +184,59 @@ def test_a_process_that_is_still_ending_when_all_is_healed_comes_back(batch_ms: 
     assert world.pods["a"].incarnation == 2
     assert world.converged(("a",))
     assert broken(world) == []
+
+
+def _a_full_disk_before_another_owner() -> World:
+    """The answer to a commit is lost, its repetition meets a full disk, its sender dies."""
+    behaviour = Behaviour(
+        session_timeout_ms=6_000,
+        heartbeat_interval_ms=1_000,
+        auto_commit_interval_ms=1_000,
+        request_timeout_ms=1_500,
+    )
+    plan = Plan(
+        seed=1,
+        duration_ms=40_000,
+        topics=(TopicPlan(name="t", partitions=1, records_per_second=0.5),),
+        pods=(
+            PodPlan(name="a", behaviour=behaviour),
+            PodPlan(name="b", start_ms=29_000, behaviour=behaviour),
+        ),
+        acts=(
+            acts.CutPod(at_ms=19_200, pod="a", for_ms=2_000, direction="from broker"),
+            acts.FullDisk(at_ms=20_600, for_ms=8_000),
+            acts.KillPod(at_ms=22_700, pod="a"),
+        ),
+    )
+    world = World(plan)
+    world.run()
+    return world
+
+
+def test_a_commit_that_is_durable_may_be_read_though_its_repetition_failed() -> None:
+    """What the log holds is not taken back by a write of the same that it refused (60472)."""
+    world = _a_full_disk_before_another_owner()
+    writes = {r.fact.ticket: r.fact for r in world.history if isinstance(r.fact, PersistBegun)}
+    failed = [
+        writes[r.fact.ticket].offsets for r in world.history if isinstance(r.fact, PersistFailed)
+    ]
+    told = [
+        r.fact.body.offsets
+        for r in world.history
+        if isinstance(r.fact, AnswerSent) and isinstance(r.fact.body, FetchTold)
+    ]
+    assert told[-1] in failed
+    assert broken(world) == []
+
+
+def test_a_commit_that_only_memory_holds_is_found_when_it_is_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The same world with a coordinator that lets others read what its log refused."""
+    settle = offsets.settle_offsets
+
+    def settled(*write: Any, durable: bool) -> None:
+        settle(*write, durable=True)
+
+    monkeypatch.setattr(offsets, "settle_offsets", settled)
+    assert broken(_a_full_disk_before_another_owner()) == ["failed-is-never-told"]
