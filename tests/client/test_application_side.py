@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -12,12 +12,19 @@ from kohort.client.config import parse_client_settings
 from kohort.client.consumer_seat import ConsumerSeat
 from kohort.client.fetching import FetchProblem, RecordFetcher
 from kohort.client.pump import monotonic_now
-from kohort.consumer.effects import Callback, RunCallback
-from kohort.consumer.events import CallbackDone, Event
+from kohort.consumer.effects import (
+    Callback,
+    ForApplication,
+    RunCallback,
+    StartReading,
+    StopReading,
+)
+from kohort.consumer.events import CallbackDone, Event, Stopped
+from kohort.consumer.positions import Position
 from kohort.model.ids import GenerationId, TopicPartition
 from kohort.model.instants import Instant
 
-P, Q = TopicPartition("t", 0), TopicPartition("t", 1)
+P, Q, R = (TopicPartition("t", number) for number in range(3))
 
 
 def callback(step: int, kind: Callback, *partitions: TopicPartition) -> RunCallback:
@@ -41,6 +48,27 @@ class Fetcher:
         self.records: list[Any] = []
         self.while_taking: Callable[[], None] = lambda: None
         self.partitions: frozenset[TopicPartition] = frozenset()
+        self.paused: frozenset[TopicPartition] = frozenset()
+
+    def positions(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Position]:
+        return dict.fromkeys(partitions, Position(7))
+
+    def add(self, starts: Mapping[TopicPartition, Position]) -> None:
+        self.partitions |= starts.keys()
+
+    def seek(self, targets: Mapping[TopicPartition, Position]) -> None:
+        assert targets.keys() <= self.partitions
+
+    def remove(self, partitions: Iterable[TopicPartition]) -> None:
+        self.partitions -= set(partitions)
+        self.paused &= self.partitions
+
+    def pause(self, partitions: Iterable[TopicPartition]) -> None:
+        assert self.partitions.issuperset(partitions)
+        self.paused |= set(partitions)
+
+    def resume(self, partitions: Iterable[TopicPartition]) -> None:
+        self.paused -= set(partitions)
 
     def take(self, limit: int, _timeout: float) -> list[Any]:
         self.while_taking()
@@ -55,7 +83,7 @@ class Scene:
     """One application's side; the seat says until when the place is sure."""
 
     def __init__(
-        self, *due: RunCallback, void_before: int = 0, sure_until: Instant | None = FAR
+        self, *due: ForApplication, void_before: int = 0, sure_until: Instant | None = FAR
     ) -> None:
         self.posted: list[Event] = []
         self.heard: list[tuple[Callback, list[TopicPartition]]] = []
@@ -66,6 +94,7 @@ class Scene:
             error=None,
             sure_until=sure_until,
             busy=False,
+            staying=frozenset(),
             commit_due_at=None,
         )
         settings = parse_client_settings({"bootstrap.servers": "localhost:1", "group.id": "g"})
@@ -147,6 +176,57 @@ def test_who_closes_does_not_wait_to_know_and_hears_of_a_loss() -> None:
     scene.side.work_off(commit=True, closing=True)
     assert scene.heard[1:] == [(Callback.LOST, [P])], "of Q it never heard"
     assert not scene.seat.due
+
+
+def test_what_stays_after_all_is_neither_stopped_nor_told_to_be_revoked() -> None:
+    scene = Scene(callback(4, Callback.ASSIGNED, P, Q))
+    scene.fetcher.partitions = frozenset({P, Q})
+    scene.side.work_off(commit=True)
+    scene.seat.staying = frozenset({P})
+    scene.seat.due.extend(
+        [
+            StopReading(step=5, partitions=frozenset({P, Q})),
+            callback(5, Callback.REVOKED, Q),
+            StopReading(step=6, partitions=frozenset({P})),
+            callback(6, Callback.REVOKED, P),
+        ]
+    )
+    scene.side.work_off(commit=True)
+    assert scene.fetcher.partitions == {P}
+    assert scene.heard[1:] == [(Callback.REVOKED, [Q])]
+    assert scene.side.assigned == {P}
+    kept = frozenset({P})
+    assert scene.posted[1:] == [
+        Stopped(step=5, positions={Q: Position(7)}, kept=kept),
+        CallbackDone(step=5),
+        Stopped(step=6, positions={}, kept=kept),
+        CallbackDone(step=6, kept=kept),
+    ]
+
+
+def test_a_loss_is_told_of_all_whatever_was_to_stay() -> None:
+    scene = Scene(callback(4, Callback.ASSIGNED, P))
+    scene.side.work_off(commit=True)
+    scene.seat.staying, scene.seat.void_before = frozenset({P}), 6
+    scene.seat.due.append(callback(5, Callback.REVOKED, P))
+    scene.side.work_off(commit=True)
+    assert scene.heard[1:] == [(Callback.LOST, [P])]
+    assert scene.posted[1:] == [CallbackDone(step=5)]
+
+
+def test_what_was_paused_is_paused_when_it_stays_after_it_was_stopped_and_only_then() -> None:
+    scene = Scene(callback(4, Callback.ASSIGNED, P, Q, R))
+    all_three = frozenset({P, Q, R})
+    scene.fetcher.partitions = scene.fetcher.paused = all_three
+    scene.seat.due.append(StopReading(step=5, partitions=all_three))
+    scene.side.work_off(commit=True)
+    scene.side.resume([R])
+    scene.seat.staying = frozenset({P, R})
+    start = StartReading(starts=dict.fromkeys(sorted(all_three), Position(7)))
+    scene.seat.due.extend([callback(5, Callback.REVOKED, P, Q, R), start])
+    scene.side.work_off(commit=True)
+    assert scene.fetcher.partitions == all_three
+    assert scene.fetcher.paused == {P}, "Q was revoked, R was resumed"
 
 
 def test_records_are_handed_out_only_while_the_place_is_sure() -> None:

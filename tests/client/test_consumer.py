@@ -24,7 +24,7 @@ from kohort.client.errors import (
     RequestTimedOut,
     WrongUse,
 )
-from kohort.client.listeners import RebalanceListener
+from kohort.client.listeners import PartitionsCallback, RebalanceListener
 from kohort.model.errors import ConfigError
 from kohort.model.ids import TopicPartition
 from kohort.testing.ports import free_ports
@@ -256,6 +256,34 @@ def test_a_topic_that_is_not_there_is_warned_of_and_not_made(
     ]
     with Admin(bootstrap_servers=broker.bootstrap_servers) as admin:
         assert "misspelt" not in admin.topics()
+
+
+def test_a_topic_dropped_and_taken_up_again_between_two_polls_is_not_revoked(
+    broker: EmbeddedBroker,
+) -> None:
+    with Admin(bootstrap_servers=broker.bootstrap_servers) as admin:
+        admin.create_topic("u", 1, 1)
+    heard: list[str] = []
+
+    def hears(kind: str) -> PartitionsCallback:
+        return lambda _consumer, partitions: heard.append(f"{kind} {sorted(map(str, partitions))}")
+
+    def subscribe(consumer: Consumer, *topics: str) -> None:
+        consumer.subscribe(topics, on_assign=hears("assign"), on_revoke=hears("revoke"))
+
+    with make(broker) as consumer:
+        subscribe(consumer, "t", "u")
+        first = read(consumer, 50)
+        consumer.pause([TP1])
+        for _ in range(20):
+            subscribe(consumer, "u")
+            subscribe(consumer, "t", "u")
+            first += read(consumer, 1)
+        assert consumer.paused() == {TP1}
+        consumer.resume([TP1])
+        records = first + read(consumer, 200 - len(first))
+        assert heard == ["assign ['t-0', 't-1', 'u-0']"]
+    assert offsets(records, 0) == offsets(records, 1) == list(range(100))
 
 
 def test_misuse_is_said(consumer: Consumer) -> None:

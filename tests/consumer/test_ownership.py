@@ -102,6 +102,65 @@ def test_what_is_assigned_again_while_being_given_up_comes_back_after_it() -> No
     assert ownership.owned == {tp(0): 1, tp(1): 3}
 
 
+def test_what_is_assigned_again_before_it_was_given_up_may_be_kept() -> None:
+    ownership = owning((0, 1, 2))
+    ownership.prepare_join(prepare(2, 1, COOPERATIVE))
+    ownership.joined(joined(2, tps(0)))
+    assert ownership.returning == frozenset()
+    ownership.prepare_join(prepare(3, 2, COOPERATIVE))
+    ownership.joined(joined(3, tps(0, 1)))
+    assert ownership.returning == tps(1)
+    assert ownership.kept(tps(1)) == [], "t-2 is still to be given up"
+    assert ownership.workable == tps(0, 1)
+    assert ownership.owned == {tp(0): 1, tp(1): 1, tp(2): 1}
+    after = ownership.released(tps(2))
+    assert [type(event) for event in told(after)] == [SubscriptionChanged]
+
+
+def test_what_a_subscription_names_again_may_be_kept_and_then_the_group_is_told() -> None:
+    ownership = owning((0,))
+    assert ownership.subscribe(frozenset({"u"})) == [GiveUp(partitions=tps(0))]
+    assert ownership.returning == frozenset()
+    assert ownership.subscribe(frozenset({"t"})) == []
+    assert ownership.returning == tps(0)
+    assert [type(event) for event in told(ownership.kept(tps(0)))] == [SubscriptionChanged]
+    assert ownership.workable == tps(0)
+
+
+def test_a_subscription_that_is_again_what_the_group_knows_needs_no_rejoin() -> None:
+    ownership = owning((0,))
+    ownership.subscribe(frozenset({"u"}))
+    ownership.subscribe(frozenset({"t", "u"}))
+    assert ownership.kept(tps(0)) == []
+    overtaken = owning((0,))
+    overtaken.subscribe(frozenset({"u"}))
+    overtaken.prepare_join(prepare(2, 1, COOPERATIVE))
+    overtaken.subscribe(frozenset({"t", "u"}))
+    assert [type(event) for event in told(overtaken.kept(tps(0)))] == [SubscriptionChanged]
+
+
+def test_what_was_assigned_for_the_older_subscription_may_be_kept_when_it_is_the_next_again() -> (
+    None
+):
+    ownership = owning((0,))
+    ownership.prepare_join(prepare(2, 1, COOPERATIVE))
+    ownership.subscribe(frozenset({"u"}))
+    effects = ownership.joined(joined(2, tps(0)))
+    assert [type(event) for event in told(effects)] == [RequestRejoin]
+    assert ownership.returning == frozenset()
+    ownership.subscribe(frozenset({"t", "u"}))
+    assert ownership.returning == tps(0)
+
+
+def test_under_an_eager_protocol_a_join_that_waits_lets_nothing_be_kept() -> None:
+    ownership = owning((0,), EAGER)
+    ownership.subscribe(frozenset({"u"}))
+    ownership.subscribe(frozenset({"t", "u"}))
+    assert ownership.returning == tps(0)
+    ownership.prepare_join(prepare(2, 1, EAGER))
+    assert ownership.returning == frozenset()
+
+
 def test_eager_gives_up_everything_before_the_join_is_answered() -> None:
     ownership = owning((0, 1), EAGER)
     effects = ownership.prepare_join(prepare(2, 1, EAGER))

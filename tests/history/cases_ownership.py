@@ -11,11 +11,10 @@ from kohort.embedded.consumer import Assignment, encode_assignment
 from kohort.model import client_facts as c
 from kohort.model import facts as f
 from kohort.model import wire_facts as w
-from kohort.model.errors import ErrorCode
 from kohort.model.group_state import GroupState
 from kohort.model.ids import GenerationId, ProtocolName, Token
 from kohort.model.instants import Instant, Millis
-from kohort.model.member_facts import GenerationJoined, MemberStateChanged, RequestRefused
+from kohort.model.member_facts import GenerationJoined
 from kohort.model.world_facts import (
     DeferralEnded,
     DeferralStarted,
@@ -71,37 +70,46 @@ def eager_policies_may_give_what_was_claimed() -> Tale:
 # -- 24: overlaps ------------------------------------------------------------------------------
 
 
-def _two_processes() -> Tale:
+def two_processes() -> Tale:
+    """Two members that own two partitions each."""
     tale = Tale().stable(a=(0, 1), b=(2, 3)).process("a").process("b")
     return tale.told("a", "assigned", 0, 1).told("b", "assigned", 2, 3)
 
 
+def joined(name: str, generation: int) -> GenerationJoined:
+    """It hears of its assignment."""
+    which: dict[str, Any] = {"group_id": G, "generation_id": GenerationId(generation)}
+    which |= {"protocol_name": ProtocolName("cooperative-sticky"), "is_leader": False}
+    said: dict[str, Any] = {"at": Instant(0), "assignment_bytes": 0, "took_ms": Millis(5)}
+    return GenerationJoined(member_id=m(name), **which, **said)
+
+
 @broken(24)
 def two_live_owners() -> Tale:
-    return _two_processes().wait(10).told("b", "assigned", 1)
+    return two_processes().wait(10).told("b", "assigned", 1)
 
 
 @broken(24)
 def assigned_while_the_other_is_still_being_told() -> Tale:
-    tale = _two_processes().wait(10).told("a", "revoked", 1, ended=False)
+    tale = two_processes().wait(10).told("a", "revoked", 1, ended=False)
     return tale.told("b", "assigned", 1)
 
 
 @kept(24)
 def an_owner_after_the_other() -> Tale:
-    return _two_processes().told("a", "revoked", 1).wait(1).told("b", "assigned", 1)
+    return two_processes().told("a", "revoked", 1).wait(1).told("b", "assigned", 1)
 
 
 @kept(24)
 def a_paused_owner_is_a_zombie() -> Tale:
-    tale = _two_processes().add(c.ProcessPaused(group_id=G), "a").wait(10)
+    tale = two_processes().add(c.ProcessPaused(group_id=G), "a").wait(10)
     tale.told("b", "assigned", 1).wait(2_000).add(c.ProcessResumed(group_id=G), "a")
     return tale.told("a", "lost", 0, 1)
 
 
 @kept(24)
 def who_was_removed_and_has_not_heard_of_it_is_a_zombie() -> Tale:
-    tale = _two_processes()
+    tale = two_processes()
     tale.session_ms = 10_000
     tale.wait(9_000).beat("b").wait(1_500).expire("a")
     tale.start(cause=f.RebalanceCause.MEMBER_EXPIRED, members=("a",))
@@ -136,7 +144,7 @@ def a_client_delivers_within_its_session() -> Tale:
 
 @broken(26)
 def given_away_before_it_was_given_up() -> Tale:
-    tale = _two_processes()
+    tale = two_processes()
     tokens = {"a": tale.come_back("a"), "b": tale.come_back("b", (2, 3))}
     return tale.start().wait(1).open(tokens).sync({"a": (0,), "b": (1, 2, 3)})
 
@@ -182,56 +190,9 @@ def assigned_revoked_assigned_lost() -> Tale:
     return _one_process(("assigned", 0), ("revoked", 0), ("assigned", 0), ("lost", 0))
 
 
-# -- 28: no needless revoke --------------------------------------------------------------------
-
-
-@broken(28)
-def revoked_although_it_is_to_stay() -> Tale:
-    return _two_processes().told("a", "revoked", 1).told("a", "assigned", 1)
-
-
-@kept(28)
-def revoked_because_the_target_says_so() -> Tale:
-    tale = _two_processes().careless().again(a=(0,), b=(2, 3))
-    return tale.told("a", "revoked", 1).told("b", "assigned").again(a=(0,), b=(1, 2, 3))
-
-
-def _missed_sync(after: str) -> Tale:
-    tale = _two_processes()
-    who: dict[str, Any] = {"at": Instant(tale.now), "group_id": G, "member_id": m("a")}
-    number = GenerationId(2)
-    error = ErrorCode.REBALANCE_IN_PROGRESS
-    refused = RequestRefused(**who, generation_id=number, request="SyncGroup", error=error)
-    moved = MemberStateChanged(
-        **who, generation_id=number, before="syncing", after=after, reason="too late"
-    )
-    return tale.add(refused, "a").add(moved, "a")
-
-
-@broken(28)
-def a_policy_takes_from_a_member_what_balance_leaves_to_it() -> Tale:
-    return Tale(partitions=6).stable(a=(0, 1, 2), b=(3, 4, 5)).again(a=(0, 1), b=(3, 4, 5))
-
-
-@kept(28)
-def who_has_more_than_its_share_gives_up_the_rest() -> Tale:
-    tale = Tale(partitions=6).stable(a=(0, 1, 2), b=(3, 4, 5))
-    return tale.again(a=(0, 1), b=(3, 4), c=()).again(a=(0, 1), b=(3, 4), c=(2, 5))
-
-
-@broken(28)
-def everything_is_lost_since_a_sync_came_too_late() -> Tale:
-    return _missed_sync("unjoined")
-
-
-@kept(28)
-def nothing_is_lost_when_a_sync_comes_too_late() -> Tale:
-    return _missed_sync("joining")
-
-
 @kept(27)
 def revoked_because_it_closes() -> Tale:
-    tale = _two_processes().told("a", "revoked", 0, 1)
+    tale = two_processes().told("a", "revoked", 0, 1)
     return tale.add(c.ProcessStopped(group_id=G, member_id=m("a")), "a")
 
 
@@ -461,21 +422,11 @@ def a_step_that_leads_nowhere() -> Tale:
 @kept(24)
 def a_new_place_while_the_application_has_not_heard_of_the_loss() -> Tale:
     """Its member is back under another id; what it owns it owns under the old one."""
-    tale = _two_processes().careless().wait(9_000).beat("b").wait(1_500).expire("a")
+    tale = two_processes().careless().wait(9_000).beat("b").wait(1_500).expire("a")
     tale.start(cause=f.RebalanceCause.MEMBER_EXPIRED, members=("a",))
     tokens = {"b": tale.come_back("b", (2, 3)), "n": tale.arrive("n")}
     tale.wait(10).open(tokens).sync({"b": (0, 1, 2, 3), "n": ()})
-    joined = GenerationJoined(
-        at=Instant(tale.now),
-        group_id=G,
-        member_id=m("n"),
-        generation_id=GenerationId(2),
-        protocol_name=ProtocolName(tale.protocol),
-        is_leader=False,
-        assignment_bytes=0,
-        took_ms=Millis(5),
-    )
-    tale.add(joined, "a").told("b", "assigned", 0, 1).wait(500)
+    tale.add(joined("n", 2), "a").told("b", "assigned", 0, 1).wait(500)
     return tale.told("a", "lost", 0, 1)
 
 

@@ -422,12 +422,20 @@ class Tale:
     def process(self, name: str, life: int = 1, **more: Any) -> Tale:
         return self.add(c.ProcessStarted(group_id=G, client_id=name, **more), name, life)
 
-    def told(self, name: str, kind: str, *numbers: int, life: int = 1, ended: bool = True) -> Tale:
+    def told(
+        self,
+        name: str,
+        kind: str,
+        *numbers: int,
+        life: int = 1,
+        ended: bool = True,
+        generation: int | None = None,
+    ) -> Tale:
         """A callback, from its start to its end."""
         fields: dict[str, Any] = {
             "group_id": G,
             "member_id": m(name),
-            "generation_id": GenerationId(self.generation),
+            "generation_id": GenerationId(self.generation if generation is None else generation),
             "kind": c.CallbackKind(kind),
             "partitions": tps(*numbers),
         }

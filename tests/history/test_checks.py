@@ -10,6 +10,7 @@ from tests.history import (
     cases_offsets,
     cases_ownership,
     cases_rest,
+    cases_revoking,
     cases_time,
 )
 from tests.history.cases import BROKEN, KEPT, Teller
@@ -25,6 +26,7 @@ FILES = (
     cases_ownership,
     cases_offsets,
     cases_rest,
+    cases_revoking,
 )
 BAD = [(number, teller) for number in sorted(BROKEN) for teller in BROKEN[number]]
 GOOD = [(number, teller) for number in sorted(KEPT) for teller in KEPT[number]]

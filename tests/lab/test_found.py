@@ -12,6 +12,7 @@ from kohort.lab import acts
 from kohort.lab.exhaustive import explore, small_plan
 from kohort.lab.plan import Behaviour, Plan, PodPlan, TopicPlan
 from kohort.lab.world import World
+from kohort.model.client_facts import CallbackKind, CallbackStarted
 from kohort.model.errors import ErrorCode
 from kohort.model.wire_facts import AnswerSent, CommitTold, FetchTold, PersistBegun, PersistFailed
 from kohort.model.world_facts import TopicSized
@@ -240,3 +241,36 @@ def test_a_commit_that_only_memory_holds_is_found_when_it_is_read(
 
     monkeypatch.setattr(offsets, "settle_offsets", settled)
     assert broken(_a_full_disk_before_another_owner()) == ["failed-is-never-told"]
+
+
+@pytest.mark.parametrize("polls_between", [False, True])
+def test_a_topic_dropped_and_taken_up_again_in_one_batch_is_never_revoked(
+    polls_between: bool,
+) -> None:
+    """The listener was told that u is revoked and, at once, that it is assigned (30330).
+
+    The application wanted u no more, and wanted it again before a poll told its listener so: either
+    in the batch in which it had dropped it, or in the next one, while a slow broker stored what was
+    to be committed first.
+    """
+    behaviour = Behaviour(topics=("t", "u"), flush_ms=100)
+    plan = Plan(
+        seed=1,
+        duration_ms=40_000,
+        topics=(TopicPlan(name="t", partitions=2), TopicPlan(name="u", partitions=2)),
+        pods=(PodPlan(name="a", behaviour=behaviour),),
+        acts=(
+            acts.SlowDisk(at_ms=14_000, for_ms=15_000, sync_ms=1_000),
+            acts.SlowApplication(at_ms=15_000, pod="a", batch_ms=3_000),
+            acts.Resubscribe(at_ms=16_000, pod="a", topics=("t",)),
+            acts.SlowApplication(at_ms=16_500, pod="a", batch_ms=3_000),
+            acts.Resubscribe(at_ms=20_000 if polls_between else 17_000, pod="a", topics=("t", "u")),
+        ),
+    )
+    world = World(plan)
+    world.run()
+    assert broken(world) == []
+    told = [r.fact for r in world.history if isinstance(r.fact, CallbackStarted)]
+    assert not [f for f in told if f.kind is CallbackKind.REVOKED and f.partitions]
+    assert {f.generation_id for f in told} == {1}, "nor did the group rebalance for it"
+    assert world.converged(("a",))

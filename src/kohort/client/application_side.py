@@ -89,6 +89,8 @@ class ApplicationSide:
         after the place ceases to be sure."""
         self.sure = False
         """Whether the place was surely held at the last look, and so until the next one is due."""
+        self._paused: set[TopicPartition] = set()
+        """What was paused when it was stopped, and is again if it stays after all."""
         self._closed = False
         self._touched = Instant(0)
         self._touch_micros = min(
@@ -255,26 +257,42 @@ class ApplicationSide:
         self.unbuffer(moved)
         self._fetcher.seek(moved)
         self._fetcher.add({tp: at for tp, at in effect.starts.items() if tp not in moved})
+        paused = self._paused & effect.starts.keys()
+        self._paused -= paused
+        self._fetcher.pause(paused)
+
+    def resume(self, partitions: Iterable[TopicPartition]) -> None:
+        """Hand out records of these again, also of those that are stopped for a moment."""
+        wanted = set(partitions)
+        self._paused -= wanted
+        self._fetcher.resume(wanted)
 
     def _stop(self, effect: StopReading, *, commit: bool) -> None:
-        mine = [tp for tp in effect.partitions if tp in self._fetcher.partitions]
+        kept = effect.partitions & self._seat.staying
+        going = effect.partitions - kept
+        mine = [tp for tp in going if tp in self._fetcher.partitions]
         positions = self.positions(mine)
+        self._paused |= self._fetcher.paused & going
         self._fetcher.remove(mine)
-        self.unbuffer(effect.partitions)
-        self._seat.post(Stopped(step=effect.step, positions=positions if commit else {}))
+        self.unbuffer(going)
+        self._seat.post(Stopped(step=effect.step, positions=positions if commit else {}, kept=kept))
 
     def _call_back(self, effect: RunCallback) -> None:
         kind, partitions = effect.kind, effect.partitions
+        kept: frozenset[TopicPartition] = frozenset()
         if effect.step < self._seat.void_before or self._must_wait(effect):
             # The place was lost before the application came to hear of this, or may have been.
             if kind is Callback.ASSIGNED:
                 self._seat.post(CallbackDone(step=effect.step))
                 return
             kind = Callback.LOST
+        if kind is Callback.REVOKED:
+            kept = partitions & self._seat.staying
         if kind is Callback.ASSIGNED:
             self.assigned |= partitions
         else:
-            partitions &= self.assigned  # what it never heard of it cannot give up or lose
+            partitions &= self.assigned - kept  # of what it never heard it cannot give up or lose
+            self._paused -= partitions
         recorder = self._recorder
         if recorder is not None:
             recorder.callback(kind, partitions, effect.generation_id, ended=False)
@@ -286,7 +304,7 @@ class ApplicationSide:
                 self.assigned -= partitions
             if recorder is not None:
                 recorder.callback(kind, partitions, effect.generation_id, ended=True)
-            self._seat.post(CallbackDone(step=effect.step))
+            self._seat.post(CallbackDone(step=effect.step, kept=kept))
 
     # -- asynchronous commits ---------------------------------------------------------------------
 

@@ -139,7 +139,8 @@ class Consumer:
                 self._recorder.subscribed(wanted)
             self._side.left = False
             self._side.fatal = None
-            self._seat.subscribe(wanted)
+            # Waited for: a poll must not tell of a revocation that this has made needless.
+            self._wait(self._seat.subscribe(wanted), None)
 
     def unsubscribe(self) -> None:
         """Give up everything (listeners are told, positions committed) and leave the group.
@@ -344,7 +345,7 @@ class Consumer:
     def resume(self, partitions: Collection[TopicPartition]) -> None:
         """Undo ``pause``."""
         with self._alone():
-            self._fetcher.resume(partitions)
+            self._side.resume(partitions)
 
     def paused(self) -> frozenset[TopicPartition]:
         """What is paused. A partition that is revoked and comes back is not."""

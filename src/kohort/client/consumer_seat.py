@@ -61,8 +61,8 @@ LATEST: Final = -1
 class ConsumerSeat:
     """Owner of a membership that consumes.
 
-    ``due``, ``busy``, ``commit_due_at``, ``sure_until`` and ``error`` may be read by the
-    application's thread.
+    ``due``, ``busy``, ``staying``, ``commit_due_at``, ``sure_until`` and ``error`` may be read by
+    the application's thread.
     """
 
     def __init__(self, settings: ClientSettings, recorder: ConsumerRecorder | None = None) -> None:
@@ -74,6 +74,8 @@ class ConsumerSeat:
         """What the application's thread has to do, in order."""
         self.busy = False
         """Whether something waits for the application, which should look soon."""
+        self.staying: frozenset[TopicPartition] = frozenset()
+        """What is to be given up no more, unless the listener was told; see the core."""
         self.commit_due_at: Instant | None = None
         self.sure_until: Instant | None = None
         """Until when the place is surely held; None without one. See ``consumer.fencing``."""
@@ -91,8 +93,10 @@ class ConsumerSeat:
         """
         self.link.post(lambda now: self._handle(event, now))
 
-    def subscribe(self, topics: frozenset[str]) -> None:
+    def subscribe(self, topics: frozenset[str]) -> Future[None]:
         """Hand a subscription to the core, and tell the log which of its topics are not there.
+
+        The future is done when the core has it: ``staying`` is as this subscription makes it.
 
         Raises:
             Closed: as ``post``.
@@ -103,11 +107,11 @@ class ConsumerSeat:
                 _warn_of_missing(self.link.group_id, found.topics)
             return []
 
-        def order(now: Instant) -> list[Output]:
+        def order(now: Instant) -> tuple[None, list[Output]]:
             outputs = self._handle(Subscribe(topics=topics), now)
-            return outputs + self.link.ask_topics(topics, now, look)
+            return None, outputs + self.link.ask_topics(topics, now, look)
 
-        self.link.post(order)
+        return self.link.call(order)
 
     def seek(self, event: Seek) -> Future[StartReading | None]:
         """Hand a seek to the core; what it asks of the application for it is the future's result.
@@ -210,6 +214,7 @@ class ConsumerSeat:
                     mine.append(effect)
         self.commit_due_at = self._core.commit_due_at
         self.busy = self._core.busy
+        self.staying = self._core.staying
         return outputs, mine
 
     def _commit(self, effect: CommitOffsets, now: Instant) -> list[Output]:

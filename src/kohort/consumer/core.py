@@ -4,8 +4,10 @@ In come ``Event``s (the application, the member, answers), out go ``Effect``s in
 they are to be carried out. What concerns the application (stop, callback, start) is one chain of
 steps: a step ends before the next begins, so listeners hear of a revocation before the assignment
 that follows it, and a commit goes out before its partitions do. The chain waits for the
-application; joining, heartbeats and the partitions that stay do not. Must not know: sockets,
-threads, librdkafka, who calls.
+application; joining, heartbeats and the partitions that stay do not. What is to be given up and
+comes back (``staying``) before the listener was told is kept, and the listener hears nothing: an
+application that changes its subscription and changes it back between two polls stops for nothing.
+Must not know: sockets, threads, librdkafka, who calls.
 
 Sources: KIP-429; the order of callbacks is that of Kafka's own consumer.
 """
@@ -134,6 +136,15 @@ class ConsumerCore:
         return self._starting.reading & self._ownership.workable
 
     @property
+    def staying(self) -> frozenset[TopicPartition]:
+        """What was to be given up and is to stay after all.
+
+        Whoever is asked to stop reading it, or to tell of its revocation, leaves it out and says
+        so.
+        """
+        return self._ownership.returning if self._chain else frozenset()
+
+    @property
     def commit_due_at(self) -> Instant | None:
         """From then on ``Polled`` should carry positions."""
         return self._commits.due_at
@@ -161,7 +172,7 @@ class ConsumerCore:
                 effects += self._answered(event, now)
             case _:
                 effects += self._from_application(event, now)
-        return effects + self._walk()
+        return effects + self._walk(now)
 
     def advance(self, now: Instant) -> list[Effect]:
         """Do what is due."""
@@ -215,7 +226,7 @@ class ConsumerCore:
             case Polled():
                 effects = self._polled(event, now)
             case Stopped():
-                effects = self._stopped(event)
+                effects = self._stopped(event, now)
             case CallbackDone():
                 effects = self._callback_done(event, now)
             case Seek():
@@ -317,26 +328,29 @@ class ConsumerCore:
     def _push(
         self, kind: Callback | None, partitions: frozenset[TopicPartition], reason: str = ""
     ) -> None:
-        self._chain.append(
-            _Step(
-                number=self._next(),
-                kind=kind,
-                partitions=partitions,
-                generation_id=self._ownership.generation_id,
-                reason=reason,
-            )
+        self._chain.append(self._step(kind, partitions, reason))
+
+    def _step(
+        self, kind: Callback | None, partitions: frozenset[TopicPartition], reason: str = ""
+    ) -> _Step:
+        return _Step(
+            number=self._next(),
+            kind=kind,
+            partitions=partitions,
+            generation_id=self._ownership.generation_id,
+            reason=reason,
         )
 
     # -- the chain --------------------------------------------------------------------------------
 
-    def _walk(self) -> list[Effect]:
+    def _walk(self, now: Instant) -> list[Effect]:
         """Begin the first step if it has not begun."""
         effects: list[Effect] = []
         while self._chain and self._chain[0].stage is _Stage.NEW:
-            effects += self._begin(self._chain[0])
+            effects += self._begin(self._chain[0], now)
         return effects
 
-    def _begin(self, step: _Step) -> list[Effect]:
+    def _begin(self, step: _Step, now: Instant) -> list[Effect]:
         if step.kind is None:
             step.stage = _Stage.LEAVING
             return [Tell(event=member.Leave(reason=step.reason))]
@@ -346,20 +360,37 @@ class ConsumerCore:
         if step.kind is Callback.LOST:
             # Forgotten when they were lost; a new place may have brought them back by now.
             return [stop, *self._call(step)]
-        self._starting.forget(step.partitions)
+        if spared := step.partitions & self.staying:
+            return self._keep(step, spared, now)  # what is left of the step is begun next
+        self._starting.hold(step.partitions)
         step.stage = _Stage.STOPPING
         return [stop]
 
-    def _stopped(self, event: Stopped) -> list[Effect]:
+    def _keep(self, head: _Step, kept: frozenset[TopicPartition], now: Instant) -> list[Effect]:
+        """The head is not about these any more, and ends if it is about nothing else."""
+        kept &= head.partitions
+        head.partitions -= kept
+        back = kept & self.staying
+        if again := kept - back:  # the group or the application has changed its mind once more
+            self._chain.insert(1, self._step(Callback.REVOKED, again))
+        if not head.partitions:
+            self._chain.popleft()
+        return [*self._starting.release(back), *self._own(self._ownership.kept(back), now)]
+
+    def _stopped(self, event: Stopped, now: Instant) -> list[Effect]:
         head = self._head(event.step, _Stage.STOPPING)
         if head is None:
             return []
+        effects = self._keep(head, event.kept, now)
+        if not head.partitions:
+            return effects
+        self._starting.stopped(head.partitions, event.positions)
         mine = {tp: p for tp, p in event.positions.items() if self._ownership.owns(tp)}
         commit = self._commits.before_revocation(head.number, mine)
         if not commit:
-            return self._call(head)
+            return effects + self._call(head)
         head.stage = _Stage.COMMITTING
-        return [*commit]
+        return [*effects, *commit]
 
     def _call(self, step: _Step) -> list[Effect]:
         step.stage = _Stage.CALLING
@@ -382,14 +413,25 @@ class ConsumerCore:
         head = self._head(event.step, _Stage.CALLING)
         if head is None:
             return []
-        self._chain.popleft()
+        kept = event.kept & head.partitions
+        self._told |= kept
+        effects: list[Effect] = []
         if head.number < self.void_before or head.kind is Callback.LOST:
             # The place under which this was told is gone; a new one may have the same partitions.
+            self._chain.popleft()
+            if kept:
+                self._chain.appendleft(self._step(Callback.LOST, kept))
             return self._let_go(now)
+        if head.kind is Callback.REVOKED and kept:
+            effects = self._keep(head, kept, now)
+            if not head.partitions:
+                return effects
+        self._chain.popleft()
         if head.kind is Callback.ASSIGNED:
             return [*self._starting.release(head.partitions)]
+        self._starting.forget(head.partitions)
         self._commits.forget(head.partitions)
-        return self._own(self._ownership.released(head.partitions), now)
+        return effects + self._own(self._ownership.released(head.partitions), now)
 
     def _let_go(self, now: Instant) -> list[Effect]:
         """Say that nothing of a lost place is worked on, once the listener has heard it all."""

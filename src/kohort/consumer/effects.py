@@ -59,7 +59,10 @@ class Callback(Enum):
 
 @value(frozen=True, slots=True, kw_only=True)
 class StopReading:
-    """Hand out no more records of these; then say ``Stopped(step, positions)``."""
+    """Hand out no more records of these, except what is ``ConsumerCore.staying`` at that moment.
+
+    Then say ``Stopped(step, positions, kept)``.
+    """
 
     step: int
     partitions: frozenset[TopicPartition]
@@ -67,7 +70,10 @@ class StopReading:
 
 @value(frozen=True, slots=True, kw_only=True)
 class RunCallback:
-    """Tell the application's listener, then say ``CallbackDone(step)``."""
+    """Tell the application's listener, then say ``CallbackDone(step, kept)``.
+
+    A revocation is not told of what is ``ConsumerCore.staying`` at that moment.
+    """
 
     step: int
     kind: Callback

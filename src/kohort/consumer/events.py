@@ -50,6 +50,8 @@ class Stopped:
 
     step: int
     positions: Mapping[TopicPartition, Position]
+    kept: frozenset[TopicPartition] = frozenset()
+    """Those that are read on, since ``ConsumerCore.staying`` named them."""
 
 
 @value(frozen=True, slots=True, kw_only=True)
@@ -57,6 +59,8 @@ class CallbackDone:
     """The answer to ``RunCallback``, also when the application's listener raised."""
 
     step: int
+    kept: frozenset[TopicPartition] = frozenset()
+    """Those whose revocation was not told, since ``ConsumerCore.staying`` named them."""
 
 
 @value(frozen=True, slots=True, kw_only=True)

@@ -116,6 +116,7 @@ class Ownership:
         "_leaving_topics",
         "_losing",
         "_offered",
+        "_offered_topics",
         "_prepared",
         "_previous",
         "_protocol",
@@ -136,11 +137,13 @@ class Ownership:
         self._releasing: set[TopicPartition] = set()
         """Part of what is owned: the owner was asked to give it up and has not yet."""
         self._assigned: frozenset[TopicPartition] = frozenset()
-        """The assignment of ``generation_id``."""
+        """The assignment of ``generation_id``, topics included that are not subscribed to now."""
         self._previous: frozenset[TopicPartition] = frozenset()
         self._protocol: ProtocolName | None = None
         self._offered: frozenset[TopicPartition] = frozenset()
         """What the last JoinPrepared said is owned."""
+        self._offered_topics: frozenset[str] = frozenset()
+        """What the last JoinPrepared said is wanted."""
         self._prepared = False
         """Whether a join was ever prepared: only then there is an offer that can be outdated."""
         self._answer: PrepareJoin | None = None
@@ -163,6 +166,15 @@ class Ownership:
         return frozenset(self._releasing)
 
     @property
+    def returning(self) -> frozenset[TopicPartition]:
+        """Part of ``releasing`` that belongs to this member all the same by now.
+
+        The subscription names its topic again, or a later generation assigns it. What of it the
+        owner has not given up may be ``kept``; what it has comes back when it is ``released``.
+        """
+        return frozenset(tp for tp in self._releasing if self._returns(tp))
+
+    @property
     def workable(self) -> frozenset[TopicPartition]:
         """What is owned and need not be given up."""
         return frozenset(self._acquired.keys() - self._releasing)
@@ -181,7 +193,7 @@ class Ownership:
     def subscribe(self, topics: frozenset[str]) -> list[OwnershipEffect]:
         """Want other topics. Partitions of topics no longer wanted are given up before the rejoin.
 
-        Nothing happens when the topics are the same.
+        Nothing happens when the topics are the same, and no rejoin when the group knows them so.
         """
         if topics == self.topics:
             return []
@@ -221,6 +233,7 @@ class Ownership:
             )
             nothing = Take(partitions=frozenset(), generation_id=event.generation_id)
             return [Complain(message=text), nothing]
+        self._assigned = assigned
         foreign = sorted({tp.topic for tp in assigned if tp.topic not in self.topics})
         if foreign:
             # Made for an older subscription: what is kept stays, the next round brings the rest.
@@ -230,7 +243,7 @@ class Ownership:
         return self._apply(assigned, event)
 
     def _apply(self, assigned: frozenset[TopicPartition], event: Joined) -> list[OwnershipEffect]:
-        self._assigned = self._previous = assigned
+        self._previous = assigned
         added = frozenset(assigned - self._acquired.keys())
         effects = self._give_up(frozenset(self._acquired.keys() - assigned))
         for tp in sorted(added):
@@ -272,6 +285,11 @@ class Ownership:
         taken = Take(partitions=frozenset(back), generation_id=self.generation_id)
         return [taken, *self._settle()]
 
+    def kept(self, partitions: Iterable[TopicPartition]) -> list[OwnershipEffect]:
+        """The owner did not give these up after all, since they were ``returning``."""
+        self._releasing.difference_update(partitions)
+        return self._settle()
+
     def give_up_everything(self) -> list[OwnershipEffect]:
         """Before leaving the group: the owner gives up all that it has."""
         self._assigned = frozenset()
@@ -302,7 +320,7 @@ class Ownership:
     # -- inside -----------------------------------------------------------------------------------
 
     def _returns(self, tp: TopicPartition) -> bool:
-        """Whether a partition that was just given up belongs to this member all the same."""
+        """Whether a partition that is given up belongs to this member all the same."""
         return tp in self._assigned and self._answer is None and tp.topic in self.topics
 
     def _forget(self) -> None:
@@ -327,8 +345,9 @@ class Ownership:
             return []
         if self._answer is not None:
             return [self._answer_join()]
-        if self._leaving_topics:
-            self._leaving_topics = False
+        changed = self._leaving_topics and self.topics != self._offered_topics
+        self._leaving_topics = False
+        if changed:
             return [Tell(event=SubscriptionChanged())]
         held_back = self._offered - self._acquired.keys()
         if (
@@ -350,6 +369,7 @@ class Ownership:
         self._prepared = True
         self._leaving_topics = False
         self._offered = frozenset(self._acquired)
+        self._offered_topics = self.topics
         offer = Offer(
             topics=self.topics,
             owned=self._offered,

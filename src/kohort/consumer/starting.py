@@ -8,7 +8,7 @@ callbacks, who fetches.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from typing import TypeAlias
@@ -37,7 +37,7 @@ class _Start:
     """The request whose answer counts; -1: none is under way, it is sent at the retry instant."""
     position: Position | None = None
     held: bool = True
-    """The listener was not told yet; it may seek, so nothing is read before."""
+    """The listener was not told yet and may seek, or it is being given up: nothing is begun."""
     reading: bool = False
     missing: int | None = None
     """The offset that was not in the log."""
@@ -86,8 +86,26 @@ class Starting:
         for tp in partitions:
             self._starts.pop(tp, None)
 
+    def hold(self, partitions: Iterable[TopicPartition]) -> None:
+        """These are to be given up: begin nothing. What is being read is, until it ``stopped``."""
+        for tp in partitions:
+            if (start := self._starts.get(tp)) is not None:
+                start.held = True
+
+    def stopped(
+        self, partitions: Iterable[TopicPartition], positions: Mapping[TopicPartition, Position]
+    ) -> None:
+        """These are not read any more, and stand there; those without a position were not read."""
+        for tp in partitions:
+            start = self._starts.get(tp)
+            if start is None:
+                continue
+            start.reading = False
+            if tp in positions:
+                start.stage, start.position, start.request = _Stage.FOUND, positions[tp], -1
+
     def release(self, partitions: Iterable[TopicPartition]) -> list[StartEffect]:
-        """The listener was told of these; read them as soon as the position is known."""
+        """The listener knows of these; read them (on) as soon as the position is known."""
         told = sorted(partitions)
         for tp in told:
             if (start := self._starts.get(tp)) is not None:
@@ -95,12 +113,15 @@ class Starting:
         return self._start_found(told)
 
     def seek(self, partition: TopicPartition, position: Position) -> list[StartEffect]:
-        """Start here, whatever is committed; moves a partition that is being read."""
+        """Start here, whatever is committed; moves a partition that is being read.
+
+        Not one that is to be given up: it would be read again after it was stopped.
+        """
         start = self._starts.get(partition)
         if start is None:
             return []
         start.stage, start.position, start.request = _Stage.FOUND, position, -1
-        if start.reading:
+        if start.reading and not start.held:
             return [StartReading(starts={partition: position})]
         return self._start_found([partition])
 

@@ -263,9 +263,10 @@ class Consuming:
     def _carry_out(self, effect: ForApplication) -> bool:
         match effect:
             case StopReading():
-                positions = self._positions(effect.partitions)
-                self._forget(effect.partitions)
-                self._say(Stopped(step=effect.step, positions=positions))
+                kept = effect.partitions & self._engine.core.staying
+                positions = self._positions(effect.partitions - kept)
+                self._forget(effect.partitions - kept)
+                self._say(Stopped(step=effect.step, positions=positions, kept=kept))
             case StartReading():
                 self._start(effect)
             case RunCallback():
@@ -324,12 +325,17 @@ class Consuming:
                 self._say(CallbackDone(step=effect.step))
                 return True
             kind = CallbackKind.LOST
+        kept: frozenset[TopicPartition] = frozenset()
+        if kind is CallbackKind.REVOKED:
+            kept = partitions & self._engine.core.staying
+        done = CallbackDone(step=effect.step, kept=kept)
         if kind is CallbackKind.ASSIGNED:
             self._told |= partitions
         else:
-            partitions &= self._told  # what it never heard of it cannot give up or lose
+            # Of what it never heard it cannot give up or lose.
+            partitions &= self._told - kept
             if not partitions:
-                self._say(CallbackDone(step=effect.step))
+                self._say(done)
                 return True
         self._member_id = self._engine.core.ownership.member_id or self._member_id
         told: dict[str, Any] = {
@@ -346,25 +352,25 @@ class Consuming:
             took = behaviour.flush_ms + behaviour.flush_each_ms * len(partitions)
         if took:
             self._blocked = True
-            self._heap.after(took, self._process, self._callback_over, effect.step, told)
+            self._heap.after(took, self._process, self._callback_over, done, told)
             return False
-        self._called_back(effect.step, told)
+        self._called_back(done, told)
         return True
 
-    def _callback_over(self, step: int, told: dict[str, Any]) -> None:
+    def _callback_over(self, done: CallbackDone, told: dict[str, Any]) -> None:
         self._blocked = False
         self._working = True
         try:
-            self._called_back(step, told)
+            self._called_back(done, told)
             self._go_on()
         finally:
             self._working = False
 
-    def _called_back(self, step: int, told: dict[str, Any]) -> None:
+    def _called_back(self, done: CallbackDone, told: dict[str, Any]) -> None:
         self._record(CallbackEnded(**told))
         if told["kind"] is not CallbackKind.ASSIGNED:
             self._told -= set(told["partitions"])
-        self._say(CallbackDone(step=step))
+        self._say(done)
 
     # -- going ------------------------------------------------------------------------------------
 

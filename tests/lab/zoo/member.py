@@ -7,6 +7,7 @@ from typing import Any
 from tests.lab.zoo import grounds
 from tests.lab.zoo.mutation import Mutation, Patch
 
+from kohort.consumer.events import CallbackDone
 from kohort.engine.member_commits import Commits
 from kohort.engine.member_coordinator import CoordinatorLookup
 from kohort.lab.application import Consuming
@@ -39,10 +40,10 @@ def _fetching_goes_on_until_the_callback(patch: Patch) -> None:
     forget = Consuming._forget
     called_back = Consuming._called_back
 
-    def later(self: Consuming, step: int, told: dict[str, Any]) -> None:
+    def later(self: Consuming, done: CallbackDone, told: dict[str, Any]) -> None:
         self._take_records()
         forget(self, frozenset(told["partitions"]) if told["kind"] != "assigned" else frozenset())
-        called_back(self, step, told)
+        called_back(self, done, told)
 
     patch.setattr(Consuming, "_forget", lambda self, partitions: None)
     patch.setattr(Consuming, "_called_back", later)

@@ -31,7 +31,7 @@ from kohort.model.errors import ErrorCode
 from kohort.model.history_record import Recorded
 from kohort.model.ids import GenerationId, GroupId, MemberId, TopicPartition
 from kohort.model.instants import MICROS_PER_MILLI, MICROS_PER_SECOND, Instant
-from kohort.model.member_facts import MemberStateChanged, RequestRefused
+from kohort.model.member_facts import GenerationJoined, MemberStateChanged, RequestRefused
 from kohort.model.wire_facts import GroupApi, LeaveAsked, RequestReceived
 
 CONSUMER: Final = "consumer"
@@ -258,8 +258,9 @@ class NoNeedlessRevoke(Assigned):
     """Under a cooperative policy nothing is revoked that the member is to keep.
 
     A revocation followed by an assignment of the same partition stops it for nothing. Closing,
-    leaving and subscribing anew are reasons of their own. Nor is anything given up for a SyncGroup
-    that came too late: who hears REBALANCE_IN_PROGRESS has missed a round, not lost its place. And
+    leaving and subscribing anew are reasons of their own, and so is a generation that the member
+    has joined since it began to give up. Nor is anything given up for a SyncGroup that came too
+    late: who hears REBALANCE_IN_PROGRESS has missed a round, not lost its place. And
     a sticky policy takes nothing from a member that claims its share or less, alone: whatever the
     age of the claim, the member is at work on it, and every balanced plan can leave it there.
     """
@@ -272,6 +273,7 @@ class NoNeedlessRevoke(Assigned):
         super().__init__(world)
         self._suspects: dict[str, tuple[Recorded, CallbackStarted, list[TopicPartition]]] = {}
         self._missed: dict[str, tuple[Instant, MemberId]] = {}
+        self._joined: dict[str, GenerationJoined] = {}
 
     def assigned(
         self, recorded: Recorded, group: GroupView, generation: GenerationView, targets: Targets
@@ -323,14 +325,27 @@ class NoNeedlessRevoke(Assigned):
                 missed[1],
             )
 
+    @on(GenerationJoined)
+    def joined(self, recorded: Recorded, fact: GenerationJoined) -> None:
+        """A member hears what it is to own, while its application may be busy with less."""
+        self._joined[recorded.source] = fact
+
     @on(CallbackStarted)
     def told(self, recorded: Recorded, fact: CallbackStarted) -> None:
-        """A revocation is compared with the target; the next callback confirms the suspicion."""
+        """A revocation is compared with the target; the next callback confirms the suspicion.
+
+        It was begun under the generation that it names. It is needless if that one, and the one
+        in which the member is by now, both leave the partition to it.
+        """
         self._convict(recorded.source)
         process = self.world.processes.get(recorded.source)
         if fact.kind is not CallbackKind.REVOKED or process is None or not fact.partitions:
             return
         target = self._target(fact.group_id, fact.generation_id, fact.member_id)
+        joined = self._joined.get(recorded.source)
+        if joined and target and joined.member_id == fact.member_id:
+            now = self._target(fact.group_id, joined.generation_id, fact.member_id)
+            target = None if now is None else target & now
         if target is None:
             return
         topics = process.topics

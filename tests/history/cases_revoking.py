@@ -1,0 +1,75 @@
+"""Histories on what is given up for nothing (28)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.history.cases import broken, kept
+from tests.history.cases_ownership import joined, two_processes
+from tests.history.tale import G, Tale, m
+
+from kohort.model.errors import ErrorCode
+from kohort.model.ids import GenerationId
+from kohort.model.instants import Instant
+from kohort.model.member_facts import MemberStateChanged, RequestRefused
+
+
+@broken(28)
+def revoked_although_it_is_to_stay() -> Tale:
+    return two_processes().told("a", "revoked", 1).told("a", "assigned", 1)
+
+
+@kept(28)
+def revoked_because_the_target_says_so() -> Tale:
+    tale = two_processes().careless().again(a=(0,), b=(2, 3))
+    return tale.told("a", "revoked", 1).told("b", "assigned").again(a=(0,), b=(1, 2, 3))
+
+
+def _overtaken(*left: int) -> Tale:
+    """It begins to give up in generation 1; its listener is told in 2, which leaves it these."""
+    tale = two_processes().careless().again(a=left, b=(2, 3))
+    tale.add(joined("a", 2), "a", life=1)
+    return tale.told("a", "revoked", 1, generation=1).told("a", "assigned", 1)
+
+
+@kept(28)
+def revoked_since_a_generation_that_came_meanwhile_withholds_it() -> Tale:
+    return _overtaken(0)
+
+
+@broken(28)
+def revoked_although_the_generation_that_came_meanwhile_leaves_it_too() -> Tale:
+    return _overtaken(0, 1)
+
+
+def _missed_sync(after: str) -> Tale:
+    tale = two_processes()
+    who: dict[str, Any] = {"at": Instant(tale.now), "group_id": G, "member_id": m("a")}
+    number = GenerationId(2)
+    error = ErrorCode.REBALANCE_IN_PROGRESS
+    refused = RequestRefused(**who, generation_id=number, request="SyncGroup", error=error)
+    moved = MemberStateChanged(
+        **who, generation_id=number, before="syncing", after=after, reason="too late"
+    )
+    return tale.add(refused, "a").add(moved, "a")
+
+
+@broken(28)
+def a_policy_takes_from_a_member_what_balance_leaves_to_it() -> Tale:
+    return Tale(partitions=6).stable(a=(0, 1, 2), b=(3, 4, 5)).again(a=(0, 1), b=(3, 4, 5))
+
+
+@kept(28)
+def who_has_more_than_its_share_gives_up_the_rest() -> Tale:
+    tale = Tale(partitions=6).stable(a=(0, 1, 2), b=(3, 4, 5))
+    return tale.again(a=(0, 1), b=(3, 4), c=()).again(a=(0, 1), b=(3, 4), c=(2, 5))
+
+
+@broken(28)
+def everything_is_lost_since_a_sync_came_too_late() -> Tale:
+    return _missed_sync("unjoined")
+
+
+@kept(28)
+def nothing_is_lost_when_a_sync_comes_too_late() -> Tale:
+    return _missed_sync("joining")
