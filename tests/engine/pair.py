@@ -55,6 +55,7 @@ class Client:
         strategy: str = "cooperative-sticky",
         topics: tuple[str, ...] = ("t",),
         revoke_ms: int = 0,
+        release_ms: int = 0,
         **config: Any,
     ) -> None:
         self.world = world
@@ -62,6 +63,10 @@ class Client:
         self.topics = topics
         self.assignors = assignors(strategy)
         self.revoke_ms = revoke_ms
+        """How long the owner takes to get ready for a join."""
+        self.release_ms = release_ms
+        """How long it works on with what an assignment takes away; it joins meanwhile."""
+        self._letting_go: set[TopicPartition] = set()
         values = {"group_id": GroupId("g"), "max_poll_interval_ms": None, **config}
         self.engine = MemberEngine(
             MemberConfig(**values),
@@ -164,10 +169,15 @@ class Client:
         self.generations.append(joined.generation_id)
         assigned = set(decode_assignment(joined.assignment).partitions)
         give_up = self.owned - assigned
-        self._own(assigned - give_up)
-        if give_up:
-            reason = f"gave up {len(give_up)} partitions"
-            self.world.after(0, lambda: self.say(RequestRejoin(reason=reason)), self)
+        self._own(self.owned | assigned if self.release_ms else assigned)
+        if give_up - self._letting_go:
+            self._letting_go = give_up
+            self.world.after(self.release_ms, self._let_go, self)
+
+    def _let_go(self) -> None:
+        gone, self._letting_go = self._letting_go, set()
+        self._own(self.owned - gone)
+        self.say(RequestRejoin(reason=f"gave up {len(gone)} partitions"))
 
     def _own(self, partitions: set[TopicPartition]) -> None:
         for gone in self.owned - partitions:

@@ -332,26 +332,68 @@ def test_a_static_leader_that_returns_to_its_assignment_sees_that_the_topic_grew
     assert loads(back, other) == [7, 7]
 
 
+@pytest.mark.parametrize("static", [False, True])
+@pytest.mark.parametrize("leads", ["holder", "other"])
+@pytest.mark.parametrize("topics", [("t",), ("t", "not there")])
+def test_who_takes_its_time_to_let_go_is_waited_for_without_a_round(
+    topics: tuple[str, ...], leads: str, static: bool
+) -> None:
+    """The leader, looking for new partitions, began one at each look until it let go (40309).
+
+    It looks each 20 s here, and each second while a topic is missing.
+    """
+    world = World()
+
+    def member(name: str) -> Client:
+        instance = GroupInstanceId(name) if static else None
+        return world.client(
+            name, group_instance_id=instance, topics=topics, rebalance_timeout_ms=30_000
+        ).join()
+
+    leader, other = member("1"), member("2")
+    world.until(lambda: loads(leader, other) == [6, 6], within_ms=20_000)
+    assert leader.engine.is_leader
+    (leader if leads == "holder" else other).release_ms = 90_000
+    before = leader.generations[-1]
+    third = member("3")
+    world.run(85_000)
+    # With the newcomer, and again when the quick one let go.
+    assert third.generations == [before + 1, before + 2]
+    world.run(15_000)
+    assert loads(leader, other, third) == [4, 4, 4]
+    assert third.generations == [before + 1, before + 2, before + 3]
+
+
 @pytest.mark.parametrize("leads", ["holder", "other"])
 def test_what_was_withheld_from_everybody_gets_an_owner_although_its_holder_died(
     leads: str,
 ) -> None:
-    """It came back as a static member to an assignment without it, and asked for nothing (760)."""
-    world = World()
+    """It came back as a static member to an assignment without it, and asked for nothing (760).
+
+    Nobody else can know that it holds that no more. So it asks, as soon as it is back.
+    """
+    world = World(initial_rebalance_delay_ms=3_000)
     world.topics["t"] = 3
-    settings = {"revoke_ms": 5_000, "rebalance_timeout_ms": 10_000, "session_timeout_ms": 45_000}
-    names = {"holder": "a", "other": "z"}  # with three partitions the first by name has two
-    first = world.client("1", group_instance_id=GroupInstanceId(names.pop(leads)), **settings)
-    first.join()
-    world.until(lambda: world.settled(first), within_ms=20_000)
-    (name,) = names.values()
-    second = world.client("2", group_instance_id=GroupInstanceId(name), **settings).join()
-    world.until(lambda: world.settled(first, second), within_ms=30_000)
-    holder, other = sorted((first, second), key=lambda client: -len(client.owned))
-    third = world.client("3", group_instance_id=GroupInstanceId("m"), **settings).join()
+    settings = {"revoke_ms": 1_000, "session_timeout_ms": 45_000}
+    names = ["a", "z"] if leads == "holder" else ["z", "a"]  # the first by name has two partitions
+    members = [
+        world.client(f"process of {name}", group_instance_id=GroupInstanceId(name), **settings)
+        for name in names
+    ]
+    leader, follower = (member.join() for member in members)
+    world.until(lambda: world.settled(leader, follower), within_ms=20_000)
+    assert leader.engine.is_leader
+    holder, other = sorted(members, key=lambda client: -len(client.owned))
+    assert holder.engine.is_leader == (leads == "holder")
+    third = world.client("m", group_instance_id=GroupInstanceId("m"), **settings).join()
     world.until(lambda: third.generations != [], within_ms=20_000)
     instance = holder.engine.config.group_instance_id
     holder.kill()
-    back = world.client("4", group_instance_id=instance, **settings).join()
-    world.until(lambda: world.settled(back, other, third), within_ms=40_000)
+    back = world.client("its next process", group_instance_id=instance, **settings).join()
+    world.until(lambda: back.generations != [], within_ms=2_000)
+    assert back.generations == third.generations, "its assignment stands"
+    assert [len(m.owned) for m in (back, other, third)] == [1, 1, 0]
+    # It gets ready, the others learn of it at their next heartbeats, they get ready.
+    world.until(lambda: world.settled(back, other, third), within_ms=6_000)
     assert loads(back, other, third) == [1, 1, 1]
+    assert back.generations == [third.generations[0], third.generations[0] + 1]

@@ -14,6 +14,7 @@ from kohort.lab.plan import Behaviour, Plan, PodPlan, TopicPlan
 from kohort.lab.world import World
 from kohort.model.client_facts import CallbackKind, CallbackStarted
 from kohort.model.errors import ErrorCode
+from kohort.model.facts import JoinPhaseCompleted
 from kohort.model.wire_facts import AnswerSent, CommitTold, FetchTold, PersistBegun, PersistFailed
 from kohort.model.world_facts import TopicSized
 
@@ -274,3 +275,55 @@ def test_a_topic_dropped_and_taken_up_again_in_one_batch_is_never_revoked(
     assert not [f for f in told if f.kind is CallbackKind.REVOKED and f.partitions]
     assert {f.generation_id for f in told} == {1}, "nor did the group rebalance for it"
     assert world.converged(("a",))
+
+
+def test_a_group_waits_for_a_long_batch_without_rebalancing() -> None:
+    """Its leader looked for new partitions each 5 s, and at each look it rebalanced (40309, 40429).
+
+    It was in a batch of 50 s when it was to hand over half of what it had. Nobody else came for
+    that, which it took for a reason.
+    """
+    behaviour = Behaviour(max_poll_interval_ms=60_000, metadata_max_age_ms=5_000)
+    plan = Plan(
+        seed=1,
+        duration_ms=120_000,
+        pods=(
+            PodPlan(name="a", behaviour=behaviour),
+            PodPlan(name="b", behaviour=behaviour, start_ms=21_000),
+        ),
+        acts=(acts.SlowApplication(at_ms=20_000, pod="a", batch_ms=50_000),),
+    )
+    world = World(plan)
+    world.run()
+    assert world.converged(("a", "b"))
+    assert broken(world) == []
+    opened = [r.fact for r in world.history if isinstance(r.fact, JoinPhaseCompleted)]
+    assert [len(fact.member_ids) for fact in opened] == [1, 2, 2]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("victim", ["leader", "follower"])
+def test_a_static_member_that_dies_around_a_hand_over_leaves_nothing_without_an_owner(
+    victim: str,
+) -> None:
+    """It returned to a place without what it had held, and nobody came back for that (760)."""
+    behaviour = Behaviour(max_poll_interval_ms=60_000, session_timeout_ms=10_000)
+    starts = {"leader": 0, "follower": 500, "newcomer": 21_000}
+    pods = tuple(
+        PodPlan(name=name, instance_id=name, start_ms=start, behaviour=behaviour)
+        for name, start in starts.items()
+    )
+    for at_ms in range(20_000, 30_000, 500):
+        plan = Plan(
+            seed=at_ms,
+            duration_ms=60_000,
+            pods=pods,
+            acts=(
+                acts.SlowApplication(at_ms=19_500, pod=victim, batch_ms=8_000),
+                acts.KillPod(at_ms=at_ms, pod=victim, back_after_ms=300),
+            ),
+        )
+        world = World(plan)
+        world.run()
+        assert world.converged(tuple(starts)), at_ms
+        assert broken(world) == [], at_ms

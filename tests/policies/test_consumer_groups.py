@@ -168,15 +168,44 @@ def test_the_judge_counts() -> None:
     ]
 
 
-def test_a_leaders_note_in_its_assignment_is_read_back_and_nobody_elses_is() -> None:
+@pytest.mark.parametrize("counts", [{"u": 2, "t": 3}, {}, None])
+def test_a_leaders_note_in_an_assignment_is_read_back_and_nobody_elses_is(
+    counts: dict[str, int] | None,
+) -> None:
     assigner = ConsumerAssigner()
     plain = encode_assignment(Assignment(partitions=frozenset({TopicPartition("t", 1)})))
-    note = LeadersNote(counts={"u": 2, "t": 3}, withheld=4)
+    note = LeadersNote(counts=counts, withheld=4)
     noted = assigner.noted(plain, note)
     assert decode_assignment(noted).partitions == {TopicPartition("t", 1)}
     assert assigner.note(noted) == note
-    assert assigner.withheld({MemberId("a"): plain, MemberId("b"): noted}, {"t": 3, "u": 2}) == 3
     foreign = Assignment(partitions=frozenset(), user_data=b"\x00\x00\x00\x07")
     torn = Assignment(partitions=frozenset(), user_data=b"kohort counts 0\x00\x00\x00\x07")
     for other in (plain, b"", b"\xff", encode_assignment(foreign), encode_assignment(torn)):
         assert assigner.note(other) is None
+
+
+def test_a_leader_knows_whose_partitions_it_gave_to_nobody() -> None:
+    owned = {"a": "t0 t1 t2 t3", "b": "t4", "c": ""}
+    members = [
+        offered(
+            name,
+            join_protocols(
+                assignors(COOPERATIVE),
+                {"t"},
+                owned=partitions(text),
+                generation_id=GenerationId(3),
+            )[0].metadata,
+        )
+        for name, text in owned.items()
+    ]
+    assigner = ConsumerAssigner()
+    a = MemberId("a")
+
+    def withheld(count: int, among: list[GroupMember]) -> dict[MemberId, int]:
+        plan = assigner.assign(COOPERATIVE, among, {"t": count})
+        return assigner.withheld(COOPERATIVE, among, plan, {"t": count})
+
+    assert withheld(6, members) == {a: 2}, "b keeps what it has, and t5 is free"
+    assert withheld(5, members[:2]) == {a: 1}
+    assert withheld(3, members) == {a: 2}, "what is no more is held by nobody"
+    assert withheld(5, members[:1]) == {}

@@ -70,10 +70,13 @@ class TopicCount:
 
 
 @struct(versions="0")
-class AssignedCounts:
-    """Userdata that a kohort leader leaves in its own assignment, for when it returns (KIP-814)."""
+class NoteForReturn:
+    """Userdata that a kohort leader leaves in assignments of static members, for their return.
 
-    counts: list[TopicCount] = field(array(TopicCount))
+    They find their assignment standing (KIP-345), their leader too (KIP-814).
+    """
+
+    counts: list[TopicCount] | None = field(array(TopicCount), nullable="0+")
     withheld: int = field(INT32)
 
 
@@ -190,16 +193,20 @@ def generation_in_userdata(data: bytes | None) -> GenerationId:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeadersNote:
-    """What a leader decided by, and how many partitions it gave to nobody, since they were held."""
+    """What a static member finds in its assignment when it returns to it."""
 
-    counts: Mapping[str, int]
+    counts: Mapping[str, int] | None = None
+    """The partition counts that it decided by; None for who did not decide."""
     withheld: int = 0
+    """How many partitions it held that nobody was given: it was to let go of them."""
 
 
 def encode_note(note: LeadersNote) -> bytes:
     """A leader's note as userdata, marked as kohort's."""
-    found = [TopicCount(topic=topic, partitions=n) for topic, n in sorted(note.counts.items())]
-    return _COUNTS_MARK + encode(AssignedCounts(counts=found, withheld=note.withheld), 0)
+    counts = None
+    if note.counts is not None:
+        counts = [TopicCount(topic=topic, partitions=n) for topic, n in sorted(note.counts.items())]
+    return _COUNTS_MARK + encode(NoteForReturn(counts=counts, withheld=note.withheld), 0)
 
 
 def note_in_userdata(data: bytes | None) -> LeadersNote | None:
@@ -207,10 +214,12 @@ def note_in_userdata(data: bytes | None) -> LeadersNote | None:
     if data is None or not data.startswith(_COUNTS_MARK):
         return None
     try:
-        body, _ = decode(AssignedCounts, 0, data, len(_COUNTS_MARK))
+        body, _ = decode(NoteForReturn, 0, data, len(_COUNTS_MARK))
     except ProtocolError:
         return None
-    counts = {entry.topic: entry.partitions for entry in body.counts}
+    counts = None
+    if body.counts is not None:
+        counts = {entry.topic: entry.partitions for entry in body.counts}
     return LeadersNote(counts=counts, withheld=body.withheld)
 
 

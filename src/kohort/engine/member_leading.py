@@ -1,8 +1,8 @@
 """A member engine as its group's leader: what it needs to decide, and when it must decide anew.
 
 In: ``PerformAssignment``, partition counts, instants. Out: the assignments, or why there are none;
-when counts should be looked at again; what changed. Must not know: how metadata is fetched, what an
-assignor does.
+when counts should be looked at again; what changed; what a leader noted for whom it may meet again.
+Must not know: how metadata is fetched, what an assignor does.
 """
 
 from __future__ import annotations
@@ -35,12 +35,18 @@ class GroupAssigner(Protocol):
         """An assignment for every member; topics without a count do not exist (yet)."""
         ...
 
-    def withheld(self, plan: Mapping[MemberId, bytes], partitions: Mapping[str, int]) -> int:
-        """How many partitions a plan gives to nobody: somebody has to let go of them first."""
+    def withheld(
+        self,
+        protocol_name: ProtocolName,
+        members: Sequence[GroupMember],
+        plan: Mapping[MemberId, bytes],
+        partitions: Mapping[str, int],
+    ) -> Mapping[MemberId, int]:
+        """How many partitions each of these holds that a plan gives to nobody; only above 0."""
         ...
 
     def noted(self, assignment: bytes, note: LeadersNote) -> bytes:
-        """The leader's own assignment, with its note."""
+        """A static member's assignment, with a note."""
         ...
 
     def note(self, assignment: bytes) -> LeadersNote | None:
@@ -55,8 +61,6 @@ class _Decided:
     topics: frozenset[str]
     counts: Mapping[str, int] | None
     """None: not known, since somebody else decided; what is found first counts."""
-    withheld: int = 0
-    """Partitions that nobody has until those who hold them let go, and come back for that."""
 
 
 class Leading:
@@ -68,13 +72,10 @@ class Leading:
         *,
         max_age_ms: Millis,
         missing_refresh_ms: Millis,
-        hand_over_ms: Millis,
     ) -> None:
         self._assigner = assigner
         self._max_age_ms = max_age_ms
         self._missing_refresh_ms = missing_refresh_ms
-        self._hand_over_ms = hand_over_ms
-        """How long members may take to give up what was withheld, and to come back."""
         self._pending: PerformAssignment | None = None
         self._inherited: frozenset[str] | None = None
         """Topics of an assignment that stands, until it is in hand."""
@@ -106,8 +107,9 @@ class Leading:
     ) -> AssignmentPerformed | AssignmentFailed | None:
         """Counts are known as far as they can be: assign. None when it is no longer wanted.
 
-        A static leader (``static_id``) finds its assignment standing when it returns, and must then
-        know whether topics grew meanwhile: it leaves itself a note.
+        Static members find their assignments standing when they return. The leader (``static_id``)
+        must then know whether topics grew meanwhile; who held what it was to let go of must say
+        that it holds that no more, since nobody else will. Both find a note.
         """
         effect = self._pending
         if effect is None or effect.generation_id != generation_id:
@@ -117,19 +119,44 @@ class Leading:
             plan = dict(self._assigner.assign(effect.protocol_name, effect.members, counts))
         except KohortError as error:
             return AssignmentFailed(generation_id=generation_id, message=str(error))
-        note = LeadersNote(counts=dict(counts), withheld=self._assigner.withheld(plan, counts))
-        if static_id is not None and static_id in plan:
-            plan[static_id] = self._assigner.noted(plan[static_id], note)
-        self._decided = _Decided(topics, note.counts, note.withheld)
+        self._decided = _Decided(topics, dict(counts))
+        for member_id, note in self._notes(effect, plan, counts, static_id).items():
+            plan[member_id] = self._assigner.noted(plan[member_id], note)
         return AssignmentPerformed(generation_id=generation_id, assignments=plan)
+
+    def _notes(
+        self,
+        effect: PerformAssignment,
+        plan: Mapping[MemberId, bytes],
+        counts: Mapping[str, int],
+        static_id: MemberId | None,
+    ) -> dict[MemberId, LeadersNote]:
+        static = [m for m in effect.members if m.group_instance_id is not None]
+        if not static:
+            return {}
+        held = self._assigner.withheld(effect.protocol_name, static, plan, counts)
+        notes = {member_id: LeadersNote(withheld=n) for member_id, n in held.items()}
+        if static_id is not None and static_id in plan:
+            notes[static_id] = LeadersNote(counts=dict(counts), withheld=held.get(static_id, 0))
+        return notes
+
+    def left_undone(self, assignment: bytes) -> str | None:
+        """A member that holds nothing has its assignment: why it must join again, or None.
+
+        An earlier life of a static member may have died before it let go of what it was to hand
+        over. Everybody else waits for it to come back, and it is back in a place that stands.
+        """
+        note = self._assigner.note(assignment)
+        if note is None or not note.withheld:
+            return None
+        return f"an earlier life held {note.withheld} partitions that others wait for"
 
     def joined(self, *, is_leader: bool, assignment: bytes, now: Instant) -> None:
         """The generation is settled: watch the topics, or leave that to whoever leads."""
         topics, self._inherited = self._inherited, None
         if is_leader and topics is not None:
             note = self._assigner.note(assignment)
-            counts, withheld = (note.counts, note.withheld) if note else (None, 0)
-            self._decided = _Decided(topics, counts, withheld)
+            self._decided = _Decided(topics, note.counts if note else None)
             self.refresh_at = now
         elif is_leader and self._decided is not None:
             self.schedule(now)
@@ -147,8 +174,6 @@ class Leading:
         if decided is not None:
             missing = decided.topics - (decided.counts or {}).keys()
             delay = self._missing_refresh_ms if missing else self._max_age_ms
-            if decided.withheld:
-                delay = min(delay, self._hand_over_ms)
             self.refresh_at = after(now, delay)
 
     def look_again(self, now: Instant) -> None:
@@ -166,8 +191,6 @@ class Leading:
         decided = self._decided
         if decided is None:
             return None
-        if decided.withheld:
-            return f"{decided.withheld} partitions were withheld, and nobody came back for them"
         if decided.counts is None:
             decided.counts = dict(counts)
         old = decided.counts

@@ -117,7 +117,6 @@ class MemberPump:
                 assigner,
                 max_age_ms=settings.metadata_max_age_ms,
                 missing_refresh_ms=settings.missing_topic_refresh_ms,
-                hand_over_ms=config.rebalance_timeout_ms,
             )
         self.events: deque[Event] = deque()
         self.commits = Commits(self.member, self.traffic, self.events.append)
@@ -125,6 +124,8 @@ class MemberPump:
         self._assigning: dict[int, tuple[GenerationId, frozenset[str]]] = {}
         self._last_assignment = _WATCH
         self._next_request = 1
+        self._empty_handed = True
+        """Whether the owner held nothing when it was last asked to prepare a join."""
         self._closed = False
         self.due: Instant | None = None
         """When the next deadline is, as of the end of the last turn: between two nothing moves."""
@@ -240,7 +241,10 @@ class MemberPump:
                 self._joined(effect, now)
             case Lost() | Failed():
                 self._place_lost(effect)
-            case PrepareJoin() | Left() | Observe():
+            case PrepareJoin():
+                self._empty_handed = effect.generation_id == NO_GENERATION
+                self.traffic.out.append(effect)
+            case Left() | Observe():
                 self.traffic.out.append(effect)
             case _:
                 assert_never(effect)
@@ -267,10 +271,14 @@ class MemberPump:
     def _joined(self, effect: Joined, now: Instant) -> None:
         self.traffic.coordinator_settled()
         self.commits.joined(now)
-        if self.leading is not None:
-            leads, assignment = effect.is_leader, effect.assignment
-            self.leading.joined(is_leader=leads, assignment=assignment, now=now)
         self.traffic.out.append(effect)
+        if self.leading is None:
+            return
+        leads, assignment = effect.is_leader, effect.assignment
+        self.leading.joined(is_leader=leads, assignment=assignment, now=now)
+        undone = self.leading.left_undone(assignment) if self._empty_handed else None
+        if undone is not None:
+            self.events.append(RequestRejoin(reason=undone))
 
     def _place_lost(self, effect: Lost | Failed) -> None:
         text = effect.reason if isinstance(effect, Lost) else effect.message

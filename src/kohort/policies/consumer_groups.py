@@ -138,13 +138,30 @@ class ConsumerAssigner:
             for member in members
         }
 
-    def withheld(self, plan: Mapping[MemberId, bytes], partitions: Mapping[str, int]) -> int:
-        """How many partitions a plan gives to nobody: somebody has to let go of them first."""
-        given = sum(len(decode_assignment(data).partitions) for data in plan.values())
-        return sum(partitions.values()) - given
+    def withheld(
+        self,
+        protocol_name: ProtocolName,
+        members: Sequence[OfferedMember],
+        plan: Mapping[MemberId, bytes],
+        partitions: Mapping[str, int],
+    ) -> dict[MemberId, int]:
+        """How many partitions each of these holds that a plan gives to nobody; only above 0.
+
+        They are to let go of them, and to come back and say so.
+        """
+        given = {tp for data in plan.values() for tp in decode_assignment(data).partitions}
+        if len(given) == sum(partitions.values()):
+            return {}
+        held = {}
+        for member in members:
+            owned = _member_spec(protocol_name, member).owned
+            free = [p for p in owned if p.partition < partitions.get(p.topic, 0) and p not in given]
+            if free:
+                held[member.member_id] = len(free)
+        return held
 
     def noted(self, assignment: bytes, note: LeadersNote) -> bytes:
-        """A leader's own assignment, with its note."""
+        """A static member's assignment, with what its leader notes for it."""
         given = decode_assignment(assignment).partitions
         return encode_assignment(Assignment(partitions=given, user_data=encode_note(note)))
 
