@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tests.history.cases import broken, kept
+from tests.history.cases_membership import replaced
 from tests.history.tale import G, Tale, m, tps
 
 from kohort.model import client_facts as c
@@ -240,6 +241,85 @@ def handed_out_again_after_a_loss() -> Tale:
 @kept(43)
 def handed_out_again_after_a_commit_without_an_answer() -> Tale:
     return _handed_on("revoked", commit="unknown").position("b", 0, 5).deliver("b", 0, 5, 12)
+
+
+def _comes_back_after_a_kill(committed: int | None = None, *, seen: bool = True) -> Tale:
+    """It was handed 28 records; it is "n" for the group now, and owns the same partitions."""
+    tale = Tale()
+    tale.protocol, tale.instances["a"] = "sticky", "i"
+    tale.stable(a=(0, 1, 2, 3)).process("a", auto_commit=True)
+    tale.told("a", "assigned", 0, 1, 2, 3).position("a", 0, 0)
+    if committed is not None:
+        tale.deliver("a", 0, 0, committed - 1).client_commit("a", p0=committed)
+    tale.deliver("a", 0, committed or 0, 27).killed("a", seen=seen)
+    replaced(tale, "a", "n").process("a", auto_commit=True)
+    return tale.told("a", "assigned", 0, 1, 2, 3, member="n").position("a", 0, committed or 0)
+
+
+def _asked_to_rejoin(tale: Tale) -> Tale:
+    tale.told("a", "revoked", 0, 1, 2, 3, member="n")
+    return tale.again(n=(0, 1, 2, 3)).told("a", "assigned", 0, 1, 2, 3, member="n")
+
+
+@kept(42)
+def a_second_life_gives_up_in_order_what_only_the_first_one_read() -> Tale:
+    """The kill is the cause: nobody had committed those 28 records (seed 60495 of the lab)."""
+    tale = _asked_to_rejoin(_comes_back_after_a_kill().client_commit("a", p0=0))
+    return tale.position("a", 0, 0).deliver("a", 0, 0, 99)
+
+
+@kept(42)
+def a_first_life_whose_end_nobody_saw_did_not_end_in_order() -> Tale:
+    tale = _asked_to_rejoin(_comes_back_after_a_kill(12, seen=False).client_commit("a", p0=12))
+    return tale.position("a", 0, 12).deliver("a", 0, 12, 99)
+
+
+@broken(42)
+def a_second_life_gives_up_in_order_what_it_read_itself() -> Tale:
+    tale = _comes_back_after_a_kill().deliver("a", 0, 0, 27).client_commit("a", p0=28)
+    return _asked_to_rejoin(tale).position("a", 0, 0).deliver("a", 0, 0, 99)
+
+
+@broken(42)
+def a_second_life_that_read_nothing_had_committed_in_order() -> Tale:
+    """A kill is no cause for what was committed before it."""
+    tale = _asked_to_rejoin(_comes_back_after_a_kill(12).client_commit("a", p0=12))
+    return tale.position("a", 0, 5).deliver("a", 0, 5, 99)
+
+
+@broken(42)
+def another_that_read_nothing_had_committed_in_order() -> Tale:
+    tale = _handed_on("lost").position("b", 0, 5).client_commit("b", p0=5)
+    tale.again(a=(1,), b=(2, 3)).told("b", "revoked", 0)
+    tale.again(a=(0, 1), b=(2, 3)).told("a", "assigned", 0)
+    return tale.position("a", 0, 3).deliver("a", 0, 3, 12)
+
+
+@broken(42)
+def another_that_read_nothing_gave_up_while_its_owner_read_on() -> Tale:
+    """Two had it at a time, which is for others to find; who read it is who answers for it."""
+    tale = Tale().stable(a=(0, 1), b=(2, 3))
+    tale.process("a", auto_commit=True).process("b", auto_commit=True)
+    tale.told("a", "assigned", 0, 1).told("b", "assigned", 0, 2, 3)
+    tale.position("a", 0, 5).deliver("a", 0, 5, 9)
+    tale.position("b", 0, 5).client_commit("b", p0=5).told("b", "revoked", 0)
+    tale.deliver("a", 0, 10, 19).client_commit("a", p0=20).told("a", "revoked", 0)
+    return tale.told("b", "assigned", 0).position("b", 0, 10).deliver("b", 0, 10, 12)
+
+
+@kept(42)
+def another_that_read_nothing_had_committed_less_than_was_read() -> Tale:
+    tale = _handed_on("lost").position("b", 0, 5).client_commit("b", p0=5)
+    tale.again(a=(1,), b=(2, 3)).told("b", "revoked", 0)
+    tale.again(a=(0, 1), b=(2, 3)).told("a", "assigned", 0)
+    return tale.position("a", 0, 5).deliver("a", 0, 5, 12)
+
+
+@kept(43)
+def a_second_life_sought_back() -> Tale:
+    """What it committed before says nothing then."""
+    tale = _comes_back_after_a_kill(12).client_commit("a", p0=12).position("a", 0, 3, sought=True)
+    return _asked_to_rejoin(tale).position("a", 0, 3).deliver("a", 0, 3, 99)
 
 
 # -- 43: forward -------------------------------------------------------------------------------

@@ -11,8 +11,6 @@ from kohort.embedded.consumer import (
     encode_assignment,
     encode_subscription,
 )
-from kohort.history.checker import Checker
-from kohort.history.registry import BY_NUMBER
 from kohort.model import client_facts as c
 from kohort.model import facts as f
 from kohort.model import wire_facts as w
@@ -78,6 +76,7 @@ class Tale:
         self.session_ms = 10_000
         self.rebalance_ms = 60_000
         self.instances: dict[str, str] = {}
+        self.lives: dict[str, int] = {}
         self._token = self._ticket = self._request = 0
         if booted:
             self.boot(**settings)
@@ -419,53 +418,64 @@ class Tale:
 
     # -- clients -----------------------------------------------------------------------------------
 
-    def process(self, name: str, life: int = 1, **more: Any) -> Tale:
-        return self.add(c.ProcessStarted(group_id=G, client_id=name, **more), name, life)
+    def heard(self, fact: AnyFact, name: str, life: int | None = None) -> Tale:
+        """A fact from a process, in its present life unless told otherwise."""
+        return self.add(fact, name, self.lives.get(name, 1) if life is None else life)
+
+    def process(self, name: str, life: int | None = None, **more: Any) -> Tale:
+        return self.heard(c.ProcessStarted(group_id=G, client_id=name, **more), name, life)
+
+    def killed(self, name: str, *, seen: bool = True) -> Tale:
+        """A life ends; what comes from this process now is of the next."""
+        if seen:
+            self.heard(c.ProcessKilled(group_id=G, member_id=m(name)), name)
+        self.lives[name] = self.lives.get(name, 1) + 1
+        return self
 
     def told(
         self,
         name: str,
         kind: str,
         *numbers: int,
-        life: int = 1,
+        life: int | None = None,
         ended: bool = True,
         generation: int | None = None,
+        member: str | None = None,
     ) -> Tale:
         """A callback, from its start to its end."""
         fields: dict[str, Any] = {
             "group_id": G,
-            "member_id": m(name),
+            "member_id": m(member or name),
             "generation_id": GenerationId(self.generation if generation is None else generation),
             "kind": c.CallbackKind(kind),
             "partitions": tps(*numbers),
         }
-        self.add(c.CallbackStarted(**fields), name, life)
-        return self.add(c.CallbackEnded(**fields), name, life) if ended else self
+        self.heard(c.CallbackStarted(**fields), name, life)
+        return self.heard(c.CallbackEnded(**fields), name, life) if ended else self
 
     def position(self, name: str, number: int, offset: int, *, sought: bool = False) -> Tale:
         tp = TopicPartition("t", number)
         fact = c.PositionSet(group_id=G, partition=tp, offset=offset, sought=sought)
-        return self.add(fact, name, 1)
+        return self.heard(fact, name)
 
     def deliver(self, name: str, number: int, first: int, last: int) -> Tale:
         tp = TopicPartition("t", number)
-        return self.add(
-            c.RecordsDelivered(group_id=G, partition=tp, first=first, last=last), name, 1
-        )
+        fact = c.RecordsDelivered(group_id=G, partition=tp, first=first, last=last)
+        return self.heard(fact, name)
 
     def client_commit(
         self, name: str, outcome: str = "ok", *, refused: tuple[int, ...] = (), **offsets: int
     ) -> Tale:
         pairs = tuple((TopicPartition("t", int(k[1:])), v) for k, v in offsets.items())
         self._request += 1
-        self.add(c.CommitSent(group_id=G, request=self._request, offsets=pairs), name, 1)
+        self.heard(c.CommitSent(group_id=G, request=self._request, offsets=pairs), name)
         concluded = c.CommitConcluded(
             group_id=G,
             request=self._request,
             outcome=c.Outcome(outcome),
             refused=tps(*refused),
         )
-        return self.add(concluded, name, 1)
+        return self.heard(concluded, name)
 
     def request(self, name: str, api: w.GroupApi, answered_after_ms: int | None = 1) -> Tale:
         """A client's request; None: no answer."""
@@ -476,17 +486,3 @@ class Tale:
         self.wait(answered_after_ms)
         fact = c.ResponseReceived(group_id=G, api=api, request=self._request, outcome=c.Outcome.OK)
         return self.add(fact, name, 1)
-
-
-def verdict(tale: Tale, number: int) -> tuple[int, list[str]]:
-    """How often one check had something to judge, and what it found, all others running along."""
-    report = Checker().feed_all(tale.history).finish()
-    result = next(r for r in report.results if r.number == number)
-    assert result.name == BY_NUMBER[number].name
-    return result.judged, [v.message for v in report.violations if v.check == number]
-
-
-def others(tale: Tale, number: int) -> list[str]:
-    """What all other checks found."""
-    report = Checker().feed_all(tale.history).finish()
-    return [f"{v.check} {v.message}" for v in report.violations if v.check != number]

@@ -14,8 +14,9 @@ from tests.history import (
     cases_time,
 )
 from tests.history.cases import BROKEN, KEPT, Teller
-from tests.history.tale import others, verdict
+from tests.history.tale import Tale
 
+from kohort.history.checker import Checker
 from kohort.history.registry import BY_NUMBER, CHECKS
 
 FILES = (
@@ -34,6 +35,20 @@ GOOD = [(number, teller) for number in sorted(KEPT) for teller in KEPT[number]]
 
 def named(pairs: list[tuple[int, Teller]]) -> list[str]:
     return [f"{number}-{teller.__name__}" for number, teller in pairs]
+
+
+def verdict(tale: Tale, number: int) -> tuple[int, list[str]]:
+    """How often one check had something to judge, and what it found, all others running along."""
+    report = Checker().feed_all(tale.history).finish()
+    result = next(r for r in report.results if r.number == number)
+    assert result.name == BY_NUMBER[number].name
+    return result.judged, [v.message for v in report.violations if v.check == number]
+
+
+def others(tale: Tale, number: int) -> list[str]:
+    """What all other checks found."""
+    report = Checker().feed_all(tale.history).finish()
+    return [f"{v.check} {v.message}" for v in report.violations if v.check != number]
 
 
 def test_every_check_has_a_history_that_breaks_it_and_one_that_does_not() -> None:

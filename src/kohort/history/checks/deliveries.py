@@ -209,6 +209,7 @@ class _Past:
     """How far a partition's last reader came, and how it ended."""
 
     next: int = 0
+    """What is before it was handed out. After an orderly end it is also committed."""
     source: str = ""
     reading: bool = False
     """Handed out in an ownership interval that goes on."""
@@ -222,7 +223,9 @@ class DuplicatesHaveACause(_Readers):
 
     After a clean revocation or close of a client that commits by itself there are none: its
     position was committed before it gave the partition up. A commit that it gave up earlier and
-    that comes late must not take that back, as it does on Kafka.
+    that comes late must not take that back, as it does on Kafka. Who reads nothing before he
+    gives up in order answers for what he has committed, not for what was read before him, be it
+    in a former life of the same process.
     """
 
     number, name, heading = 42, "duplicates-have-a-cause", Heading.OFFSETS
@@ -232,20 +235,41 @@ class DuplicatesHaveACause(_Readers):
         super().__init__(world)
         self._past: dict[tuple[GroupId, TopicPartition], _Past] = {}
 
+    @on(ProcessStarted, ProcessKilled)
+    def new_life(self, recorded: Recorded, fact: ProcessStarted | ProcessKilled) -> None:
+        """What the former life was reading has ended, and not in order."""
+        for past in self._past.values():
+            if past.source == recorded.source:
+                past.reading = False
+        super().new_life(recorded, fact)
+
     def given_up(self, recorded: Recorded, fact: CallbackEnded) -> None:
         """Remember whether it ended in order, with everything committed."""
-        process = self.world.processes.get(recorded.source)
         for tp in fact.partitions:
             past = self._past.get((fact.group_id, tp))
+            if past is None:
+                continue
             reading = self.reading.get((recorded.source, tp))
-            if past is None or not past.reading or past.source != recorded.source:
-                continue  # it read nothing: whoever did before has ended as he has
-            past.reading, past.ended = False, recorded.sequence
-            if reading is not None:
-                clean = fact.kind is CallbackKind.REVOKED and not reading.commit_failed
-                automatic = process is not None and process.auto_commit and not process.troubled
-                removed = self.world.group(fact.group_id).removed
-                past.clean = clean and automatic and fact.member_id not in removed
+            in_order = reading is not None and self._in_order(recorded, fact, reading)
+            if past.reading and past.source == recorded.source:
+                past.reading, past.clean, past.ended = False, in_order, recorded.sequence
+            elif in_order and reading is not None:
+                self._held_only(recorded, past, reading)
+
+    def _in_order(self, recorded: Recorded, fact: CallbackEnded, reading: _Reading) -> bool:
+        """Whether a client that commits by itself could commit all it had before it gave up."""
+        process = self.world.processes.get(recorded.source)
+        automatic = process is not None and process.auto_commit and not process.troubled
+        clean = fact.kind is CallbackKind.REVOKED and not reading.commit_failed
+        return clean and automatic and fact.member_id not in self.world.group(fact.group_id).removed
+
+    @staticmethod
+    def _held_only(recorded: Recorded, past: _Past, reading: _Reading) -> None:
+        """It read nothing: whoever did before has ended as he has, but its own commit counts."""
+        ended_otherwise = not past.reading and not past.clean
+        if ended_otherwise and reading.committed is not None and not reading.sought:
+            past.next, past.source = reading.committed, recorded.source
+            past.clean, past.ended = True, recorded.sequence
 
     def handed(self, recorded: Recorded, fact: RecordsDelivered, reading: _Reading) -> None:
         """Was it handed out before?"""
