@@ -267,7 +267,8 @@ def test_newer_commits_do_not_pass_one_that_waits_for_its_turn() -> None:
     assert sent(peers) == [{0: 5}, {1: 1}, {0: 5}, {1: 2}]
 
 
-def test_many_commits_that_break_with_their_connection_are_repeated_in_order() -> None:
+def test_many_commits_that_break_with_their_connection_are_repeated_as_the_newest_says() -> None:
+    """All may be stored already: the first one's own offset would go back (100960)."""
     broker, peers = member()
     broker.park = {OffsetCommitRequest}
     for offset in range(20):
@@ -275,4 +276,49 @@ def test_many_commits_that_break_with_their_connection_are_repeated_in_order() -
     broker.park = set()
     peers.hang_up(OffsetCommitRequest)
     peers.pass_ms(2_000)
-    assert sent(peers)[20:] == [{0: offset} for offset in range(20)]
+    assert sent(peers)[20:] == [{0: 19}] * 20
+    assert len(peers.got(Committed)) == 20
+
+
+def test_a_commit_that_is_repeated_says_nothing_for_one_that_was_never_sent() -> None:
+    broker, peers = member()
+    broker.park = {OffsetCommitRequest}
+    commit_at(peers, p0=5)
+    commit_at(peers, p0=7)
+    peers.hang_up(OffsetCommitRequest)
+    broker.park = set()
+    commit_at(peers, p0=9)
+    peers.pass_ms(2_000)
+    assert sent(peers) == [{0: 5}, {0: 7}, {0: 7}, {0: 7}, {0: 9}]
+    assert len(peers.got(Committed)) == 3
+
+
+def test_an_older_commit_keeps_what_no_newer_one_may_have_stored() -> None:
+    """The story: 75 was stored and 67 again after it, both repeated since no answer came (100960).
+
+    Of partition 1 the middle commit is the newest, of partition 0 the last, of partition 2 nobody
+    else says anything.
+    """
+    broker, peers = member()
+    broker.park = {OffsetCommitRequest}
+    commit_at(peers, p0=67, p1=67, p2=67)
+    commit_at(peers, p0=75, p1=75)
+    commit_at(peers, p0=70)  # somebody sought back
+    peers.hang_up(OffsetCommitRequest)
+    peers.pass_ms(2_000)
+    assert sent(peers)[3:] == [{0: 70, 1: 75, 2: 67}, {0: 70, 1: 75}, {0: 70}]
+
+
+def test_what_an_older_commit_says_for_a_newer_one_and_is_refused_it_says_for_itself() -> None:
+    broker, peers = member()
+    broker.park = {OffsetCommitRequest}
+    commit_at(peers, p0=5)
+    commit_at(peers, p0=7)
+    peers.hang_up(OffsetCommitRequest)
+    broker.park = set()
+    broker.codes[OffsetCommitRequest] = [12, 12]
+    peers.pass_ms(2_000)
+    assert sent(peers)[2:] == [{0: 7}, {0: 7}, {0: 5}]
+    newer, older = peers.got(Committed)
+    assert newer.refused == {T0: ErrorCode.OFFSET_METADATA_TOO_LARGE}
+    assert older.refused == {}

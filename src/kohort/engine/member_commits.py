@@ -6,7 +6,8 @@ generation while a group is stable or waits for its members to join, and refuses
 of the join phase to the leader's sync. What a cooperative member owned it still owns after its
 sync, so such a commit waits for it and is repeated under the new generation. A repeated commit
 never moves back what a newer one has committed: it goes after it, without what it shares with it.
-Must not know: connections.
+Nor what a newer one may have committed, whose answer was lost as well: it goes before it again, and
+says of what they share the same. Must not know: connections.
 """
 
 from __future__ import annotations
@@ -53,6 +54,8 @@ class _Commit:
     member_id: MemberId = NO_MEMBER
     """As whom it was sent last."""
     held: bool = False
+    borrowed: frozenset[TopicPartition] = frozenset()
+    """Of these it was sent last with what a newer commit says."""
 
 
 class Commits:
@@ -63,6 +66,8 @@ class Commits:
         self._traffic = traffic
         self._feed = feed
         self._commits: dict[RequestId, _Commit] = {}
+        """From the oldest to the newest."""
+        self._newest_sent = RequestId(0)
 
     def start(
         self,
@@ -108,7 +113,10 @@ class Commits:
             return
         codes = commit_codes(message)
         refusal = next((c for c in codes.values() if c in _OF_MEMBERSHIP), None)
-        if refusal is None:
+        if any(codes.get(tp) for tp in commit.borrowed) and refusal is None:
+            # The newer one's are at fault; it is told so next, and then this one has its own again.
+            self._traffic.again(exchange, self._traffic.soon(now))
+        elif refusal is None:
             self._settle(commit, codes, exchange.sent_at or now)
         elif not commit.offsets:
             self._done(commit)
@@ -153,14 +161,34 @@ class Commits:
         member = self._member
         if commit.as_member:
             commit.generation_id, commit.member_id = member.generation_id, member.member_id
+        offsets = dict(commit.offsets)
+        if commit.request_id < self._newest_sent:
+            offsets |= self._said_by_newer(commit)
+        self._newest_sent = max(self._newest_sent, commit.request_id)
         return commit_request(
             group_id=member.config.group_id,
             generation_id=commit.generation_id,
             member_id=commit.member_id,
             group_instance_id=member.config.group_instance_id if commit.as_member else None,
-            offsets=commit.offsets,
+            offsets=offsets,
             version=version,
         )
+
+    def _said_by_newer(self, commit: _Commit) -> dict[TopicPartition, Offset]:
+        """What newer commits say of the same partitions that were sent, and so may be stored.
+
+        Repeated as it was, it would take them back until the newer one is repeated, too; and for
+        good if that never comes, since the process ends or the place is lost in between.
+        """
+        said: dict[TopicPartition, Offset] = {}
+        for newer in reversed(self._commits.values()):
+            if newer is commit or len(said) == len(commit.offsets):
+                break
+            if newer.request_id <= self._newest_sent:
+                shared = {tp: o for tp, o in newer.offsets.items() if tp in commit.offsets}
+                said = shared | said
+        commit.borrowed = frozenset(said)
+        return said
 
     def _hold(self, commit: _Commit) -> None:
         commit.held = True
