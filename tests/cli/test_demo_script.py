@@ -19,23 +19,54 @@ from kohort.cli.demo.picture import (
     Say,
     Start,
 )
-from kohort.cli.demo.script import ACT_LIMIT_S, BATCHES, HELD_BACK, DemoFailed, Script
+from kohort.cli.demo.script import (
+    ACT_LIMIT_S,
+    BATCHES,
+    BEFORE_THE_END,
+    BEFORE_THE_JOIN,
+    BEFORE_THE_KILL,
+    BEFORE_THE_RETURN,
+    HELD_BACK,
+    DemoFailed,
+    Script,
+)
+from kohort.model.ids import TopicPartition
+from kohort.spark.ledger import HeldBack
+from kohort.spark.planning import share
 
 PARTITIONS = 6
 TOTAL = 10_000
 START_S = 3
 BATCH = 30
+EVEN = (1,) * PARTITIONS
+UNEVEN = (1, 4, 5, 30, 20, 40)
+"""Records of a real log are keyed by visitor: partitions differ by much."""
 
 
 class World:
-    """Applications that take seconds to start, share partitions evenly and land batches of 30."""
+    """Applications that take seconds to start, share partitions evenly and land batches of 30.
 
-    def __init__(self, total: int = TOTAL, batch: int = BATCH, start_s: int = START_S) -> None:
+    Args:
+        total: records in all.
+        batch: most records of a micro-batch, beside what the script holds them to.
+        start_s: how long an application takes to start.
+        weights: how many records go to each partition, in proportion.
+    """
+
+    def __init__(
+        self,
+        total: int = TOTAL,
+        batch: int = BATCH,
+        start_s: int = START_S,
+        weights: tuple[int, ...] = EVEN,
+    ) -> None:
         self.script = Script(total)
         self.total = total
         self.batch = batch
         self.let_go = 10 * batch
         self.start_s = start_s
+        self.weights = weights
+        self.held = HeldBack()
         self.heeds_holds = True
         self.now = 0.0
         self.feed = 0
@@ -54,9 +85,15 @@ class World:
             stable=True,
             fed=fed,
             fed_out=fed == self.total,
-            ends={p: fed // PARTITIONS + (p < fed % PARTITIONS) for p in range(PARTITIONS)},
+            ends=self._ends(),
             positions=dict(self.positions),
+            held=self.held,
         )
+
+    def _ends(self) -> dict[int, int]:
+        ends = {p: self.feed * w // sum(self.weights) for p, w in enumerate(self.weights)}
+        left = self.feed - sum(ends.values())
+        return {p: end + (p < left) for p, end in ends.items()}
 
     def tick(self) -> None:
         self.now += 1
@@ -81,19 +118,22 @@ class World:
                 )
                 self.started_at[name] = self.now
             case Kill(name, anyway) if self.kill_hits or anyway:
+                hit = self.kill_hits and self.applications[name].in_batch
                 self.applications[name] = replace(
                     self.applications[name], life=Life.KILLED, owned=frozenset()
                 )
-                self.script.killed(picture, self.kill_hits)
+                self.script.killed(picture, hit)
             case Kill():
                 pass
             case Feed(upto):
                 self.feed = upto
-            case Hold(records) if self.heeds_holds:
-                self.batch = self.let_go if records is None else min(self.batch, records)
+            case Hold(held):
+                self.held = held
+                if self.heeds_holds:
+                    self.batch = self.let_go if held.batch is None else min(self.batch, held.batch)
             case Finish():
                 self.finished = True
-            case Hold() | Say():
+            case Say():
                 pass
 
     def _share(self) -> None:
@@ -104,19 +144,20 @@ class World:
         members = [a.name for a in self.applications.values() if a.life is Life.MEMBER]
         for index, name in enumerate(members):
             owned = frozenset(range(index, PARTITIONS, len(members)))
-            self.applications[name] = replace(
-                self.applications[name], owned=owned, acquired=owned, in_batch=True
-            )
+            self.applications[name] = replace(self.applications[name], owned=owned, acquired=owned)
 
     def _land(self) -> None:
-        ends = self.picture().ends
+        picture = self.picture()
+        waiting = picture.waiting if self.heeds_holds else picture.backlog
         for name, application in self.applications.items():
-            for partition in application.owned:
-                share = self.batch // len(application.owned)
-                done = min(share, ends[partition] - self.positions[partition])
-                self.positions[partition] += done
-                landed = self.applications[name].landed + done
-                self.applications[name] = replace(self.applications[name], landed=landed)
+            readable = {TopicPartition("t", p): waiting.get(p, 0) for p in application.owned}
+            done = share(readable, self.batch)
+            for partition, count in done.items():
+                self.positions[partition.partition] += count
+            landed = application.landed + sum(done.values())
+            self.applications[name] = replace(
+                application, landed=landed, in_batch=any(done.values())
+            )
 
 
 def test_the_story_is_played_in_order_and_everything_lands() -> None:
@@ -151,7 +192,7 @@ def test_batches_are_let_go_when_nobody_joins_or_dies_any_more() -> None:
     world = World()
     world.run()
     told = [cue for cue in world.cues if isinstance(cue, Start | Kill | Hold)]
-    assert told[-1] == Hold(None)
+    assert told[-1] == Hold(HeldBack())
     held = World()
     held.let_go = held.batch
     held.run()
@@ -165,11 +206,63 @@ def test_applications_that_take_long_to_start_do_not_find_everything_consumed() 
     script = world.script
     assert script.joined_under_backlog
     assert script.killed_under_backlog
-    held = [cue.records for cue in world.cues if isinstance(cue, Hold)]
-    assert held[0] == TOTAL // BATCHES
-    limits = [records for records in held[:-1] if records is not None]
+    held = [cue.held for cue in world.cues if isinstance(cue, Hold)]
+    assert held[0].batch == TOTAL // BATCHES
+    limits = [each.batch for each in held[:-1] if each.batch is not None]
     assert len(limits) == len(held) - 1, "only the last one lets go"
-    assert all(later < earlier for earlier, later in pairwise(limits))
+    assert all(later <= earlier for earlier, later in pairwise(limits))
+    assert len(set(limits)) > 5
+
+
+@pytest.mark.parametrize("start_s", [START_S, 20, 45, 150])
+def test_every_partition_has_a_backlog_whatever_the_records_and_the_machine(start_s: int) -> None:
+    world = World(start_s=start_s, weights=UNEVEN)
+    while not world.finished:
+        world.tick()
+        picture = world.picture()
+        last_act = picture.held == HeldBack()
+        assert last_act or not picture.ends[0] or picture.backlog_everywhere
+    script = world.script
+    assert script.joined_under_backlog
+    assert script.killed_under_backlog
+    assert script.returned_under_backlog
+    assert sum(world.positions.values()) == TOTAL
+
+
+def test_who_stands_still_at_a_share_goes_on_when_it_has_happened() -> None:
+    """A machine so slow that all that may be read was read: each act has something to read."""
+    world = World(start_s=280, weights=UNEVEN)
+    shares: list[int] = []
+    stood_still: list[int] = []
+    landed = 0
+    while not world.finished:
+        world.tick()
+        if not shares or world.held.percent != shares[-1]:
+            if shares:
+                assert sum(world.positions.values()) > landed or world.held == HeldBack()
+            shares.append(world.held.percent)
+            landed = sum(world.positions.values())
+        if not any(world.picture().waiting.values()) and world.feed:
+            stood_still.append(world.held.percent)
+    assert shares == [BEFORE_THE_JOIN, BEFORE_THE_KILL, BEFORE_THE_RETURN, BEFORE_THE_END, 100]
+    assert {BEFORE_THE_JOIN, BEFORE_THE_RETURN} <= set(stood_still)
+
+
+def test_too_few_records_to_kill_in_are_not_waited_for() -> None:
+    world = World(total=5)
+    world.run(60)
+    assert world.finished
+    assert Kill("app-2", anyway=True) in world.cues
+    assert not world.script.killed_under_backlog
+    assert sum(world.positions.values()) == 5
+
+
+def test_a_victim_whose_partitions_stay_empty_is_not_waited_for_long() -> None:
+    world = World(weights=(1, 0, 0, 0, 0, 0))
+    world.run(200)
+    assert world.finished
+    assert Kill("app-2", anyway=True) in world.cues
+    assert sum(world.positions.values()) == TOTAL
 
 
 def test_a_kill_between_two_batches_is_tried_again() -> None:

@@ -10,7 +10,9 @@ from rich.console import Console
 
 from kohort.cli.demo.picture import Application, Life, Picture, Rebalance
 from kohort.cli.demo.view import LiveView, PlainView, Rates, spans
+from kohort.spark.ledger import HeldBack
 
+HELD = HeldBack(batch=3_333, percent=50)
 APP = Application(
     name="app-1",
     life=Life.MEMBER,
@@ -67,7 +69,7 @@ def test_without_a_terminal_every_event_is_a_line() -> None:
     known = replace(pending, moved=3)
     view.show(replace(PICTURE, at=14.5, rebalances=(*PICTURE.rebalances, known)))
     again = replace(PICTURE.applications["app-2"], starts=2, since=14.0)
-    view.show(replace(PICTURE, at=16.0, held=3_333, applications={"app-2": again}))
+    view.show(replace(PICTURE, at=16.0, held=HELD, applications={"app-2": again}))
     view.close()
     assert out.getvalue().splitlines() == [
         "   1.0 s  starting [app-1]",
@@ -75,7 +77,8 @@ def test_without_a_terminal_every_event_is_a_line() -> None:
         "  10.0 s  fed 5,000  landed 1,000  backlog 4,000 | "
         "app-1 member 0-2,5, 0/s; app-2 Spark starts, 7 s",
         "  14.0 s  rebalance to generation 2 (member expired) took 1.00 s, 3 partitions moved",
-        "  16.0 s  fed 5,000  landed 1,000  backlog 4,000 (held to 3,333 a micro-batch) | "
+        "  16.0 s  fed 5,000  landed 1,000  backlog 4,000 (held to 3,333 a micro-batch, 50 % "
+        "of each partition) | "
         "app-2 Spark starts again, 2 s",
     ]
 
@@ -86,7 +89,7 @@ def test_on_a_terminal_members_and_rebalances_are_drawn() -> None:
     view.say(1.0, "starting")
     view.show(PICTURE)
     assert "slowed down on purpose" not in out.getvalue()
-    view.show(replace(PICTURE, held=3_333))
+    view.show(replace(PICTURE, held=HELD))
     view.close()
     drawn = out.getvalue()
     for part in (
@@ -97,7 +100,7 @@ def test_on_a_terminal_members_and_rebalances_are_drawn() -> None:
         "member joined",
         "0.25 s",
         "backlog 4,000",
-        "on purpose: 3,333",
+        "on purpose: 3,333 a micro-batch, 50 % of each partition",
     ):
         assert part in drawn
 
@@ -114,7 +117,7 @@ def test_the_picture_fits_a_terminal_of_24_lines() -> None:
             PICTURE,
             applications={name: replace(APP, name=name) for name in ("app-1", "app-2", "app-3")},
             rebalances=tuple(replace(rebalance, generation=n) for n in range(9)),
-            held=3_333,
+            held=HELD,
         )
     )
     view.close()

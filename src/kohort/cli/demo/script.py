@@ -5,8 +5,11 @@ and returns, everything is consumed; and the conditions on which each act ends. 
 processes, Spark, a clock or a terminal: a picture says what is, a cue what shall be.
 
 While acts are played the feeder is held to a reserve above what has landed, so that records keep
-coming all the while and every partition has some to wait for. What is fed before the last act is
-less than everything, for the same reason.
+coming all the while. What is fed before the last act is less than everything, for the same reason.
+
+That every partition has a backlog when somebody joins or dies is no matter of luck: of each
+partition only a share may be read until that has happened, then a larger one. A machine on which
+Spark takes minutes to start stands still at the share; one that is quick never comes that far.
 """
 
 from __future__ import annotations
@@ -27,6 +30,7 @@ from kohort.cli.demo.picture import (
     Start,
 )
 from kohort.model.errors import KohortError
+from kohort.spark.ledger import HeldBack
 
 FIRST: Final = ("app-1", "app-2")
 ADDED: Final = "app-3"
@@ -39,10 +43,21 @@ RESERVE: Final = 0.25
 HELD_BACK: Final = 0.1
 """Of all records, how many are fed in the last act only."""
 
-KILL_ANYWAY_S: Final = 30.0
-"""How long the kill waits for a backlog everywhere, which few or uneven records may never give."""
+# Of each partition, how many percent may be read until ...
+BEFORE_THE_JOIN: Final = 50
+"""... the third application is a member."""
+BEFORE_THE_KILL: Final = 65
+"""... all three write."""
+BEFORE_THE_RETURN: Final = 80
+"""... the one that was killed is a member again."""
+BEFORE_THE_END: Final = 90
+"""... nobody joins or dies any more."""
 
-ACT_LIMIT_S: Final = 180.0
+KILL_ANYWAY_S: Final = 30.0
+"""How long the kill waits for something to read for an idle victim, which few or uneven records may
+never give."""
+
+ACT_LIMIT_S: Final = 300.0
 DRAIN_LIMIT_S: Final = 600.0
 
 BATCHES: Final = 300
@@ -67,7 +82,9 @@ class Script:
         self._total = total
         self._step = max(1, int(total * _FEED_STEP))
         self._allowed = 0
-        self._held = 0
+        self._held = HeldBack(percent=BEFORE_THE_JOIN)
+        self._percent = BEFORE_THE_JOIN
+        self._idle_since = 0.0
         self._act: Callable[[Picture], list[Cue]] = self._open
         self._awaited = "the first picture"
         self._since = 0.0
@@ -113,18 +130,32 @@ class Script:
         return [Say(f"both write; starting {ADDED}"), Start(ADDED)]
 
     def _see_added(self, picture: Picture) -> list[Cue]:
+        if picture.applications[ADDED].life is Life.MEMBER:
+            # From here on there is something to read everywhere, while partitions move.
+            self._percent = BEFORE_THE_KILL
         if not self.joined_under_backlog and picture.applications[ADDED].owned:
             self.joined_under_backlog = picture.backlog_everywhere
         if not self._at_work(picture, NAMES):
             return []
         self._next(picture, self._kill, f"{VICTIM} is in the middle of a micro-batch")
+        self._percent, self._idle_since = BEFORE_THE_RETURN, picture.at
         return [Say(f"all three write; waiting for a micro-batch of {VICTIM} to kill it in")]
 
     def _kill(self, picture: Picture) -> list[Cue]:
-        if picture.at - self._since > KILL_ANYWAY_S:
+        if self._in_vain(picture):
             return [Kill(VICTIM, anyway=True)]
         ready = picture.stable and picture.backlog_everywhere
         return [Kill(VICTIM)] if ready and picture.applications[VICTIM].in_batch else []
+
+    def _in_vain(self, picture: Picture) -> bool:
+        """Whether no micro-batch of the victim can be waited for: few records, or uneven ones."""
+        waiting, owned = picture.waiting, picture.applications[VICTIM].owned
+        if not picture.stable or not owned or any(waiting.get(p) for p in owned):
+            self._idle_since = picture.at
+            return False
+        fed = picture.fed == self._allowed and not self._may_feed(picture)
+        nothing_comes = fed and picture.held == self._held and not any(waiting.values())
+        return nothing_comes or picture.at - self._idle_since > KILL_ANYWAY_S
 
     def _bring_back(self, picture: Picture) -> list[Cue]:
         self._next(picture, self._see_back, f"{VICTIM} is back, has its share and writes")
@@ -132,6 +163,8 @@ class Script:
         return [Say(f"killed {VICTIM} {where}; starting it again"), Start(VICTIM)]
 
     def _see_back(self, picture: Picture) -> list[Cue]:
+        if picture.applications[VICTIM].life is Life.MEMBER:
+            self._percent = BEFORE_THE_END
         if not self.returned_under_backlog and picture.applications[VICTIM].owned:
             self.returned_under_backlog = picture.backlog_everywhere
         if not self._at_work(picture, NAMES):
@@ -139,7 +172,7 @@ class Script:
         self._next(picture, self._drain, "everything is consumed", limit=DRAIN_LIMIT_S)
         # Nobody joins or dies any more: micro-batches need not leave a backlog from here on.
         said = f"{VICTIM} is back; now everything that is left is fed, and consumed at full speed"
-        return [Say(said), Hold(None)]
+        return [Say(said), Hold(HeldBack())]
 
     def _drain(self, picture: Picture) -> list[Cue]:
         done = picture.fed_out and picture.fed == sum(picture.ends.values()) == picture.landed
@@ -151,13 +184,15 @@ class Script:
         owned = [a.owned for a in applications]
         if not picture.stable or sum(map(len, owned)) != len(picture.ends) or not all(owned):
             return False
+        if picture.held.percent != self._percent:
+            return False  # What this act lets them read is not known to them yet.
         if any(a.owned != a.acquired for a in applications):
             return False
         return all(self._wrote(a, picture) for a in applications)
 
     def _wrote(self, application: Application, picture: Picture) -> bool:
         before = self._landed_before.setdefault(application.name, application.landed)
-        waiting = any(picture.backlog.get(partition) for partition in application.owned)
+        waiting = any(picture.waiting.get(partition) for partition in application.owned)
         return application.landed > before or not waiting
 
     def _next(
@@ -179,18 +214,26 @@ class Script:
         before_last_act = self._total * (1 - HELD_BACK)
         left = max(0.0, 1 - picture.landed / before_last_act)
         wanted = max(len(picture.ends), int(self._total / BATCHES * left))
-        if abs(wanted - self._held) <= self._held * _HOLD_STEP:
+        before = self._held.batch or 0
+        if self._percent == self._held.percent and abs(wanted - before) <= before * _HOLD_STEP:
             return []
-        self._held = wanted
-        return [Hold(wanted)]
+        self._held = HeldBack(batch=wanted, percent=self._percent)
+        return [Hold(self._held)]
 
     def _feed(self, picture: Picture) -> list[Cue]:
-        """Lets the feeder go on by whole steps, so that it is not written to at every picture."""
-        wanted = self._total
-        if self._act != self._drain:
-            held_back = int(self._total * (1 - HELD_BACK))
-            wanted = min(held_back, picture.landed + int(self._total * RESERVE))
-        if wanted - self._allowed < self._step and not (wanted == self._total > self._allowed):
+        if not self._may_feed(picture):
             return []
-        self._allowed = wanted
-        return [Feed(wanted)]
+        self._allowed = self._wanted(picture)
+        return [Feed(self._allowed)]
+
+    def _may_feed(self, picture: Picture) -> bool:
+        """By whole steps, so that the feeder is not written to at every picture."""
+        wanted = self._wanted(picture)
+        return wanted - self._allowed >= self._step or wanted == self._total > self._allowed
+
+    def _wanted(self, picture: Picture) -> int:
+        """How many records shall have been fed."""
+        if self._act == self._drain:
+            return self._total
+        held_back = int(self._total * (1 - HELD_BACK))
+        return min(held_back, picture.landed + int(self._total * RESERVE))

@@ -34,11 +34,12 @@ from kohort.cli.demo.rebalances import (
     longest_retained_pause,
     usual_pause,
 )
-from kohort.cli.demo.script import BATCHES, NAMES, DemoFailed, Script
+from kohort.cli.demo.script import BATCHES, BEFORE_THE_JOIN, NAMES, DemoFailed, Script
 from kohort.cli.demo.verdict import Verdict
 from kohort.cli.demo.view import View
 from kohort.client.admin import Admin
 from kohort.client.config import parse_client_settings
+from kohort.spark.ledger import HeldBack
 from kohort.spark.sqlite_ledger import SqliteLedger
 
 TOPIC: Final = "web-access"
@@ -100,9 +101,9 @@ class DemoConfig:
         return max(PARTITIONS, self.records // BATCHES_LET_GO)
 
     @property
-    def held_limit(self) -> int:
-        """The same at the beginning: noted in the ledger, where it is lowered and taken back."""
-        return max(PARTITIONS, self.records // BATCHES)
+    def first_hold(self) -> HeldBack:
+        """How far they are held back at the beginning: noted in the ledger, and changed there."""
+        return HeldBack(batch=max(PARTITIONS, self.records // BATCHES), percent=BEFORE_THE_JOIN)
 
     def differences(self) -> list[str]:
         """Every setting that is not its default, for the reader."""
@@ -112,7 +113,8 @@ class DemoConfig:
         ]
         return [
             *told,
-            f"--limit {self.limit} (default 500000; {self.held_limit} and less until the last act)",
+            f"--limit {self.limit} (default 500000; {self.first_hold.batch} and less until the last"
+            " act; until then the end of each partition is held back, too)",
             f"--trigger-ms {TRIGGER_MS} (default 500)",
             f"--master {MASTER} (default local[2])",
             *(f"{name}={value}" for name, value in SPARK_SETTINGS.items()),
@@ -179,7 +181,7 @@ class Stage:
         self._bootstrap = bootstrap
         self._feeder = FeederProcess(self._config, bootstrap)
         self._cleanup.callback(self._undertaker.watch(self._feeder.tree).kill)
-        self._limit_batches(self._config.held_limit)
+        self._hold_back(self._config.first_hold)
         ledger = LedgerWitness(self._config.table)
         self._cleanup.callback(ledger.close)
         self._observer = Observer(
@@ -258,15 +260,15 @@ class Stage:
                 self._kill(name, picture, anyway=anyway)
             case Feed(upto):
                 self._feeder.allow(upto)
-            case Hold(records):
-                self._limit_batches(records)
+            case Hold(held):
+                self._hold_back(held)
             case Finish():
                 self._finished = True
 
-    def _limit_batches(self, offsets: int | None) -> None:
+    def _hold_back(self, held: HeldBack) -> None:
         ledger = SqliteLedger(self._config.table, GROUP)
         try:
-            ledger.limit_batches(offsets)
+            ledger.hold_back(held)
         finally:
             ledger.close()
 

@@ -16,6 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from kohort.cli.demo.picture import Application, Life, Picture, Rebalance
+from kohort.spark.ledger import HeldBack
 
 _RATE_WINDOW_S: Final = 4.0
 _STATUS_EVERY_S: Final = 5.0
@@ -94,7 +95,8 @@ class PlainView:
         """See ``View``."""
 
     def _status(self, picture: Picture) -> str:
-        held = "" if picture.held is None else f" (held to {picture.held:,} a micro-batch)"
+        held = _held_in_words(picture.held)
+        held = f" (held to {held})" if held else ""
         applications = "; ".join(
             f"{a.name} {doing(a, picture.at)}"
             + (f" {spans(a.owned)}, {self._rates.of(a.name):,.0f}/s" if a.owned else "")
@@ -186,10 +188,14 @@ def _rebalance_table(rebalances: Iterable[Rebalance]) -> Table:
 
 def _held(picture: Picture) -> list[Text]:
     """Why the rates are what they are: they say nothing of what Spark can do."""
-    if picture.held is None:
-        return []
-    said = f"slowed down on purpose: {picture.held:,} records a micro-batch"
-    return [Text(f"{said}, so that a backlog remains", style="dim")]
+    held = _held_in_words(picture.held)
+    return [Text(f"slowed down on purpose: {held}", style="dim")] if held else []
+
+
+def _held_in_words(held: HeldBack) -> str:
+    batch = [] if held.batch is None else [f"{held.batch:,} a micro-batch"]
+    share = [] if held.percent == 100 else [f"{held.percent} % of each partition"]
+    return ", ".join(batch + share)
 
 
 def doing(application: Application, at: float) -> str:
