@@ -27,6 +27,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from kohort.model.errors import ConfigError, KohortError
 from kohort.spark.assembly import KafkaTopics
+from kohort.spark.late_workers import LateStarts, given_up, is_late_worker
 from kohort.spark.layout import CHECKPOINTS
 from kohort.spark.options import SourceOptions, parse_options
 from kohort.spark.parquet_sink import SMALL_ROW, ParquetSink
@@ -46,6 +47,10 @@ _KOHORT_ERROR: Final = re.compile(r"kohort\.[a-z_.]+\.[A-Za-z]+: (.+)")
 
 class PipelineFailed(KohortError):
     """The query stopped by itself; what was committed before counts, nothing is half-written."""
+
+
+class _PythonLate(PipelineFailed):
+    """Spark did not wait for the source's process: nothing was read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,9 +140,10 @@ def run_pipeline(
                 if session is not None
                 else make_session(app_name, config.master, config.spark)
             )
+            application = _Application(spark, config, ledger, checkpoint, report, stop)
             try:
                 tell: Callable[[], None] = partial(started, name)
-                while not _run(spark, config, ledger, checkpoint, tell, report, stop):
+                while not application.run(tell):
                     tell = _nothing
             finally:
                 if session is None:
@@ -146,26 +152,40 @@ def run_pipeline(
         ledger.close()
 
 
-def _run(  # noqa: PLR0917
-    spark: SparkSession,
-    config: PipelineConfig,
-    ledger: SqliteLedger,
-    checkpoint: Path,
-    started: Callable[[], None],
-    report: Callable[[Progress], None],
-    stop: threading.Event,
-) -> bool:
-    """One query from its start to its end; False if it has to be made anew, which it has noted."""
-    query, sink = _start(spark, config, _source_options(config), ledger, checkpoint)
-    started()
-    try:
-        _watch(query, report, stop)
-    except KohortError:
-        if not sink.refused_large_row:
-            raise
-        LOG.warning("a row of more than %d bytes: from here on rows are counted", SMALL_ROW)
-        return False
-    return True
+@dataclass(frozen=True, slots=True)
+class _Application:
+    """What its queries have in common: one follows another on the same checkpoint."""
+
+    spark: SparkSession
+    config: PipelineConfig
+    ledger: SqliteLedger
+    checkpoint: Path
+    report: Callable[[Progress], None]
+    stop: threading.Event
+    late: LateStarts = field(default_factory=LateStarts)
+
+    def run(self, started: Callable[[], None]) -> bool:
+        """One query from its start to its end; False if another one has to follow."""
+        options = _source_options(self.config)
+        query, sink = _start(self.spark, self.config, options, self.ledger, self.checkpoint)
+        started()
+        try:
+            _watch(query, self._note, self.stop)
+        except _PythonLate:
+            if not self.late.failed():
+                raise PipelineFailed(given_up(self.spark.sparkContext.pythonExec)) from None
+            LOG.warning("%s: the query is started again on its checkpoint", str(self.late))
+            return self.stop.is_set()
+        except KohortError:
+            if not sink.refused_large_row:
+                raise
+            LOG.warning("a row of more than %d bytes: from here on rows are counted", SMALL_ROW)
+            return False
+        return True
+
+    def _note(self, progress: Progress) -> None:
+        self.late.worked()
+        self.report(progress)
 
 
 def _nothing() -> None:
@@ -265,6 +285,8 @@ def _by_number(partition: str) -> tuple[str, int]:
 def _explained(error: StreamingQueryException) -> KohortError:
     """Kohort's own sentence or Spark's, handed on at the end of a stack trace."""
     text = str(error)
+    if is_late_worker(text):
+        return _PythonLate(text)
     configured = _CONFIG_ERROR.findall(text)
     if configured:
         return ConfigError(configured[-1].strip())
