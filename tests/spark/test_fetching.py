@@ -101,7 +101,7 @@ def test_what_librdkafka_compressed_is_read(codec: str, feed: Callable[..., Feed
 
 @pytest.mark.slow
 def test_a_broker_that_is_gone_is_a_problem_that_may_pass(broker: EmbeddedBroker) -> None:
-    settings = {"bootstrap.servers": broker.bootstrap_servers, "default.api.timeout.ms": "500"}
+    settings = {"bootstrap.servers": broker.bootstrap_servers, "default.api.timeout.ms": "3000"}
     fetcher = BatchFetcher(parse_client_settings(settings))
     fetcher.ask(TopicPartition("no-such-topic", 0), 0, 1)
     problem = fetcher.answer().problem

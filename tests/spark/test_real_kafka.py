@@ -9,14 +9,19 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Producer
-from tests.spark.conftest import Feed
+from tests.spark.conftest import PATIENCE_S, Feed
 
 from kohort.client.admin import Admin
 from kohort.client.config import parse_client_settings
 from kohort.spark.verify import verify
 from kohort.testing.real_kafka import RealKafka
 
-pytestmark = [pytest.mark.slow, pytest.mark.spark, pytest.mark.real_kafka]
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.spark,
+    pytest.mark.real_kafka,
+    pytest.mark.timeout(900),
+]
 
 Run = Callable[..., list[Any]]
 
@@ -38,7 +43,7 @@ def test_two_queries_share_a_group_of_a_real_kafka(
             for name in ("a", "b")
         ]
         for done in runs:
-            done.result(timeout=200)
+            done.result(timeout=2 * PATIENCE_S)
     verdict = verify(tmp_path / "table", source.settings)
     assert verdict.ok, [p.troubles for p in verdict.partitions]
     assert (verdict.total("rows"), verdict.total("unread")) == (4_000, 0)
@@ -52,15 +57,15 @@ def test_ranges_that_end_without_a_record_are_read_to_their_end(
     producer = Producer(
         {"bootstrap.servers": real_kafka.bootstrap_servers, "transactional.id": "marks"}
     )
-    producer.init_transactions(30)
+    producer.init_transactions(PATIENCE_S)
     for number in range(6):
         producer.begin_transaction()
         producer.produce(source.topic, b"%d" % number, partition=0)
-        producer.flush(30)
+        producer.flush(PATIENCE_S)
         if number % 3 == 2:
-            producer.abort_transaction(30)
+            producer.abort_transaction(PATIENCE_S)
         else:
-            producer.commit_transaction(30)
+            producer.commit_transaction(PATIENCE_S)
     run(
         source,
         "SELECT value FROM records",

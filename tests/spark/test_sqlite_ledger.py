@@ -277,7 +277,7 @@ def test_processes_that_fence_each_other_commit_every_offset_once(tmp_path: Path
         worker.stdin.write("go\n")
         worker.stdin.flush()
     for worker in workers:
-        worker.communicate(timeout=120)
+        worker.communicate(timeout=280)
     assert [worker.returncode for worker in workers] == [0, 0, 0]
     ledger = SqliteLedger.of_table(tmp_path)
     rows: list[ManifestRow] = ledger.manifest()

@@ -46,7 +46,7 @@ def conversation(daemon: subprocess.Popen[bytes]) -> str:
         (worker,) = struct.unpack(">i", spark.recv(4, socket.MSG_WAITALL))
         waited_for = os.pidfd_open(worker)
     # The daemon's own end would kill the worker before it speaks.
-    assert select.select([waited_for], [], [], 30)[0], "the worker did not end"
+    assert select.select([waited_for], [], [], 120)[0], "the worker did not end"
     os.close(waited_for)
     daemon.stdin.close()
     return daemon.stderr.read().decode()

@@ -20,7 +20,7 @@ from typing import IO, Final, Self
 import psutil
 
 _POLL_S: Final = 0.02
-_DIE_S: Final = 10.0
+_DIE_S: Final = 60.0
 
 
 class Tree:

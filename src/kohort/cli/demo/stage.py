@@ -67,7 +67,7 @@ SPARK_SETTINGS: Final = {
 }
 
 _LOOK_EVERY_S: Final = 0.2
-_BROKER_READY_S: Final = 30.0
+_BROKER_READY_S: Final = 120.0
 _APPLICATION_END_S: Final = 45.0
 _READY: Final = re.compile(r"kohort broker ready on (\S+)")
 
