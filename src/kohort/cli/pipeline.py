@@ -6,6 +6,7 @@ In come flags and a file of SQL; out go lines of progress and a table. What runs
 
 from __future__ import annotations
 
+import _thread
 import json
 import signal
 import sys
@@ -112,25 +113,28 @@ def _run(config: PipelineConfig, *, as_json: bool) -> None:
 
     stop = threading.Event()
 
-    def stop_on_signals() -> None:
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, lambda *_: stop.set())
-
     def report(progress: Progress) -> None:
         click.echo(_as_json(progress) if as_json else _as_line(progress))
 
     def started(name: str) -> None:
         # Spark's session has put a handler of its own on SIGINT, which breaks off its jobs.
-        stop_on_signals()
+        _set_on_signals(stop)
         note(f"{name}: reading {config.topics} in group {config.group}, writing {config.output}")
 
-    stop_on_signals()
+    _set_on_signals(stop)
     try:
         run_pipeline(config, report, stop, started)
     except PipelineFailed as error:
         # Not a mistake in what was asked: status 1, so that a supervisor starts it again.
         note(f"kohort: {error}")
         sys.exit(1)
+
+
+def _set_on_signals(stop: threading.Event) -> None:
+    # By a thread of its own: the signal may come while this one, which waits for the event again
+    # and again, holds its lock.
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: _thread.start_new_thread(stop.set, ()))
 
 
 def _read_sql(path: Path) -> str:

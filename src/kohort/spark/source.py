@@ -131,17 +131,20 @@ class KohortStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def stop(self) -> None:
         """Leave the group, if it was ever joined."""
-        _ending.set()
+        _Ending.begun = True
         if self._made is not None:
             self._made.stop()
 
 
-_ending = threading.Event()
+class _Ending:
+    # Not an Event: a second signal may come while the first one sets it, and would wait for its
+    # lock for ever, with a member that goes on beating.
+    begun = False
 
 
 def _exit(signum: int, frame: FrameType | None) -> None:
     # Spark sends the signal more than once at times, and closes the socket besides. A second
     # exception would cut off the farewell to the group.
-    if not _ending.is_set():
-        _ending.set()
+    if not _Ending.begun:
+        _Ending.begun = True
         sys.exit(128 + signum)

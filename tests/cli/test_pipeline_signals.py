@@ -1,0 +1,33 @@
+"""``kohort pipeline`` is told to end: at whatever moment, it hears it."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from kohort.cli.pipeline import _set_on_signals
+
+STOPPING = (signal.SIGTERM, signal.SIGINT)
+
+
+@pytest.fixture
+def _handlers_kept() -> Iterator[None]:
+    before = [signal.getsignal(number) for number in STOPPING]
+    yield
+    for number, handler in zip(STOPPING, before, strict=True):
+        signal.signal(number, handler)
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.usefixtures("_handlers_kept")
+@pytest.mark.parametrize("number", STOPPING)
+def test_a_signal_is_heard_also_while_the_event_is_locked(number: signal.Signals) -> None:
+    stop = threading.Event()
+    _set_on_signals(stop)
+    # As ``Event.wait`` holds it between two of its lines.
+    with stop._cond:  # type: ignore[attr-defined]
+        signal.raise_signal(number)
+    assert stop.wait(30)

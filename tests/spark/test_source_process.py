@@ -1,0 +1,63 @@
+"""The source's process when Spark ends it: however many signals come, it says farewell and ends."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+pytest.importorskip("pyspark", reason="pip install 'kohort[spark]'")
+
+# Children that are told to end, and told again just before the handler's first line, its second ...
+SOURCE = """
+import os, signal, sys
+from kohort.spark import source
+
+def told_again_at(line):
+    left = line
+
+    def follow(frame, event, arg):
+        nonlocal left
+        left -= event == "line"
+        if not left:
+            sys.settrace(None)
+            signal.raise_signal(signal.SIGTERM)
+        return follow
+
+    def handle(signum, frame):
+        sys.settrace(follow if left > 0 else None)
+        source._exit(signum, frame)
+
+    signal.signal(signal.SIGTERM, handle)
+    try:
+        signal.raise_signal(signal.SIGTERM)
+    except SystemExit as end:
+        sys.settrace(None)
+        signal.raise_signal(signal.SIGTERM)
+        return end.code, left
+
+for line in range(1, 30):
+    child = os.fork()
+    if not child:
+        signal.alarm(60)  # Who waits for a lock that it holds is not left behind.
+        code, left = told_again_at(line)
+        print(line, "ended" if code == 143 else code, flush=True)
+        os._exit(left > 0)
+    status = os.waitpid(child, 0)[1]
+    if os.WIFSIGNALED(status):
+        print(line, "killed by signal", os.WTERMSIG(status), flush=True)
+    if status:
+        break
+"""
+
+
+@pytest.mark.slow
+def test_a_second_signal_neither_holds_up_the_first_nor_breaks_off_the_farewell() -> None:
+    """Spark sends SIGTERM when a query fails and when it stops its source, at times at once."""
+    done = subprocess.run(
+        [sys.executable, "-c", SOURCE], stdout=subprocess.PIPE, text=True, check=True
+    )
+    told = done.stdout.splitlines()
+    assert told == [f"{line} ended" for line in range(1, len(told) + 1)]
+    assert 3 < len(told) < 29, "the second signal came at each line of the handler"
