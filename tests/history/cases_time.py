@@ -10,7 +10,7 @@ from kohort.model import facts as f
 from kohort.model import wire_facts as w
 from kohort.model.errors import ErrorCode
 from kohort.model.group_state import GroupState
-from kohort.model.ids import GenerationId, GroupInstanceId, Ticket
+from kohort.model.ids import GenerationId, GroupInstanceId, Ticket, Token, TopicPartition
 
 PREPARING = GroupState.PREPARING_REBALANCE
 I = GroupInstanceId("i")  # noqa: E741 - an instance id
@@ -90,6 +90,98 @@ def a_slow_disk_is_not_the_members_fault() -> Tale:
     )
     told = w.SyncTold(assignment=assignment(0, 1, 2, 3))
     return tale.answer(token, API.SYNC_GROUP, "a", 1, body=told)
+
+
+@kept(18)
+def a_slow_disk_behind_a_commit_is_not_the_members_fault() -> Tale:
+    """What the assignment waits for is its own write, whatever else the log is done with before."""
+    tale = Tale().stable(a=(0, 1), b=(2, 3)).beat_all(3)
+    tokens = {"a": tale.come_back("a", (0, 1))}
+    tale.start()
+    offsets = ((TopicPartition("t", 2), 7),)
+    commit = tale.ask(API.OFFSET_COMMIT, "b", 1, body=w.CommitAsked(offsets=offsets))
+    tale.persist(ok=None, offsets=offsets)
+    tokens["b"] = tale.come_back("b", (2, 3))
+    tale.open(tokens)
+    assigned = {"a": (0, 1), "b": (2, 3)}
+    payload = tuple((m(name), assignment(*numbers)) for name, numbers in assigned.items())
+    syncs = {
+        "a": tale.ask(API.SYNC_GROUP, "a", 2, body=w.SyncAsked(assignments=payload)),
+        "b": tale.ask(API.SYNC_GROUP, "b", 2, body=w.SyncAsked()),
+    }
+    tale.persist_group(ok=None)
+    tale.wait(20_000).add(w.PersistOk(group_id=G, ticket=Ticket(2)))
+    told = w.CommitTold(errors=((offsets[0][0], ErrorCode.NONE),))
+    tale.answer(commit, API.OFFSET_COMMIT, "b", 1, body=told)
+    tale.wait(70_000).add(w.PersistOk(group_id=G, ticket=Ticket(3)))
+    tale.add(
+        f.GroupStabilized(group_id=G, generation_id=GenerationId(2), assignments=payload),
+    )
+    for name, token in syncs.items():
+        told_sync = w.SyncTold(assignment=assignment(*assigned[name]))
+        tale.answer(token, API.SYNC_GROUP, name, 2, body=told_sync)
+    return tale
+
+
+@broken(18)
+def a_sync_phase_goes_on_although_the_assignment_is_stored() -> Tale:
+    tale = Tale()
+    tokens = {"a": tale.arrive("a")}
+    tale.start(GroupState.EMPTY).wait(10).open(tokens)
+    payload = ((m("a"), assignment(0, 1, 2, 3)),)
+    tale.ask(API.SYNC_GROUP, "a", 1, body=w.SyncAsked(assignments=payload))
+    return tale.persist_group().wait(70_000).leave("a")
+
+
+def _number_stored_after(seconds: int) -> tuple[Tale, Token]:
+    """One member is back for that long when the generation's number is durable."""
+    tale = Tale().stable(a=(0, 1), b=(2, 3)).beat_all(3)
+    token = tale.come_back("a", (0, 1))
+    tale.start().persist(ok=None, reserved=GenerationId(2))
+    for _ in range(seconds // 3):
+        tale.wait(3_000).beat("b", error=ErrorCode.REBALANCE_IN_PROGRESS)
+    return tale.add(w.PersistOk(group_id=G, ticket=Ticket(2))), token
+
+
+@kept(18)
+def a_join_phase_waits_for_its_number_to_be_stored() -> Tale:
+    """The story: a commit and then the number waited 7 s each for a slow disk (100859)."""
+    tale, token = _number_stored_after(90)
+    return tale.open({"a": token, "b": tale.come_back("b", (2, 3))})
+
+
+@broken(18)
+def a_join_phase_goes_on_although_its_number_was_stored_in_time() -> Tale:
+    tale, _ = _number_stored_after(6)
+    for _ in range(20):
+        tale.wait(3_000).beat("b", error=ErrorCode.REBALANCE_IN_PROGRESS)
+    return tale
+
+
+@broken(18)
+def a_join_phase_goes_on_although_its_number_was_stored_late() -> Tale:
+    tale, _ = _number_stored_after(63)
+    return tale.wait(3_000).beat("b", error=ErrorCode.REBALANCE_IN_PROGRESS)
+
+
+@broken(18)
+def a_join_phase_that_should_be_over_stores_a_number_then() -> Tale:
+    tale = Tale().stable(a=(0, 1), b=(2, 3)).beat_all(3)
+    tale.come_back("a", (0, 1))
+    tale.start()
+    for _ in range(21):
+        tale.wait(3_000).beat("b", error=ErrorCode.REBALANCE_IN_PROGRESS)
+    return tale.persist(ok=None, reserved=GenerationId(2))
+
+
+@broken(18)
+def a_join_phase_waits_for_a_commit_to_be_stored() -> Tale:
+    tale = Tale().stable(a=(0, 1), b=(2, 3)).beat_all(3)
+    tale.come_back("a", (0, 1))
+    tale.start().persist(ok=None, offsets=((TopicPartition("t", 2), 7),))
+    for _ in range(21):
+        tale.wait(3_000).beat("b", error=ErrorCode.REBALANCE_IN_PROGRESS)
+    return tale
 
 
 @broken(19)

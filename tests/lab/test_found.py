@@ -14,8 +14,16 @@ from kohort.lab.plan import Behaviour, Plan, PodPlan, TopicPlan
 from kohort.lab.world import World
 from kohort.model.client_facts import CallbackKind, CallbackStarted
 from kohort.model.errors import ErrorCode
-from kohort.model.facts import JoinPhaseCompleted
-from kohort.model.wire_facts import AnswerSent, CommitTold, FetchTold, PersistBegun, PersistFailed
+from kohort.model.facts import JoinPhaseCompleted, RebalanceStarted
+from kohort.model.group_state import GroupState
+from kohort.model.wire_facts import (
+    AnswerSent,
+    CommitTold,
+    FetchTold,
+    PersistBegun,
+    PersistFailed,
+    PersistOk,
+)
 from kohort.model.world_facts import TopicSized
 
 
@@ -327,3 +335,38 @@ def test_a_static_member_that_dies_around_a_hand_over_leaves_nothing_without_an_
         world.run()
         assert world.converged(tuple(starts)), at_ms
         assert broken(world) == [], at_ms
+
+
+def test_a_join_phase_may_wait_for_a_slow_disk_to_store_its_number() -> None:
+    """The disk took longer than members have to come back, who did so at once (100859).
+
+    The phase ended as soon as the number of the generation was durable.
+    """
+    behaviour = Behaviour(session_timeout_ms=10_000, max_poll_interval_ms=10_000)
+    plan = Plan(
+        seed=1,
+        duration_ms=60_000,
+        pods=(
+            PodPlan(name="a", behaviour=behaviour),
+            PodPlan(name="b", behaviour=behaviour, start_ms=20_000),
+        ),
+        acts=(acts.SlowDisk(at_ms=20_000, for_ms=2_000, sync_ms=12_000),),
+    )
+    world = World(plan)
+    world.run()
+    begun = next(
+        r.at
+        for r in world.history
+        if isinstance(r.fact, RebalanceStarted) and r.fact.previous_state is GroupState.STABLE
+    )
+    opened = [
+        (r.at, len(r.fact.member_ids))
+        for r in world.history
+        if isinstance(r.fact, JoinPhaseCompleted)
+    ]
+    ended, members = next(o for o in opened if o[0] > begun)
+    assert members == 2
+    assert ended - begun > 11_000_000
+    assert ended in {r.at for r in world.history if isinstance(r.fact, PersistOk)}
+    assert broken(world) == []
+    assert world.converged(("a", "b"))

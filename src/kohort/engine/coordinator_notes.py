@@ -260,7 +260,7 @@ def _first(errors: Any) -> ErrorCode:
 
 def note_of_write(effect: Append) -> PersistBegun:
     """The fact of a write that is on its way to the log."""
-    generation_id = None
+    generation_id = reserved = None
     members: tuple[tuple[MemberId, GroupInstanceId | None], ...] = ()
     deleted = False
     offsets = []
@@ -269,7 +269,7 @@ def note_of_write(effect: Append) -> PersistBegun:
             value = record.value
             offsets.append((record.partition, None if value is None else value.offset))
         elif isinstance(record, GenerationRecord):
-            continue
+            reserved = None if record.value is None else record.value.generation_id
         elif record.value is None:
             deleted = True
         else:
@@ -279,6 +279,7 @@ def note_of_write(effect: Append) -> PersistBegun:
         group_id=effect.group_id,
         ticket=effect.ticket,
         generation_id=generation_id,
+        reserved=reserved,
         members=members,
         group_deleted=deleted,
         offsets=tuple(offsets),

@@ -193,12 +193,14 @@ class PersistBegun:
     """Records are on their way to the log: a group's metadata, offsets, or tombstones of either.
 
     ``generation_id`` is set when the group's metadata is among them; ``members`` are the members in
-    it. An offset of None is a tombstone.
+    it. ``reserved`` is the generation that may be told once they are durable. An offset of None is
+    a tombstone.
     """
 
     group_id: GroupId
     ticket: Ticket
     generation_id: GenerationId | None = None
+    reserved: GenerationId | None = None
     members: tuple[tuple[MemberId, GroupInstanceId | None], ...] = ()
     group_deleted: bool = False
     offsets: tuple[tuple[TopicPartition, int | None], ...] = ()

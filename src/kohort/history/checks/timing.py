@@ -37,6 +37,7 @@ from kohort.model.wire_facts import (
 SLACK_MS: Final = 1_000
 NEW_MEMBER_MS: Final = 300_000
 _DEFAULT_INITIAL_DELAY_MS: Final = 3_000
+_Phase = tuple[GroupId, GroupState]
 
 
 class _Timed(Check):
@@ -152,9 +153,10 @@ class PhasesAreBounded(_Timed):
     """A join phase lasts at most as long as the longest rebalance timeout, a sync phase likewise.
 
     One member that does not come, or does not ask for its assignment, must not hold up the others,
-    even if it heartbeats (KAFKA-12890). The time that the log takes to store the assignment is not
-    the members', and is not counted. A join phase for which nobody is missing, since the last one
-    was removed, ends then and there.
+    even if it heartbeats (KAFKA-12890). What the log takes longer is not the members': a phase may
+    end when it has stored the number of the generation (the join phase) or the assignment (the sync
+    phase). A join phase for which nobody is missing, since the last one was removed, ends then and
+    there.
     """
 
     number, name, heading = 18, "phases-are-bounded", Heading.MEMBERSHIP
@@ -163,9 +165,10 @@ class PhasesAreBounded(_Timed):
 
     def __init__(self, world: World) -> None:
         super().__init__(world)
-        self._writing: dict[GroupId, Instant] = {}
-        self._written: dict[GroupId, int] = {}
-        self._tickets: dict[GroupId, set[Ticket]] = {}
+        self._tickets: dict[GroupId, dict[Ticket, GroupState | None]] = {}
+        """Writes under way, and the phase that cannot end before they do."""
+        self._stored: dict[_Phase, Instant] = {}
+        """When the log was done with the last of those."""
         self._complete_since: dict[GroupId, Instant] = {}
 
     @on(RequestReceived)
@@ -205,19 +208,22 @@ class PhasesAreBounded(_Timed):
 
     @on(PersistBegun)
     def begun(self, recorded: Recorded, fact: PersistBegun) -> None:
-        """The log is at work."""
-        self._tickets.setdefault(fact.group_id, set()).add(fact.ticket)
-        if fact.generation_id is not None:
-            self._writing.setdefault(fact.group_id, recorded.at)
+        """The log is at work; a phase that should be over by now does not wait for that."""
+        phase = None
+        if fact.reserved is not None:
+            phase = GroupState.PREPARING_REBALANCE
+        elif fact.generation_id is not None:
+            phase = GroupState.COMPLETING_REBALANCE
+        if phase is not None:
+            self._judge(recorded, self.world.group(fact.group_id))
+        self._tickets.setdefault(fact.group_id, {})[fact.ticket] = phase
 
     @on(PersistOk, PersistFailed)
     def done(self, recorded: Recorded, fact: PersistOk | PersistFailed) -> None:
         """The log is done."""
-        self._tickets.get(fact.group_id, set()).discard(fact.ticket)
-        since = self._writing.pop(fact.group_id, None)
-        if since is not None:
-            spent = recorded.at - since
-            self._written[fact.group_id] = self._written.get(fact.group_id, 0) + spent
+        phase = self._tickets.get(fact.group_id, {}).pop(fact.ticket, None)
+        if phase is not None:
+            self._stored[fact.group_id, phase] = recorded.at
 
     @on(RebalanceStarted, JoinPhaseCompleted, GroupStabilized, GroupEmptied)
     def moved(
@@ -227,7 +233,6 @@ class PhasesAreBounded(_Timed):
     ) -> None:
         """A phase ends."""
         self._judge(recorded, self.world.group(fact.group_id))
-        self._written.pop(fact.group_id, None)
 
     def finish(self, last: Recorded) -> None:
         """Phases that should be over by now."""
@@ -242,12 +247,12 @@ class PhasesAreBounded(_Timed):
             return
         if not all(member.exact for member in group.members.values()):
             return
-        since = self._writing.get(group.group_id)
-        log = 0 if since is None else recorded.at - since
-        if sync:
-            log += self._written.get(group.group_id, 0)
+        if group.state in self._tickets.get(group.group_id, {}).values():
+            return
+        stored = self._stored.get((group.group_id, group.state), group.state_since)
         self.judge(
-            not self.over(Instant(group.state_since + log), recorded.at, group.phase_timeout_ms),
+            not self.over(group.state_since, recorded.at, group.phase_timeout_ms)
+            or not self.over(stored, recorded.at, 0),
             lambda: (
                 f"{group.state} lasted {millis(recorded.at - group.state_since)} ms; the longest "
                 f"rebalance timeout is {group.phase_timeout_ms} ms"
