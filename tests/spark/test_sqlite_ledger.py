@@ -213,16 +213,23 @@ while True:
 """
 
 
-def test_applications_that_begin_a_table_at_once_all_get_its_ledger(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """SQLite refuses one of two that make a file's write-ahead log, however long it may wait."""
+@pytest.fixture
+def beginner(tmp_path: Path) -> Iterator[sqlite3.Connection]:
+    """Somebody in the middle of making the file that is to be the ledger."""
     path = tmp_path / LEDGER_PATH
     path.parent.mkdir()
-    other = sqlite3.connect(path, isolation_level=None)
-    other.execute("CREATE TABLE first (id INTEGER)")
-    other.execute("BEGIN IMMEDIATE")
-    impatient = sqlite3.connect(path, timeout=3_600)
+    connection = sqlite3.connect(path, isolation_level=None)
+    connection.execute("CREATE TABLE first (id INTEGER)")
+    connection.execute("BEGIN IMMEDIATE")
+    yield connection
+    connection.close()
+
+
+def test_applications_that_begin_a_table_at_once_all_get_its_ledger(
+    beginner: sqlite3.Connection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SQLite refuses one of two that make a file's write-ahead log, however long it may wait."""
+    impatient = sqlite3.connect(tmp_path / LEDGER_PATH, timeout=3_600)
     with pytest.raises(sqlite3.OperationalError, match="locked"):
         impatient.execute("PRAGMA journal_mode = WAL")
     impatient.close()
@@ -233,28 +240,22 @@ def test_applications_that_begin_a_table_at_once_all_get_its_ledger(
         nonlocal naps
         naps += 1
         if naps == 3:
-            other.execute("COMMIT")
+            beginner.execute("COMMIT")
 
     monkeypatch.setattr(sqlite_ledger, "time", SimpleNamespace(monotonic=lambda: 0.0, sleep=nap))
     SqliteLedger(tmp_path, "g").close()
     assert naps == 3
-    other.close()
 
 
+@pytest.mark.usefixtures("beginner")
 def test_a_ledger_that_stays_locked_is_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path = tmp_path / LEDGER_PATH
-    path.parent.mkdir()
-    other = sqlite3.connect(path, isolation_level=None)
-    other.execute("CREATE TABLE first (id INTEGER)")
-    other.execute("BEGIN IMMEDIATE")
     now = iter(range(0, 10_000, 30))
     clock = SimpleNamespace(monotonic=lambda: float(next(now)), sleep=lambda _: None)
     monkeypatch.setattr(sqlite_ledger, "time", clock)
     with pytest.raises(LedgerError, match="another process has held it for 60 s"):
         SqliteLedger(tmp_path, "g")
-    other.close()
 
 
 @pytest.mark.slow
