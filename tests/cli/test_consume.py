@@ -39,7 +39,7 @@ def test_records_come_out_a_line_each_and_the_next_run_goes_on(address: str) -> 
     assert first.returncode == 0, first.stderr
     assert first.stdout.splitlines() == [f"k{n}\tv{n}" for n in range(4)]
     assert "assigned t-0" in first.stderr
-    rest = run(*given, "--timeout-ms", "300", "--json", "--quiet")
+    rest = run(*given, "--timeout-ms", "3000", "--json", "--quiet")
     assert [json.loads(line)["value"] for line in rest.stdout.splitlines()] == [
         f"v{n}" for n in range(4, 10)
     ]
