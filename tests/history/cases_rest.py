@@ -11,7 +11,7 @@ from kohort.model import facts as f
 from kohort.model import wire_facts as w
 from kohort.model.errors import ErrorCode
 from kohort.model.group_state import GroupState
-from kohort.model.ids import GenerationId, GroupId, GroupInstanceId, TopicPartition
+from kohort.model.ids import GenerationId, GroupId, GroupInstanceId, ProtocolName, TopicPartition
 from kohort.model.world_facts import FaultsHealed, HistoryCalmed
 
 # -- 45, 47: told and stored -------------------------------------------------------------------
@@ -152,13 +152,24 @@ def a_crash_loses_a_group() -> Tale:
     return tale.beat("a", error=ErrorCode.UNKNOWN_MEMBER_ID)
 
 
-def _changed_hands_while_rebalancing(loaded: tuple[tuple[str, str | None], ...]) -> Tale:
-    """The place of "a" is "n"'s by a record of its own; "b" joins; the coordinator dies."""
+def _changed_hands_while_rebalancing(
+    loaded: tuple[tuple[str, str | None], ...], *, expired: bool = False
+) -> Tale:
+    """The place of "a" is "n"'s by a record of its own; "b" joins; the coordinator dies.
+
+    If "a" is ``expired`` before, a stranger takes the place, and "n" takes it from him.
+    """
     tale = Tale()
     tale.instances["a"] = "i"
     tale.stable(a=(0, 1), b=(2, 3)).beat_all(3)
     tale.come_back("b", (2, 3))
     tale.start(members=("b",))
+    holder = "a"
+    if expired:
+        tale.wait(tale.session_ms).expire("a")
+        holder = "stranger"
+        tale.instances[holder] = tale.instances.pop("a")
+        tale.arrive(holder)
     tale.ask(API.JOIN_GROUP, "", body=tale.join_body(), group_instance_id=I)
     tale.add(
         f.StaticMemberReplaced(
@@ -166,7 +177,7 @@ def _changed_hands_while_rebalancing(loaded: tuple[tuple[str, str | None], ...])
             state=GroupState.PREPARING_REBALANCE,
             generation_id=GenerationId(1),
             group_instance_id=I,
-            replaced_id=m("a"),
+            replaced_id=m(holder),
             member_id=m("n"),
         )
     )
@@ -193,6 +204,20 @@ def a_place_comes_back_with_the_holder_before_the_one_that_was_not_durable() -> 
     tale = _changed_hands_while_rebalancing((("a", "i"), ("b", None)))
     tale.members = {"a": (0, 1), "b": (2, 3)}
     return replaced(tale, "a", "x").beat("b")
+
+
+@kept(3, 46)
+def a_place_comes_back_with_the_last_holder_though_the_one_of_the_record_expired() -> Tale:
+    """The log could not store that the group was without him (seed 201412)."""
+    tale = _changed_hands_while_rebalancing((("n", "i"), ("b", None)), expired=True)
+    return replaced(tale, "n", "x").beat("b")
+
+
+@broken(3)
+def a_leader_is_told_that_did_not_come_back_from_the_log() -> Tale:
+    tale = _changed_hands_while_rebalancing((("n", "i"), ("b", None)), expired=True)
+    told = w.JoinTold(leader_id=m("a"), protocol_name=ProtocolName(tale.protocol))
+    return tale.call(API.JOIN_GROUP, "b", body=tale.join_body(), told=told)
 
 
 @broken(46)

@@ -33,6 +33,7 @@ def came_back(world: World, recorded: Recorded, fact: GroupLoaded) -> None:
         generation_id=fact.generation_id,
         disturbed_at=recorded.at,
     )
+    places = _places_in_log(world, fact)
     members = _members_on_record(world, fact)
     if old is not None:
         view.recent = old.recent
@@ -42,15 +43,15 @@ def came_back(world: World, recorded: Recorded, fact: GroupLoaded) -> None:
         view.renamed = old.renamed
         view.offers = old.offers
         if view.stable is not None:
-            _name_anew(view.stable, view.renamed, {member_id for member_id, _ in members})
+            _name_anew(view.stable, view.renamed, members, places)
         for member_id, _ in members:
             view.renamed.pop(member_id, None)  # who took its place then was not durable
     before = {} if old is None else old.members
-    places = {m.group_instance_id: m for m in before.values() if m.group_instance_id is not None}
+    static = {m.group_instance_id: m for m in before.values() if m.group_instance_id is not None}
     for member_id, instance_id in members:
         known = before.get(member_id)
         if known is None and instance_id is not None:
-            known = places.get(instance_id)
+            known = static.get(instance_id)
         view.removed.pop(member_id, None)
         view.members[member_id] = MemberView(
             member_id=member_id,
@@ -90,20 +91,39 @@ def _places(members: _Members) -> frozenset[str]:
     return frozenset(member_id if place is None else place for member_id, place in members)
 
 
+def _places_in_log(world: World, fact: GroupLoaded) -> dict[MemberId, GroupInstanceId]:
+    """The static places of a generation, by who holds them in any of its records."""
+    return {
+        member_id: place
+        for write in world.writes.get(fact.group_id, [])
+        if write.generation_id == fact.generation_id
+        for member_id, place in write.members
+        if place is not None
+    }
+
+
 def _name_anew(
-    generation: GenerationView, renamed: dict[MemberId, MemberId], present: set[MemberId]
+    generation: GenerationView,
+    renamed: dict[MemberId, MemberId],
+    members: _Members,
+    places: dict[MemberId, GroupInstanceId],
 ) -> None:
     """Places in a generation go on under the ids that came back.
 
     While a rebalance is under way a place may change hands several times, and a change in a stable
-    group may not be durable: the ids that come back are younger than the generation's, or older.
+    group may not be durable: the ids that come back are younger than the generation's, or older. A
+    place whose holder expired was taken by a stranger, who is known by the place alone.
     """
+    present = {member_id for member_id, _ in members}
+    holders = {place: member_id for member_id, place in members if place is not None}
     for member_id in generation.member_ids:
         if member_id in present:
             continue
         younger = (later for later in _later(member_id, renamed) if later in present)
         older = (p for p in sorted(present) if member_id in _later(p, renamed))
         holder = next(younger, None) or next(older, None)
+        if holder is None and member_id in places:
+            holder = holders.get(places[member_id])
         if holder is not None:
             generation.rename(member_id, holder)
 
