@@ -64,7 +64,7 @@ def test_members_go_on_when_a_killed_broker_returns(
         produced = group.produce(make, "before", 300)
         group.await_balance()
         group.await_values(produced)
-        group.settle(produced, doubles_allowed="before-")
+        group.settle(produced, "before-")
 
         broker.kill()
         broker.start()
@@ -73,4 +73,4 @@ def test_members_go_on_when_a_killed_broker_returns(
         produced |= group.produce(make, "after", 300)
         group.await_values(produced)
         group.await_balance()
-        group.settle(produced, doubles_allowed="before-")
+        group.settle(produced)

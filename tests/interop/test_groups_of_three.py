@@ -30,14 +30,14 @@ def test_a_group_of_three_loses_and_doubles_nothing(
         first, second = group.join(make, "a"), group.join(make, "b")
         group.await_balance()
         group.await_values(produced)
-        group.settle(produced, doubles_allowed="joining-")
+        group.settle(produced, "first-")
 
         # One joins while records come.
         third = group.join(make, "c", LONG_SESSION_MS)
         produced |= group.produce(make, "joining", 300)
         group.await_balance()
         group.await_values(produced)
-        group.settle(produced, doubles_allowed="joining-")
+        group.settle(produced, "joining-")
 
         # One says goodbye: the others take over without waiting for its session to end.
         group.leave(third)
@@ -46,12 +46,12 @@ def test_a_group_of_three_loses_and_doubles_nothing(
         # It returns; then one is killed, and the others take over when its session has ended.
         third = group.join(make, "c-again")
         group.await_balance()
-        group.settle(produced, doubles_allowed="joining-")
+        group.settle(produced)
         group.kill(second)
         produced |= group.produce(make, "killed", 300)
         assert group.await_balance() < SESSION_MS / 1_000 + SOON_S
         group.await_values(produced)
-        group.settle(produced, doubles_allowed="joining-")
+        group.settle(produced, "killed-")
 
         # All end; records arrive meanwhile; a new group of three goes on where the old one ended.
         for member in (first, third):
@@ -61,7 +61,7 @@ def test_a_group_of_three_loses_and_doubles_nothing(
         returned = [group.join(make, f"{name}-returned") for name in "abc"]
         group.await_balance()
         group.await_values(produced)
-        group.settle(produced, doubles_allowed="joining-")
+        group.settle(produced, "absent-")
         assert {value for member in returned for value in member.values} == produced - told
 
 
@@ -73,7 +73,7 @@ def test_makes_share_one_group(bootstrap: str, tmp_path: Path) -> None:
         members = [group.join(make, make.name) for make in makes]
         group.await_balance()
         group.await_values(produced)
-        group.settle(produced, doubles_allowed="joining-")
+        group.settle(produced, "first-")
 
         # Each leaves in turn, so that each leads a group at some time.
         for member in members:
@@ -84,4 +84,4 @@ def test_makes_share_one_group(bootstrap: str, tmp_path: Path) -> None:
         group.join(KAFKA_PYTHON, "last")
         group.await_balance()
         group.await_values(produced)
-        group.settle(produced, doubles_allowed="joining-")
+        group.settle(produced)
