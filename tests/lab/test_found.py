@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,11 +11,11 @@ from kohort.coordinator import offsets
 from kohort.history.checker import check_history
 from kohort.lab import acts
 from kohort.lab.exhaustive import explore, small_plan
-from kohort.lab.plan import Behaviour, Plan, PodPlan, TopicPlan
+from kohort.lab.plan import Behaviour, NetworkPlan, Plan, PodPlan, TopicPlan
 from kohort.lab.world import World
-from kohort.model.client_facts import CallbackKind, CallbackStarted
+from kohort.model.client_facts import CallbackKind, CallbackStarted, Outcome, ResponseReceived
 from kohort.model.errors import ErrorCode
-from kohort.model.facts import JoinPhaseCompleted, RebalanceStarted
+from kohort.model.facts import JoinPhaseCompleted, MemberExpired, RebalanceStarted
 from kohort.model.group_state import GroupState
 from kohort.model.wire_facts import (
     AnswerSent,
@@ -370,3 +371,67 @@ def test_a_join_phase_may_wait_for_a_slow_disk_to_store_its_number() -> None:
     assert ended in {r.at for r in world.history if isinstance(r.fact, PersistOk)}
     assert broken(world) == []
     assert world.converged(("a", "b"))
+
+
+def _a_slow_network_that_heals(
+    *, request_timeout_ms: int, session_timeout_ms: int = 6_000, commit_ms: int | None = None
+) -> Plan:
+    """One piece in twenty takes up to 5 s, and half of what is sent comes in pieces."""
+    behaviour = Behaviour(
+        request_timeout_ms=request_timeout_ms,
+        session_timeout_ms=session_timeout_ms,
+        heartbeat_interval_ms=1_200,
+        max_poll_interval_ms=10_000,
+        auto_commit_interval_ms=commit_ms,
+        idle_ms=200,
+    )
+    return Plan(
+        seed=1,
+        duration_ms=200_000,
+        pods=tuple(PodPlan(name=name, behaviour=behaviour) for name in ("a", "b", "c")),
+        network=NetworkPlan(
+            delay_micros=50_000, jitter_micros=200_000, slow_ppm=50_000, torn_ppm=500_000
+        ),
+        heal_ms=30_000,
+        core=("a", "b", "c"),
+    )
+
+
+@pytest.mark.parametrize(
+    ("request_timeout_ms", "commit_ms"),
+    [(3_000, 1_000), (10_000, None)],
+    ids=["an answer to a commit is late", "beats alone are late"],
+)
+def test_a_healed_network_costs_nobody_a_place(
+    request_timeout_ms: int, commit_ms: int | None
+) -> None:
+    """It went on to be slower than time-outs, and one session ended just at the end (201853).
+
+    The answer to a commit came too late, so the member connected anew, which took the rest of its
+    session. The group had been stable since it was healed, for 93 s.
+    """
+    plan = _a_slow_network_that_heals(request_timeout_ms=request_timeout_ms, commit_ms=commit_ms)
+    world = World(plan)
+    world.run()
+    # What was on its way when all was healed may still be slow, and cost a place.
+    late = [r.fact for r in world.history if r.at > 60_000_000]
+    assert [f for f in late if isinstance(f, MemberExpired)] == []
+    answers = [f for f in late if isinstance(f, ResponseReceived)]
+    assert len(answers) > 300
+    assert {f.outcome for f in answers} == {Outcome.OK}
+    assert world.converged()
+    assert broken(world) == []
+
+
+def test_a_healed_network_stays_as_slow_as_its_pods_can_bear() -> None:
+    """Until then it is as slow as was drawn; requests alone may time out for ever."""
+    hasty = _a_slow_network_that_heals(request_timeout_ms=3_000)
+    world = World(hasty)
+    world.run(29_000)
+    assert world.network.plan == hasty.network
+    told = [r.fact for r in world.history if isinstance(r.fact, ResponseReceived)]
+    assert [f for f in told if f.outcome is Outcome.UNKNOWN]
+    world.run(31_000)
+    assert world.network.plan == replace(hasty.network, slow_factor=4)
+    patient = _a_slow_network_that_heals(request_timeout_ms=3_000, session_timeout_ms=45_000)
+    assert patient.healed_network == patient.network

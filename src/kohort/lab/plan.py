@@ -7,12 +7,13 @@ plan is all that a report needs to be replayed. Must not know: worlds, how plans
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, TypeVar
 
 from kohort.lab.acts import Act, act_from_json, act_to_json
 from kohort.model.errors import ConfigError
 from kohort.model.ids import TopicPartition
+from kohort.model.instants import MICROS_PER_MILLI
 from kohort.policies.registry import assignors
 
 T = TypeVar("T")
@@ -20,6 +21,9 @@ T = TypeVar("T")
 MAX_PODS = 10_000
 MAX_PARTITIONS = 100_000
 MAX_DURATION_MS = 30 * 24 * 3_600_000
+
+_SESSION_PIECES = 5
+"""Two beats, their answers, and time to spare: as many of the slowest pieces fit into a session."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,7 +122,10 @@ class Plan:
     """Dotted settings."""
     acts: tuple[Act, ...] = ()
     heal_ms: int | None = None
-    """Liveness: from then on nothing is wrong with the core, and nothing else changes."""
+    """Liveness: from then on nothing is wrong with the core, and nothing else changes.
+
+    The network is ``healed_network`` then.
+    """
     core: tuple[str, ...] = ()
     """The pods that must converge then."""
 
@@ -145,6 +152,20 @@ class Plan:
         return tuple(
             TopicPartition(topic.name, n) for topic in self.topics for n in range(topic.partitions)
         )
+
+    @property
+    def healed_network(self) -> NetworkPlan:
+        """The network when nothing is wrong with it: a session has room for two beats and answers.
+
+        What is slower costs places now and then, for ever. Requests may still time out, and until
+        all is healed the network is as slow as it likes; what every piece takes in it always stays.
+        """
+        network = self.network
+        usual = max(1, network.delay_micros + network.jitter_micros)
+        session_ms = min((p.behaviour.session_timeout_ms for p in self.pods), default=0)
+        longest = session_ms * MICROS_PER_MILLI // _SESSION_PIECES
+        factor = min(network.slow_factor, max(1, longest // usual))
+        return replace(network, slow_factor=factor)
 
     def to_json(self) -> dict[str, Any]:
         """As JSON values."""

@@ -150,7 +150,7 @@ class World:
     def _heal(self) -> None:
         """Nothing is wrong with the core from now on; what is wrong elsewhere stays wrong."""
         self.frozen = True
-        self.network.plan = self.plan.network
+        self.network.plan = self.plan.healed_network
         self.node.journal.heal()
         self.node.resume()
         if self.node.up and self.node.journal.broken:
