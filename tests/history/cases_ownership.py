@@ -254,11 +254,17 @@ def a_member_gets_what_it_does_not_want() -> Tale:
     return tale.start(GroupState.EMPTY).wait(1).open(tokens).sync({"a": (0, 1), "b": (2, 3)})
 
 
-def _grown(*sizes: tuple[int, int]) -> Tale:
+def _grown(*sizes: tuple[int, int], crash: bool = False) -> Tale:
     """The topic has other sizes, each for some seconds; then the leader assigns four still."""
     tale = Tale().stable(a=(0, 1, 2, 3)).beat_all(6)
     for partitions, seconds in sizes:
         tale.add(TopicSized(topic="t", partitions=partitions)).beat_all(seconds)
+    if crash:
+        tale.crash().boot()
+        who = ((m("a"), None),)
+        tale.add(
+            f.GroupLoaded(group_id=G, generation_id=GenerationId(1), member_count=1, members=who)
+        )
     return tale.again(a=(0, 1, 2, 3))
 
 
@@ -272,9 +278,20 @@ def of_several_growths_none_need_be_known_while_they_are_new() -> Tale:
     return _grown((7, 3), (9, 3), (9, 3))
 
 
+@kept(31)
+def a_leader_knows_no_more_because_its_coordinator_died_since() -> Tale:
+    """It may have looked when it came, before the topic grew (seed 400679)."""
+    return _grown((5, 3), crash=True)
+
+
 @broken(31)
 def a_partition_that_is_not_new_any_more_must_be_known() -> Tale:
     return _grown((5, 330))
+
+
+@broken(31)
+def it_must_be_known_also_after_a_crash_of_the_coordinator() -> Tale:
+    return _grown((5, 330), crash=True)
 
 
 @broken(31)

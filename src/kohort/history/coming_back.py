@@ -14,7 +14,7 @@ from kohort.model.facts import GroupLoaded
 from kohort.model.group_state import GroupState
 from kohort.model.history_record import Recorded
 from kohort.model.ids import GroupInstanceId, MemberId
-from kohort.model.instants import Millis
+from kohort.model.instants import Instant, Millis
 from kohort.model.wire_facts import PersistBegun
 
 _Members: TypeAlias = tuple[tuple[MemberId, GroupInstanceId | None], ...]
@@ -49,7 +49,7 @@ def came_back(world: World, recorded: Recorded, fact: GroupLoaded) -> None:
     before = {} if old is None else old.members
     static = {m.group_instance_id: m for m in before.values() if m.group_instance_id is not None}
     for member_id, instance_id in members:
-        known = before.get(member_id)
+        same = known = before.get(member_id)
         if known is None and instance_id is not None:
             known = static.get(instance_id)
         view.removed.pop(member_id, None)
@@ -58,7 +58,7 @@ def came_back(world: World, recorded: Recorded, fact: GroupLoaded) -> None:
             session_timeout_ms=known.session_timeout_ms if known else _DEFAULT_TIMEOUT,
             rebalance_timeout_ms=known.rebalance_timeout_ms if known else _DEFAULT_TIMEOUT,
             group_instance_id=instance_id,
-            added_at=recorded.at,
+            added_at=same.added_at if same else Instant(0),  # none is younger for the crash
             is_new=False,
             alive_for_sure=recorded.at,
             alive_perhaps=recorded.at,
