@@ -42,3 +42,10 @@ def test_a_system_without_proc_has_the_range_of_the_rfc(
 ) -> None:
     monkeypatch.setattr(ports, "_EPHEMERAL", tmp_path / "absent")
     assert all(port < 49_152 for port in free_ports(2))
+
+
+def test_a_system_that_gives_all_ports_to_connections_has_free_ones_too(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(ports, "_first_ephemeral", lambda: 1_024)
+    assert len(free_ports(3)) == 3

@@ -1,8 +1,8 @@
 """Ports for servers that must be told theirs, or that come back on it.
 
-Out go port numbers of the loopback address. They lie below those that the system gives to
-outgoing connections: one of these could take the port of a server that is away for a moment, and a
-client that knocks at such a port all the while may even meet itself.
+Returns port numbers of the loopback address. They lie below the ports that the system gives to
+outgoing connections, where the system leaves room. An outgoing connection could take the port of a
+server that is down for a moment. A client that retries such a port can even connect to itself.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ HOST: Final = "127.0.0.1"
 _LOWEST: Final = 10_000
 _EPHEMERAL: Final = Path("/proc/sys/net/ipv4/ip_local_port_range")
 _EPHEMERAL_ELSEWHERE: Final = 49_152  # RFC 6335; macOS keeps to it
+_PORTS: Final = 65_536
 _TRIES: Final = 1_000
 
 
@@ -27,13 +28,15 @@ def free_ports(count: int) -> list[int]:
         OSError: none were found.
     """
     below = _first_ephemeral() - count + 1
+    if below <= _LOWEST:
+        below = _PORTS - count + 1  # the system gives every port to connections; none lies below
     chance = random.SystemRandom()
     for _ in range(_TRIES):
         first = chance.randrange(_LOWEST, below)
         ports = list(range(first, first + count))
         if _free(ports):
             return ports
-    raise OSError(f"no {count} free ports in a row between {_LOWEST} and {_first_ephemeral() - 1}")
+    raise OSError(f"no {count} free ports in a row between {_LOWEST} and {below + count - 2}")
 
 
 def _first_ephemeral() -> int:
