@@ -9,7 +9,7 @@ are encoded is not counted, except in the heartbeat turn, which is what a broker
 read header and request, make the response, write it with header and size.
 
 The heartbeat turn goes through the frames of 2,000 members, again and again, as a broker sees them.
-kohort's connections know their last heartbeat by its bytes (``kohort.engine.coordinator_beats``).
+A connection knows its last heartbeat by its bytes (``kohort.engine.coordinator_heartbeats``).
 The second line is every frame read in full, as where something else is under way on a connection.
 """
 
@@ -42,8 +42,8 @@ from kio.static.primitive import i32Timedelta
 
 from kohort.coordinator.answers import HeartbeatAnswer
 from kohort.coordinator.group import Group, new_member
-from kohort.coordinator.liveness import Pulse
-from kohort.engine.coordinator_beats import KnownBeat
+from kohort.coordinator.liveness import HeartbeatHandle
+from kohort.engine.coordinator_heartbeats import LastHeartbeat
 from kohort.model.deadlines import Deadline
 from kohort.model.ids import GroupId, MemberId
 from kohort.model.instants import Instant
@@ -186,8 +186,8 @@ def kohort_turn(frames: list[bytes]) -> Run:
         rebalance_timeout_ms=0,
         protocols=(),
     )
-    pulse = Pulse(group, member, Deadline(member.session_timer, Instant(0), 0))
-    following = cycle([(KnownBeat(frame, 4, pulse), frame) for frame in whole]).__next__
+    handle = HeartbeatHandle(group, member, Deadline(member.session_timer, Instant(0), 0))
+    following = cycle([(LastHeartbeat(frame, 4, handle), frame) for frame in whole]).__next__
     alive = HeartbeatAnswer()
 
     def turn() -> bytes:

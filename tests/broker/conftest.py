@@ -273,7 +273,7 @@ def values_of(records: bytes | memoryview | None) -> list[bytes | None]:
 def pump_of(broker: EmbeddedBroker) -> Any:
     """What runs inside, to be looked at, private parts and all."""
     assert broker._server is not None
-    return broker._server._pump
+    return broker._server._broker_loop
 
 
 class Reachable(Protocol):

@@ -1,4 +1,4 @@
-"""A busy pump: requests wait in their order, heartbeats that come again pass them."""
+"""A busy broker_loop: requests wait in their order, heartbeats that come again pass them."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from kohort.broker import pump as pump_module
+from kohort.broker import broker_loop as loop_module
+from kohort.broker.broker_loop import BrokerLoop
 from kohort.broker.limits import TURN_MICROS
-from kohort.broker.pump import Pump
 from kohort.engine.coordinator_outputs import Transmit
 from kohort.model.ids import ConnectionId
 from kohort.model.instants import Instant
@@ -70,7 +70,7 @@ class Service:
 
 
 class Client:
-    """A session, as the pump sees one."""
+    """A session, as the broker loop sees one."""
 
     def __init__(self, conn: int, sent: list[tuple[int, bytes]]) -> None:
         self.conn, self.sent = conn, sent
@@ -91,20 +91,20 @@ class Stage:
         self.loop = Loop()
         self.sent: list[tuple[int, bytes]] = []
         # Stand-ins, and no gate.
-        pump: Any = Pump(Engine(self.clock), self.loop, None, lambda _: None)  # type: ignore[arg-type]
-        pump.attach(None, Service())
-        self.pump = pump
+        broker_loop: Any = BrokerLoop(Engine(self.clock), self.loop, None, lambda _: None)  # type: ignore[arg-type]
+        broker_loop.attach(None, Service())
+        self.broker_loop = broker_loop
         self.loop.turn()
         self.clients = [Client(n, self.sent) for n in range(9)]
-        pump.sessions.update({c.conn: c for c in self.clients})
+        broker_loop.sessions.update({c.conn: c for c in self.clients})
 
     def say(self, who: int, data: bytes) -> None:
-        self.pump.received(self.clients[who], memoryview(data))
+        self.broker_loop.received(self.clients[who], memoryview(data))
 
     def rest(self) -> int:
         """Let turns pass until nothing is left; how many it took."""
         turns = 0
-        while self.pump._put_off:
+        while self.broker_loop._put_off:
             self.loop.turn()
             turns += 1
         return turns
@@ -113,7 +113,7 @@ class Stage:
 @pytest.fixture
 def stage(monkeypatch: pytest.MonkeyPatch) -> Stage:
     made: list[Stage] = []
-    monkeypatch.setattr(pump_module, "monotonic_now", lambda: made[0].clock.now if made else 0)
+    monkeypatch.setattr(loop_module, "monotonic_now", lambda: made[0].clock.now if made else 0)
     made.append(Stage())
     return made[0]
 
@@ -167,8 +167,8 @@ def test_requests_of_who_is_gone_are_dropped(stage: Stage) -> None:
 def test_more_than_fits_is_served_where_it_stands(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pump_module, "PUT_OFF_BYTES", 10)
+    monkeypatch.setattr(loop_module, "PUT_OFF_BYTES", 10)
     for who in range(6):
         stage.say(who, b"request")
     assert [who for who, _ in stage.sent] == [0, 1, 2, 3, 4]
-    assert stage.pump._put_off_bytes == 7
+    assert stage.broker_loop._put_off_bytes == 7

@@ -9,7 +9,6 @@ from collections.abc import Iterable
 from typing import Any
 
 from kohort.coordinator.partitions import partition_for
-from kohort.engine.coordinator_elsewhere import Coordinates
 from kohort.engine.coordinator_engine import (
     Close,
     CoordinatorEngine,
@@ -19,6 +18,7 @@ from kohort.engine.coordinator_engine import (
     Transmit,
     Write,
 )
+from kohort.engine.not_coordinator_filter import Coordinates
 from kohort.model.group_config import GroupConfig
 from kohort.model.ids import ConnectionId, Ticket
 from kohort.model.instants import Instant, WallMillis

@@ -20,6 +20,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
+from kohort.broker.broker_loop import BrokerLoop
 from kohort.broker.deleting import DeletingRecords, DeletionSweep
 from kohort.broker.fetching import Fetching
 from kohort.broker.flusher import Flusher
@@ -33,7 +34,6 @@ from kohort.broker.limits import (
 from kohort.broker.listener import Gate, advertised_address, bind, connections_that_fit
 from kohort.broker.nodes import Address, Node, Nodes, addresses_from, advertised_addresses
 from kohort.broker.producing import Producing
-from kohort.broker.pump import Pump
 from kohort.broker.service import Dispatcher
 from kohort.broker.session import Session
 from kohort.broker.state import BrokerState
@@ -119,7 +119,7 @@ class BrokerServer:
         self._wanted = advertised_addresses(advertised, nodes) if advertised else [None] * nodes
         self._down = contextlib.AsyncExitStack()
         self._nodes: list[Node] = []
-        self._pump: Pump
+        self._broker_loop: BrokerLoop
         self._flusher: Flusher
         self._fetching: Fetching
 
@@ -289,29 +289,29 @@ class BrokerServer:
             connections_that_fit(self.settings.max_connections),
             self.settings.max_connections_per_ip,
         )
-        pump = self._pump = Pump(engine, loop, gate, self._observe)
-        self._flusher = Flusher(loop, executor, pump.chores, self._flushed)
+        broker_loop = self._broker_loop = BrokerLoop(engine, loop, gate, self._observe)
+        self._flusher = Flusher(loop, executor, broker_loop.chores, self._flushed)
         topics = state.topics
-        fetching = self._fetching = Fetching(pump.chores)
+        fetching = self._fetching = Fetching(broker_loop.chores)
         producing = Producing(self._flusher, fetching.waiting.appended)
-        journal = Journal(topics, self._flusher, pump.appended, pump.append_failed)
+        journal = Journal(topics, self._flusher, broker_loop.appended, broker_loop.append_failed)
         deleting = DeletingRecords(self._flusher)
-        pump.attach(journal, Dispatcher(pump, producing, fetching, deleting))
-        self._down.callback(pump.stop)
+        broker_loop.attach(journal, Dispatcher(broker_loop, producing, fetching, deleting))
+        self._down.callback(broker_loop.stop)
         topics.on_deleted(self._topic_deleted)
         self._take_leftovers_away(log_dir, topics, loop)
         self._start_chores(log_dir, loop)
-        pump.loaded()
+        broker_loop.loaded()
         await self._listen_on(sockets, state)
 
     async def _listen_on(self, sockets: list[socket.socket], state: BrokerState) -> None:
-        loop, pump = asyncio.get_running_loop(), self._pump
+        loop, broker_loop = asyncio.get_running_loop(), self._broker_loop
         buffer = memoryview(bytearray(RECEIVE_BUFFER_BYTES))
         servers = []
         for sock, known in zip(sockets, self._nodes, strict=True):
             settings = replace(self.settings, node_id=known.node_id)
             node = replace(state, node_id=known.node_id, settings=settings)
-            make = partial(Session, pump, buffer, node)
+            make = partial(Session, broker_loop, buffer, node)
             servers.append(await loop.create_server(make, sock=sock))
         self._down.push_async_callback(self._let_go, servers, sockets)
 
@@ -320,14 +320,14 @@ class BrokerServer:
     ) -> None:
         executor = ThreadPoolExecutor(1, thread_name_prefix="kohort-removal")
         self._down.callback(executor.shutdown, cancel_futures=True)
-        sweep = DeletionSweep(self._pump.chores, log_dir, loop, executor)
+        sweep = DeletionSweep(self._broker_loop.chores, log_dir, loop, executor)
         self._down.callback(sweep.stop)
         topics.on_deleted(lambda _name, _partitions: sweep.start(monotonic_now()))
         sweep.start(monotonic_now())
 
     def _start_chores(self, log_dir: LogDir, loop: asyncio.AbstractEventLoop) -> None:
         now = monotonic_now()
-        chores = self._pump.chores
+        chores = self._broker_loop.chores
         settings = self.settings
         interval = Millis(settings.log_retention_check_interval_ms)
         RetentionSweep(chores, interval, log_dir.logs).start(now)
@@ -339,14 +339,16 @@ class BrokerServer:
             self._down.callback(compaction.stop)
             compaction.start(now)
         idle = Millis(settings.connections_max_idle_ms)
-        IdleSweep(chores, idle, self._pump.sessions.values).start(now)
+        IdleSweep(chores, idle, self._broker_loop.sessions.values).start(now)
         frame = Millis(settings.kohort_frame_timeout_ms)
-        SlowFrameSweep(chores, frame, self._pump.sessions.values, self._pump.unfinished).start(now)
+        SlowFrameSweep(
+            chores, frame, self._broker_loop.sessions.values, self._broker_loop.unfinished
+        ).start(now)
         self._look_at_the_clock(now)
 
     def _look_at_the_clock(self, now: Instant) -> None:
-        self._pump.time_of_day(wall_now())
-        self._pump.chores.arm(self._look_at_the_clock, after(now, CLOCK_CHECK_MS))
+        self._broker_loop.time_of_day(wall_now())
+        self._broker_loop.chores.arm(self._look_at_the_clock, after(now, CLOCK_CHECK_MS))
 
     async def _let_go(self, servers: list[asyncio.Server], listeners: list[socket.socket]) -> None:
         """Stop serving: no new connections, last answers, then no connections at all.
@@ -363,7 +365,7 @@ class BrokerServer:
         self._fetching.finish_all()
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._flusher.drain(), STOP_GRACE_SECONDS)
-        await self._pump.close_sessions()
+        await self._broker_loop.close_sessions()
 
     def _observe(self, observed: Observed) -> None:
         for observer in self.observers:
@@ -372,7 +374,7 @@ class BrokerServer:
     def _topic_deleted(self, name: str, partitions: int) -> None:
         self._flusher.settle()
         self._fetching.waiting.changed(TopicPartition(name, n) for n in range(partitions))
-        self._pump.topics_deleted([name])
+        self._broker_loop.topics_deleted([name])
 
     def _flushed(self, log: PartitionLog) -> None:
         """A log was synced, or failed to be: what waits for its records may be ready."""

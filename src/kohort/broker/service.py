@@ -1,7 +1,7 @@
-"""Who answers which of the broker's own requests.
+"""The dispatcher hands each request of the broker's own to its handler.
 
-In come requests that are not the coordinator's; out go answers through the pump, now or later. Here
-is only the table; what a request means is in ``handlers``, ``producing`` and ``fetching``.
+In: requests that are not the coordinator's. Out: answers through the broker loop, now or later.
+Must not know: the meaning of a request, which is in ``handlers``, ``producing`` and ``fetching``.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ import logging
 from collections.abc import Callable
 from typing import Any, Final
 
+from kohort.broker.broker_loop import BrokerLoop
 from kohort.broker.deleting import DeletingRecords
 from kohort.broker.fetching import Call, Fetching
 from kohort.broker.handlers import cluster, configs, offsets, topics
 from kohort.broker.producing import Producing, has_errors
-from kohort.broker.pump import Pump
 from kohort.broker.session import Session
 from kohort.broker.state import BrokerState
 from kohort.engine.coordinator_outputs import Handle
@@ -70,16 +70,16 @@ HANDLERS: Final[dict[int, Handler]] = {
 
 
 class Dispatcher:
-    """The pump's ``Service``."""
+    """The broker loop's ``Service``."""
 
     def __init__(
         self,
-        pump: Pump,
+        broker_loop: BrokerLoop,
         producing: Producing,
         fetching: Fetching,
         deleting: DeletingRecords,
     ) -> None:
-        self._pump = pump
+        self._broker_loop = broker_loop
         self._producing = producing
         self._fetching = fetching
         self._deleting = deleting
@@ -88,25 +88,25 @@ class Dispatcher:
         """Answer a request, or park it."""
         key, version, node = request.header.api_key, request.header.api_version, session.node
         if key == FETCH:
-            answer = functools.partial(self._pump.answer, request)
+            answer = functools.partial(self._broker_loop.answer, request)
             self._fetching.serve(Call(node, request.conn, request.request, version, answer), now)
         elif key == PRODUCE:
             produced = functools.partial(self._produced, session, request)
             self._producing.serve(node, request.request, now, produced)
         elif key == DELETE_RECORDS:
-            answer = functools.partial(self._pump.answer, request)
+            answer = functools.partial(self._broker_loop.answer, request)
             self._deleting.serve(node, request.request, answer)
         else:
             handler = HANDLERS[key]
             response = handler(node, request.request, version)
-            self._pump.answer(request, response)
+            self._broker_loop.answer(request, response)
 
     def _produced(self, session: Session, request: Handle, response: ProduceResponse) -> None:
         asked: ProduceRequest = request.request
         if asked.acks != NO_ACKS:
-            self._pump.answer(request, response)
+            self._broker_loop.answer(request, response)
             return
-        self._pump.answer(request, None)
+        self._broker_loop.answer(request, None)
         if has_errors(response):
             # Nobody reads an answer to acks=0, so the broken connection is the only news there is.
             logger.info("closing connection of %s: refused with acks=0", session.peer_host)

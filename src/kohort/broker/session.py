@@ -1,9 +1,11 @@
-"""One client connection: reads into the shared buffer, hands bytes to the pump, writes answers.
+"""A session is one client's connection on the event loop.
 
-In come bytes of a socket and orders of the pump (transmit, close, serve this request); out go calls
-of the pump. A session looks into no message. It keeps its client from filling the broker's memory:
-requests that are the broker's own are served one at a time, as Kafka does, and not while the client
-leaves answers unread; when too many wait, the socket is read no more.
+In: bytes of a socket, and orders of the broker loop (transmit, close, serve a request). Out: calls
+of the broker loop, and bytes. Must not know: messages.
+
+A session keeps its client from filling the broker's memory. It serves the broker's own requests one
+at a time, as Kafka does, and none while the client leaves answers unread. When too many requests
+wait, the session stops reading its socket.
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ from kohort.model.instants import Instant
 
 
 class SessionHost(Protocol):
-    """What a session needs of the pump."""
+    """What a session needs of the broker loop."""
 
     def opened(self, session: Session) -> bool:
         """Admit a new connection, giving it its id; False: refuse it."""
@@ -73,7 +75,7 @@ class Session(asyncio.BufferedProtocol):
         self._paused_reading = False
         self.conn = ConnectionId(-1)
         self.line: Connection
-        """What the engine has of this connection, once the pump has admitted it."""
+        """What the engine has of this connection, once the broker loop has admitted it."""
         self.peer_host = ""
         self.heard = False
         """Whether anything came since ``IdleSweep`` looked. No instant: of thousands of connections
@@ -84,7 +86,7 @@ class Session(asyncio.BufferedProtocol):
         self.frame_since = Instant(0)
         """Which request was seen half there, and since when; ``SlowFrameSweep``'s own."""
         self.put_off = 0
-        """Reads of the socket that the pump has not looked into yet."""
+        """Reads of the socket that the broker loop has not looked into yet."""
         self.waiting: list[Handle] = []
         """Requests for the broker that wait for their turn, oldest first. Few, if any: an empty
         ``deque`` would take 600 bytes of each connection."""
@@ -93,10 +95,10 @@ class Session(asyncio.BufferedProtocol):
         self.held = False
         """Whether the engine has so many unanswered requests that the socket is read no more."""
         self.serving = False
-        """Whether the pump is in its loop over this session's waiting requests."""
+        """Whether the broker loop is in its loop over this session's waiting requests."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Introduce the connection to the pump, or hang up when it is one too many."""
+        """Introduce the connection to the broker loop, or hang up when it is one too many."""
         # A cast and no assertion: uvloop's transports do not descend from asyncio's.
         self._transport = transport = cast("asyncio.Transport", transport)
         peer = transport.get_extra_info("peername")
@@ -114,7 +116,7 @@ class Session(asyncio.BufferedProtocol):
         self._host.received(self, self._buffer[:nbytes])
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Tell the pump, once; a refused connection was never the pump's."""
+        """Tell the broker loop, once; a refused connection was never the broker loop's."""
         self._transport = None
         self.waiting.clear()
         if self.conn >= 0:

@@ -130,11 +130,11 @@ class Coordinator:
             _write_of(registry, ticket).stored(registry, ticket)
         return registry.take_effects()
 
-    def pulse(self, event: Heartbeat) -> liveness.Pulse | None:
+    def heartbeat_handle(self, event: Heartbeat) -> liveness.HeartbeatHandle | None:
         """For ``beat``, when a heartbeat like ``event`` comes again; None: it is to be handled."""
-        return liveness.pulse_of(self._registry, event)
+        return liveness.heartbeat_handle(self._registry, event)
 
-    def beat(self, pulse: liveness.Pulse, now: Instant) -> HeartbeatAnswer | None:
+    def beat(self, handle: liveness.HeartbeatHandle, now: Instant) -> HeartbeatAnswer | None:
         """What ``handle`` would answer, if that is all it would do; None: nothing has happened.
 
         Most of what a coordinator is asked is a heartbeat of a member that lives, while nothing
@@ -145,7 +145,7 @@ class Coordinator:
         if not registry.deadlines.none_due(now):
             return None
         registry.now = now
-        return liveness.beat_again(registry, pulse)
+        return liveness.beat_again(registry, handle)
 
     def advance(self, now: Instant) -> list[Effect]:
         """Let the time be ``now``. Too early or twice is harmless."""

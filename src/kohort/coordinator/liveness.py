@@ -69,7 +69,7 @@ def _dynamic_member(registry: Registry, event: Heartbeat) -> tuple[Group, Member
     return group, member
 
 
-class Pulse:
+class HeartbeatHandle:
     """A dynamic member in the present generation, as its next heartbeat will find it.
 
     The session's deadline says whether that still holds: it is one of a member of the group for as
@@ -85,24 +85,24 @@ class Pulse:
         self.deadline = deadline
 
 
-def pulse_of(registry: Registry, event: Heartbeat) -> Pulse | None:
+def heartbeat_handle(registry: Registry, event: Heartbeat) -> HeartbeatHandle | None:
     """Whom a heartbeat is of, for the next one; None if ``beat`` would not hear it."""
     found = _dynamic_member(registry, event)
     if found is None:
         return None
     group, member = found
     deadline = registry.deadlines.of(member.session_timer)
-    return None if deadline is None else Pulse(group, member, deadline)
+    return None if deadline is None else HeartbeatHandle(group, member, deadline)
 
 
-def beat_again(registry: Registry, pulse: Pulse) -> HeartbeatAnswer | None:
+def beat_again(registry: Registry, handle: HeartbeatHandle) -> HeartbeatAnswer | None:
     """As ``beat``, of somebody who is known; None if that does not hold any more."""
-    group = pulse.group
-    if pulse.generation_id != group.generation_id:
+    group = handle.group
+    if handle.generation_id != group.generation_id:
         return None
-    ends = registry.now + pulse.member.session_timeout_ms * MICROS_PER_MILLI
+    ends = registry.now + handle.member.session_timeout_ms * MICROS_PER_MILLI
     # A nominal type costs a call, and this is done with every heartbeat.
-    if not registry.deadlines.postpone(pulse.deadline, ends):  # type: ignore[arg-type]
+    if not registry.deadlines.postpone(handle.deadline, ends):  # type: ignore[arg-type]
         return None
     return _REBALANCING if group.state is GroupState.PREPARING_REBALANCE else _ALIVE
 

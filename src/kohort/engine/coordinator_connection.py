@@ -10,10 +10,10 @@ from collections.abc import Callable
 from typing import TypeAlias
 
 from kohort.coordinator.events import Heartbeat
-from kohort.coordinator.liveness import Pulse
-from kohort.engine.coordinator_beats import MAX_BEAT_SIZE, KnownBeat
+from kohort.coordinator.liveness import HeartbeatHandle
 from kohort.engine.coordinator_commits import KnownCommit, known_commit
-from kohort.engine.coordinator_elsewhere import Coordinates
+from kohort.engine.coordinator_heartbeats import MAX_HEARTBEAT_SIZE, LastHeartbeat
+from kohort.engine.not_coordinator_filter import Coordinates
 from kohort.model.ids import ConnectionId, TopicPartition
 from kohort.model.values import shared
 from kohort.wire.coordinator_events import heartbeat_event
@@ -45,7 +45,7 @@ class Connection:
         """Which groups the node coordinates that the client is connected to; None: all."""
         self.is_idle = True
         """What ``server`` says; a heartbeat that comes again looks no further than here."""
-        self.beat: KnownBeat | None = None
+        self.beat: LastHeartbeat | None = None
         """The heartbeat that its client sent last."""
         self.commit: KnownCommit | None = None
         """A commit that its client sent: the last one, as a rule."""
@@ -57,18 +57,18 @@ class Connection:
         received: Received,
         data: Data,
         knows_partition: Callable[[TopicPartition], bool],
-        pulse_of: Callable[[Heartbeat], Pulse | None],
+        heartbeat_handle: Callable[[Heartbeat], HeartbeatHandle | None],
     ) -> None:
         """Know a request again that came in ``data``, with nothing before it unanswered."""
         kind = type(received.request)
         if kind is HeartbeatRequest:
             own = self.coordinates is None or self.coordinates(received.request.group_id)
-            if own and self.server.is_idle and len(data) <= MAX_BEAT_SIZE:
+            if own and self.server.is_idle and len(data) <= MAX_HEARTBEAT_SIZE:
                 token, header, request = received
                 version = header.api_version
                 sender = Sender(token, version, "", self.host, knows_partition, self.id)
-                pulse = pulse_of(heartbeat_event(request, sender))
-                self.beat = None if pulse is None else KnownBeat(bytes(data), version, pulse)
+                handle = heartbeat_handle(heartbeat_event(request, sender))
+                self.beat = None if handle is None else LastHeartbeat(bytes(data), version, handle)
         elif kind is OffsetCommitRequest:
             self.commits_read += 1
             # It costs twice what reading in full does: each in vain makes the next wait longer.

@@ -32,10 +32,9 @@ from kohort.coordinator.events import (
     TopicsDeleted,
 )
 from kohort.coordinator.partitions import partition_for
-from kohort.engine.coordinator_beats import KnownBeat
 from kohort.engine.coordinator_commits import KnownCommit
 from kohort.engine.coordinator_connection import Connection, Data
-from kohort.engine.coordinator_elsewhere import Coordinates, Elsewhere
+from kohort.engine.coordinator_heartbeats import LastHeartbeat
 from kohort.engine.coordinator_outputs import (
     Close,
     Handle,
@@ -45,6 +44,7 @@ from kohort.engine.coordinator_outputs import (
     Write,
 )
 from kohort.engine.coordinator_writes import encoded
+from kohort.engine.not_coordinator_filter import Coordinates, NotCoordinatorFilter
 from kohort.model.errors import ErrorCode, InvariantViolation, ProtocolError
 from kohort.model.group_config import GroupConfig
 from kohort.model.ids import ConnectionId, Ticket, Token, TopicPartition
@@ -134,7 +134,7 @@ class CoordinatorEngine:
         """Who waits, for an answer in which version; a known commit, and its correlation id."""
         self._by_id: dict[Token, dict[str, bytes]] = {}
         """The topics of unanswered requests that name them by id: ids by name."""
-        self._elsewhere = Elsewhere(config)
+        self._filter = NotCoordinatorFilter(config)
         self._next_token = count(1).__next__
         self._wall_zero = 0
         self._outputs: list[Output] = []
@@ -185,7 +185,7 @@ class CoordinatorEngine:
                 self._name_topics(request)
             self._take(known, request, now)
         if alone and len(requests) == 1 and self._knows_repeats:
-            known.keep(requests[0], data, self._knows_partition, self._coordinator.pulse)
+            known.keep(requests[0], data, self._knows_partition, self._coordinator.heartbeat_handle)
         return self._settle(now)
 
     def connection(self, conn: ConnectionId) -> Connection:
@@ -352,7 +352,7 @@ class CoordinatorEngine:
     ) -> None:
         """Let the coordinator have a request; for heirs: whose, and what its header said."""
         if known.coordinates is not None:
-            taken = self._elsewhere.take(event, known.coordinates)
+            taken = self._filter.take(event, known.coordinates)
             if isinstance(taken, Respond):
                 self._run([taken], now)
                 return
@@ -364,7 +364,7 @@ class CoordinatorEngine:
             self._by_id[received.token] = topic_ids.put_names(received.request, self._topics)
 
     def _beat_again(
-        self, known: Connection, beat: KnownBeat, frame: bytes, now: Instant
+        self, known: Connection, beat: LastHeartbeat, frame: bytes, now: Instant
     ) -> bytes | None:
         """Answer a heartbeat that says what the last one said; None: there is more to do.
 
@@ -403,8 +403,8 @@ class CoordinatorEngine:
         return self._take_outputs()
 
     def _run(self, effects: list[Effect], now: Instant) -> None:
-        if self._elsewhere.parts or len(effects) > self._at_once:
-            effects = self._some_of(self._elsewhere.made_whole(effects))
+        if self._filter.parts or len(effects) > self._at_once:
+            effects = self._some_of(self._filter.made_whole(effects))
         for effect in effects:
             if type(effect) is Respond:
                 owed = self._owed.pop(effect.token, None)
@@ -480,7 +480,7 @@ class CoordinatorEngine:
         known.is_idle = False
         for token in known.server.close(reason):
             self._by_id.pop(token, None)
-            self._elsewhere.forget(token)
+            self._filter.forget(token)
             if self._owed.pop(token, None) is not None:
                 self._dropped.append(token)
 

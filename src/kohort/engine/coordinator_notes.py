@@ -36,7 +36,7 @@ from kohort.coordinator.events import (
     Request,
     SyncGroup,
 )
-from kohort.coordinator.liveness import Pulse
+from kohort.coordinator.liveness import HeartbeatHandle
 from kohort.coordinator.records import GenerationRecord, OffsetRecord
 from kohort.model.errors import ErrorCode
 from kohort.model.ids import ConnectionId, GroupId, GroupInstanceId, MemberId, Token
@@ -146,7 +146,7 @@ def _asked(
 
 
 def beat_notes(
-    pulse: Pulse,
+    handle: HeartbeatHandle,
     answer: HeartbeatAnswer,
     *,
     token: Token,
@@ -155,7 +155,7 @@ def beat_notes(
     correlation_id: int,
 ) -> tuple[RequestReceived, AnswerSent]:
     """The facts of a heartbeat that came again, and of its answer."""
-    group_id, member_id = pulse.group.group_id, pulse.member.member_id
+    group_id, member_id = handle.group.group_id, handle.member.member_id
     asked = RequestReceived(
         group_id=group_id,
         api=GroupApi.HEARTBEAT,
@@ -165,7 +165,7 @@ def beat_notes(
         correlation_id=correlation_id,
         member_id=member_id,
         group_instance_id=None,
-        generation_id=pulse.generation_id,
+        generation_id=handle.generation_id,
     )
     told = AnswerSent(
         group_id=group_id,
@@ -176,7 +176,7 @@ def beat_notes(
         error=answer.error,
         member_id=member_id,
         group_instance_id=None,
-        generation_id=pulse.generation_id,
+        generation_id=handle.generation_id,
     )
     return asked, told
 

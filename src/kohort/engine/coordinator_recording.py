@@ -15,9 +15,9 @@ from kohort.coordinator.coordinator import Coordinator
 from kohort.coordinator.effects import Append, Effect, Respond
 from kohort.coordinator.events import Request
 from kohort.coordinator.timers import JOIN, SESSION, SYNC, Timer
-from kohort.engine.coordinator_beats import KnownBeat
 from kohort.engine.coordinator_connection import Connection
 from kohort.engine.coordinator_engine import CoordinatorEngine
+from kohort.engine.coordinator_heartbeats import LastHeartbeat
 from kohort.engine.coordinator_notes import (
     beat_notes,
     note_of_write,
@@ -188,7 +188,7 @@ class RecordingCoordinatorEngine(CoordinatorEngine):
         super()._serve(known, event, version, correlation_id, now)
 
     def _beat_again(
-        self, known: Connection, beat: KnownBeat, frame: bytes, now: Instant
+        self, known: Connection, beat: LastHeartbeat, frame: bytes, now: Instant
     ) -> bytes | None:
         """As ``CoordinatorEngine._beat_again``; it leaves what is told of it among the outputs."""
         if self._record_timers or self._dropped or not beat.is_again(frame):
@@ -210,7 +210,7 @@ class RecordingCoordinatorEngine(CoordinatorEngine):
 
     def _run(self, effects: list[Effect], now: Instant) -> None:
         self._tell_timers(now)
-        for effect in self._elsewhere.made_whole(effects):
+        for effect in self._filter.made_whole(effects):
             if type(effect) is Respond:
                 asked = self._asked.pop(effect.token, [])
                 for note in notes_of_answer(effect.answer, asked):

@@ -2,7 +2,7 @@
 
 In: the reader of a response. Out: one that remembers the last thing it has read. Must not know:
 connections, members. (Heartbeats that come again are known by their connection, see
-``kohort.engine.coordinator_beats``.)
+``kohort.engine.coordinator_heartbeats``.)
 """
 
 from __future__ import annotations

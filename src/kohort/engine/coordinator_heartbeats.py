@@ -15,13 +15,13 @@ from functools import cache
 from typing import Final
 
 from kohort.coordinator.answers import HeartbeatAnswer
-from kohort.coordinator.liveness import Pulse
+from kohort.coordinator.liveness import HeartbeatHandle
 from kohort.model.errors import ErrorCode
 from kohort.model.values import shared
 from kohort.wire.codec import encode_response
 from kohort.wire.messages.k12_heartbeat import HeartbeatResponse
 
-MAX_BEAT_SIZE: Final = 512
+MAX_HEARTBEAT_SIZE: Final = 512
 """Bytes of the longest frame that is kept."""
 
 _ID_AT: Final = 8
@@ -33,7 +33,7 @@ _ANSWER_ID_ENDS: Final = 8
 """Where it stands in a response's frame: behind the size."""
 
 
-class KnownBeat(Pulse):
+class LastHeartbeat(HeartbeatHandle):
     """The last heartbeat of a connection, with what the coordinator knows of its member.
 
     Attributes:
@@ -43,8 +43,8 @@ class KnownBeat(Pulse):
 
     __slots__ = ("_alive", "_head", "_tail", "size", "version")
 
-    def __init__(self, frame: bytes, version: int, pulse: Pulse) -> None:
-        super().__init__(pulse.group, pulse.member, pulse.deadline)
+    def __init__(self, frame: bytes, version: int, handle: HeartbeatHandle) -> None:
+        super().__init__(handle.group, handle.member, handle.deadline)
         self.size = len(frame)
         self._head = shared(frame[:_ID_AT])
         self._tail = frame[_ID_ENDS:]

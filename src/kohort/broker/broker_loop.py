@@ -1,13 +1,14 @@
-"""The pump: the one place that feeds the coordinator's engine and carries out what it wants.
+"""The broker loop drives the coordinator's engine and carries out its outputs.
 
-In come bytes and losses of sessions, tickets that became durable, answers to the broker's own
-requests, and the passing of time; out go orders to sessions, to the journal and to those who listen
-to facts. Runs on the loop's thread alone and never waits. It knows neither messages nor files.
+In: bytes and closed connections of sessions, tickets of durable writes, answers to the broker's own
+requests, and the passing of time. Out: calls of sessions, of the journal, and of the function that
+observes facts. Must not know: messages, files. It runs on the event loop's thread and never waits.
 
-A turn: something happened -> the engine says what follows -> all of it is carried out, requests of
-the broker included, until nothing is left. When the loop has made all turns of one poll, the pump
-settles: fetches that became ready are answered, and the one timer is armed for whatever is due
-next. It is moved only when something is due earlier: a wake-up too early does no harm.
+One turn: an input arrives, the engine returns its outputs, and the broker loop carries out all of
+them, also those that requests of the broker cause. When the event loop has made all turns of one
+poll of its sockets, the broker loop settles: it answers the fetches that became ready, and it sets
+its one timer to the next deadline. The timer is only moved to an earlier instant, because a wake-up
+that comes too early does no harm.
 """
 
 from __future__ import annotations
@@ -52,14 +53,14 @@ class Journal(Protocol):
     """Where group records go."""
 
     def write(self, write: Write) -> None:
-        """Append and sync; ``Pump.appended`` or ``Pump.append_failed`` follows, later."""
+        """Append and sync. ``BrokerLoop.appended`` or ``append_failed`` is called later."""
 
 
 class Service(Protocol):
     """What answers the requests that are not the coordinator's."""
 
     def serve(self, session: Session, request: Handle, now: Instant) -> None:
-        """Answer now or later, through ``Pump.answer``."""
+        """Answer now or later, through ``BrokerLoop.answer``."""
 
     def settle(self, now: Instant) -> None:
         """A turn ends: answer what the turn has made ready."""
@@ -68,7 +69,7 @@ class Service(Protocol):
         """Forget what is parked for a connection."""
 
 
-class Pump:
+class BrokerLoop:
     """Feeds one engine. ``attach`` gives it a journal and a service before it is used.
 
     Attributes:

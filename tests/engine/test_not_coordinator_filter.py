@@ -182,4 +182,4 @@ def test_an_answer_that_nobody_waits_for_is_forgotten(bench: Bench) -> None:
     bench.carry_out(bench.engine.lost(client.conn, bench.now))
     bench.written()
     assert not client.answers
-    assert not bench.engine._elsewhere.parts
+    assert not bench.engine._filter.parts

@@ -9,8 +9,8 @@ import hypothesis.strategies as st
 from hypothesis import given
 from tests.engine.coordinator_bench import Bench, Client, commit_request, stable
 
-from kohort.engine.coordinator_beats import MAX_BEAT_SIZE
 from kohort.engine.coordinator_engine import CoordinatorEngine
+from kohort.engine.coordinator_heartbeats import MAX_HEARTBEAT_SIZE
 from kohort.engine.coordinator_outputs import Observed, Output
 from kohort.engine.coordinator_recording import RecordingCoordinatorEngine
 from kohort.model.errors import ErrorCode
@@ -156,7 +156,7 @@ def test_behind_an_unanswered_request_a_heartbeat_waits_its_turn(monkeypatch: An
 
 def test_a_long_heartbeat_is_read_in_full_every_time(monkeypatch: Any) -> None:
     bench = Bench()
-    group = "g" * MAX_BEAT_SIZE
+    group = "g" * MAX_HEARTBEAT_SIZE
     client, member_id = stable(bench, group)
     taken = short_ways(bench, monkeypatch)
     assert [client.beat(group, 1, member_id) for _ in range(3)] == [0, 0, 0]

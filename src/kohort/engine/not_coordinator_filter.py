@@ -52,7 +52,7 @@ Coordinates: TypeAlias = Callable[[str], bool]
 _ELSEWHERE: Final = ErrorCode.NOT_COORDINATOR
 
 
-class Elsewhere:
+class NotCoordinatorFilter:
     """Takes requests that came to one node of several.
 
     Attributes:
