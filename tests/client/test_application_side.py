@@ -8,10 +8,10 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 from kohort.client.application_side import ApplicationSide
+from kohort.client.client_loop import monotonic_now
 from kohort.client.config import parse_client_settings
 from kohort.client.consumer_seat import ConsumerSeat
 from kohort.client.fetching import FetchProblem, RecordFetcher
-from kohort.client.pump import monotonic_now
 from kohort.consumer.effects import (
     Callback,
     ForApplication,

@@ -25,7 +25,7 @@ from kohort.lab.scenarios.join_storm import JOIN_STORM, join_storm
 from kohort.lab.scenarios.registry import scenario
 from kohort.lab.scenarios.running import Run, run
 from kohort.member import joining
-from kohort.member.place import Place, Timer
+from kohort.member.member_data import MemberData, Timer
 from kohort.model.instants import Instant, Millis, after
 
 pytestmark = [pytest.mark.slow, pytest.mark.long]
@@ -125,9 +125,9 @@ def test_an_eager_group_out_of_step_costs_what_the_reference_says(
     """The model's members notice a rebalance at a moment of their own; so told, the lab agrees."""
     random = Random(7)
 
-    def beat_at_a_moment_of_its_own(place: Place, now: Instant) -> None:
-        moment = Millis(1 + random.randrange(place.config.heartbeat_interval_ms))
-        place.deadlines.arm(Timer.HEARTBEAT, after(now, moment))
+    def beat_at_a_moment_of_its_own(data: MemberData, now: Instant) -> None:
+        moment = Millis(1 + random.randrange(data.config.heartbeat_interval_ms))
+        data.deadlines.arm(Timer.HEARTBEAT, after(now, moment))
 
     monkeypatch.setattr(joining, "beat_early", beat_at_a_moment_of_its_own)
     of = runs.__wrapped__(name, EAGER)

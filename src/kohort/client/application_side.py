@@ -16,11 +16,11 @@ from typing import Any, Final
 
 from confluent_kafka import Message
 
+from kohort.client.client_loop import monotonic_now
 from kohort.client.config import ClientSettings
 from kohort.client.consumer_seat import ConsumerSeat
 from kohort.client.errors import ClientError, Closed, Fenced, NoOffset, RequestFailed
 from kohort.client.fetching import FetchProblem, ProblemKind, RecordFetcher
-from kohort.client.pump import monotonic_now
 from kohort.client.recording import ConsumerRecorder
 from kohort.consumer.effects import (
     Callback,

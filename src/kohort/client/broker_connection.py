@@ -2,7 +2,8 @@
 
 In come request messages of ``wire.messages``; out go responses, or an exception that says which
 broker, what was asked and what to do. Used by the admin client; members have a thread and a
-selector instead (``kohort.client.pump``). Must not know: which broker leads or coordinates what.
+selector instead (``kohort.client.client_loop``). Must not know: which broker leads or coordinates
+what.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 In come topics, listeners and polls; out go records. Three parts work together: the fetcher
 (librdkafka) brings records of the partitions it is told to read; the core decides which these are;
-the pump's thread joins, beats and commits. This file is the application's side: it carries out what
+the loop's thread joins, beats and commits. This file is the application's side: it carries out what
 the core asks for, inside poll, and never waits for a rebalance: partitions that stay are read on
 while others come and go. Must not know: the group protocol, bytes on the wire.
 

@@ -1,4 +1,4 @@
-"""The consumer's core on the pump's thread: effects become requests, or work for the application.
+"""The consumer's core on the loop's thread: effects become requests, or work for the application.
 
 In come the member's outputs and the application's events; out go engine calls and a queue of
 effects that the application's thread works off inside poll. Must not know: librdkafka, listeners.

@@ -1,7 +1,7 @@
 """A member engine on its thread, with its requests and their answers put together.
 
 In come settings and a ``Seat``, which is told what the member tells its owner; out go futures for
-callers in other threads and callbacks for the seat, which lives on the pump's thread. Consumer and
+callers in other threads and callbacks for the seat, which lives on the loop's thread. Consumer and
 GroupMembership both sit on one of these. Must not know: callbacks of applications, librdkafka.
 """
 
@@ -14,6 +14,7 @@ from concurrent.futures import Future
 from typing import Any, Final, Protocol, TypeAlias
 
 import kohort
+from kohort.client.client_loop import ClientLoop, monotonic_now
 from kohort.client.config import ClientSettings
 from kohort.client.errors import (
     BrokerUnreachable,
@@ -25,12 +26,11 @@ from kohort.client.errors import (
     RequestFailed,
     RequestTimedOut,
 )
-from kohort.client.pump import Pump, monotonic_now
 from kohort.consumer.ownership import EmbeddedProtocol
 from kohort.consumer.positions import Position
+from kohort.engine.connection_pool import ConnectionSettings
 from kohort.engine.consumer_engine import consumer_protocol
 from kohort.engine.member_engine import EngineSettings, MemberEngine
-from kohort.engine.member_links import LinkSettings
 from kohort.engine.member_outputs import (
     Answered,
     Committed,
@@ -59,11 +59,11 @@ LOG: Final = logging.getLogger("kohort.client")
 
 MemberOutput: TypeAlias = PrepareJoin | Joined | Lost | Failed | Left | Observe
 Then: TypeAlias = Callable[[Any, ClientError | None, Instant], list[Output]]
-"""Called on the pump's thread with a response or an error, one of them None."""
+"""Called on the loop's thread with a response or an error, one of them None."""
 
 
 class Seat(Protocol):
-    """Who owns the membership; called on the pump's thread only."""
+    """Who owns the membership; called on the loop's thread only."""
 
     def member_says(self, output: MemberOutput, now: Instant) -> list[Output]:
         """Deal with what the member tells its owner."""
@@ -83,7 +83,7 @@ class Seat(Protocol):
 
 
 class GroupLink:
-    """The engine, its pump, and the book of requests under way.
+    """The engine, its loop, and the book of requests under way.
 
     Args:
         settings: bootstrap servers, ``group.id`` and timeouts.
@@ -120,7 +120,7 @@ class GroupLink:
             entropy=random.Random(),
             assigner=ConsumerAssigner(),
             settings=EngineSettings(
-                links=LinkSettings(
+                connections=ConnectionSettings(
                     client_id=settings.client_id,
                     software_version=kohort.__version__,
                     connect_timeout_ms=Millis(settings.socket_connection_setup_timeout_ms),
@@ -130,28 +130,28 @@ class GroupLink:
                 allow_auto_create_topics=settings.allow_auto_create_topics,
             ),
         )
-        self._pump = Pump(self.engine, self, name=f"kohort-member-{settings.group_id}")
-        self._pump.start()
+        self._loop = ClientLoop(self.engine, self, name=f"kohort-member-{settings.group_id}")
+        self._loop.start()
 
     # -- from any thread --------------------------------------------------------------------------
 
     def post(
         self, order: Callable[[Instant], list[Output]], future: Future[Any] | None = None
     ) -> None:
-        """Run ``order`` on the pump's thread soon; ``future`` gets Closed if that never happens.
+        """Run ``order`` on the loop's thread soon; ``future`` gets Closed if that never happens.
 
         Raises:
             Closed: the link was closed.
         """
-        self._pump.post(order, future)
+        self._loop.post(order, future)
 
     def call(self, order: Callable[[Instant], tuple[Any, list[Output]]]) -> Future[Any]:
-        """Run ``order`` on the pump's thread; its result, or what it raised, is the future's.
+        """Run ``order`` on the loop's thread; its result, or what it raised, is the future's.
 
         Raises:
             Closed: the link was closed.
         """
-        return self._pump.call(order)
+        return self._loop.call(order)
 
     def tell(self, event: OwnerEvent) -> None:
         """Hand an event to the engine.
@@ -185,14 +185,14 @@ class GroupLink:
                 future.set_exception(refused)
             return []
 
-        self._pump.post(lambda now: ask(now, then), future)
+        self._loop.post(lambda now: ask(now, then), future)
         return future
 
     def stop(self, timeout_s: float) -> None:
         """Close every connection and end the thread; does not leave the group."""
-        self._pump.stop(timeout_s)
+        self._loop.stop(timeout_s)
 
-    # -- on the pump's thread ---------------------------------------------------------------------
+    # -- on the loop's thread ---------------------------------------------------------------------
 
     def ask(
         self,
@@ -290,7 +290,7 @@ class GroupLink:
         )
         return self.ask(Target.ANY, message, now, then)
 
-    # -- the pump's owner -------------------------------------------------------------------------
+    # -- the loop's owner -------------------------------------------------------------------------
 
     def take(self, output: Output, now: Instant) -> list[Output]:
         """Route an output to whoever waits for it."""

@@ -1,7 +1,7 @@
 """Membership in a consumer group without consuming: who owns which partitions, and commits.
 
 In come topics and the owner's decisions (release, commit, touch); out goes a snapshot of what is
-owned, which may be read from any thread. Heartbeats and joins run on the pump's thread, so the
+owned, which may be read from any thread. Heartbeats and joins run on the loop's thread, so the
 owner may work for as long as ``max.poll.interval.ms`` between two touches. Spark's driver is such
 an owner. Must not know: records, librdkafka.
 """
@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, Final
 
+from kohort.client.client_loop import monotonic_now
 from kohort.client.config import ClientSettings, parse_client_settings
 from kohort.client.errors import (
     ClientError,
@@ -27,7 +28,6 @@ from kohort.client.errors import (
     WrongUse,
 )
 from kohort.client.group_link import GroupLink, MemberOutput, Then, commit_error, embedded_protocol
-from kohort.client.pump import monotonic_now
 from kohort.consumer.ownership import (
     Complain,
     GiveUp,
@@ -250,7 +250,7 @@ class GroupMembership:
 
 
 class _Desk:
-    """The seat on the pump's thread: ownership, and the snapshot that others read."""
+    """The seat on the loop's thread: ownership, and the snapshot that others read."""
 
     def __init__(self, settings: ClientSettings, topics: frozenset[str]) -> None:
         self._session_micros = settings.session_timeout_ms * MICROS_PER_MILLI
@@ -285,7 +285,7 @@ class _Desk:
         return self.snapshot()
 
     def release(self, partitions: frozenset[TopicPartition]) -> Future[None]:
-        """Give up partitions, on the pump's thread."""
+        """Give up partitions, on the loop's thread."""
 
         def order(now: Instant) -> tuple[None, list[Output]]:
             outputs = self._carry(self._ownership.released(partitions), now)

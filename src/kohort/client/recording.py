@@ -12,9 +12,9 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Final
 
+from kohort.client.client_loop import monotonic_now
 from kohort.client.config import ClientSettings
 from kohort.client.errors import BrokerUnreachable, ClientError, Closed, RequestTimedOut
-from kohort.client.pump import monotonic_now
 from kohort.consumer.effects import Callback
 from kohort.consumer.positions import Position
 from kohort.engine.member_recording import RequestNotes
@@ -102,7 +102,7 @@ class ConsumerRecorder:
 
     @property
     def notes(self) -> RequestNotes:
-        """For the member's engine, on the pump's thread: takes note of its requests."""
+        """For the member's engine, on the loop's thread: takes note of its requests."""
         return RequestNotes(self._group_id, self._tell)
 
     # -- membership -------------------------------------------------------------------------------
@@ -203,7 +203,7 @@ class ConsumerRecorder:
                 )
             )
 
-    # -- offsets; on the pump's thread ------------------------------------------------------------
+    # -- offsets; on the loop's thread ------------------------------------------------------------
 
     def commit(self, offsets: Mapping[TopicPartition, Position], generation_id: int) -> int:
         """A commit leaves; the number is for ``committed``."""

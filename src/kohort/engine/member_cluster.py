@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from kohort.engine.member_links import Endpoint
+from kohort.engine.connection_pool import Endpoint
 from kohort.model.errors import ErrorCode
 from kohort.model.ids import TopicPartition
 from kohort.wire.messages.k03_metadata import (

@@ -24,8 +24,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
+from kohort.engine.connection_pool import Purpose
 from kohort.engine.member_leading import GroupAssigner
-from kohort.engine.member_links import Purpose
 from kohort.engine.member_offsets import fetch_request
 from kohort.engine.member_outputs import (
     Offset,
@@ -80,7 +80,9 @@ class MemberEngine:
     ) -> None:
         if not bootstrap:
             raise ConfigError("bootstrap.servers is empty; name at least one host:port")
-        self._pump = MemberPump(config, bootstrap, entropy, assigner, settings or EngineSettings())
+        self._inside = MemberPump(
+            config, bootstrap, entropy, assigner, settings or EngineSettings()
+        )
 
     # -- membership -------------------------------------------------------------------------------
 
@@ -90,9 +92,9 @@ class MemberEngine:
         Those are Join, JoinPrepared, RequestRejoin, SubscriptionChanged, Polled,
         AssignmentPerformed, AssignmentFailed, Leave and Stalled.
         """
-        pump = self._pump
+        pump = self._inside
         if type(event) is Stalled:
-            pump.traffic.shift(event.micros)
+            pump.router.shift(event.micros)
         else:
             pump.pass_deadlines(now)
         if type(event) is Leave:
@@ -103,32 +105,32 @@ class MemberEngine:
     @property
     def config(self) -> MemberConfig:
         """As given."""
-        return self._pump.member.config
+        return self._inside.member.config
 
     @property
     def state(self) -> MemberState:
         """Where the member stands."""
-        return self._pump.member.state
+        return self._inside.member.state
 
     @property
     def member_id(self) -> MemberId:
         """The id the coordinator gave; empty without one."""
-        return self._pump.member.member_id
+        return self._inside.member.member_id
 
     @property
     def generation_id(self) -> GenerationId:
         """The generation whose assignment was received last and is still held; -1 when none."""
-        return self._pump.member.synced_generation_id
+        return self._inside.member.synced_generation_id
 
     @property
     def is_leader(self) -> bool:
         """Whether this member leads the newest generation it joined."""
-        return self._pump.member.is_leader
+        return self._inside.member.is_leader
 
     @property
     def coordinator_known(self) -> bool:
         """Whether the coordinator is known at present."""
-        return self._pump.traffic.coordinator_known
+        return self._inside.router.coordinator_known
 
     @property
     def last_confirmed(self) -> Instant | None:
@@ -136,12 +138,12 @@ class MemberEngine:
 
         The coordinator keeps the place at least a session timeout from there. None without a place.
         """
-        return self._pump.member.last_confirmed
+        return self._inside.member.last_confirmed
 
     @property
     def sure_until(self) -> Instant | None:
         """Until when the place is surely held; None without one. See ``Member.sure_until``."""
-        return self._pump.member.sure_until
+        return self._inside.member.sure_until
 
     # -- requests of the owner --------------------------------------------------------------------
 
@@ -164,11 +166,11 @@ class MemberEngine:
         simple consumer's commit (generation -1); wanted but without a place: kind MEMBERSHIP at
         once.
         """
-        self._pump.pass_deadlines(now)
-        request_id = self._pump.new_request()
+        self._inside.pass_deadlines(now)
+        request_id = self._inside.new_request()
         timeout = timeout_ms or self.config.request_timeout_ms
-        self._pump.commits.start(request_id, offsets, timeout, now)
-        return request_id, self._pump.run(now)
+        self._inside.commits.start(request_id, offsets, timeout, now)
+        return request_id, self._inside.run(now)
 
     def fetch_offsets(
         self,
@@ -183,7 +185,7 @@ class MemberEngine:
         """
         wanted = None if partitions is None else tuple(partitions)
         group_id = self.config.group_id
-        return self._pump.ask(
+        return self._inside.ask(
             Purpose.OFFSETS,
             Target.COORDINATOR,
             Versioned(
@@ -212,58 +214,58 @@ class MemberEngine:
         sent ends it with kind DISCONNECTED; Target.COORDINATOR and Target.ANY repeat it until the
         timeout instead, so use them for requests that may be repeated.
         """
-        return self._pump.ask(Purpose.OWNER, where, message, timeout_ms=timeout_ms, now=now)
+        return self._inside.ask(Purpose.OWNER, where, message, timeout_ms=timeout_ms, now=now)
 
     def cancel(self, request_id: RequestId) -> None:
         """Forget a request: no answer will come for it."""
-        self._pump.cancel(request_id)
+        self._inside.cancel(request_id)
 
     def partition_counts(self, topics: Collection[str]) -> Mapping[str, int]:
         """Counts of those topics that the engine knows from any Metadata response so far."""
-        return self._pump.traffic.cluster.counts_of(topics)
+        return self._inside.router.cluster.counts_of(topics)
 
     # -- the world --------------------------------------------------------------------------------
 
     def connected(self, conn: ConnectionId, now: Instant) -> list[Output]:
         """The shell opened ``conn``."""
-        self._pump.pass_deadlines(now)
-        self._pump.traffic.connected(conn)
-        return self._pump.run(now)
+        self._inside.pass_deadlines(now)
+        self._inside.router.connected(conn)
+        return self._inside.run(now)
 
     def received(self, conn: ConnectionId, data: bytes, now: Instant) -> list[Output]:
         """The shell read ``data`` from ``conn``."""
-        pump = self._pump
+        pump = self._inside
         pump.pass_deadlines(now)
-        pump.traffic.received(conn, data, now)
+        pump.router.received(conn, data, now)
         return pump.run(now)
 
     def lost(self, conn: ConnectionId, now: Instant, reason: str = "") -> list[Output]:
         """``conn`` ended, broke, or could not be opened."""
-        self._pump.pass_deadlines(now)
-        self._pump.traffic.lost(conn, reason, now)
-        return self._pump.run(now)
+        self._inside.pass_deadlines(now)
+        self._inside.router.lost(conn, reason, now)
+        return self._inside.run(now)
 
     def advance(self, now: Instant) -> list[Output]:
         """Let deadlines pass; early or twice is harmless."""
-        self._pump.pass_deadlines(now)
-        return self._pump.run(now)
+        self._inside.pass_deadlines(now)
+        return self._inside.run(now)
 
     def next_deadline(self) -> Instant | None:
         """When ``advance`` is due next; None when only the world outside can change anything."""
-        return self._pump.due
+        return self._inside.due
 
     def check(self) -> None:
         """Assert every invariant of engine and member; raises InvariantViolation."""
-        self._pump.member.check()
-        self._pump.traffic.check()
-        if self._pump.events or self._pump.traffic.happened or self._pump.traffic.out:
+        self._inside.member.check()
+        self._inside.router.check()
+        if self._inside.events or self._inside.router.events or self._inside.router.out:
             raise InvariantViolation("something was left undone")
-        self._pump.check()
+        self._inside.check()
 
     def close(self, now: Instant) -> list[Output]:
         """Close every connection; requests under way are answered with kind CLOSED. For good."""
-        self._pump.close(now)
-        return self._pump.take()
+        self._inside.close(now)
+        return self._inside.take()
 
 
 __all__ = ["EngineSettings", "MemberEngine"]

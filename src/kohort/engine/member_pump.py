@@ -1,6 +1,6 @@
 """The inside of a member engine: one pump that runs until nothing is left to do.
 
-In: events for the member core, what the traffic reports, instants. Out: outputs. It carries out the
+In: events for the member core, what the router reports, instants. Out: outputs. It carries out the
 member's effects, routes answers to whom they are for, and keeps a leader's metadata fresh. Must not
 know: the shell (that is `member_engine.py`, whose duties stand there).
 """
@@ -12,10 +12,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, assert_never
 
-from kohort.engine.member_commits import Commits
-from kohort.engine.member_happenings import Failure, Found, Gone, LookupFailed, Reply
+from kohort.engine.commit_requests import CommitRequests
+from kohort.engine.connection_pool import (
+    ConnectionSettings,
+    Endpoint,
+    PendingRequest,
+    Purpose,
+    Role,
+)
 from kohort.engine.member_leading import GroupAssigner, Leading
-from kohort.engine.member_links import Endpoint, Exchange, LinkSettings, Purpose, Role
 from kohort.engine.member_offsets import fetched
 from kohort.engine.member_outputs import (
     Answered,
@@ -27,7 +32,8 @@ from kohort.engine.member_outputs import (
     Versioned,
     Where,
 )
-from kohort.engine.member_traffic import Traffic
+from kohort.engine.request_router import RequestRouter
+from kohort.engine.router_events import Failure, Found, Gone, LookupFailed, Reply
 from kohort.member.backoff import Entropy
 from kohort.member.config import MemberConfig
 from kohort.member.effects import (
@@ -84,7 +90,7 @@ _WATCH = 1
 class EngineSettings:
     """Settings of an engine beyond the member's; durations in milliseconds, Kafka's defaults."""
 
-    links: LinkSettings = field(default_factory=LinkSettings)
+    connections: ConnectionSettings = field(default_factory=ConnectionSettings)
     metadata_max_age_ms: Millis = Millis(300_000)
     """How often a leader looks whether partition counts changed."""
     missing_topic_refresh_ms: Millis = Millis(1_000)
@@ -104,10 +110,10 @@ class MemberPump:
         settings: EngineSettings,
     ) -> None:
         self.member = Member(config, entropy)
-        self.traffic = Traffic(
+        self.router = RequestRouter(
             config,
             [Endpoint(host, port) for host, port in bootstrap],
-            settings.links,
+            settings.connections,
             entropy,
             allow_auto_topic_creation=settings.allow_auto_create_topics,
         )
@@ -119,8 +125,8 @@ class MemberPump:
                 missing_refresh_ms=settings.missing_topic_refresh_ms,
             )
         self.events: deque[Event] = deque()
-        self.commits = Commits(self.member, self.traffic, self.events.append)
-        self._owned_requests: dict[RequestId, Exchange] = {}
+        self.commits = CommitRequests(self.member, self.router, self.events.append)
+        self._owned_requests: dict[RequestId, PendingRequest] = {}
         self._assigning: dict[int, tuple[GenerationId, frozenset[str]]] = {}
         self._last_assignment = _WATCH
         self._next_request = 1
@@ -133,18 +139,18 @@ class MemberPump:
     def close(self, now: Instant) -> None:
         """End everything for good."""
         self._closed = True
-        self.traffic.close(now)
-        while self.traffic.happened:
-            happening = self.traffic.happened.popleft()
-            if isinstance(happening, Failure) and happening.exchange.purpose is not Purpose.MEMBER:
-                self._failed(happening.exchange, happening.error, now)
+        self.router.close(now)
+        while self.router.events:
+            event = self.router.events.popleft()
+            if isinstance(event, Failure) and event.pending.purpose is not Purpose.MEMBER:
+                self._failed(event.pending, event.error, now)
         self._look_ahead()
 
     def cancel(self, request_id: RequestId) -> None:
         """Forget a request of the owner."""
-        exchange = self._owned_requests.pop(request_id, None)
-        if exchange is not None:
-            self.traffic.cancel(exchange)
+        pending = self._owned_requests.pop(request_id, None)
+        if pending is not None:
+            self.router.cancel(pending)
         else:
             self.commits.cancel(request_id)
         self._look_ahead()
@@ -153,38 +159,38 @@ class MemberPump:
 
     def take(self) -> list[Output]:
         """Hand out what has gathered."""
-        out = self.traffic.out
+        out = self.router.out
         if not out:
             return []
         taken = out.copy()
-        out.clear()  # the list itself is shared with the links
+        out.clear()  # the list itself is shared with the connections
         return taken
 
     def pass_deadlines(self, now: Instant) -> None:
         """Let everything happen that was due by now."""
         if self._closed or self.due is None or now < self.due:
             return
-        self.traffic.advance(now)
+        self.router.advance(now)
         leading = self.leading
         if leading is not None and leading.refresh_at is not None and leading.refresh_at <= now:
             leading.refresh_at = None
-            self.traffic.open_metadata(_WATCH, leading.topics, now)
+            self.router.open_metadata(_WATCH, leading.topics, now)
         for effect in self.member.advance(now):
             self._carry_out(effect, now)
 
     def run(self, now: Instant) -> list[Output]:
-        """Until nothing is left to do: events to the member, its effects, traffic, happenings."""
-        events, traffic = self.events, self.traffic
-        happened = traffic.happened
+        """Until nothing is left to do: events to the member, its effects, router, events."""
+        events, router = self.events, self.router
+        reported = router.events
         while not self._closed:
             if events:
                 for effect in self.member.handle(events.popleft(), now):
                     self._carry_out(effect, now)
-            elif happened:
-                self._happening(happened.popleft(), now)
+            elif reported:
+                self._router_event(reported.popleft(), now)
             else:
-                traffic.drive(now)
-                if not events and not happened:
+                router.drive(now)
+                if not events and not reported:
                     break
         self._look_ahead()
         return self.take()
@@ -193,7 +199,7 @@ class MemberPump:
         self.due = self._next_deadline()
 
     def _next_deadline(self) -> Instant | None:
-        due = sooner(self.member.next_deadline(), self.traffic.next_deadline())
+        due = sooner(self.member.next_deadline(), self.router.next_deadline())
         leading = self.leading
         if leading is None or leading.refresh_at is None:
             return due
@@ -206,24 +212,22 @@ class MemberPump:
                 f"a deadline at {self._next_deadline()} is believed to be at {self.due}"
             )
 
-    def _happening(
-        self, happening: Reply | Failure | Found | Gone | LookupFailed, now: Instant
+    def _router_event(
+        self, event: Reply | Failure | Found | Gone | LookupFailed, now: Instant
     ) -> None:
-        match happening:
+        match event:
             case Reply():
-                self._replied(happening.exchange, happening.message, now)
+                self._replied(event.pending, event.message, now)
             case Failure():
-                self._failed(happening.exchange, happening.error, now)
+                self._failed(event.pending, event.error, now)
             case Found():
                 self.events.append(CoordinatorFound())
             case Gone():
                 self.events.append(CoordinatorLost())
             case LookupFailed():
-                self.events.append(
-                    CoordinatorFailed(error=happening.code, message=happening.message)
-                )
+                self.events.append(CoordinatorFailed(error=event.code, message=event.message))
             case _:
-                assert_never(happening)
+                assert_never(event)
 
     # -- the member's effects -------------------------------------------------------------
 
@@ -232,9 +236,9 @@ class MemberPump:
             case Send():
                 self._send(effect, now)
             case FindCoordinator():
-                self.traffic.find_coordinator()
+                self.router.find_coordinator()
             case DropCoordinator():
-                self.traffic.drop_coordinator(effect.reason, now, tell=False)
+                self.router.drop_coordinator(effect.reason, now, tell=False)
             case PerformAssignment():
                 self._perform_assignment(effect, now)
             case Joined():
@@ -243,17 +247,17 @@ class MemberPump:
                 self._place_lost(effect)
             case PrepareJoin():
                 self._empty_handed = effect.generation_id == NO_GENERATION
-                self.traffic.out.append(effect)
+                self.router.out.append(effect)
             case Left() | Observe():
-                self.traffic.out.append(effect)
+                self.router.out.append(effect)
             case _:
                 assert_never(effect)
 
     def _send(self, effect: Send, now: Instant) -> None:
         request = effect.request
         if isinstance(request, JoinGroup | SyncGroup | LeaveGroup):
-            self.traffic.clear_parked(now)
-        self.traffic.open(
+            self.router.clear_parked(now)
+        self.router.open(
             Purpose.MEMBER,
             effect.request_id,
             where=self._role(request),
@@ -269,9 +273,9 @@ class MemberPump:
         return Role.COMMITS if parked or isinstance(request, LeaveGroup) else Role.GROUP
 
     def _joined(self, effect: Joined, now: Instant) -> None:
-        self.traffic.coordinator_settled()
+        self.router.coordinator_settled()
         self.commits.joined(now)
-        self.traffic.out.append(effect)
+        self.router.out.append(effect)
         if self.leading is None:
             return
         leads, assignment = effect.is_leader, effect.assignment
@@ -285,12 +289,12 @@ class MemberPump:
         self.commits.place_lost(text)
         if self.leading is not None:
             self.leading.resigned()
-        self.traffic.out.append(effect)
+        self.router.out.append(effect)
 
     def _perform_assignment(self, effect: PerformAssignment, now: Instant) -> None:
         if self.leading is None:
             if not effect.stands:
-                self.traffic.out.append(effect)
+                self.router.out.append(effect)
             return
         if effect.stands:
             self.leading.inherited(effect)
@@ -301,11 +305,11 @@ class MemberPump:
             return
         self._last_assignment += 1
         self._assigning = {self._last_assignment: (effect.generation_id, topics)}
-        self.traffic.open_metadata(self._last_assignment, topics, now)
+        self.router.open_metadata(self._last_assignment, topics, now)
 
     def _decide(self, generation_id: GenerationId, topics: frozenset[str]) -> None:
         assert self.leading is not None
-        counts = self.traffic.cluster.counts_of(topics)
+        counts = self.router.cluster.counts_of(topics)
         static = self.member.config.group_instance_id is not None
         static_id = self.member.member_id if static else None
         decision = self.leading.decide(generation_id, topics, counts, static_id=static_id)
@@ -314,37 +318,37 @@ class MemberPump:
 
     # -- answers --------------------------------------------------------------------------
 
-    def _replied(self, exchange: Exchange, message: Any, now: Instant) -> None:
-        match exchange.purpose:
+    def _replied(self, pending: PendingRequest, message: Any, now: Instant) -> None:
+        match pending.purpose:
             case Purpose.MEMBER:
-                self.events.append(to_event(RequestId(exchange.subject), message))
+                self.events.append(to_event(RequestId(pending.subject), message))
             case Purpose.COMMIT:
-                self.commits.replied(exchange, message, now)
+                self.commits.replied(pending, message, now)
             case Purpose.METADATA:
-                self._metadata_came(exchange, now)
+                self._metadata_came(pending, now)
             case Purpose.OFFSETS:
-                self._owned_requests.pop(RequestId(exchange.subject), None)
-                self.traffic.out.append(self._offsets(RequestId(exchange.subject), message))
+                self._owned_requests.pop(RequestId(pending.subject), None)
+                self.router.out.append(self._offsets(RequestId(pending.subject), message))
             case _:
-                self._owned_requests.pop(RequestId(exchange.subject), None)
-                answer = Answered(request_id=RequestId(exchange.subject), message=message)
-                self.traffic.out.append(answer)
+                self._owned_requests.pop(RequestId(pending.subject), None)
+                answer = Answered(request_id=RequestId(pending.subject), message=message)
+                self.router.out.append(answer)
 
-    def _failed(self, exchange: Exchange, error: RequestError, now: Instant) -> None:
-        request_id = RequestId(exchange.subject)
-        match exchange.purpose:
+    def _failed(self, pending: PendingRequest, error: RequestError, now: Instant) -> None:
+        request_id = RequestId(pending.subject)
+        match pending.purpose:
             case Purpose.MEMBER:
-                self.events.append(_member_failure(exchange, error))
+                self.events.append(_member_failure(pending, error))
             case Purpose.COMMIT:
-                self.commits.failed(exchange, error)
+                self.commits.failed(pending, error)
             case Purpose.METADATA:
-                self._metadata_failed(exchange, error, now)
+                self._metadata_failed(pending, error, now)
             case Purpose.OFFSETS:
                 self._owned_requests.pop(request_id, None)
-                self.traffic.out.append(OffsetsFetched(request_id=request_id, error=error))
+                self.router.out.append(OffsetsFetched(request_id=request_id, error=error))
             case _:
                 self._owned_requests.pop(request_id, None)
-                self.traffic.out.append(Answered(request_id=request_id, error=error))
+                self.router.out.append(Answered(request_id=request_id, error=error))
 
     def _offsets(self, request_id: RequestId, message: OffsetFetchResponse) -> OffsetsFetched:
         offsets, refused, code = fetched(message)
@@ -354,40 +358,40 @@ class MemberPump:
         error = RequestError(kind=RequestErrorKind.UNAVAILABLE, message=text, code=code)
         return OffsetsFetched(request_id=request_id, error=error)
 
-    def _metadata_came(self, exchange: Exchange, now: Instant) -> None:
-        if exchange.subject == _WATCH:
+    def _metadata_came(self, pending: PendingRequest, now: Instant) -> None:
+        if pending.subject == _WATCH:
             self._watched(now)
-        elif (asked := self._assigning.pop(exchange.subject, None)) is not None:
+        elif (asked := self._assigning.pop(pending.subject, None)) is not None:
             self._decide(*asked)
 
-    def _metadata_failed(self, exchange: Exchange, error: RequestError, now: Instant) -> None:
+    def _metadata_failed(self, pending: PendingRequest, error: RequestError, now: Instant) -> None:
         """Assign by what is known, since waiting would hold up the whole group; but not by nothing.
 
         A leader that was cut off before it ever learned a topic would give it to nobody, and the
         group would be told so. It asks again; if it stays cut off, the coordinator's sync timer
         removes it.
         """
-        if exchange.subject == _WATCH:
+        if pending.subject == _WATCH:
             if self.leading is not None:
                 self.leading.look_again(now)
             return
-        topics = self._assigning.get(exchange.subject, (None, frozenset[str]()))[1]
-        unknown = topics - self.traffic.cluster.counts_of(topics).keys()
+        topics = self._assigning.get(pending.subject, (None, frozenset[str]()))[1]
+        unknown = topics - self.router.cluster.counts_of(topics).keys()
         waited_for = self.member.state is MemberState.SYNCING
         if unknown and waited_for and error.kind is not RequestErrorKind.CLOSED:
-            self.traffic.open_metadata(exchange.subject, topics, now)
+            self.router.open_metadata(pending.subject, topics, now)
         else:
-            self._metadata_came(exchange, now)
+            self._metadata_came(pending, now)
 
     def _watched(self, now: Instant) -> None:
         """The leader looked at the group's topics."""
         leading = self.leading
         if leading is None or not leading.topics:
             return
-        counts = self.traffic.cluster.counts_of(leading.topics)
+        counts = self.router.cluster.counts_of(leading.topics)
         reason = leading.changed(counts)
         if reason is not None and self.member.state is MemberState.STABLE:
-            self.traffic.out.append(MetadataChanged(partitions=counts))
+            self.router.out.append(MetadataChanged(partitions=counts))
             self.events.append(RequestRejoin(reason=reason))
         leading.schedule(now)
 
@@ -412,7 +416,7 @@ class MemberPump:
         self.pass_deadlines(now)
         request_id = self.new_request()
         versioned = message if isinstance(message, Versioned) else _fixed(message)
-        self._owned_requests[request_id] = self.traffic.open(
+        self._owned_requests[request_id] = self.router.open(
             purpose,
             request_id,
             where=where,
@@ -428,10 +432,10 @@ def _fixed(message: Any) -> Versioned:
     return Versioned(request_class=type(message), build=lambda version: message)
 
 
-def _member_failure(exchange: Exchange, error: RequestError) -> Event:
+def _member_failure(pending: PendingRequest, error: RequestError) -> Event:
     """What the member hears when its request gets no answer."""
-    request_id = RequestId(exchange.subject)
-    if error.kind is RequestErrorKind.UNSUPPORTED and exchange.request_class is JoinGroupRequest:
+    request_id = RequestId(pending.subject)
+    if error.kind is RequestErrorKind.UNSUPPORTED and pending.request_class is JoinGroupRequest:
         # Nothing will change by asking again: a coordinator that old is a refusal.
         return JoinAnswered(
             request_id=request_id,

@@ -1,6 +1,6 @@
 """A member's requests as facts: what left on which connection, and how it was answered.
 
-In: exchanges as links send and end them, with their messages. Out: ``RequestSent`` and
+In: requests as connections send and end them, with their messages. Out: ``RequestSent`` and
 ``ResponseReceived``, for whoever records. Every request that was sent is told to be over once:
 answered, or with the certainty that no answer will come. Requests to others than the coordinator
 are not told. Must not know: what the member makes of an answer.
@@ -34,7 +34,7 @@ RequestFact: TypeAlias = RequestSent | ResponseReceived
 
 
 class RequestNotes:
-    """What links tell about requests of one group's member.
+    """What connections tell about requests of one group's member.
 
     Args:
         group_id: the group.

@@ -1,6 +1,6 @@
 """A pod: a place where consumer processes live, one after the other.
 
-In: connections' happenings, what operators and faults do to it; out: bytes, facts. Each life has a
+In: connections' events, what operators and faults do to it; out: bytes, facts. Each life has a
 new consumer, which knows nothing of the one before but what the coordinator tells it, and finds the
 local state of the one before if that survives. Must not know: other pods, what the bytes mean.
 """
@@ -13,9 +13,9 @@ from typing import Any, Final
 
 from kohort.consumer.core import ConsumerCore
 from kohort.consumer.events import Application as ApplicationEvent
+from kohort.engine.connection_pool import ConnectionSettings
 from kohort.engine.consumer_engine import ConsumerEngine, ToShell, consumer_protocol
 from kohort.engine.member_engine import EngineSettings, MemberEngine
-from kohort.engine.member_links import LinkSettings
 from kohort.engine.member_outputs import Close, Connect, Transmit
 from kohort.engine.member_recording import RequestNotes
 from kohort.lab.application import Consuming
@@ -48,7 +48,7 @@ _CRASH_LOOP_MS: Final = 5_000
 """Between the failure of an application and its next start."""
 
 _STALL_MICROS: Final = 2_000_000
-"""A process that slept longer tells its member so, as the live client's pump does."""
+"""A process that slept longer tells its member so, as the live client's loop does."""
 
 _NEVER_MS: Final = (1 << 31) - 1
 
@@ -166,7 +166,7 @@ class Pod:
             entropy=self._random,
             assigner=ConsumerAssigner(),
             settings=EngineSettings(
-                links=LinkSettings(
+                connections=ConnectionSettings(
                     client_id=self.name, notes=RequestNotes(self._group_id, self._record)
                 ),
                 metadata_max_age_ms=Millis(behaviour.metadata_max_age_ms),

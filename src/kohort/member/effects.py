@@ -9,7 +9,7 @@ answer with ``JoinPrepared``, once, when ready; nothing is sent before, heartbea
 then and all through the join the owner keeps what it may keep: under a cooperative protocol
 everything, under an eager one nothing. ``Joined`` brings the assignment; whoever has to give up
 something for it does so (callbacks, commit) and then says ``RequestRejoin``. ``Lost`` may come at
-any time and means that the place, and with it everything owned, belongs to the member no more: no
+any time and means that the data, and with it everything owned, belongs to the member no more: no
 commit will be accepted. ``Failed`` is ``Lost`` for good.
 """
 

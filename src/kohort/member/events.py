@@ -90,7 +90,7 @@ class AssignmentPerformed:
 
 @value(frozen=True, slots=True, kw_only=True)
 class AssignmentFailed:
-    """The leader's assignor could not decide: the member fails and gives up its place."""
+    """The leader's assignor could not decide: the member fails and gives up its membership."""
 
     generation_id: GenerationId
     message: str

@@ -7,35 +7,35 @@ owner did with its partitions before.
 from __future__ import annotations
 
 from kohort.member.events import Leave, LeaveAnswered
-from kohort.member.place import Place, Timer
+from kohort.member.member_data import MemberData, Timer
 from kohort.member.states import MemberState
 from kohort.model.errors import ErrorCode
 from kohort.model.instants import Instant
 
 
-def leave(place: Place, event: Leave, now: Instant) -> None:
+def leave(data: MemberData, event: Leave, now: Instant) -> None:
     """One try, no retry: who is not heard is removed at the end of its session anyway."""
-    place.wanted = False
-    place.poll_expired = False
-    place.leaves_wanted += 1
-    if place.state is MemberState.LEAVING:
+    data.wanted = False
+    data.poll_expired = False
+    data.leaves_wanted += 1
+    if data.state is MemberState.LEAVING:
         return
     for timer in (Timer.POLL, Timer.BACKOFF):
-        place.deadlines.cancel(timer)
-    may = place.may_leave(even_if_static=event.even_if_static)
-    request_id = place.send_leave(event.reason, now) if may else None
-    place.forget(keep_member_id=False)
-    place.reason = None
-    place.go(MemberState.LEAVING, now, event.reason)
-    place.leave_request = request_id
+        data.deadlines.cancel(timer)
+    may = data.may_leave(even_if_static=event.even_if_static)
+    request_id = data.send_leave(event.reason, now) if may else None
+    data.forget(keep_member_id=False)
+    data.reason = None
+    data.go(MemberState.LEAVING, now, event.reason)
+    data.leave_request = request_id
     if request_id is None:
-        place.left(ErrorCode.NONE, now)
+        data.left(ErrorCode.NONE, now)
 
 
-def leave_answered(place: Place, event: LeaveAnswered, now: Instant) -> None:
+def leave_answered(data: MemberData, event: LeaveAnswered, now: Instant) -> None:
     """Whatever it says, we are gone."""
-    if event.request_id != place.leave_request:
+    if event.request_id != data.leave_request:
         return
     if event.error is not ErrorCode.NONE:
-        place.refused("LeaveGroup", event.error, now)
-    place.left(event.error, now)
+        data.refused("LeaveGroup", event.error, now)
+    data.left(event.error, now)

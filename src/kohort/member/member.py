@@ -38,7 +38,7 @@ from kohort.member.events import (
     SubscriptionChanged,
     SyncAnswered,
 )
-from kohort.member.place import Place, Timer
+from kohort.member.member_data import MemberData, Timer
 from kohort.member.states import MemberState
 from kohort.model.errors import ErrorCode, InvariantViolation
 from kohort.model.ids import NO_GENERATION, NO_MEMBER, GenerationId, MemberId, ProtocolName
@@ -53,102 +53,102 @@ class Member:
 
     def __init__(self, config: MemberConfig, entropy: Entropy) -> None:
         backoff = Backoff(config.retry_backoff_ms, config.retry_backoff_max_ms, entropy)
-        self._place = Place(config=config, entropy=entropy, backoff=backoff)
+        self._data = MemberData(config=config, entropy=entropy, backoff=backoff)
 
     # -- what can be seen ---------------------------------------------------------------------
 
     @property
     def config(self) -> MemberConfig:
         """As given."""
-        return self._place.config
+        return self._data.config
 
     @property
     def state(self) -> MemberState:
         """Where the member stands."""
-        return self._place.state
+        return self._data.state
 
     @property
     def member_id(self) -> MemberId:
         """The id the coordinator gave; empty without one."""
-        return self._place.member_id
+        return self._data.member_id
 
     @property
     def generation_id(self) -> GenerationId:
-        """The newest generation joined: what commits are stamped with; -1 without a place."""
-        return self._place.generation_id
+        """The newest generation joined: what commits are stamped with; -1 without a membership."""
+        return self._data.generation_id
 
     @property
     def synced_generation_id(self) -> GenerationId:
         """The generation whose assignment was received last and is still held, or -1."""
-        return self._place.synced_generation_id
+        return self._data.synced_generation_id
 
     @property
     def protocol_name(self) -> ProtocolName | None:
         """What that assignment was made under."""
-        return self._place.synced_protocol
+        return self._data.synced_protocol
 
     @property
     def is_leader(self) -> bool:
         """Whether this member leads the newest generation it joined."""
-        return self._place.is_leader
+        return self._data.is_leader
 
     @property
     def wanted(self) -> bool:
         """Whether the owner wants membership."""
-        return self._place.wanted
+        return self._data.wanted
 
     @property
     def last_confirmed(self) -> Instant | None:
         """When the last heartbeat or commit was sent that was confirmed, or the last join.
 
-        The coordinator began the session anew when that arrived, or later. None without a place.
+        The coordinator began the session anew when that arrived, or later. None without a data.
         A join counts once its sync is answered; the sync itself does not, since a coordinator that
         has the assignment already answers it and lets the session run on.
         """
-        return self._place.last_confirmed
+        return self._data.last_confirmed
 
     @property
     def sure_until(self) -> Instant | None:
         """From then on the place may be somebody else's, unless something is confirmed before.
 
-        ``last_confirmed`` and a session timeout; None without a place. It counts real time: a
+        ``last_confirmed`` and a session timeout; None without a data. It counts real time: a
         process that stood still was not there to be told. Who owns partitions acts on them only
         before that instant.
         """
-        return self._place.sure_until()
+        return self._data.sure_until()
 
     # -- the contract of a core -----------------------------------------------------------------
 
     def handle(self, event: Event, now: Instant) -> list[Effect]:
         """Let ``event`` happen at ``now``; carry the effects out in order."""
-        place = self._place
+        data = self._data
         if type(event) is Stalled:
-            place.deadlines.shift(event.micros)
-        deadlines = place.deadlines
+            data.deadlines.shift(event.micros)
+        deadlines = data.deadlines
         while (timer := deadlines.pop_due(now)) is not None:
-            heartbeating.TIMERS[timer](place, now)
+            heartbeating.TIMERS[timer](data, now)
         # The two that come all the time are not asked through the cases of a match.
         if type(event) is HeartbeatAnswered:
-            heartbeating.heartbeat_answered(place, event, now)
+            heartbeating.heartbeat_answered(data, event, now)
         elif type(event) is Polled:
-            heartbeating.polled(place, now)
+            heartbeating.polled(data, now)
         else:
-            _dispatch(place, event, now)
-        joining.proceed(place, now)
-        return _take(place)
+            _dispatch(data, event, now)
+        joining.proceed(data, now)
+        return _take(data)
 
     def advance(self, now: Instant) -> list[Effect]:
         """Let the deadlines up to ``now`` pass; early or twice is harmless."""
-        place = self._place
-        deadlines = place.deadlines
+        data = self._data
+        deadlines = data.deadlines
         while (timer := deadlines.pop_due(now)) is not None:
-            heartbeating.TIMERS[timer](place, now)
-        joining.proceed(place, now)
-        return _take(place)
+            heartbeating.TIMERS[timer](data, now)
+        joining.proceed(data, now)
+        return _take(data)
 
     def next_deadline(self) -> Instant | None:
         """When ``advance`` is due next; None when only an event can change anything."""
-        return self._place.deadlines.next()
+        return self._data.deadlines.next()
 
     def check(self) -> None:
         """Assert what must always hold.
@@ -156,23 +156,23 @@ class Member:
         Raises:
             InvariantViolation: with the member's story.
         """
-        for holds, sentence in _invariants(self._place):
+        for holds, sentence in _invariants(self._data):
             if not holds:
-                raise InvariantViolation(f"{self._place.story()}: {sentence}")
+                raise InvariantViolation(f"{self._data.story()}: {sentence}")
 
 
-def _take(place: Place) -> list[Effect]:
-    effects = place.effects
+def _take(data: MemberData) -> list[Effect]:
+    effects = data.effects
     if not effects:
         return []
-    place.effects = []
+    data.effects = []
     return effects
 
 
-def _dispatch(place: Place, event: Event, now: Instant) -> None:
+def _dispatch(data: MemberData, event: Event, now: Instant) -> None:
     match event:
         case JoinAnswered() | SyncAnswered() | HeartbeatAnswered() | LeaveAnswered():
-            _answered(place, event, now)
+            _answered(data, event, now)
         case (
             CoordinatorFound()
             | CoordinatorLost()
@@ -181,142 +181,142 @@ def _dispatch(place: Place, event: Event, now: Instant) -> None:
             | CommitRefused()
             | CommitAccepted()
         ):
-            _engine_said(place, event, now)
+            _engine_said(data, event, now)
         case _:
-            _owner_said(place, event, now)
+            _owner_said(data, event, now)
 
 
-def _answered(place: Place, event: Answer, now: Instant) -> None:
+def _answered(data: MemberData, event: Answer, now: Instant) -> None:
     match event:
         case JoinAnswered():
-            joining.join_answered(place, event, now)
+            joining.join_answered(data, event, now)
         case SyncAnswered():
-            joining.sync_answered(place, event, now)
+            joining.sync_answered(data, event, now)
         case HeartbeatAnswered():
-            heartbeating.heartbeat_answered(place, event, now)
+            heartbeating.heartbeat_answered(data, event, now)
         case LeaveAnswered():
-            leaving.leave_answered(place, event, now)
+            leaving.leave_answered(data, event, now)
         case _:
             assert_never(event)
 
 
-def _owner_said(place: Place, event: OwnerEvent, now: Instant) -> None:
+def _owner_said(data: MemberData, event: OwnerEvent, now: Instant) -> None:
     match event:
         case Join():
-            _join(place, event, now)
+            _join(data, event, now)
         case JoinPrepared():
-            joining.prepared(place, event, now)
+            joining.prepared(data, event, now)
         case RequestRejoin():
-            joining.request_rejoin(place, event.reason)
+            joining.request_rejoin(data, event.reason)
         case SubscriptionChanged():
-            joining.subscription_changed(place, event.reason)
+            joining.subscription_changed(data, event.reason)
         case Polled():
-            heartbeating.polled(place, now)
+            heartbeating.polled(data, now)
         case AssignmentPerformed():
-            joining.assignment_performed(place, event, now)
+            joining.assignment_performed(data, event, now)
         case AssignmentFailed():
-            joining.assignment_failed(place, event, now)
+            joining.assignment_failed(data, event, now)
         case Leave():
-            leaving.leave(place, event, now)
+            leaving.leave(data, event, now)
         case Stalled():
-            heartbeating.woke_up(place, now)
+            heartbeating.woke_up(data, now)
         case _:
             assert_never(event)
 
 
-def _engine_said(place: Place, event: EngineEvent, now: Instant) -> None:
+def _engine_said(data: MemberData, event: EngineEvent, now: Instant) -> None:
     match event:
         case CoordinatorFound():
-            place.coordinator_known = True
-            place.searching = False
-            heartbeating.resume_beating(place, now)
+            data.coordinator_known = True
+            data.searching = False
+            heartbeating.resume_beating(data, now)
         case CoordinatorLost():
-            place.searching = False
-            place.coordinator_lost(now)
+            data.searching = False
+            data.coordinator_lost(now)
         case CoordinatorFailed():
-            place.searching = False
-            if place.wanted:
-                place.fail(event.error, f"{place.story()}: {event.message}", now)
+            data.searching = False
+            if data.wanted:
+                data.fail(event.error, f"{data.story()}: {event.message}", now)
         case RequestFailed():
-            _request_failed(place, event, now)
+            _request_failed(data, event, now)
         case CommitRefused():
-            heartbeating.commit_refused(place, event, now)
+            heartbeating.commit_refused(data, event, now)
         case CommitAccepted():
-            heartbeating.commit_accepted(place, event, now)
+            heartbeating.commit_accepted(data, event, now)
         case _:
             assert_never(event)
 
 
-def _join(place: Place, event: Join, now: Instant) -> None:
-    if not place.wanted:
-        place.wanted = True
-        place.reason = event.reason
-        if place.state is MemberState.FENCED:
-            place.go(MemberState.UNJOINED, now, "joining again after a failure")
-    heartbeating.polled(place, now)
+def _join(data: MemberData, event: Join, now: Instant) -> None:
+    if not data.wanted:
+        data.wanted = True
+        data.reason = event.reason
+        if data.state is MemberState.FENCED:
+            data.go(MemberState.UNJOINED, now, "joining again after a failure")
+    heartbeating.polled(data, now)
 
 
-def _request_failed(place: Place, event: RequestFailed, now: Instant) -> None:
+def _request_failed(data: MemberData, event: RequestFailed, now: Instant) -> None:
     """Disconnected or timed out: keep id and bytes, try again after a while."""
     request_id = event.request_id
-    if request_id in (place.join_request, place.sync_request):
-        place.abandon_join()
-        place.wait_before_retry(now)
-        if place.state is MemberState.SYNCING:
-            place.go(MemberState.JOINING, now, "no answer to SyncGroup")
-    elif request_id == place.heartbeat_request:
-        place.abandon_heartbeat()
-        if place.coordinator_known:
-            place.deadlines.arm(Timer.HEARTBEAT, after(now, place.config.retry_backoff_ms))
-    elif request_id == place.leave_request:
+    if request_id in (data.join_request, data.sync_request):
+        data.abandon_join()
+        data.wait_before_retry(now)
+        if data.state is MemberState.SYNCING:
+            data.go(MemberState.JOINING, now, "no answer to SyncGroup")
+    elif request_id == data.heartbeat_request:
+        data.abandon_heartbeat()
+        if data.coordinator_known:
+            data.deadlines.arm(Timer.HEARTBEAT, after(now, data.config.retry_backoff_ms))
+    elif request_id == data.leave_request:
         code = ErrorCode.REQUEST_TIMED_OUT if event.timed_out else ErrorCode.NETWORK_EXCEPTION
-        place.left(code, now)
+        data.left(code, now)
 
 
-def _invariants(place: Place) -> list[tuple[bool, str]]:
-    state = place.state
+def _invariants(data: MemberData) -> list[tuple[bool, str]]:
+    state = data.state
     in_join = state in (MemberState.JOINING, MemberState.SYNCING)
     idle = state in (MemberState.UNJOINED, MemberState.FENCED, MemberState.LEAVING)
     return [
         (
-            place.generation_id == NO_GENERATION or place.member_id != NO_MEMBER,
+            data.generation_id == NO_GENERATION or data.member_id != NO_MEMBER,
             "a generation without a member id",
         ),
         (
             state is not MemberState.STABLE
-            or place.synced_generation_id == place.generation_id != NO_GENERATION,
-            f"stable, but the assignment is of generation {place.synced_generation_id}",
+            or data.synced_generation_id == data.generation_id != NO_GENERATION,
+            f"stable, but the assignment is of generation {data.synced_generation_id}",
         ),
         (
-            place.synced_generation_id == NO_GENERATION or place.generation_id != NO_GENERATION,
-            f"an assignment of generation {place.synced_generation_id} without a generation",
+            data.synced_generation_id == NO_GENERATION or data.generation_id != NO_GENERATION,
+            f"an assignment of generation {data.synced_generation_id} without a generation",
         ),
-        (place.wanted or idle, "not wanted, but neither out of the group nor leaving"),
-        ((place.protocols is not None) == in_join, "prepared bytes belong to joining and syncing"),
+        (data.wanted or idle, "not wanted, but neither out of the group nor leaving"),
+        ((data.protocols is not None) == in_join, "prepared bytes belong to joining and syncing"),
         (
-            place.join_request is None or state is MemberState.JOINING,
+            data.join_request is None or state is MemberState.JOINING,
             "a JoinGroup is on its way outside joining",
         ),
         (
-            place.sync_request is None or state is MemberState.SYNCING,
+            data.sync_request is None or state is MemberState.SYNCING,
             "a SyncGroup is on its way outside syncing",
         ),
         (
-            place.heartbeat_request is None or place.beating(),
+            data.heartbeat_request is None or data.beating(),
             "a heartbeat is on its way without a generation",
         ),
         (
-            (place.leaves_wanted > 0) == (state is MemberState.LEAVING),
-            f"{place.leaves_wanted} leaves are to be answered",
+            (data.leaves_wanted > 0) == (state is MemberState.LEAVING),
+            f"{data.leaves_wanted} leaves are to be answered",
         ),
         (
-            not (place.beating() and place.coordinator_known) or Timer.HEARTBEAT in place.deadlines,
+            not (data.beating() and data.coordinator_known) or Timer.HEARTBEAT in data.deadlines,
             "no heartbeat is due although there is a place and a coordinator",
         ),
         (
-            Timer.SESSION not in place.deadlines or place.beating(),
+            Timer.SESSION not in data.deadlines or data.beating(),
             "a session deadline without heartbeats",
         ),
-        (len(place.sent) <= _MAX_OUTSTANDING, f"{len(place.sent)} requests on their way"),
-        (not place.effects, "effects were left behind"),
+        (len(data.sent) <= _MAX_OUTSTANDING, f"{len(data.sent)} requests on their way"),
+        (not data.effects, "effects were left behind"),
     ]

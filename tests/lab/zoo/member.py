@@ -8,7 +8,7 @@ from tests.lab.zoo import grounds
 from tests.lab.zoo.mutation import Mutation, Patch
 
 from kohort.consumer.events import CallbackDone
-from kohort.engine.member_commits import Commits
+from kohort.engine.commit_requests import CommitRequests
 from kohort.engine.member_coordinator import CoordinatorLookup
 from kohort.lab.application import Consuming
 from kohort.member import joining
@@ -17,13 +17,13 @@ from kohort.model.errors import ErrorCode
 
 
 def _any_refused_commit_makes_the_member_join_again(patch: Patch) -> None:
-    worth = Commits._worth_repeating
+    worth = CommitRequests._worth_repeating
 
-    def rejoins(self: Commits, commit: Any, refusal: Any) -> bool:
+    def rejoins(self: CommitRequests, commit: Any, refusal: Any) -> bool:
         self._feed(SubscriptionChanged(reason="a commit was refused"))
         return worth(self, commit, refusal)
 
-    patch.setattr(Commits, "_worth_repeating", rejoins)
+    patch.setattr(CommitRequests, "_worth_repeating", rejoins)
 
 
 def _the_coordinator_is_not_looked_up_again(patch: Patch) -> None:

@@ -1,28 +1,28 @@
-"""What a member engine's traffic reports to the engine.
+"""What a member engine's router reports to the engine.
 
-In: nothing. Out: the closed set of happenings. Must not know: who reacts to them, and how.
+In: nothing. Out: the closed set of events. Must not know: who reacts to them, and how.
 """
 
 from __future__ import annotations
 
 from typing import Any, NamedTuple, TypeAlias
 
-from kohort.engine.member_links import Exchange
+from kohort.engine.connection_pool import PendingRequest
 from kohort.engine.member_outputs import RequestError
 from kohort.model.errors import ErrorCode
 
 
 class Reply(NamedTuple):
-    """An exchange got its answer."""
+    """A pending request got its answer."""
 
-    exchange: Exchange
+    pending: PendingRequest
     message: Any
 
 
 class Failure(NamedTuple):
-    """An exchange gets no answer."""
+    """A pending request gets no answer."""
 
-    exchange: Exchange
+    pending: PendingRequest
     error: RequestError
 
 
@@ -43,4 +43,4 @@ class LookupFailed(NamedTuple):
     message: str
 
 
-Happening: TypeAlias = Reply | Failure | Found | Gone | LookupFailed
+RouterEvent: TypeAlias = Reply | Failure | Found | Gone | LookupFailed

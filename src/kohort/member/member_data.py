@@ -1,7 +1,7 @@
 """A member's state, and the few ways in which it changes.
 
 Here: the mutable data of one member and the moves that joining, heartbeating and leaving share:
-change state, send a request, lose the place, fail. Those modules decide when; this one keeps the
+change state, send a request, lose the data, fail. Those modules decide when; this one keeps the
 parts in agreement. Must not know: which answer caused what.
 """
 
@@ -60,7 +60,7 @@ class Sent:
 
 
 @dataclass(slots=True, kw_only=True)
-class Place:
+class MemberData:
     """One member. The comments say with what else an attribute must agree; `Member.check` looks."""
 
     config: MemberConfig
@@ -182,7 +182,7 @@ class Place:
         """Until when the place is surely held: a session timeout from what was confirmed last.
 
         The coordinator counts from the arrival of what was confirmed, which is not before it was
-        sent. None: there is no place.
+        sent. None: there is no data.
         """
         if self.last_confirmed is None:
             return None

@@ -1,7 +1,7 @@
-"""A member engine's requests: to which node, over which link, how often, how long.
+"""A member engine's requests: to which node, over which connection, how often, how long.
 
-In: exchanges to open, what the shell says, instants. Out: happenings for the engine: an answer or a
-failure for each exchange, and where the coordinator is. Must not know: membership, what a commit
+In: requests to open, what the shell says, instants. Out: events for the engine: an answer or a
+failure for each pending, and where the coordinator is. Must not know: membership, what a commit
 means, who the owner is.
 """
 
@@ -12,22 +12,21 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from kohort.engine.member_cluster import Cluster, metadata_request
-from kohort.engine.member_coordinator import CoordinatorLookup, is_fatal
-from kohort.engine.member_happenings import Failure, Found, Gone, Happening, LookupFailed, Reply
-from kohort.engine.member_links import (
+from kohort.engine.connection_pool import (
+    ConnectionDown,
+    ConnectionKey,
+    ConnectionPool,
+    ConnectionSettings,
     Endpoint,
-    Exchange,
-    LinkDown,
-    LinkKey,
-    Links,
-    LinkSettings,
     Outcome,
+    PendingRequest,
     Purpose,
     Refused,
     Replied,
     Role,
 )
+from kohort.engine.member_cluster import Cluster, metadata_request
+from kohort.engine.member_coordinator import CoordinatorLookup, is_fatal
 from kohort.engine.member_offsets import coordinator_trouble
 from kohort.engine.member_outputs import (
     LeaderOf,
@@ -39,6 +38,7 @@ from kohort.engine.member_outputs import (
     Where,
     request_error,
 )
+from kohort.engine.router_events import Failure, Found, Gone, LookupFailed, Reply, RouterEvent
 from kohort.member.backoff import Backoff, Entropy
 from kohort.member.config import MemberConfig
 from kohort.model.deadlines import Deadlines
@@ -53,37 +53,36 @@ _MOVED = frozenset({ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINAT
 _NEVER = Instant(2**62)
 _REPEATABLE = frozenset({Target.ANY, Target.COORDINATOR})
 
-
 _WAKE = 0
-"""Key of the deadline at which something that waits may be sent; exchanges have their numbers."""
+"""Key of the deadline at which something that waits may be sent; requests have their numbers."""
 
 
-class Traffic:
+class RequestRouter:
     """Everything on its way."""
 
     def __init__(
         self,
         config: MemberConfig,
         bootstrap: Sequence[Endpoint],
-        settings: LinkSettings,
+        settings: ConnectionSettings,
         entropy: Entropy,
         *,
         allow_auto_topic_creation: bool,
     ) -> None:
         self.out: list[Output] = []
-        self.happened: deque[Happening] = deque()
+        self.events: deque[RouterEvent] = deque()
         self.cluster = Cluster()
         self._config = config
         self._bootstrap = tuple(bootstrap)
         self._auto_create = allow_auto_topic_creation
-        self._links = Links(settings, entropy, self.out)
+        self._pool = ConnectionPool(settings, entropy, self.out)
         backoff = Backoff(config.retry_backoff_ms, config.retry_backoff_max_ms, entropy)
         self._lookup = CoordinatorLookup(config.group_id, backoff)
-        self._exchanges: dict[int, Exchange] = {}
-        self._waiting: dict[int, Exchange] = {}
+        self._requests: dict[int, PendingRequest] = {}
+        self._waiting: dict[int, PendingRequest] = {}
         self._next_number = 1
         self._newest_commit = 0
-        """The highest number of a commit that was given to a link."""
+        """The highest number of a commit that was given to a connection."""
         self._rotation = 0
         self._deadlines: Deadlines[int] = Deadlines()
         self._topics_wanted: set[str] = set()
@@ -91,7 +90,7 @@ class Traffic:
         self._asking_metadata = False
         self._metadata_not_before = Instant(0)
 
-    # -- opening and ending exchanges -------------------------------------------------------------
+    # -- opening and ending requests -------------------------------------------------------------
 
     def open(
         self,
@@ -103,9 +102,9 @@ class Traffic:
         build: Callable[[int], Any],
         timeout_ms: Millis,
         now: Instant,
-    ) -> Exchange:
+    ) -> PendingRequest:
         """One more request; it ends in exactly one Reply or Failure, unless cancelled."""
-        exchange = Exchange(
+        pending = PendingRequest(
             number=self._next_number,
             purpose=purpose,
             subject=subject,
@@ -115,10 +114,10 @@ class Traffic:
             expires=after(now, timeout_ms),
         )
         self._next_number += 1
-        self._enlist(exchange)
-        return exchange
+        self._enlist(pending)
+        return pending
 
-    def open_metadata(self, subject: int, topics: Iterable[str], now: Instant) -> Exchange:
+    def open_metadata(self, subject: int, topics: Iterable[str], now: Instant) -> PendingRequest:
         """Ask any node about these topics."""
         wanted = frozenset(topics)
         return self.open(
@@ -133,34 +132,34 @@ class Traffic:
             now=now,
         )
 
-    def again(self, exchange: Exchange, not_before: Instant) -> None:
-        """Repeat an exchange whose reply was not the last word; its deadline stays."""
-        exchange.sent_at = None
-        exchange.not_before = not_before
-        self._enlist(exchange)
+    def again(self, pending: PendingRequest, not_before: Instant) -> None:
+        """Repeat a pending request whose reply was not the last word; its deadline stays."""
+        pending.sent_at = None
+        pending.not_before = not_before
+        self._enlist(pending)
 
-    def hold(self, exchange: Exchange) -> None:
+    def hold(self, pending: PendingRequest) -> None:
         """Repeat it, but not before `release`."""
-        self.again(exchange, _NEVER)
+        self.again(pending, _NEVER)
 
-    def release(self, exchange: Exchange, now: Instant) -> None:
+    def release(self, pending: PendingRequest, now: Instant) -> None:
         """End a `hold`."""
-        exchange.not_before = now
+        pending.not_before = now
 
     def soon(self, now: Instant) -> Instant:
         """When to try something again that failed in passing."""
         return after(now, self._config.retry_backoff_ms)
 
-    def _enlist(self, exchange: Exchange) -> None:
-        self._exchanges[exchange.number] = exchange
-        if exchange.link is None:
-            self._waiting[exchange.number] = exchange
-        self._deadlines.arm(exchange.number, exchange.expires)
+    def _enlist(self, pending: PendingRequest) -> None:
+        self._requests[pending.number] = pending
+        if pending.connection is None:
+            self._waiting[pending.number] = pending
+        self._deadlines.arm(pending.number, pending.expires)
 
-    def cancel(self, exchange: Exchange) -> None:
+    def cancel(self, pending: PendingRequest) -> None:
         """Nobody waits for it any more; if it was sent, its answer is skipped."""
-        self._end(exchange)
-        self._abandon(exchange)
+        self._end(pending)
+        self._abandon(pending)
 
     # -- the coordinator --------------------------------------------------------------------------
 
@@ -172,7 +171,7 @@ class Traffic:
     def find_coordinator(self) -> None:
         """Look it up until it is found; Found comes at once when it is known."""
         if self.coordinator_known:
-            self.happened.append(Found())
+            self.events.append(Found())
         else:
             self._lookup.wanted = True
 
@@ -181,77 +180,82 @@ class Traffic:
         self._lookup.settled()
 
     def drop_coordinator(self, reason: str, now: Instant, *, tell: bool) -> None:
-        """Forget it, with its links; requests to it that may be repeated wait for the next one."""
+        """Forget the coordinator and its connections.
+
+        Requests that may be repeated wait for the next coordinator.
+        """
         endpoint = self._lookup.endpoint
         if endpoint is None:
             return
         self._lookup.forget(now)
         if tell:
-            self.happened.append(Gone(reason))
+            self.events.append(Gone(reason))
         for role in (Role.GROUP, Role.COMMITS):
-            self._take(self._links.drop(LinkKey(role, endpoint), reason), now)
+            self._take(self._pool.drop(ConnectionKey(role, endpoint), reason), now)
 
     def clear_parked(self, now: Instant) -> None:
         """Before a request that must not wait behind a parked one that nobody wants any more."""
         endpoint = self._lookup.endpoint
-        link = self._links.find(LinkKey(Role.GROUP, endpoint)) if endpoint else None
-        if link is None or not link.may_be_parked:
+        connection = self._pool.find(ConnectionKey(Role.GROUP, endpoint)) if endpoint else None
+        if connection is None or not connection.may_be_parked:
             return
-        for down in self._links.drop(link.key, "an abandoned request is parked on it"):
-            assert isinstance(down, LinkDown)
-            for exchange in down.exchanges:
-                self._stranded(exchange, down.reason, now)
+        for down in self._pool.drop(connection.key, "an abandoned request is parked on it"):
+            assert isinstance(down, ConnectionDown)
+            for pending in down.requests:
+                self._stranded(pending, down.reason, now)
 
     # -- from the shell ---------------------------------------------------------------------------
 
     def connected(self, conn: ConnectionId) -> None:
         """The shell opened a connection."""
-        self._links.connected(conn)
+        self._pool.connected(conn)
 
     def received(self, conn: ConnectionId, data: bytes, now: Instant) -> None:
         """The shell read bytes."""
-        self._take(self._links.received(conn, data, now), now)
+        self._take(self._pool.received(conn, data, now), now)
 
     def lost(self, conn: ConnectionId, reason: str, now: Instant) -> None:
         """The shell lost a connection, or could not open it."""
-        self._take(self._links.lost(conn, reason, now), now)
+        self._take(self._pool.lost(conn, reason, now), now)
 
     def shift(self, micros: int) -> None:
         """The process was asleep."""
-        self._links.shift(micros)
+        self._pool.shift(micros)
         self._deadlines.shift(micros)
 
     def next_deadline(self) -> Instant | None:
         """When `advance` is due."""
-        return sooner(self._links.next_deadline(), self._deadlines.next())
+        return sooner(self._pool.next_deadline(), self._deadlines.next())
 
     def advance(self, now: Instant) -> None:
         """Let deadlines pass."""
-        if outcomes := self._links.advance(now):
+        if outcomes := self._pool.advance(now):
             self._take(outcomes, now)
         while (number := self._deadlines.pop_due(now)) is not None:
             if number != _WAKE:
-                self._expire(self._exchanges[number], now)
+                self._expire(self._requests[number], now)
 
     def close(self, now: Instant) -> None:
         """End everything."""
-        for exchange in list(self._exchanges.values()):
+        for pending in list(self._requests.values()):
             self._fail(
-                exchange, request_error(RequestErrorKind.CLOSED, "the engine was closed"), now
+                pending, request_error(RequestErrorKind.CLOSED, "the engine was closed"), now
             )
-        self._links.drop_all("closed")
+        self._pool.drop_all("closed")
         self._waiting.clear()
         self._lookup.wanted = False
 
     def check(self) -> None:
         """Assert what must always hold; raises InvariantViolation."""
-        self._links.check()
-        for number, exchange in self._exchanges.items():
-            if (exchange.link is None) != (number in self._waiting):
-                raise InvariantViolation(f"request {number} is on a link and waits, or neither")
+        self._pool.check()
+        for number, pending in self._requests.items():
+            if (pending.connection is None) != (number in self._waiting):
+                raise InvariantViolation(
+                    f"request {number} is on a connection and waits, or neither"
+                )
             if number not in self._deadlines:
                 raise InvariantViolation(f"request {number} has no deadline")
-        if self._waiting.keys() - self._exchanges.keys():
+        if self._waiting.keys() - self._requests.keys():
             raise InvariantViolation("a finished request waits")
 
     # -- routing ----------------------------------------------------------------------------------
@@ -264,23 +268,21 @@ class Traffic:
             progress = False
             self._ask_coordinator(now)
             held = False
-            for exchange in [waiting[n] for n in sorted(waiting)]:
-                if exchange.not_before > now or exchange.number not in waiting:
+            for pending in [waiting[n] for n in sorted(waiting)]:
+                if pending.not_before > now or pending.number not in waiting:
                     continue
-                if exchange.purpose is Purpose.COMMIT and (
-                    held := held or self._overtaken(exchange)
-                ):
+                if pending.purpose is Purpose.COMMIT and (held := held or self._overtaken(pending)):
                     continue
-                key = self._route(exchange)
-                if key is None and isinstance(exchange.where, Role):
+                key = self._route(pending)
+                if key is None and isinstance(pending.where, Role):
                     # A member's request is for the coordinator it knew, and no other.
                     error = request_error(RequestErrorKind.DISCONNECTED, "the coordinator is gone")
-                    self._fail(exchange, error, now)
+                    self._fail(pending, error, now)
                 elif key is not None:
-                    del waiting[exchange.number]
-                    if exchange.purpose is Purpose.COMMIT:
-                        self._newest_commit = max(self._newest_commit, exchange.number)
-                    self._take(self._links.submit(key, exchange, now), now)
+                    del waiting[pending.number]
+                    if pending.purpose is Purpose.COMMIT:
+                        self._newest_commit = max(self._newest_commit, pending.number)
+                    self._take(self._pool.submit(key, pending, now), now)
                     progress = bool(waiting)
             progress |= self._ask_metadata(now)
             progress |= self._lookup.should_ask(now)
@@ -293,19 +295,19 @@ class Traffic:
     def _wants_metadata(self) -> bool:
         return (self._nodes_wanted or bool(self._topics_wanted)) and not self._asking_metadata
 
-    def _overtaken(self, commit: Exchange) -> bool:
+    def _overtaken(self, commit: PendingRequest) -> bool:
         """Whether newer commits are under way: behind them this one would move offsets back.
 
-        It waits for their answers, those behind it wait with it, and ``Commits`` takes off it what
-        they have committed.
+        This commit waits for their answers, and so do the commits behind this one.
+        ``CommitRequests`` takes off this commit what the newer ones have committed.
         """
         return commit.number < self._newest_commit and any(
-            e.purpose is Purpose.COMMIT and e.number > commit.number and e.link is not None
-            for e in self._exchanges.values()
+            e.purpose is Purpose.COMMIT and e.number > commit.number and e.connection is not None
+            for e in self._requests.values()
         )
 
-    def _route(self, exchange: Exchange) -> LinkKey | None:
-        where = exchange.where
+    def _route(self, pending: PendingRequest) -> ConnectionKey | None:
+        where = pending.where
         match where:
             case Role():
                 endpoint, role = self._lookup.endpoint, where
@@ -317,7 +319,7 @@ class Traffic:
                 return self._any()
             case _:
                 endpoint, role = self._node(where), Role.SHARED
-        return None if endpoint is None else LinkKey(role, endpoint)
+        return None if endpoint is None else ConnectionKey(role, endpoint)
 
     def _node(self, where: Where) -> Endpoint | None:
         cluster = self.cluster
@@ -334,9 +336,9 @@ class Traffic:
             self._nodes_wanted = True
         return endpoint
 
-    def _any(self) -> LinkKey:
+    def _any(self) -> ConnectionKey:
         known = dict.fromkeys((*self._bootstrap, *self.cluster.nodes.values()))
-        return self._links.best_shared(list(known), self._rotation)
+        return self._pool.best_shared(list(known), self._rotation)
 
     def _ask_coordinator(self, now: Instant) -> None:
         if self._lookup.should_ask(now):
@@ -381,32 +383,32 @@ class Traffic:
         for outcome in outcomes:
             match outcome:
                 case Replied():
-                    self._replied(outcome.exchange, outcome.message, now)
+                    self._replied(outcome.pending, outcome.message, now)
                 case Refused():
                     error = request_error(
                         RequestErrorKind.UNSUPPORTED, outcome.reason, ErrorCode.UNSUPPORTED_VERSION
                     )
-                    self._fail(outcome.exchange, error, now)
-                case LinkDown():
+                    self._fail(outcome.pending, error, now)
+                case ConnectionDown():
                     self._down(outcome, now)
 
-    def _replied(self, exchange: Exchange, message: Any, now: Instant) -> None:
-        exchange.link = None
-        self._end(exchange)
+    def _replied(self, pending: PendingRequest, message: Any, now: Instant) -> None:
+        pending.connection = None
+        self._end(pending)
         if isinstance(message, MetadataResponse):
             self.cluster.learn(message)
-        if exchange.purpose is Purpose.NOBODY:
+        if pending.purpose is Purpose.NOBODY:
             return
-        if exchange.purpose is Purpose.FIND_COORDINATOR:
+        if pending.purpose is Purpose.FIND_COORDINATOR:
             self._coordinator_answered(message, now)
-        elif exchange.is_routing:
+        elif pending.is_routing:
             self._metadata_came(now)
-        elif exchange.where is Target.COORDINATOR and (trouble := coordinator_trouble(message)):
-            self.again(exchange, self.soon(now))
+        elif pending.where is Target.COORDINATOR and (trouble := coordinator_trouble(message)):
+            self.again(pending, self.soon(now))
             if trouble in _MOVED:
                 self.drop_coordinator(trouble.name, now, tell=True)
         else:
-            self.happened.append(Reply(exchange, message))
+            self.events.append(Reply(pending, message))
 
     def _metadata_came(self, now: Instant) -> None:
         """Whether it helped or not: routing looks at it, and asks again after a while."""
@@ -416,83 +418,83 @@ class Traffic:
     def _coordinator_answered(self, message: Any, now: Instant) -> None:
         error = self._lookup.answered(message, now)
         if error is ErrorCode.NONE:
-            self.happened.append(Found())
+            self.events.append(Found())
         elif is_fatal(error):
             text = f"the coordinator of group {self._config.group_id!r}: {error.name}"
-            self.happened.append(LookupFailed(error, text))
-            for exchange in list(self._waiting.values()):
-                if exchange.where is Target.COORDINATOR:
+            self.events.append(LookupFailed(error, text))
+            for pending in list(self._waiting.values()):
+                if pending.where is Target.COORDINATOR:
                     self._fail(
-                        exchange, request_error(RequestErrorKind.UNAVAILABLE, text, error), now
+                        pending, request_error(RequestErrorKind.UNAVAILABLE, text, error), now
                     )
 
-    def _down(self, down: LinkDown, now: Instant) -> None:
+    def _down(self, down: ConnectionDown, now: Instant) -> None:
         key = down.key
         self._rotation += 1
-        for exchange in down.exchanges:
-            self._stranded(exchange, down.reason, now)
+        for pending in down.requests:
+            self._stranded(pending, down.reason, now)
         if key.role is Role.SHARED or key.endpoint != self._lookup.endpoint:
             return
         # An idle connection for commits may be closed by the broker at any time.
-        if key.role is Role.GROUP or down.exchanges:
+        if key.role is Role.GROUP or down.requests:
             self.drop_coordinator(down.reason or "disconnected", now, tell=True)
 
-    def _stranded(self, exchange: Exchange, reason: str, now: Instant) -> None:
-        if exchange.purpose is Purpose.NOBODY:
-            self._end(exchange)
+    def _stranded(self, pending: PendingRequest, reason: str, now: Instant) -> None:
+        if pending.purpose is Purpose.NOBODY:
+            self._end(pending)
             return
-        unsent = exchange.sent_at is None and not isinstance(exchange.where, Role)
-        if unsent or exchange.where in _REPEATABLE:
-            self.again(exchange, self.soon(now))
+        unsent = pending.sent_at is None and not isinstance(pending.where, Role)
+        if unsent or pending.where in _REPEATABLE:
+            self.again(pending, self.soon(now))
             return
-        if isinstance(exchange.where, LeaderOf):
-            self.cluster.forget_leader(exchange.where.partition)
+        if isinstance(pending.where, LeaderOf):
+            self.cluster.forget_leader(pending.where.partition)
         text = reason or "the connection broke before the answer came"
-        self._fail(exchange, request_error(RequestErrorKind.DISCONNECTED, text), now)
+        self._fail(pending, request_error(RequestErrorKind.DISCONNECTED, text), now)
 
-    def _expire(self, exchange: Exchange, now: Instant) -> None:
-        text = f"no answer in time to {exchange.request_class.__name__}"
-        purpose, sent_at, link = exchange.purpose, exchange.sent_at, exchange.link
+    def _expire(self, pending: PendingRequest, now: Instant) -> None:
+        text = f"no answer in time to {pending.request_class.__name__}"
+        purpose, sent_at, connection = pending.purpose, pending.sent_at, pending.connection
         error = request_error(RequestErrorKind.TIMED_OUT, text, ErrorCode.REQUEST_TIMED_OUT)
-        self._fail(exchange, error, now)
-        self._abandon(exchange)
-        if link is None or sent_at is None:
+        self._fail(pending, error, now)
+        self._abandon(pending)
+        if connection is None or sent_at is None:
             return
         # Answers come in order: whatever was sent behind this one would wait for it, too. But an
         # owner that is in a hurry is no reason to think that the node is gone.
         patience = after(sent_at, self._config.request_timeout_ms)
         if purpose in _OWN_PATIENCE or now >= patience:
-            self._give_up(link.key, text, now)
+            self._give_up(connection.key, text, now)
         else:
-            exchange.expires = patience
-            self._enlist(exchange)
+            pending.expires = patience
+            self._enlist(pending)
 
-    def _abandon(self, exchange: Exchange) -> None:
-        """Nobody waits any more: take it off its link, or skip its answer when that comes."""
-        link = exchange.link
-        if link is not None and exchange.sent_at is None:
-            link.queue.remove(exchange)
-            exchange.link = None
-        exchange.purpose = Purpose.NOBODY
+    def _abandon(self, pending: PendingRequest) -> None:
+        """Nobody waits any more: take it off its connection, or skip its answer when that comes."""
+        connection = pending.connection
+        if connection is not None and pending.sent_at is None:
+            connection.queue.remove(pending)
+            pending.connection = None
+        pending.purpose = Purpose.NOBODY
 
-    def _give_up(self, key: LinkKey, reason: str, now: Instant) -> None:
-        """A node does not answer on that link."""
+    def _give_up(self, key: ConnectionKey, reason: str, now: Instant) -> None:
+        """A node does not answer on that connection."""
         if key.role is not Role.SHARED and key.endpoint == self._lookup.endpoint:
             self.drop_coordinator(reason, now, tell=True)
         else:
-            self._take(self._links.drop(key, reason), now)
+            self._take(self._pool.drop(key, reason), now)
 
-    def _fail(self, exchange: Exchange, error: RequestError, now: Instant) -> None:
-        self._end(exchange)
-        if exchange.purpose is Purpose.FIND_COORDINATOR:
+    def _fail(self, pending: PendingRequest, error: RequestError, now: Instant) -> None:
+        self._end(pending)
+        if pending.purpose is Purpose.FIND_COORDINATOR:
             self._lookup.failed(now)
-        elif exchange.is_routing:
+        elif pending.is_routing:
             self._metadata_came(now)
-        elif exchange.purpose is not Purpose.NOBODY:
-            # A copy, since the exchange itself may be abandoned before this is read.
-            self.happened.append(Failure(replace(exchange), error))
+        elif pending.purpose is not Purpose.NOBODY:
+            # A copy, since the request itself may be abandoned before this is read.
+            self.events.append(Failure(replace(pending), error))
 
-    def _end(self, exchange: Exchange) -> None:
-        self._exchanges.pop(exchange.number, None)
-        self._waiting.pop(exchange.number, None)
-        self._deadlines.cancel(exchange.number)
+    def _end(self, pending: PendingRequest) -> None:
+        self._requests.pop(pending.number, None)
+        self._waiting.pop(pending.number, None)
+        self._deadlines.cancel(pending.number)

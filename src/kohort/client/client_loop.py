@@ -43,7 +43,7 @@ def monotonic_now() -> Instant:
 
 
 class Engine(Protocol):
-    """What the pump needs of ``MemberEngine``."""
+    """What the loop needs of ``MemberEngine``."""
 
     def handle(self, event: OwnerEvent, now: Instant) -> list[Output]:
         """Take an event of the owner."""
@@ -75,7 +75,7 @@ class Engine(Protocol):
 
 
 class Owner(Protocol):
-    """Who uses the engine; called on the pump's thread only."""
+    """Who uses the engine; called on the loop's thread only."""
 
     def take(self, output: Output, now: Instant) -> list[Output]:
         """Deal with an output that is not about connections; may call the engine for more."""
@@ -90,13 +90,13 @@ class Owner(Protocol):
         ...
 
     def broken(self, error: BaseException) -> None:
-        """The pump ends because of a bug; nothing will happen any more."""
+        """The loop ends because of a bug; nothing will happen any more."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class _Order:
-    """Something to be done on the pump's thread."""
+    """Something to be done on the loop's thread."""
 
     run: Callable[[Instant], list[Output]]
     future: Future[Any] | None
@@ -113,11 +113,11 @@ class _Line:
     out: deque[memoryview] = field(default_factory=deque)
 
 
-class Pump:
+class ClientLoop:
     """Runs an engine on a thread of its own.
 
     Args:
-        engine: driven by this pump alone from ``start`` on.
+        engine: driven by this loop alone from ``start`` on.
         owner: gets everything that is not about connections.
         name: the thread's.
     """
@@ -144,14 +144,14 @@ class Pump:
     def post(
         self, order: Callable[[Instant], list[Output]], future: Future[Any] | None = None
     ) -> None:
-        """Have ``order`` run on the pump's thread soon; its outputs are carried out.
+        """Have ``order`` run on the loop's thread soon; its outputs are carried out.
 
         Args:
             order: gets the present instant.
-            future: gets ``Closed`` if the pump ends before it comes to the order.
+            future: gets ``Closed`` if the loop ends before it comes to the order.
 
         Raises:
-            Closed: the pump has ended.
+            Closed: the loop has ended.
         """
         with self._lock:
             if self._ended or self._stopping:
@@ -160,7 +160,7 @@ class Pump:
         self._wake()
 
     def call(self, order: Callable[[Instant], tuple[T, list[Output]]]) -> Future[T]:
-        """Like ``post``, for an order that has a result or raises. Not for the pump's thread."""
+        """Like ``post``, for an order that has a result or raises. Not for the loop's thread."""
         future: Future[T] = Future()
 
         def run(now: Instant) -> list[Output]:

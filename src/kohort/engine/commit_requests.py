@@ -16,7 +16,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from kohort.engine.member_links import Exchange, Purpose
+from kohort.engine.connection_pool import PendingRequest, Purpose
 from kohort.engine.member_offsets import commit_codes, commit_request
 from kohort.engine.member_outputs import (
     Committed,
@@ -25,7 +25,7 @@ from kohort.engine.member_outputs import (
     RequestErrorKind,
     Target,
 )
-from kohort.engine.member_traffic import Traffic
+from kohort.engine.request_router import RequestRouter
 from kohort.member.events import CommitAccepted, CommitRefused, Event
 from kohort.member.member import Member
 from kohort.member.requests import RequestId
@@ -49,7 +49,7 @@ class _Commit:
     """What is still to be committed: newer commits take theirs off it."""
     as_member: bool
     """Made under a place in the group; otherwise it is a simple consumer's."""
-    exchange: Exchange | None = None
+    pending: PendingRequest | None = None
     generation_id: GenerationId = NO_GENERATION
     member_id: MemberId = NO_MEMBER
     """As whom it was sent last."""
@@ -58,12 +58,14 @@ class _Commit:
     """Of these it was sent last with what a newer commit says."""
 
 
-class Commits:
+class CommitRequests:
     """All commits that are not answered yet."""
 
-    def __init__(self, member: Member, traffic: Traffic, feed: Callable[[Event], None]) -> None:
+    def __init__(
+        self, member: Member, router: RequestRouter, feed: Callable[[Event], None]
+    ) -> None:
         self._member = member
-        self._traffic = traffic
+        self._router = router
         self._feed = feed
         self._commits: dict[RequestId, _Commit] = {}
         """From the oldest to the newest."""
@@ -80,14 +82,14 @@ class Commits:
         member = self._member
         commit = _Commit(request_id=request_id, offsets=dict(offsets), as_member=member.wanted)
         if not offsets:
-            self._traffic.out.append(Committed(request_id=request_id))
+            self._router.out.append(Committed(request_id=request_id))
             return
         if commit.as_member and member.generation_id == NO_GENERATION:
             text = f"no place in group {member.config.group_id!r}: {member.state.value}"
             self._answer(commit, _membership(text, ErrorCode.UNKNOWN_MEMBER_ID))
             return
         self._commits[request_id] = commit
-        commit.exchange = self._traffic.open(
+        commit.pending = self._router.open(
             Purpose.COMMIT,
             request_id,
             where=Target.COORDINATOR,
@@ -102,55 +104,55 @@ class Commits:
     def cancel(self, request_id: RequestId) -> bool:
         """Forget one."""
         commit = self._commits.pop(request_id, None)
-        if commit is not None and commit.exchange is not None:
-            self._traffic.cancel(commit.exchange)
+        if commit is not None and commit.pending is not None:
+            self._router.cancel(commit.pending)
         return commit is not None
 
-    def replied(self, exchange: Exchange, message: Any, now: Instant) -> None:
+    def replied(self, pending: PendingRequest, message: Any, now: Instant) -> None:
         """The coordinator answered."""
-        commit = self._commits.get(RequestId(exchange.subject))
+        commit = self._commits.get(RequestId(pending.subject))
         if commit is None:
             return
         codes = commit_codes(message)
         refusal = next((c for c in codes.values() if c in _OF_MEMBERSHIP), None)
         if any(codes.get(tp) for tp in commit.borrowed) and refusal is None:
             # The newer one's are at fault; it is told so next, and then this one has its own again.
-            self._traffic.again(exchange, self._traffic.soon(now))
+            self._router.again(pending, self._router.soon(now))
         elif refusal is None:
-            self._settle(commit, codes, exchange.sent_at or now)
+            self._settle(commit, codes, pending.sent_at or now)
         elif not commit.offsets:
             self._done(commit)
         elif self._worth_repeating(commit, refusal):
-            self._repeat(commit, exchange, now)
+            self._repeat(commit, pending, now)
         else:
             self._refuse(commit, refusal)
 
-    def failed(self, exchange: Exchange, error: RequestError) -> None:
+    def failed(self, pending: PendingRequest, error: RequestError) -> None:
         """No answer will come."""
-        commit = self._commits.get(RequestId(exchange.subject))
+        commit = self._commits.get(RequestId(pending.subject))
         if commit is not None:
             self._answer(commit, error)
 
     def joined(self, now: Instant) -> None:
         """A new generation: what waited for it can be sent."""
         for commit in self._commits.values():
-            if commit.held and commit.exchange is not None:
+            if commit.held and commit.pending is not None:
                 commit.held = False
-                self._traffic.release(commit.exchange, now)
+                self._router.release(commit.pending, now)
 
     def place_lost(self, text: str) -> None:
         """Whatever was owned may be somebody else's: no commit made under it may be repeated."""
         for commit in [c for c in self._commits.values() if c.as_member]:
-            if commit.exchange is not None:
-                self._traffic.cancel(commit.exchange)
+            if commit.pending is not None:
+                self._router.cancel(commit.pending)
             self._answer(commit, _membership(text, ErrorCode.UNKNOWN_MEMBER_ID))
 
     def leaving(self) -> None:
         """The place is about to be given up: what was not sent by now never will be."""
         for commit in [c for c in self._commits.values() if c.as_member]:
-            exchange = commit.exchange
-            if exchange is not None and exchange.sent_at is None:
-                self._traffic.cancel(exchange)
+            pending = commit.pending
+            if pending is not None and pending.sent_at is None:
+                self._router.cancel(pending)
                 text = "the member leaves the group"
                 self._answer(commit, _membership(text, ErrorCode.UNKNOWN_MEMBER_ID))
 
@@ -192,13 +194,13 @@ class Commits:
 
     def _hold(self, commit: _Commit) -> None:
         commit.held = True
-        if commit.exchange is not None:
-            self._traffic.hold(commit.exchange)
+        if commit.pending is not None:
+            self._router.hold(commit.pending)
 
     def _settle(
         self, commit: _Commit, codes: Mapping[TopicPartition, ErrorCode], sent_at: Instant
     ) -> None:
-        self._traffic.coordinator_settled()
+        self._router.coordinator_settled()
         refused = {p: code for p, code in codes.items() if code is not ErrorCode.NONE}
         if commit.as_member and len(refused) < len(codes):
             self._feed(
@@ -209,7 +211,7 @@ class Commits:
                 )
             )
         del self._commits[commit.request_id]
-        self._traffic.out.append(Committed(request_id=commit.request_id, refused=refused))
+        self._router.out.append(Committed(request_id=commit.request_id, refused=refused))
         self._outdate(commit.request_id, codes.keys() - refused.keys())
 
     def _outdate(self, newer: RequestId, committed: Collection[TopicPartition]) -> None:
@@ -221,14 +223,14 @@ class Commits:
             if commit.offsets.keys().isdisjoint(committed):
                 continue
             commit.offsets = {tp: o for tp, o in commit.offsets.items() if tp not in committed}
-            exchange = commit.exchange
-            if not commit.offsets and exchange is not None and exchange.link is None:
-                self._traffic.cancel(exchange)
+            pending = commit.pending
+            if not commit.offsets and pending is not None and pending.connection is None:
+                self._router.cancel(pending)
                 self._done(commit)
 
     def _done(self, commit: _Commit) -> None:
         del self._commits[commit.request_id]
-        self._traffic.out.append(Committed(request_id=commit.request_id))
+        self._router.out.append(Committed(request_id=commit.request_id))
 
     def _worth_repeating(self, commit: _Commit, refusal: ErrorCode) -> bool:
         if not commit.as_member or refusal is ErrorCode.FENCED_INSTANCE_ID:
@@ -238,11 +240,11 @@ class Commits:
             return True
         return refusal in _PLACE_GONE and member.generation_id > commit.generation_id
 
-    def _repeat(self, commit: _Commit, exchange: Exchange, now: Instant) -> None:
+    def _repeat(self, commit: _Commit, pending: PendingRequest, now: Instant) -> None:
         if self._member.state in _ON_ITS_WAY:
             self._hold(commit)
         else:
-            self._traffic.again(exchange, self._traffic.soon(now))
+            self._router.again(pending, self._router.soon(now))
 
     def _refuse(self, commit: _Commit, refusal: ErrorCode) -> None:
         if commit.as_member:
@@ -265,7 +267,7 @@ class Commits:
 
     def _answer(self, commit: _Commit, error: RequestError) -> None:
         self._commits.pop(commit.request_id, None)
-        self._traffic.out.append(Committed(request_id=commit.request_id, error=error))
+        self._router.out.append(Committed(request_id=commit.request_id, error=error))
 
 
 def _membership(text: str, code: ErrorCode) -> RequestError:
