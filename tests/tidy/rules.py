@@ -254,7 +254,9 @@ def _is_set_annotation(annotation: ast.expr) -> bool:
 
 def tracked_texts() -> Iterator[tuple[str, str]]:
     """Every text file of the project as (path, text), without what tools generate."""
-    for path in sorted(ROOT.rglob("*")):
+    tops = [top for top in ROOT.iterdir() if not _generated((top.name,))]
+    below = [path for top in tops if top.is_dir() for path in top.rglob("*")]
+    for path in sorted([*tops, *below]):
         relative = path.relative_to(ROOT)
         if path.suffix in _TEXTS and path.is_file() and not _generated(relative.parts):
             yield relative.as_posix(), path.read_text(encoding="utf-8")

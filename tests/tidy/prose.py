@@ -1,0 +1,169 @@
+"""Finds phrases that readers must read twice: ``python -m tests.tidy.prose [PATHS]``.
+
+In: the phrases in ``prose.toml``; comments, docstrings, messages and test names of Python
+files; Markdown. Out: findings with file and line, and their count for each room. ``--tighten``
+lowers the ceilings in ``prose_ceilings.toml`` to these counts. Must not know: permitted counts.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+import re
+import sys
+import tomllib
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.tidy.rules import tracked_texts
+from tests.tidy.trees import ROOT
+
+HERE = Path(__file__).parent
+CEILINGS = HERE / "prose_ceilings.toml"
+_MADE_FROM_CODE = "<!-- Made from code by"
+_COMMENTS = re.compile(r"^(?:[ \t]*#.*\n)+|[ \t]# .*$", re.MULTILINE)
+_READ = ("src/", "tests/", "bench/", "docs/")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Phrase:
+    """One pattern to avoid, with an example of it and a better one."""
+
+    find: re.Pattern[str]
+    example: str
+    fine: str
+    instead: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """One place in one file where a phrase was found."""
+
+    name: str
+    line: int
+    text: str
+    instead: str
+
+
+@functools.cache
+def phrases() -> tuple[Phrase, ...]:
+    """The phrases of ``prose.toml``."""
+    table = tomllib.loads((HERE / "prose.toml").read_text(encoding="utf-8"))
+    return tuple(
+        Phrase(
+            find=re.compile(entry["find"].replace(" ", r"\s"), re.IGNORECASE),
+            example=entry["example"],
+            fine=entry["fine"],
+            instead=entry["instead"],
+        )
+        for entry in table["phrase"]
+    )
+
+
+def room_of(name: str) -> str:
+    """The room that a file is counted under, such as ``src/member`` or ``docs/adr``."""
+    folders = name.split("/")[:-1]
+    if folders[:2] == ["src", "kohort"]:
+        folders = ["src", *folders[2:]]
+    return "/".join(folders[:2]) or "pages"
+
+
+def findings(name: str, text: str) -> Iterator[Finding]:
+    """The findings in one file, given its name and its text."""
+    if name == "docs/reference/conformance.md" or _MADE_FROM_CODE not in text:
+        passages = _of_python(text) if name.endswith(".py") else _of_markdown(text)
+        for line, passage in passages:
+            yield from _in_passage(name, line, passage)
+
+
+def found_in_project() -> list[Finding]:
+    """The findings in all Python and Markdown files of the project."""
+    return [
+        finding
+        for name, text in tracked_texts()
+        if (name.endswith(".md") and "/" not in name)
+        or (name.endswith((".py", ".md")) and name.startswith(_READ))
+        for finding in findings(name, text)
+    ]
+
+
+def ceilings() -> dict[str, int]:
+    """The highest permitted count for each room; a room that is not listed has the ceiling 0."""
+    table: dict[str, int] = tomllib.loads(CEILINGS.read_text(encoding="utf-8"))
+    return table
+
+
+def lowered(old: dict[str, int], counts: dict[str, int]) -> dict[str, int]:
+    """Ceilings after lowering each to the present count; none rises and those at 0 go."""
+    lower = {room: min(ceiling, counts.get(room, 0)) for room, ceiling in old.items()}
+    return {room: ceiling for room, ceiling in sorted(lower.items()) if ceiling}
+
+
+def _in_passage(name: str, line: int, passage: str) -> Iterator[Finding]:
+    for phrase in phrases():
+        for match in phrase.find.finditer(passage):
+            at = match.start() + len(match[0]) - len(match[0].lstrip("\n .;:|!?"))
+            begin = passage.rfind("\n", 0, at) + 1
+            text = passage[begin:].split("\n", maxsplit=1)[0].strip()
+            yield Finding(
+                name=name, line=line + passage.count("\n", 0, at), text=text, instead=phrase.instead
+            )
+
+
+def _of_python(text: str) -> Iterator[tuple[int, str]]:
+    """Comments in runs, strings, and names of tests; each with its first line."""
+    for run in _COMMENTS.finditer(text):
+        yield (
+            text.count("\n", 0, run.start()) + 1,
+            "\n".join(line.partition("#")[2].lstrip(": ") for line in run[0].splitlines()),
+        )
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and " " in node.value:
+            yield node.lineno, _without_indents(node.value)
+        elif isinstance(node, ast.FunctionDef) and node.name.startswith("test_"):
+            yield node.lineno, node.name.removeprefix("test_").replace("_", " ")
+
+
+def _of_markdown(text: str) -> Iterator[tuple[int, str]]:
+    """Paragraphs, without code, quoted examples («…») and headings that are questions."""
+    blank = re.sub(r"```.*?```|`[^`\n]*`|«[^»]*»", _blanked, text, flags=re.DOTALL)
+    line = 1
+    for paragraph in re.split(r"(\n\s*\n)", blank):
+        if not re.match(r"#+ .*\?$", paragraph):
+            yield line, _without_indents(re.sub(r"^([#>\s]|- |\d+\. )+", _blanked, paragraph))
+        line += paragraph.count("\n")
+
+
+def _blanked(match: re.Match[str]) -> str:
+    return re.sub(r"[^\n]", "_" if match[0][0] in "`«" else "", match[0])
+
+
+def _without_indents(text: str) -> str:
+    return re.sub(r"\n[ \t]+", "\n", text)
+
+
+def main() -> None:
+    paths = [Path(argument).resolve() for argument in sys.argv[1:] if not argument.startswith("--")]
+    shown = [
+        finding
+        for finding in found_in_project()
+        if not paths or any((ROOT / finding.name).is_relative_to(path) for path in paths)
+    ]
+    counts = Counter(room_of(finding.name) for finding in shown)
+    if "--tighten" in sys.argv:
+        rows = [f'"{room}" = {count}' for room, count in lowered(ceilings(), counts).items()]
+        CEILINGS.write_text("\n".join([*_note(), *rows, ""]), encoding="utf-8")
+    lines = [f"{f.name}:{f.line}: {f.text}\n    → {f.instead}" for f in shown]
+    lines += [f"{count:6} {room}" for room, count in sorted(counts.items())]
+    sys.stdout.write("\n".join([*lines, f"{sum(counts.values()):6} in all", ""]))
+
+
+def _note() -> list[str]:
+    text = CEILINGS.read_text(encoding="utf-8")
+    return [line for line in text.splitlines() if line.startswith("#")]
+
+
+if __name__ == "__main__":
+    main()
