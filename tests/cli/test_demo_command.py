@@ -49,11 +49,9 @@ def test_every_setting_that_differs_is_told(tmp_path: Path) -> None:
     told = "\n".join(config.differences())
     assert "group.initial.rebalance.delay.ms=0 (default 3000)" in told
     assert "session.timeout.ms=6000 (default 45000)" in told
-    assert (
-        "--limit 300 (default 500000; 20 and less until the last act; until then the end " in told
-    )
+    assert "--limit 40 (default 500000)" in told
     few = DemoConfig(records=5, seed=1, given=None, sql=tmp_path, output=tmp_path)
-    assert few.limit == few.first_hold.batch == PARTITIONS
+    assert few.limit == PARTITIONS
 
 
 @pytest.mark.slow

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from itertools import pairwise
 
 import pytest
 
@@ -12,7 +11,6 @@ from kohort.cli.demo.picture import (
     Cue,
     Feed,
     Finish,
-    Hold,
     Kill,
     Life,
     Picture,
@@ -21,17 +19,11 @@ from kohort.cli.demo.picture import (
 )
 from kohort.cli.demo.script import (
     ACT_LIMIT_S,
-    BATCHES,
-    BEFORE_THE_END,
-    BEFORE_THE_JOIN,
-    BEFORE_THE_KILL,
-    BEFORE_THE_RETURN,
     HELD_BACK,
     DemoFailed,
     Script,
 )
 from kohort.model.ids import TopicPartition
-from kohort.spark.ledger import HeldBack
 from kohort.spark.planning import share
 
 PARTITIONS = 6
@@ -39,8 +31,6 @@ TOTAL = 10_000
 START_S = 3
 BATCH = 30
 EVEN = (1,) * PARTITIONS
-UNEVEN = (1, 4, 5, 30, 20, 40)
-"""Records of a real log are keyed by visitor: partitions differ by much."""
 
 
 class World:
@@ -48,7 +38,7 @@ class World:
 
     Args:
         total: records in all.
-        batch: most records of a micro-batch, beside what the script holds them to.
+        batch: most records of a micro-batch.
         start_s: how long an application takes to start.
         weights: how many records go to each partition, in proportion.
     """
@@ -63,11 +53,8 @@ class World:
         self.script = Script(total)
         self.total = total
         self.batch = batch
-        self.let_go = 10 * batch
         self.start_s = start_s
         self.weights = weights
-        self.held = HeldBack()
-        self.heeds_holds = True
         self.now = 0.0
         self.feed = 0
         self.applications: dict[str, Application] = {}
@@ -87,7 +74,6 @@ class World:
             fed_out=fed == self.total,
             ends=self._ends(),
             positions=dict(self.positions),
-            held=self.held,
         )
 
     def _ends(self) -> dict[int, int]:
@@ -127,10 +113,6 @@ class World:
                 pass
             case Feed(upto):
                 self.feed = upto
-            case Hold(held):
-                self.held = held
-                if self.heeds_holds:
-                    self.batch = self.let_go if held.batch is None else min(self.batch, held.batch)
             case Finish():
                 self.finished = True
             case Say():
@@ -148,7 +130,7 @@ class World:
 
     def _land(self) -> None:
         picture = self.picture()
-        waiting = picture.waiting if self.heeds_holds else picture.backlog
+        waiting = picture.backlog
         for name, application in self.applications.items():
             readable = {TopicPartition("t", p): waiting.get(p, 0) for p in application.owned}
             done = share(readable, self.batch)
@@ -188,66 +170,6 @@ def test_records_come_all_the_while_and_the_last_ones_in_the_last_act() -> None:
     assert allowed[-2] <= TOTAL * (1 - HELD_BACK) < allowed[-1] == TOTAL
 
 
-def test_batches_are_let_go_when_nobody_joins_or_dies_any_more() -> None:
-    world = World()
-    world.run()
-    told = [cue for cue in world.cues if isinstance(cue, Start | Kill | Hold)]
-    assert told[-1] == Hold(HeldBack())
-    held = World()
-    held.let_go = held.batch
-    held.run()
-    assert world.now < held.now
-
-
-def test_applications_that_take_long_to_start_do_not_find_everything_consumed() -> None:
-    world = World(start_s=150)
-    world.run()
-    assert world.finished
-    script = world.script
-    assert script.joined_under_backlog
-    assert script.killed_under_backlog
-    held = [cue.held for cue in world.cues if isinstance(cue, Hold)]
-    assert held[0].batch == TOTAL // BATCHES
-    limits = [each.batch for each in held[:-1] if each.batch is not None]
-    assert len(limits) == len(held) - 1, "only the last one lets go"
-    assert all(later <= earlier for earlier, later in pairwise(limits))
-    assert len(set(limits)) > 5
-
-
-@pytest.mark.parametrize("start_s", [START_S, 20, 45, 150])
-def test_every_partition_has_a_backlog_whatever_the_records_and_the_machine(start_s: int) -> None:
-    world = World(start_s=start_s, weights=UNEVEN)
-    while not world.finished:
-        world.tick()
-        picture = world.picture()
-        last_act = picture.held == HeldBack()
-        assert last_act or not picture.ends[0] or picture.backlog_everywhere
-    script = world.script
-    assert script.joined_under_backlog
-    assert script.killed_under_backlog
-    assert script.returned_under_backlog
-    assert sum(world.positions.values()) == TOTAL
-
-
-def test_who_stands_still_at_a_share_goes_on_when_it_has_happened() -> None:
-    """A machine so slow that all that may be read was read: each act has something to read."""
-    world = World(start_s=280, weights=UNEVEN)
-    shares: list[int] = []
-    stood_still: list[int] = []
-    landed = 0
-    while not world.finished:
-        world.tick()
-        if not shares or world.held.percent != shares[-1]:
-            if shares:
-                assert sum(world.positions.values()) > landed or world.held == HeldBack()
-            shares.append(world.held.percent)
-            landed = sum(world.positions.values())
-        if not any(world.picture().waiting.values()) and world.feed:
-            stood_still.append(world.held.percent)
-    assert shares == [BEFORE_THE_JOIN, BEFORE_THE_KILL, BEFORE_THE_RETURN, BEFORE_THE_END, 100]
-    assert {BEFORE_THE_JOIN, BEFORE_THE_RETURN} <= set(stood_still)
-
-
 def test_too_few_records_to_kill_in_are_not_waited_for() -> None:
     world = World(total=5)
     world.run(60)
@@ -259,7 +181,7 @@ def test_too_few_records_to_kill_in_are_not_waited_for() -> None:
 
 def test_a_victim_whose_partitions_stay_empty_is_not_waited_for_long() -> None:
     world = World(weights=(1, 0, 0, 0, 0, 0))
-    world.run(200)
+    world.run(500)
     assert world.finished
     assert Kill("app-2", anyway=True) in world.cues
     assert sum(world.positions.values()) == TOTAL
@@ -282,7 +204,6 @@ def test_a_kill_between_two_batches_is_tried_again() -> None:
 
 def test_a_table_that_outruns_the_feeder_is_not_called_backlog() -> None:
     world = World(batch=10 * TOTAL)
-    world.heeds_holds = False
     world.kill_hits = False
     world.run()
     assert world.finished, "the story goes on, so that its records are judged"

@@ -10,9 +10,7 @@ from rich.console import Console
 
 from kohort.cli.demo.picture import Application, Life, Picture, Rebalance
 from kohort.cli.demo.view import LiveView, PlainView, Rates, spans
-from kohort.spark.ledger import HeldBack
 
-HELD = HeldBack(batch=3_333, percent=50)
 APP = Application(
     name="app-1",
     life=Life.MEMBER,
@@ -69,7 +67,7 @@ def test_without_a_terminal_every_event_is_a_line() -> None:
     known = replace(pending, moved=3)
     view.show(replace(PICTURE, at=14.5, rebalances=(*PICTURE.rebalances, known)))
     again = replace(PICTURE.applications["app-2"], starts=2, since=14.0)
-    view.show(replace(PICTURE, at=16.0, held=HELD, applications={"app-2": again}))
+    view.show(replace(PICTURE, at=16.0, applications={"app-2": again}))
     view.close()
     assert out.getvalue().splitlines() == [
         "   1.0 s  starting [app-1]",
@@ -77,9 +75,7 @@ def test_without_a_terminal_every_event_is_a_line() -> None:
         "  10.0 s  fed 5,000  landed 1,000  backlog 4,000 | "
         "app-1 member 0-2,5, 0/s; app-2 Spark starts, 7 s",
         "  14.0 s  rebalance to generation 2 (member expired) took 1.00 s, 3 partitions moved",
-        "  16.0 s  fed 5,000  landed 1,000  backlog 4,000 (held to 3,333 a micro-batch, 50 % "
-        "of each partition) | "
-        "app-2 Spark starts again, 2 s",
+        "  16.0 s  fed 5,000  landed 1,000  backlog 4,000 | app-2 Spark starts again, 2 s",
     ]
 
 
@@ -88,8 +84,6 @@ def test_on_a_terminal_members_and_rebalances_are_drawn() -> None:
     view = LiveView(Console(file=out, width=120, force_terminal=True, color_system=None))
     view.say(1.0, "starting")
     view.show(PICTURE)
-    assert "slowed down on purpose" not in out.getvalue()
-    view.show(replace(PICTURE, held=HELD))
     view.close()
     drawn = out.getvalue()
     for part in (
@@ -100,7 +94,6 @@ def test_on_a_terminal_members_and_rebalances_are_drawn() -> None:
         "member joined",
         "0.25 s",
         "backlog 4,000",
-        "on purpose: 3,333 a micro-batch, 50 % of each partition",
     ):
         assert part in drawn
 
@@ -117,11 +110,10 @@ def test_the_picture_fits_a_terminal_of_24_lines() -> None:
             PICTURE,
             applications={name: replace(APP, name=name) for name in ("app-1", "app-2", "app-3")},
             rebalances=tuple(replace(rebalance, generation=n) for n in range(9)),
-            held=HELD,
         )
     )
     view.close()
     drawn = out.getvalue().rpartition("fed 5,000")[2]
-    assert drawn.count("\n") == 24
+    assert drawn.count("\n") == 23
     assert "sentence 8" in drawn
     assert "backlog 4,000\n" in drawn.replace(" \n", "\n")

@@ -26,7 +26,7 @@ from tests.spark.fake_engine import (
 from kohort.model.errors import ConfigError, InvariantViolation
 from kohort.model.ids import TopicPartition
 from kohort.spark.driver import DriverConfig, SourceDriver
-from kohort.spark.ledger import Acquired, HeldBack
+from kohort.spark.ledger import Acquired
 from kohort.spark.sqlite_ledger import SqliteLedger
 from kohort.spark.unfenced import UnfencedLedger
 
@@ -71,65 +71,6 @@ def test_a_batch_is_committed_to_the_group_at_the_top_of_the_next_call(world: Wo
     assert app.group.commits == []
     run_until(steps, "planned")
     assert app.group.commits == [{A: 5, B: 5}]
-
-
-def test_a_ledgers_limit_holds_batches_until_it_is_taken_back(world: World, tmp_path: Path) -> None:
-    ledger = open_ledger(tmp_path)
-    ledger.hold_back(HeldBack(batch=4))
-    app, steps = start(world)
-    run_until(steps, "committed")
-    run_until(steps, "journalled")
-    sizes = [end - begin for begin, end, _ in ranges(app.checkpoint.offsets[1][1]).values()]
-    assert sizes == [2, 2]
-    ledger.hold_back(HeldBack())
-    run_until(steps, "journalled")
-    sizes = [end - begin for begin, end, _ in ranges(app.checkpoint.offsets[2][1]).values()]
-    assert sizes == [5, 5]
-    with pytest.raises(ConfigError, match="a micro-batch of 0 offsets"):
-        ledger.hold_back(HeldBack(batch=0))
-    ledger.close()
-
-
-def test_of_each_partition_no_more_is_read_than_the_ledger_lets_them(
-    world: World, tmp_path: Path
-) -> None:
-    world.topics.end.update({A: 19, B: 1})
-    ledger = open_ledger(tmp_path)
-    ledger.hold_back(HeldBack(percent=50))
-    _, steps = start(world, limit=None)
-    run_until(steps, "idle")
-    assert positions(ledger) == {A: 9, B: 0}, "one record of B is not half of it"
-    world.topics.end[B] = 4
-    run_until(steps, "idle")
-    assert positions(ledger) == {A: 9, B: 2}
-    ledger.hold_back(HeldBack(percent=20))
-    run_until(steps, "idle")
-    assert positions(ledger) == {A: 9, B: 2}
-    ledger.hold_back(HeldBack())
-    run_until(steps, "idle")
-    assert positions(ledger) == {A: 19, B: 4}
-    with pytest.raises(ConfigError, match="101 % of each partition"):
-        ledger.hold_back(HeldBack(percent=101))
-    ledger.close()
-
-
-def test_who_ends_with_what_is_there_now_waits_to_be_let_go(world: World, tmp_path: Path) -> None:
-    ledger = open_ledger(tmp_path)
-    ledger.hold_back(HeldBack(percent=50))
-    waited: list[dict[TopicPartition, int | None]] = []
-
-    def sleep(seconds: float) -> None:
-        waited.append(positions(ledger))
-        if len(waited) == 3:
-            ledger.hold_back(HeldBack())
-
-    world.sleep = sleep  # type: ignore[method-assign]
-    app, steps = start(world, limit=None, available_now=True)
-    list(steps)
-    assert app.done
-    assert waited == [{A: 10, B: 10}] * 3
-    assert positions(ledger) == {A: 20, B: 20}
-    ledger.close()
 
 
 def test_the_last_batch_is_committed_to_the_group_although_nothing_follows(world: World) -> None:

@@ -20,12 +20,12 @@ import pytest
 from tests.spark.conftest import PATIENCE_S, Feed
 
 from kohort.client.admin import Admin
+from kohort.client.consumer import Consumer
 from kohort.model.errors import ConfigError
 from kohort.model.ids import TopicPartition
 from kohort.spark.judging import SparkJudge
 from kohort.spark.late_workers import LateStarts, is_late_worker
 from kohort.spark.layout import record_hash
-from kohort.spark.ledger import HeldBack
 from kohort.spark.sqlite_ledger import LEDGER_PATH, SqliteLedger
 from kohort.spark.table import manifest_of, seal_of
 from kohort.spark.verify import verify
@@ -84,26 +84,40 @@ def test_the_group_knows_how_far_the_table_is(run: Run, feed: MakeFeed, tmp_path
     ledger.close()
 
 
+def _member(source: Feed) -> Consumer:
+    """A consumer in the group of the pipelines on this topic; it commits nothing."""
+    consumer = Consumer(
+        bootstrap_servers=source.bootstrap,
+        group_id=source.topic,
+        enable_auto_commit=False,
+        auto_offset_reset="earliest",
+    )
+    consumer.subscribe([source.topic])
+    return consumer
+
+
 @pytest.mark.timeout(600)
 def test_two_queries_share_a_group_and_end_when_the_group_has_it_all(
     run: Run, feed: MakeFeed, tmp_path: Path
 ) -> None:
     source = feed(6, numbered(6_000))
     ledger = SqliteLedger(tmp_path / "table", source.topic)
-    # However much later one of them starts: there is something left for it.
-    ledger.hold_back(HeldBack(percent=50))
-    with ThreadPoolExecutor(2) as pool:
+    give_up = time.monotonic() + PATIENCE_S
+    # A third member keeps a share without committing, so that the group is not done before both
+    # queries have a share, however late the second one starts.
+    with ThreadPoolExecutor(2) as pool, _member(source) as member:
+        while not member.assignment():
+            assert time.monotonic() < give_up
+            member.poll(0.05)
         runs = [
             pool.submit(run, source, "SELECT value FROM records", name=name, limit=300)
             for name in ("a", "b")
         ]
-        give_up = time.monotonic() + PATIENCE_S
         while len({at.member for at in ledger.all_positions().values()}) < 2:
-            failed = any(done.done() for done in runs) or time.monotonic() > give_up
-            if failed:
+            if any(done.done() for done in runs) or time.monotonic() > give_up:
                 break
-            time.sleep(0.05)
-        ledger.hold_back(HeldBack())
+            member.poll(0.05)
+        member.close()
         progress = [done.result(timeout=PATIENCE_S) for done in runs]
     ledger.close()
     assert verify(tmp_path / "table", source.settings).total("rows") == 6_000

@@ -21,7 +21,7 @@ from typing import Any, Final, Protocol
 
 from kohort.model.errors import ConfigError, InvariantViolation, KohortError
 from kohort.model.ids import TopicPartition
-from kohort.spark.ledger import HeldBack, Ledger
+from kohort.spark.ledger import Ledger
 from kohort.spark.offsets import SourceOffset, parse, render
 from kohort.spark.planning import Dropped, Piece, pack, pieces_of, plan, replay_filter
 
@@ -242,10 +242,7 @@ class SourceDriver:
         while True:
             self._group.touch()
             self._look_around()
-            # Asked at each look: who waits for the end of the topic may be let go meanwhile.
-            held = self._ledger.held_back()
-            most = min((n for n in (limit, held.batch) if n is not None), default=None)
-            end = plan(start, self._epochs(), self._positions(), self._readable(held), most)
+            end = plan(start, self._epochs(), self._positions(), self._readable(), limit)
             if end is not start:
                 return render(end)
             if self._targets is None:
@@ -445,11 +442,11 @@ class SourceDriver:
                 positions[partition] = position.next_offset
         return positions
 
-    def _readable(self, held: HeldBack) -> dict[TopicPartition, int]:
+    def _readable(self) -> dict[TopicPartition, int]:
         ends = self._topics.ends(self._held.keys()) if self._held else {}
         if self._targets is not None:
-            ends = {p: min(end, self._targets.get(p, 0)) for p, end in ends.items()}
-        return {partition: held.reach(end) for partition, end in ends.items()}
+            return {p: min(end, self._targets.get(p, 0)) for p, end in ends.items()}
+        return ends
 
     def _all_reached(self, targets: Mapping[TopicPartition, int]) -> bool:
         """Whether the group as a whole has processed up to the targets."""

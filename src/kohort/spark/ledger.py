@@ -60,24 +60,6 @@ class Position:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HeldBack:
-    """How far all applications of a table are held back; without arguments, not at all.
-
-    Attributes:
-        batch: most offsets of a micro-batch, beside an application's own limit; None for no more.
-        percent: of each partition's offsets, how many may be read, from 0 to 100. Rounded down,
-            so that with less than 100 every partition that holds records keeps one unread.
-    """
-
-    batch: int | None = None
-    percent: int = 100
-
-    def reach(self, end: int) -> int:
-        """The first offset that may not be read of a partition that ends at ``end``."""
-        return end * self.percent // 100
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class NotedQuery:
     """What made a table's rows, as far as it is needed to ask the same again.
 
@@ -194,14 +176,6 @@ class Ledger(Protocol):
         Raises:
             LedgerConflict: a position is neither ours nor fenced, or a file holds offsets that no
                 piece intends. Nothing is committed.
-        """
-        ...
-
-    def held_back(self) -> HeldBack:
-        """How far all applications are held back.
-
-        Asked before each batch is planned, so that they can be held, and let go again, while they
-        run.
         """
         ...
 

@@ -24,7 +24,6 @@ from kohort.model.ids import TopicPartition
 from kohort.spark.ledger import (
     Acquired,
     Committed,
-    HeldBack,
     LedgerConflict,
     LedgerError,
     ManifestRow,
@@ -43,8 +42,6 @@ LEDGER_PATH = Path("_kohort") / "ledger.db"
 
 _BUSY_TIMEOUT_S = 60.0
 _BUSY_RETRY_S = 0.02
-HELD_BACK = "held_back"
-"""Under this name the table's properties say how far applications are held back."""
 _QUERY = "query/"
 _INTENT_KEPT_MS = 7 * 24 * 3600 * 1000
 
@@ -162,26 +159,6 @@ class SqliteLedger:
                 "SELECT name, value FROM meta WHERE substr(name, 1, ?) = ?", (len(_QUERY), _QUERY)
             ).fetchall()
         return {name.removeprefix(_QUERY): NotedQuery.parse(text) for name, text in rows}
-
-    def hold_back(self, held: HeldBack) -> None:
-        """Hold every application back from its next micro-batch on; ``HeldBack()`` lets go.
-
-        An application's own ``maxOffsetsPerTrigger`` holds besides. A query that ends when it has
-        what is there waits until it is let go.
-
-        Raises:
-            ConfigError: no batch can be that small, or no share is of that size.
-        """
-        if held.batch is not None and held.batch < 1:
-            raise ConfigError(f"a micro-batch of {held.batch} offsets: at least 1 is needed")
-        if not 0 <= held.percent <= 100:
-            raise ConfigError(f"{held.percent} % of each partition: 0 to 100 is expected")
-        batch = "" if held.batch is None else str(held.batch)
-        self.describe(HELD_BACK, f"{batch}/{held.percent}")
-
-    def held_back(self) -> HeldBack:
-        """See ``Ledger.held_back``."""
-        return parse_held_back(self.described(HELD_BACK))
 
     def acquire(
         self, partitions: Iterable[TopicPartition], generation: int, member: str
@@ -387,14 +364,6 @@ def _unusable(path: Path, error: sqlite3.Error) -> str:
         "output directory and read the topic anew: without its ledger nobody knows which files of "
         "a table count"
     )
-
-
-def parse_held_back(noted: str | None) -> HeldBack:
-    """What ``SqliteLedger.hold_back`` noted; None where nobody was ever held back."""
-    if noted is None:
-        return HeldBack()
-    batch, percent = noted.split("/")
-    return HeldBack(batch=int(batch) if batch else None, percent=int(percent))
 
 
 def _connect(path: Path) -> sqlite3.Connection:

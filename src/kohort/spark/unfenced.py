@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from kohort.model.ids import TopicPartition
-from kohort.spark.ledger import Acquired, Committed, HeldBack, ManifestRow, Position, WrittenFile
+from kohort.spark.ledger import Acquired, Committed, ManifestRow, Position, WrittenFile
 from kohort.spark.planning import Piece
 
 NONCE_BITS = 32
@@ -51,10 +51,6 @@ class UnfencedLedger:
     ) -> Committed:
         """Nothing is committed here: the sink is the user's."""
         return Committed(rows=[], fenced=frozenset())
-
-    def held_back(self) -> HeldBack:
-        """Nobody is."""
-        return HeldBack()
 
     def manifest(self) -> list[ManifestRow]:
         """Empty: the sink's files are the user's."""

@@ -26,8 +26,7 @@ from kohort.cli.demo.rebalances import (
 from kohort.client.admin import Admin
 from kohort.client.descriptions import GroupDescription
 from kohort.model.ids import TopicPartition
-from kohort.spark.ledger import HeldBack
-from kohort.spark.sqlite_ledger import HELD_BACK, LEDGER_PATH, parse_held_back
+from kohort.spark.sqlite_ledger import LEDGER_PATH
 
 STABLE: Final = "Stable"
 
@@ -64,11 +63,6 @@ class LedgerWitness:
             "GROUP BY partition, epoch"
         )
         return {(row[0], row[1]): row[2] for row in rows}
-
-    def held_back(self) -> HeldBack:
-        """See ``kohort.spark.ledger.Ledger.held_back``."""
-        rows = self._ask(f"SELECT value FROM meta WHERE name = '{HELD_BACK}'")
-        return parse_held_back(rows[0][0] if rows else None)
 
     def landings(self, zero: float) -> list[Landing]:
         """The manifest; times relative to ``zero``, the wall clock's seconds."""
@@ -228,9 +222,8 @@ class Observer:
             ends={tp.partition: found.offset for tp, found in ends.items()},
             positions={number: each.position for number, each in held.items()},
             rebalances=self._moves.noted(self._log.rebalances),
-            held=self._ledger.held_back(),
         )
-        self.drought.see(at, picture.waiting)
+        self.drought.see(at, picture.backlog)
         return picture
 
     def in_batch(self, actor: Actor) -> bool:

@@ -11,8 +11,6 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import TypeAlias
 
-from kohort.spark.ledger import HeldBack
-
 
 class Life(Enum):
     """What an application's process does."""
@@ -83,7 +81,6 @@ class Picture:
         ends: per partition, the offset after its last record.
         positions: per partition, the offset after the last record in the table.
         rebalances: in order.
-        held: how far the applications are held back, by the ledger.
     """
 
     at: float
@@ -94,21 +91,11 @@ class Picture:
     ends: Mapping[int, int] = field(default_factory=dict)
     positions: Mapping[int, int] = field(default_factory=dict)
     rebalances: tuple[Rebalance, ...] = ()
-    held: HeldBack = field(default_factory=HeldBack)
 
     @property
     def backlog(self) -> dict[int, int]:
         """Per partition that holds records, how many of them are not in the table."""
         return {p: end - self.positions.get(p, 0) for p, end in self.ends.items() if end}
-
-    @property
-    def waiting(self) -> dict[int, int]:
-        """The same as far as the applications may read: without what they are held back from."""
-        return {
-            p: max(0, self.held.reach(end) - self.positions.get(p, 0))
-            for p, end in self.ends.items()
-            if end
-        }
 
     @property
     def landed(self) -> int:
@@ -147,13 +134,6 @@ class Feed:
 
 
 @dataclass(frozen=True, slots=True)
-class Hold:
-    """Hold every application back so far, from its next micro-batch on."""
-
-    held: HeldBack
-
-
-@dataclass(frozen=True, slots=True)
 class Say:
     """A line for the reader."""
 
@@ -165,4 +145,4 @@ class Finish:
     """Everything is consumed: end the applications and judge."""
 
 
-Cue: TypeAlias = Start | Kill | Feed | Hold | Say | Finish
+Cue: TypeAlias = Start | Kill | Feed | Say | Finish

@@ -6,10 +6,6 @@ processes, Spark, a clock or a terminal: a picture says what is, a cue what shal
 
 While acts are played the feeder is held to a reserve above what has landed, so that records keep
 coming all the while. What is fed before the last act is less than everything, for the same reason.
-
-That every partition has a backlog when somebody joins or dies is no matter of luck: of each
-partition only a share may be read until that has happened, then a larger one. A machine on which
-Spark takes minutes to start stands still at the share; one that is quick never comes that far.
 """
 
 from __future__ import annotations
@@ -22,7 +18,6 @@ from kohort.cli.demo.picture import (
     Cue,
     Feed,
     Finish,
-    Hold,
     Kill,
     Life,
     Picture,
@@ -30,7 +25,6 @@ from kohort.cli.demo.picture import (
     Start,
 )
 from kohort.model.errors import KohortError
-from kohort.spark.ledger import HeldBack
 
 FIRST: Final = ("app-1", "app-2")
 ADDED: Final = "app-3"
@@ -43,16 +37,6 @@ RESERVE: Final = 0.25
 HELD_BACK: Final = 0.1
 """Of all records, how many are fed in the last act only."""
 
-# Of each partition, how many percent may be read until ...
-BEFORE_THE_JOIN: Final = 50
-"""... the third application is a member."""
-BEFORE_THE_KILL: Final = 65
-"""... all three write."""
-BEFORE_THE_RETURN: Final = 80
-"""... the one that was killed is a member again."""
-BEFORE_THE_END: Final = 90
-"""... nobody joins or dies any more."""
-
 KILL_ANYWAY_S: Final = 30.0
 """How long the kill waits for something to read for an idle victim, which few or uneven records may
 never give."""
@@ -60,10 +44,9 @@ never give."""
 ACT_LIMIT_S: Final = 300.0
 DRAIN_LIMIT_S: Final = 600.0
 
-BATCHES: Final = 300
-"""So many micro-batches, as large as the first ones, would hold all records."""
+BATCHES: Final = 150
+"""So many micro-batches, would hold all records."""
 
-_HOLD_STEP: Final = 0.1
 _FEED_STEP: Final = 0.005
 
 
@@ -82,8 +65,6 @@ class Script:
         self._total = total
         self._step = max(1, int(total * _FEED_STEP))
         self._allowed = 0
-        self._held = HeldBack(percent=BEFORE_THE_JOIN)
-        self._percent = BEFORE_THE_JOIN
         self._idle_since = 0.0
         self._act: Callable[[Picture], list[Cue]] = self._open
         self._awaited = "the first picture"
@@ -107,7 +88,7 @@ class Script:
         if picture.at - self._since > self._limit:
             raise DemoFailed(f"waited {self._limit:.0f} s in vain until {self._awaited}")
         cues = self._act(picture)
-        return [*cues, *self._feed(picture), *self._hold(picture)]
+        return [*cues, *self._feed(picture)]
 
     def killed(self, picture: Picture, in_batch: bool) -> None:
         """The last ``Kill`` was carried out; whether it hit a micro-batch.
@@ -130,15 +111,12 @@ class Script:
         return [Say(f"both write; starting {ADDED}"), Start(ADDED)]
 
     def _see_added(self, picture: Picture) -> list[Cue]:
-        if picture.applications[ADDED].life is Life.MEMBER:
-            # From here on there is something to read everywhere, while partitions move.
-            self._percent = BEFORE_THE_KILL
         if not self.joined_under_backlog and picture.applications[ADDED].owned:
             self.joined_under_backlog = picture.backlog_everywhere
         if not self._at_work(picture, NAMES):
             return []
         self._next(picture, self._kill, f"{VICTIM} is in the middle of a micro-batch")
-        self._percent, self._idle_since = BEFORE_THE_RETURN, picture.at
+        self._idle_since = picture.at
         return [Say(f"all three write; waiting for a micro-batch of {VICTIM} to kill it in")]
 
     def _kill(self, picture: Picture) -> list[Cue]:
@@ -149,12 +127,12 @@ class Script:
 
     def _in_vain(self, picture: Picture) -> bool:
         """Whether no micro-batch of the victim can be waited for: few records, or uneven ones."""
-        waiting, owned = picture.waiting, picture.applications[VICTIM].owned
+        waiting, owned = picture.backlog, picture.applications[VICTIM].owned
         if not picture.stable or not owned or any(waiting.get(p) for p in owned):
             self._idle_since = picture.at
             return False
         fed = picture.fed == self._allowed and not self._may_feed(picture)
-        nothing_comes = fed and picture.held == self._held and not any(waiting.values())
+        nothing_comes = fed and not any(waiting.values())
         return nothing_comes or picture.at - self._idle_since > KILL_ANYWAY_S
 
     def _bring_back(self, picture: Picture) -> list[Cue]:
@@ -163,16 +141,12 @@ class Script:
         return [Say(f"killed {VICTIM} {where}; starting it again"), Start(VICTIM)]
 
     def _see_back(self, picture: Picture) -> list[Cue]:
-        if picture.applications[VICTIM].life is Life.MEMBER:
-            self._percent = BEFORE_THE_END
         if not self.returned_under_backlog and picture.applications[VICTIM].owned:
             self.returned_under_backlog = picture.backlog_everywhere
         if not self._at_work(picture, NAMES):
             return []
         self._next(picture, self._drain, "everything is consumed", limit=DRAIN_LIMIT_S)
-        # Nobody joins or dies any more: micro-batches need not leave a backlog from here on.
-        said = f"{VICTIM} is back; now everything that is left is fed, and consumed at full speed"
-        return [Say(said), Hold(HeldBack())]
+        return [Say(f"{VICTIM} is back; now everything that is left is fed, and consumed")]
 
     def _drain(self, picture: Picture) -> list[Cue]:
         done = picture.fed_out and picture.fed == sum(picture.ends.values()) == picture.landed
@@ -184,15 +158,13 @@ class Script:
         owned = [a.owned for a in applications]
         if not picture.stable or sum(map(len, owned)) != len(picture.ends) or not all(owned):
             return False
-        if picture.held.percent != self._percent:
-            return False  # What this act lets them read is not known to them yet.
         if any(a.owned != a.acquired for a in applications):
             return False
         return all(self._wrote(a, picture) for a in applications)
 
     def _wrote(self, application: Application, picture: Picture) -> bool:
         before = self._landed_before.setdefault(application.name, application.landed)
-        waiting = any(picture.waiting.get(partition) for partition in application.owned)
+        waiting = any(picture.backlog.get(partition) for partition in application.owned)
         return application.landed > before or not waiting
 
     def _next(
@@ -206,19 +178,6 @@ class Script:
         self._act, self._awaited = act, awaited
         self._since, self._limit = picture.at, limit
         self._landed_before.clear()
-
-    def _hold(self, picture: Picture) -> list[Cue]:
-        """Smaller micro-batches the fewer records are left: a slow machine must not run out."""
-        if self._act == self._drain:
-            return []
-        before_last_act = self._total * (1 - HELD_BACK)
-        left = max(0.0, 1 - picture.landed / before_last_act)
-        wanted = max(len(picture.ends), int(self._total / BATCHES * left))
-        before = self._held.batch or 0
-        if self._percent == self._held.percent and abs(wanted - before) <= before * _HOLD_STEP:
-            return []
-        self._held = HeldBack(batch=wanted, percent=self._percent)
-        return [Hold(self._held)]
 
     def _feed(self, picture: Picture) -> list[Cue]:
         if not self._may_feed(picture):

@@ -26,7 +26,7 @@ from kohort.cli.demo.observing import (
     Observer,
     bury,
 )
-from kohort.cli.demo.picture import Cue, Feed, Finish, Hold, Kill, Life, Picture, Say, Start
+from kohort.cli.demo.picture import Cue, Feed, Finish, Kill, Life, Picture, Say, Start
 from kohort.cli.demo.processes import Tree, Undertaker, tail
 from kohort.cli.demo.rebalances import (
     AssignmentReader,
@@ -34,13 +34,11 @@ from kohort.cli.demo.rebalances import (
     longest_retained_pause,
     usual_pause,
 )
-from kohort.cli.demo.script import BATCHES, BEFORE_THE_JOIN, NAMES, DemoFailed, Script
+from kohort.cli.demo.script import BATCHES, NAMES, DemoFailed, Script
 from kohort.cli.demo.verdict import Verdict
 from kohort.cli.demo.view import View
 from kohort.client.admin import Admin
 from kohort.client.config import parse_client_settings
-from kohort.spark.ledger import HeldBack
-from kohort.spark.sqlite_ledger import SqliteLedger
 
 TOPIC: Final = "web-access"
 GROUP: Final = "demo"
@@ -56,8 +54,6 @@ CLIENT_SETTINGS: Final = {
 
 TRIGGER_MS: Final = 1_000
 MASTER: Final = "local[1]"
-BATCHES_LET_GO: Final = 20
-"""So many full micro-batches would hold all records, once they are held back no longer."""
 
 # Three Java processes share a laptop: small heaps, the quick compiler, one collector thread.
 SPARK_SETTINGS: Final = {
@@ -98,12 +94,7 @@ class DemoConfig:
     @property
     def limit(self) -> int:
         """Records of a micro-batch, at most."""
-        return max(PARTITIONS, self.records // BATCHES_LET_GO)
-
-    @property
-    def first_hold(self) -> HeldBack:
-        """How far they are held back at the beginning: noted in the ledger, and changed there."""
-        return HeldBack(batch=max(PARTITIONS, self.records // BATCHES), percent=BEFORE_THE_JOIN)
+        return max(PARTITIONS, self.records // BATCHES)
 
     def differences(self) -> list[str]:
         """Every setting that is not its default, for the reader."""
@@ -113,8 +104,7 @@ class DemoConfig:
         ]
         return [
             *told,
-            f"--limit {self.limit} (default 500000; {self.first_hold.batch} and less until the last"
-            " act; until then the end of each partition is held back, too)",
+            f"--limit {self.limit} (default 500000)",
             f"--trigger-ms {TRIGGER_MS} (default 500)",
             f"--master {MASTER} (default local[2])",
             *(f"{name}={value}" for name, value in SPARK_SETTINGS.items()),
@@ -181,7 +171,6 @@ class Stage:
         self._bootstrap = bootstrap
         self._feeder = FeederProcess(self._config, bootstrap)
         self._cleanup.callback(self._undertaker.watch(self._feeder.tree).kill)
-        self._hold_back(self._config.first_hold)
         ledger = LedgerWitness(self._config.table)
         self._cleanup.callback(ledger.close)
         self._observer = Observer(
@@ -260,17 +249,8 @@ class Stage:
                 self._kill(name, picture, anyway=anyway)
             case Feed(upto):
                 self._feeder.allow(upto)
-            case Hold(held):
-                self._hold_back(held)
             case Finish():
                 self._finished = True
-
-    def _hold_back(self, held: HeldBack) -> None:
-        ledger = SqliteLedger(self._config.table, GROUP)
-        try:
-            ledger.hold_back(held)
-        finally:
-            ledger.close()
 
     def _start_application(self, name: str) -> None:
         config = self._config

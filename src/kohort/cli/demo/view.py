@@ -16,7 +16,6 @@ from rich.table import Table
 from rich.text import Text
 
 from kohort.cli.demo.picture import Application, Life, Picture, Rebalance
-from kohort.spark.ledger import HeldBack
 
 _RATE_WINDOW_S: Final = 4.0
 _STATUS_EVERY_S: Final = 5.0
@@ -95,14 +94,12 @@ class PlainView:
         """See ``View``."""
 
     def _status(self, picture: Picture) -> str:
-        held = _held_in_words(picture.held)
-        held = f" (held to {held})" if held else ""
         applications = "; ".join(
             f"{a.name} {doing(a, picture.at)}"
             + (f" {spans(a.owned)}, {self._rates.of(a.name):,.0f}/s" if a.owned else "")
             for a in picture.applications.values()
         )
-        return f"{progress(picture)}{held} | {applications}"
+        return f"{progress(picture)} | {applications}"
 
     def _print(self, line: str) -> None:
         self._console.print(line, markup=False, highlight=False, soft_wrap=True)
@@ -142,7 +139,6 @@ class LiveView:
         self._live.update(
             Group(
                 Text(progress(picture), style="bold"),
-                *_held(picture),
                 self._members(picture),
                 _rebalance_table(picture.rebalances[-_REBALANCES_KEPT:]),
                 *said,
@@ -184,18 +180,6 @@ def _rebalance_table(rebalances: Iterable[Rebalance]) -> Table:
         moved = "-" if r.moved is None else str(r.moved)
         table.add_row(f"{r.began:.1f} s", str(r.generation), r.cause, f"{r.seconds:.2f} s", moved)
     return table
-
-
-def _held(picture: Picture) -> list[Text]:
-    """Why the rates are what they are: they say nothing of what Spark can do."""
-    held = _held_in_words(picture.held)
-    return [Text(f"slowed down on purpose: {held}", style="dim")] if held else []
-
-
-def _held_in_words(held: HeldBack) -> str:
-    batch = [] if held.batch is None else [f"{held.batch:,} a micro-batch"]
-    share = [] if held.percent == 100 else [f"{held.percent} % of each partition"]
-    return ", ".join(batch + share)
 
 
 def doing(application: Application, at: float) -> str:
