@@ -24,7 +24,9 @@ class Ivy:
         self.outcomes = list(outcomes)
         self.calls = 0
 
-    def __call__(self, command: list[str]) -> subprocess.CompletedProcess[str]:
+    def __call__(
+        self, command: list[str], jars: kafka_jars.JarSet
+    ) -> subprocess.CompletedProcess[str]:
         self.calls += 1
         code = self.outcomes.pop(0)
         libs = Path(command[command.index("-retrieve") + 1]).parent

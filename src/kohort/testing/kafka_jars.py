@@ -1,9 +1,8 @@
-"""The jars of a real Apache Kafka, fetched once into the user's cache directory.
+"""Jars from Maven Central, fetched once into the user's cache directory.
 
-What lives here: which Kafka, where its jars are kept, and their fetching from Maven Central with
-the Ivy that is among PySpark's jars, so that neither Maven nor an installed Kafka is needed. Out
-comes a directory of jars, whole or not at all: it appears in one step, and two processes that fetch
-at once take turns. It must not know how a node is configured or started.
+In: a list of Maven artifacts. Out: a directory with all their jars; the directory appears in one
+step, and two processes that fetch at once take turns. Must not know: how a Kafka node is
+configured or started. Ivy, which is among PySpark's jars, does the fetching (ADR 0019).
 """
 
 from __future__ import annotations
@@ -15,6 +14,7 @@ import shutil
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -27,89 +27,117 @@ KAFKA_VERSION: Final = "4.3.1"
 FETCH_TIMEOUT_S: Final = 900
 _ATTEMPTS: Final = 3
 
-# `->default` brings an artifact with what it needs; `->compile,runtime` leaves the artifact itself
-# out. Kafka 4.3 logs through slf4j 1.7, whose binding for log4j 2 is log4j-slf4j-impl.
-_IVY_MODULE: Final = f"""\
-<ivy-module version="2.0">
-  <info organisation="kohort" module="real-kafka"/>
-  <configurations><conf name="default"/></configurations>
-  <dependencies>
-    <dependency org="org.apache.kafka" name="kafka_2.13" rev="{KAFKA_VERSION}"
-                conf="default->default"/>
-    <dependency org="org.apache.kafka" name="kafka-tools" rev="{KAFKA_VERSION}"
-                conf="default->default"/>
-    <dependency org="org.apache.logging.log4j" name="log4j-core" rev="2.25.5"
-                conf="default->default"/>
-    <dependency org="org.apache.logging.log4j" name="log4j-slf4j-impl" rev="2.25.5"
-                conf="default->default"/>
-  </dependencies>
-</ivy-module>
-"""
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JarSet:
+    """Maven artifacts that are fetched and kept together.
+
+    Attributes:
+        title: the name of the set in messages.
+        folder: the directory of the set below kohort's cache directory.
+        artifacts: ``organisation:name:version`` each; the first one's jar shows that the set is
+            complete.
+        transitive: whether to fetch the dependencies of the artifacts too.
+    """
+
+    title: str
+    folder: str
+    artifacts: tuple[str, ...]
+    transitive: bool = True
+
+
+# Kafka 4.3 logs through slf4j 1.7, whose binding for log4j 2 is log4j-slf4j-impl.
+KAFKA: Final = JarSet(
+    title=f"Apache Kafka {KAFKA_VERSION}",
+    folder=f"real-kafka/{KAFKA_VERSION}",
+    artifacts=(
+        f"org.apache.kafka:kafka_2.13:{KAFKA_VERSION}",
+        f"org.apache.kafka:kafka-tools:{KAFKA_VERSION}",
+        "org.apache.logging.log4j:log4j-core:2.25.5",
+        "org.apache.logging.log4j:log4j-slf4j-impl:2.25.5",
+    ),
+)
 
 
 class KafkaUnavailable(KohortError):
-    """A real Kafka could not be fetched or started; the message says which step failed and why."""
+    """A real Kafka could not be fetched or started; the message names the step and the cause."""
 
 
-def home() -> Path:
-    """Where this version is kept: ``$XDG_CACHE_HOME/kohort/real-kafka/<version>``."""
+def home(jars: JarSet = KAFKA) -> Path:
+    """The directory of a set, such as ``$XDG_CACHE_HOME/kohort/real-kafka/4.3.1``."""
     base = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
-    return Path(base) / "kohort" / "real-kafka" / KAFKA_VERSION
+    return Path(base) / "kohort" / jars.folder
 
 
-def installed() -> Path | None:
-    """The directory of jars, or None when Kafka was not fetched yet."""
-    jars = home() / "libs"
-    return jars if (jars / f"kafka_2.13-{KAFKA_VERSION}.jar").is_file() else None
+def installed(jars: JarSet = KAFKA) -> Path | None:
+    """The directory of a set's jars; None before the set was fetched."""
+    _, name, version = jars.artifacts[0].split(":")
+    libs = home(jars) / "libs"
+    return libs if (libs / f"{name}-{version}.jar").is_file() else None
 
 
-def fetch() -> Path:
-    """The directory of jars, fetched from Maven Central unless it is there (some 60 MB).
+def fetch(jars: JarSet = KAFKA) -> Path:
+    """The directory of a set's jars; fetches them from Maven Central if they are missing.
 
     Raises:
-        ConfigError: no Java 17 or newer, or no PySpark whose Ivy could do it.
-        KafkaUnavailable: Maven Central did not answer, or not with everything.
+        ConfigError: there is no Java 17 or newer, or no PySpark that contains Ivy.
+        KafkaUnavailable: Maven Central did not answer, or did not have everything.
     """
-    present = installed()
+    present = installed(jars)
     if present is not None:
         return present
     ivy = _ivy_jar()
     java = find_java().executable
-    place = home()
-    place.mkdir(parents=True, exist_ok=True)
-    with _one_at_a_time(place / "fetch.lock"):
-        present = installed()
-        return present if present is not None else _retrieve(java, ivy, place)
+    home(jars).mkdir(parents=True, exist_ok=True)
+    with _one_at_a_time(home(jars) / "fetch.lock"):
+        present = installed(jars)
+        return present if present is not None else _retrieve(java, ivy, jars)
 
 
-def _retrieve(java: Path, ivy: Path, place: Path) -> Path:
-    partial, cache = place / "partial", place / "ivy"
+def _retrieve(java: Path, ivy: Path, jars: JarSet) -> Path:
+    partial, cache = home(jars) / "partial", home(jars) / "ivy"
     shutil.rmtree(partial, ignore_errors=True)
     partial.mkdir()
     module = partial / "ivy.xml"
-    module.write_text(_IVY_MODULE, encoding="utf-8")
+    module.write_text(_ivy_module(jars), encoding="utf-8")
     pattern = partial / "libs" / "[artifact]-[revision](-[classifier]).[ext]"
     command = [str(java), "-jar", str(ivy), "-ivy", str(module), "-cache", str(cache)]
     command += ["-retrieve", str(pattern)]
-    # What one attempt brought stays in Ivy's cache, so that another asks for the rest only.
+    # Ivy's cache keeps the jars of a failed attempt; the next attempt asks for the rest only.
     for attempt in range(1, _ATTEMPTS + 1):
-        done = _run(command)
+        done = _run(command, jars)
         if done.returncode == 0:
             break
         if attempt == _ATTEMPTS:
             raise KafkaUnavailable(
-                f"Apache Kafka {KAFKA_VERSION} could not be fetched from Maven Central in "
-                f"{_ATTEMPTS} attempts; Ivy said:\n{_complaint(done.stdout)}"
+                f"{jars.title} could not be fetched from Maven Central in {_ATTEMPTS} attempts; "
+                f"check the network and try again. Ivy's messages:\n{_error_lines(done.stdout)}"
             )
-    jars = place / "libs"
-    shutil.rmtree(jars, ignore_errors=True)
-    (partial / "libs").replace(jars)
+    libs = home(jars) / "libs"
+    shutil.rmtree(libs, ignore_errors=True)
+    (partial / "libs").replace(libs)
     shutil.rmtree(cache, ignore_errors=True)
     shutil.rmtree(partial, ignore_errors=True)
-    return jars
+    return libs
 
 
-def _run(command: list[str]) -> subprocess.CompletedProcess[str]:
+def _ivy_module(jars: JarSet) -> str:
+    # `->default` fetches an artifact and its dependencies; `->compile,runtime` would leave out the
+    # artifact itself.
+    dependencies = "".join(
+        '<dependency org="{}" name="{}" rev="{}" conf="default->default" transitive="{}"/>'.format(
+            *artifact.split(":"), str(jars.transitive).lower()
+        )
+        for artifact in jars.artifacts
+    )
+    return (
+        '<ivy-module version="2.0"><info organisation="kohort" module="jars"/>'
+        '<configurations><conf name="default"/></configurations>'
+        f"<dependencies>{dependencies}</dependencies></ivy-module>"
+    )
+
+
+def _run(command: list[str], jars: JarSet) -> subprocess.CompletedProcess[str]:
     try:
         return subprocess.run(
             command,
@@ -123,26 +151,29 @@ def _run(command: list[str]) -> subprocess.CompletedProcess[str]:
         )
     except subprocess.TimeoutExpired:
         raise KafkaUnavailable(
-            f"Maven Central took longer than {FETCH_TIMEOUT_S} s for Apache Kafka {KAFKA_VERSION}"
+            f"fetching {jars.title} from Maven Central took longer than {FETCH_TIMEOUT_S} s; "
+            "check the network and try again"
         ) from None
 
 
-def _complaint(output: str) -> str:
-    words = ("module not found", "FAILED", "not found:", "ERROR", "Exception")
-    told = [line.strip() for line in output.splitlines() if any(word in line for word in words)]
-    return "\n".join((told or output.splitlines())[-12:])
+def _error_lines(output: str) -> str:
+    marks = ("module not found", "FAILED", "not found:", "ERROR", "Exception")
+    errors = [line.strip() for line in output.splitlines() if any(m in line for m in marks)]
+    return "\n".join((errors or output.splitlines())[-12:])
 
 
 def _ivy_jar() -> Path:
-    # Looked up and not imported: starting PySpark costs a second, and this room does without it.
+    # Importing PySpark would take a second.
     spec = importlib.util.find_spec("pyspark")
     if spec is None or spec.origin is None:
         raise ConfigError(
-            "fetching Kafka needs the Ivy that comes with PySpark: pip install 'kohort[spark]'"
+            "fetching jars needs PySpark, which contains Ivy: pip install 'kohort[spark]'"
         )
     jars = sorted((Path(spec.origin).parent / "jars").glob("ivy-*.jar"))
     if not jars:
-        raise ConfigError(f"{Path(spec.origin).parent} has no jars/ivy-*.jar; reinstall pyspark")
+        raise ConfigError(
+            f"expected jars/ivy-*.jar in {Path(spec.origin).parent}, found none; reinstall pyspark"
+        )
     return jars[-1]
 
 
