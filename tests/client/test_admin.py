@@ -10,12 +10,13 @@ import pytest
 from tests.client.stage import until
 
 from kohort.broker.embedded import EmbeddedBroker
-from kohort.client.admin import EARLIEST, LATEST, Admin
+from kohort.client.admin import Admin
 from kohort.client.descriptions import NewTopic
 from kohort.client.errors import BrokerUnreachable, Closed, RequestFailed
 from kohort.client.membership import GroupMembership
 from kohort.model.errors import ConfigError, ErrorCode
 from kohort.model.ids import TopicPartition
+from kohort.model.positions import EARLIEST, LATEST
 
 TP0, TP1 = TopicPartition("t", 0), TopicPartition("t", 1)
 

@@ -20,9 +20,9 @@ from kohort.consumer.effects import (
     StopReading,
 )
 from kohort.consumer.events import CallbackDone, Event, Stopped
-from kohort.consumer.positions import Position
 from kohort.model.ids import GenerationId, TopicPartition
 from kohort.model.instants import Instant
+from kohort.model.positions import Position
 
 P, Q, R = (TopicPartition("t", number) for number in range(3))
 

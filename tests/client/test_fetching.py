@@ -11,9 +11,9 @@ import pytest
 from kohort.client.config import parse_client_settings
 from kohort.client.errors import Closed, WrongUse
 from kohort.client.fetching import FetchProblem, ProblemKind, RecordFetcher
-from kohort.consumer.positions import Position
 from kohort.model.errors import ConfigError
 from kohort.model.ids import TopicPartition
+from kohort.model.positions import Position
 
 RECORDS = 1_000
 TP0, TP1, TP2 = (TopicPartition("t", n) for n in range(3))

@@ -15,9 +15,10 @@ from tests.client.stage import QUICK, Feeder, Player, coverage, shared_out, unti
 
 from kohort.broker.embedded import EmbeddedBroker
 from kohort.broker.nodes import Address, Node, Nodes
-from kohort.client.admin import EARLIEST, Admin
+from kohort.client.admin import Admin
 from kohort.client.membership import GroupMembership
 from kohort.model.ids import TopicPartition
+from kohort.model.positions import EARLIEST
 from kohort.testing.ports import free_ports
 
 NODES = 3

@@ -26,10 +26,10 @@ from kohort.consumer.effects import (
     StopReading,
 )
 from kohort.consumer.events import CallbackDone, Seek, Stopped, Unsubscribe
-from kohort.consumer.positions import Position
 from kohort.member.events import Leave
 from kohort.model.consumer_config import ConsumerConfig
 from kohort.model.ids import TopicPartition
+from kohort.model.positions import Position
 
 BY_HAND = ConsumerConfig(enable_auto_commit=False)
 T = tps(0, 1)

@@ -38,9 +38,9 @@ from kohort.consumer.events import (
     Seek,
 )
 from kohort.consumer.ownership import Tell
-from kohort.consumer.positions import Position
 from kohort.member.events import Join, JoinPrepared, SubscriptionChanged
 from kohort.model.consumer_config import ConsumerConfig, OffsetReset
+from kohort.model.positions import Position
 
 BY_HAND = ConsumerConfig(enable_auto_commit=False)
 

@@ -34,12 +34,12 @@ from kohort.consumer.events import (
     Stopped,
     Unsubscribe,
 )
-from kohort.consumer.positions import Position
 from kohort.member.effects import Failed, Left
 from kohort.member.events import Join, JoinPrepared, Leave, Polled
 from kohort.model.consumer_config import ConsumerConfig
 from kohort.model.errors import ErrorCode
 from kohort.model.ids import Token
+from kohort.model.positions import Position
 
 BY_HAND = ConsumerConfig(enable_auto_commit=False)
 

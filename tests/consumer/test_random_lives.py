@@ -33,9 +33,9 @@ from kohort.consumer.events import (
     Subscribe,
 )
 from kohort.consumer.ownership import Tell
-from kohort.consumer.positions import Position
 from kohort.member.events import JoinPrepared, SubscriptionChanged
 from kohort.model.ids import ProtocolName, TopicPartition
+from kohort.model.positions import Position
 
 PARTITIONS = (tp(0), tp(1), tp(2), tp(0, "u"), tp(1, "u"))
 TOPICS = frozenset({"t", "u"})

@@ -8,13 +8,11 @@ from typing import Any
 from tests.engine.scripted import Peers
 
 from kohort.embedded.base import JoinProtocol
-from kohort.engine.member_outputs import (
-    Offset,
-)
 from kohort.member.effects import Joined, PrepareJoin
 from kohort.member.events import Join, JoinPrepared, RequestRejoin
 from kohort.model.ids import ProtocolName, TopicPartition
 from kohort.model.instants import Millis
+from kohort.model.positions import Position
 from kohort.wire.messages.k02_list_offsets import ListOffsetsRequest, ListOffsetsResponse
 from kohort.wire.messages.k03_metadata import (
     MetadataRequest,
@@ -47,7 +45,7 @@ from kohort.wire.messages.k13_leave_group import LeaveGroupRequest, LeaveGroupRe
 from kohort.wire.messages.k14_sync_group import SyncGroupRequest, SyncGroupResponse
 
 T0 = TopicPartition("t", 0)
-OFFSETS = {T0: Offset(offset=5)}
+OFFSETS = {T0: Position(offset=5)}
 
 
 class Broker:

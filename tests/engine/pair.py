@@ -17,13 +17,14 @@ from kohort.embedded.consumer import decode_assignment
 from kohort.engine import coordinator_outputs as broker
 from kohort.engine.coordinator_engine import CoordinatorEngine
 from kohort.engine.member_engine import EngineSettings, MemberEngine
-from kohort.engine.member_outputs import Close, Committed, Connect, Offset, Output, Transmit
+from kohort.engine.member_outputs import Close, Committed, Connect, Output, Transmit
 from kohort.member.config import MemberConfig
 from kohort.member.effects import Failed, Joined, Left, Lost, PrepareJoin
 from kohort.member.events import Join, JoinPrepared, Leave, OwnerEvent, RequestRejoin
 from kohort.model.group_config import GroupConfig
 from kohort.model.ids import ConnectionId, GroupId, TopicPartition
 from kohort.model.instants import Instant, Millis, WallMillis
+from kohort.model.positions import Position
 from kohort.policies.consumer_groups import ConsumerAssigner, join_protocols
 from kohort.policies.registry import assignors, is_cooperative
 from kohort.wire.apis import announced
@@ -107,7 +108,7 @@ class Client:
             self.world.break_line(line, tell_client=False)
 
     def commit(self) -> None:
-        offsets = {p: Offset(offset=self.world.now // MS) for p in self.owned}
+        offsets = {p: Position(offset=self.world.now // MS) for p in self.owned}
         self.carry_out(self.engine.commit(offsets, self.world.now)[1])
 
     # -- the owner's side -----------------------------------------------------------------------

@@ -8,13 +8,13 @@ from tests.engine.scripted import Peers
 
 from kohort.engine.member_outputs import (
     Committed,
-    Offset,
     RequestErrorKind,
 )
 from kohort.member.effects import Joined, Left, Lost, PrepareJoin
 from kohort.member.events import Leave
 from kohort.model.errors import ErrorCode
 from kohort.model.ids import TopicPartition
+from kohort.model.positions import Position
 from kohort.wire.messages.k08_offset_commit import (
     OffsetCommitRequest,
     OffsetCommitResponse,
@@ -186,7 +186,7 @@ def test_196_leaving_without_an_answer_ends_in_time() -> None:
 
 
 def commit_at(peers: Peers, **offsets: int) -> None:
-    told = {TopicPartition("t", int(p[1:])): Offset(offset=o) for p, o in offsets.items()}
+    told = {TopicPartition("t", int(p[1:])): Position(offset=o) for p, o in offsets.items()}
     peers.carry_out(peers.engine.commit(told, peers.now)[1])
 
 

@@ -12,7 +12,6 @@ from kohort.engine.member_engine import MemberEngine
 from kohort.engine.member_outputs import (
     Answered,
     Committed,
-    Offset,
     OffsetsFetched,
     RequestErrorKind,
     Target,
@@ -21,6 +20,7 @@ from kohort.member.effects import Failed, Left, Lost, PrepareJoin
 from kohort.member.events import Join, Leave
 from kohort.model.errors import ConfigError, ErrorCode
 from kohort.model.ids import ConnectionId, GroupId
+from kohort.model.positions import Position
 from kohort.wire.messages.k08_offset_commit import (
     OffsetCommitRequest,
 )
@@ -177,7 +177,7 @@ def test_offsets_are_fetched_in_any_version(version: int) -> None:
     peers.carry_out(peers.engine.fetch_offsets([T0], peers.now)[1])
     (answer,) = peers.got(OffsetsFetched)
     assert answer.error is None
-    assert answer.offsets == ({T0: Offset(offset=7)} if version < 8 else {})
+    assert answer.offsets == ({T0: Position(offset=7)} if version < 8 else {})
 
 
 def test_a_group_s_error_on_fetching_offsets_is_told() -> None:

@@ -17,8 +17,9 @@ import psutil
 import pytest
 from tests.spark.conftest import PATIENCE_S, Feed
 
-from kohort.client.admin import LATEST, Admin
+from kohort.client.admin import Admin
 from kohort.client.config import parse_client_settings
+from kohort.model.positions import LATEST
 from kohort.spark.sqlite_ledger import LEDGER_PATH, SqliteLedger
 from kohort.spark.table import clean
 from kohort.spark.verify import verify

@@ -9,12 +9,12 @@ import click
 
 from kohort.cli.asking import asking
 from kohort.cli.output import bootstrap_option, json_option, print_json, print_table
-from kohort.client.admin import LATEST
 from kohort.client.descriptions import PartitionDescription, TopicDescription
 from kohort.client.errors import RequestFailed
 from kohort.host.settings import parse_assignments
 from kohort.model.errors import ErrorCode
 from kohort.model.ids import TopicPartition
+from kohort.model.positions import LATEST
 
 
 @click.group()

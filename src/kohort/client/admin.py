@@ -12,7 +12,7 @@ import base64
 import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from types import TracebackType
-from typing import Any, Final
+from typing import Any
 
 from kohort.client import topic_orders
 from kohort.client.brokers import Brokers, FailedForGood, check
@@ -30,9 +30,9 @@ from kohort.client.descriptions import (
     TopicDescription,
 )
 from kohort.client.errors import RequestFailed
-from kohort.consumer.positions import Position
 from kohort.model.errors import ErrorCode
 from kohort.model.ids import TopicPartition
+from kohort.model.positions import LATEST, Position
 from kohort.wire.messages import (
     k02_list_offsets,
     k03_metadata,
@@ -44,11 +44,6 @@ from kohort.wire.messages import (
     k37_create_partitions,
     k42_delete_groups,
 )
-
-EARLIEST: Final = -2
-"""In place of a timestamp: the first offset that the log has."""
-LATEST: Final = -1
-"""In place of a timestamp: the offset of the next record."""
 
 
 class Admin:

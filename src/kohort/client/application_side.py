@@ -34,10 +34,10 @@ from kohort.consumer.effects import (
 )
 from kohort.consumer.events import CallbackDone, OutOfRange, Polled, Stopped
 from kohort.consumer.fencing import is_sure, must_wait
-from kohort.consumer.positions import Position
 from kohort.model.errors import ErrorCode
 from kohort.model.ids import TopicPartition
 from kohort.model.instants import MICROS_PER_MILLI, Instant
+from kohort.model.positions import Position
 
 LOG: Final = logging.getLogger("kohort.client.consumer")
 

@@ -45,10 +45,10 @@ from kohort.consumer.events import (
     Seek,
     Unsubscribe,
 )
-from kohort.consumer.positions import Position
 from kohort.member.events import RequestRejoin
 from kohort.model.errors import ConfigError
 from kohort.model.ids import TopicPartition
+from kohort.model.positions import Position
 
 LOG: Final = logging.getLogger(__name__)
 

@@ -44,18 +44,15 @@ from kohort.consumer.events import (
     Subscribe,
 )
 from kohort.consumer.ownership import Tell
-from kohort.consumer.positions import Position
 from kohort.engine.member_outputs import Output
 from kohort.member.effects import Observe
 from kohort.model.errors import ErrorCode
 from kohort.model.ids import Token, TopicPartition
 from kohort.model.instants import Instant
+from kohort.model.positions import EARLIEST, LATEST, Position
 from kohort.wire.messages.k03_metadata import MetadataResponseTopic
 
 LOG: Final = logging.getLogger("kohort.client.consumer")
-
-EARLIEST: Final = -2
-LATEST: Final = -1
 
 
 class ConsumerSeat:

@@ -24,9 +24,9 @@ from confluent_kafka import KafkaError, KafkaException, Message
 
 from kohort.client.config import ClientSettings
 from kohort.client.errors import Closed, FetchFailed, WrongUse
-from kohort.consumer.positions import Position
 from kohort.model.errors import ConfigError
 from kohort.model.ids import TopicPartition
+from kohort.model.positions import Position
 
 LOG: Final = logging.getLogger(__name__)
 

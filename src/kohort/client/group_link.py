@@ -27,7 +27,6 @@ from kohort.client.errors import (
     RequestTimedOut,
 )
 from kohort.consumer.ownership import EmbeddedProtocol
-from kohort.consumer.positions import Position
 from kohort.engine.connection_pool import ConnectionSettings
 from kohort.engine.consumer_engine import consumer_protocol
 from kohort.engine.member_engine import EngineSettings, MemberEngine
@@ -35,7 +34,6 @@ from kohort.engine.member_outputs import (
     Answered,
     Committed,
     LeaderOf,
-    Offset,
     OffsetsFetched,
     Output,
     RequestError,
@@ -51,6 +49,7 @@ from kohort.member.requests import RequestId
 from kohort.model.errors import ConfigError, ErrorCode, KohortError
 from kohort.model.ids import GroupId, GroupInstanceId, TopicPartition
 from kohort.model.instants import Instant, Millis
+from kohort.model.positions import Position
 from kohort.policies.consumer_groups import ConsumerAssigner
 from kohort.policies.registry import assignors
 from kohort.wire.messages import k02_list_offsets, k03_metadata
@@ -218,12 +217,8 @@ class GroupLink:
         timeout_ms: int | None = None,
     ) -> list[Output]:
         """Commit under the present place; ``then`` gets the refused partitions with their codes."""
-        told = {
-            tp: Offset(offset=p.offset, leader_epoch=p.leader_epoch, metadata=p.metadata)
-            for tp, p in offsets.items()
-        }
         timeout = None if timeout_ms is None else Millis(timeout_ms)
-        request_id, outputs = self.engine.commit(told, now, timeout_ms=timeout)
+        request_id, outputs = self.engine.commit(offsets, now, timeout_ms=timeout)
         self._under_way[request_id] = then
         return outputs
 
@@ -238,11 +233,7 @@ class GroupLink:
             for tp, code in sorted(answer.refused.items()):
                 about = f"offset of group {self.group_id} for {tp}"
                 return then(None, RequestFailed(code, about), at)
-            found = {
-                tp: Position(o.offset, o.leader_epoch, o.metadata)
-                for tp, o in answer.offsets.items()
-                if o is not None
-            }
+            found = {tp: at for tp, at in answer.offsets.items() if at is not None}
             return then(found, None, at)
 
         request_id, outputs = self.engine.fetch_offsets(tuple(sorted(partitions)), now)

@@ -37,7 +37,6 @@ from kohort.consumer.ownership import (
     Take,
     Tell,
 )
-from kohort.consumer.positions import Position
 from kohort.engine.member_outputs import Output
 from kohort.member.effects import Failed, Joined, Left, Lost, Observe, PrepareJoin
 from kohort.member.events import Join, Leave, Polled, RequestRejoin
@@ -45,6 +44,7 @@ from kohort.member.states import MemberState
 from kohort.model.errors import ErrorCode
 from kohort.model.ids import NO_GENERATION, GenerationId, TopicPartition
 from kohort.model.instants import MICROS_PER_MILLI, Instant
+from kohort.model.positions import Position
 
 LOG: Final = logging.getLogger(__name__)
 

@@ -16,7 +16,6 @@ from kohort.client.client_loop import monotonic_now
 from kohort.client.config import ClientSettings
 from kohort.client.errors import BrokerUnreachable, ClientError, Closed, RequestTimedOut
 from kohort.consumer.effects import Callback
-from kohort.consumer.positions import Position
 from kohort.engine.member_recording import RequestNotes
 from kohort.host.clock import clock_name, wall_micros_at_zero
 from kohort.model.client_facts import (
@@ -42,6 +41,7 @@ from kohort.model.history_record import AnyFact
 from kohort.model.ids import GenerationId, GroupId, GroupInstanceId, MemberId, TopicPartition
 from kohort.model.instants import MICROS_PER_SECOND, Instant, Millis
 from kohort.model.member_facts import GenerationJoined, MemberFact
+from kohort.model.positions import Position
 from kohort.storage.fact_files import Header
 from kohort.storage.fact_recorder import FactRecorder
 

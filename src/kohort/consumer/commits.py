@@ -14,10 +14,10 @@ from typing import Final
 
 from kohort.consumer.effects import CommitDone, CommitOffsets
 from kohort.consumer.events import Commit, CommitAnswered
-from kohort.consumer.positions import Position
 from kohort.model.consumer_config import ConsumerConfig
 from kohort.model.ids import Token, TopicPartition
 from kohort.model.instants import Instant, after
+from kohort.model.positions import Position
 
 MAX_COMMITS_UNDER_WAY: Final = 10_000
 """Commits of the application that may wait for an answer; beyond that they fail at once."""

@@ -57,7 +57,6 @@ from kohort.consumer.ownership import (
     Take,
     Tell,
 )
-from kohort.consumer.positions import Position
 from kohort.consumer.starting import Starting
 from kohort.member import events as member
 from kohort.member.effects import Failed, Joined, Left, Lost, PrepareJoin
@@ -65,6 +64,7 @@ from kohort.model.consumer_config import ConsumerConfig
 from kohort.model.errors import ErrorCode, InvariantViolation
 from kohort.model.ids import GenerationId, TopicPartition
 from kohort.model.instants import Instant
+from kohort.model.positions import Position
 
 
 class _Stage(Enum):

@@ -13,9 +13,9 @@ from enum import Enum
 from typing import TypeAlias
 
 from kohort.consumer.ownership import Tell
-from kohort.consumer.positions import Position
 from kohort.model.errors import ErrorCode
 from kohort.model.ids import GenerationId, Token, TopicPartition
+from kohort.model.positions import Position
 from kohort.model.values import value
 
 # -- for the group side ---------------------------------------------------------------------------

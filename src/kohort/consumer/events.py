@@ -10,10 +10,10 @@ from collections.abc import Mapping
 from dataclasses import field
 from typing import TypeAlias
 
-from kohort.consumer.positions import Position
 from kohort.member.effects import Failed, Joined, Left, Lost, PrepareJoin
 from kohort.model.errors import ErrorCode
 from kohort.model.ids import Token, TopicPartition
+from kohort.model.positions import Position
 from kohort.model.values import value
 
 # -- from the application -------------------------------------------------------------------------

@@ -15,10 +15,10 @@ from typing import TypeAlias
 
 from kohort.consumer.effects import FetchOffsets, ListOffsets, StartReading, Trouble, TroubleKind
 from kohort.consumer.events import OffsetsFetched, OffsetsListed
-from kohort.consumer.positions import Position
 from kohort.model.consumer_config import ConsumerConfig, OffsetReset
 from kohort.model.ids import TopicPartition
 from kohort.model.instants import Instant, Millis, after
+from kohort.model.positions import Position
 
 StartEffect: TypeAlias = FetchOffsets | ListOffsets | StartReading | Trouble
 

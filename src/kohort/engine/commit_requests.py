@@ -20,7 +20,6 @@ from kohort.engine.connection_pool import PendingRequest, Purpose
 from kohort.engine.member_offsets import commit_codes, commit_request
 from kohort.engine.member_outputs import (
     Committed,
-    Offset,
     RequestError,
     RequestErrorKind,
     Target,
@@ -33,6 +32,7 @@ from kohort.member.states import MemberState
 from kohort.model.errors import ErrorCode
 from kohort.model.ids import NO_GENERATION, NO_MEMBER, GenerationId, MemberId, TopicPartition
 from kohort.model.instants import Instant, Millis
+from kohort.model.positions import Position
 from kohort.wire.messages.k08_offset_commit import OffsetCommitRequest
 
 _PLACE_GONE = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION})
@@ -45,7 +45,7 @@ class _Commit:
     """One commit of the owner."""
 
     request_id: RequestId
-    offsets: Mapping[TopicPartition, Offset]
+    offsets: Mapping[TopicPartition, Position]
     """What is still to be committed: newer commits take theirs off it."""
     as_member: bool
     """Made under a place in the group; otherwise it is a simple consumer's."""
@@ -74,7 +74,7 @@ class CommitRequests:
     def start(
         self,
         request_id: RequestId,
-        offsets: Mapping[TopicPartition, Offset],
+        offsets: Mapping[TopicPartition, Position],
         timeout_ms: Millis,
         now: Instant,
     ) -> None:
@@ -176,13 +176,13 @@ class CommitRequests:
             version=version,
         )
 
-    def _said_by_newer(self, commit: _Commit) -> dict[TopicPartition, Offset]:
+    def _said_by_newer(self, commit: _Commit) -> dict[TopicPartition, Position]:
         """What newer commits say of the same partitions that were sent, and so may be stored.
 
         Repeated as it was, it would take them back until the newer one is repeated, too; and for
         good if that never comes, since the process ends or the place is lost in between.
         """
-        said: dict[TopicPartition, Offset] = {}
+        said: dict[TopicPartition, Position] = {}
         for newer in reversed(self._commits.values()):
             if newer is commit or len(said) == len(commit.offsets):
                 break

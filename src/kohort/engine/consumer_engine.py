@@ -32,7 +32,6 @@ from kohort.consumer.events import (
     OffsetsListed,
 )
 from kohort.consumer.ownership import EmbeddedProtocol, Offer, Tell
-from kohort.consumer.positions import Position
 from kohort.embedded.base import JoinProtocol
 from kohort.embedded.consumer import decode_assignment
 from kohort.engine import member_outputs as engine
@@ -43,7 +42,6 @@ from kohort.engine.member_outputs import (
     Committed,
     Connect,
     LeaderOf,
-    Offset,
     Output,
     RequestError,
     RequestErrorKind,
@@ -63,6 +61,7 @@ from kohort.model.client_facts import (
 from kohort.model.errors import ErrorCode
 from kohort.model.ids import ConnectionId, TopicPartition
 from kohort.model.instants import Instant, sooner
+from kohort.model.positions import EARLIEST, LATEST, Position
 from kohort.policies.consumer_groups import join_protocols
 from kohort.policies.registry import is_cooperative
 from kohort.policies.spec import Assignor
@@ -70,8 +69,6 @@ from kohort.wire.messages import k02_list_offsets as k02
 
 ToShell: TypeAlias = Connect | Transmit | Close | Observe
 _OF_SHELL = frozenset(get_args(ToShell))
-EARLIEST = -2
-LATEST = -1
 
 _FATAL = frozenset({RequestErrorKind.UNSUPPORTED, RequestErrorKind.CLOSED})
 
@@ -216,10 +213,6 @@ class ConsumerEngine:
                     self.due.append(effect)
 
     def _commit(self, effect: CommitOffsets, now: Instant) -> None:
-        offsets = {
-            tp: Offset(offset=p.offset, leader_epoch=p.leader_epoch, metadata=p.metadata)
-            for tp, p in effect.offsets.items()
-        }
         group_id = self._member.config.group_id
         self._observe(
             CommitSent(
@@ -230,7 +223,7 @@ class ConsumerEngine:
                 generation_id=self._member.generation_id,
             )
         )
-        request_id, outputs = self._member.commit(offsets, now)
+        request_id, outputs = self._member.commit(effect.offsets, now)
 
         def then(output: Output) -> Event:
             error = _error(output)
@@ -266,12 +259,7 @@ class ConsumerEngine:
             if error is None and isinstance(output, engine.OffsetsFetched):
                 refused = output.refused
                 for tp in wanted:
-                    found = output.offsets.get(tp)
-                    offsets[tp] = (
-                        None
-                        if found is None
-                        else Position(found.offset, found.leader_epoch, found.metadata)
-                    )
+                    offsets[tp] = output.offsets.get(tp)
             for tp, code in sorted(refused.items()):
                 fatal = fatal or (None if code.retriable else f"offset of {tp}: {code.name}")
             failed = effect.partitions if error is not None or refused else frozenset()

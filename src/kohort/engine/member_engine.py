@@ -28,7 +28,6 @@ from kohort.engine.connection_pool import Purpose
 from kohort.engine.member_leading import GroupAssigner
 from kohort.engine.member_offsets import fetch_request
 from kohort.engine.member_outputs import (
-    Offset,
     Output,
     Target,
     Versioned,
@@ -52,6 +51,7 @@ from kohort.model.ids import (
     TopicPartition,
 )
 from kohort.model.instants import Instant, Millis
+from kohort.model.positions import Position
 from kohort.wire.messages.k09_offset_fetch import OffsetFetchRequest
 
 
@@ -149,7 +149,7 @@ class MemberEngine:
 
     def commit(
         self,
-        offsets: Mapping[TopicPartition, Offset],
+        offsets: Mapping[TopicPartition, Position],
         now: Instant,
         *,
         timeout_ms: Millis | None = None,

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from kohort.engine.member_outputs import Offset
 from kohort.model.errors import ErrorCode
 from kohort.model.ids import GenerationId, GroupId, GroupInstanceId, MemberId, TopicPartition
+from kohort.model.positions import Position
 from kohort.wire.messages.k08_offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -45,7 +45,7 @@ def commit_request(
     generation_id: GenerationId,
     member_id: MemberId,
     group_instance_id: GroupInstanceId | None,
-    offsets: Mapping[TopicPartition, Offset],
+    offsets: Mapping[TopicPartition, Position],
     version: int,
 ) -> OffsetCommitRequest:
     """OffsetCommit; the instance id only with a member id and where the version has it."""
@@ -96,9 +96,9 @@ def fetch_request(
 
 def fetched(
     response: OffsetFetchResponse,
-) -> tuple[dict[TopicPartition, Offset | None], dict[TopicPartition, ErrorCode], ErrorCode]:
+) -> tuple[dict[TopicPartition, Position | None], dict[TopicPartition, ErrorCode], ErrorCode]:
     """Offsets (None where nothing is committed), refused partitions, and the group's own error."""
-    offsets: dict[TopicPartition, Offset | None] = {}
+    offsets: dict[TopicPartition, Position | None] = {}
     refused: dict[TopicPartition, ErrorCode] = {}
     answer: Any = response.groups[0] if response.groups else response
     for topic in answer.topics:
@@ -110,7 +110,7 @@ def fetched(
             elif p.committed_offset == _NO_OFFSET:
                 offsets[partition] = None
             else:
-                offsets[partition] = Offset(
+                offsets[partition] = Position(
                     offset=p.committed_offset,
                     leader_epoch=p.committed_leader_epoch,
                     metadata=p.metadata or "",

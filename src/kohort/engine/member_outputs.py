@@ -25,6 +25,7 @@ from kohort.member.effects import (
 from kohort.member.requests import RequestId
 from kohort.model.errors import ErrorCode
 from kohort.model.ids import ConnectionId, TopicPartition
+from kohort.model.positions import Position
 from kohort.model.values import value
 
 
@@ -56,15 +57,6 @@ class LeaderOf:
 
 
 Where: TypeAlias = Target | Node | LeaderOf
-
-
-@value(frozen=True, slots=True, kw_only=True)
-class Offset:
-    """An offset to commit: the next one to be consumed."""
-
-    offset: int
-    leader_epoch: int = -1
-    metadata: str = ""
 
 
 @value(frozen=True, slots=True, kw_only=True)
@@ -161,7 +153,7 @@ class OffsetsFetched:
     """
 
     request_id: RequestId
-    offsets: Mapping[TopicPartition, Offset | None] = field(default_factory=dict)
+    offsets: Mapping[TopicPartition, Position | None] = field(default_factory=dict)
     refused: Mapping[TopicPartition, ErrorCode] = field(default_factory=dict)
     error: RequestError | None = None
 

@@ -38,7 +38,6 @@ from kohort.consumer.events import (
     Unsubscribe,
 )
 from kohort.consumer.fencing import is_sure, must_wait
-from kohort.consumer.positions import Position
 from kohort.engine.consumer_engine import ConsumerEngine
 from kohort.lab.heap import Heap, Process
 from kohort.lab.plan import Behaviour
@@ -55,6 +54,7 @@ from kohort.model.client_facts import (
 from kohort.model.errors import ErrorCode
 from kohort.model.ids import NO_MEMBER, GroupId, MemberId, Token, TopicPartition
 from kohort.model.instants import MICROS_PER_MILLI, MICROS_PER_SECOND, Instant
+from kohort.model.positions import Position
 
 _KINDS: Final = {
     Callback.ASSIGNED: CallbackKind.ASSIGNED,

@@ -10,12 +10,13 @@ import secrets
 import time
 from collections.abc import Collection, Sequence
 
-from kohort.client.admin import EARLIEST, LATEST, Admin
+from kohort.client.admin import Admin
 from kohort.client.config import ClientSettings
 from kohort.client.errors import RequestFailed
 from kohort.client.membership import GroupMembership
 from kohort.model.errors import ConfigError, ErrorCode
 from kohort.model.ids import TopicPartition
+from kohort.model.positions import EARLIEST, LATEST
 from kohort.spark.driver import DriverConfig, SourceDriver
 from kohort.spark.ledger import Ledger
 from kohort.spark.options import SourceOptions

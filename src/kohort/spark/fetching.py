@@ -19,13 +19,14 @@ from typing import Any, Final
 
 import google_crc32c
 
-from kohort.client.admin import EARLIEST, Admin
+from kohort.client.admin import Admin
 from kohort.client.broker_connection import BrokerConnection, Posted
 from kohort.client.brokers import Brokers
 from kohort.client.config import ClientSettings
 from kohort.client.errors import ClientError, RequestFailed
 from kohort.model.errors import ErrorCode
 from kohort.model.ids import TopicPartition
+from kohort.model.positions import EARLIEST
 from kohort.spark.columns import Section
 from kohort.storage.compression import decompress
 from kohort.storage.errors import RefusedBatch

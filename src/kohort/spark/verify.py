@@ -17,12 +17,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from kohort.client.admin import EARLIEST, LATEST, Admin
+from kohort.client.admin import Admin
 from kohort.client.config import ClientSettings
 from kohort.client.errors import FetchFailed
 from kohort.client.fetching import ProblemKind, RecordFetcher
-from kohort.consumer.positions import Position
 from kohort.model.ids import TopicPartition
+from kohort.model.positions import EARLIEST, LATEST, Position
 from kohort.spark.filtering import Docket, Judge, TableQueries
 from kohort.spark.layout import PLACE, RECORD_HASH, record_hash
 from kohort.spark.ledger import ManifestRow, Seal

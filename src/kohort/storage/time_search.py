@@ -8,11 +8,10 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
+from kohort.model.positions import EARLIEST, LATEST
 from kohort.storage.record_batch import NO_TIMESTAMP
 from kohort.storage.segment_list import SegmentList
 
-LATEST_TIMESTAMP: Final = -1
-EARLIEST_TIMESTAMP: Final = -2
 MAX_TIMESTAMP: Final = -3
 EARLIEST_LOCAL_TIMESTAMP: Final = -4
 NOT_FOUND: Final = -1
@@ -32,9 +31,9 @@ def find_by_time(segments: SegmentList, timestamp: int, high_watermark: int) -> 
     For the ends of the log the timestamp is -1; both are -1 when there is no such record.
     """
     found: tuple[int, int] | None = None
-    if timestamp in (EARLIEST_TIMESTAMP, EARLIEST_LOCAL_TIMESTAMP):
+    if timestamp in (EARLIEST, EARLIEST_LOCAL_TIMESTAMP):
         return NO_TIMESTAMP, segments.start_offset
-    if timestamp == LATEST_TIMESTAMP:
+    if timestamp == LATEST:
         return NO_TIMESTAMP, high_watermark
     if timestamp == MAX_TIMESTAMP:
         found = segments.at_max_timestamp()
