@@ -14,12 +14,22 @@ from tests.consumer.world import (
     only,
     prepare,
     prepared,
+    read_assignment,
     told,
     tp,
     tps,
 )
 
-from kohort.consumer.ownership import Complain, GiveUp, LoseAll, Ownership, Take
+from kohort.consumer.ownership import (
+    Complain,
+    EmbeddedProtocol,
+    GiveUp,
+    LoseAll,
+    Offer,
+    Ownership,
+    Take,
+)
+from kohort.embedded.base import JoinProtocol
 from kohort.member.events import RequestRejoin, SubscriptionChanged
 from kohort.model.ids import GenerationId, ProtocolName
 
@@ -70,6 +80,26 @@ def test_cooperative_gives_up_only_what_is_withheld_and_rejoins_after_it() -> No
     assert [type(event) for event in told(after)] == [SubscriptionChanged]
     again = ownership.prepare_join(prepare(3, 2, COOPERATIVE))
     assert prepared(again) == [(3, "['t', 'u'] ['t-0', 't-1'] 2")]
+
+
+def test_received_userdata_is_in_the_next_offer_until_the_membership_is_lost() -> None:
+    offers: list[bytes | None] = []
+
+    def offer(value: Offer) -> tuple[JoinProtocol, ...]:
+        offers.append(value.user_data)
+        return ()
+
+    ownership = Ownership(EmbeddedProtocol(offer, read_assignment, EMBEDDED.is_cooperative))
+    ownership.prepare_join(prepare(1))
+    ownership.joined(replace(joined(1, tps(0)), assignment=b"t-0|wait 1"))
+    ownership.prepare_join(prepare(2, 1, COOPERATIVE))
+    ownership.joined(joined(2, tps(0)))
+    ownership.prepare_join(prepare(3, 2, COOPERATIVE))
+    ownership.joined(replace(joined(3, tps(0)), assignment=b"t-0|wait 3"))
+    ownership.lost(lost(3))
+    ownership.let_go()
+    ownership.prepare_join(prepare(4))
+    assert offers == [None, b"wait 1", None, None]
 
 
 def test_kept_partitions_keep_the_generation_that_brought_them() -> None:

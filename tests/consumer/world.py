@@ -25,6 +25,7 @@ from kohort.consumer.events import (
 )
 from kohort.consumer.ownership import EmbeddedProtocol, Offer, Tell
 from kohort.embedded.base import JoinProtocol
+from kohort.embedded.consumer import Assignment
 from kohort.member.effects import Joined, Lost, PrepareJoin
 from kohort.member.events import JoinPrepared, OwnerEvent
 from kohort.model.consumer_config import ConsumerConfig
@@ -50,13 +51,17 @@ def write_assignment(partitions: Iterable[TopicPartition]) -> bytes:
     return ",".join(str(p) for p in sorted(partitions)).encode() or b"-"
 
 
-def read_assignment(data: bytes) -> list[TopicPartition]:
+def read_assignment(data: bytes) -> Assignment:
     if data == b"garbage":
         raise ProtocolError("not an assignment")
-    if data == b"-":
-        return []
-    pairs = (text.rsplit("-", 1) for text in data.decode().split(","))
-    return [TopicPartition(topic, int(number)) for topic, number in pairs]
+    if data in (b"-", b""):
+        return Assignment(partitions=frozenset())
+    text, _, user_data = data.decode().partition("|")
+    pairs = (name.rsplit("-", 1) for name in text.split(","))
+    return Assignment(
+        partitions=frozenset(TopicPartition(topic, int(number)) for topic, number in pairs),
+        user_data=user_data.encode() or None,
+    )
 
 
 def offer(value: Offer) -> tuple[JoinProtocol, ...]:

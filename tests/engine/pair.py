@@ -16,6 +16,7 @@ from typing import Any
 from kohort.embedded.consumer import decode_assignment
 from kohort.engine import coordinator_outputs as broker
 from kohort.engine.coordinator_engine import CoordinatorEngine
+from kohort.engine.leader_duties import GroupAssigner
 from kohort.engine.member_engine import EngineSettings, MemberEngine
 from kohort.engine.member_outputs import Close, Committed, Connect, Output, Transmit
 from kohort.member.config import MemberConfig
@@ -57,6 +58,7 @@ class Client:
         topics: tuple[str, ...] = ("t",),
         revoke_ms: int = 0,
         release_ms: int = 0,
+        assigner: GroupAssigner | None = None,
         **config: Any,
     ) -> None:
         self.world = world
@@ -73,7 +75,7 @@ class Client:
             MemberConfig(**values),
             [("bootstrap", 9092)],
             entropy=random.Random(name),
-            assigner=ConsumerAssigner(),
+            assigner=assigner or ConsumerAssigner(),
             settings=EngineSettings(metadata_max_age_ms=Millis(20_000)),
         )
         self.alive = True
@@ -95,6 +97,9 @@ class Client:
     def join(self) -> Client:
         self.say(Join())
         return self
+
+    def rejoin(self) -> None:
+        self.say(RequestRejoin(reason="asked to"))
 
     def leave(self) -> None:
         self._own(set())

@@ -7,6 +7,7 @@ import struct
 import pytest
 from tests.policies.groups import group, member, partitions
 
+from kohort.coordinator.records import GroupMetadata, GroupRecord, MemberMetadata
 from kohort.embedded.consumer import (
     Assignment,
     LeadersNote,
@@ -19,11 +20,21 @@ from kohort.embedded.consumer import (
 )
 from kohort.member.events import GroupMember
 from kohort.model.errors import ConfigError
-from kohort.model.ids import GenerationId, GroupInstanceId, MemberId, ProtocolName, TopicPartition
+from kohort.model.ids import (
+    GenerationId,
+    GroupId,
+    GroupInstanceId,
+    MemberId,
+    ProtocolName,
+    ProtocolType,
+    TopicPartition,
+)
+from kohort.model.instants import Millis, WallMillis
 from kohort.policies.consumer_groups import ConsumerAssigner, group_spec, join_protocols
 from kohort.policies.judge import moves, skew, squared_load, unassigned, violations
-from kohort.policies.registry import assignor, assignors, is_cooperative
-from kohort.policies.spec import MemberSpec
+from kohort.policies.registry import ASSIGNORS, assignor, assignors, is_cooperative
+from kohort.policies.spec import AssignAgain, GroupSpec, MemberSpec, Plan, RebalanceProtocol
+from kohort.storage.group_records import write_record
 
 COOPERATIVE = ProtocolName("cooperative-sticky")
 
@@ -49,7 +60,7 @@ def test_what_members_offer_becomes_assignments_for_all_of_them() -> None:
     assigner = ConsumerAssigner()
     assert assigner.topics(ProtocolName("range"), offers) == {"t", "u"}
     plan = assigner.assign(ProtocolName("range"), members, {"t": 3})
-    shares = {m: decode_assignment(data) for m, data in plan.items()}
+    shares = {m: decode_assignment(data) for m, data in plan.assignments.items()}
     assert shares[MemberId("b")].partitions == partitions("t0 t1"), "static members come first"
     assert shares[MemberId("a")].partitions == partitions("t2")
     assert all(a.user_data is None for a in shares.values()), "KIP-848 conversion needs that (B15)"
@@ -61,9 +72,9 @@ def test_a_member_whose_bytes_mean_nothing_gets_nothing_and_the_group_goes_on() 
     assigner = ConsumerAssigner()
     assert assigner.topics(ProtocolName("range"), [m.metadata for m in members]) == {"t"}
     plan = assigner.assign(ProtocolName("range"), members, {"t": 2})
-    assert decode_assignment(plan[MemberId("a")]).partitions == frozenset()
-    assert plan[MemberId("a")], "not zero bytes: Java consumers die of those"
-    assert len(decode_assignment(plan[MemberId("b")]).partitions) == 2
+    assert decode_assignment(plan.assignments[MemberId("a")]).partitions == frozenset()
+    assert plan.assignments[MemberId("a")], "not zero bytes: Java consumers die of those"
+    assert len(decode_assignment(plan.assignments[MemberId("b")]).partitions) == 2
 
 
 def test_a_protocol_name_that_is_no_assignor_is_an_error() -> None:
@@ -168,6 +179,72 @@ def test_the_judge_counts() -> None:
     ]
 
 
+class Echo:
+    """An assignor that returns each member's userdata and wants to assign again."""
+
+    name = ProtocolName("echo")
+    rebalance_protocol = RebalanceProtocol.COOPERATIVE
+
+    def assign(self, spec: GroupSpec) -> Plan:
+        echoed = {m: b"echo " + s.user_data for m, s in spec.members.items() if s.user_data}
+        again = AssignAgain(after_ms=Millis(spec.record_bytes), reason="more to do")
+        return Plan({m: [] for m in spec.members}, echoed, again)
+
+
+def test_userdata_and_the_wish_to_assign_again_travel_through_the_assigner(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    echo = Echo()
+    monkeypatch.setitem(ASSIGNORS, echo.name, echo)
+    with_data = encode_subscription(Subscription(topics=frozenset("t"), user_data=b"mine"))
+    without = encode_subscription(Subscription(topics=frozenset("t")))
+    members = [offered("a", with_data, "i"), offered("b", without)]
+    plan = ConsumerAssigner().assign(echo.name, members, {"t": 3})
+    assert plan.again is not None
+    assert plan.again.reason == "more to do"
+    read = {m: decode_assignment(data).user_data for m, data in plan.assignments.items()}
+    assert read == {"a": b"echo mine", "b": None}
+    noted = ConsumerAssigner().noted(plan.assignments[MemberId("a")], LeadersNote(withheld=2))
+    assert decode_assignment(noted) == Assignment(
+        partitions=frozenset(), user_data=b"echo mine", note=LeadersNote(withheld=2)
+    )
+
+
+@pytest.mark.parametrize("static", [False, True])
+@pytest.mark.parametrize("count", [1, 1_000])
+def test_the_estimate_of_a_groups_record_is_close_to_the_record_and_not_below_it(
+    count: int, static: bool
+) -> None:
+    metadata = encode_subscription(Subscription(topics=frozenset({"orders", "payments"})))
+    ids = [f"consumer-orders-{n}-6f1f2e0c-6c3c-4a59-9c56-0d8f8a3a2f11" for n in range(count)]
+    members = [offered(name, metadata, name[:18] if static else None) for name in ids]
+    kept = tuple(
+        MemberMetadata(
+            member_id=m.member_id,
+            group_instance_id=m.group_instance_id,
+            client_id=m.member_id[:18],
+            client_host="/255.255.255.255",
+            rebalance_timeout_ms=300_000,
+            session_timeout_ms=45_000,
+            subscription=metadata,
+            assignment=b"",
+        )
+        for m in members
+    )
+    group = GroupMetadata(
+        protocol_type=ProtocolType("consumer"),
+        generation_id=GenerationId(7),
+        protocol_name=COOPERATIVE,
+        leader_id=MemberId(ids[0]),
+        current_state_timestamp=WallMillis(0),
+        members=kept,
+    )
+    key, value = write_record(GroupRecord(group_id=GroupId("orders"), value=group))
+    assert value is not None
+    estimate = group_spec(COOPERATIVE, members, {}).record_bytes
+    assert 0 <= estimate - len(key) - len(value) <= 1_024 + 100 * count
+
+
 @pytest.mark.parametrize("counts", [{"u": 2, "t": 3}, {}, None])
 def test_a_leaders_note_in_an_assignment_is_read_back_and_nobody_elses_is(
     counts: dict[str, int] | None,
@@ -202,7 +279,7 @@ def test_a_leader_knows_whose_partitions_it_gave_to_nobody() -> None:
     a = MemberId("a")
 
     def withheld(count: int, among: list[GroupMember]) -> dict[MemberId, int]:
-        plan = assigner.assign(COOPERATIVE, among, {"t": count})
+        plan = assigner.assign(COOPERATIVE, among, {"t": count}).assignments
         return assigner.withheld(COOPERATIVE, among, plan, {"t": count})
 
     assert withheld(6, members) == {a: 2}, "b keeps what it has, and t5 is free"

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from kohort.embedded.base import JoinProtocol
+from kohort.embedded.consumer import Assignment
 from kohort.member.effects import Joined, Lost, PrepareJoin
 from kohort.member.events import JoinPrepared, OwnerEvent, RequestRejoin, SubscriptionChanged
 from kohort.model.errors import InvariantViolation, ProtocolError
@@ -85,6 +86,8 @@ class Offer:
     """The last assignment, for assignors that are sticky without ownership."""
 
     generation_id: GenerationId
+    user_data: bytes | None = None
+    """The userdata of the last assignment: an assignor may want it back."""
 
 
 class EmbeddedProtocol:
@@ -93,7 +96,7 @@ class EmbeddedProtocol:
     def __init__(
         self,
         offer: Callable[[Offer], tuple[JoinProtocol, ...]],
-        read_assignment: Callable[[bytes], Iterable[TopicPartition]],
+        read_assignment: Callable[[bytes], Assignment],
         is_cooperative: Callable[[ProtocolName], bool],
     ) -> None:
         self.offer = offer
@@ -124,6 +127,7 @@ class Ownership:
         "generation_id",
         "member_id",
         "topics",
+        "user_data",
     )
 
     def __init__(self, embedded: EmbeddedProtocol) -> None:
@@ -132,6 +136,8 @@ class Ownership:
         self.generation_id = NO_GENERATION
         """The generation whose assignment was applied last; -1 when the place was lost."""
         self.member_id = NO_MEMBER
+        self.user_data: bytes | None = None
+        """The bytes that the leader's assignor put into the last assignment for this member."""
         self._acquired: dict[TopicPartition, GenerationId] = {}
         """What is owned, and the generation that brought it."""
         self._releasing: set[TopicPartition] = set()
@@ -222,9 +228,7 @@ class Ownership:
         self.member_id = event.member_id
         self._protocol = event.protocol_name
         try:
-            # Zero bytes: the leader left this member out. That is an assignment of nothing.
-            read = self._embedded.read_assignment(event.assignment) if event.assignment else ()
-            assigned = frozenset(read)
+            read = self._embedded.read_assignment(event.assignment)
         except ProtocolError as error:
             text = (
                 f"the assignment of generation {event.generation_id}, made by the group's leader "
@@ -233,7 +237,8 @@ class Ownership:
             )
             nothing = Take(partitions=frozenset(), generation_id=event.generation_id)
             return [Complain(message=text), nothing]
-        self._assigned = assigned
+        self.user_data = read.user_data
+        self._assigned = assigned = read.partitions
         foreign = sorted({tp.topic for tp in assigned if tp.topic not in self.topics})
         if foreign:
             # Made for an older subscription: what is kept stays, the next round brings the rest.
@@ -330,6 +335,7 @@ class Ownership:
         self._offered = frozenset()
         self._answer = None
         self._leaving_topics = False
+        self.user_data = None
         self.generation_id = NO_GENERATION
 
     def _give_up(self, partitions: frozenset[TopicPartition]) -> list[OwnershipEffect]:
@@ -375,6 +381,7 @@ class Ownership:
             owned=self._offered,
             previous=self._previous,
             generation_id=prepare.generation_id,
+            user_data=self.user_data,
         )
         protocols = self._embedded.offer(offer)
         return Tell(event=JoinPrepared(attempt=prepare.attempt, protocols=protocols))

@@ -21,7 +21,7 @@ from kohort.schema import BYTES, INT32, STRING, array, decode, encode, field, st
 HIGHEST_VERSION = 3
 _VERSION = binary.Struct(">h")
 _GENERATION = binary.Struct(">i")
-_COUNTS_MARK = b"kohort counts 0"
+_NOTE_MARK = b"kohort counts 0"
 
 
 @struct()
@@ -92,11 +92,24 @@ class Subscription:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LeadersNote:
+    """A leader's message to a static member that may restart and find its assignment unchanged."""
+
+    counts: Mapping[str, int] | None = None
+    """The partition counts that the leader used; None in the note for a follower."""
+    withheld: int = 0
+    """How many partitions the member must give up before the leader can assign them to others."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Assignment:
-    """What a consumer is to run; partitions may be of topics it does not know (pattern)."""
+    """The assignment of one consumer; it may name topics outside the consumer's subscription."""
 
     partitions: frozenset[TopicPartition]
     user_data: bytes | None = None
+    """Bytes from the leader's assignor for this member."""
+    note: LeadersNote | None = None
+    """Only in assignments that a kohort leader made for static members."""
 
 
 def encode_subscription(value: Subscription, version: int = HIGHEST_VERSION) -> bytes:
@@ -129,15 +142,18 @@ def decode_subscription(data: bytes) -> Subscription:
 
 
 def encode_assignment(value: Assignment, version: int = HIGHEST_VERSION) -> bytes:
-    """Bytes of an assignment, sorted."""
+    """Bytes of an assignment, sorted. A note stands in front of the userdata."""
+    user_data = value.user_data
+    if value.note is not None:
+        user_data = _encode_note(value.note) + (user_data or b"")
     body = ConsumerProtocolAssignment(
-        assigned_partitions=_lists(value.partitions), user_data=value.user_data
+        assigned_partitions=_lists(value.partitions), user_data=user_data
     )
     return _VERSION.pack(version) + encode(body, version)
 
 
 def decode_assignment(data: bytes) -> Assignment:
-    """Read an assignment of any version; no bytes at all mean that the leader left us out (B7).
+    """Read an assignment of any version; without bytes it is empty: the leader made none (B7).
 
     Raises:
         ProtocolError: a negative version, or bytes that are no assignment.
@@ -146,7 +162,9 @@ def decode_assignment(data: bytes) -> Assignment:
         return Assignment(partitions=frozenset())
     version = _version(data, "assignment")
     body, _ = decode(ConsumerProtocolAssignment, version, data, _VERSION.size)
-    return Assignment(partitions=_partitions(body.assigned_partitions), user_data=body.user_data)
+    note, user_data = _split_note(body.user_data)
+    partitions = _partitions(body.assigned_partitions)
+    return Assignment(partitions=partitions, user_data=user_data, note=note)
 
 
 def encode_sticky_userdata(
@@ -191,36 +209,25 @@ def generation_in_userdata(data: bytes | None) -> GenerationId:
     return sticky[1] if sticky else NO_GENERATION
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LeadersNote:
-    """What a static member finds in its assignment when it returns to it."""
-
-    counts: Mapping[str, int] | None = None
-    """The partition counts that it decided by; None for who did not decide."""
-    withheld: int = 0
-    """How many partitions it held that nobody was given: it was to let go of them."""
-
-
-def encode_note(note: LeadersNote) -> bytes:
-    """A leader's note as userdata, marked as kohort's."""
+def _encode_note(note: LeadersNote) -> bytes:
     counts = None
     if note.counts is not None:
         counts = [TopicCount(topic=topic, partitions=n) for topic, n in sorted(note.counts.items())]
-    return _COUNTS_MARK + encode(NoteForReturn(counts=counts, withheld=note.withheld), 0)
+    return _NOTE_MARK + encode(NoteForReturn(counts=counts, withheld=note.withheld), 0)
 
 
-def note_in_userdata(data: bytes | None) -> LeadersNote | None:
-    """The note that a kohort leader left; None for anybody else's userdata."""
-    if data is None or not data.startswith(_COUNTS_MARK):
-        return None
+def _split_note(data: bytes | None) -> tuple[LeadersNote | None, bytes | None]:
+    """The note of a kohort leader, if there is one, and the userdata behind the note."""
+    if data is None or not data.startswith(_NOTE_MARK):
+        return None, data
     try:
-        body, _ = decode(NoteForReturn, 0, data, len(_COUNTS_MARK))
+        body, end = decode(NoteForReturn, 0, data, len(_NOTE_MARK))
     except ProtocolError:
-        return None
+        return None, data
     counts = None
     if body.counts is not None:
         counts = {entry.topic: entry.partitions for entry in body.counts}
-    return LeadersNote(counts=counts, withheld=body.withheld)
+    return LeadersNote(counts=counts, withheld=body.withheld), data[end:] or None
 
 
 def _version(data: bytes, what: str) -> int:

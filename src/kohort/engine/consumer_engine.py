@@ -329,7 +329,7 @@ def consumer_protocol(
 
     return EmbeddedProtocol(
         offer=offer,
-        read_assignment=lambda data: decode_assignment(data).partitions,
+        read_assignment=decode_assignment,
         is_cooperative=is_cooperative,
     )
 

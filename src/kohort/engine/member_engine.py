@@ -25,7 +25,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from kohort.engine.connection_pool import Purpose
-from kohort.engine.member_leading import GroupAssigner
+from kohort.engine.leader_duties import GroupAssigner
 from kohort.engine.member_offsets import fetch_request
 from kohort.engine.member_outputs import (
     Output,

@@ -20,7 +20,7 @@ from kohort.engine.connection_pool import (
     Purpose,
     Role,
 )
-from kohort.engine.member_leading import GroupAssigner, Leading
+from kohort.engine.leader_duties import GroupAssigner, LeaderDuties
 from kohort.engine.member_offsets import fetched
 from kohort.engine.member_outputs import (
     Answered,
@@ -119,7 +119,7 @@ class MemberPump:
         )
         self.leading = None
         if assigner is not None:
-            self.leading = Leading(
+            self.leading = LeaderDuties(
                 assigner,
                 max_age_ms=settings.metadata_max_age_ms,
                 missing_refresh_ms=settings.missing_topic_refresh_ms,
@@ -172,9 +172,10 @@ class MemberPump:
             return
         self.router.advance(now)
         leading = self.leading
-        if leading is not None and leading.refresh_at is not None and leading.refresh_at <= now:
-            leading.refresh_at = None
+        if leading is not None and leading.refresh_due(now):
             self.router.open_metadata(_WATCH, leading.topics, now)
+        if leading is not None and (reason := leading.assign_again_due(now)) is not None:
+            self._request_rejoin(reason)
         for effect in self.member.advance(now):
             self._carry_out(effect, now)
 
@@ -200,10 +201,7 @@ class MemberPump:
 
     def _next_deadline(self) -> Instant | None:
         due = sooner(self.member.next_deadline(), self.router.next_deadline())
-        leading = self.leading
-        if leading is None or leading.refresh_at is None:
-            return due
-        return sooner(due, leading.refresh_at)
+        return due if self.leading is None else sooner(due, self.leading.due)
 
     def check(self) -> None:
         """Assert that nothing moved since the last turn; raises InvariantViolation."""
@@ -390,10 +388,16 @@ class MemberPump:
             return
         counts = self.router.cluster.counts_of(leading.topics)
         reason = leading.changed(counts)
-        if reason is not None and self.member.state is MemberState.STABLE:
+        if reason is not None and self._request_rejoin(reason):
             self.router.out.append(MetadataChanged(partitions=counts))
-            self.events.append(RequestRejoin(reason=reason))
         leading.schedule(now)
+
+    def _request_rejoin(self, reason: str) -> bool:
+        """Rejoin as the leader; a rebalance that runs already makes this needless."""
+        stable = self.member.state is MemberState.STABLE
+        if stable:
+            self.events.append(RequestRejoin(reason=reason))
+        return stable
 
     # -- the owner's requests -------------------------------------------------------------
 

@@ -1,13 +1,14 @@
-"""Consumers' bytes to a group spec, and a plan back to bytes.
+"""Translates between the embedded ``consumer`` protocol and the assignors.
 
-Here: the bridge between the embedded ``consumer`` protocol and the assignors, in both directions:
-what a consumer offers when it joins, and what its leader makes of everybody's offers. Must not
-know: requests, who asks, where partition counts come from.
+In: a consumer's subscription, or the offers of all members. Out: the bytes that a consumer offers
+when it joins, or a group spec and the encoded plan. Must not know: requests, the source of
+partition counts.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from typing import Protocol
 
 from kohort.embedded.base import JoinProtocol
@@ -20,11 +21,9 @@ from kohort.embedded.consumer import (
     decode_subscription,
     encode_assignment,
     encode_generation_userdata,
-    encode_note,
     encode_sticky_userdata,
     encode_subscription,
     generation_in_userdata,
-    note_in_userdata,
 )
 from kohort.model.errors import ProtocolError
 from kohort.model.ids import (
@@ -36,11 +35,17 @@ from kohort.model.ids import (
     TopicPartition,
 )
 from kohort.policies.registry import assignor
-from kohort.policies.spec import Assignor, GroupSpec, MemberSpec
+from kohort.policies.spec import Assignor, EncodedPlan, GroupSpec, MemberSpec
+
+_RECORD_BYTES = 1_024
+"""Estimate for the fields of a group's record that do not belong to a member."""
+
+_MEMBER_RECORD_BYTES = 72
+"""Estimate for lengths, timeouts and the client's host in a member's part of the record."""
 
 
 class OfferedMember(Protocol):
-    """A member as the leader hears of it; ``member.events.GroupMember`` fits."""
+    """A member in the leader's JoinGroup answer; ``member.events.GroupMember`` fits."""
 
     @property
     def member_id(self) -> MemberId:
@@ -54,7 +59,7 @@ class OfferedMember(Protocol):
 
     @property
     def metadata(self) -> bytes:
-        """What it offered under the chosen name."""
+        """The bytes that it offered under the chosen name."""
         ...
 
 
@@ -67,15 +72,15 @@ def join_protocols(
     generation_id: GenerationId = NO_GENERATION,
     rack_id: str | None = None,
 ) -> tuple[JoinProtocol, ...]:
-    """What a consumer offers in JoinGroup, one entry an assignor, best first.
+    """The protocols that a consumer offers in JoinGroup: one for each assignor, best first.
 
     Args:
         assignors: as configured.
         topics: the subscription.
-        owned: partitions that are kept while joining (empty for who gave up everything).
-        previous: the last assignment, which the eager sticky assignor wants back; ``owned`` is
-            part of it anyhow.
-        generation_id: the generation whose assignment ``owned`` and ``previous`` are; -1 without.
+        owned: partitions that the consumer keeps while it joins; empty under an eager protocol.
+        previous: the last assignment, which the eager sticky assignor wants back; ``owned`` need
+            not be repeated here.
+        generation_id: the generation that assigned ``owned`` and ``previous``; -1 without one.
         rack_id: client.rack.
     """
     return tuple(
@@ -109,8 +114,7 @@ def _user_data(
 class ConsumerAssigner:
     """Decides for consumer groups: subscriptions in, assignments out.
 
-    A member whose bytes are no subscription is treated as one that wants nothing: its group goes on
-    without it (and it learns so from its empty assignment).
+    A member with unreadable bytes gets an empty assignment, and the group continues without it.
     """
 
     def topics(self, protocol_name: ProtocolName, metadata: Sequence[bytes]) -> frozenset[str]:
@@ -123,20 +127,24 @@ class ConsumerAssigner:
         protocol_name: ProtocolName,
         members: Sequence[OfferedMember],
         partitions: Mapping[str, int],
-    ) -> dict[MemberId, bytes]:
-        """An assignment for every member, if need be with nothing in it.
+    ) -> EncodedPlan:
+        """An assignment for every member; it may be empty.
 
         Raises:
             ConfigError: the protocol name is no assignor's, or the group is too large.
         """
         spec = group_spec(protocol_name, members, partitions)
         plan = assignor(protocol_name).assign(spec)
-        return {
+        assignments = {
             member.member_id: encode_assignment(
-                Assignment(partitions=frozenset(plan.get(member.member_id, ())))
+                Assignment(
+                    partitions=frozenset(plan.partitions.get(member.member_id, ())),
+                    user_data=plan.user_data.get(member.member_id),
+                )
             )
             for member in members
         }
+        return EncodedPlan(assignments, plan.again)
 
     def withheld(
         self,
@@ -145,9 +153,9 @@ class ConsumerAssigner:
         plan: Mapping[MemberId, bytes],
         partitions: Mapping[str, int],
     ) -> dict[MemberId, int]:
-        """How many partitions each of these holds that a plan gives to nobody; only above 0.
+        """For each member, the number of its partitions that the plan assigns to nobody, if any.
 
-        They are to let go of them, and to come back and say so.
+        The member must give up these partitions and join again before others can get them.
         """
         given = {tp for data in plan.values() for tp in decode_assignment(data).partitions}
         if len(given) == sum(partitions.values()):
@@ -161,14 +169,13 @@ class ConsumerAssigner:
         return held
 
     def noted(self, assignment: bytes, note: LeadersNote) -> bytes:
-        """A static member's assignment, with what its leader notes for it."""
-        given = decode_assignment(assignment).partitions
-        return encode_assignment(Assignment(partitions=given, user_data=encode_note(note)))
+        """A static member's assignment with a note from its leader."""
+        return encode_assignment(replace(decode_assignment(assignment), note=note))
 
     def note(self, assignment: bytes) -> LeadersNote | None:
-        """The note in an assignment; None if no kohort leader left one."""
+        """The note in an assignment; None if there is none."""
         try:
-            return note_in_userdata(decode_assignment(assignment).user_data)
+            return decode_assignment(assignment).note
         except ProtocolError:
             return None
 
@@ -176,18 +183,25 @@ class ConsumerAssigner:
 def group_spec(
     protocol_name: ProtocolName, members: Sequence[OfferedMember], partitions: Mapping[str, int]
 ) -> GroupSpec:
-    """What everybody offered under the chosen name, as a spec."""
+    """The subscriptions that the members offered under the chosen name, as a spec."""
     return GroupSpec(
         members={m.member_id: _member_spec(protocol_name, m) for m in members},
         partitions=dict(partitions),
+        record_bytes=_RECORD_BYTES + sum(map(_record_bytes, members)),
     )
+
+
+def _record_bytes(member: OfferedMember) -> int:
+    # Its id stands for the client id, too: a coordinator makes member ids of client ids.
+    ids = 2 * len(member.member_id.encode()) + len((member.group_instance_id or "").encode())
+    return _MEMBER_RECORD_BYTES + ids + len(member.metadata)
 
 
 def _member_spec(protocol_name: ProtocolName, member: OfferedMember) -> MemberSpec:
     subscription = _subscription(member.metadata)
     owned, generation_id = subscription.owned, subscription.generation_id
     if protocol_name == "sticky":
-        # Eager members own nothing when they join; what they had stands in their userdata.
+        # Eager members own nothing when they join; their userdata names the last assignment.
         owned, generation_id = decode_sticky_userdata(subscription.user_data) or (
             frozenset[TopicPartition](),
             NO_GENERATION,
@@ -200,6 +214,7 @@ def _member_spec(protocol_name: ProtocolName, member: OfferedMember) -> MemberSp
         generation_id=generation_id,
         group_instance_id=member.group_instance_id,
         rack_id=subscription.rack_id,
+        user_data=subscription.user_data,
     )
 
 

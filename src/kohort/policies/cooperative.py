@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from kohort.model.ids import ProtocolName
 from kohort.policies.claims import claimants
-from kohort.policies.spec import GroupAssignment, GroupSpec, RebalanceProtocol
+from kohort.policies.spec import GroupSpec, Plan, RebalanceProtocol
 from kohort.policies.sticky import sticky_plan
 
 
@@ -20,13 +20,15 @@ class CooperativeStickyAssignor:
     name = ProtocolName("cooperative-sticky")
     rebalance_protocol = RebalanceProtocol.COOPERATIVE
 
-    def assign(self, spec: GroupSpec) -> GroupAssignment:
+    def assign(self, spec: GroupSpec) -> Plan:
         """See `policies.spec.Assignor`.
 
-        Also a claim that lost against another one is waited for: its holder may be at work.
+        A partition also waits for a member whose claim is void: that member may still work on it.
         """
         holders = claimants(spec)
-        return {
-            member_id: [p for p in partitions if not holders.get(p, frozenset()) - {member_id}]
-            for member_id, partitions in sticky_plan(spec).items()
-        }
+        return Plan(
+            {
+                member_id: [p for p in partitions if not holders.get(p, frozenset()) - {member_id}]
+                for member_id, partitions in sticky_plan(spec).items()
+            }
+        )

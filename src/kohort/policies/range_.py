@@ -7,7 +7,13 @@ each goes to the same member. Not balanced over many topics. Must not know: what
 from __future__ import annotations
 
 from kohort.model.ids import ProtocolName, TopicPartition
-from kohort.policies.spec import GroupAssignment, GroupSpec, RebalanceProtocol, TopicSubscribers
+from kohort.policies.spec import (
+    GroupAssignment,
+    GroupSpec,
+    Plan,
+    RebalanceProtocol,
+    TopicSubscribers,
+)
 
 
 class RangeAssignor:
@@ -16,7 +22,7 @@ class RangeAssignor:
     name = ProtocolName("range")
     rebalance_protocol = RebalanceProtocol.EAGER
 
-    def assign(self, spec: GroupSpec) -> GroupAssignment:
+    def assign(self, spec: GroupSpec) -> Plan:
         """See `policies.spec.Assignor`."""
         subscribers = TopicSubscribers.of(spec)
         plan: GroupAssignment = {member_id: [] for member_id in subscribers.order}
@@ -27,4 +33,4 @@ class RangeAssignor:
                 end = start + size + (position < extra)
                 plan[member_id] += [TopicPartition(topic, n) for n in range(start, end)]
                 start = end
-        return plan
+        return Plan(plan)

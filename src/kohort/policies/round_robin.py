@@ -6,7 +6,13 @@ Poor with unequal subscriptions, no stickiness. Must not know: what members own.
 from __future__ import annotations
 
 from kohort.model.ids import ProtocolName, TopicPartition
-from kohort.policies.spec import GroupAssignment, GroupSpec, RebalanceProtocol, TopicSubscribers
+from kohort.policies.spec import (
+    GroupAssignment,
+    GroupSpec,
+    Plan,
+    RebalanceProtocol,
+    TopicSubscribers,
+)
 
 
 class RoundRobinAssignor:
@@ -15,7 +21,7 @@ class RoundRobinAssignor:
     name = ProtocolName("roundrobin")
     rebalance_protocol = RebalanceProtocol.EAGER
 
-    def assign(self, spec: GroupSpec) -> GroupAssignment:
+    def assign(self, spec: GroupSpec) -> Plan:
         """See `policies.spec.Assignor`."""
         subscribers = TopicSubscribers.of(spec)
         order = subscribers.order
@@ -27,4 +33,4 @@ class RoundRobinAssignor:
                     position = (position + 1) % len(order)
                 plan[order[position]].append(TopicPartition(topic, partition))
                 position = (position + 1) % len(order)
-        return plan
+        return Plan(plan)

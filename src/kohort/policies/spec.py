@@ -21,6 +21,7 @@ from kohort.model.ids import (
     ProtocolName,
     TopicPartition,
 )
+from kohort.model.instants import Millis
 
 MAX_MEMBERS = 65_533
 """As franz-go: more members than this are refused with a clear error instead of an overflow."""
@@ -39,6 +40,8 @@ class MemberSpec:
     generation_id: GenerationId = NO_GENERATION
     group_instance_id: GroupInstanceId | None = None
     rack_id: str | None = None
+    user_data: bytes | None = None
+    """The userdata of the member's subscription, for the assignor that the group uses."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,6 +54,12 @@ class GroupSpec:
 
     members: Mapping[MemberId, MemberSpec]
     partitions: Mapping[str, int]
+    record_bytes: int = 0
+    """Estimated size of the coordinator's record of this group, without the assignments.
+
+    A broker refuses a record above its message limit (1,048,588 bytes by default), so an assignor
+    that adds userdata keeps the sum of record, assignments and userdata below the limit.
+    """
 
     def __post_init__(self) -> None:
         if len(self.members) > MAX_MEMBERS:
@@ -79,6 +88,33 @@ GroupAssignment: TypeAlias = dict[MemberId, list[TopicPartition]]
 """Partitions for every member of the spec, sorted; members without any have an empty list."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AssignAgain:
+    """An assignor wants another rebalance after some time."""
+
+    after_ms: Millis
+    reason: str
+    """Goes to the coordinator with the leader's JoinGroup (KIP-800)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """An assignor's decision for one generation."""
+
+    partitions: GroupAssignment
+    user_data: Mapping[MemberId, bytes] = field(default_factory=dict)
+    """Bytes that travel inside the assignments of these members."""
+    again: AssignAgain | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class EncodedPlan:
+    """A plan with one assignment in bytes for each member, as SyncGroup carries it."""
+
+    assignments: Mapping[MemberId, bytes]
+    again: AssignAgain | None = None
+
+
 class RebalanceProtocol(Enum):
     """What members do with what they own when a rebalance starts."""
 
@@ -101,8 +137,8 @@ class Assignor(Protocol):
         """Whether members keep what they own while joining."""
         ...
 
-    def assign(self, spec: GroupSpec) -> GroupAssignment:
-        """Who gets what. Pure: the same spec gives the same answer in every process."""
+    def assign(self, spec: GroupSpec) -> Plan:
+        """Decide. Pure: the same spec gives the same plan in every process."""
         ...
 
 

@@ -16,7 +16,13 @@ from kohort.model.ids import MemberId, ProtocolName, TopicPartition
 from kohort.policies.claims import valid_claims
 from kohort.policies.counts import Counts, hand_out, level
 from kohort.policies.fewer_moves import save_moves
-from kohort.policies.spec import GroupAssignment, GroupSpec, RebalanceProtocol, TopicSubscribers
+from kohort.policies.spec import (
+    GroupAssignment,
+    GroupSpec,
+    Plan,
+    RebalanceProtocol,
+    TopicSubscribers,
+)
 
 
 class StickyAssignor:
@@ -25,9 +31,9 @@ class StickyAssignor:
     name = ProtocolName("sticky")
     rebalance_protocol = RebalanceProtocol.EAGER
 
-    def assign(self, spec: GroupSpec) -> GroupAssignment:
+    def assign(self, spec: GroupSpec) -> Plan:
         """See `policies.spec.Assignor`."""
-        return sticky_plan(spec)
+        return Plan(sticky_plan(spec))
 
 
 def sticky_plan(spec: GroupSpec) -> GroupAssignment:

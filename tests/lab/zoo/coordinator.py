@@ -11,7 +11,7 @@ from tests.lab.zoo.mutation import Mutation, Patch
 from kohort.coordinator import coordinator, liveness, rebalancing, replacing, syncing
 from kohort.coordinator.events import Heartbeat
 from kohort.coordinator.timers import sync_timer
-from kohort.engine.member_leading import Leading
+from kohort.engine.leader_duties import LeaderDuties
 from kohort.model.facts import RebalanceCause
 from kohort.model.group_state import GroupState
 
@@ -81,16 +81,16 @@ def _replacement_is_not_stored(patch: Patch) -> None:
 
 def leader_that_hangs(patch: Patch) -> None:
     """Not an animal: the circumstance of one. The first leader of a world never decides."""
-    decide = Leading.decide
-    hung: list[Leading] = []
+    decide = LeaderDuties.decide
+    hung: list[LeaderDuties] = []
 
-    def hangs(self: Leading, *args: Any, **more: Any) -> Any:
+    def hangs(self: LeaderDuties, *args: Any, **more: Any) -> Any:
         if not hung or hung[0] is self:
             hung[:] = [self]
             return None
         return decide(self, *args, **more)
 
-    patch.setattr(Leading, "decide", hangs)
+    patch.setattr(LeaderDuties, "decide", hangs)
 
 
 COORDINATOR = (

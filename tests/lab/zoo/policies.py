@@ -10,7 +10,7 @@ from tests.lab.zoo import grounds
 from tests.lab.zoo.mutation import Mutation, Patch
 
 from kohort.embedded.consumer import encode_sticky_userdata
-from kohort.engine.member_leading import Leading
+from kohort.engine.leader_duties import LeaderDuties
 from kohort.model.ids import NO_GENERATION, GenerationId, MemberId, TopicPartition
 from kohort.policies import claims, consumer_groups, cooperative, sticky
 from kohort.policies.spec import GroupSpec
@@ -66,7 +66,7 @@ def assignor_that_never_ends_on_ties(patch: Patch) -> None:
     As in aiokafka, whose sticky assignor tells two claims apart by their generations and by nothing
     else: a leader that meets a tie computes on, and its group waits for it.
     """
-    heard, decide = claims.valid_claims, Leading.decide
+    heard, decide = claims.valid_claims, LeaderDuties.decide
 
     def never_ends(spec: GroupSpec) -> dict[TopicPartition, MemberId]:
         aged = [(p, m.generation_id) for m in spec.members.values() for p in m.owned]
@@ -74,14 +74,14 @@ def assignor_that_never_ends_on_ties(patch: Patch) -> None:
             raise _NeverEndsError
         return heard(spec)
 
-    def decides(self: Leading, *args: Any, **more: Any) -> Any:
+    def decides(self: LeaderDuties, *args: Any, **more: Any) -> Any:
         try:
             return decide(self, *args, **more)
         except _NeverEndsError:
             return None
 
     patch.setattr(sticky, "valid_claims", never_ends)
-    patch.setattr(Leading, "decide", decides)
+    patch.setattr(LeaderDuties, "decide", decides)
 
 
 POLICIES = (

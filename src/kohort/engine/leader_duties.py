@@ -1,0 +1,237 @@
+"""Keeps what a group's leader needs to assign, and to know when it must assign again.
+
+In: ``PerformAssignment``, partition counts, instants. Out: an assignment for every member, or why
+there is none; the instants of the next metadata refresh and of the next rebalance; the reason for
+a rebalance. Must not know: how metadata is fetched, how an assignor decides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from kohort.embedded.consumer import LeadersNote
+from kohort.member.effects import PerformAssignment
+from kohort.member.events import AssignmentFailed, AssignmentPerformed, GroupMember
+from kohort.model.errors import KohortError
+from kohort.model.ids import GenerationId, MemberId, ProtocolName
+from kohort.model.instants import Instant, Millis, after, sooner
+from kohort.policies.spec import AssignAgain, EncodedPlan
+
+
+class GroupAssigner(Protocol):
+    """Decides for a whole group: `policies.consumer_groups.ConsumerAssigner` fits."""
+
+    def topics(self, protocol_name: ProtocolName, metadata: Sequence[bytes]) -> frozenset[str]:
+        """The topics that any member wants: the decision needs their partition counts."""
+        ...
+
+    def assign(
+        self,
+        protocol_name: ProtocolName,
+        members: Sequence[GroupMember],
+        partitions: Mapping[str, int],
+    ) -> EncodedPlan:
+        """An assignment for every member; topics without a count do not exist (yet)."""
+        ...
+
+    def withheld(
+        self,
+        protocol_name: ProtocolName,
+        members: Sequence[GroupMember],
+        plan: Mapping[MemberId, bytes],
+        partitions: Mapping[str, int],
+    ) -> Mapping[MemberId, int]:
+        """For each member, the number of its partitions that the plan assigns to nobody, if any."""
+        ...
+
+    def noted(self, assignment: bytes, note: LeadersNote) -> bytes:
+        """A static member's assignment with a note from its leader."""
+        ...
+
+    def note(self, assignment: bytes) -> LeadersNote | None:
+        """The note in an assignment; None if there is none."""
+        ...
+
+
+@dataclass(slots=True)
+class _Decision:
+    """The basis of the present generation's assignment."""
+
+    topics: frozenset[str]
+    counts: Mapping[str, int] | None
+    """None if the note of an earlier life names none; the first refresh sets them."""
+    again: AssignAgain | None = None
+
+
+class LeaderDuties:
+    """A member's memory while it leads, and the leader's two timers.
+
+    The metadata timer looks for new partitions. The assignor's timer starts the rebalance that the
+    newest plan asked for. Both end when the member no longer leads, or loses its membership.
+    """
+
+    def __init__(
+        self,
+        assigner: GroupAssigner,
+        *,
+        max_age_ms: Millis,
+        missing_refresh_ms: Millis,
+    ) -> None:
+        self._assigner = assigner
+        self._max_age_ms = max_age_ms
+        self._missing_refresh_ms = missing_refresh_ms
+        self._pending: PerformAssignment | None = None
+        self._inherited: frozenset[str] | None = None
+        """The group's topics, while the assignment of an earlier life is on its way to us."""
+        self._decision: _Decision | None = None
+        self._refresh_at: Instant | None = None
+        self._again_at: Instant | None = None
+
+    # -- one generation ---------------------------------------------------------------------------
+
+    def asked(self, effect: PerformAssignment) -> frozenset[str]:
+        """The member leads a new generation; returns the topics whose counts it needs."""
+        self.resigned()
+        self._pending = effect
+        return self._topics(effect)
+
+    def inherited(self, effect: PerformAssignment) -> None:
+        """The member leads again, and the assignment of its earlier life stays valid (KIP-814)."""
+        self.resigned()
+        self._inherited = self._topics(effect)
+
+    def _topics(self, effect: PerformAssignment) -> frozenset[str]:
+        return self._assigner.topics(effect.protocol_name, [m.metadata for m in effect.members])
+
+    def decide(
+        self,
+        generation_id: GenerationId,
+        topics: frozenset[str],
+        counts: Mapping[str, int],
+        *,
+        static_id: MemberId | None = None,
+    ) -> AssignmentPerformed | AssignmentFailed | None:
+        """Assign with the counts that are known; None if the generation is no longer waiting.
+
+        A restarted static member gets its old assignment back without a rebalance. Notes in these
+        assignments tell the leader (``static_id``) the counts it used, and tell other members how
+        many partitions they still had to give up: no other member can know that.
+        """
+        effect = self._pending
+        if effect is None or effect.generation_id != generation_id:
+            return None
+        self._pending = None
+        try:
+            plan = self._assigner.assign(effect.protocol_name, effect.members, counts)
+        except KohortError as error:
+            return AssignmentFailed(generation_id=generation_id, message=str(error))
+        self._decision = _Decision(topics, dict(counts), plan.again)
+        assignments = dict(plan.assignments)
+        for member_id, note in self._notes(effect, assignments, counts, static_id).items():
+            assignments[member_id] = self._assigner.noted(assignments[member_id], note)
+        return AssignmentPerformed(generation_id=generation_id, assignments=assignments)
+
+    def _notes(
+        self,
+        effect: PerformAssignment,
+        plan: Mapping[MemberId, bytes],
+        counts: Mapping[str, int],
+        static_id: MemberId | None,
+    ) -> dict[MemberId, LeadersNote]:
+        static = [m for m in effect.members if m.group_instance_id is not None]
+        if not static:
+            return {}
+        held = self._assigner.withheld(effect.protocol_name, static, plan, counts)
+        notes = {member_id: LeadersNote(withheld=n) for member_id, n in held.items()}
+        if static_id is not None and static_id in plan:
+            notes[static_id] = LeadersNote(counts=dict(counts), withheld=held.get(static_id, 0))
+        return notes
+
+    def left_undone(self, assignment: bytes) -> str | None:
+        """Why a member that owns nothing must join again after this assignment, or None.
+
+        A static member may die before it gives up the partitions that others wait for. Its next
+        life gets the old assignment back, so it must start the rebalance that the first one owed.
+        """
+        note = self._assigner.note(assignment)
+        if note is None or not note.withheld:
+            return None
+        return f"an earlier life held {note.withheld} partitions that others wait for"
+
+    def joined(self, *, is_leader: bool, assignment: bytes, now: Instant) -> None:
+        """The member has its assignment: the leader's timers start, a follower has none."""
+        topics, self._inherited = self._inherited, None
+        decision = self._decision
+        if is_leader and topics is not None:
+            note = self._assigner.note(assignment)
+            self._decision = _Decision(topics, note.counts if note else None)
+            self._refresh_at = now
+        elif is_leader and decision is not None:
+            self.schedule(now)
+            self._again_at = after(now, decision.again.after_ms) if decision.again else None
+        else:
+            self.resigned()
+
+    def resigned(self) -> None:
+        """The member leads no generation (any more)."""
+        self._decision = self._inherited = None
+        self._refresh_at = self._again_at = None
+
+    # -- timers -----------------------------------------------------------------------------------
+
+    @property
+    def due(self) -> Instant | None:
+        """When the next timer ends; None while the member does not lead."""
+        return sooner(self._refresh_at, self._again_at)
+
+    def refresh_due(self, now: Instant) -> bool:
+        """Whether to fetch the group's topics now; True once."""
+        if self._refresh_at is None or self._refresh_at > now:
+            return False
+        self._refresh_at = None
+        return True
+
+    def assign_again_due(self, now: Instant) -> str | None:
+        """The assignor's reason to rebalance now, once; None before its time."""
+        if self._again_at is None or self._again_at > now:
+            return None
+        self._again_at = None
+        decision = self._decision
+        return decision.again.reason if decision and decision.again else None
+
+    def schedule(self, now: Instant) -> None:
+        """Plan the next refresh; soon while a topic that a member wants does not exist."""
+        decision = self._decision
+        if decision is not None:
+            missing = decision.topics - (decision.counts or {}).keys()
+            delay = self._missing_refresh_ms if missing else self._max_age_ms
+            self._refresh_at = after(now, delay)
+
+    def look_again(self, now: Instant) -> None:
+        """The refresh failed: plan another one soon."""
+        if self._decision is not None:
+            self._refresh_at = after(now, self._missing_refresh_ms)
+
+    # -- the group's topics -----------------------------------------------------------------------
+
+    @property
+    def topics(self) -> frozenset[str]:
+        """Topics of the whole group; empty while the member does not lead."""
+        return self._decision.topics if self._decision else frozenset()
+
+    def changed(self, counts: Mapping[str, int]) -> str | None:
+        """How counts differ from those of the decision: a reason to rebalance, or None."""
+        decision = self._decision
+        if decision is None:
+            return None
+        if decision.counts is None:
+            decision.counts = dict(counts)
+        old = decision.counts
+        differences = [
+            f"{topic} {old.get(topic, 0)} to {counts.get(topic, 0)}"
+            for topic in sorted(old.keys() | counts.keys())
+            if old.get(topic) != counts.get(topic)
+        ]
+        return f"partition counts changed: {', '.join(differences)}" if differences else None
