@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from collections import deque
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tests.consumer.world import COOPERATIVE, EAGER, World, joined, lost, prepare, tp, tps
+from tests.examples import examples
 
 from kohort.consumer.effects import (
     Callback,
@@ -215,7 +216,7 @@ STEPS = st.one_of(
 )
 
 
-@settings(max_examples=250)
+@examples(250)
 @given(st.sampled_from([COOPERATIVE, EAGER]), st.lists(STEPS, max_size=60))
 def test_a_random_life(protocol: ProtocolName, steps: list[tuple[object, ...]]) -> None:
     life = Life(protocol)

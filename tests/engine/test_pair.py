@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tests.engine.pair import Client, World
+from tests.examples import examples
 
 from kohort.engine.member_outputs import RequestErrorKind
 from kohort.model.ids import GroupInstanceId, TopicPartition
@@ -267,7 +268,7 @@ CHAOS = st.lists(
 
 
 @given(steps=CHAOS, torn=st.booleans(), seed=st.integers(0, 9))
-@settings(max_examples=60)
+@examples(60)
 def test_whatever_happens_the_group_settles_with_one_owner_each(
     steps: list[tuple[str, int, int]], torn: bool, seed: int
 ) -> None:

@@ -1,8 +1,8 @@
 """One target under atheris: ``python -m tests.fuzz.atheris_run TARGET DIR SECONDS``.
 
-In come a target's name, a folder for its corpus and seconds; out goes what libFuzzer says, and an
-exit status that is not 0 when an input broke the target. kohort is instrumented while it is
-imported, so nothing of it may be imported before.
+In: the name of a target, a folder for its corpus, seconds. Out: libFuzzer's report, and an exit
+status that is not 0 if an input broke the target. kohort is instrumented while it is imported, so
+nothing of kohort may be imported before.
 """
 
 from __future__ import annotations
@@ -33,7 +33,11 @@ def main() -> None:
         f"-artifact_prefix={corpus.parent}/{name}-",
         "-print_final_stats=1",
     ]
-    atheris.Setup([sys.argv[0], *options, str(corpus)], TARGETS[name])
+
+    def one_input(data: bytes) -> None:
+        TARGETS[name](data)
+
+    atheris.Setup([sys.argv[0], *options, str(corpus)], one_input)
     atheris.Fuzz()
 
 

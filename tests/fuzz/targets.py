@@ -1,8 +1,8 @@
-"""What is fuzzed: each target takes any bytes and complains by an exception that is not kohort's.
+"""The fuzz targets: each reads any bytes, and says whether the reader accepted them.
 
-The oracle is the same everywhere: bytes of a stranger are read or refused with the error that the
-reader's docstring names, and what was read can be written and read again. Memory and time are
-bounded by whoever runs a target (``test_fuzz``, ``atheris_run``).
+The oracle is the same everywhere: bytes from outside are accepted, or refused with the error that
+the reader's docstring names. Any other exception is a finding. Accepted bytes can be written and
+read again. The runner of a target bounds memory and time (``test_fuzz``, ``atheris_run``).
 """
 
 from __future__ import annotations
@@ -43,10 +43,11 @@ LOG = "/data/__consumer_offsets-0"
 SEGMENT = f"{LOG}/00000000000000000000.log"
 CONFIG = LogConfig(sync_before_answer=True, delete=False, compact=True)
 
-Target = Callable[[bytes], None]
+Target = Callable[[bytes], bool]
+"""Returns whether the bytes were accepted; False: they were refused, in the documented way."""
 
 
-def frames(data: bytes) -> None:
+def frames(data: bytes) -> bool:
     """The frame splitter, fed in pieces whose sizes are the data's first bytes."""
     steps, stream = data[:8] or b"\x01", data[8:]
     splitter = FrameSplitter(MOST_FRAME)
@@ -61,42 +62,47 @@ def frames(data: bytes) -> None:
             assert splitter.buffered == given - taken
             assert splitter.buffered <= MOST_FRAME + 4 + 256
     except ProtocolError:
-        return
+        return False
     whole = FrameSplitter(MOST_FRAME)
     assert sum(4 + len(frame) for frame in whole.feed(stream)) == taken
+    return taken > 0
 
 
-def requests(data: bytes) -> None:
+def requests(data: bytes) -> bool:
     """Every request decoder: key and version are the data's own."""
     try:
         header, request = decode_request(data)
     except ProtocolError:
-        return
+        return False
     again = encode_request(request, header.api_version, header.correlation_id, header.client_id)
     assert decode_request(again[4:])[1] == request
+    return True
 
 
-def responses(data: bytes) -> None:
+def responses(data: bytes) -> bool:
     """Every response decoder, which a hostile broker feeds."""
     if len(data) < 2:
-        return
+        return False
     cls, version = RESPONSES[int.from_bytes(data[:2], "big") % len(RESPONSES)]
     response: object
     try:
         correlation, response = decode_response(cls, version, data[2:])
     except ProtocolError:
-        return
+        return False
     again = encode_response(response, version, correlation)
     assert decode_response(cls, version, again[4:])[1] == response
+    return True
 
 
-def embedded_protocol(data: bytes) -> None:
+def embedded_protocol(data: bytes) -> bool:
     """The bytes inside JoinGroup and SyncGroup."""
+    accepted = False
     try:
         subscription = embedded.decode_subscription(data)
     except ProtocolError:
         pass
     else:
+        accepted = True
         again = embedded.decode_subscription(embedded.encode_subscription(subscription))
         assert again == subscription
     try:
@@ -104,41 +110,45 @@ def embedded_protocol(data: bytes) -> None:
     except ProtocolError:
         pass
     else:
+        accepted = True
         assert embedded.decode_assignment(embedded.encode_assignment(assignment)) == assignment
-    embedded.decode_sticky_userdata(data)
-    embedded.generation_in_userdata(data)
+    sticky = embedded.decode_sticky_userdata(data)
+    return accepted or sticky is not None or embedded.generation_in_userdata(data) >= 0
 
 
-def group_records(data: bytes) -> None:
+def group_records(data: bytes) -> bool:
     """Keys and values of ``__consumer_offsets``."""
     cut = data[0] if data else 0
     key, value = data[1 : 1 + cut], data[1 + cut :]
     try:
         record = read_record(key, value or None)
     except ProtocolError:
-        return
+        return False
     if record is not None:
         assert read_record(*write_record(record)) == record
+    return record is not None
 
 
-def batches(data: bytes) -> None:
+def batches(data: bytes) -> bool:
     """What a producer sends, compressed records included."""
     try:
         header, _ = check_batch(data, 1 << 20)
         count = sum(1 for _ in iterate_records(data))
         assert count == header.record_count == len(list(keys_and_values(header, data)))
     except RefusedBatch:
-        return
+        return False
+    return True
 
 
-def sound_batches(data: bytes) -> None:
+def sound_batches(data: bytes) -> bool:
     """Records in a batch whose checksum is right, so that the fuzzer need not guess it."""
     if not data:
-        return
+        return False
     plain = build_batch([Record(b"k", b"v", NOW)])
-    attributes = struct.pack(">h", data[0] & 7)
-    body = attributes + plain[23:57] + struct.pack(">i", data[0] >> 3) + data[1:]
-    batches(_with_crc(plain[:17], body))
+    count = data[0] >> 3
+    head = struct.pack(">hi", data[0] & 7, count - 1)
+    body = head + plain[27:57] + struct.pack(">i", count) + data[1:]
+    return batches(_with_crc(plain[:17], body))
 
 
 def _with_crc(head: bytes, body: bytes) -> bytes:
@@ -162,10 +172,10 @@ def _log_of_offsets() -> UnsyncedLossFiles:
     return files
 
 
-def journal(data: bytes) -> None:
+def journal(data: bytes) -> bool:
     """A segment as a start finds it: a sound one with bytes changed, or anything at all."""
     if not data:
-        return
+        return False
     files = _log_of_offsets()
     names = [f"{LOG}/{name}" for name in files.list_directory(LOG)]
     if data[0] & 1:
@@ -183,6 +193,7 @@ def journal(data: bytes) -> None:
     first = _opened(files, restarted=bool(data[0] & 2))
     files.kill()
     assert _opened(files, restarted=bool(data[0] & 2)) == first, "recovering twice is not as once"
+    return isinstance(first, tuple)
 
 
 def _edits(data: bytes, names: list[str]) -> Iterator[tuple[str, int, int]]:
@@ -215,7 +226,7 @@ def _opened(files: UnsyncedLossFiles, *, restarted: bool) -> object:
     return log.log_end_offset, found
 
 
-def connection(data: bytes) -> None:
+def connection(data: bytes) -> bool:
     """A whole engine: whatever a stranger sends, it hurts that connection and no other."""
     engine = CoordinatorEngine(
         GroupConfig(), lambda prefix: f"{prefix}-1", wall=WallMillis(NOW), now=Instant(0)
@@ -239,6 +250,7 @@ def connection(data: bytes) -> None:
         output for output in engine.received(good, _VERSIONS, at) if isinstance(output, Handle)
     ]
     assert asked.conn == good
+    return not closed
 
 
 _VERSIONS = encode_request(REQUESTS[0][0](), REQUESTS[0][1], 1, None)

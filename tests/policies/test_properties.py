@@ -7,8 +7,9 @@ import random
 from collections import Counter
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.examples import examples
 from tests.policies.flow import optimum
 from tests.policies.groups import again
 
@@ -90,7 +91,7 @@ def test_a_plan_is_stable_under_itself(spec: GroupSpec) -> None:
 
 
 @given(spec=GROUPS)
-@settings(max_examples=200)
+@examples(200)
 def test_56_no_plan_is_more_balanced_and_none_as_balanced_moves_less(spec: GroupSpec) -> None:
     kept = rightly_kept(spec)
     held = Counter((m, p.topic) for m, mine in kept.items() for p in mine)

@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.examples import examples
 from tests.spark.fake_engine import (
     Application,
     Checkpoint,
@@ -357,7 +358,7 @@ def play(script: Iterable[tuple[str, object, int]], zombie_confirmed: bool, worl
 
 @pytest.mark.slow
 @given(script=st.lists(actions, max_size=60), zombie_confirmed=st.booleans())
-@settings(max_examples=150)
+@examples(150)
 def test_every_record_lands_once_whatever_happens(
     script: list[tuple[str, object, int]], zombie_confirmed: bool
 ) -> None:

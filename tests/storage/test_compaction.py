@@ -6,8 +6,9 @@ import random
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.examples import examples
 
 from kohort.storage import compaction
 from kohort.storage.compression import CompressionType
@@ -269,7 +270,7 @@ values = st.none() | st.binary(max_size=30)
 batches = st.lists(st.lists(st.tuples(keys, values), min_size=1, max_size=4), max_size=40)
 
 
-@settings(max_examples=150)
+@examples(150)
 @given(batches, st.sampled_from(["done", "written", "half in place"]), st.integers(0, 10**6))
 def test_no_crash_changes_what_the_log_says(
     content: list[list[tuple[bytes, bytes | None]]], moment: str, seed: int

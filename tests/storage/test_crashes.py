@@ -12,8 +12,9 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.examples import examples
 
 from kohort.storage.faulty_files import UnsyncedLossFiles
 from kohort.storage.log_config import LogConfig
@@ -180,7 +181,7 @@ histories = st.lists(st.sampled_from(list(STEPS)), min_size=1, max_size=25)
     [SMALL, replace(SMALL, sync_before_answer=True, preallocate_bytes=512)],
     ids=["plain", "preallocated"],
 )
-@settings(max_examples=300)
+@examples(300)
 @given(history=histories, seed=st.integers(0, 10**6))
 def test_any_history(config: LogConfig, history: list[str], seed: int) -> None:
     world = World(config, seed)

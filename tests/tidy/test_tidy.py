@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 
 import pytest
+from hypothesis import settings
+from tests.examples import examples
 from tests.tidy import rules
 from tests.tidy.trees import PURE_ROOMS, ROOT, SOURCE, configuration, sources
 
@@ -37,6 +39,26 @@ def test_modules_of_tests_and_measurements_fit_a_head_too() -> None:
     assert lengths
     long = {name: lines for name, lines in lengths.items() if lines > rules.MAX_MODULE_LINES}
     assert not long, f"at most {rules.MAX_MODULE_LINES} lines: {long}"
+
+
+def test_no_test_fixes_a_number_of_examples_that_the_search_profile_cannot_raise() -> None:
+    fixed = [
+        name
+        for name, text in rules.tracked_texts()
+        if name.startswith("tests/") and re.search(r"max_examples=\d", text)
+    ]
+    assert fixed == ["tests/conftest.py"], "use tests.examples.examples"
+
+
+def test_the_search_profile_multiplies_the_examples_of_every_test() -> None:
+    usual = settings().max_examples
+    try:
+        settings.load_profile("kohort")
+        assert examples(250).max_examples == 250
+        settings.load_profile("search")
+        assert examples(250).max_examples == 250 * settings().max_examples // 100 > 2_000
+    finally:
+        settings.load_profile("kohort" if usual == 100 else "search")
 
 
 def test_every_room_of_the_contracts_exists_and_every_folder_is_a_room() -> None:
