@@ -1,4 +1,4 @@
-"""Where hand-made histories are kept: for each check some that break its promise, some not."""
+"""The hand-made histories of each check: some break its promise, others keep it."""
 
 from __future__ import annotations
 
@@ -8,22 +8,22 @@ from collections.abc import Callable
 from tests.history.tale import Tale
 
 Teller = Callable[[], Tale]
-BROKEN: dict[int, list[Teller]] = defaultdict(list)
+BROKEN: dict[int, list[tuple[Teller, tuple[str, ...]]]] = defaultdict(list)
 KEPT: dict[int, list[Teller]] = defaultdict(list)
 
 
-def broken(number: int) -> Callable[[Teller], Teller]:
-    """This history must be flagged, by that check."""
+def broken(number: int, *messages: str) -> Callable[[Teller], Teller]:
+    """The check finds exactly these messages in this history (``without_ids``)."""
 
     def keep(teller: Teller) -> Teller:
-        BROKEN[number].append(teller)
+        BROKEN[number].append((teller, messages))
         return teller
 
     return keep
 
 
 def kept(*numbers: int) -> Callable[[Teller], Teller]:
-    """These checks have something to judge in this history, and no check finds anything."""
+    """These checks judge something in this history, and no check finds anything."""
 
     def keep(teller: Teller) -> Teller:
         for number in numbers:

@@ -38,12 +38,12 @@ _TOUCHED = w.TimerChanged(
 _LATE = f.MemberRejoined(group_id=G, member_id=m("a"), generation_id=GenerationId(1))
 
 
-@broken(9)
+@broken(9, "Heartbeat of z was refused with ILLEGAL_GENERATION, but brought TimerChanged")
 def a_refused_heartbeat_touches_a_timer() -> Tale:
     return _refused(ErrorCode.ILLEGAL_GENERATION, API.HEARTBEAT, _TOUCHED)
 
 
-@broken(9)
+@broken(9, "JoinGroup of z was refused with UNKNOWN_MEMBER_ID, but brought RebalanceStarted")
 def a_refused_join_starts_a_rebalance() -> Tale:
     started = f.RebalanceStarted(
         group_id=G,
@@ -71,12 +71,12 @@ def a_refused_join_is_told_of() -> Tale:
     return _refused(ErrorCode.UNKNOWN_MEMBER_ID, API.JOIN_GROUP, told)
 
 
-@broken(20)
+@broken(20, "2 members in a generation, the cap is 1")
 def a_generation_larger_than_the_cap() -> Tale:
     return Tale(group_max_size=1).stable(a=(0, 1), b=(2, 3))
 
 
-@broken(20)
+@broken(20, "JoinGroup of z was refused with GROUP_MAX_SIZE_REACHED, but brought MemberIdHandedOut")
 def a_joiner_refused_for_size_is_remembered() -> Tale:
     handed = f.MemberIdHandedOut(group_id=G, state=GroupState.STABLE, member_id=m("z"))
     return _refused(ErrorCode.GROUP_MAX_SIZE_REACHED, API.JOIN_GROUP, handed)
@@ -87,12 +87,12 @@ def a_joiner_is_refused_for_size() -> Tale:
     return _refused(ErrorCode.GROUP_MAX_SIZE_REACHED, API.JOIN_GROUP)
 
 
-@broken(52)
+@broken(52, "JoinGroup of z was refused with INVALID_SESSION_TIMEOUT, but brought MemberRejoined")
 def bad_input_changes_a_group() -> Tale:
     return _refused(ErrorCode.INVALID_SESSION_TIMEOUT, API.JOIN_GROUP, _LATE)
 
 
-@broken(52)
+@broken(52, "a request on connection 1, which was closed before")
 def a_closed_connection_speaks_on() -> Tale:
     tale = Tale().stable(a=(0, 1, 2, 3))
     tale.add(w.RequestUnreadable(connection=ConnectionId(1), reason="no request"))
@@ -118,7 +118,7 @@ def _expired() -> Tale:
     return tale.wait(100).open(tokens).sync({"a": (0, 1, 2, 3)}).wait(100)
 
 
-@broken(10)
+@broken(10, "b was removed, and its Heartbeat succeeded afterwards")
 def a_removed_members_heartbeat_succeeds() -> Tale:
     return _expired().beat("b", 2)
 
@@ -131,12 +131,12 @@ def a_removed_members_heartbeat_is_refused() -> Tale:
 # -- 11: ids -----------------------------------------------------------------------------------
 
 
-@broken(11)
+@broken(11, "the id a was given before")
 def an_id_is_given_twice() -> Tale:
     return Tale().hand_out("a").hand_out("a")
 
 
-@broken(11)
+@broken(11, "the id c-2 can be guessed")
 def an_id_can_be_guessed() -> Tale:
     state = GroupState.EMPTY
     return Tale().add(f.MemberIdHandedOut(group_id=G, state=state, member_id=MemberId("c-2")))
@@ -180,7 +180,7 @@ def replaced(tale: Tale, old: str, new: str, *, told: int | None = None) -> Tale
     )
 
 
-@broken(12)
+@broken(12, "instance i is held by ['a'] already")
 def a_second_member_of_one_instance() -> Tale:
     tale = _static()
     tale.instances["z"] = "i"
@@ -200,12 +200,12 @@ def _call_of_the_fenced(error: ErrorCode) -> Tale:
     return tale.call(API.HEARTBEAT, "a", group_instance_id=I, error=error)
 
 
-@broken(13)
+@broken(13, "a lost instance i and was answered NONE to Heartbeat")
 def the_replaced_holder_is_not_fenced() -> Tale:
     return _call_of_the_fenced(ErrorCode.NONE)
 
 
-@broken(13)
+@broken(13, "a lost instance i and was answered NONE to Heartbeat")
 def a_restart_forgets_who_was_fenced() -> Tale:
     tale = replaced(_static(), "a", "n").wait(10).crash().boot()
     tale.add(f.GroupLoaded(group_id=G, generation_id=GenerationId(1), member_count=2))
@@ -225,7 +225,7 @@ def a_static_member_comes_back_quietly() -> Tale:
     return tale.beat("n").beat("b")
 
 
-@broken(14)
+@broken(14, "the return of static member n started a rebalance")
 def a_static_return_starts_a_rebalance() -> Tale:
     tale = _static()
     tale = replaced(tale, "a", "n")
@@ -237,25 +237,25 @@ def a_static_return_starts_a_rebalance() -> Tale:
     return tale.start(members=("n",))
 
 
-@broken(14)
+@broken(14, "a static member that came back was given another assignment")
 def a_static_return_is_given_another_assignment() -> Tale:
     tale = replaced(_static(), "a", "n").wait(10)
     told = w.SyncTold(assignment=assignment())
     return tale.call(API.SYNC_GROUP, "n", body=w.SyncAsked(), group_instance_id=I, told=told)
 
 
-@broken(14)
+@broken(14, "static member back in generation 2, not 1")
 def a_static_return_is_told_another_generation() -> Tale:
     return replaced(_static(), "a", "n", told=2)
 
 
-@broken(15)
+@broken(15, "static member a (i) asks to leave for itself")
 def a_static_member_leaves_by_itself() -> Tale:
     tale = _static()
     return tale.call(API.LEAVE_GROUP, "a", body=w.LeaveAsked(members=((m("a"), I),)), told=None)
 
 
-@broken(15)
+@broken(15, "static member a left as if it were dynamic")
 def a_static_member_leaves_as_if_it_were_dynamic() -> Tale:
     return _static().leave("a")
 

@@ -31,17 +31,17 @@ def anybody_commits_into_an_empty_group() -> Tale:
     return Tale().commit("", -1, p0=5)
 
 
-@broken(36)
+@broken(36, "a commit of a was accepted from generation 1 in generation 2")
 def a_commit_of_an_older_generation_is_accepted() -> Tale:
     return Tale().stable(a=(0, 1, 2, 3)).again(a=(0, 1, 2, 3)).commit("a", 1, p0=5)
 
 
-@broken(36)
+@broken(36, "a commit of z was accepted from a sender that is no member")
 def a_strangers_commit_is_accepted() -> Tale:
     return Tale().stable(a=(0, 1, 2, 3)).commit("z", p0=5)
 
 
-@broken(36)
+@broken(36, "a commit of a was accepted from a generation without its assignment")
 def a_commit_is_accepted_before_the_assignment() -> Tale:
     tale = Tale().stable(a=(0, 1, 2, 3))
     tokens = {"a": tale.come_back("a", (0, 1, 2, 3))}
@@ -55,7 +55,7 @@ def a_commit_while_others_join_is_accepted() -> Tale:
     return tale.start().commit("b", p2=5)
 
 
-@broken(37)
+@broken(37, "t-0 went back from 9 to 2 by a member that does not own it")
 def somebody_else_commits_backward() -> Tale:
     return Tale().stable(a=(0, 1), b=(2, 3)).commit("a", p0=9).commit("b", p0=2)
 
@@ -78,12 +78,12 @@ def a_crash_may_keep_or_drop_what_had_no_answer() -> Tale:
     return tale.fetch(p0=7).fetch(p0=5)
 
 
-@broken(38)
+@broken(38, "t-0 was told as 5, expected 7")
 def a_reader_gets_an_older_commit() -> Tale:
     return Tale().stable(a=(0, 1, 2, 3)).commit("a", p0=5).commit("a", p0=7).fetch(p0=5)
 
 
-@broken(38)
+@broken(38, "t-0 was told as 5, expected 7")
 def a_crash_loses_an_acknowledged_commit() -> Tale:
     tale = Tale().stable(a=(0, 1, 2, 3)).commit("a", p0=5).commit("a", p0=7).crash().boot()
     tale.add(f.GroupLoaded(group_id=G, generation_id=GenerationId(1), member_count=1))
@@ -99,7 +99,7 @@ def _clients_only(told: int | None, outcome: str = "ok") -> Tale:
     )
 
 
-@broken(38)
+@broken(38, "t-0 was told as 5, expected 7")
 def clients_see_an_older_commit() -> Tale:
     return _clients_only(5)
 
@@ -114,12 +114,12 @@ def clients_may_see_either_of_an_unknown_commit() -> Tale:
     return _clients_only(5, "unknown")
 
 
-@broken(39)
+@broken(39, "t-0 has a commit and was told as None")
 def a_reader_is_told_of_no_offset() -> Tale:
     return Tale().stable(a=(0, 1, 2, 3)).commit("a", p0=5).fetch(p0=None)
 
 
-@broken(39)
+@broken(39, "t-0 has a commit and was told as None")
 def clients_are_told_of_no_offset() -> Tale:
     return _clients_only(None)
 
@@ -138,12 +138,12 @@ def a_client_commits_what_it_was_handed() -> Tale:
     return _alone().deliver("a", 0, 0, 9).client_commit("a", p0=10).deliver("a", 0, 10, 19)
 
 
-@broken(40)
+@broken(40, "t-0 committed at 11, but only what is before 10 was handed out")
 def a_commit_ahead_of_what_was_handed_out() -> Tale:
     return _alone().deliver("a", 0, 0, 9).client_commit("a", p0=11)
 
 
-@broken(40)
+@broken(40, "t-0 was given up in order at 10, but committed at 5")
 def a_clean_end_without_a_last_commit() -> Tale:
     tale = _alone(auto_commit=True).deliver("a", 0, 0, 9).client_commit("a", p0=5)
     return tale.told("a", "revoked", 0, 1, 2, 3)
@@ -170,7 +170,7 @@ def a_commit_that_was_repeated_is_answered_after_a_newer_one() -> Tale:
 # -- 41: gaps ----------------------------------------------------------------------------------
 
 
-@broken(41)
+@broken(41, "t-0: 5 to 7 were handed to nobody, but 10 is committed")
 def a_gap_under_the_commit() -> Tale:
     tale = _alone().deliver("a", 0, 0, 4)
     tale.position("a", 0, 8)
@@ -201,7 +201,7 @@ def _handed_on(end: str, *, commit: str = "ok") -> Tale:
     return tale.again(a=(1,), b=(0, 2, 3)).told("b", "assigned", 0)
 
 
-@broken(42)
+@broken(42, "t-0: 5 records again for b, although a gave it up in order")
 def handed_out_again_after_a_clean_revocation() -> Tale:
     return _handed_on("revoked").position("b", 0, 5).deliver("b", 0, 5, 12)
 
@@ -217,7 +217,7 @@ def _given_up_and_overtaken() -> Tale:
     return tale.again(a=(1,), b=(0, 2, 3)).told("b", "assigned", 0)
 
 
-@broken(42)
+@broken(42, "t-0: 5 records again for b, although a gave it up in order")
 def handed_out_again_since_a_commit_came_after_a_newer_one() -> Tale:
     """That is a cause, but one that a coordinator excludes."""
     return _given_up_and_overtaken().position("b", 0, 5).deliver("b", 0, 5, 12)
@@ -274,20 +274,20 @@ def a_first_life_whose_end_nobody_saw_did_not_end_in_order() -> Tale:
     return tale.position("a", 0, 12).deliver("a", 0, 12, 99)
 
 
-@broken(42)
+@broken(42, "t-0: 28 records again for a, although a gave it up in order")
 def a_second_life_gives_up_in_order_what_it_read_itself() -> Tale:
     tale = _comes_back_after_a_kill().deliver("a", 0, 0, 27).client_commit("a", p0=28)
     return _asked_to_rejoin(tale).position("a", 0, 0).deliver("a", 0, 0, 99)
 
 
-@broken(42)
+@broken(42, "t-0: 7 records again for a, although a gave it up in order")
 def a_second_life_that_read_nothing_had_committed_in_order() -> Tale:
     """A kill is no cause for what was committed before it."""
     tale = _asked_to_rejoin(_comes_back_after_a_kill(12).client_commit("a", p0=12))
     return tale.position("a", 0, 5).deliver("a", 0, 5, 99)
 
 
-@broken(42)
+@broken(42, "t-0: 2 records again for a, although b gave it up in order")
 def another_that_read_nothing_had_committed_in_order() -> Tale:
     tale = _handed_on("lost").position("b", 0, 5).client_commit("b", p0=5)
     tale.again(a=(1,), b=(2, 3)).told("b", "revoked", 0)
@@ -295,7 +295,7 @@ def another_that_read_nothing_had_committed_in_order() -> Tale:
     return tale.position("a", 0, 3).deliver("a", 0, 3, 12)
 
 
-@broken(42)
+@broken(42, "t-0: 3 records again for b, although a gave it up in order")
 def another_that_read_nothing_gave_up_while_its_owner_read_on() -> Tale:
     """Two had it at a time, which is for others to find; who read it is who answers for it."""
     tale = Tale().stable(a=(0, 1), b=(2, 3))
@@ -325,12 +325,12 @@ def a_second_life_sought_back() -> Tale:
 # -- 43: forward -------------------------------------------------------------------------------
 
 
-@broken(43)
+@broken(43, "t-0: 6 to 9 was handed out where 5 was to come")
 def a_skip_within_an_interval() -> Tale:
     return _alone().deliver("a", 0, 0, 4).deliver("a", 0, 6, 9)
 
 
-@broken(43)
+@broken(43, "t-0: 4 to 9 was handed out where 5 was to come")
 def a_step_back_within_an_interval() -> Tale:
     return _alone().deliver("a", 0, 0, 4).deliver("a", 0, 4, 9)
 
@@ -344,7 +344,7 @@ def an_application_may_seek() -> Tale:
 # -- 44: own partitions ------------------------------------------------------------------------
 
 
-@broken(44)
+@broken(44, "a committed t-2, which it does not own")
 def a_commit_of_anothers_partition_is_accepted() -> Tale:
     tale = Tale().stable(a=(0, 1), b=(2, 3)).process("a").told("a", "assigned", 0, 1)
     return tale.client_commit("a", p2=0)

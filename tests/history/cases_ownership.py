@@ -32,17 +32,17 @@ def a_cooperative_hand_over() -> Tale:
 # -- 22, 23 ------------------------------------------------------------------------------------
 
 
-@broken(22)
+@broken(22, "t-1 is assigned to a and to b")
 def a_partition_for_two() -> Tale:
     return Tale().stable(a=(0, 1), b=(1, 2, 3))
 
 
-@broken(23)
+@broken(23, "t-3 was given to c while b held it")
 def a_claimed_partition_goes_to_another_at_once() -> Tale:
     return Tale().stable(a=(0, 1), b=(2, 3)).again(a=(0, 1), b=(2,), c=(3,))
 
 
-@broken(23)
+@broken(23, "t-3 was given to c while b held it")
 def a_member_that_tells_no_generation_holds_what_it_was_assigned() -> Tale:
     tale = Tale().stable(a=(0, 1), b=(2, 3))
     tokens = {"a": tale.come_back("a", (0, 1)), "b": tale.come_back("b", (2, 3), claim=-1)}
@@ -84,12 +84,12 @@ def joined(name: str, generation: int) -> GenerationJoined:
     return GenerationJoined(member_id=m(name), **which, **said)
 
 
-@broken(24)
+@broken(24, "t-1 is assigned to b while a (a) owns it")
 def two_live_owners() -> Tale:
     return two_processes().wait(10).told("b", "assigned", 1)
 
 
-@broken(24)
+@broken(24, "t-1 is assigned to b while a (a) owns it")
 def assigned_while_the_other_is_still_being_told() -> Tale:
     tale = two_processes().wait(10).told("a", "revoked", 1, ended=False)
     return tale.told("b", "assigned", 1)
@@ -129,7 +129,7 @@ def _fencing(silent_ms: int) -> Tale:
     return tale.wait(silent_ms).deliver("a", 0, 0, 9)
 
 
-@broken(25)
+@broken(25, "a delivered t-0 11001 ms after its last confirmed request; its session is 10000 ms")
 def a_client_delivers_after_its_session_may_have_ended() -> Tale:
     return _fencing(8_000)
 
@@ -142,7 +142,7 @@ def a_client_delivers_within_its_session() -> Tale:
 # -- 26: revoke before reassign ----------------------------------------------------------------
 
 
-@broken(26)
+@broken(26, "t-1 goes to b while a has not given it up")
 def given_away_before_it_was_given_up() -> Tale:
     tale = two_processes()
     tokens = {"a": tale.come_back("a"), "b": tale.come_back("b", (2, 3))}
@@ -170,17 +170,17 @@ def _one_process(*told: tuple[str, int]) -> Tale:
     return tale
 
 
-@broken(27)
+@broken(27, "assigned of t-0, which is owned already")
 def assigned_twice() -> Tale:
     return _one_process(("assigned", 0), ("assigned", 0))
 
 
-@broken(27)
+@broken(27, "revoked of t-1, which is not owned")
 def revoked_without_being_owned() -> Tale:
     return _one_process(("assigned", 0), ("revoked", 1))
 
 
-@broken(27)
+@broken(27, "lost of t-0, which is not owned")
 def lost_after_it_was_revoked() -> Tale:
     return _one_process(("assigned", 0), ("revoked", 0), ("lost", 0))
 
@@ -199,7 +199,7 @@ def revoked_because_it_closes() -> Tale:
 # -- 29: balance -------------------------------------------------------------------------------
 
 
-@broken(29)
+@broken(29, "generation 1 is out of balance: a has 4 partitions, b could take one of t and has 0")
 def one_member_has_everything() -> Tale:
     return Tale().stable(a=(0, 1, 2, 3), b=())
 
@@ -241,12 +241,16 @@ def _sync_both(tale: Tale) -> Tale:
 # -- 31, 35: completeness ----------------------------------------------------------------------
 
 
-@broken(31)
+@broken(31, "1 partitions have no owner, t-3 among them")
 def a_partition_is_left_out() -> Tale:
     return Tale().stable(a=(0, 1), b=(2,))
 
 
-@broken(31)
+@broken(
+    31,
+    "b was given t-2, to which it does not subscribe",
+    "1 partitions have no owner, u-0 among them",
+)
 def a_member_gets_what_it_does_not_want() -> Tale:
     tale = Tale().add(TopicSized(topic="u", partitions=1))
     other = ((ProtocolName(tale.protocol), subscription(topics=("u",))),)
@@ -284,22 +288,22 @@ def a_leader_knows_no_more_because_its_coordinator_died_since() -> Tale:
     return _grown((5, 3), crash=True)
 
 
-@broken(31)
+@broken(31, "1 partitions have no owner, t-4 among them")
 def a_partition_that_is_not_new_any_more_must_be_known() -> Tale:
     return _grown((5, 330))
 
 
-@broken(31)
+@broken(31, "1 partitions have no owner, t-4 among them")
 def it_must_be_known_also_after_a_crash_of_the_coordinator() -> Tale:
     return _grown((5, 330), crash=True)
 
 
-@broken(31)
+@broken(31, "3 partitions have no owner, t-4 among them")
 def of_several_growths_the_old_one_must_be_known() -> Tale:
     return _grown((7, 330), (9, 3))
 
 
-@broken(35)
+@broken(35, "t-3 has had no owner for 198 s of calm")
 def a_partition_is_forgotten() -> Tale:
     return Tale().stable(a=(0, 1), b=(2,)).beat_all(200)
 
@@ -355,23 +359,23 @@ def a_wait_that_ends_at_its_deadline() -> Tale:
     return tale.again(a=(0, 1, 2, 3))
 
 
-@broken(32)
+@broken(32, "t-2 was given away while b was waited for")
 def given_away_during_the_wait() -> Tale:
     return _deferring().sync({"a": (0, 1, 2, 3)})
 
 
-@broken(32)
+@broken(32, "the wait for b was made longer")
 def a_wait_that_is_made_longer() -> Tale:
     return _defer(_deferring().sync({"a": (0, 1)}).wait(10), 60_000)
 
 
-@broken(32)
+@broken(32, "2 partitions have no owner although the wait is over")
 def a_wait_that_nobody_ends() -> Tale:
     tale = _deferring().sync({"a": (0, 1)})
     return tale.beat_all(120)
 
 
-@broken(32)
+@broken(32, "a had to give up t-0 during a wait")
 def a_revocation_during_the_wait() -> Tale:
     return _deferring().sync({"a": (0, 1)}).told("a", "revoked", 0)
 
@@ -386,12 +390,12 @@ def the_returner_gets_what_was_kept() -> Tale:
     return _returned(a=(0, 1), c=(2, 3))
 
 
-@broken(33)
+@broken(33, "c is back and got 1 of 2")
 def the_returner_gets_half() -> Tale:
     return _returned(a=(0, 1, 2), c=(3,))
 
 
-@broken(33)
+@broken(33, "a lost t-1 to the return of c")
 def somebody_loses_to_the_returner() -> Tale:
     return _returned(a=(0,), c=(1, 2, 3))
 
@@ -419,18 +423,18 @@ def one_partition_a_step() -> Tale:
     return tale.beat_all(6).again(a=(0, 1, 2, 3), b=(4, 5))
 
 
-@broken(34)
+@broken(34, "2 moves, of 1 a step")
 def two_partitions_in_a_step() -> Tale:
     return _incremental().beat_all(6).again(a=(0, 1, 2, 3), b=(4, 5))
 
 
-@broken(34)
+@broken(34, "steps 1101 ms apart, expected 5000 ms")
 def steps_too_close_to_each_other() -> Tale:
     tale = _incremental().again(a=(0, 1, 2, 3, 4), b=(5,))
     return tale.wait(1_000).again(a=(0, 1, 2, 3), b=(4, 5))
 
 
-@broken(34)
+@broken(34, "3 moves, of 1 a step", "a step did not lessen the imbalance")
 def a_step_that_leads_nowhere() -> Tale:
     tale = _incremental().beat_all(6).again(a=(0, 1, 2), b=(3, 4, 5))
     return tale.beat_all(6).again(a=(0, 1, 2, 3), b=(4, 5))

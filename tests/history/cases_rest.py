@@ -17,7 +17,7 @@ from kohort.model.world_facts import FaultsHealed, HistoryCalmed
 # -- 45, 47: told and stored -------------------------------------------------------------------
 
 
-@broken(45)
+@broken(45, "the assignment of generation 1 was told, but not stored")
 def an_assignment_is_told_before_it_is_stored() -> Tale:
     tale = Tale().persist(offsets=())
     tokens = {"a": tale.arrive("a")}
@@ -25,24 +25,24 @@ def an_assignment_is_told_before_it_is_stored() -> Tale:
     return tale.sync({"a": (0, 1, 2, 3)}, stored=False)
 
 
-@broken(45)
+@broken(45, "t-0 at 5 was acknowledged, but not stored")
 def a_commit_is_acknowledged_before_it_is_stored() -> Tale:
     return Tale().stable(a=(0, 1, 2, 3)).commit("a", stored=None, p0=5)
 
 
-@broken(45)
+@broken(45, "t-0 at 5 was acknowledged, but not stored")
 def a_commit_rests_on_an_older_one_of_the_same_value() -> Tale:
     return Tale().stable(a=(0, 1, 2, 3)).commit("a", p0=5).commit("a", stored=None, p0=5)
 
 
-@broken(47)
+@broken(47, "the offset of t-0 is one whose write failed")
 def a_failed_commit_can_be_read() -> Tale:
     tale = Tale().stable(a=(0, 1, 2, 3)).commit("a", p0=5)
     tale.commit("a", stored=False, error=ErrorCode.NOT_COORDINATOR, p0=7)
     return tale.fetch(p0=7)
 
 
-@broken(47)
+@broken(47, "generation 1 was told although its write failed")
 def a_generation_is_told_although_its_write_failed() -> Tale:
     tale = Tale()
     tokens = {"a": tale.arrive("a")}
@@ -74,7 +74,7 @@ def a_commit_that_was_kept_is_sent_again_in_vain() -> Tale:
     return tale.fetch(p0=5)
 
 
-@broken(47)
+@broken(47, "the offset of t-0 is one whose write failed")
 def a_commit_that_failed_twice_is_read() -> Tale:
     tale = Tale().boot().stable(a=(0, 1, 2, 3))
     for _ in range(2):
@@ -82,7 +82,7 @@ def a_commit_that_failed_twice_is_read() -> Tale:
     return tale.fetch(p0=5)
 
 
-@broken(47)
+@broken(47, "the offset of t-0 is one whose write failed")
 def a_commit_back_that_failed_is_read() -> Tale:
     """The offset was durable once, but another is since."""
     tale = Tale().boot().stable(a=(0, 1, 2, 3)).commit("a", p0=5).commit("a", p0=9)
@@ -90,7 +90,7 @@ def a_commit_back_that_failed_is_read() -> Tale:
     return tale.fetch(p0=5)
 
 
-@broken(47)
+@broken(47, "the offset of t-0 is one whose write failed")
 def a_deleted_offset_that_failed_to_come_back_is_read() -> Tale:
     tale = Tale().boot().stable(a=(0, 1, 2, 3)).commit("a", p0=5)
     tale.persist(offsets=((TopicPartition("t", 0), None),))
@@ -110,7 +110,7 @@ def what_a_crash_left_is_sent_again_in_vain() -> Tale:
     return tale.fetch(p0=7, p1=8)
 
 
-@broken(47)
+@broken(47, "the offset of t-0 is one whose write failed")
 def what_a_crash_cannot_have_left_is_read() -> Tale:
     """It failed before a commit that is durable, so it cannot lie behind it in the log."""
     tale = Tale().boot().stable(a=(0, 1, 2, 3))
@@ -140,13 +140,13 @@ def a_crash_may_keep_what_was_on_its_way() -> Tale:
     return tale.persist_group(ok=None).crash().boot().add(_loaded(2, 2))
 
 
-@broken(46)
+@broken(46, "came back in generation 1 with members []; the log can hold generation 2 with [a]")
 def a_crash_brings_an_older_state_back() -> Tale:
     tale = Tale().stable(a=(0, 1, 2, 3)).again(a=(0, 1, 2, 3)).crash().boot()
     return tale.add(_loaded(1, 1))
 
 
-@broken(46)
+@broken(46, "group g was durable and did not come back")
 def a_crash_loses_a_group() -> Tale:
     tale = Tale().stable(a=(0, 1, 2, 3)).crash().boot()
     return tale.beat("a", error=ErrorCode.UNKNOWN_MEMBER_ID)
@@ -213,14 +213,16 @@ def a_place_comes_back_with_the_last_holder_though_the_one_of_the_record_expired
     return replaced(tale, "n", "x").beat("b")
 
 
-@broken(3)
+@broken(3, "leader a is no member of the generation")
 def a_leader_is_told_that_did_not_come_back_from_the_log() -> Tale:
     tale = _changed_hands_while_rebalancing((("n", "i"), ("b", None)), expired=True)
     told = w.JoinTold(leader_id=m("a"), protocol_name=ProtocolName(tale.protocol))
     return tale.call(API.JOIN_GROUP, "b", body=tale.join_body(), told=told)
 
 
-@broken(46)
+@broken(
+    46, "came back in generation 1 with members [i, z]; the log can hold generation 1 with [i, b]"
+)
 def a_crash_brings_somebody_else_back() -> Tale:
     return _changed_hands_while_rebalancing((("n", "i"), ("z", None)))
 
@@ -238,7 +240,7 @@ def stable_again_after_everything_healed() -> Tale:
     return tale.again(a=(0, 1, 2, 3)).beat_all(120).add(HistoryCalmed(group_id=G), "lab")
 
 
-@broken(48)
+@broken(48, "still in PreparingRebalance, since 6001 ms")
 def never_stable_although_everything_healed() -> Tale:
     tale = Tale().stable(a=(0, 1), b=(2, 3)).beat_all(3)
     tale.come_back("a", (0, 1))
@@ -248,7 +250,7 @@ def never_stable_although_everything_healed() -> Tale:
     return tale
 
 
-@broken(48)
+@broken(48, "still in PreparingRebalance, since 3001 ms")
 def the_end_of_a_calm_history_is_not_stable() -> Tale:
     tale = Tale().stable(a=(0, 1, 2, 3))
     tale.come_back("a", (0, 1, 2, 3))
@@ -258,12 +260,17 @@ def the_end_of_a_calm_history_is_not_stable() -> Tale:
 # -- 49: for a reason --------------------------------------------------------------------------
 
 
-@broken(49)
+@broken(49, "generation 2 opens after 243 s of quiet")
 def a_generation_in_a_quiet_minute() -> Tale:
     return Tale().stable(a=(0, 1, 2, 3)).beat_all(240).again(a=(0, 1, 2, 3))
 
 
-@broken(49)
+@broken(
+    49,
+    "4 generations since the last event that calls for any",
+    "5 generations since the last event that calls for any",
+    "6 generations since the last event that calls for any",
+)
 def a_storm_of_generations() -> Tale:
     tale = Tale().stable(a=(0, 1), b=(2, 3))
     for _ in range(5):
@@ -290,7 +297,11 @@ def each_member_that_gives_something_up_comes_back_when_it_is_ready() -> Tale:
     return tale
 
 
-@broken(49)
+@broken(
+    49,
+    "4 generations since the last event that calls for any",
+    "5 generations since the last event that calls for any",
+)
 def members_give_up_what_they_could_keep_and_each_comes_back_for_that() -> Tale:
     """Nobody came and nobody went: two generations and one for good measure are enough."""
     tale = Tale(partitions=8).stable(a=(0, 1), b=(2, 3), c=(4, 5), d=(6, 7)).beat_all(3)
@@ -312,7 +323,7 @@ def a_static_member_comes_late_and_comes_late() -> Tale:
     return tale
 
 
-@broken(49)
+@broken(49, "rebalances for ('b',), who did not expire just now")
 def a_rebalance_for_somebody_who_is_gone_already() -> Tale:
     tale = Tale().stable(a=(0, 1), b=(2, 3)).beat_all(3).leave("b")
     tokens = {"a": tale.come_back("a", (0, 1))}
@@ -347,7 +358,7 @@ def a_neighbour_is_answered_at_once() -> Tale:
     return _neighbours(3)
 
 
-@broken(50)
+@broken(50, "heartbeats took 900 ms at the 99th percentile while another group rebalanced")
 def a_neighbour_waits() -> Tale:
     return _neighbours(900)
 
@@ -359,7 +370,7 @@ def a_write_that_failed_may_be_there_after_a_crash() -> Tale:
     return tale.crash().boot().add(_loaded(1, 1)).fetch(p0=7)
 
 
-@broken(38)
+@broken(38, "t-0 was told as 7, expected 5")
 def a_commit_that_was_refused_is_told() -> Tale:
     tale = Tale().stable(a=(0, 1, 2, 3)).commit("a", p0=5)
     tale.commit("a", 0, stored=None, error=ErrorCode.ILLEGAL_GENERATION, p0=7)

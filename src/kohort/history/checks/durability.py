@@ -218,10 +218,10 @@ class RecoveryIsReachable(Check):
             self.judge(
                 any(may_be_of(write, fact) for write in found),
                 lambda: (
-                    f"came back in generation {fact.generation_id} with {fact.member_count} "
-                    f"members {_named(fact.members or ())}; the log can hold "
+                    f"came back in generation {fact.generation_id} with members "
+                    f"{_named(fact.members or ())}; the log can hold "
                     + ", ".join(
-                        f"generation {w.generation_id} with {len(w.members)} {_named(w.members)}"
+                        f"generation {w.generation_id} with {_named(w.members)}"
                         for w in found
                         if w.generation_id is not None
                     )
@@ -254,8 +254,9 @@ class RecoveryIsReachable(Check):
         self.judged += 1
 
 
-def _named(members: tuple[tuple[MemberId, GroupInstanceId | None], ...]) -> list[str]:
-    return [str(place or member_id) for member_id, place in members]
+def _named(members: tuple[tuple[MemberId, GroupInstanceId | None], ...]) -> str:
+    names = [str(instance or member_id) for member_id, instance in members]
+    return f"[{', '.join(names)}]"
 
 
 class FailedIsNeverTold(_Writes):
