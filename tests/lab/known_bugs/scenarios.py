@@ -1,4 +1,4 @@
-"""Hunting grounds: worlds in which a mutation bites, drawn from a seed."""
+"""Scenarios in which the known bugs become visible: plans drawn from a seed."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ QUICK = Behaviour(
 _COOPERATIVE = replace(QUICK, strategy="cooperative-sticky")
 
 
-def ground(
+def scenario(
     seed: int,
     planned: Callable[[Random], list[Act]],
     *,
@@ -37,13 +37,13 @@ def ground(
     network: NetworkPlan | None = None,
     initial_delay_ms: int = 0,
 ) -> Plan:
-    """A healed world with some acts before."""
-    random = Random(f"ground {seed}")
+    """A plan with some events, then a healed world."""
+    random = Random(f"scenario {seed}")
     names = [f"p{n}" for n in range(pods)]
     heal = seconds * 1_000
     return Plan(
         seed=seed,
-        name="zoo",
+        name="known bug",
         duration_ms=heal + settle_ms(behaviour) + 20_000,
         topics=(TopicPlan(name="t", partitions=partitions, records_per_second=5.0),),
         pods=tuple(
@@ -67,9 +67,9 @@ def ground(
 
 
 def static_zombies(seed: int) -> Plan:
-    """A cut-off process comes back when another has its instance id, and the broker died between.
+    """A process is cut off, and another process starts with its instance id; the broker crashes.
 
-    The last pod takes the first one's place.
+    Then the network of the first process heals. The last pod has the instance id of the first pod.
     """
 
     def planned(random: Random) -> list[Act]:
@@ -78,14 +78,14 @@ def static_zombies(seed: int) -> Plan:
             acts.CrashBroker(at_ms=16_500 + random.randrange(500), down_ms=100),
         ]
 
-    plan = ground(seed, planned, pods=4, static=True)
+    plan = scenario(seed, planned, pods=4, static=True)
     first, *others, last = plan.pods
     takes_over = replace(last, start_ms=14_500, instance_id=first.instance_id)
     return replace(plan, pods=(first, *others, takes_over), core=plan.core[1:])
 
 
 def everybody_dies(seed: int) -> Plan:
-    """Broker and pods die together, before the first commits are synced and later once more."""
+    """Broker and pods die together twice: before the first commits are synced, and later."""
 
     def planned(random: Random) -> list[Act]:
         planned: list[Act] = [acts.SlowDisk(at_ms=1_000, for_ms=40_000, sync_ms=1_500)]
@@ -94,11 +94,11 @@ def everybody_dies(seed: int) -> Plan:
             planned += (acts.KillPod(at_ms=at, pod=f"p{n}", back_after_ms=500) for n in range(3))
         return planned
 
-    return ground(seed, planned)
+    return scenario(seed, planned)
 
 
 def static_returns_in_the_sync_phase(seed: int) -> Plan:
-    """A static pod is replaced while the group waits for its leader's assignment."""
+    """A static pod restarts while the group waits for the assignment of its leader."""
 
     def planned(random: Random) -> list[Act]:
         planned: list[Act] = []
@@ -108,11 +108,11 @@ def static_returns_in_the_sync_phase(seed: int) -> Plan:
             planned.append(acts.KillPod(at_ms=at + lag, pod="p1", back_after_ms=1))
         return planned
 
-    return ground(seed, planned, static=True, network=NetworkPlan(delay_micros=120_000))
+    return scenario(seed, planned, static=True, network=NetworkPlan(delay_micros=120_000))
 
 
 def churn(seed: int) -> Plan:
-    """Pods come and go faster than rounds end."""
+    """Pods start and stop faster than rebalances end."""
 
     def planned(random: Random) -> list[Act]:
         planned: list[Act] = []
@@ -137,18 +137,18 @@ def churn(seed: int) -> Plan:
                 )
         return planned
 
-    return ground(seed, planned, pods=4, partitions=10)
+    return scenario(seed, planned, pods=4, partitions=10)
 
 
 def flushing_churn(seed: int) -> Plan:
-    """As churn, with callbacks that take time and batches in between."""
+    """As ``churn``, with slow callbacks and with batches between polls."""
     plan = churn(seed)
     slow = replace(QUICK, flush_ms=300, batch_ms=100, strategy="range")
     return replace(plan, pods=tuple(replace(pod, behaviour=slow) for pod in plan.pods))
 
 
 def sticky_churn(seed: int) -> Plan:
-    """Rounds of an eager sticky group that are overtaken by the next, on a slow network."""
+    """Rebalances of an eager sticky group begin before the previous one ends; a slow network."""
 
     def planned(random: Random) -> list[Act]:
         planned: list[Act] = []
@@ -161,7 +161,7 @@ def sticky_churn(seed: int) -> Plan:
             )
         return planned
 
-    return ground(
+    return scenario(
         seed,
         planned,
         pods=4,
@@ -172,25 +172,25 @@ def sticky_churn(seed: int) -> Plan:
 
 
 def busy_committers(seed: int) -> Plan:
-    """Commits cross rebalances on a slow network."""
+    """Commits are on their way while a rebalance begins, on a slow network."""
     plan = sticky_churn(seed)
     busy = replace(QUICK, auto_commit_interval_ms=100, idle_ms=50, flush_ms=500)
     return replace(plan, pods=tuple(replace(pod, behaviour=busy) for pod in plan.pods))
 
 
 def outages(seed: int) -> Plan:
-    """The broker's machine is silent for longer than sessions last."""
+    """The machine of the broker is silent for longer than a session."""
 
     def planned(random: Random) -> list[Act]:
         return [
             acts.CrashBroker(at_ms=10_000 + random.randrange(2_000), down_ms=20_000, silent=True)
         ]
 
-    return ground(seed, planned)
+    return scenario(seed, planned)
 
 
 def departures(seed: int) -> Plan:
-    """Three of six members of an eager group leave within a moment, for good."""
+    """Three of six members of an eager group leave at almost the same time."""
 
     def planned(random: Random) -> list[Act]:
         return [
@@ -198,12 +198,12 @@ def departures(seed: int) -> Plan:
             for n in range(3)
         ]
 
-    plan = ground(seed, planned, pods=6, behaviour=replace(QUICK, strategy="range"))
+    plan = scenario(seed, planned, pods=6, behaviour=replace(QUICK, strategy="range"))
     return replace(plan, heal_ms=None, core=())
 
 
 def leavers(seed: int) -> Plan:
-    """A pod dies while the group waits for it to rejoin."""
+    """A pod dies while the join phase waits for its JoinGroup."""
 
     def planned(random: Random) -> list[Act]:
         planned: list[Act] = []
@@ -213,11 +213,11 @@ def leavers(seed: int) -> Plan:
             planned.append(acts.KillPod(at_ms=at + lag, pod="p2", back_after_ms=14_000))
         return planned
 
-    return ground(seed, planned, behaviour=replace(QUICK, max_poll_interval_ms=40_000))
+    return scenario(seed, planned, behaviour=replace(QUICK, max_poll_interval_ms=40_000))
 
 
 def missed_syncs(seed: int, strategy: str = "cooperative-sticky") -> Plan:
-    """Some members join a round and sync when the next has begun, which somebody hasty began."""
+    """Some members send SyncGroup after another member has begun the next rebalance."""
 
     def planned(random: Random) -> list[Act]:
         planned: list[Act] = []
@@ -236,7 +236,7 @@ def missed_syncs(seed: int, strategy: str = "cooperative-sticky") -> Plan:
             planned += (acts.Rejoin(at_ms=at + lag, pod=f"p{hasty}") for lag in (4_300, 4_500))
         return planned
 
-    return ground(
+    return scenario(
         seed,
         planned,
         pods=7,
@@ -247,33 +247,33 @@ def missed_syncs(seed: int, strategy: str = "cooperative-sticky") -> Plan:
 
 
 def a_newcomer_and_missed_syncs(seed: int) -> Plan:
-    """Half of a group never sees the assignment that gives a newcomer some of its partitions."""
+    """Half of a group never receives the assignment that moves its partitions to a new member."""
 
     def planned(random: Random) -> list[Act]:
         planned: list[Act] = []
         for at in (20_000, 40_000):
             planned.append(acts.StopPod(at_ms=at - 9_000, pod="p0", back_after_ms=9_000))
-            # The round waits for this one, while the others fall asleep.
+            # The join phase waits for this pod while the others are paused.
             planned.append(acts.PausePod(at_ms=at - 50, pod="p4", for_ms=1_250))
             for n in (1, 2, 3):
                 sleeps_at = at + random.randrange(1_050, 1_150)
                 sleeps_ms = random.randrange(1_400, 1_600)
                 planned.append(acts.PausePod(at_ms=sleeps_at, pod=f"p{n}", for_ms=sleeps_ms))
-            # When it is gone there is room for what they gave up without knowing it.
+            # When the pod is gone, the others may own again what they gave up.
             planned.append(acts.StopPod(at_ms=at + 1_900, pod="p4", back_after_ms=5_000))
         return planned
 
-    plan = ground(seed, planned, pods=6, partitions=24)
+    plan = scenario(seed, planned, pods=6, partitions=24)
     *others, leader = plan.pods
     pods = (*(replace(pod, start_ms=(pod.start_ms or 0) + 1_500) for pod in others), leader)
     return replace(plan, pods=pods)
 
 
 def missed_syncs_of_a_balanced_group(seed: int) -> Plan:
-    """Nobody comes or goes: most members join a round whose assignment they never see.
+    """No member joins or leaves; most members miss the assignment of a rebalance.
 
-    They stand still when it is told, and somebody hasty has begun the next round when they wake.
-    Some pieces of the network are slow, so that who comes back at once overtakes others again.
+    They are paused when the assignment is sent. Another member has begun the next rebalance when
+    they resume. Some pieces travel slowly, so that the members return in another order.
     """
 
     def planned(random: Random) -> list[Act]:
@@ -288,14 +288,14 @@ def missed_syncs_of_a_balanced_group(seed: int) -> Plan:
             planned.append(acts.Rejoin(at_ms=at + 1_400, pod=f"p{hasty}"))
         return planned
 
-    plan = ground(
+    plan = scenario(
         seed,
         planned,
         pods=14,
         partitions=4 * 14,
         network=NetworkPlan(delay_micros=5_000, slow_ppm=60_000, slow_factor=300),
     )
-    # One after the other, so that who has what is not what dealing anew would give.
+    # One pod after the other: the assignment must differ from the one of a new group.
     pods = tuple(
         replace(pod, start_ms=(pod.start_ms or 0) + 700 * n, behaviour=_COOPERATIVE)
         for n, pod in enumerate(plan.pods)
@@ -304,5 +304,5 @@ def missed_syncs_of_a_balanced_group(seed: int) -> Plan:
 
 
 def missed_syncs_of_sticky_members(seed: int) -> Plan:
-    """The same in an eager group, where members only remember what they had."""
+    """The same in an eager group, where members claim their previous partitions."""
     return missed_syncs(seed, "sticky")

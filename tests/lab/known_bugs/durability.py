@@ -1,12 +1,12 @@
-"""Animals of what is to be durable: commits, records of groups, recovery."""
+"""Known bugs of durable state: commits, group records, recovery."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from tests.lab.zoo import grounds
-from tests.lab.zoo.grounds import ground
-from tests.lab.zoo.mutation import Mutation, Patch
+from tests.lab.known_bugs import scenarios
+from tests.lab.known_bugs.known_bug import KnownBug, Patch
+from tests.lab.known_bugs.scenarios import scenario
 
 from kohort.coordinator import offsets
 from kohort.coordinator.records import GroupRecord
@@ -52,34 +52,34 @@ def _stored_without_an_answer(self: Any, registry: Any, ticket: Any) -> None:
 
 
 DURABILITY = (
-    Mutation(
+    KnownBug(
         name="commits are acknowledged before they are stored",
         incident="seaweedfs/seaweedfs, Kafka gateway",
         breaks=frozenset({38, 39, 45}),
         plant=_commits_are_acknowledged_before_they_are_stored,
-        ground=grounds.everybody_dies,
+        scenario=scenarios.everybody_dies,
         seeds=8,
     ),
-    Mutation(
+    KnownBug(
         name="recovery forgets groups",
         incident="redpanda-data/redpanda #3732",
         breaks=frozenset({38, 46}),
         not_by={
-            13: "a coordinator that has forgotten a group knows nobody in it: the former holder "
-            "hears UNKNOWN_MEMBER_ID and can do as little harm as one that is fenced",
-            49: "members that join anew are an event, which calls for a generation; that nobody "
-            "should have had to is what 46 finds",
+            13: "a coordinator that has forgotten the group answers UNKNOWN_MEMBER_ID to the "
+            "replaced member, which is as harmless as being fenced",
+            49: "members that join again are an event that calls for a generation; promise 46 "
+            "finds that they had no need to join again",
         },
         plant=_recovery_forgets_groups,
-        ground=grounds.everybody_dies,
+        scenario=scenarios.everybody_dies,
         seeds=2,
     ),
-    Mutation(
+    KnownBug(
         name="large groups do not fit into a record",
         incident="redpanda-data/redpanda #4327",
         breaks=frozenset({48}),
         plant=_large_groups_do_not_fit_into_a_record,
-        ground=lambda seed: ground(seed, lambda random: [], seconds=5),
+        scenario=lambda seed: scenario(seed, lambda random: [], seconds=5),
         seeds=2,
     ),
 )

@@ -1,4 +1,4 @@
-"""Animals of assignors: whose claims they believe."""
+"""Known bugs of assignors: which claims they accept."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Collection
 from dataclasses import replace
 from typing import Any
 
-from tests.lab.zoo import grounds
-from tests.lab.zoo.mutation import Mutation, Patch
+from tests.lab.known_bugs import scenarios
+from tests.lab.known_bugs.known_bug import KnownBug, Patch
 
 from kohort.embedded.consumer import encode_sticky_userdata
 from kohort.engine.leader_duties import LeaderDuties
@@ -17,13 +17,13 @@ from kohort.policies.spec import GroupSpec
 
 
 class _EveryClaim:
-    """Whoever says that it owns a partition does, for all that anybody else says."""
+    """All claims of all members, also those that contradict each other."""
 
     def __init__(self, spec: GroupSpec) -> None:
         self._pairs = [(claim, m) for m in spec.member_order() for claim in spec.members[m].owned]
 
     def items(self) -> list[tuple[TopicPartition, MemberId]]:
-        """Claims with who makes them; some partitions come twice."""
+        """Claims with their members; a partition may come twice."""
         return self._pairs
 
 
@@ -33,7 +33,7 @@ def _double_claims_are_trusted(patch: Patch) -> None:
 
 
 def _claims_of_members_that_missed_a_generation_are_void(patch: Patch) -> None:
-    """Only who names the newest generation is heard, as in Kafka's sticky assignors before 3.5."""
+    """Only claims of the newest generation count, as in Kafka's sticky assignors before 3.5."""
 
     def newest_only(spec: GroupSpec) -> dict[Any, Any]:
         newest = max((m.generation_id for m in spec.members.values() if m.owned), default=-1)
@@ -47,7 +47,7 @@ def _claims_of_members_that_missed_a_generation_are_void(patch: Patch) -> None:
 
 
 def _the_assignor_never_hears_of_generations(patch: Patch) -> None:
-    """Members of an eager sticky group claim what they had under no generation, every time."""
+    """Members of an eager sticky group send their claims without a generation."""
     encode = encode_sticky_userdata
 
     def undated(previous: Collection[TopicPartition], _generation: GenerationId) -> bytes:
@@ -57,22 +57,22 @@ def _the_assignor_never_hears_of_generations(patch: Patch) -> None:
 
 
 class _NeverEndsError(Exception):
-    """No error of kohort's: nobody hears of it."""
+    """Ends the computation of the plan; the leader sends no assignment."""
 
 
-def assignor_that_never_ends_on_ties(patch: Patch) -> None:
-    """Not an animal: the circumstance of one. Two claims of one age are no case that it knows.
+def assignor_never_ends_on_ties(patch: Patch) -> None:
+    """A condition: the assignor never ends if two claims have the same generation.
 
-    As in aiokafka, whose sticky assignor tells two claims apart by their generations and by nothing
-    else: a leader that meets a tie computes on, and its group waits for it.
+    This is aiokafka's sticky assignor. It compares claims by their generation only. The group waits
+    for the assignment of such a leader.
     """
-    heard, decide = claims.valid_claims, LeaderDuties.decide
+    valid, decide = claims.valid_claims, LeaderDuties.decide
 
     def never_ends(spec: GroupSpec) -> dict[TopicPartition, MemberId]:
         aged = [(p, m.generation_id) for m in spec.members.values() for p in m.owned]
         if len(set(aged)) < len(aged):
             raise _NeverEndsError
-        return heard(spec)
+        return valid(spec)
 
     def decides(self: LeaderDuties, *args: Any, **more: Any) -> Any:
         try:
@@ -85,34 +85,33 @@ def assignor_that_never_ends_on_ties(patch: Patch) -> None:
 
 
 POLICIES = (
-    Mutation(
-        name="double claims are trusted",
+    KnownBug(
+        name="two members that claim one partition both keep it",
         incident="KAFKA-12984",
         breaks=frozenset({22, 23}),
         plant=_double_claims_are_trusted,
-        ground=grounds.a_newcomer_and_missed_syncs,
+        scenario=scenarios.a_newcomer_and_missed_syncs,
         seeds=2,
     ),
-    Mutation(
-        name="claims of members that missed a generation are void",
+    KnownBug(
+        name="members that missed a generation lose their claims",
         incident="KAFKA-13891",
         breaks=frozenset({28, 49}),
         plant=_claims_of_members_that_missed_a_generation_are_void,
-        ground=grounds.missed_syncs_of_a_balanced_group,
+        scenario=scenarios.missed_syncs_of_a_balanced_group,
         seeds=3,
     ),
-    Mutation(
-        name="the assignor never hears of generations",
+    KnownBug(
+        name="claims carry no generation",
         incident="aio-libs/aiokafka #1176",
         breaks=frozenset({48}),
         not_by={
-            23: "it speaks of cooperative hand-offs. aiokafka has eager assignors only: members "
-            "give up everything before they join, and what they claim is what they had. A "
-            "cooperative member that tells no generation is judged by what it was assigned"
+            23: "promise 23 is about cooperative assignors; aiokafka has eager assignors only. Its "
+            "members give up all partitions before they join and claim their previous ones"
         },
-        circumstance=assignor_that_never_ends_on_ties,
+        condition=assignor_never_ends_on_ties,
         plant=_the_assignor_never_hears_of_generations,
-        ground=grounds.missed_syncs_of_sticky_members,
+        scenario=scenarios.missed_syncs_of_sticky_members,
         seeds=5,
     ),
 )

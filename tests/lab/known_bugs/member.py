@@ -1,11 +1,11 @@
-"""Animals of members and of who consumes for them."""
+"""Known bugs of members and consumers."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from tests.lab.zoo import grounds
-from tests.lab.zoo.mutation import Mutation, Patch
+from tests.lab.known_bugs import scenarios
+from tests.lab.known_bugs.known_bug import KnownBug, Patch
 
 from kohort.consumer.events import CallbackDone
 from kohort.engine.commit_requests import CommitRequests
@@ -31,7 +31,7 @@ def _the_coordinator_is_not_looked_up_again(patch: Patch) -> None:
 
     def for_good(self: CoordinatorLookup, now: Any) -> None:
         forget(self, now)
-        self.asking = True  # who waits for an answer asks no more, and none will come
+        self.asking = True  # the lookup waits for an answer that never comes
 
     patch.setattr(CoordinatorLookup, "forget", for_good)
 
@@ -49,8 +49,8 @@ def _fetching_goes_on_until_the_callback(patch: Patch) -> None:
     patch.setattr(Consuming, "_called_back", later)
 
 
-def _a_missed_sync_costs_the_place(patch: Patch) -> None:
-    """The claims of a missed generation are reset, and everything is lost with them."""
+def _a_missed_sync_costs_the_partitions(patch: Patch) -> None:
+    """The member resets its claims, and loses all its partitions."""
     refused = joining._sync_refused
 
     def resets(place: Any, error: ErrorCode, now: Any) -> None:
@@ -63,36 +63,36 @@ def _a_missed_sync_costs_the_place(patch: Patch) -> None:
 
 
 MEMBER = (
-    Mutation(
+    KnownBug(
         name="any refused commit makes the member join again",
         incident="confluentinc/librdkafka #4059",
         breaks=frozenset({49}),
         plant=_any_refused_commit_makes_the_member_join_again,
-        ground=grounds.busy_committers,
+        scenario=scenarios.busy_committers,
         seeds=20,
     ),
-    Mutation(
+    KnownBug(
         name="the coordinator is not looked up again",
         incident="dpkp/kafka-python #1310",
         breaks=frozenset({48}),
         plant=_the_coordinator_is_not_looked_up_again,
-        ground=grounds.outages,
+        scenario=scenarios.outages,
         seeds=2,
     ),
-    Mutation(
-        name="fetching goes on until the callback",
+    KnownBug(
+        name="records are delivered until the revocation callback ends",
         incident="KAFKA-14196",
         breaks=frozenset({42}),
         plant=_fetching_goes_on_until_the_callback,
-        ground=grounds.flushing_churn,
+        scenario=scenarios.flushing_churn,
         seeds=4,
     ),
-    Mutation(
-        name="a missed sync costs the place",
+    KnownBug(
+        name="a member that missed a sync loses its partitions",
         incident="KAFKA-14016",
         breaks=frozenset({28}),
-        plant=_a_missed_sync_costs_the_place,
-        ground=grounds.missed_syncs,
+        plant=_a_missed_sync_costs_the_partitions,
+        scenario=scenarios.missed_syncs,
         seeds=2,
     ),
 )

@@ -1,12 +1,12 @@
-"""Animals of the group coordinator: phases, timers, static members."""
+"""Known bugs of the group coordinator: phases, timers, static members."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from tests.lab.zoo import grounds
-from tests.lab.zoo.grounds import ground
-from tests.lab.zoo.mutation import Mutation, Patch
+from tests.lab.known_bugs import scenarios
+from tests.lab.known_bugs.known_bug import KnownBug, Patch
+from tests.lab.known_bugs.scenarios import scenario
 
 from kohort.coordinator import coordinator, liveness, rebalancing, replacing, syncing
 from kohort.coordinator.events import Heartbeat
@@ -16,7 +16,7 @@ from kohort.model.facts import RebalanceCause
 from kohort.model.group_state import GroupState
 
 
-def _heartbeats_satisfy_the_sync_timer(patch: Patch) -> None:
+def _heartbeats_keep_the_sync_phase_open(patch: Patch) -> None:
     serve = coordinator._SERVE[Heartbeat]
 
     def heartbeat(registry: Any, event: Any) -> None:
@@ -28,11 +28,11 @@ def _heartbeats_satisfy_the_sync_timer(patch: Patch) -> None:
     patch.setitem(coordinator._SERVE, Heartbeat, heartbeat)
 
 
-def _removal_does_not_look_at_the_barrier(patch: Patch) -> None:
+def _removal_does_not_end_the_join_phase(patch: Patch) -> None:
     patch.setattr(liveness, "try_complete", lambda *args, **more: None)
 
 
-def _timers_of_removed_members_fire(patch: Patch) -> None:
+def _timers_of_removed_members_start_rebalances(patch: Patch) -> None:
     remove, fired = liveness.remove_member, liveness.session_timer_fired
 
     def remove_member(registry: Any, group: Any, member_id: Any) -> Any:
@@ -51,10 +51,12 @@ def _timers_of_removed_members_fire(patch: Patch) -> None:
     patch.setattr(liveness, "session_timer_fired", session_timer_fired)
 
 
-def _replaced_in_the_sync_phase_without_a_rebalance(patch: Patch) -> None:
+def _no_rebalance_after_a_replacement_in_the_sync_phase(patch: Patch) -> None:
     rebalance = replacing._rebalance
 
-    def quietly(registry: Any, group: Any, who: Any, event: Any, cause: RebalanceCause) -> None:
+    def without_rebalance(
+        registry: Any, group: Any, who: Any, event: Any, cause: RebalanceCause
+    ) -> None:
         if cause is RebalanceCause.STATIC_MEMBER_REPLACED:
             registry.respond(event.token, rebalancing.joined_answer(group, who))
         else:
@@ -67,7 +69,7 @@ def _replaced_in_the_sync_phase_without_a_rebalance(patch: Patch) -> None:
             self.assignments.setdefault(member_id, b"")
         stored(self, registry, ticket)
 
-    patch.setattr(replacing, "_rebalance", quietly)
+    patch.setattr(replacing, "_rebalance", without_rebalance)
     patch.setattr(syncing.SyncWrite, "stored", with_nothing_for_newcomers)
 
 
@@ -79,8 +81,8 @@ def _replacement_is_not_stored(patch: Patch) -> None:
     patch.setattr(replacing, "_keep_generation", unstored)
 
 
-def leader_that_hangs(patch: Patch) -> None:
-    """Not an animal: the circumstance of one. The first leader of a world never decides."""
+def leader_never_assigns(patch: Patch) -> None:
+    """A condition: the first leader of a world never sends an assignment."""
     decide = LeaderDuties.decide
     hung: list[LeaderDuties] = []
 
@@ -94,49 +96,49 @@ def leader_that_hangs(patch: Patch) -> None:
 
 
 COORDINATOR = (
-    Mutation(
-        name="heartbeats satisfy the sync timer",
+    KnownBug(
+        name="heartbeats keep the sync phase open",
         incident="KAFKA-12890",
         breaks=frozenset({18, 48}),
-        plant=_heartbeats_satisfy_the_sync_timer,
-        circumstance=leader_that_hangs,
-        ground=lambda seed: ground(seed, lambda random: [], seconds=5, initial_delay_ms=1_000),
+        plant=_heartbeats_keep_the_sync_phase_open,
+        condition=leader_never_assigns,
+        scenario=lambda seed: scenario(seed, lambda random: [], seconds=5, initial_delay_ms=1_000),
         seeds=2,
     ),
-    Mutation(
-        name="a removal does not look at the barrier",
+    KnownBug(
+        name="the removal of a member does not end the join phase",
         incident="streamnative/kop #380",
         breaks=frozenset({18}),
-        plant=_removal_does_not_look_at_the_barrier,
-        ground=grounds.leavers,
+        plant=_removal_does_not_end_the_join_phase,
+        scenario=scenarios.leavers,
         seeds=4,
     ),
-    Mutation(
-        name="timers of removed members fire",
+    KnownBug(
+        name="session timers of removed members start rebalances",
         incident="KAFKA-7196",
         breaks=frozenset({49}),
-        plant=_timers_of_removed_members_fire,
-        ground=grounds.departures,
+        plant=_timers_of_removed_members_start_rebalances,
+        scenario=scenarios.departures,
         seeds=4,
     ),
-    Mutation(
-        name="replaced in the sync phase without a rebalance",
+    KnownBug(
+        name="a static member is replaced in the sync phase without a rebalance",
         incident="KAFKA-9801",
         breaks=frozenset({6, 31}),
         not_by={
-            14: "it speaks of a return to a stable group, whose generation goes on; this member "
-            "returns while its group waits for an assignment"
+            14: "promise 14 is about a return to a stable group; this member returns while its "
+            "group waits for an assignment"
         },
-        plant=_replaced_in_the_sync_phase_without_a_rebalance,
-        ground=grounds.static_returns_in_the_sync_phase,
+        plant=_no_rebalance_after_a_replacement_in_the_sync_phase,
+        scenario=scenarios.static_returns_in_the_sync_phase,
         seeds=8,
     ),
-    Mutation(
-        name="a replacement is not stored",
+    KnownBug(
+        name="the replacement of a static member is not stored",
         incident="Kafka's system test static_consumer_persisted_after_rejoin",
         breaks=frozenset({13, 45}),
         plant=_replacement_is_not_stored,
-        ground=grounds.static_zombies,
+        scenario=scenarios.static_zombies,
         seeds=3,
     ),
 )
