@@ -84,7 +84,7 @@ def unequal_members_keep_what_they_have() -> Tale:
 
 @kept(30)
 def one_that_lost_its_place_amid_the_moves_has_let_go_of_what_it_held() -> Tale:
-    """Its partitions are free when it comes back, and go to whoever has too few."""
+    """The partitions are free when the member returns; members with too few get them."""
     tale = Tale().stable(a=(0, 1), b=(2, 3)).again(a=(0,), b=(2, 3), c=())
     tale.beat("b", 1, ErrorCode.ILLEGAL_GENERATION)
     tokens = {

@@ -18,7 +18,7 @@ def _alone(*, auto_commit: bool = False) -> Tale:
     return tale.told("a", "assigned", 0, 1, 2, 3).position("a", 0, 0)
 
 
-# -- 36, 37: who may commit --------------------------------------------------------------------
+# -- 36, 37: permitted commits -------------------------------------------------------------------
 
 
 @kept(36, 37, 45)
@@ -60,7 +60,7 @@ def somebody_else_commits_backward() -> Tale:
     return Tale().stable(a=(0, 1), b=(2, 3)).commit("a", p0=9).commit("b", p0=2)
 
 
-# -- 38, 39: what a reader is told -------------------------------------------------------------
+# -- 38, 39: answers to OffsetFetch -------------------------------------------------------------
 
 
 @kept(38, 39)
@@ -282,7 +282,7 @@ def a_second_life_gives_up_in_order_what_it_read_itself() -> Tale:
 
 @broken(42, "t-0: 7 records again for a, although a gave it up in order")
 def a_second_life_that_read_nothing_had_committed_in_order() -> Tale:
-    """A kill is no cause for what was committed before it."""
+    """A kill excuses no duplicate of a record that was committed before the kill."""
     tale = _asked_to_rejoin(_comes_back_after_a_kill(12).client_commit("a", p0=12))
     return tale.position("a", 0, 5).deliver("a", 0, 5, 99)
 
@@ -297,7 +297,7 @@ def another_that_read_nothing_had_committed_in_order() -> Tale:
 
 @broken(42, "t-0: 3 records again for b, although a gave it up in order")
 def another_that_read_nothing_gave_up_while_its_owner_read_on() -> Tale:
-    """Two had it at a time, which is for others to find; who read it is who answers for it."""
+    """Two members owned the partition. Another check finds that; the reader answers for the end."""
     tale = Tale().stable(a=(0, 1), b=(2, 3))
     tale.process("a", auto_commit=True).process("b", auto_commit=True)
     tale.told("a", "assigned", 0, 1).told("b", "assigned", 0, 2, 3)

@@ -77,7 +77,7 @@ def two_processes() -> Tale:
 
 
 def joined(name: str, generation: int) -> GenerationJoined:
-    """It hears of its assignment."""
+    """The member receives its assignment."""
     which: dict[str, Any] = {"group_id": G, "generation_id": GenerationId(generation)}
     which |= {"protocol_name": ProtocolName("cooperative-sticky"), "is_leader": False}
     said: dict[str, Any] = {"at": Instant(0), "assignment_bytes": 0, "took_ms": Millis(5)}

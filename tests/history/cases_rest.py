@@ -35,7 +35,7 @@ def a_commit_rests_on_an_older_one_of_the_same_value() -> Tale:
     return Tale().stable(a=(0, 1, 2, 3)).commit("a", p0=5).commit("a", stored=None, p0=5)
 
 
-@broken(47, "the offset of t-0 is one whose write failed")
+@broken(47, "an offset of t-0 was told although its write failed")
 def a_failed_commit_can_be_read() -> Tale:
     tale = Tale().stable(a=(0, 1, 2, 3)).commit("a", p0=5)
     tale.commit("a", stored=False, error=ErrorCode.NOT_COORDINATOR, p0=7)
@@ -74,7 +74,7 @@ def a_commit_that_was_kept_is_sent_again_in_vain() -> Tale:
     return tale.fetch(p0=5)
 
 
-@broken(47, "the offset of t-0 is one whose write failed")
+@broken(47, "an offset of t-0 was told although its write failed")
 def a_commit_that_failed_twice_is_read() -> Tale:
     tale = Tale().boot().stable(a=(0, 1, 2, 3))
     for _ in range(2):
@@ -82,7 +82,7 @@ def a_commit_that_failed_twice_is_read() -> Tale:
     return tale.fetch(p0=5)
 
 
-@broken(47, "the offset of t-0 is one whose write failed")
+@broken(47, "an offset of t-0 was told although its write failed")
 def a_commit_back_that_failed_is_read() -> Tale:
     """The offset was durable once, but another is since."""
     tale = Tale().boot().stable(a=(0, 1, 2, 3)).commit("a", p0=5).commit("a", p0=9)
@@ -90,7 +90,7 @@ def a_commit_back_that_failed_is_read() -> Tale:
     return tale.fetch(p0=5)
 
 
-@broken(47, "the offset of t-0 is one whose write failed")
+@broken(47, "an offset of t-0 was told although its write failed")
 def a_deleted_offset_that_failed_to_come_back_is_read() -> Tale:
     tale = Tale().boot().stable(a=(0, 1, 2, 3)).commit("a", p0=5)
     tale.persist(offsets=((TopicPartition("t", 0), None),))
@@ -110,7 +110,7 @@ def what_a_crash_left_is_sent_again_in_vain() -> Tale:
     return tale.fetch(p0=7, p1=8)
 
 
-@broken(47, "the offset of t-0 is one whose write failed")
+@broken(47, "an offset of t-0 was told although its write failed")
 def what_a_crash_cannot_have_left_is_read() -> Tale:
     """It failed before a commit that is durable, so it cannot lie behind it in the log."""
     tale = Tale().boot().stable(a=(0, 1, 2, 3))
@@ -323,7 +323,7 @@ def a_static_member_comes_late_and_comes_late() -> Tale:
     return tale
 
 
-@broken(49, "rebalances for ('b',), who did not expire just now")
+@broken(49, "a rebalance for ('b',), but none of them expired now")
 def a_rebalance_for_somebody_who_is_gone_already() -> Tale:
     tale = Tale().stable(a=(0, 1), b=(2, 3)).beat_all(3).leave("b")
     tokens = {"a": tale.come_back("a", (0, 1))}

@@ -1,4 +1,4 @@
-"""Histories on what is given up for nothing (28)."""
+"""Histories on needless revocations (28)."""
 
 from __future__ import annotations
 

@@ -94,7 +94,7 @@ def a_slow_disk_is_not_the_members_fault() -> Tale:
 
 @kept(18)
 def a_slow_disk_behind_a_commit_is_not_the_members_fault() -> Tale:
-    """What the assignment waits for is its own write, whatever else the log is done with before."""
+    """The assignment waits for its own write; earlier writes of other records do not matter."""
     tale = Tale().stable(a=(0, 1), b=(2, 3)).beat_all(3)
     tokens = {"a": tale.come_back("a", (0, 1))}
     tale.start()

@@ -306,7 +306,7 @@ class Tale:
         *,
         answers: bool = True,
     ) -> Tale:
-        """The join phase ends: everybody is told who came, as who has a token did."""
+        """The join phase ends; the members with a token are answered."""
         self.generation = self.generation + 1 if generation is None else generation
         leader = leader or next(iter(tokens))
         self.members = {name: self.members.get(name, ()) for name in tokens}

@@ -347,7 +347,7 @@ class FailedIsNeverTold(_Writes):
             wrong = [tp for tp, at in fact.body.offsets if self._in_vain((fact.group_id, tp), at)]
             self.judge(
                 not wrong,
-                lambda: f"the offset of {wrong[0]} is one whose write failed",
+                lambda: f"an offset of {wrong[0]} was told although its write failed",
                 recorded,
                 fact.group_id,
             )

@@ -198,7 +198,7 @@ class GenerationsAreBounded(Assigned):
             removed = self.world.group(fact.group_id).removed
             self.judge(
                 all(removed.get(m) == recorded.at for m in fact.member_ids),
-                lambda: f"rebalances for {fact.member_ids}, who did not expire just now",
+                lambda: f"a rebalance for {fact.member_ids}, but none of them expired now",
                 recorded,
                 fact.group_id,
             )
