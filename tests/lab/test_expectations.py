@@ -17,8 +17,8 @@ from statistics import fmean
 
 import pytest
 
+from kohort.history.clairvoyant import Costs
 from kohort.lab.acts import KillPod
-from kohort.lab.clairvoyant import Costs
 from kohort.lab.contenders import contender
 from kohort.lab.scenarios.base import COSTS, Setup, plan_of
 from kohort.lab.scenarios.join_storm import JOIN_STORM, join_storm

@@ -7,8 +7,8 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
+from kohort.history.cost_values import Measured
 from kohort.lab.contenders import contender
-from kohort.lab.measured import Measured
 from kohort.lab.pictures import ownership_svg
 from kohort.lab.scenarios.base import Setup
 from kohort.lab.scenarios.registry import scenario
@@ -114,8 +114,8 @@ def test_a_run_in_which_nothing_happened_can_be_drawn() -> None:
         metrics=alone.metrics,
         begin=alone.begin,
         end=alone.end,
-        tenures=(),
-        stops=(),
+        ownership=(),
+        dead_times=(),
         marks=(),
     )
     ET.fromstring(ownership_svg(quiet, title="quiet"))

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from kohort.history.cost_values import Metrics
 from kohort.lab.contenders import CONTENDERS, Contender, contender, register, strategy
-from kohort.lab.measured import Metrics
 from kohort.lab.table import COLUMNS, Cell, Job, collect, do, jobs, number
 from kohort.model.errors import ConfigError
 

@@ -21,8 +21,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from kohort.cli.check import as_values, print_violations
 from kohort.cli.output import json_option, note, print_json, print_table
 from kohort.history.checker import check_history
+from kohort.history.cost_values import Measured, Metrics
 from kohort.lab.contenders import CONTENDERS, contender
-from kohort.lab.measured import Measured, Metrics
 from kohort.lab.pictures import ownership_svg
 from kohort.lab.scenarios.base import Scenario, Setup
 from kohort.lab.scenarios.registry import SCENARIOS, scenario

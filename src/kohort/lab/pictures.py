@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Final, TypeAlias
 from xml.sax.saxutils import escape, quoteattr
 
-from kohort.lab.measured import Mark, Measured, Tenure
+from kohort.history.cost_values import Mark, Measured, OwnershipInterval
 from kohort.model.ids import TopicPartition
 from kohort.model.instants import MICROS_PER_SECOND, Instant
 
@@ -77,7 +77,7 @@ def ownership_svg(measured: Measured, *, title: str) -> str:
     height = min(max(len(rows) * _ROW, _LEAST_HEIGHT), _MOST_HEIGHT)
     canvas = _Canvas(*span, rows, height / max(len(rows), 1), top)
     colours = {pod: _HUES[n % len(_HUES)] for n, pod in enumerate(_pods(measured))}
-    owners = {t.source for t in measured.tenures}
+    owners = {t.owner for t in measured.ownership}
     legend = {pod: colour for pod, colour in colours.items() if pod in owners}
     total = round(top + height + _LOAD + 74 + _LEGEND_LINE * ((len(owners) + 1) // _LEGEND))
     return "\n".join(
@@ -133,22 +133,22 @@ def _span(measured: Measured) -> tuple[int, int]:
 
 
 def _pods(measured: Measured) -> list[str]:
-    names = {t.source for t in measured.tenures} | {m.source for m in measured.marks if m.source}
+    names = {t.owner for t in measured.ownership} | {m.source for m in measured.marks if m.source}
     return sorted(names, key=lambda name: (len(name), name))
 
 
 def _first_owners(measured: Measured) -> dict[TopicPartition, str]:
-    first: dict[TopicPartition, Tenure] = {}
-    for tenure in measured.tenures:
+    first: dict[TopicPartition, OwnershipInterval] = {}
+    for tenure in measured.ownership:
         known = first.get(tenure.partition)
         if known is None or tenure.begin < known.begin:
             first[tenure.partition] = tenure
-    return {tp: tenure.source for tp, tenure in first.items()}
+    return {tp: tenure.owner for tp, tenure in first.items()}
 
 
 def _rows(measured: Measured) -> dict[TopicPartition, int]:
     owners = _first_owners(measured)
-    known = {*owners, *(stop.partition for stop in measured.stops)}
+    known = {*owners, *(stop.partition for stop in measured.dead_times)}
     order = sorted(known, key=lambda tp: (len(owners.get(tp, "")), owners.get(tp, ""), tp))
     return {tp: row for row, tp in enumerate(order)}
 
@@ -156,18 +156,18 @@ def _rows(measured: Measured) -> dict[TopicPartition, int]:
 def _plot(measured: Measured, canvas: _Canvas, colours: dict[str, str]) -> Iterator[str]:
     served: list[Piece] = []
     restoring: list[Piece] = []
-    for t in measured.tenures:
+    for t in measured.ownership:
         if t.end <= canvas.begin or t.begin >= canvas.end:
             continue
-        row, fill = canvas.rows[t.partition], colours[t.source]
-        served.append((row, canvas.x(t.begin), canvas.x(t.end), fill, t.source))
+        row, fill = canvas.rows[t.partition], colours[t.owner]
+        served.append((row, canvas.x(t.begin), canvas.x(t.end), fill, t.owner))
         if t.ready > t.begin and t.ready > canvas.begin:
             kind = "restoring from nothing" if t.cold else "restoring"
-            piece = (row, canvas.x(t.begin), canvas.x(t.ready), fill, f"{t.source} {kind}")
+            piece = (row, canvas.x(t.begin), canvas.x(t.ready), fill, f"{t.owner} {kind}")
             restoring.append(piece)
     stopped: list[Piece] = [
         (canvas.rows[s.partition], canvas.x(s.begin), canvas.x(s.end), _STOPPED, "not served")
-        for s in measured.stops
+        for s in measured.dead_times
     ]
     yield '<g shape-rendering="crispEdges">'
     yield from _rectangles(served, canvas)
@@ -264,7 +264,7 @@ def _load(measured: Measured, canvas: _Canvas) -> Iterator[str]:
     """How many partitions were not served, as an area under the plot."""
     base, full = canvas.top + canvas.height + 24 + _LOAD, _LOAD - 10
     edges: dict[Instant, int] = {}
-    for stop in measured.stops:
+    for stop in measured.dead_times:
         edges[stop.begin] = edges.get(stop.begin, 0) + 1
         edges[stop.end] = edges.get(stop.end, 0) - 1
     count = 0

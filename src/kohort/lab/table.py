@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from statistics import fmean, stdev
 from typing import Any, Final
 
-from kohort.lab.clairvoyant import Costs
+from kohort.history.clairvoyant import Costs
+from kohort.history.cost_values import Metrics
 from kohort.lab.contenders import contender
-from kohort.lab.measured import Metrics
 from kohort.lab.scenarios.base import COSTS, Setup, check_sizes
 from kohort.lab.scenarios.registry import scenario
 from kohort.lab.scenarios.running import run

@@ -14,8 +14,8 @@ from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Final
 
+from kohort.history.clairvoyant import Costs
 from kohort.lab.acts import Act, StopPod
-from kohort.lab.clairvoyant import Costs
 from kohort.lab.contenders import Contender
 from kohort.lab.plan import MAX_PARTITIONS, Behaviour, NetworkPlan, Plan, PodPlan, TopicPlan
 from kohort.model.errors import ConfigError

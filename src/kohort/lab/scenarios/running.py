@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from kohort.lab.measured import Measured
-from kohort.lab.metrics import measure
+from kohort.history.cost_values import Measured
+from kohort.history.costs import measure
 from kohort.lab.plan import Plan
 from kohort.lab.scenarios.base import Scenario, Setup, plan_of
 from kohort.lab.world import World

@@ -1,10 +1,10 @@
-"""What a disturbance cost a group, computed from its history.
+"""The cost of rebalances: dead time, moves, restores and duplicates, computed from facts.
 
-In: facts in the order of their instants, a window, what changing hands costs the application; out:
-counts, durations, and who had each partition when. A partition is served from the instant that its
-owner's reading starts (``PositionSet``, after what it has to restore) until the owner is told that
-it goes, dies, stands still, or polls too late. Nothing here asks a world: a recorded history of a
-live group is measured the same way. Must not know: scenarios, how anything is printed.
+In: facts in the order of their instants, a window, the costs of a change of owner. Out: metrics,
+ownership intervals, dead times. A partition is served from the instant when its owner starts to
+read (``PositionSet``, which follows the restore of state). It is no longer served when the owner
+is told of the revocation, dies, is paused, or polls too late. A history of a live group is measured
+in the same way as one of the lab. Must not know: scenarios, pictures.
 
 Source: reliability.md 5.2.
 """
@@ -14,8 +14,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
-from kohort.lab.clairvoyant import Absence, Arrival, Change, Costs, best_cost_ms
-from kohort.lab.measured import Mark, Measured, Metrics, Stop, Tenure
+from kohort.history.clairvoyant import Absence, Arrival, Change, Costs, best_cost_ms
+from kohort.history.cost_values import DeadTime, Mark, Measured, Metrics, OwnershipInterval
+from kohort.history.rebalances import GroupTimeline
 from kohort.model.client_facts import (
     CallbackEnded,
     CallbackKind,
@@ -38,7 +39,7 @@ from kohort.model.world_facts import TopicSized
 
 @dataclass(slots=True)
 class _Hold:
-    """What a process owns, and since when it serves it."""
+    """A partition in the hands of a process, and since when the process serves the partition."""
 
     begin: Instant
     cold: bool
@@ -47,7 +48,7 @@ class _Hold:
 
 @dataclass(slots=True)
 class _Pod:
-    """A place where processes run, one life after another."""
+    """A source of facts: processes that run one after another under one name."""
 
     incarnation: int = 0
     identity: str = ""
@@ -59,19 +60,19 @@ class _Pod:
 
 @dataclass(slots=True)
 class _Partition:
-    """Who serves it, and since when nobody does."""
+    """How many processes serve a partition, and since when none does."""
 
     down_since: Instant | None
     servers: int = 0
     owner: str | None = None
     restored_at: Instant | None = None
-    """When its owner had restored it from nothing."""
+    """When the owner had restored the partition without any earlier state."""
     delivered: list[tuple[int, int]] = field(default_factory=list)
 
 
 @dataclass(slots=True)
 class _Gone:
-    """A process that serves no more, until it returns."""
+    """A process that serves nothing until it returns."""
 
     at: Instant
     members: int
@@ -80,13 +81,13 @@ class _Gone:
 
 
 class Meter:
-    """Takes facts one by one; what it keeps grows with changes of owners, not with records.
+    """Measures a history fact by fact; its memory grows with changes of owners, not with records.
 
     Args:
-        partitions: those of the beginning; ``TopicSized`` facts add to them.
-        costs: what changing hands costs, for what a clairvoyant would have paid.
-        begin: what happens before is only remembered, not counted.
-        group_id: whose facts count; None takes all.
+        partitions: the partitions at the beginning; ``TopicSized`` facts add to them.
+        costs: the costs of a change of owner, for the clairvoyant's cost.
+        begin: facts before this instant set the state but are not counted.
+        group_id: the group that is measured; None measures all groups together.
     """
 
     def __init__(
@@ -101,23 +102,22 @@ class Meter:
         self._group_id = group_id
         self._pods: dict[str, _Pod] = {}
         self._partitions = {tp: _Partition(None) for tp in sorted(set(partitions))}
-        self._downs: list[Stop] = []
-        self._tenures: list[Tenure] = []
+        self._downs: list[DeadTime] = []
+        self._ownership: list[OwnershipInterval] = []
         self._marks: list[Mark] = []
         self._gone: dict[str, _Gone] = {}
         self._changes: list[Change] = []
         self._first_start: Instant | None = None
-        self._rebalances = self._generations = self._moves = self._stops = 0
+        self._timeline = GroupTimeline()
+        self._generations = self._moves = self._stops = 0
         self._cold = self._warm = self._wasted = self._duplicates = 0
-        self._barrier = 0
-        self._barrier_begin: Instant | None = None
         self._unsettled = False
         self._changed_at = begin
 
-    # -- taking facts -----------------------------------------------------------------------------
+    # -- facts ------------------------------------------------------------------------------------
 
     def observe(self, recorded: Recorded) -> None:
-        """Take the next fact; instants never go back."""
+        """Take the next fact; its instant is not before the last one."""
         fact = recorded.fact
         if isinstance(fact, RecordsDelivered):
             if self._mine(fact.group_id):
@@ -129,10 +129,10 @@ class Meter:
             return
         else:
             self._process_fact(recorded)
-            self._group_fact(recorded.at, fact)
+            self._group_fact(recorded)
 
     def finish(self, end: Instant) -> Measured:
-        """Everything up to ``end``; the meter takes nothing after that."""
+        """The measurement up to ``end``; the meter takes no facts after this call."""
         unserved = 0
         for tp, partition in self._partitions.items():
             if partition.servers == 0:
@@ -140,11 +140,17 @@ class Meter:
                 self._down_ended(tp, end)
         for source, pod in self._pods.items():
             for tp, hold in pod.holds.items():
-                self._tenure(source, pod, tp, hold, end)
+                self._ownership_ended(source, pod, tp, hold, end)
+        rebalances = self._timeline.rebalances
+        barriers = [
+            r.opened_at - r.started_at
+            for r in rebalances
+            if r.opened_at is not None and r.opened_at >= self._begin
+        ]
         settled = not unserved and not self._unsettled and self._first_start is not None
         metrics = Metrics(
             partitions=len(self._partitions),
-            rebalances=self._rebalances,
+            rebalances=sum(r.started_at >= self._begin for r in rebalances),
             generations=self._generations,
             unavailable_ms=sum(stop.end - stop.begin for stop in self._downs) // MICROS_PER_MILLI,
             longest_stop_ms=max((stop.end - stop.begin for stop in self._downs), default=0)
@@ -156,7 +162,7 @@ class Meter:
             warm_restores=self._warm,
             wasted_restores=self._wasted,
             duplicates=self._duplicates,
-            longest_barrier_ms=self._barrier // MICROS_PER_MILLI,
+            longest_barrier_ms=max(barriers, default=0) // MICROS_PER_MILLI,
             stable_after_ms=(
                 (self._changed_at - self._begin) // MICROS_PER_MILLI if settled else None
             ),
@@ -167,13 +173,13 @@ class Meter:
             metrics=metrics,
             begin=self._begin,
             end=end,
-            tenures=tuple(self._tenures),
-            stops=tuple(self._downs),
+            ownership=tuple(self._ownership),
+            dead_times=tuple(self._downs),
             marks=tuple(self._marks),
         )
 
     def _all_changes(self) -> list[Change]:
-        """What happened to the group's members; those that formed it share everything at last."""
+        """All changes of membership; the members that formed the group share all partitions."""
         changes = [*self._changes, *(self._absence(gone, None) for gone in self._gone.values())]
         formers = sum(isinstance(c, Arrival) and c.waited_ms is not None for c in changes)
         return [
@@ -264,7 +270,7 @@ class Meter:
                 self._serves_more(tp, at)
 
     def _out_of_time(self, at: Instant, source: str) -> None:
-        """The application did not poll for too long: from now on nobody waits for it."""
+        """The application exceeded max.poll.interval: its partitions are not served any more."""
         pod = self._pods.get(source)
         if pod is None or not pod.running or pod.paused or source in self._gone:
             return
@@ -327,7 +333,7 @@ class Meter:
             self._wasted += at - restored_at < least
 
     def _restored(self, at: Instant, source: str, tp: TopicPartition) -> None:
-        """An owner's reading starts; later settings of a position change nothing."""
+        """An owner starts to read; later positions of the same owner change nothing."""
         pod = self._pods.get(source)
         hold = pod.holds.get(tp) if pod is not None else None
         if pod is None or hold is None or hold.ready is not None:
@@ -349,7 +355,7 @@ class Meter:
                 continue
             if hold.ready is not None and not pod.paused:
                 self._serves_less(tp, at)
-            self._tenure(source, pod, tp, hold, at)
+            self._ownership_ended(source, pod, tp, hold, at)
 
     def _serves_more(self, tp: TopicPartition, at: Instant) -> None:
         partition = self._partitions[tp]
@@ -371,17 +377,17 @@ class Meter:
             return
         begin = max(since, self._begin)
         if at > begin:
-            self._downs.append(Stop(partition=tp, begin=begin, end=at))
+            self._downs.append(DeadTime(partition=tp, begin=begin, end=at))
             self._changed_at = max(self._changed_at, at)
 
-    def _tenure(
+    def _ownership_ended(
         self, source: str, pod: _Pod, tp: TopicPartition, hold: _Hold, end: Instant
     ) -> None:
         if end >= self._begin:
-            self._tenures.append(
-                Tenure(
+            self._ownership.append(
+                OwnershipInterval(
                     partition=tp,
-                    source=source,
+                    owner=source,
                     incarnation=pod.incarnation,
                     begin=hold.begin,
                     ready=end if hold.ready is None else hold.ready,
@@ -399,22 +405,21 @@ class Meter:
 
     # -- the group --------------------------------------------------------------------------------
 
-    def _group_fact(self, at: Instant, fact: object) -> None:
+    def _group_fact(self, recorded: Recorded) -> None:
+        at, fact = recorded.at, recorded.fact
         match fact:
             case RebalanceStarted():
-                self._rebalances += at >= self._begin
-                self._barrier_begin, self._unsettled = at, True
+                self._unsettled = True
             case JoinPhaseCompleted():
                 if at >= self._begin:
                     self._generations += 1
                     self._mark(at, "generation", "", str(fact.generation_id))
-                    if self._barrier_begin is not None:
-                        self._barrier = max(self._barrier, at - self._barrier_begin)
             case GroupStabilized() | GroupEmptied():
                 self._unsettled = False
                 self._changed_at = max(self._changed_at, at)
             case _:
-                pass
+                return
+        self._timeline.feed(recorded)
 
     def _delivered(self, at: Instant, fact: RecordsDelivered) -> None:
         partition = self._partitions.get(fact.partition)
@@ -436,7 +441,7 @@ def measure(
     end: Instant,
     group_id: GroupId | None = None,
 ) -> Measured:
-    """What a history cost between two instants; facts after ``end`` are passed over."""
+    """The cost of a history between two instants; facts after ``end`` are ignored."""
     meter = Meter(partitions, costs, begin, group_id)
     for recorded in history:
         if recorded.at <= end:
@@ -444,8 +449,8 @@ def measure(
     return meter.finish(end)
 
 
-def _peak(downs: list[Stop]) -> int:
-    """Most stops that overlap; one that ends when another begins does not."""
+def _peak(downs: list[DeadTime]) -> int:
+    """Most dead times at one instant; two that only touch do not overlap."""
     edges = sorted([(stop.begin, 1) for stop in downs] + [(stop.end, -1) for stop in downs])
     count = peak = 0
     for _, step in edges:
@@ -455,7 +460,7 @@ def _peak(downs: list[Stop]) -> int:
 
 
 def _add_range(ranges: list[tuple[int, int]], first: int, last: int) -> int:
-    """Add ``first`` to ``last`` to disjoint sorted ranges; how many of them were there before."""
+    """Add ``first`` to ``last`` to disjoint sorted ranges; returns how many were in the ranges."""
     if ranges and ranges[-1][1] == first - 1:
         ranges[-1] = (ranges[-1][0], last)
         return 0

@@ -1,9 +1,10 @@
-"""What the best possible policy would have paid: one that knows when everybody returns.
+"""The cost of the best possible policy, which knows when each lost process returns.
 
-In: who went, came back and joined, and what handing over costs; out: partition-milliseconds. The
-clairvoyant hears of everything at once, needs no time to agree, moves as little as balance allows,
-and, of waiting for a lost process and of failing over, does what costs less. It bounds every
-policy from below as long as disturbances do not overlap. Must not know: policies, histories.
+In: processes that left, returned and joined, and the costs of a change of owner. Out:
+partition-milliseconds. This clairvoyant policy learns everything at once, agrees in no time, and
+moves as few partitions as balance allows. For a lost process it takes the cheaper of two actions:
+to wait, or to give the partitions to others. Its cost is a lower bound for each policy as long as
+disturbances do not overlap. Must not know: policies, histories.
 
 Source: reliability.md 5.4, rent or buy with both branches known.
 """
@@ -17,45 +18,45 @@ from typing import TypeAlias
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Costs:
-    """What changing hands costs an application; milliseconds.
+    """The costs of a change of owner for an application, in milliseconds.
 
-    Flushing is done one partition after another, restoring side by side.
+    Partitions are flushed one after another and restored in parallel.
     """
 
     flush_ms: int = 0
-    """Once for each revocation that concerns partitions."""
+    """Once for each revocation that has partitions."""
     flush_each_ms: int = 0
     """For each revoked partition."""
     restore_cold_ms: int = 0
     restore_warm_ms: int = 0
     state_survives: bool = True
-    """Whether a process that starts again finds the state that it had."""
+    """Whether a process that starts again finds its earlier state."""
     worthwhile_ms: int = 60_000
-    """A cold restore that served less than this was wasted."""
+    """A cold restore was wasted if the partition was served for less than this time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Absence:
-    """A process that served was gone, for ``for_ms`` or for good (None)."""
+    """A serving process was absent for ``for_ms``, or for ever (None)."""
 
     members: int
-    """In the group before it went, itself included."""
+    """Members of the group before the process left, with that process."""
     for_ms: int | None
     in_order: bool
-    """It flushed before it went."""
+    """The process flushed before it left."""
     state_kept: bool
-    """When it returns, its state is warm."""
+    """The state of the process is warm when the process returns."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Arrival:
-    """A process that was never there joined.
+    """A new process joined.
 
-    ``waited_ms``: partitions had nobody for so long when it came; None when all were served.
+    ``waited_ms``: how long partitions had had no owner; None if all partitions were served.
     """
 
     members: int
-    """In the group from then on, itself included."""
+    """Members of the group after the join, with the new one."""
     waited_ms: int | None
 
 
@@ -63,7 +64,7 @@ Change: TypeAlias = Absence | Arrival
 
 
 def best_cost_ms(changes: Iterable[Change], partitions: int, costs: Costs) -> int:
-    """Partition-milliseconds that a clairvoyant would have lost to these changes."""
+    """The partition-milliseconds that the clairvoyant policy loses to these changes."""
     return sum(_best(change, partitions, costs) for change in changes)
 
 

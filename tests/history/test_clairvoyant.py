@@ -1,10 +1,10 @@
-"""The bound that every policy is compared with."""
+"""The cost of the clairvoyant policy."""
 
 from __future__ import annotations
 
 import pytest
 
-from kohort.lab.clairvoyant import Absence, Arrival, Costs, best_cost_ms
+from kohort.history.clairvoyant import Absence, Arrival, Costs, best_cost_ms
 
 COSTS = Costs(flush_each_ms=50, restore_cold_ms=5_000, restore_warm_ms=100)
 

@@ -1,12 +1,12 @@
-"""Metrics of histories written by hand, so that every number can be seen to be right."""
+"""The cost of rebalances, on short histories whose numbers can be checked by hand."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from kohort.lab.clairvoyant import Costs
-from kohort.lab.measured import Measured
-from kohort.lab.metrics import measure
+from kohort.history.clairvoyant import Costs
+from kohort.history.cost_values import Measured
+from kohort.history.costs import measure
 from kohort.model.client_facts import (
     CallbackEnded,
     CallbackKind,
@@ -45,7 +45,7 @@ COSTS = Costs(flush_each_ms=50, restore_cold_ms=5_000, restore_warm_ms=100)
 
 
 class Script:
-    """A history in the making; instants in milliseconds."""
+    """Builds a history; instants are in milliseconds."""
 
     def __init__(self) -> None:
         self.history: list[Recorded] = []
@@ -126,7 +126,7 @@ class Script:
 
 
 def settled() -> Script:
-    """Two pods that share four partitions since second 10."""
+    """Two processes share four partitions since second 10."""
     script = Script()
     script.start(0, "a", "b")
     script.gets(5_000, "a", T[0], T[1], ready=10_000)
@@ -134,7 +134,7 @@ def settled() -> Script:
     return script
 
 
-def test_nothing_happened_and_nothing_is_counted() -> None:
+def test_a_quiet_window_costs_nothing() -> None:
     metrics = settled().measure(begin=100_000, end=200_000).metrics
     assert metrics.unavailable_ms == metrics.stops == metrics.moves == metrics.peak_down == 0
     assert metrics.stable_after_ms == 0
@@ -142,7 +142,7 @@ def test_nothing_happened_and_nothing_is_counted() -> None:
     assert metrics.regret is None
 
 
-def test_a_killed_process_is_down_until_another_has_restored_what_it_had() -> None:
+def test_partitions_of_a_killed_process_are_dead_until_another_process_has_restored_them() -> None:
     script = settled()
     script.add(100_000, "b", ProcessKilled(group_id=GROUP))
     script.rebalance(145_000, 147_000, 2)
@@ -159,7 +159,7 @@ def test_a_killed_process_is_down_until_another_has_restored_what_it_had() -> No
     assert metrics.regret == 52_000 / 5_000
 
 
-def test_a_return_to_the_same_pod_is_a_move_and_a_warm_restore() -> None:
+def test_a_restarted_process_counts_as_a_move_with_a_warm_restore() -> None:
     script = settled()
     script.add(100_000, "b", ProcessKilled(group_id=GROUP))
     script.start(103_000, "b")
@@ -170,7 +170,7 @@ def test_a_return_to_the_same_pod_is_a_move_and_a_warm_restore() -> None:
     assert metrics.best_ms == 2 * (3_000 + 100)  # wait for it
 
 
-def test_state_that_does_not_survive_is_restored_from_nothing() -> None:
+def test_a_restart_is_a_cold_restore_if_state_does_not_survive() -> None:
     script = settled()
     script.add(100_000, "b", ProcessKilled(group_id=GROUP))
     script.start(103_000, "b")
@@ -206,7 +206,7 @@ def test_a_cold_restore_that_moves_on_too_soon_was_wasted() -> None:
     assert served.wasted_restores == 0
 
 
-def test_what_lies_before_the_window_is_known_and_not_counted() -> None:
+def test_facts_before_the_window_set_the_state_but_are_not_counted() -> None:
     script = settled()
     script.add(100_000, "b", ProcessKilled(group_id=GROUP))
     script.gets(147_000, "a", T[2], T[3], ready=152_000)
@@ -215,7 +215,7 @@ def test_what_lies_before_the_window_is_known_and_not_counted() -> None:
     assert (metrics.stops, metrics.moves, metrics.cold_restores) == (0, 0, 0)
 
 
-def test_what_is_down_at_the_end_counts_and_is_not_settled() -> None:
+def test_partitions_that_are_dead_at_the_end_count_and_the_group_is_not_settled() -> None:
     script = settled()
     script.add(100_000, "b", ProcessKilled(group_id=GROUP))
     metrics = script.measure(begin=100_000, end=130_000).metrics
@@ -229,7 +229,7 @@ def test_a_rebalance_that_never_ends_is_not_settled() -> None:
     assert script.measure(begin=90_000, end=300_000).metrics.stable_after_ms is None
 
 
-def test_a_group_that_forms_is_down_from_its_first_process_on() -> None:
+def test_partitions_of_a_new_group_are_dead_from_the_start_of_its_first_process() -> None:
     script = Script()
     script.start(1_000, "a")
     script.start(4_000, "b")
@@ -240,7 +240,7 @@ def test_a_group_that_forms_is_down_from_its_first_process_on() -> None:
     assert metrics.best_ms == 2 * 5_000 + 2 * (5_000 + 3_000)
 
 
-def test_a_paused_process_serves_nothing_and_goes_on_with_what_it_has() -> None:
+def test_a_paused_process_serves_nothing_until_it_resumes() -> None:
     script = settled()
     script.add(100_000, "b", ProcessPaused(group_id=GROUP))
     script.add(107_000, "b", ProcessResumed(group_id=GROUP))
@@ -248,7 +248,7 @@ def test_a_paused_process_serves_nothing_and_goes_on_with_what_it_has() -> None:
     assert (metrics.unavailable_ms, metrics.stops, metrics.moves) == (2 * 7_000, 2, 0)
 
 
-def test_a_paused_process_that_was_replaced_is_not_missed() -> None:
+def test_partitions_that_moved_away_from_a_paused_process_are_served() -> None:
     script = settled()
     script.add(100_000, "b", ProcessPaused(group_id=GROUP))
     script.gets(146_000, "a", T[2], T[3], ready=150_000)
@@ -259,7 +259,7 @@ def test_a_paused_process_that_was_replaced_is_not_missed() -> None:
     assert metrics.unserved_at_end == 0
 
 
-def test_an_overdue_application_serves_nothing_from_then_on() -> None:
+def test_an_application_that_polls_too_late_serves_nothing() -> None:
     script = settled()
     overdue = PollIntervalExceeded(
         at=Instant(100_000_000),
@@ -276,7 +276,7 @@ def test_an_overdue_application_serves_nothing_from_then_on() -> None:
     assert [mark.kind for mark in measured.marks] == ["out of time"]
 
 
-def test_a_newcomer_costs_the_clairvoyant_one_hand_over_of_its_share() -> None:
+def test_the_clairvoyant_pays_one_hand_over_for_the_share_of_a_new_member() -> None:
     script = settled()
     script.start(100_000, "c")
     script.loses(101_000, "a", T[1])
@@ -286,7 +286,7 @@ def test_a_newcomer_costs_the_clairvoyant_one_hand_over_of_its_share() -> None:
     assert metrics.unavailable_ms == 6_000
 
 
-def test_records_delivered_again_are_duplicates_once_each() -> None:
+def test_each_repeated_delivery_of_a_record_is_one_duplicate() -> None:
     script = settled()
 
     def deliver(at: int, pod: str, first: int, last: int) -> None:
@@ -301,7 +301,7 @@ def test_records_delivered_again_are_duplicates_once_each() -> None:
     assert script.measure(begin=100_000, end=200_000).metrics.duplicates == 5 + 3 + 2
 
 
-def test_partitions_that_are_born_later_are_down_until_somebody_serves_them() -> None:
+def test_new_partitions_are_dead_until_a_process_serves_them() -> None:
     script = settled()
     script.add(100_000, "world", TopicSized(topic="t", partitions=5))
     script.gets(103_000, "a", TopicPartition("t", 4), ready=104_000)
@@ -309,19 +309,19 @@ def test_partitions_that_are_born_later_are_down_until_somebody_serves_them() ->
     assert (metrics.partitions, metrics.unavailable_ms, metrics.moves) == (5, 4_000, 0)
 
 
-def test_other_groups_do_not_count() -> None:
+def test_facts_of_other_groups_are_not_counted() -> None:
     script = settled()
     script.add(100_000, "b", ProcessKilled(group_id=GroupId("other")))
     assert script.measure(begin=100_000, end=200_000).metrics.unavailable_ms == 0
 
 
-def test_tenures_say_who_had_what_when() -> None:
+def test_ownership_intervals_have_owner_begin_ready_and_end() -> None:
     script = settled()
     script.loses(100_000, "a", T[1])
     script.gets(101_000, "b", T[1], ready=106_000)
     measured = script.measure(begin=50_000, end=200_000)
-    mine = [t for t in measured.tenures if t.partition == T[1]]
-    told = [(t.source, t.begin, t.ready, t.end, t.cold) for t in mine]
+    mine = [t for t in measured.ownership if t.partition == T[1]]
+    told = [(t.owner, t.begin, t.ready, t.end, t.cold) for t in mine]
     second = 1_000_000
     assert told == [
         ("a", 5 * second, 10 * second, 100 * second, True),
@@ -329,7 +329,7 @@ def test_tenures_say_who_had_what_when() -> None:
     ]
 
 
-def test_json_has_what_is_derived() -> None:
+def test_json_contains_the_derived_numbers() -> None:
     script = settled()
     script.add(100_000, "b", ProcessKilled(group_id=GROUP))
     values = script.measure(begin=100_000, end=110_000).metrics.to_json()
