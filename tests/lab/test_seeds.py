@@ -2,7 +2,7 @@
 
 The count is fixed, not the time, so that the same commit gives the same verdict on any machine; the
 seeds are the first ones, so that a failure is somebody's change and not somebody's luck. New ground
-is for ``kohort lab soak`` (ADR 0027).
+is for ``kohort lab soak`` (ADR 0024).
 """
 
 from __future__ import annotations
