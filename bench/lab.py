@@ -22,15 +22,7 @@ import time
 from kohort.coordinator.answers import HeartbeatAnswer, JoinAnswer
 from kohort.coordinator.coordinator import Coordinator
 from kohort.coordinator.effects import Append, Effect, Respond
-from kohort.coordinator.events import (
-    Appended,
-    Event,
-    Heartbeat,
-    JoinGroup,
-    JoinProtocol,
-    Loaded,
-    SyncGroup,
-)
+from kohort.coordinator.events import Appended, Event, Heartbeat, JoinGroup, Loaded, SyncGroup
 from kohort.history.checker import Checker
 from kohort.lab.plan import Behaviour, Plan, PodPlan, TopicPlan
 from kohort.lab.runs import run_plan
@@ -39,6 +31,7 @@ from kohort.lab.world import World
 from kohort.model.group_config import GroupConfig
 from kohort.model.ids import GenerationId, GroupId, MemberId, ProtocolName, ProtocolType, Token
 from kohort.model.instants import Instant
+from kohort.model.join import JoinProtocol
 
 CORE_GOAL, ENGINES_GOAL = 100_000, 30_000
 GROUPS = 1_000

@@ -29,9 +29,9 @@ from kohort.consumer.ownership import (
     Ownership,
     Take,
 )
-from kohort.embedded.base import JoinProtocol
 from kohort.member.events import RequestRejoin, SubscriptionChanged
 from kohort.model.ids import GenerationId, ProtocolName
+from kohort.model.join import JoinProtocol
 
 
 def made(*topics: str) -> Ownership:

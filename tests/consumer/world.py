@@ -24,7 +24,6 @@ from kohort.consumer.events import (
     Subscribe,
 )
 from kohort.consumer.ownership import EmbeddedProtocol, Offer, Tell
-from kohort.embedded.base import JoinProtocol
 from kohort.embedded.consumer import Assignment
 from kohort.member.effects import Joined, Lost, PrepareJoin
 from kohort.member.events import JoinPrepared, OwnerEvent
@@ -32,6 +31,7 @@ from kohort.model.consumer_config import ConsumerConfig
 from kohort.model.errors import ProtocolError
 from kohort.model.ids import GenerationId, MemberId, ProtocolName, TopicPartition
 from kohort.model.instants import MICROS_PER_MILLI, Instant
+from kohort.model.join import JoinProtocol
 from kohort.model.positions import Position
 
 COOPERATIVE = ProtocolName("cooperative-sticky")

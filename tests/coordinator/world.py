@@ -28,7 +28,6 @@ from kohort.coordinator.events import (
     GroupToFetch,
     Heartbeat,
     JoinGroup,
-    JoinProtocol,
     LeaveGroup,
     LeavingMember,
     ListGroups,
@@ -57,6 +56,7 @@ from kohort.model.ids import (
     TopicPartition,
 )
 from kohort.model.instants import Instant, WallMillis
+from kohort.model.join import JoinProtocol
 
 WALL = WallMillis(1_700_000_000_000)
 

@@ -7,11 +7,11 @@ from typing import Any
 
 from tests.engine.scripted import Peers
 
-from kohort.embedded.base import JoinProtocol
 from kohort.member.effects import Joined, PrepareJoin
 from kohort.member.events import Join, JoinPrepared, RequestRejoin
 from kohort.model.ids import ProtocolName, TopicPartition
 from kohort.model.instants import Millis
+from kohort.model.join import JoinProtocol
 from kohort.model.positions import Position
 from kohort.wire.messages.k02_list_offsets import ListOffsetsRequest, ListOffsetsResponse
 from kohort.wire.messages.k03_metadata import (

@@ -11,11 +11,12 @@ from kohort.embedded.consumer import Subscription, encode_subscription
 from kohort.engine import coordinator_outputs as broker
 from kohort.engine.leader_duties import LeaderDuties
 from kohort.member.effects import PerformAssignment
-from kohort.member.events import AssignmentPerformed, GroupMember
+from kohort.member.events import AssignmentPerformed
 from kohort.model.facts import RebalanceStarted
 from kohort.model.ids import GenerationId, MemberId, ProtocolName
 from kohort.model.instants import Instant, Millis, after
-from kohort.policies.consumer_groups import ConsumerAssigner, OfferedMember
+from kohort.model.join import JoinedMember
+from kohort.policies.consumer_groups import ConsumerAssigner
 from kohort.policies.spec import AssignAgain, EncodedPlan
 
 COOPERATIVE = ProtocolName("cooperative-sticky")
@@ -34,7 +35,7 @@ class Again(ConsumerAssigner):
     def assign(
         self,
         protocol_name: ProtocolName,
-        members: Sequence[OfferedMember],
+        members: Sequence[JoinedMember],
         partitions: Mapping[str, int],
     ) -> EncodedPlan:
         plan = super().assign(protocol_name, members, partitions)
@@ -43,7 +44,7 @@ class Again(ConsumerAssigner):
 
 def perform(generation: int, **more: bool) -> PerformAssignment:
     metadata = encode_subscription(Subscription(topics=TOPICS))
-    member = GroupMember(member_id=MemberId("a"), group_instance_id=None, metadata=metadata)
+    member = JoinedMember(member_id=MemberId("a"), group_instance_id=None, metadata=metadata)
     return PerformAssignment(
         generation_id=GenerationId(generation), protocol_name=COOPERATIVE, members=(member,), **more
     )

@@ -7,7 +7,6 @@ from typing import Any, TypeVar
 
 import pytest
 
-from kohort.embedded.base import JoinProtocol
 from kohort.member.config import MemberConfig
 from kohort.member.effects import Effect, Joined, Observe, PrepareJoin, Send
 from kohort.member.events import (
@@ -25,6 +24,7 @@ from kohort.member.requests import Heartbeat, JoinGroup, Request, SyncGroup
 from kohort.model.errors import ErrorCode
 from kohort.model.ids import GenerationId, GroupId, MemberId, ProtocolName, ProtocolType
 from kohort.model.instants import Instant
+from kohort.model.join import JoinProtocol
 
 T = TypeVar("T")
 OFFER = (JoinProtocol(ProtocolName("cooperative-sticky"), b"offer"),)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 from tests.member.conftest import Harness
 
-from kohort.embedded.base import JoinProtocol
 from kohort.member.effects import (
     DropCoordinator,
     Failed,
@@ -22,7 +21,6 @@ from kohort.member.events import (
     CoordinatorFailed,
     CoordinatorFound,
     CoordinatorLost,
-    GroupMember,
     Join,
     JoinPrepared,
     RequestFailed,
@@ -33,6 +31,7 @@ from kohort.member.requests import Heartbeat, JoinGroup, LeaveGroup, SyncGroup
 from kohort.member.states import MemberState
 from kohort.model.errors import ErrorCode
 from kohort.model.ids import GenerationId, MemberId, ProtocolName, ProtocolType
+from kohort.model.join import JoinedMember, JoinProtocol
 
 
 def test_nothing_is_sent_before_the_coordinator_is_known(world: Harness) -> None:
@@ -351,8 +350,8 @@ def test_148_refused_several_times_in_a_row_it_waits_in_between(world: Harness) 
 def test_the_leader_assigns_and_everybody_syncs(world: Harness) -> None:
     world.start()
     members = (
-        GroupMember(member_id=MemberId("m1"), group_instance_id=None, metadata=b"offer"),
-        GroupMember(member_id=MemberId("m2"), group_instance_id=None, metadata=b"other"),
+        JoinedMember(member_id=MemberId("m1"), group_instance_id=None, metadata=b"offer"),
+        JoinedMember(member_id=MemberId("m2"), group_instance_id=None, metadata=b"other"),
     )
     world.join_answer(world.send_of(JoinGroup), leader=MemberId("m1"), members=members)
     perform = world.one(PerformAssignment)

@@ -6,6 +6,7 @@ import struct
 
 import pytest
 from tests.policies.groups import group, member, partitions
+from tests.policies.measures import moves, skew, squared_load, unassigned, violations
 
 from kohort.coordinator.records import GroupMetadata, GroupRecord, MemberMetadata
 from kohort.embedded.consumer import (
@@ -18,7 +19,6 @@ from kohort.embedded.consumer import (
     encode_sticky_userdata,
     encode_subscription,
 )
-from kohort.member.events import GroupMember
 from kohort.model.errors import ConfigError
 from kohort.model.ids import (
     GenerationId,
@@ -30,8 +30,8 @@ from kohort.model.ids import (
     TopicPartition,
 )
 from kohort.model.instants import Millis, WallMillis
+from kohort.model.join import JoinedMember
 from kohort.policies.consumer_groups import ConsumerAssigner, group_spec, join_protocols
-from kohort.policies.judge import moves, skew, squared_load, unassigned, violations
 from kohort.policies.registry import ASSIGNORS, assignor, assignors, is_cooperative
 from kohort.policies.spec import AssignAgain, GroupSpec, MemberSpec, Plan, RebalanceProtocol
 from kohort.storage.group_records import write_record
@@ -39,8 +39,8 @@ from kohort.storage.group_records import write_record
 COOPERATIVE = ProtocolName("cooperative-sticky")
 
 
-def offered(name: str, metadata: bytes, instance: str | None = None) -> GroupMember:
-    return GroupMember(
+def offered(name: str, metadata: bytes, instance: str | None = None) -> JoinedMember:
+    return JoinedMember(
         member_id=MemberId(name),
         group_instance_id=None if instance is None else GroupInstanceId(instance),
         metadata=metadata,
@@ -278,7 +278,7 @@ def test_a_leader_knows_whose_partitions_it_gave_to_nobody() -> None:
     assigner = ConsumerAssigner()
     a = MemberId("a")
 
-    def withheld(count: int, among: list[GroupMember]) -> dict[MemberId, int]:
+    def withheld(count: int, among: list[JoinedMember]) -> dict[MemberId, int]:
         plan = assigner.assign(COOPERATIVE, among, {"t": count}).assignments
         return assigner.withheld(COOPERATIVE, among, plan, {"t": count})
 

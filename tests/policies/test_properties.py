@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from tests.examples import examples
 from tests.policies.flow import optimum
 from tests.policies.groups import again
+from tests.policies.measures import squared_load, unassigned, violations
 
 from kohort.model.ids import GenerationId, MemberId, ProtocolName, TopicPartition
 from kohort.policies.cooperative import CooperativeStickyAssignor
-from kohort.policies.judge import squared_load, unassigned, violations
 from kohort.policies.registry import ASSIGNORS
 from kohort.policies.spec import GroupAssignment, GroupSpec, MemberSpec
 from kohort.policies.sticky import StickyAssignor

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 from tests.policies.groups import again, group, member, shown
+from tests.policies.measures import moves, unassigned, violations
 
 from kohort.model.ids import MemberId, ProtocolName
-from kohort.policies.judge import moves, unassigned, violations
 from kohort.policies.range_ import RangeAssignor
 from kohort.policies.registry import ASSIGNORS
 from kohort.policies.round_robin import RoundRobinAssignor

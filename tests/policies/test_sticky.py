@@ -11,11 +11,11 @@ import time
 
 import pytest
 from tests.policies.groups import again, group, member, shown
+from tests.policies.measures import moves, skew, unassigned, violations
 
 from kohort.model.errors import ConfigError
 from kohort.model.ids import MemberId, TopicPartition
 from kohort.policies.cooperative import CooperativeStickyAssignor
-from kohort.policies.judge import moves, skew, unassigned, violations
 from kohort.policies.spec import MAX_MEMBERS, GroupAssignment, GroupSpec, MemberSpec
 from kohort.policies.sticky import StickyAssignor
 

@@ -17,7 +17,6 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from kohort.embedded.base import JoinProtocol
 from kohort.embedded.consumer import Assignment
 from kohort.member.effects import Joined, Lost, PrepareJoin
 from kohort.member.events import JoinPrepared, OwnerEvent, RequestRejoin, SubscriptionChanged
@@ -29,6 +28,7 @@ from kohort.model.ids import (
     ProtocolName,
     TopicPartition,
 )
+from kohort.model.join import JoinProtocol
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -22,19 +22,11 @@ from kohort.model.ids import (
     ProtocolType,
     TopicPartition,
 )
+from kohort.model.join import JoinedMember
 from kohort.model.values import value
 
 NO_PROTOCOL_TYPE = ProtocolType("")
 NO_PROTOCOL = ProtocolName("")
-
-
-@value(frozen=True, slots=True, kw_only=True)
-class JoinedMember:
-    """A member as the leader sees it: its metadata for the selected protocol."""
-
-    member_id: MemberId
-    group_instance_id: GroupInstanceId | None
-    metadata: bytes
 
 
 @value(frozen=True, slots=True, kw_only=True)

@@ -8,7 +8,7 @@ where a version changes what a client can bear, the event carries that as a fact
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
 from kohort.coordinator.records import Record
 from kohort.model.errors import ErrorCode
@@ -26,14 +26,8 @@ from kohort.model.ids import (
     TopicPartition,
 )
 from kohort.model.instants import WallMillis
+from kohort.model.join import JoinProtocol
 from kohort.model.values import value
-
-
-class JoinProtocol(NamedTuple):
-    """A protocol that a member offers; the bytes are the member's own affair."""
-
-    name: ProtocolName
-    metadata: bytes
 
 
 @value(frozen=True, slots=True, kw_only=True)

@@ -17,7 +17,6 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from kohort.coordinator.events import JoinProtocol
 from kohort.coordinator.records import (
     NO_TIMESTAMP,
     CommittedOffset,
@@ -43,6 +42,7 @@ from kohort.model.ids import (
     TopicPartition,
 )
 from kohort.model.instants import MICROS_PER_MILLI, Instant, WallMillis
+from kohort.model.join import JoinProtocol
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

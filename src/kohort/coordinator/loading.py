@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from kohort.coordinator.events import JoinProtocol, Replay
+from kohort.coordinator.events import Replay
 from kohort.coordinator.group import Group, new_member
 from kohort.coordinator.rebalancing import prepare_rebalance, read_subscriptions
 from kohort.coordinator.records import (
@@ -35,6 +35,7 @@ from kohort.model.ids import (
     ProtocolType,
     TopicPartition,
 )
+from kohort.model.join import JoinProtocol
 from kohort.model.values import shared
 
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from kohort.coordinator.answers import JoinAnswer, JoinedMember, LeaveAnswer, SyncAnswer
+from kohort.coordinator.answers import JoinAnswer, LeaveAnswer, SyncAnswer
 from kohort.coordinator.group import Group, InitialDelay, Member
 from kohort.coordinator.records import GenerationRecord, GroupRecord, ReservedGeneration
 from kohort.coordinator.registry import Registry, mapped_append_error
@@ -37,6 +37,7 @@ from kohort.model.group_config import REASON_MAX_CHARS
 from kohort.model.group_state import GroupState
 from kohort.model.ids import GroupInstanceId, MemberId, Ticket, Token
 from kohort.model.instants import MICROS_PER_MILLI, Instant
+from kohort.model.join import JoinedMember
 
 
 @dataclass(slots=True, kw_only=True)

@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from kohort.coordinator.answers import JoinAnswer, SyncAnswer
-from kohort.coordinator.events import JoinGroup, JoinProtocol
+from kohort.coordinator.events import JoinGroup
 from kohort.coordinator.group import Group, Member
 from kohort.coordinator.parking import park, take_over
 from kohort.coordinator.rebalancing import (
@@ -26,6 +26,7 @@ from kohort.model.errors import ErrorCode
 from kohort.model.facts import RebalanceCause, StaticMemberReplaced, WriteFailed
 from kohort.model.group_state import GroupState
 from kohort.model.ids import NO_MEMBER, GenerationId, GroupInstanceId, MemberId, Ticket, Token
+from kohort.model.join import JoinProtocol
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from kohort.embedded.base import JoinProtocol
 from kohort.model.errors import ConfigError
 from kohort.model.ids import ProtocolName
+from kohort.model.join import JoinProtocol
 
 
 def opaque_protocols(offers: Iterable[tuple[str, bytes]]) -> tuple[JoinProtocol, ...]:

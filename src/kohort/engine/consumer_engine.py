@@ -32,7 +32,6 @@ from kohort.consumer.events import (
     OffsetsListed,
 )
 from kohort.consumer.ownership import EmbeddedProtocol, Offer, Tell
-from kohort.embedded.base import JoinProtocol
 from kohort.embedded.consumer import decode_assignment
 from kohort.engine import member_outputs as engine
 from kohort.engine.member_engine import MemberEngine
@@ -61,6 +60,7 @@ from kohort.model.client_facts import (
 from kohort.model.errors import ErrorCode
 from kohort.model.ids import ConnectionId, TopicPartition
 from kohort.model.instants import Instant, sooner
+from kohort.model.join import JoinProtocol
 from kohort.model.positions import EARLIEST, LATEST, Position
 from kohort.policies.consumer_groups import join_protocols
 from kohort.policies.registry import is_cooperative

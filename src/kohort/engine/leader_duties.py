@@ -13,10 +13,11 @@ from typing import Protocol
 
 from kohort.embedded.consumer import LeadersNote
 from kohort.member.effects import PerformAssignment
-from kohort.member.events import AssignmentFailed, AssignmentPerformed, GroupMember
+from kohort.member.events import AssignmentFailed, AssignmentPerformed
 from kohort.model.errors import KohortError
 from kohort.model.ids import GenerationId, MemberId, ProtocolName
 from kohort.model.instants import Instant, Millis, after, sooner
+from kohort.model.join import JoinedMember
 from kohort.policies.spec import AssignAgain, EncodedPlan
 
 
@@ -30,7 +31,7 @@ class GroupAssigner(Protocol):
     def assign(
         self,
         protocol_name: ProtocolName,
-        members: Sequence[GroupMember],
+        members: Sequence[JoinedMember],
         partitions: Mapping[str, int],
     ) -> EncodedPlan:
         """An assignment for every member; topics without a count do not exist (yet)."""
@@ -39,7 +40,7 @@ class GroupAssigner(Protocol):
     def withheld(
         self,
         protocol_name: ProtocolName,
-        members: Sequence[GroupMember],
+        members: Sequence[JoinedMember],
         plan: Mapping[MemberId, bytes],
         partitions: Mapping[str, int],
     ) -> Mapping[MemberId, int]:

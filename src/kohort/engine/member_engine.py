@@ -220,10 +220,6 @@ class MemberEngine:
         """Forget a request: no answer will come for it."""
         self._inside.cancel(request_id)
 
-    def partition_counts(self, topics: Collection[str]) -> Mapping[str, int]:
-        """Counts of those topics that the engine knows from any Metadata response so far."""
-        return self._inside.router.cluster.counts_of(topics)
-
     # -- the world --------------------------------------------------------------------------------
 
     def connected(self, conn: ConnectionId, now: Instant) -> list[Output]:

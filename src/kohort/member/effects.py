@@ -17,11 +17,11 @@ from __future__ import annotations
 
 from typing import TypeAlias
 
-from kohort.member.events import GroupMember
 from kohort.member.requests import Request, RequestId
 from kohort.model.errors import ErrorCode
 from kohort.model.ids import GenerationId, GroupInstanceId, MemberId, ProtocolName
 from kohort.model.instants import Millis
+from kohort.model.join import JoinedMember
 from kohort.model.member_facts import MemberFact
 from kohort.model.values import value
 
@@ -57,7 +57,7 @@ class PerformAssignment:
 
     generation_id: GenerationId
     protocol_name: ProtocolName
-    members: tuple[GroupMember, ...]
+    members: tuple[JoinedMember, ...]
     stands: bool = False
 
 

@@ -10,17 +10,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TypeAlias
 
-from kohort.embedded.base import JoinProtocol
 from kohort.member.requests import RequestId
 from kohort.model.errors import ErrorCode
 from kohort.model.ids import (
     GenerationId,
-    GroupInstanceId,
     MemberId,
     ProtocolName,
     ProtocolType,
 )
 from kohort.model.instants import Instant
+from kohort.model.join import JoinedMember, JoinProtocol
 from kohort.model.values import value
 
 # -- from the owner -------------------------------------------------------------------------------
@@ -173,15 +172,6 @@ class CommitAccepted:
 
 
 @value(frozen=True, slots=True, kw_only=True)
-class GroupMember:
-    """One member of the new generation, as the leader is told."""
-
-    member_id: MemberId
-    group_instance_id: GroupInstanceId | None
-    metadata: bytes
-
-
-@value(frozen=True, slots=True, kw_only=True)
 class JoinAnswered:
     """JoinGroup's answer; fields beyond ``error`` and ``member_id`` count only without error."""
 
@@ -194,7 +184,7 @@ class JoinAnswered:
     protocol_name: ProtocolName | None
     leader: MemberId
     skip_assignment: bool
-    members: tuple[GroupMember, ...]
+    members: tuple[JoinedMember, ...]
     """Everybody, for the leader; empty for the others."""
 
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from kohort.embedded.base import JoinProtocol
 from kohort.member.backoff import Backoff, Entropy
 from kohort.member.config import MemberConfig
 from kohort.member.effects import (
@@ -37,6 +36,7 @@ from kohort.model.deadlines import Deadlines
 from kohort.model.errors import ErrorCode, InvariantViolation
 from kohort.model.ids import NO_GENERATION, NO_MEMBER, GenerationId, MemberId, ProtocolName
 from kohort.model.instants import Instant, Millis, after
+from kohort.model.join import JoinProtocol
 from kohort.model.member_facts import MemberFact, MemberStateChanged, RequestRefused
 from kohort.model.values import value
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NewType, TypeAlias
 
-from kohort.embedded.base import JoinProtocol
 from kohort.model.ids import (
     GenerationId,
     GroupId,
@@ -19,6 +18,7 @@ from kohort.model.ids import (
     ProtocolType,
 )
 from kohort.model.instants import Millis
+from kohort.model.join import JoinProtocol
 from kohort.model.values import value
 
 RequestId = NewType("RequestId", int)

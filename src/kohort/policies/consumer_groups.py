@@ -9,9 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
-from typing import Protocol
 
-from kohort.embedded.base import JoinProtocol
 from kohort.embedded.consumer import (
     Assignment,
     LeadersNote,
@@ -29,11 +27,11 @@ from kohort.model.errors import ProtocolError
 from kohort.model.ids import (
     NO_GENERATION,
     GenerationId,
-    GroupInstanceId,
     MemberId,
     ProtocolName,
     TopicPartition,
 )
+from kohort.model.join import JoinedMember, JoinProtocol
 from kohort.policies.registry import assignor
 from kohort.policies.spec import Assignor, EncodedPlan, GroupSpec, MemberSpec
 
@@ -42,25 +40,6 @@ _RECORD_BYTES = 1_024
 
 _MEMBER_RECORD_BYTES = 72
 """Estimate for lengths, timeouts and the client's host in a member's part of the record."""
-
-
-class OfferedMember(Protocol):
-    """A member in the leader's JoinGroup answer; ``member.events.GroupMember`` fits."""
-
-    @property
-    def member_id(self) -> MemberId:
-        """Its id."""
-        ...
-
-    @property
-    def group_instance_id(self) -> GroupInstanceId | None:
-        """Its instance id, if static."""
-        ...
-
-    @property
-    def metadata(self) -> bytes:
-        """The bytes that it offered under the chosen name."""
-        ...
 
 
 def join_protocols(
@@ -125,7 +104,7 @@ class ConsumerAssigner:
     def assign(
         self,
         protocol_name: ProtocolName,
-        members: Sequence[OfferedMember],
+        members: Sequence[JoinedMember],
         partitions: Mapping[str, int],
     ) -> EncodedPlan:
         """An assignment for every member; it may be empty.
@@ -149,7 +128,7 @@ class ConsumerAssigner:
     def withheld(
         self,
         protocol_name: ProtocolName,
-        members: Sequence[OfferedMember],
+        members: Sequence[JoinedMember],
         plan: Mapping[MemberId, bytes],
         partitions: Mapping[str, int],
     ) -> dict[MemberId, int]:
@@ -181,7 +160,7 @@ class ConsumerAssigner:
 
 
 def group_spec(
-    protocol_name: ProtocolName, members: Sequence[OfferedMember], partitions: Mapping[str, int]
+    protocol_name: ProtocolName, members: Sequence[JoinedMember], partitions: Mapping[str, int]
 ) -> GroupSpec:
     """The subscriptions that the members offered under the chosen name, as a spec."""
     return GroupSpec(
@@ -191,13 +170,13 @@ def group_spec(
     )
 
 
-def _record_bytes(member: OfferedMember) -> int:
+def _record_bytes(member: JoinedMember) -> int:
     # Its id stands for the client id, too: a coordinator makes member ids of client ids.
     ids = 2 * len(member.member_id.encode()) + len((member.group_instance_id or "").encode())
     return _MEMBER_RECORD_BYTES + ids + len(member.metadata)
 
 
-def _member_spec(protocol_name: ProtocolName, member: OfferedMember) -> MemberSpec:
+def _member_spec(protocol_name: ProtocolName, member: JoinedMember) -> MemberSpec:
     subscription = _subscription(member.metadata)
     owned, generation_id = subscription.owned, subscription.generation_id
     if protocol_name == "sticky":

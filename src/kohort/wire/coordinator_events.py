@@ -27,7 +27,6 @@ from kohort.coordinator.answers import (
 from kohort.coordinator.events import (
     Heartbeat,
     JoinGroup,
-    JoinProtocol,
     LeaveGroup,
     LeavingMember,
     Request,
@@ -42,6 +41,7 @@ from kohort.model.ids import (
     ProtocolName,
     ProtocolType,
 )
+from kohort.model.join import JoinProtocol
 from kohort.model.values import shared
 from kohort.wire import coordinator_offsets as of_offsets
 from kohort.wire import coordinator_views as of_views

@@ -11,7 +11,6 @@ from typing import Any, assert_never
 
 from kohort.member.events import (
     Answer,
-    GroupMember,
     HeartbeatAnswered,
     JoinAnswered,
     LeaveAnswered,
@@ -33,6 +32,7 @@ from kohort.model.ids import (
     ProtocolName,
     ProtocolType,
 )
+from kohort.model.join import JoinedMember
 from kohort.wire.messages.k11_join_group import (
     JoinGroupRequest,
     JoinGroupRequestProtocol,
@@ -158,7 +158,7 @@ def to_event(request_id: RequestId, response: Any) -> Answer:
 
 def _joined(request_id: RequestId, response: JoinGroupResponse) -> JoinAnswered:
     members = tuple(
-        GroupMember(
+        JoinedMember(
             member_id=MemberId(m.member_id),
             group_instance_id=(
                 None if m.group_instance_id is None else GroupInstanceId(m.group_instance_id)

@@ -8,8 +8,8 @@ setting which needs a restart. Every resource of a request is judged as a whole 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
-from typing import Final, NamedTuple
+from collections.abc import Callable, Mapping
+from typing import Final, NamedTuple, TypeVar
 
 from kohort.broker.state import BrokerState
 from kohort.broker.topic_names import why_illegal
@@ -216,21 +216,52 @@ def _described(row: Row, synonyms: bool, documentation: bool) -> DescribeConfigs
 
 # -- changes ---------------------------------------------------------------------------------------
 
-Resource = k33.AlterConfigsResource | k44.AlterConfigsResource
+Resource = TypeVar("Resource", k33.AlterConfigsResource, k44.AlterConfigsResource)
 
 
 def alter_configs(
     state: BrokerState, request: k33.AlterConfigsRequest, version: int
 ) -> k33.AlterConfigsResponse:
-    """Replace all settings of topics, or only say whether they could be."""
-    often = _named_more_than_once(request.resources)
+    """Replace all settings of topics, or only check whether the change is possible."""
+
+    def replaced(_: Topic, resource: k33.AlterConfigsResource) -> dict[str, str]:
+        return _without_nulls({config.name: config.value for config in resource.configs})
+
+    responses = _alter(state, request.resources, replaced, validate_only=request.validate_only)
+    return k33.AlterConfigsResponse(responses=responses)
+
+
+def incremental_alter_configs(
+    state: BrokerState, request: k44.IncrementalAlterConfigsRequest, version: int
+) -> k44.IncrementalAlterConfigsResponse:
+    """Change single settings of topics, or only check whether the change is possible."""
+
+    def changed(topic: Topic, resource: k44.AlterConfigsResource) -> dict[str, str]:
+        configs = dict(topic.configs)
+        for config in resource.configs:
+            _change(state, configs, config)
+        return configs
+
+    responses = _alter(state, request.resources, changed, validate_only=request.validate_only)
+    return k44.IncrementalAlterConfigsResponse(responses=responses)
+
+
+def _alter(
+    state: BrokerState,
+    resources: list[Resource],
+    new_settings: Callable[[Topic, Resource], dict[str, str]],
+    *,
+    validate_only: bool,
+) -> list[k33.AlterConfigsResourceResponse]:
+    counted = Counter((r.resource_type, r.resource_name) for r in resources)
     responses = []
-    for resource in request.resources:
+    for resource in resources:
         error, message = ErrorCode.NONE, None
         try:
-            topic = _to_alter(state, resource, often)
-            new = {config.name: config.value for config in resource.configs}
-            state.topics.alter(topic.name, _without_nulls(new), validate_only=request.validate_only)
+            once = counted[resource.resource_type, resource.resource_name] == 1
+            topic = _topic_to_alter(state, resource, once=once)
+            new = new_settings(topic, resource)
+            state.topics.alter(topic.name, new, validate_only=validate_only)
         except StorageError as refused:
             error, message = refused.code, str(refused)
         responses.append(
@@ -241,50 +272,18 @@ def alter_configs(
                 resource_name=resource.resource_name,
             )
         )
-    return k33.AlterConfigsResponse(responses=responses)
+    return responses
 
 
-def incremental_alter_configs(
-    state: BrokerState, request: k44.IncrementalAlterConfigsRequest, version: int
-) -> k44.IncrementalAlterConfigsResponse:
-    """Change single settings of topics, or only say whether they could be."""
-    often = _named_more_than_once(request.resources)
-    responses = []
-    for resource in request.resources:
-        error, message = ErrorCode.NONE, None
-        try:
-            topic = _to_alter(state, resource, often)
-            new = dict(topic.configs)
-            for config in resource.configs:
-                _change(state, new, config)
-            state.topics.alter(topic.name, new, validate_only=request.validate_only)
-        except StorageError as refused:
-            error, message = refused.code, str(refused)
-        responses.append(
-            k44.AlterConfigsResourceResponse(
-                error_code=error,
-                error_message=message,
-                resource_type=resource.resource_type,
-                resource_name=resource.resource_name,
-            )
-        )
-    return k44.IncrementalAlterConfigsResponse(responses=responses)
-
-
-def _named_more_than_once(resources: Iterable[Resource]) -> set[tuple[int, str]]:
-    counted = Counter((r.resource_type, r.resource_name) for r in resources)
-    return {key for key, count in counted.items() if count > 1}
-
-
-def _to_alter(state: BrokerState, resource: Resource, often: set[tuple[int, str]]) -> Topic:
-    """The topic whose settings are to change.
+def _topic_to_alter(state: BrokerState, resource: Resource, *, once: bool) -> Topic:
+    """The topic whose settings the request changes.
 
     Raises:
-        RefusedTopic: what was asked for is no topic, or does not exist, or twice.
+        RefusedTopic: the resource is no topic, does not exist, or occurs twice.
     """
-    name = resource.resource_name
-    if (resource.resource_type, name) in often:
+    if not once:
         raise RefusedTopic("Each resource must appear at most once.")
+    name = resource.resource_name
     settings = [config.name for config in resource.configs]
     if len(set(settings)) < len(settings):
         raise RefusedTopic("Error due to duplicate config keys")

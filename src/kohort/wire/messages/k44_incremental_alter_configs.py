@@ -11,7 +11,6 @@ from __future__ import annotations
 from kohort.schema import (
     BOOL,
     INT8,
-    INT16,
     INT32,
     STRING,
     array,
@@ -20,6 +19,7 @@ from kohort.schema import (
     response,
     struct,
 )
+from kohort.wire.messages.k33_alter_configs import AlterConfigsResourceResponse
 
 
 @struct()
@@ -46,16 +46,6 @@ class IncrementalAlterConfigsRequest:
 
     resources: list[AlterConfigsResource] = field(array(AlterConfigsResource))
     validate_only: bool = field(BOOL)
-
-
-@struct()
-class AlterConfigsResourceResponse:
-    """What became of one resource."""
-
-    error_code: int = field(INT16)
-    error_message: str | None = field(STRING, nullable="0+")
-    resource_type: int = field(INT8)
-    resource_name: str = field(STRING)
 
 
 @response(api_key=44, versions="0-1", flexible="1+")

@@ -1,8 +1,4 @@
-"""Measures of an assignment: what a test, a report or the lab compares.
-
-In: assignments and specs. Out: numbers, and a sentence for each rule that is broken. Must not know:
-which assignor made them.
-"""
+"""Measures of plans that tests compare: skew, moves, and sentences about broken rules."""
 
 from __future__ import annotations
 
@@ -35,7 +31,7 @@ def moves(before: Plan, after: Plan) -> int:
 
 
 def unassigned(spec: GroupSpec, plan: Plan) -> set[TopicPartition]:
-    """Partitions that somebody wants and nobody gets."""
+    """Partitions of wanted topics that no member gets."""
     assigned = {p for mine in plan.values() for p in mine}
     return {
         partition
@@ -46,7 +42,7 @@ def unassigned(spec: GroupSpec, plan: Plan) -> set[TopicPartition]:
 
 
 def violations(spec: GroupSpec, plan: Plan) -> list[str]:
-    """What is illegal in a plan: a sentence each, none when all is well."""
+    """A sentence for each broken rule; none for a legal plan."""
     found = [f"{m} is missing in the plan" for m in sorted(spec.members.keys() - plan.keys())]
     found += [f"{m} is no member" for m in sorted(plan.keys() - spec.members.keys())]
     seen: dict[TopicPartition, MemberId] = {}
