@@ -15,9 +15,13 @@ from tests.lab.test_world import QUICK, everybody, plan, seen
 from kohort.history.checker import check_history
 from kohort.lab import acts
 from kohort.lab.acts import Act
+from kohort.lab.network import Line, Network
+from kohort.lab.node import Node
 from kohort.lab.plan import NetworkPlan, Plan
+from kohort.lab.pod import Pod
 from kohort.lab.world import World
 from kohort.model import facts
+from kohort.model.client_facts import Outcome, ResponseReceived
 
 SESSION_S = QUICK.session_timeout_ms / 1_000
 BEAT_S = QUICK.heartbeat_interval_ms / 1_000
@@ -94,9 +98,35 @@ def test_a_member_that_is_half_deaf_neither_blocks_the_group_nor_stays_out(
 
 
 def test_n7_half_open_connections_end_by_silence() -> None:
-    half = acts.HalfOpenLines(at_ms=20_000, pod="p0")
-    world = whole(lived(half, seconds=90))
+    """The member gives them up after its request timeout, and goes on with new ones."""
+    world = World(plan(acts.HalfOpenLines(at_ms=20_000, pod="p0"), seconds=90))
+    world.run(20_000)
+    half_open = world.network.lines_of(world.pods["p0"])
+    assert half_open
+    assert all(line.dead and line.at_client for line in half_open)
+    world.run()
+    assert not check_history(world.history).violations
+    whole(world)
+    assert not any(line.at_client for line in half_open)
+    present = world.network.lines_of(world.pods["p0"])
+    assert present
+    assert not any(line.dead for line in present)
+    timeout_s = QUICK.request_timeout_ms / 1_000
+    given_up = [at for at, _ in ended(world, "p0", Outcome.UNKNOWN)]
+    assert given_up
+    assert 20 < min(given_up) <= 20 + BEAT_S + timeout_s
     assert {who for _, who in expired(world)} <= {"p0"}
+
+
+def ended(world: World, pod: str, outcome: Outcome | None = None) -> list[tuple[float, int]]:
+    """The ends of a pod's requests: seconds and numbers; all outcomes, or one."""
+    return [
+        (recorded.at / SECOND, recorded.fact.request)
+        for recorded in world.history
+        if recorded.source == pod
+        and isinstance(recorded.fact, ResponseReceived)
+        and outcome in (None, recorded.fact.outcome)
+    ]
 
 
 def test_n8_resets_among_torn_frames_change_nothing() -> None:
@@ -105,10 +135,45 @@ def test_n8_resets_among_torn_frames_change_nothing() -> None:
     assert not expired(world)
 
 
-def test_n9_bytes_one_by_one_change_nothing() -> None:
-    torn = NetworkPlan(torn_ppm=1_000_000, merged_ppm=200_000)
-    world = whole(lived(network=torn))
+def pieces(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
+    """Everything that arrives anywhere from now on, as it arrives."""
+    arrived: list[bytes] = []
+
+    def note(kind: type[Any]) -> None:
+        received = kind.line_received
+
+        def noting(self: Any, line: Line, data: bytes) -> None:
+            arrived.append(data)
+            received(self, line, data)
+
+        monkeypatch.setattr(kind, "line_received", noting)
+
+    note(Node)
+    note(Pod)
+    return arrived
+
+
+def test_n9_bytes_one_by_one_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    arrived = pieces(monkeypatch)
+    world = whole(lived(network=NetworkPlan(torn_ppm=1_000_000, longest_piece=1)))
     assert not expired(world)
+    assert {len(data) for data in arrived} == {1}
+
+
+def test_n9_pieces_of_two_frames_that_arrive_together_change_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    arrived = pieces(monkeypatch)
+    network = NetworkPlan(torn_ppm=500_000, merged_ppm=500_000, longest_piece=60)
+    world = whole(lived(network=network))
+    assert not expired(world)
+    assert any(size_of(data) < len(data) - 4 for data in arrived), "two frames at once"
+    assert any(size_of(data) > len(data) - 4 for data in arrived), "half a frame"
+
+
+def size_of(data: bytes) -> int:
+    """The size of the frame that these bytes begin, if they begin one."""
+    return int.from_bytes(data[:4], "big")
 
 
 @pytest.mark.parametrize("at_ms", [700, 1_500, 2_900])
@@ -123,9 +188,26 @@ def test_n10_connections_lost_while_joins_are_parked_leave_no_ghost(at_ms: int) 
     assert max(sizes) == 3, f"members of generations: {sizes}"
 
 
-def test_n11_answers_that_come_after_their_time_are_never_applied() -> None:
-    late = acts.Weather(at_ms=20_000, for_ms=15_000, delay_micros=3_500_000, jitter_micros=500_000)
-    whole(lived(late, seconds=120))
+def test_n11_answers_that_come_after_their_time_are_never_applied(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """They arrive on connections that the member has closed, and each request ends once."""
+    late: list[str] = []
+    arrive = Network._arrive_down
+
+    def noting(self: Network, line: Line) -> None:
+        if not line.at_client and not line.dead and line.down.queue[0][1]:
+            late.append(line.client.process.name)
+        arrive(self, line)
+
+    monkeypatch.setattr(Network, "_arrive_down", noting)
+    slow = acts.Weather(at_ms=20_000, for_ms=15_000, delay_micros=3_500_000, jitter_micros=500_000)
+    world = whole(lived(slow, seconds=120))
+    assert late
+    for pod in set(late):
+        assert ended(world, pod, Outcome.UNKNOWN)
+        requests = [request for _, request in ended(world, pod)]
+        assert len(set(requests)) == len(requests)
 
 
 def test_n12_swizzled_members_cost_two_rebalances_each_at_most() -> None:

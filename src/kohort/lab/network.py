@@ -20,7 +20,9 @@ from kohort.model.ids import ConnectionId
 
 _PPM = 1_000_000
 _MERGE_MICROS = 20_000
-"""Longest that bytes wait to be merged with what follows."""
+"""The longest time that bytes wait for the next send."""
+_PIECE_GAP_MICROS = 1
+"""Between two pieces; pieces that arrive at the same instant would arrive as one."""
 
 
 class ClientEnd(Protocol):
@@ -213,18 +215,21 @@ class Network:
         if plan.reset_ppm and random.randrange(_PPM) < plan.reset_ppm:
             self.reset(line)
             return
+        gap = 0
         if plan.torn_ppm and random.randrange(_PPM) < plan.torn_ppm:
-            size = random.randrange(1, 40)
+            gap = _PIECE_GAP_MICROS
+            size = random.randrange(1, plan.longest_piece + 1)
             while len(data) > size:
-                self._push(line, way, data[:size])
+                self._push(line, way, data[:size], gap)
                 data = data[size:]
-                size = random.randrange(1, 40)
-        elif plan.merged_ppm and random.randrange(_PPM) < plan.merged_ppm:
-            # What follows cannot overtake it, so it arrives together with this.
+                size = random.randrange(1, plan.longest_piece + 1)
+        if plan.merged_ppm and random.randrange(_PPM) < plan.merged_ppm:
+            # Later bytes cannot overtake these, so they arrive together.
             way.last = max(way.last, self._heap.now + random.randrange(_MERGE_MICROS))
-        self._push(line, way, data)
+        self._push(line, way, data, gap)
 
-    def _push(self, line: Line, way: _Way, data: bytes | None) -> None:
+    def _push(self, line: Line, way: _Way, data: bytes | None, gap: int = 0) -> None:
+        """Let bytes, or the end of the stream, arrive ``gap`` after the previous ones or later."""
         if line.dead:
             self._drop_if_gone(line)
             return
@@ -234,8 +239,7 @@ class Network:
             way.parked.append(data)
             return
         when = self._heap.now + self._delay()
-        when = max(when, way.last)
-        way.last = when
+        way.last = when = max(when, way.last + gap)
         way.queue.append((when, data))
         if upwards:
             self._heap.at(when, self._server.process, self._arrive_up, line)

@@ -89,9 +89,11 @@ class NetworkPlan:
     """Share of pieces that take so many times longer."""
     reset_ppm: int = 0
     torn_ppm: int = 0
-    """Share of sends that arrive in pieces."""
+    """Share of sends that arrive in pieces, one after the other."""
+    longest_piece: int = 39
+    """Bytes of the longest piece of such a send."""
     merged_ppm: int = 0
-    """Share of sends that wait for the next one and arrive with it."""
+    """Share of sends whose end waits for the next send and arrives together with its beginning."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
