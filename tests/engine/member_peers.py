@@ -13,7 +13,12 @@ from kohort.model.ids import ProtocolName, TopicPartition
 from kohort.model.instants import Millis
 from kohort.model.join import JoinProtocol
 from kohort.model.positions import Position
-from kohort.wire.messages.k02_list_offsets import ListOffsetsRequest, ListOffsetsResponse
+from kohort.wire.messages.k02_list_offsets import (
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
 from kohort.wire.messages.k03_metadata import (
     MetadataRequest,
     MetadataResponse,
@@ -43,6 +48,11 @@ from kohort.wire.messages.k11_join_group import JoinGroupRequest, JoinGroupRespo
 from kohort.wire.messages.k12_heartbeat import HeartbeatRequest, HeartbeatResponse
 from kohort.wire.messages.k13_leave_group import LeaveGroupRequest, LeaveGroupResponse
 from kohort.wire.messages.k14_sync_group import SyncGroupRequest, SyncGroupResponse
+from kohort.wire.messages.k37_create_partitions import (
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+    CreatePartitionsTopicResult,
+)
 
 T0 = TopicPartition("t", 0)
 OFFSETS = {T0: Position(offset=5)}
@@ -58,6 +68,7 @@ class Broker:
         self.generation = 1
         self.leader_of: dict[TopicPartition, int] = {T0: 2}
         self.nodes = {1: "one", 2: "two"}
+        self.controller_id = 2
 
     def __call__(self, request: Any) -> Any:
         if type(request) in self.park:
@@ -76,7 +87,10 @@ class Broker:
             OffsetCommitRequest: lambda: self.committed(code),
             OffsetFetchRequest: lambda: self._fetched(request, code),
             MetadataRequest: self._metadata,
-            ListOffsetsRequest: ListOffsetsResponse,
+            ListOffsetsRequest: lambda: self._listed(code),
+            CreatePartitionsRequest: lambda: CreatePartitionsResponse(
+                results=[CreatePartitionsTopicResult(name="t", error_code=code)]
+            ),
         }
         return answers[type(request)]()
 
@@ -95,6 +109,11 @@ class Broker:
         return OffsetCommitResponse(
             topics=[OffsetCommitResponseTopic(name="t", partitions=[partition])]
         )
+
+    def _listed(self, code: int) -> ListOffsetsResponse:
+        row = ListOffsetsPartitionResponse(partition_index=0, error_code=code)
+        topic = ListOffsetsTopicResponse(name="t", partitions=[row])
+        return ListOffsetsResponse(topics=[topic] if code else [])
 
     def _coordinator(self, request: FindCoordinatorRequest, code: int) -> FindCoordinatorResponse:
         fields: dict[str, Any] = {
@@ -128,7 +147,7 @@ class Broker:
                 MetadataResponseBroker(node_id=n, host=host, port=9092)
                 for n, host in self.nodes.items()
             ],
-            controller_id=2,
+            controller_id=self.controller_id,
             topics=[MetadataResponseTopic(name="t", partitions=partitions)],
         )
 

@@ -345,7 +345,9 @@ def _exception(error: RequestError, group_id: str) -> ClientError:
     match error.kind:
         case RequestErrorKind.TIMED_OUT:
             made = RequestTimedOut(text)
-        case RequestErrorKind.DISCONNECTED | RequestErrorKind.UNAVAILABLE:
+        case (
+            RequestErrorKind.DISCONNECTED | RequestErrorKind.UNAVAILABLE | RequestErrorKind.REFUSED
+        ):
             made = BrokerUnreachable(text)
         case RequestErrorKind.UNSUPPORTED:
             code = ErrorCode.UNSUPPORTED_VERSION

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from kohort.engine.connection_pool import PendingRequest, Purpose
 from kohort.engine.member_offsets import commit_codes, commit_request
@@ -25,6 +24,7 @@ from kohort.engine.member_outputs import (
     Target,
 )
 from kohort.engine.request_router import RequestRouter
+from kohort.engine.router_events import Ended
 from kohort.member.events import CommitAccepted, CommitRefused, Event
 from kohort.member.member import Member
 from kohort.member.requests import RequestId
@@ -108,10 +108,14 @@ class CommitRequests:
             self._router.cancel(commit.pending)
         return commit is not None
 
-    def replied(self, pending: PendingRequest, message: Any, now: Instant) -> None:
-        """The coordinator answered."""
+    def ended(self, event: Ended, now: Instant) -> None:
+        """The request of a commit got its answer, or gets none."""
+        pending, message, error = event
         commit = self._commits.get(RequestId(pending.subject))
         if commit is None:
+            return
+        if error is not None:
+            self._answer(commit, error)
             return
         codes = commit_codes(message)
         refusal = next((c for c in codes.values() if c in _OF_MEMBERSHIP), None)
@@ -127,18 +131,12 @@ class CommitRequests:
         else:
             self._refuse(commit, refusal)
 
-    def failed(self, pending: PendingRequest, error: RequestError) -> None:
-        """No answer will come."""
-        commit = self._commits.get(RequestId(pending.subject))
-        if commit is not None:
-            self._answer(commit, error)
-
     def joined(self, now: Instant) -> None:
         """A new generation: what waited for it can be sent."""
         for commit in self._commits.values():
             if commit.held and commit.pending is not None:
                 commit.held = False
-                self._router.release(commit.pending, now)
+                commit.pending.not_before = now
 
     def place_lost(self, text: str) -> None:
         """Whatever was owned may be somebody else's: no commit made under it may be repeated."""
@@ -200,7 +198,7 @@ class CommitRequests:
     def _settle(
         self, commit: _Commit, codes: Mapping[TopicPartition, ErrorCode], sent_at: Instant
     ) -> None:
-        self._router.coordinator_settled()
+        self._router.lookup.settled()
         refused = {p: code for p, code in codes.items() if code is not ErrorCode.NONE}
         if commit.as_member and len(refused) < len(codes):
             self._feed(

@@ -1,4 +1,4 @@
-"""Connections of a member engine: opened on demand, versions asked, requests in order, back-off.
+"""Connections of a router: opened on demand, versions asked, requests in order, back-off.
 
 In: requests that each want one answer, events of connections, bytes. Out: `Connect`, `Transmit`,
 `Close` for the shell, and outcomes for the router. Must not know: the purpose of a request, the
@@ -13,7 +13,16 @@ from dataclasses import dataclass, field
 from enum import Enum, StrEnum
 from typing import Any, NamedTuple, TypeAlias
 
-from kohort.engine.member_outputs import Close, Connect, Output, Transmit, Where
+from kohort.engine.member_outputs import (
+    Close,
+    Connect,
+    Output,
+    RequestError,
+    RequestErrorKind,
+    Transmit,
+    Where,
+    request_error,
+)
 from kohort.engine.member_recording import RequestNotes
 from kohort.member.backoff import Backoff, Entropy
 from kohort.model.deadlines import Deadlines
@@ -28,21 +37,21 @@ _PARKED = frozenset({JoinGroupRequest, SyncGroupRequest})
 
 
 class Role(StrEnum):
-    """What a connection is used for; each connection carries requests of one role only.
+    """The use of a connection; each connection carries requests of one role only.
 
-    Strings, since a plain enum's hash is a Python call.
+    Strings, because the hash of a plain enum is a call of Python code.
     """
 
     GROUP = "group"
-    """JoinGroup, SyncGroup, Heartbeat: a parked join holds up nothing else."""
+    """JoinGroup, SyncGroup, Heartbeat: a parked join delays no other request."""
     COMMITS = "commits"
-    """The coordinator's other requests; LeaveGroup, and heartbeats beside a parked join."""
+    """Other requests to the coordinator; LeaveGroup, and heartbeats beside a parked join."""
     SHARED = "shared"
-    """Everything for this node as one of the cluster."""
+    """All requests to a node as one of the cluster."""
 
 
 class Endpoint(NamedTuple):
-    """Where a node listens."""
+    """The address at which a node listens."""
 
     host: str
     port: int
@@ -52,14 +61,14 @@ class Endpoint(NamedTuple):
 
 
 class ConnectionKey(NamedTuple):
-    """There is one connection for each of these."""
+    """There is at most one connection for each key."""
 
     role: Role
     endpoint: Endpoint
 
 
 class Purpose(Enum):
-    """Whom the answer of a pending request is for."""
+    """The receiver of the answer to a request."""
 
     MEMBER = "member"
     OWNER = "owner"
@@ -68,35 +77,40 @@ class Purpose(Enum):
     FIND_COORDINATOR = "find coordinator"
     METADATA = "metadata"
     NOBODY = "nobody"
-    """Cancelled after it was sent."""
+    """The request was cancelled after it was sent."""
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class PendingRequest:
-    """A request on its way to one answer."""
+    """A request without an answer yet."""
 
     number: int
     purpose: Purpose
     subject: int
-    """The id of the member's or owner's request that it serves; 0 for the engine's own."""
+    """The id of the member's or owner's request; 0 for requests of the router itself."""
     where: Where | Role
     request_class: type
     build: Callable[[int], Any]
-    """Makes the message in a version, at the moment it is sent."""
+    """Makes the message in a version, at the moment of sending."""
     expires: Instant
     not_before: Instant = Instant(0)
     connection: Connection | None = None
-    """None while it waits in the engine; then queued in or sent on that connection."""
+    """None while the request waits in the router; then it is queued in or sent on a connection."""
     sent_at: Instant | None = None
 
     @property
     def is_routing(self) -> bool:
-        """Metadata that nobody but the engine's own routing asked for."""
+        """Whether this is Metadata for the router itself."""
         return self.purpose is Purpose.METADATA and self.subject == 0
+
+    @property
+    def name(self) -> str:
+        """Kafka's name of the request."""
+        return self.request_class.__name__.removesuffix("Request")
 
 
 class ConnectionState(Enum):
-    """How far a connection is."""
+    """Progress of a connection."""
 
     RESTING = "resting"
     CONNECTING = "connecting"
@@ -106,20 +120,20 @@ class ConnectionState(Enum):
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Connection:
-    """One connection, or the wish for one."""
+    """A connection that is open, or will be opened."""
 
     key: ConnectionKey
     conn: ConnectionId
     wire: ClientConnection
     state: ConnectionState = ConnectionState.RESTING
     queue: deque[PendingRequest] = field(default_factory=deque)
-    """Not sent yet; empty in READY."""
+    """Requests not sent yet; empty in READY."""
     flying: deque[PendingRequest] = field(default_factory=deque)
-    """Sent, in the order of their answers."""
+    """Requests sent, in the order of their answers."""
 
     @property
     def may_be_parked(self) -> bool:
-        """Whether a JoinGroup or SyncGroup is on it: what is sent behind it may wait for long."""
+        """Whether a JoinGroup or SyncGroup is on it; later requests may wait long behind that."""
         return any(e.request_class in _PARKED for e in (*self.flying, *self.queue))
 
 
@@ -131,14 +145,14 @@ class Replied(NamedTuple):
 
 
 class Refused(NamedTuple):
-    """The node has no version of this request in common with us, or cannot carry its fields."""
+    """The node and kohort share no version of this request, or none that has the fields set."""
 
     pending: PendingRequest
     reason: str
 
 
 class ConnectionDown(NamedTuple):
-    """A connection is gone, with everything on it; ``requests`` keep their ``sent_at``."""
+    """A connection ended, with all its ``requests``; they keep their ``sent_at``."""
 
     key: ConnectionKey
     requests: tuple[PendingRequest, ...]
@@ -150,7 +164,7 @@ Outcome: TypeAlias = Replied | Refused | ConnectionDown
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConnectionSettings:
-    """How connections behave; durations in milliseconds, defaults are Kafka's clients'."""
+    """Settings of connections; durations in milliseconds, defaults are Kafka's clients'."""
 
     client_id: str | None = "kohort"
     software_version: str = "unknown"
@@ -159,11 +173,22 @@ class ConnectionSettings:
     reconnect_backoff_max_ms: Millis = Millis(1_000)
     max_answer_bytes: int = 100 * 1024 * 1024
     notes: RequestNotes | None = None
-    """Is told of requests to the coordinator and of their ends, where somebody records."""
+    """Receives requests to the coordinator and their ends, if a history is recorded."""
+
+
+@dataclass(slots=True)
+class _Trouble:
+    """Failed connections to an endpoint since the last connection that worked."""
+
+    backoff: Backoff
+    rest_until: Instant = Instant(0)
+    reason: str = ""
+    refusals: int = 0
+    """How many of the latest failures in a row were refusals."""
 
 
 class ConnectionPool:
-    """All connections of one engine."""
+    """All connections of one router."""
 
     def __init__(self, settings: ConnectionSettings, entropy: Entropy, out: list[Output]) -> None:
         self._settings = settings
@@ -173,14 +198,15 @@ class ConnectionPool:
         self._by_key: dict[ConnectionKey, Connection] = {}
         self._by_conn: dict[ConnectionId, Connection] = {}
         self._next_conn = 1
-        self._backoffs: dict[Endpoint, Backoff] = {}
-        self._rest_until: dict[Endpoint, Instant] = {}
+        self._troubles: dict[Endpoint, _Trouble] = {}
         self._deadlines: Deadlines[ConnectionId] = Deadlines()
+        self.reached = False
+        """Whether any node was ever reached."""
 
-    # -- for the engine -------------------------------------------------------------------------
+    # -- the router -------------------------------------------------------------------------------
 
     def submit(self, key: ConnectionKey, pending: PendingRequest, now: Instant) -> list[Outcome]:
-        """Send it, or queue it until the connection is ready."""
+        """Send a request, or queue it until the connection is ready."""
         connection = self._by_key.get(key) or self._make(key, now)
         pending.connection = connection
         if connection.state is not ConnectionState.READY:
@@ -192,21 +218,21 @@ class ConnectionPool:
         """The connection of that key, if there is one."""
         return self._by_key.get(key)
 
-    def best_shared(self, known: Sequence[Endpoint], turn: int) -> ConnectionKey:
-        """A shared connection that can be used at once, or one to whoever of these rests the least.
+    def best_shared(self, known: Sequence[Endpoint], turn: int) -> Endpoint:
+        """The endpoint of a shared connection that is ready, or the one with the shortest rest.
 
-        ``turn`` says where in ``known`` to begin to look.
+        Args:
+            known: the endpoints to choose from.
+            turn: the index in ``known`` at which the search begins.
         """
         for key, connection in self._by_key.items():
             if key.role is Role.SHARED and connection.state is ConnectionState.READY:
-                return key
+                return key.endpoint
         first = turn % len(known)
-        rest = self._rest_until
-        best = min((*known[first:], *known[:first]), key=lambda e: rest.get(e, Instant(0)))
-        return ConnectionKey(Role.SHARED, best)
+        return min((*known[first:], *known[:first]), key=self._rest_until)
 
     def drop(self, key: ConnectionKey, reason: str) -> list[Outcome]:
-        """Close a connection on our own account; no back-off follows."""
+        """Close a connection by own decision; no back-off follows."""
         connection = self._by_key.get(key)
         if connection is None:
             return []
@@ -218,17 +244,37 @@ class ConnectionPool:
         """Close every connection."""
         return [outcome for key in list(self._by_key) for outcome in self.drop(key, reason)]
 
-    # -- from the shell ---------------------------------------------------------------------------
+    def refused(self, endpoints: Sequence[Endpoint], tries: int | None) -> bool:
+        """Whether each endpoint refused so many connections in a row, and no node ever answered."""
+        if tries is None or self.reached:
+            return False
+        found = [self._troubles.get(endpoint) for endpoint in endpoints]
+        return all(trouble is not None and trouble.refusals >= tries for trouble in found)
+
+    def unreachable(self, endpoints: Sequence[Endpoint]) -> RequestError:
+        """Why there is no connection to any of these endpoints."""
+        refused = self.refused(endpoints, 1)
+        kind = RequestErrorKind.REFUSED if refused else RequestErrorKind.UNAVAILABLE
+        silent = "no answer in time"
+        text = "; ".join(
+            f"expected a Kafka broker at {endpoint}, got: "
+            f"{self._troubles[endpoint].reason if endpoint in self._troubles else silent}; check "
+            "the address, that the broker runs, and that its listener is PLAINTEXT"
+            for endpoint in endpoints
+        )
+        return request_error(kind, text)
+
+    # -- the shell --------------------------------------------------------------------------------
 
     def connected(self, conn: ConnectionId) -> None:
-        """The connection is open: ask what the node speaks."""
+        """The connection is open: ask for the node's versions."""
         connection = self._by_conn.get(conn)
         if connection is not None and connection.state is ConnectionState.CONNECTING:
             connection.state = ConnectionState.ASKING_VERSIONS
             self._out.append(Transmit(conn=conn, data=connection.wire.open()))
 
     def received(self, conn: ConnectionId, data: bytes, now: Instant) -> list[Outcome]:
-        """Bytes came."""
+        """Take bytes that came."""
         connection = self._by_conn.get(conn)
         if connection is None:
             return []
@@ -249,10 +295,14 @@ class ConnectionPool:
             outcomes += self._becomes_ready(connection, now)
         return outcomes
 
-    def lost(self, conn: ConnectionId, reason: str, now: Instant) -> list[Outcome]:
+    def lost(
+        self, conn: ConnectionId, reason: str, now: Instant, *, refused: bool
+    ) -> list[Outcome]:
         """The connection broke, or could not be opened."""
         connection = self._by_conn.get(conn)
-        return [self._failed(connection, reason, now)] if connection is not None else []
+        if connection is None:
+            return []
+        return [self._failed(connection, reason or "disconnected", now, refused=refused)]
 
     # -- time -------------------------------------------------------------------------------------
 
@@ -261,24 +311,24 @@ class ConnectionPool:
         return self._deadlines.next()
 
     def shift(self, micros: int) -> None:
-        """The process was asleep."""
+        """Move all deadlines: the process was asleep."""
         self._deadlines.shift(micros)
 
     def advance(self, now: Instant) -> list[Outcome]:
-        """End rests, give up on connections that take too long to open."""
+        """End rests, give up connections that take too long to open."""
         outcomes: list[Outcome] = []
         while (conn := self._deadlines.pop_due(now)) is not None:
             connection = self._by_conn[conn]
             if connection.state is ConnectionState.RESTING:
                 self._connect(connection, now)
             else:
-                reason = f"{connection.key.endpoint}: not ready within the connection time-out"
+                reason = "no answer in time"
                 self._out.append(Close(conn=conn, reason=reason))
                 outcomes.append(self._failed(connection, reason, now))
         return outcomes
 
     def check(self) -> None:
-        """Assert what must always hold; raises InvariantViolation."""
+        """Assert every invariant; raises InvariantViolation."""
         for connection in self._by_key.values():
             ready = connection.state is ConnectionState.READY
             if (connection.queue and ready) or (connection.flying and not ready):
@@ -296,6 +346,10 @@ class ConnectionPool:
 
     # -- inside -----------------------------------------------------------------------------------
 
+    def _rest_until(self, endpoint: Endpoint) -> Instant:
+        trouble = self._troubles.get(endpoint)
+        return Instant(0) if trouble is None else trouble.rest_until
+
     def _make(self, key: ConnectionKey, now: Instant) -> Connection:
         settings = self._settings
         wire = ClientConnection(
@@ -307,8 +361,8 @@ class ConnectionPool:
         self._next_conn += 1
         self._by_key[key] = connection
         self._by_conn[connection.conn] = connection
-        rest = self._rest_until.get(key.endpoint)
-        if rest is not None and rest > now:
+        rest = self._rest_until(key.endpoint)
+        if rest > now:
             self._deadlines.arm(connection.conn, rest)
         else:
             self._connect(connection, now)
@@ -322,9 +376,9 @@ class ConnectionPool:
 
     def _becomes_ready(self, connection: Connection, now: Instant) -> list[Outcome]:
         connection.state = ConnectionState.READY
+        self.reached = True
         self._deadlines.cancel(connection.conn)
-        self._backoffs.pop(connection.key.endpoint, None)
-        self._rest_until.pop(connection.key.endpoint, None)
+        self._troubles.pop(connection.key.endpoint, None)
         outcomes: list[Outcome] = []
         while connection.queue:
             outcomes += self._send(connection, connection.queue.popleft(), now)
@@ -337,7 +391,7 @@ class ConnectionPool:
             data = connection.wire.send(message)
         except ProtocolError as error:
             pending.connection = None
-            return [Refused(pending, str(error))]
+            return [Refused(pending, f"{pending.name} to {connection.key.endpoint}: {error}")]
         pending.sent_at = now
         connection.flying.append(pending)
         if self._notes is not None:
@@ -345,16 +399,20 @@ class ConnectionPool:
         self._out.append(Transmit(conn=connection.conn, data=data))
         return []
 
-    def _failed(self, connection: Connection, reason: str, now: Instant) -> ConnectionDown:
-        settings = self._settings
+    def _failed(
+        self, connection: Connection, reason: str, now: Instant, *, refused: bool = False
+    ) -> ConnectionDown:
         endpoint = connection.key.endpoint
-        backoff = self._backoffs.setdefault(
-            endpoint,
-            Backoff(
+        trouble = self._troubles.get(endpoint)
+        if trouble is None:
+            settings = self._settings
+            backoff = Backoff(
                 settings.reconnect_backoff_ms, settings.reconnect_backoff_max_ms, self._entropy
-            ),
-        )
-        self._rest_until[endpoint] = after(now, backoff.next())
+            )
+            trouble = self._troubles[endpoint] = _Trouble(backoff)
+        trouble.rest_until = after(now, trouble.backoff.next())
+        trouble.reason = reason
+        trouble.refusals = trouble.refusals + 1 if refused else 0
         return self._forget(connection, reason)
 
     def _forget(self, connection: Connection, reason: str) -> ConnectionDown:

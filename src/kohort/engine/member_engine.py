@@ -1,65 +1,102 @@
-"""A member wired to its cluster: bytes in, bytes out, no IO.
+"""A member of a group and its client of the cluster, without IO: bytes in, bytes out.
 
-Here: one member core, its coordinator's two connections, connections to other nodes, the owner's
-requests. In: what the owner wants, what happened to connections, bytes, instants. Out: `Output`s,
-in the order they are to be carried out. Must not know: sockets, threads, callbacks, what is
-consumed.
+In: the owner's events and requests, events of connections, bytes, instants. Out: `Output`s, in the
+order in which the shell carries them out. Must not know: sockets, threads, callbacks, the consumed
+records.
 
-The shell's duties, all of them:
+The duties of the shell are those of `cluster_engine.py`, and two more:
 
-1. One thread (or task) calls the engine; every method returns outputs, and all of them are carried
-   out, in order, before the next call.
-2. ``Connect(conn, host, port)``: open it; then ``connected(conn)``, or ``lost(conn, reason)``.
-   ``Transmit`` may come for a connection only after ``connected``. After ``Close(conn)`` nothing
-   about ``conn`` need be said; what is said about it is ignored.
-3. Bytes read: ``received(conn, data)``, in pieces of any size. At the end of the stream or on an
-   error: ``lost(conn)``.
-4. Not later than ``next_deadline()``: ``advance(now)``. Early or twice is harmless.
-5. If the shell itself was asleep for long (suspended process): ``handle(Stalled(micros))`` first.
-6. On the way out: ``handle(Leave())``, wait for ``Left``, then ``close()``.
+1. If the process was asleep for long (suspended, for example), the shell calls
+   ``handle(Stalled(micros))`` first.
+2. At the end: ``handle(Leave())``, wait for ``Left``, then ``close()``.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any
+from dataclasses import dataclass, field
+from typing import assert_never
 
-from kohort.engine.connection_pool import Purpose
-from kohort.engine.leader_duties import GroupAssigner
-from kohort.engine.member_offsets import fetch_request
+from kohort.engine.cluster_engine import ClusterEngine
+from kohort.engine.commit_requests import CommitRequests
+from kohort.engine.connection_pool import ConnectionSettings, PendingRequest, Purpose, Role
+from kohort.engine.leader_duties import GroupAssigner, LeaderDuties
+from kohort.engine.member_offsets import fetch_request, fetched
 from kohort.engine.member_outputs import (
+    MetadataChanged,
+    OffsetsFetched,
     Output,
+    RequestError,
+    RequestErrorKind,
     Target,
     Versioned,
-    Where,
+    request_error,
 )
-from kohort.engine.member_pump import EngineSettings, MemberPump
+from kohort.engine.request_router import RouterSettings
+from kohort.engine.router_events import Ended, Found, Gone, LookupFailed, RouterEvent
 from kohort.member.backoff import Entropy
 from kohort.member.config import MemberConfig
+from kohort.member.effects import (
+    DropCoordinator,
+    Effect,
+    Failed,
+    FindCoordinator,
+    Joined,
+    Left,
+    Lost,
+    Observe,
+    PerformAssignment,
+    PrepareJoin,
+    Send,
+)
 from kohort.member.events import (
+    CoordinatorFailed,
+    CoordinatorFound,
+    CoordinatorLost,
+    Event,
+    JoinAnswered,
     Leave,
     OwnerEvent,
+    RequestFailed,
+    RequestRejoin,
     Stalled,
 )
-from kohort.member.requests import RequestId
+from kohort.member.member import Member
+from kohort.member.requests import Heartbeat, JoinGroup, LeaveGroup, RequestId, SyncGroup
 from kohort.member.states import MemberState
-from kohort.model.errors import ConfigError, InvariantViolation
-from kohort.model.ids import (
-    ConnectionId,
-    GenerationId,
-    MemberId,
-    TopicPartition,
-)
-from kohort.model.instants import Instant, Millis
+from kohort.model.errors import ErrorCode, InvariantViolation
+from kohort.model.ids import NO_GENERATION, NO_MEMBER, GenerationId, MemberId, TopicPartition
+from kohort.model.instants import Instant, Millis, sooner
 from kohort.model.positions import Position
+from kohort.wire.member_requests import request_class, to_event, to_message
 from kohort.wire.messages.k09_offset_fetch import OffsetFetchRequest
+from kohort.wire.messages.k11_join_group import JoinGroupRequest
+
+_PARKING = frozenset({MemberState.JOINING, MemberState.SYNCING})
+"""States in which JoinGroup or SyncGroup may be parked on their connection."""
+
+_WATCH = 1
+"""Subject of the leader's requests for partition counts; each assignment has a higher one."""
 
 
-class MemberEngine:
-    """See the module's note for the shell's duties.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineSettings:
+    """Settings of an engine beyond the member's; durations in milliseconds, Kafka's defaults."""
+
+    connections: ConnectionSettings = field(default_factory=ConnectionSettings)
+    metadata_max_age_ms: Millis = Millis(300_000)
+    """How often a leader looks whether partition counts changed."""
+    missing_topic_refresh_ms: Millis = Millis(1_000)
+    """The same while a wanted topic does not exist."""
+    allow_auto_create_topics: bool = True
+
+
+class MemberEngine(ClusterEngine):
+    """A member of a group. The note of the module lists the duties of the shell.
 
     Args:
-        config: the member's; its ``group_id`` is what commits and offset fetches name, too.
+        config: the member's; commits and offset fetches name its ``group_id``, too.
         bootstrap: (host, port) pairs, tried in turn.
         entropy: jitter of back-offs; ``random.Random()`` fits.
         assigner: decides when this member leads; None hands ``PerformAssignment`` to the owner.
@@ -78,72 +115,92 @@ class MemberEngine:
         assigner: GroupAssigner | None = None,
         settings: EngineSettings | None = None,
     ) -> None:
-        if not bootstrap:
-            raise ConfigError("bootstrap.servers is empty; name at least one host:port")
-        self._inside = MemberPump(
-            config, bootstrap, entropy, assigner, settings or EngineSettings()
+        settings = settings or EngineSettings()
+        routing = RouterSettings(
+            group_id=config.group_id,
+            request_timeout_ms=config.request_timeout_ms,
+            retry_backoff_ms=config.retry_backoff_ms,
+            retry_backoff_max_ms=config.retry_backoff_max_ms,
+            allow_auto_create_topics=settings.allow_auto_create_topics,
+            connections=settings.connections,
         )
+        super().__init__(bootstrap, entropy=entropy, settings=routing)
+        self._member = Member(config, entropy)
+        self._leading = None
+        if assigner is not None:
+            self._leading = LeaderDuties(
+                assigner,
+                max_age_ms=settings.metadata_max_age_ms,
+                missing_refresh_ms=settings.missing_topic_refresh_ms,
+            )
+        self._events: deque[Event] = deque()
+        """Events that the member has not handled yet."""
+        self._commits = CommitRequests(self._member, self._router, self._events.append)
+        self._assigning: dict[int, tuple[GenerationId, frozenset[str]]] = {}
+        self._last_assignment = _WATCH
+        self._empty_handed = True
+        """Whether the owner held nothing when it was last asked to prepare a join."""
 
     # -- membership -------------------------------------------------------------------------------
 
     def handle(self, event: OwnerEvent, now: Instant) -> list[Output]:
-        """The owner's side of membership; see `member/events.py` for what each event means.
+        """Handle an event of the owner; `member/events.py` explains each.
 
-        Those are Join, JoinPrepared, RequestRejoin, SubscriptionChanged, Polled,
+        They are Join, JoinPrepared, RequestRejoin, SubscriptionChanged, Polled,
         AssignmentPerformed, AssignmentFailed, Leave and Stalled.
         """
-        pump = self._inside
         if type(event) is Stalled:
-            pump.router.shift(event.micros)
+            self._router.shift(event.micros)
         else:
-            pump.pass_deadlines(now)
+            self._pass_deadlines(now)
         if type(event) is Leave:
-            pump.commits.leaving()
-        pump.events.append(event)
-        return pump.run(now)
+            self._commits.leaving()
+        self._events.append(event)
+        return self._run(now)
 
     @property
     def config(self) -> MemberConfig:
-        """As given."""
-        return self._inside.member.config
+        """The member's settings, as given."""
+        return self._member.config
 
     @property
     def state(self) -> MemberState:
-        """Where the member stands."""
-        return self._inside.member.state
+        """The member's state."""
+        return self._member.state
 
     @property
     def member_id(self) -> MemberId:
-        """The id the coordinator gave; empty without one."""
-        return self._inside.member.member_id
+        """The id that the coordinator gave; empty without one."""
+        return self._member.member_id
 
     @property
     def generation_id(self) -> GenerationId:
-        """The generation whose assignment was received last and is still held; -1 when none."""
-        return self._inside.member.synced_generation_id
+        """The generation of the assignment in force; -1 without one."""
+        return self._member.synced_generation_id
 
     @property
     def is_leader(self) -> bool:
-        """Whether this member leads the newest generation it joined."""
-        return self._inside.member.is_leader
+        """Whether this member leads the newest generation that it joined."""
+        return self._member.is_leader
 
     @property
     def coordinator_known(self) -> bool:
         """Whether the coordinator is known at present."""
-        return self._inside.router.coordinator_known
+        return self._router.lookup.endpoint is not None
 
     @property
     def last_confirmed(self) -> Instant | None:
         """When the last heartbeat, commit or join that the coordinator confirmed was *sent*.
 
-        The coordinator keeps the place at least a session timeout from there. None without a place.
+        The coordinator keeps the membership at least a session timeout from there. None without a
+        membership.
         """
-        return self._inside.member.last_confirmed
+        return self._member.last_confirmed
 
     @property
     def sure_until(self) -> Instant | None:
-        """Until when the place is surely held; None without one. See ``Member.sure_until``."""
-        return self._inside.member.sure_until
+        """Until when the membership is certain; None without one. See ``Member.sure_until``."""
+        return self._member.sure_until
 
     # -- requests of the owner --------------------------------------------------------------------
 
@@ -154,23 +211,23 @@ class MemberEngine:
         *,
         timeout_ms: Millis | None = None,
     ) -> tuple[RequestId, list[Output]]:
-        """Commit offsets under the present place in the group; answered by one ``Committed``.
+        """Commit offsets under the present membership; answered by one ``Committed``.
 
-        Stamped with generation and member id when it is sent, in one step. While this member's own
-        JoinGroup or SyncGroup is under way the commit may be held or repeated, and stamped with the
-        new generation, since a cooperative member still owns what it owned; so it may take as long
-        as the rebalance: bound it by ``timeout_ms`` (default request_timeout_ms). In PREPARING (the
-        owner is giving up partitions) it is never held: the broker takes commits of the old
-        generation then (rule B12). When the place is lost every commit not yet answered ends with
-        kind MEMBERSHIP. Coordinator trouble is retried until the timeout. Without ``Join`` it is a
-        simple consumer's commit (generation -1); wanted but without a place: kind MEMBERSHIP at
-        once.
+        Generation and member id are set when the request is sent. While this member's own JoinGroup
+        or SyncGroup is under way, the commit may be held or repeated under the new generation: a
+        cooperative member still owns its partitions. So it may take as long as the rebalance; bound
+        it by ``timeout_ms`` (default request_timeout_ms). In PREPARING (the owner gives up
+        partitions) it is never held: the broker accepts commits of the old generation then (rule
+        B12). When the membership is lost, every commit without an answer ends with kind MEMBERSHIP.
+        Coordinator trouble is retried until the timeout. Without ``Join`` it is a simple consumer's
+        commit (generation -1). After ``Join`` but without a membership it ends with kind MEMBERSHIP
+        at once.
         """
-        self._inside.pass_deadlines(now)
-        request_id = self._inside.new_request()
+        self._pass_deadlines(now)
+        request_id = self._new_request()
         timeout = timeout_ms or self.config.request_timeout_ms
-        self._inside.commits.start(request_id, offsets, timeout, now)
-        return request_id, self._inside.run(now)
+        self._commits.start(request_id, offsets, timeout, now)
+        return request_id, self._run(now)
 
     def fetch_offsets(
         self,
@@ -179,89 +236,251 @@ class MemberEngine:
         *,
         timeout_ms: Millis | None = None,
     ) -> tuple[RequestId, list[Output]]:
-        """Ask the coordinator what the group has committed; answered by one ``OffsetsFetched``.
+        """Ask the coordinator for the group's committed offsets; answered by ``OffsetsFetched``.
 
         None asks for all partitions with a commit.
         """
         wanted = None if partitions is None else tuple(partitions)
         group_id = self.config.group_id
-        return self._inside.ask(
-            Purpose.OFFSETS,
-            Target.COORDINATOR,
-            Versioned(
-                request_class=OffsetFetchRequest,
-                build=lambda version: fetch_request(group_id, wanted, version),
-            ),
-            timeout_ms=timeout_ms,
-            now=now,
+        message = Versioned(
+            request_class=OffsetFetchRequest,
+            build=lambda version: fetch_request(group_id, wanted, version),
         )
-
-    def request(
-        self,
-        where: Where,
-        message: Any,
-        now: Instant,
-        *,
-        timeout_ms: Millis | None = None,
-    ) -> tuple[RequestId, list[Output]]:
-        """Send any other request message; answered by exactly one ``Answered``.
-
-        ``message`` is a request of `wire.messages`, or `Versioned`; the version is the highest both
-        sides speak. Waits for connections, coordinator and leaders to be found until the timeout
-        (default request_timeout_ms). A response is handed over as it is; error codes in it are the
-        owner's to judge, except that the coordinator's NOT_COORDINATOR, COORDINATOR_NOT_AVAILABLE
-        and COORDINATOR_LOAD_IN_PROGRESS are retried. A connection that breaks after the request was
-        sent ends it with kind DISCONNECTED; Target.COORDINATOR and Target.ANY repeat it until the
-        timeout instead, so use them for requests that may be repeated.
-        """
-        return self._inside.ask(Purpose.OWNER, where, message, timeout_ms=timeout_ms, now=now)
+        return self._ask(Purpose.OFFSETS, Target.COORDINATOR, message, now, timeout_ms)
 
     def cancel(self, request_id: RequestId) -> None:
-        """Forget a request: no answer will come for it."""
-        self._inside.cancel(request_id)
-
-    # -- the world --------------------------------------------------------------------------------
-
-    def connected(self, conn: ConnectionId, now: Instant) -> list[Output]:
-        """The shell opened ``conn``."""
-        self._inside.pass_deadlines(now)
-        self._inside.router.connected(conn)
-        return self._inside.run(now)
-
-    def received(self, conn: ConnectionId, data: bytes, now: Instant) -> list[Output]:
-        """The shell read ``data`` from ``conn``."""
-        pump = self._inside
-        pump.pass_deadlines(now)
-        pump.router.received(conn, data, now)
-        return pump.run(now)
-
-    def lost(self, conn: ConnectionId, now: Instant, reason: str = "") -> list[Output]:
-        """``conn`` ended, broke, or could not be opened."""
-        self._inside.pass_deadlines(now)
-        self._inside.router.lost(conn, reason, now)
-        return self._inside.run(now)
-
-    def advance(self, now: Instant) -> list[Output]:
-        """Let deadlines pass; early or twice is harmless."""
-        self._inside.pass_deadlines(now)
-        return self._inside.run(now)
-
-    def next_deadline(self) -> Instant | None:
-        """When ``advance`` is due next; None when only the world outside can change anything."""
-        return self._inside.due
+        """Forget a request or commit: no answer will come for it."""
+        self._commits.cancel(request_id)
+        super().cancel(request_id)
 
     def check(self) -> None:
         """Assert every invariant of engine and member; raises InvariantViolation."""
-        self._inside.member.check()
-        self._inside.router.check()
-        if self._inside.events or self._inside.router.events or self._inside.router.out:
-            raise InvariantViolation("something was left undone")
-        self._inside.check()
+        self._member.check()
+        super().check()
+        if self._events:
+            raise InvariantViolation("the member was not told of an event")
 
-    def close(self, now: Instant) -> list[Output]:
-        """Close every connection; requests under way are answered with kind CLOSED. For good."""
-        self._inside.close(now)
-        return self._inside.take()
+    # -- one run ----------------------------------------------------------------------------------
+
+    def _pass_deadlines(self, now: Instant) -> bool:
+        if not super()._pass_deadlines(now):
+            return False
+        leading = self._leading
+        if leading is not None and leading.refresh_due(now):
+            self._router.open_metadata(_WATCH, leading.topics, now)
+        if leading is not None and (reason := leading.assign_again_due(now)) is not None:
+            self._request_rejoin(reason)
+        for effect in self._member.advance(now):
+            self._carry_out(effect, now)
+        return True
+
+    def _run(self, now: Instant) -> list[Output]:
+        """Work until nothing is left to do: the member's events before the router's."""
+        events, router = self._events, self._router
+        reported = router.events
+        while not self._closed:
+            if events:
+                for effect in self._member.handle(events.popleft(), now):
+                    self._carry_out(effect, now)
+            elif reported:
+                self._take(reported.popleft(), now)
+            else:
+                router.drive(now)
+                if not reported:
+                    break
+        self._due = self._next_deadline()
+        return self._take_outputs()
+
+    def _next_deadline(self) -> Instant | None:
+        due = sooner(self._member.next_deadline(), self._router.next_deadline())
+        return due if self._leading is None else sooner(due, self._leading.due)
+
+    # -- the member's effects ---------------------------------------------------------------------
+
+    def _carry_out(self, effect: Effect, now: Instant) -> None:
+        match effect:
+            case Send():
+                self._send(effect, now)
+            case FindCoordinator():
+                self._router.find_coordinator()
+            case DropCoordinator():
+                self._router.drop_coordinator(effect.reason, now, tell=False)
+            case PerformAssignment():
+                self._perform_assignment(effect, now)
+            case Joined():
+                self._joined(effect, now)
+            case Lost() | Failed():
+                self._membership_lost(effect)
+            case PrepareJoin():
+                self._empty_handed = effect.generation_id == NO_GENERATION
+                self._router.out.append(effect)
+            case Left() | Observe():
+                self._router.out.append(effect)
+            case _:
+                assert_never(effect)
+
+    def _send(self, effect: Send, now: Instant) -> None:
+        request = effect.request
+        role = Role.GROUP
+        if isinstance(request, Heartbeat):
+            if self._member.state in _PARKING:
+                role = Role.COMMITS  # a heartbeat must not wait behind the parked join or sync
+        elif isinstance(request, JoinGroup | SyncGroup | LeaveGroup):
+            self._router.clear_parked(now)
+            if isinstance(request, LeaveGroup):
+                role = Role.COMMITS
+        self._router.open(
+            Purpose.MEMBER,
+            effect.request_id,
+            where=role,
+            request_class=request_class(request),
+            build=lambda version: to_message(request, version),
+            timeout_ms=effect.timeout_ms,
+            now=now,
+        )
+
+    def _joined(self, effect: Joined, now: Instant) -> None:
+        self._router.lookup.settled()
+        self._commits.joined(now)
+        self._router.out.append(effect)
+        if self._leading is None:
+            return
+        leads, assignment = effect.is_leader, effect.assignment
+        self._leading.joined(is_leader=leads, assignment=assignment, now=now)
+        undone = self._leading.left_undone(assignment) if self._empty_handed else None
+        if undone is not None:
+            self._events.append(RequestRejoin(reason=undone))
+
+    def _membership_lost(self, effect: Lost | Failed) -> None:
+        self._commits.place_lost(effect.reason if isinstance(effect, Lost) else effect.message)
+        if self._leading is not None:
+            self._leading.resigned()
+        self._router.out.append(effect)
+
+    # -- the leader's duties ----------------------------------------------------------------------
+
+    def _perform_assignment(self, effect: PerformAssignment, now: Instant) -> None:
+        if self._leading is None:
+            if not effect.stands:
+                self._router.out.append(effect)
+            return
+        if effect.stands:
+            self._leading.inherited(effect)
+            return
+        topics = self._leading.asked(effect)
+        if not topics:
+            self._decide(effect.generation_id, topics)
+            return
+        self._last_assignment += 1
+        self._assigning = {self._last_assignment: (effect.generation_id, topics)}
+        self._router.open_metadata(self._last_assignment, topics, now)
+
+    def _decide(self, generation_id: GenerationId, topics: frozenset[str]) -> None:
+        assert self._leading is not None
+        counts = self._router.cluster.counts_of(topics)
+        static = self.config.group_instance_id is not None
+        static_id = self._member.member_id if static else None
+        decision = self._leading.decide(generation_id, topics, counts, static_id=static_id)
+        if decision is not None:
+            self._events.append(decision)
+
+    def _metadata_ended(
+        self, pending: PendingRequest, error: RequestError | None, now: Instant
+    ) -> None:
+        """Assign by the known counts, because the whole group waits; ask again if there are none.
+
+        A leader that was cut off before it learned a topic would assign that topic to nobody. If it
+        stays cut off, the coordinator's sync timer removes it.
+        """
+        if pending.subject == _WATCH:
+            self._watched(error, now)
+            return
+        generation_id, topics = self._assigning.get(pending.subject, (None, frozenset[str]()))
+        unknown = topics - self._router.cluster.counts_of(topics).keys()
+        awaited = self._member.state is MemberState.SYNCING and not self._closed
+        if error is not None and unknown and awaited:
+            self._router.open_metadata(pending.subject, topics, now)
+        elif generation_id is not None:
+            del self._assigning[pending.subject]
+            self._decide(generation_id, topics)
+
+    def _watched(self, error: RequestError | None, now: Instant) -> None:
+        """Rebalance if the partition counts of the group's topics changed."""
+        leading = self._leading
+        if leading is None or not leading.topics:
+            return
+        if error is not None:
+            leading.look_again(now)
+            return
+        counts = self._router.cluster.counts_of(leading.topics)
+        reason = leading.changed(counts)
+        if reason is not None and self._request_rejoin(reason):
+            self._router.out.append(MetadataChanged(partitions=counts))
+        leading.schedule(now)
+
+    def _request_rejoin(self, reason: str) -> bool:
+        """Rejoin as the leader, unless a rebalance runs already; whether a rejoin was requested."""
+        stable = self._member.state is MemberState.STABLE
+        if stable:
+            self._events.append(RequestRejoin(reason=reason))
+        return stable
+
+    # -- what the router reports ------------------------------------------------------------------
+
+    def _take(self, event: RouterEvent, now: Instant) -> None:
+        match event:
+            case Ended():
+                self._ended(event, now)
+            case Found():
+                self._events.append(CoordinatorFound())
+            case Gone():
+                self._events.append(CoordinatorLost())
+            case LookupFailed():
+                self._events.append(CoordinatorFailed(error=event.code, message=event.message))
+            case _:
+                assert_never(event)
+
+    def _ended(self, event: Ended, now: Instant) -> None:
+        match event.pending.purpose:
+            case Purpose.MEMBER:
+                self._events.append(_member_event(event))
+            case Purpose.COMMIT:
+                self._commits.ended(event, now)
+            case Purpose.METADATA:
+                self._metadata_ended(event.pending, event.error, now)
+            case Purpose.OFFSETS:
+                self._router.out.append(self._offsets(event))
+            case _:
+                super()._take(event, now)
+
+    def _offsets(self, event: Ended) -> OffsetsFetched:
+        request_id, error = RequestId(event.pending.subject), event.error
+        if error is None:
+            offsets, refused, code = fetched(event.message)
+            if code is ErrorCode.NONE:
+                return OffsetsFetched(request_id=request_id, offsets=offsets, refused=refused)
+            text = f"group {self.config.group_id!r} refused to tell its offsets: {code.name}"
+            error = request_error(RequestErrorKind.UNAVAILABLE, text, code)
+        return OffsetsFetched(request_id=request_id, error=error)
 
 
-__all__ = ["EngineSettings", "MemberEngine"]
+def _member_event(event: Ended) -> Event:
+    """The member's event for the end of its request."""
+    pending, message, error = event
+    request_id = RequestId(pending.subject)
+    if error is None:
+        return to_event(request_id, message)
+    if error.kind is RequestErrorKind.UNSUPPORTED and pending.request_class is JoinGroupRequest:
+        # The coordinator is too old; the same request would fail again.
+        return JoinAnswered(
+            request_id=request_id,
+            error=ErrorCode.UNSUPPORTED_VERSION,
+            member_id=NO_MEMBER,
+            generation_id=NO_GENERATION,
+            protocol_type=None,
+            protocol_name=None,
+            leader=NO_MEMBER,
+            skip_assignment=False,
+            members=(),
+        )
+    return RequestFailed(request_id=request_id, timed_out=error.kind is RequestErrorKind.TIMED_OUT)

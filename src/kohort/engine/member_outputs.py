@@ -8,7 +8,7 @@ threads, librdkafka.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
 from enum import Enum
 from typing import Any, TypeAlias
@@ -51,12 +51,23 @@ class Node:
 
 @value(frozen=True, slots=True, kw_only=True)
 class LeaderOf:
-    """The leader of a partition, by the engine's metadata, which is fetched when it is unknown."""
+    """The leader of a partition; the engine looks it up when it is unknown."""
 
     partition: TopicPartition
 
 
-Where: TypeAlias = Target | Node | LeaderOf
+@value(frozen=True, slots=True, kw_only=True)
+class LeadersOf:
+    """The leaders of these partitions: one request and one answer for each leader.
+
+    ``build(partitions, version)`` makes the message for the partitions of one leader.
+    """
+
+    partitions: tuple[TopicPartition, ...]
+    build: Callable[[Sequence[TopicPartition], int], Any]
+
+
+Where: TypeAlias = Target | Node | LeaderOf | LeadersOf
 
 
 @value(frozen=True, slots=True, kw_only=True)
@@ -86,7 +97,7 @@ class Close:
 
 @value(frozen=True, slots=True, kw_only=True)
 class Answered:
-    """The one answer to a request of the owner.
+    """The answer to a request of the owner; a request to `LeadersOf` has one for each leader.
 
     Exactly one of ``message`` (the response, of the class that belongs to the request; it may carry
     error codes of its own) and ``error`` is set.
@@ -95,6 +106,8 @@ class Answered:
     request_id: RequestId
     message: Any = None
     error: RequestError | None = None
+    partitions: tuple[TopicPartition, ...] = ()
+    """The partitions of this answer to a request to `LeadersOf`."""
 
 
 class RequestErrorKind(Enum):
@@ -107,6 +120,8 @@ class RequestErrorKind(Enum):
     """The node speaks no version of this API that kohort speaks, or not the fields set."""
     UNAVAILABLE = "unavailable"
     """No node could be reached, or the coordinator lookup failed for good."""
+    REFUSED = "refused"
+    """No node could be reached: every bootstrap server refused the connection."""
     MEMBERSHIP = "membership"
     """A commit under a place in the group that was lost: the partitions may be somebody else's."""
     REBALANCING = "rebalancing"

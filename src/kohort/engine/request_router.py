@@ -1,17 +1,19 @@
-"""A member engine's requests: to which node, over which connection, how often, how long.
+"""Requests to a cluster: the node, the connection, the repeats and the timeout of each.
 
-In: requests to open, what the shell says, instants. Out: events for the engine: an answer or a
-failure for each pending, and where the coordinator is. Must not know: membership, what a commit
-means, who the owner is.
+In: requests to open, events of connections, instants. Out: one event for each request, an answer or
+a failure, and events of the coordinator. Must not know: membership, the meaning of a commit, the
+owner.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
-from typing import Any
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any, assert_never
 
+from kohort.engine.cluster import Cluster, metadata_request
 from kohort.engine.connection_pool import (
     ConnectionDown,
     ConnectionKey,
@@ -25,11 +27,10 @@ from kohort.engine.connection_pool import (
     Replied,
     Role,
 )
-from kohort.engine.member_cluster import Cluster, metadata_request
-from kohort.engine.member_coordinator import CoordinatorLookup, is_fatal
+from kohort.engine.coordinator_lookup import CoordinatorLookup, is_fatal
 from kohort.engine.member_offsets import coordinator_trouble
 from kohort.engine.member_outputs import (
-    LeaderOf,
+    LeadersOf,
     Node,
     Output,
     RequestError,
@@ -38,46 +39,55 @@ from kohort.engine.member_outputs import (
     Where,
     request_error,
 )
-from kohort.engine.router_events import Failure, Found, Gone, LookupFailed, Reply, RouterEvent
+from kohort.engine.router_events import Ended, Found, Gone, LookupFailed, RouterEvent
 from kohort.member.backoff import Backoff, Entropy
-from kohort.member.config import MemberConfig
 from kohort.model.deadlines import Deadlines
 from kohort.model.errors import ErrorCode, InvariantViolation
-from kohort.model.ids import ConnectionId
+from kohort.model.ids import ConnectionId, GroupId, TopicPartition
 from kohort.model.instants import Instant, Millis, after, sooner
-from kohort.wire.messages.k03_metadata import MetadataRequest, MetadataResponse
+from kohort.wire.messages.k03_metadata import MetadataRequest
 from kohort.wire.messages.k10_find_coordinator import FindCoordinatorRequest
 
 _OWN_PATIENCE = frozenset({Purpose.MEMBER, Purpose.NOBODY})
+_OWNED = frozenset({Purpose.OWNER, Purpose.OFFSETS})
 _MOVED = frozenset({ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR})
 _NEVER = Instant(2**62)
 _REPEATABLE = frozenset({Target.ANY, Target.COORDINATOR})
 
 _WAKE = 0
-"""Key of the deadline at which something that waits may be sent; requests have their numbers."""
+"""Key of the deadline at which a waiting request may be sent; requests have their numbers."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RouterSettings:
+    """Settings of a router; durations in milliseconds, defaults are Kafka's clients'."""
+
+    group_id: GroupId | None = None
+    """The group of ``Target.COORDINATOR``."""
+    request_timeout_ms: Millis = Millis(30_000)
+    retry_backoff_ms: Millis = Millis(100)
+    retry_backoff_max_ms: Millis = Millis(1_000)
+    allow_auto_create_topics: bool = True
+    connections: ConnectionSettings = field(default_factory=ConnectionSettings)
 
 
 class RequestRouter:
-    """Everything on its way."""
+    """All requests that are not answered yet."""
 
     def __init__(
-        self,
-        config: MemberConfig,
-        bootstrap: Sequence[Endpoint],
-        settings: ConnectionSettings,
-        entropy: Entropy,
-        *,
-        allow_auto_topic_creation: bool,
+        self, bootstrap: Sequence[Endpoint], settings: RouterSettings, entropy: Entropy
     ) -> None:
         self.out: list[Output] = []
         self.events: deque[RouterEvent] = deque()
         self.cluster = Cluster()
-        self._config = config
+        self.refused_tries: int | None = None
+        """After how many refused connections to each bootstrap server requests fail, if no node was
+        ever reached. None: they wait until their timeout, because a node may be starting."""
+        self._settings = settings
         self._bootstrap = tuple(bootstrap)
-        self._auto_create = allow_auto_topic_creation
-        self._pool = ConnectionPool(settings, entropy, self.out)
-        backoff = Backoff(config.retry_backoff_ms, config.retry_backoff_max_ms, entropy)
-        self._lookup = CoordinatorLookup(config.group_id, backoff)
+        self.pool = ConnectionPool(settings.connections, entropy, self.out)
+        backoff = Backoff(settings.retry_backoff_ms, settings.retry_backoff_max_ms, entropy)
+        self.lookup = CoordinatorLookup(settings.group_id or GroupId(""), backoff)
         self._requests: dict[int, PendingRequest] = {}
         self._waiting: dict[int, PendingRequest] = {}
         self._next_number = 1
@@ -85,12 +95,8 @@ class RequestRouter:
         """The highest number of a commit that was given to a connection."""
         self._rotation = 0
         self._deadlines: Deadlines[int] = Deadlines()
-        self._topics_wanted: set[str] = set()
-        self._nodes_wanted = False
-        self._asking_metadata = False
-        self._metadata_not_before = Instant(0)
 
-    # -- opening and ending requests -------------------------------------------------------------
+    # -- opening and ending requests --------------------------------------------------------------
 
     def open(
         self,
@@ -103,7 +109,10 @@ class RequestRouter:
         timeout_ms: Millis,
         now: Instant,
     ) -> PendingRequest:
-        """One more request; it ends in exactly one Reply or Failure, unless cancelled."""
+        """Open a request; it ends in exactly one Ended, unless cancelled.
+
+        Only `LeadersOf` can end in several: one for each leader.
+        """
         pending = PendingRequest(
             number=self._next_number,
             purpose=purpose,
@@ -120,35 +129,32 @@ class RequestRouter:
     def open_metadata(self, subject: int, topics: Iterable[str], now: Instant) -> PendingRequest:
         """Ask any node about these topics."""
         wanted = frozenset(topics)
+        create = self._settings.allow_auto_create_topics
         return self.open(
             Purpose.METADATA,
             subject,
             where=Target.ANY,
             request_class=MetadataRequest,
             build=lambda version: metadata_request(
-                wanted, allow_auto_topic_creation=self._auto_create, version=version
+                wanted, allow_auto_topic_creation=create, version=version
             ),
-            timeout_ms=self._config.request_timeout_ms,
+            timeout_ms=self._settings.request_timeout_ms,
             now=now,
         )
 
     def again(self, pending: PendingRequest, not_before: Instant) -> None:
-        """Repeat a pending request whose reply was not the last word; its deadline stays."""
+        """Repeat a request; its deadline stays."""
         pending.sent_at = None
         pending.not_before = not_before
         self._enlist(pending)
 
     def hold(self, pending: PendingRequest) -> None:
-        """Repeat it, but not before `release`."""
+        """Repeat a request, but not before its ``not_before`` is set anew."""
         self.again(pending, _NEVER)
 
-    def release(self, pending: PendingRequest, now: Instant) -> None:
-        """End a `hold`."""
-        pending.not_before = now
-
     def soon(self, now: Instant) -> Instant:
-        """When to try something again that failed in passing."""
-        return after(now, self._config.retry_backoff_ms)
+        """When to repeat a request after a temporary failure."""
+        return after(now, self._settings.retry_backoff_ms)
 
     def _enlist(self, pending: PendingRequest) -> None:
         self._requests[pending.number] = pending
@@ -157,79 +163,71 @@ class RequestRouter:
         self._deadlines.arm(pending.number, pending.expires)
 
     def cancel(self, pending: PendingRequest) -> None:
-        """Nobody waits for it any more; if it was sent, its answer is skipped."""
+        """End a request without an event; if it was sent, its answer is skipped."""
         self._end(pending)
         self._abandon(pending)
 
+    def cancel_owned(self, subject: int) -> None:
+        """Cancel the owner's request with this id."""
+        for pending in list(self._requests.values()):
+            if pending.subject == subject and pending.purpose in _OWNED:
+                self.cancel(pending)
+
     # -- the coordinator --------------------------------------------------------------------------
 
-    @property
-    def coordinator_known(self) -> bool:
-        """Whether requests to the coordinator can be sent."""
-        return self._lookup.endpoint is not None
-
     def find_coordinator(self) -> None:
-        """Look it up until it is found; Found comes at once when it is known."""
-        if self.coordinator_known:
+        """Look up the coordinator; ends in Found, at once if it is known."""
+        if self.lookup.endpoint is not None:
             self.events.append(Found())
         else:
-            self._lookup.wanted = True
-
-    def coordinator_settled(self) -> None:
-        """It acted as coordinator."""
-        self._lookup.settled()
+            self.lookup.wanted = True
 
     def drop_coordinator(self, reason: str, now: Instant, *, tell: bool) -> None:
         """Forget the coordinator and its connections.
 
         Requests that may be repeated wait for the next coordinator.
         """
-        endpoint = self._lookup.endpoint
+        endpoint = self.lookup.endpoint
         if endpoint is None:
             return
-        self._lookup.forget(now)
+        self.lookup.forget(now)
         if tell:
             self.events.append(Gone(reason))
         for role in (Role.GROUP, Role.COMMITS):
-            self._take(self._pool.drop(ConnectionKey(role, endpoint), reason), now)
+            self._take(self.pool.drop(ConnectionKey(role, endpoint), reason), now)
 
     def clear_parked(self, now: Instant) -> None:
-        """Before a request that must not wait behind a parked one that nobody wants any more."""
-        endpoint = self._lookup.endpoint
-        connection = self._pool.find(ConnectionKey(Role.GROUP, endpoint)) if endpoint else None
+        """Make room for a request that must not wait behind an abandoned parked request."""
+        endpoint = self.lookup.endpoint
+        connection = self.pool.find(ConnectionKey(Role.GROUP, endpoint)) if endpoint else None
         if connection is None or not connection.may_be_parked:
             return
-        for down in self._pool.drop(connection.key, "an abandoned request is parked on it"):
+        for down in self.pool.drop(connection.key, "an abandoned request is parked on it"):
             assert isinstance(down, ConnectionDown)
-            for pending in down.requests:
-                self._stranded(pending, down.reason, now)
+            self._strand(down, now)
 
-    # -- from the shell ---------------------------------------------------------------------------
-
-    def connected(self, conn: ConnectionId) -> None:
-        """The shell opened a connection."""
-        self._pool.connected(conn)
+    # -- the shell --------------------------------------------------------------------------------
 
     def received(self, conn: ConnectionId, data: bytes, now: Instant) -> None:
         """The shell read bytes."""
-        self._take(self._pool.received(conn, data, now), now)
+        self._take(self.pool.received(conn, data, now), now)
 
-    def lost(self, conn: ConnectionId, reason: str, now: Instant) -> None:
+    def lost(self, conn: ConnectionId, reason: str, now: Instant, *, refused: bool) -> None:
         """The shell lost a connection, or could not open it."""
-        self._take(self._pool.lost(conn, reason, now), now)
+        self._take(self.pool.lost(conn, reason, now, refused=refused), now)
 
     def shift(self, micros: int) -> None:
-        """The process was asleep."""
-        self._pool.shift(micros)
+        """Move all deadlines: the process was asleep."""
+        self.pool.shift(micros)
         self._deadlines.shift(micros)
 
     def next_deadline(self) -> Instant | None:
         """When `advance` is due."""
-        return sooner(self._pool.next_deadline(), self._deadlines.next())
+        return sooner(self.pool.next_deadline(), self._deadlines.next())
 
     def advance(self, now: Instant) -> None:
         """Let deadlines pass."""
-        if outcomes := self._pool.advance(now):
+        if outcomes := self.pool.advance(now):
             self._take(outcomes, now)
         while (number := self._deadlines.pop_due(now)) is not None:
             if number != _WAKE:
@@ -237,22 +235,19 @@ class RequestRouter:
 
     def close(self, now: Instant) -> None:
         """End everything."""
+        error = request_error(RequestErrorKind.CLOSED, "the client was closed")
         for pending in list(self._requests.values()):
-            self._fail(
-                pending, request_error(RequestErrorKind.CLOSED, "the engine was closed"), now
-            )
-        self._pool.drop_all("closed")
+            self._fail(pending, error, now)
+        self.pool.drop_all("closed")
         self._waiting.clear()
-        self._lookup.wanted = False
+        self.lookup.wanted = False
 
     def check(self) -> None:
-        """Assert what must always hold; raises InvariantViolation."""
-        self._pool.check()
+        """Assert every invariant; raises InvariantViolation."""
+        self.pool.check()
         for number, pending in self._requests.items():
             if (pending.connection is None) != (number in self._waiting):
-                raise InvariantViolation(
-                    f"request {number} is on a connection and waits, or neither"
-                )
+                raise InvariantViolation(f"request {number} must wait or be on a connection")
             if number not in self._deadlines:
                 raise InvariantViolation(f"request {number} has no deadline")
         if self._waiting.keys() - self._requests.keys():
@@ -261,11 +256,9 @@ class RequestRouter:
     # -- routing ----------------------------------------------------------------------------------
 
     def drive(self, now: Instant) -> None:
-        """Send whatever can be sent; arm a timer for what must wait."""
+        """Send all requests that can be sent; arm a timer for the others."""
         waiting = self._waiting
-        progress = bool(waiting) or self._wants_to_know()
-        while progress:
-            progress = False
+        if waiting or self.lookup.wanted or self.cluster.wanted:
             self._ask_coordinator(now)
             held = False
             for pending in [waiting[n] for n in sorted(waiting)]:
@@ -273,105 +266,100 @@ class RequestRouter:
                     continue
                 if pending.purpose is Purpose.COMMIT and (held := held or self._overtaken(pending)):
                     continue
-                key = self._route(pending)
-                if key is None and isinstance(pending.where, Role):
-                    # A member's request is for the coordinator it knew, and no other.
-                    error = request_error(RequestErrorKind.DISCONNECTED, "the coordinator is gone")
-                    self._fail(pending, error, now)
-                elif key is not None:
-                    del waiting[pending.number]
-                    if pending.purpose is Purpose.COMMIT:
-                        self._newest_commit = max(self._newest_commit, pending.number)
-                    self._take(self._pool.submit(key, pending, now), now)
-                    progress = bool(waiting)
-            progress |= self._ask_metadata(now)
-            progress |= self._lookup.should_ask(now)
+                self._route(pending, now)
+            # Routing finds out that the coordinator or a leader is not known.
+            self._ask_coordinator(now)
+            self._ask_metadata(now)
         self._arm_wake(now)
-
-    def _wants_to_know(self) -> bool:
-        """Whether routing has to ask the cluster something."""
-        return self._lookup.wanted or self._wants_metadata()
-
-    def _wants_metadata(self) -> bool:
-        return (self._nodes_wanted or bool(self._topics_wanted)) and not self._asking_metadata
 
     def _overtaken(self, commit: PendingRequest) -> bool:
         """Whether newer commits are under way: behind them this one would move offsets back.
 
         This commit waits for their answers, and so do the commits behind this one.
-        ``CommitRequests`` takes off this commit what the newer ones have committed.
+        ``CommitRequests`` takes off this commit the partitions that the newer ones committed.
         """
         return commit.number < self._newest_commit and any(
             e.purpose is Purpose.COMMIT and e.number > commit.number and e.connection is not None
             for e in self._requests.values()
         )
 
-    def _route(self, pending: PendingRequest) -> ConnectionKey | None:
+    def _route(self, pending: PendingRequest, now: Instant) -> None:
+        """Send a request if its node is known."""
         where = pending.where
+        endpoint: Endpoint | None
         match where:
             case Role():
-                endpoint, role = self._lookup.endpoint, where
-            case Target.COORDINATOR:
-                endpoint, role = self._lookup.endpoint, Role.COMMITS
+                endpoint, role = self.lookup.endpoint, where
                 if endpoint is None:
-                    self._lookup.wanted = True
+                    # A member's request is for the coordinator that the member knew, no other.
+                    text = "the coordinator is gone"
+                    self._fail(pending, request_error(RequestErrorKind.DISCONNECTED, text), now)
+            case Target.COORDINATOR:
+                endpoint, role = self.lookup.endpoint, Role.COMMITS
+                if endpoint is None:
+                    self.lookup.wanted = True
+            case LeadersOf():
+                self._route_to_leaders(pending, where, now)
+                return
             case Target.ANY:
-                return self._any()
+                known = dict.fromkeys((*self._bootstrap, *self.cluster.nodes.values()))
+                endpoint, role = self.pool.best_shared(list(known), self._rotation), Role.SHARED
             case _:
-                endpoint, role = self._node(where), Role.SHARED
-        return None if endpoint is None else ConnectionKey(role, endpoint)
+                endpoint, role = self.cluster.endpoint(where), Role.SHARED
+        if endpoint is not None:
+            self._submit(pending, ConnectionKey(role, endpoint), now)
 
-    def _node(self, where: Where) -> Endpoint | None:
-        cluster = self.cluster
-        if isinstance(where, Node):
-            of_group = self._lookup.endpoint if where.node_id == self._lookup.node_id else None
-            endpoint = cluster.nodes.get(where.node_id, of_group)
-        elif isinstance(where, LeaderOf):
-            endpoint = cluster.leader(where.partition)
-            if endpoint is None:
-                self._topics_wanted.add(where.partition.topic)
-        else:
-            endpoint = cluster.controller
-        if endpoint is None:
-            self._nodes_wanted = True
-        return endpoint
+    def _submit(self, pending: PendingRequest, key: ConnectionKey, now: Instant) -> None:
+        del self._waiting[pending.number]
+        if pending.purpose is Purpose.COMMIT:
+            self._newest_commit = max(self._newest_commit, pending.number)
+        self._take(self.pool.submit(key, pending, now), now)
 
-    def _any(self) -> ConnectionKey:
-        known = dict.fromkeys((*self._bootstrap, *self.cluster.nodes.values()))
-        return self._pool.best_shared(list(known), self._rotation)
+    def _route_to_leaders(self, pending: PendingRequest, where: LeadersOf, now: Instant) -> None:
+        """Send one request to each known leader; one more waits for the unknown leaders."""
+        by_leader: dict[Endpoint | None, list[TopicPartition]] = {}
+        for partition in where.partitions:
+            by_leader.setdefault(self.cluster.leader(partition), []).append(partition)
+        if by_leader.keys() == {None}:
+            return
+        self._end(pending)
+        for endpoint, partitions in by_leader.items():
+            part = replace(
+                pending,
+                number=self._next_number,
+                where=replace(where, partitions=tuple(partitions)),
+                build=partial(where.build, partitions),
+            )
+            self._next_number += 1
+            self._enlist(part)
+            if endpoint is not None:
+                self._submit(part, ConnectionKey(Role.SHARED, endpoint), now)
 
     def _ask_coordinator(self, now: Instant) -> None:
-        if self._lookup.should_ask(now):
-            self._lookup.asking = True
-            self.open(
+        if self.lookup.should_ask(now):
+            self.lookup.asking = True
+            pending = self.open(
                 Purpose.FIND_COORDINATOR,
                 0,
                 where=Target.ANY,
                 request_class=FindCoordinatorRequest,
-                build=self._lookup.request,
-                timeout_ms=self._config.request_timeout_ms,
+                build=self.lookup.request,
+                timeout_ms=self._settings.request_timeout_ms,
                 now=now,
             )
+            self._route(pending, now)
 
-    def _ask_metadata(self, now: Instant) -> bool:
-        if not self._wants_metadata() or now < self._metadata_not_before:
-            return False
-        self._asking_metadata = True
-        self.open_metadata(0, self._topics_wanted, now)
-        self._nodes_wanted = False
-        self._topics_wanted.clear()
-        return True
+    def _ask_metadata(self, now: Instant) -> None:
+        if self.cluster.wanted and now >= self.cluster.not_before:
+            self._route(self.open_metadata(0, self.cluster.ask(), now), now)
 
     def _arm_wake(self, now: Instant) -> None:
-        if not self._waiting and not self._wants_to_know():
-            self._deadlines.cancel(_WAKE)
-            return
         times = [e.not_before for e in self._waiting.values() if now < e.not_before < _NEVER]
-        lookup = self._lookup
+        lookup = self.lookup
         if lookup.wanted and lookup.endpoint is None and not lookup.asking:
             times.append(lookup.not_before)
-        if self._wants_metadata():
-            times.append(self._metadata_not_before)
+        if self.cluster.wanted:
+            times.append(self.cluster.not_before)
         if times:
             self._deadlines.arm(_WAKE, min(times))
         else:
@@ -391,86 +379,98 @@ class RequestRouter:
                     self._fail(outcome.pending, error, now)
                 case ConnectionDown():
                     self._down(outcome, now)
+                case _:
+                    assert_never(outcome)
 
     def _replied(self, pending: PendingRequest, message: Any, now: Instant) -> None:
         pending.connection = None
         self._end(pending)
-        if isinstance(message, MetadataResponse):
-            self.cluster.learn(message)
+        where = pending.where
+        self.cluster.learn(where, message)
         if pending.purpose is Purpose.NOBODY:
             return
         if pending.purpose is Purpose.FIND_COORDINATOR:
             self._coordinator_answered(message, now)
         elif pending.is_routing:
-            self._metadata_came(now)
-        elif pending.where is Target.COORDINATOR and (trouble := coordinator_trouble(message)):
+            self.cluster.answered(self.soon(now))
+        elif where is Target.COORDINATOR and (trouble := coordinator_trouble(message)):
             self.again(pending, self.soon(now))
             if trouble in _MOVED:
                 self.drop_coordinator(trouble.name, now, tell=True)
         else:
-            self.events.append(Reply(pending, message))
-
-    def _metadata_came(self, now: Instant) -> None:
-        """Whether it helped or not: routing looks at it, and asks again after a while."""
-        self._asking_metadata = False
-        self._metadata_not_before = self.soon(now)
+            self.events.append(Ended(pending, message))
 
     def _coordinator_answered(self, message: Any, now: Instant) -> None:
-        error = self._lookup.answered(message, now)
+        error = self.lookup.answered(message, now)
         if error is ErrorCode.NONE:
             self.events.append(Found())
         elif is_fatal(error):
-            text = f"the coordinator of group {self._config.group_id!r}: {error.name}"
+            text = f"the coordinator of group {self._settings.group_id!r}: {error.name}"
             self.events.append(LookupFailed(error, text))
+            failure = request_error(RequestErrorKind.UNAVAILABLE, text, error)
             for pending in list(self._waiting.values()):
                 if pending.where is Target.COORDINATOR:
-                    self._fail(
-                        pending, request_error(RequestErrorKind.UNAVAILABLE, text, error), now
-                    )
+                    self._fail(pending, failure, now)
 
     def _down(self, down: ConnectionDown, now: Instant) -> None:
         key = down.key
         self._rotation += 1
-        for pending in down.requests:
-            self._stranded(pending, down.reason, now)
-        if key.role is Role.SHARED or key.endpoint != self._lookup.endpoint:
-            return
-        # An idle connection for commits may be closed by the broker at any time.
-        if key.role is Role.GROUP or down.requests:
-            self.drop_coordinator(down.reason or "disconnected", now, tell=True)
+        self._strand(down, now)
+        if key.role is not Role.SHARED and key.endpoint == self.lookup.endpoint:
+            # A broker may close an idle connection for commits at any time.
+            if key.role is Role.GROUP or down.requests:
+                self.drop_coordinator(down.reason, now, tell=True)
+        elif self.pool.refused(self._bootstrap, self.refused_tries):
+            error = self.pool.unreachable(self._bootstrap)
+            for pending in list(self._waiting.values()):
+                self._fail(pending, error, now)
 
-    def _stranded(self, pending: PendingRequest, reason: str, now: Instant) -> None:
-        if pending.purpose is Purpose.NOBODY:
-            self._end(pending)
-            return
-        unsent = pending.sent_at is None and not isinstance(pending.where, Role)
-        if unsent or pending.where in _REPEATABLE:
-            self.again(pending, self.soon(now))
-            return
-        if isinstance(pending.where, LeaderOf):
-            self.cluster.forget_leader(pending.where.partition)
-        text = reason or "the connection broke before the answer came"
-        self._fail(pending, request_error(RequestErrorKind.DISCONNECTED, text), now)
+    def _strand(self, down: ConnectionDown, now: Instant) -> None:
+        """Repeat or fail the requests of a connection that ended."""
+        endpoint = down.key.endpoint
+        for pending in down.requests:
+            where = pending.where
+            if pending.purpose is Purpose.NOBODY:
+                self._end(pending)
+                continue
+            self.cluster.distrust(where)
+            unsent = pending.sent_at is None and not isinstance(where, Role | Node)
+            if unsent or where in _REPEATABLE:
+                self.again(pending, self.soon(now))
+                continue
+            kind, text = RequestErrorKind.UNAVAILABLE, f"{endpoint}: {down.reason}"
+            if pending.sent_at is not None:
+                kind = RequestErrorKind.DISCONNECTED
+                text = (
+                    f"the connection to {endpoint} broke while {pending.name} was under way "
+                    f"({down.reason}); it may have been carried out"
+                )
+            self._fail(pending, request_error(kind, text), now)
 
     def _expire(self, pending: PendingRequest, now: Instant) -> None:
-        text = f"no answer in time to {pending.request_class.__name__}"
         purpose, sent_at, connection = pending.purpose, pending.sent_at, pending.connection
-        error = request_error(RequestErrorKind.TIMED_OUT, text, ErrorCode.REQUEST_TIMED_OUT)
+        if not self.pool.reached:
+            error = self.pool.unreachable(self._bootstrap)
+        else:
+            at = "no node" if connection is None else str(connection.key.endpoint)
+            text = f"no answer in time to {pending.name} from {at}; it may have been carried out"
+            error = request_error(RequestErrorKind.TIMED_OUT, text, ErrorCode.REQUEST_TIMED_OUT)
         self._fail(pending, error, now)
         self._abandon(pending)
         if connection is None or sent_at is None:
             return
-        # Answers come in order: whatever was sent behind this one would wait for it, too. But an
-        # owner that is in a hurry is no reason to think that the node is gone.
-        patience = after(sent_at, self._config.request_timeout_ms)
+        self.cluster.distrust(pending.where)
+        # Answers come in order: a request behind this one would wait, too. But the short timeout of
+        # one request does not prove that the node is gone.
+        patience = after(sent_at, self._settings.request_timeout_ms)
         if purpose in _OWN_PATIENCE or now >= patience:
-            self._give_up(connection.key, text, now)
+            self._give_up(connection.key, error.message, now)
         else:
             pending.expires = patience
             self._enlist(pending)
 
     def _abandon(self, pending: PendingRequest) -> None:
-        """Nobody waits any more: take it off its connection, or skip its answer when that comes."""
+        """Take a request off its connection, or skip its answer when that comes."""
         connection = pending.connection
         if connection is not None and pending.sent_at is None:
             connection.queue.remove(pending)
@@ -479,20 +479,20 @@ class RequestRouter:
 
     def _give_up(self, key: ConnectionKey, reason: str, now: Instant) -> None:
         """A node does not answer on that connection."""
-        if key.role is not Role.SHARED and key.endpoint == self._lookup.endpoint:
+        if key.role is not Role.SHARED and key.endpoint == self.lookup.endpoint:
             self.drop_coordinator(reason, now, tell=True)
         else:
-            self._take(self._pool.drop(key, reason), now)
+            self._take(self.pool.drop(key, reason), now)
 
     def _fail(self, pending: PendingRequest, error: RequestError, now: Instant) -> None:
         self._end(pending)
         if pending.purpose is Purpose.FIND_COORDINATOR:
-            self._lookup.failed(now)
+            self.lookup.failed(now)
         elif pending.is_routing:
-            self._metadata_came(now)
+            self.cluster.answered(self.soon(now))
         elif pending.purpose is not Purpose.NOBODY:
-            # A copy, since the request itself may be abandoned before this is read.
-            self.events.append(Failure(replace(pending), error))
+            # A copy: the request may be abandoned before this event is handled.
+            self.events.append(Ended(replace(pending), error=error))
 
     def _end(self, pending: PendingRequest) -> None:
         self._requests.pop(pending.number, None)

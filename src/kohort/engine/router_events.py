@@ -1,6 +1,6 @@
-"""What a member engine's router reports to the engine.
+"""Events that the request router reports.
 
-In: nothing. Out: the closed set of events. Must not know: who reacts to them, and how.
+In: nothing. Out: the closed set of events. Must not know: their receivers.
 """
 
 from __future__ import annotations
@@ -12,18 +12,12 @@ from kohort.engine.member_outputs import RequestError
 from kohort.model.errors import ErrorCode
 
 
-class Reply(NamedTuple):
-    """A pending request got its answer."""
+class Ended(NamedTuple):
+    """A request ended: with a response, or with an error."""
 
     pending: PendingRequest
-    message: Any
-
-
-class Failure(NamedTuple):
-    """A pending request gets no answer."""
-
-    pending: PendingRequest
-    error: RequestError
+    message: Any = None
+    error: RequestError | None = None
 
 
 class Found(NamedTuple):
@@ -37,10 +31,10 @@ class Gone(NamedTuple):
 
 
 class LookupFailed(NamedTuple):
-    """The coordinator cannot be looked up; asking again is pointless."""
+    """The lookup of the coordinator failed for good."""
 
     code: ErrorCode
     message: str
 
 
-RouterEvent: TypeAlias = Reply | Failure | Found | Gone | LookupFailed
+RouterEvent: TypeAlias = Ended | Found | Gone | LookupFailed

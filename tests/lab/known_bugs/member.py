@@ -9,7 +9,7 @@ from tests.lab.known_bugs.known_bug import KnownBug, Patch
 
 from kohort.consumer.events import CallbackDone
 from kohort.engine.commit_requests import CommitRequests
-from kohort.engine.member_coordinator import CoordinatorLookup
+from kohort.engine.coordinator_lookup import CoordinatorLookup
 from kohort.lab.application import Consuming
 from kohort.member import joining
 from kohort.member.events import SubscriptionChanged
