@@ -9,7 +9,7 @@ are encoded is not counted, except in the heartbeat turn, which is what a broker
 read header and request, make the response, write it with header and size.
 
 The heartbeat turn goes through the frames of 2,000 members, again and again, as a broker sees them.
-A connection knows its last heartbeat by its bytes (``kohort.engine.coordinator_heartbeats``).
+A connection knows its last heartbeat by its bytes (``kohort.engine.coordinator_connection``).
 The second line is every frame read in full, as where something else is under way on a connection.
 """
 
@@ -40,10 +40,10 @@ from kio.schema.sync_group.v5.request import SyncGroupRequest as KioSync
 from kio.serial import entity_reader, entity_writer
 from kio.static.primitive import i32Timedelta
 
-from kohort.coordinator.answers import HeartbeatAnswer
 from kohort.coordinator.group import Group, new_member
+from kohort.coordinator.interface import HeartbeatAnswer
 from kohort.coordinator.liveness import HeartbeatHandle
-from kohort.engine.coordinator_heartbeats import LastHeartbeat
+from kohort.engine.coordinator_connection import LastHeartbeat
 from kohort.model.deadlines import Deadline
 from kohort.model.ids import GroupId, MemberId
 from kohort.model.instants import Instant

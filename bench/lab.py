@@ -19,10 +19,20 @@ import subprocess
 import sys
 import time
 
-from kohort.coordinator.answers import HeartbeatAnswer, JoinAnswer
 from kohort.coordinator.coordinator import Coordinator
-from kohort.coordinator.effects import Append, Effect, Respond
-from kohort.coordinator.events import Appended, Event, Heartbeat, JoinGroup, Loaded, SyncGroup
+from kohort.coordinator.interface import (
+    Append,
+    Appended,
+    Effect,
+    Event,
+    Heartbeat,
+    HeartbeatAnswer,
+    JoinAnswer,
+    JoinGroup,
+    Loaded,
+    Respond,
+    SyncGroup,
+)
 from kohort.history.checker import Checker
 from kohort.lab.plan import Behaviour, Plan, PodPlan, TopicPlan
 from kohort.lab.runs import run_plan

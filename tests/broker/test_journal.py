@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kohort.broker.journal import SHARED_BATCH_BYTES, _shares
-from kohort.engine.coordinator_outputs import Write
+from kohort.engine.coordinator_writes import Write
 from kohort.model.ids import Ticket
 from kohort.model.instants import WallMillis
 

@@ -5,19 +5,19 @@ from __future__ import annotations
 from dataclasses import fields
 from typing import Any
 
-from kohort.coordinator.answers import (
+from kohort.coordinator.interface import (
     DeleteAnswer,
     DescribeAnswer,
     HeartbeatAnswer,
     JoinAnswer,
     LeaveAnswer,
     ListAnswer,
+    Observe,
     OffsetCommitAnswer,
     OffsetDeleteAnswer,
     OffsetFetchAnswer,
     SyncAnswer,
 )
-from kohort.coordinator.effects import Observe
 from kohort.coordinator.records import GenerationRecord, GroupRecord, Record
 from kohort.model.errors import ErrorCode
 from kohort.model.facts import OffsetsCommitted

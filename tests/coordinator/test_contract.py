@@ -6,8 +6,12 @@ import pytest
 from tests.coordinator.world import World, subscription
 
 from kohort.coordinator.coordinator import Coordinator
-from kohort.coordinator.events import Appended, Heartbeat, Stalled
 from kohort.coordinator.group import TRANSITIONS, Group
+from kohort.coordinator.interface import (
+    Appended,
+    Heartbeat,
+    Stalled,
+)
 from kohort.coordinator.partitions import java_hash, partition_for
 from kohort.coordinator.registry import mapped_append_error
 from kohort.coordinator.subscriptions import topics_of

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.coordinator.world import World, subscription
 
-from kohort.coordinator.effects import Observe
+from kohort.coordinator.interface import Observe
 from kohort.storage.group_records import write_record
 
 

@@ -7,7 +7,10 @@ from typing import Any
 import pytest
 from tests.coordinator.world import World, subscription
 
-from kohort.coordinator.events import Loaded, Replay
+from kohort.coordinator.interface import (
+    Loaded,
+    Replay,
+)
 from kohort.coordinator.records import (
     GenerationRecord,
     GroupMetadata,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.coordinator.world import WALL, World, tp
 
-from kohort.coordinator.answers import OffsetFetchAnswer
+from kohort.coordinator.interface import OffsetFetchAnswer
 from kohort.coordinator.records import CommittedOffset
 from kohort.model.errors import ErrorCode
 from kohort.model.instants import WallMillis

@@ -14,19 +14,19 @@ from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from tests.coordinator.world import World, subscription, tp
 
-from kohort.coordinator.answers import JoinAnswer
 from kohort.coordinator.coordinator import Coordinator
-from kohort.coordinator.effects import Observe
-from kohort.coordinator.events import (
+from kohort.coordinator.group import Group
+from kohort.coordinator.interface import (
     AppendFailed,
     DeleteGroups,
+    JoinAnswer,
     Loaded,
+    Observe,
     OffsetDelete,
     Replay,
     Stalled,
     TopicsDeleted,
 )
-from kohort.coordinator.group import Group
 from kohort.coordinator.records import CommittedOffset, GroupRecord, OffsetRecord, Record
 from kohort.model.errors import ErrorCode
 from kohort.model.facts import GroupDeleted, JoinPhaseCompleted

@@ -6,7 +6,12 @@ import pytest
 from tests.coordinator.world import World, subscription, tp
 
 from kohort.coordinator import removing
-from kohort.coordinator.events import DeleteGroups, Loaded, OffsetDelete, TopicsDeleted
+from kohort.coordinator.interface import (
+    DeleteGroups,
+    Loaded,
+    OffsetDelete,
+    TopicsDeleted,
+)
 from kohort.model.errors import ErrorCode
 from kohort.model.ids import GroupId
 

@@ -5,7 +5,10 @@ from __future__ import annotations
 import pytest
 from tests.coordinator.world import World
 
-from kohort.coordinator.events import Loaded, Replay
+from kohort.coordinator.interface import (
+    Loaded,
+    Replay,
+)
 
 
 def test_a_join_with_an_empty_group_id_is_invalid() -> None:

@@ -8,7 +8,7 @@ import pytest
 from tests.coordinator.test_loading import restarted
 from tests.coordinator.world import World, subscription
 
-from kohort.coordinator.answers import JoinAnswer
+from kohort.coordinator.interface import JoinAnswer
 from kohort.coordinator.records import GroupRecord
 from kohort.model.errors import ErrorCode
 from kohort.model.ids import GroupId, MemberId

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from tests.coordinator.world import World, subscription
 
-from kohort.coordinator.answers import DescribeAnswer, DescribedMember
-from kohort.coordinator.events import DescribeGroups
+from kohort.coordinator.interface import (
+    DescribeAnswer,
+    DescribedMember,
+    DescribeGroups,
+)
 from kohort.model.errors import ErrorCode
 from kohort.model.group_state import GroupState
 from kohort.model.ids import GroupId, MemberId

@@ -13,29 +13,29 @@ from typing import Any
 
 from tests.coordinator.showing import show_answer, show_fact, show_record
 
-from kohort.coordinator.answers import (
-    DescribeAnswer,
-    HeartbeatAnswer,
-    ListAnswer,
-)
 from kohort.coordinator.coordinator import Coordinator
-from kohort.coordinator.effects import Append, Effect, Respond
-from kohort.coordinator.events import (
+from kohort.coordinator.interface import (
+    Append,
     Appended,
     AppendFailed,
+    DescribeAnswer,
     DescribeGroups,
+    Effect,
     Event,
     GroupToFetch,
     Heartbeat,
+    HeartbeatAnswer,
     JoinGroup,
     LeaveGroup,
     LeavingMember,
+    ListAnswer,
     ListGroups,
     Loaded,
     OffsetCommit,
     OffsetFetch,
     OffsetToCommit,
     Replay,
+    Respond,
     SyncGroup,
     TimeOfDay,
     TokensDropped,

@@ -16,8 +16,8 @@ from kohort.engine.coordinator_engine import (
     Observed,
     Output,
     Transmit,
-    Write,
 )
+from kohort.engine.coordinator_writes import Write
 from kohort.engine.not_coordinator_filter import Coordinates
 from kohort.model.group_config import GroupConfig
 from kohort.model.ids import ConnectionId, Ticket

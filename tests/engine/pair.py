@@ -14,8 +14,11 @@ from functools import partial
 from typing import Any
 
 from kohort.embedded.consumer import decode_assignment
-from kohort.engine import coordinator_outputs as broker
-from kohort.engine.coordinator_engine import CoordinatorEngine
+from kohort.engine import coordinator_engine as broker
+from kohort.engine.coordinator_engine import (
+    CoordinatorEngine,
+)
+from kohort.engine.coordinator_writes import Write
 from kohort.engine.leader_duties import GroupAssigner
 from kohort.engine.member_engine import EngineSettings, MemberEngine
 from kohort.engine.member_outputs import Close, Committed, Connect, Output, Transmit
@@ -355,7 +358,7 @@ class World:
                     self._to_client(output.conn, output.data)
                 case broker.Close():
                     raise AssertionError(f"the coordinator closed a connection: {output.reason}")
-                case broker.Write():
+                case Write():
                     self.at(self.now + MS, partial(self._written, output.ticket))
                 case broker.Handle():
                     message = self._answer(output.header.api_key, output.request)

@@ -10,22 +10,24 @@ from hypothesis import given
 from tests.engine.coordinator_bench import Bench, Client, stable
 
 from kohort.engine.coordinator_commits import MAX_COMMIT_SIZE, KnownCommit, known_commit
-from kohort.engine.coordinator_engine import CoordinatorEngine
-from kohort.engine.coordinator_outputs import Observed, Write
+from kohort.engine.coordinator_engine import (
+    CoordinatorEngine,
+    Observed,
+)
 from kohort.engine.coordinator_recording import RecordingCoordinatorEngine
+from kohort.engine.coordinator_writes import Write
 from kohort.model.errors import ErrorCode
 from kohort.model.facts import OffsetsCommitted
 from kohort.model.ids import ConnectionId, Ticket, Token, TopicPartition
-from kohort.wire.codec import decode_request, encode_request
+from kohort.wire.codec import RequestHeader, decode_request, encode_request
 from kohort.wire.coordinator_offsets import commit_again, commit_event
-from kohort.wire.coordinator_sender import Sender
-from kohort.wire.headers import RequestHeader
 from kohort.wire.messages.k08_offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
 from kohort.wire.messages.k12_heartbeat import HeartbeatRequest
+from kohort.wire.server_connection import Received, ServerConnection
 
 VERSIONS = st.integers(2, 10)
 INT64 = st.one_of(st.integers(0, 300), st.integers(-(2**63), 2**63 - 1))
@@ -280,8 +282,8 @@ def frame_of(request: OffsetCommitRequest, version: int, *header: Any) -> bytes:
 def read(frame: bytes, token: Token) -> tuple[RequestHeader, OffsetCommitRequest, Any]:
     """What the long way makes of a frame."""
     header, request = decode_request(frame[4:])
-    sender = Sender(token, header.api_version, header.client_id or "", "/h", knows, ConnectionId(1))
-    return header, request, commit_event(request, sender)
+    client = ServerConnection(id=ConnectionId(1), host="/h")
+    return header, request, commit_event(Received(token, header, request), client, knows)
 
 
 def known(frame: bytes) -> KnownCommit | None:

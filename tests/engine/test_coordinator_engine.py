@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from tests.engine.coordinator_bench import WALL, Bench, Client, commit_request, stable
 
-from kohort.engine.coordinator_engine import Write
+from kohort.engine.coordinator_writes import Write
 from kohort.model.errors import ErrorCode, InvariantViolation, ProtocolError
 from kohort.model.ids import ConnectionId, Token
 from kohort.model.instants import Instant

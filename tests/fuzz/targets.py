@@ -17,8 +17,11 @@ from tests.wire.samples import Sampler
 
 from kohort.coordinator.records import CommittedOffset, OffsetRecord
 from kohort.embedded import consumer as embedded
-from kohort.engine.coordinator_engine import CoordinatorEngine
-from kohort.engine.coordinator_outputs import Close, Handle
+from kohort.engine.coordinator_engine import (
+    Close,
+    CoordinatorEngine,
+    Handle,
+)
 from kohort.model.errors import ProtocolError
 from kohort.model.group_config import GroupConfig
 from kohort.model.ids import ConnectionId, GenerationId, GroupId, TopicPartition
@@ -32,8 +35,13 @@ from kohort.storage.log_config import LogConfig
 from kohort.storage.partition_log import PartitionLog
 from kohort.storage.record_batch import check_batch
 from kohort.storage.records import Record, build_batch, iterate_records, keys_and_values
-from kohort.wire.codec import decode_request, decode_response, encode_request, encode_response
-from kohort.wire.framing import FrameSplitter
+from kohort.wire.codec import (
+    FrameSplitter,
+    decode_request,
+    decode_response,
+    encode_request,
+    encode_response,
+)
 
 NOW = 1_700_000_000_000
 MOST_FRAME = 1 << 16

@@ -66,7 +66,7 @@ def test_unknown_keys_are_protocol_errors() -> None:
 def test_importing_wire_loads_no_message_and_compiles_nothing() -> None:
     program = """
 import sys
-import kohort, kohort.wire, kohort.wire.apis, kohort.wire.codec, kohort.wire.framing
+import kohort, kohort.wire, kohort.wire.apis, kohort.wire.codec
 loaded = [name for name in sys.modules if name.startswith("kohort.wire.messages.")]
 assert not loaded, loaded
 from kohort.wire.apis import BY_NAME

@@ -6,6 +6,7 @@ import pytest
 
 from kohort.model.errors import ProtocolError
 from kohort.wire.codec import (
+    RequestHeader,
     correlation_id_of,
     decode_request,
     decode_response,
@@ -13,7 +14,6 @@ from kohort.wire.codec import (
     encode_response,
     peek,
 )
-from kohort.wire.headers import RequestHeader
 from kohort.wire.messages.k00_produce import (
     PartitionProduceData,
     ProduceRequest,

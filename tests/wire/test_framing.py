@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kohort.model.errors import ProtocolError
-from kohort.wire.framing import FrameSplitter
+from kohort.wire.codec import FrameSplitter
 
 
 def framed(*bodies: bytes) -> bytes:

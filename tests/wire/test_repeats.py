@@ -8,6 +8,7 @@ from kohort.wire.codec import (
     decode_response,
     encode_request,
     encode_response,
+    recalling,
 )
 from kohort.wire.messages.k03_metadata import (
     MetadataResponse,
@@ -15,7 +16,6 @@ from kohort.wire.messages.k03_metadata import (
     MetadataResponseTopic,
 )
 from kohort.wire.messages.k12_heartbeat import HeartbeatRequest
-from kohort.wire.repeats import recalling
 
 
 def frame(correlation_id: int, member: str = "m", client: str | None = "c") -> bytes:

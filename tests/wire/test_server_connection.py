@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from kohort.model.errors import InvariantViolation, ProtocolError
 from kohort.model.ids import Token
 from kohort.wire.apis import API_VERSIONS, APIS, BY_NAME
-from kohort.wire.codec import decode_response, encode_request, encode_response
-from kohort.wire.headers import RequestHeader
+from kohort.wire.codec import RequestHeader, decode_response, encode_request, encode_response
 from kohort.wire.messages.k00_produce import ProduceRequest
 from kohort.wire.messages.k11_join_group import JoinGroupRequest, JoinGroupResponse
 from kohort.wire.messages.k12_heartbeat import HeartbeatRequest, HeartbeatResponse

@@ -12,7 +12,7 @@ from typing import Final, TypeAlias
 from kohort.broker.flusher import Flusher
 from kohort.broker.topic_names import OFFSETS_TOPIC
 from kohort.broker.topics import Topics
-from kohort.engine.coordinator_outputs import Write
+from kohort.engine.coordinator_writes import Write
 from kohort.host.clock import wall_now
 from kohort.model.errors import ErrorCode
 from kohort.model.ids import Ticket, TopicPartition

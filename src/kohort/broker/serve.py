@@ -40,8 +40,10 @@ from kohort.broker.state import BrokerState
 from kohort.broker.sweeps import CompactionSweep, IdleSweep, RetentionSweep, SlowFrameSweep
 from kohort.broker.topic_names import OFFSETS_TOPIC
 from kohort.broker.topics import Topics, log_defaults
-from kohort.engine.coordinator_engine import CoordinatorEngine
-from kohort.engine.coordinator_outputs import Observed
+from kohort.engine.coordinator_engine import (
+    CoordinatorEngine,
+    Observed,
+)
 from kohort.engine.coordinator_recording import RecordingCoordinatorEngine
 from kohort.host.clock import clock_name, monotonic_now, wall_micros_at_zero, wall_now
 from kohort.host.entropy import new_cluster_id, new_member_id

@@ -39,7 +39,12 @@ from kohort.consumer.ownership import (
 )
 from kohort.engine.member_outputs import Output
 from kohort.member.effects import Failed, Joined, Left, Lost, Observe, PrepareJoin
-from kohort.member.events import Join, Leave, Polled, RequestRejoin
+from kohort.member.events import (
+    Join,
+    Leave,
+    Polled,
+    RequestRejoin,
+)
 from kohort.member.states import MemberState
 from kohort.model.errors import ErrorCode
 from kohort.model.ids import NO_GENERATION, GenerationId, TopicPartition

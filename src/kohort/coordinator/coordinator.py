@@ -15,15 +15,15 @@ from collections.abc import Callable, Iterable
 from typing import Any, assert_never
 
 from kohort.coordinator import joining, liveness, loading, offsets, removing, syncing, views
-from kohort.coordinator.answers import HeartbeatAnswer
-from kohort.coordinator.effects import Effect
-from kohort.coordinator.events import (
+from kohort.coordinator.interface import (
     Appended,
     AppendFailed,
     DeleteGroups,
     DescribeGroups,
+    Effect,
     Event,
     Heartbeat,
+    HeartbeatAnswer,
     JoinGroup,
     LeaveGroup,
     ListGroups,

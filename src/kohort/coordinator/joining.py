@@ -12,8 +12,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from kohort.coordinator.answers import JoinAnswer
-from kohort.coordinator.events import JoinGroup
 from kohort.coordinator.group import (
     CONSUMER,
     Group,
@@ -24,6 +22,7 @@ from kohort.coordinator.group import (
     utf8_size,
     weight_of,
 )
+from kohort.coordinator.interface import JoinAnswer, JoinGroup
 from kohort.coordinator.parking import park, take_over
 from kohort.coordinator.rebalancing import joined_answer, prepare_rebalance, try_complete
 from kohort.coordinator.records import GroupMetadata, GroupRecord

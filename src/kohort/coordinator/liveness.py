@@ -8,15 +8,18 @@ from __future__ import annotations
 
 from typing import Final
 
-from kohort.coordinator.answers import (
+from kohort.coordinator.group import Group, Member
+from kohort.coordinator.interface import (
+    Heartbeat,
     HeartbeatAnswer,
     JoinAnswer,
     LeaveAnswer,
+    LeaveGroup,
+    LeavingMember,
     LeftMember,
     SyncAnswer,
+    TokensDropped,
 )
-from kohort.coordinator.events import Heartbeat, LeaveGroup, LeavingMember, TokensDropped
-from kohort.coordinator.group import Group, Member
 from kohort.coordinator.rebalancing import EmptyWrite, prepare_rebalance, try_complete
 from kohort.coordinator.registry import Registry
 from kohort.coordinator.timers import Timer, session_timer

@@ -10,8 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from kohort.coordinator.events import Replay
 from kohort.coordinator.group import Group, new_member
+from kohort.coordinator.interface import Replay
 from kohort.coordinator.rebalancing import prepare_rebalance, read_subscriptions
 from kohort.coordinator.records import (
     NO_TIMESTAMP,

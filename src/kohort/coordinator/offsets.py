@@ -13,9 +13,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from kohort.coordinator.answers import FetchedGroup, OffsetCommitAnswer, OffsetFetchAnswer
-from kohort.coordinator.events import GroupToFetch, OffsetCommit, OffsetFetch
 from kohort.coordinator.group import Group, OffsetWrites
+from kohort.coordinator.interface import (
+    FetchedGroup,
+    GroupToFetch,
+    OffsetCommit,
+    OffsetCommitAnswer,
+    OffsetFetch,
+    OffsetFetchAnswer,
+)
 from kohort.coordinator.records import CommittedOffset, OffsetRecord, Record
 from kohort.coordinator.registry import Registry, Write, mapped_append_error
 from kohort.model.errors import ErrorCode

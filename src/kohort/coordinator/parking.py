@@ -6,9 +6,8 @@ one whose place it takes. Must not know: who may join, or what the request sets 
 
 from __future__ import annotations
 
-from kohort.coordinator.answers import JoinAnswer
-from kohort.coordinator.events import JoinGroup
 from kohort.coordinator.group import Group, Member
+from kohort.coordinator.interface import JoinAnswer, JoinGroup
 from kohort.coordinator.registry import Registry
 from kohort.model.errors import ErrorCode
 from kohort.model.facts import MemberRejoined

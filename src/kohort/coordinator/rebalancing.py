@@ -15,8 +15,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from kohort.coordinator.answers import JoinAnswer, LeaveAnswer, SyncAnswer
 from kohort.coordinator.group import Group, InitialDelay, Member
+from kohort.coordinator.interface import (
+    JoinAnswer,
+    LeaveAnswer,
+    SyncAnswer,
+)
 from kohort.coordinator.records import GenerationRecord, GroupRecord, ReservedGeneration
 from kohort.coordinator.registry import Registry, mapped_append_error
 from kohort.coordinator.subscriptions import topics_of

@@ -10,9 +10,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
-from kohort.coordinator.answers import Answer
-from kohort.coordinator.effects import Append, Effect, Observe, Respond
 from kohort.coordinator.group import Group, Member
+from kohort.coordinator.interface import (
+    Answer,
+    Append,
+    Effect,
+    Observe,
+    Respond,
+)
 from kohort.coordinator.records import Record
 from kohort.coordinator.timers import Timer
 from kohort.model.deadlines import Deadlines

@@ -11,9 +11,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from kohort.coordinator.answers import DeleteAnswer, OffsetDeleteAnswer
-from kohort.coordinator.events import DeleteGroups, OffsetDelete, TopicsDeleted
 from kohort.coordinator.group import Group
+from kohort.coordinator.interface import (
+    DeleteAnswer,
+    DeleteGroups,
+    OffsetDelete,
+    OffsetDeleteAnswer,
+    TopicsDeleted,
+)
 from kohort.coordinator.offsets import settle_offsets, write_offsets
 from kohort.coordinator.records import CommittedOffset, GenerationRecord, GroupRecord, Record
 from kohort.coordinator.registry import Registry, mapped_append_error

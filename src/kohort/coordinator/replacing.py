@@ -10,9 +10,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from kohort.coordinator.answers import JoinAnswer, SyncAnswer
-from kohort.coordinator.events import JoinGroup
 from kohort.coordinator.group import Group, Member
+from kohort.coordinator.interface import (
+    JoinAnswer,
+    JoinGroup,
+    SyncAnswer,
+)
 from kohort.coordinator.parking import park, take_over
 from kohort.coordinator.rebalancing import (
     joined_answer,

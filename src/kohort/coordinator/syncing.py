@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from kohort.coordinator.answers import SyncAnswer
-from kohort.coordinator.events import SyncGroup
 from kohort.coordinator.group import Group, Member
+from kohort.coordinator.interface import SyncAnswer, SyncGroup
 from kohort.coordinator.rebalancing import answer_parked_syncs, prepare_rebalance
 from kohort.coordinator.records import GroupRecord
 from kohort.coordinator.registry import Registry, mapped_append_error

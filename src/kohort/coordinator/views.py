@@ -6,15 +6,16 @@ Goes out: values that stay as they are when the group moves on. What Kafka hides
 
 from __future__ import annotations
 
-from kohort.coordinator.answers import (
+from kohort.coordinator.group import Group
+from kohort.coordinator.interface import (
     DescribeAnswer,
     DescribedGroup,
     DescribedMember,
+    DescribeGroups,
     ListAnswer,
     ListedGroup,
+    ListGroups,
 )
-from kohort.coordinator.events import DescribeGroups, ListGroups
-from kohort.coordinator.group import Group
 from kohort.coordinator.registry import Registry
 from kohort.model.errors import ErrorCode
 from kohort.model.group_state import GroupState

@@ -16,13 +16,15 @@ import struct
 from functools import lru_cache
 from typing import Final
 
-from kohort.coordinator.answers import Answer, OffsetCommitAnswer
-from kohort.coordinator.events import OffsetCommit
+from kohort.coordinator.interface import (
+    Answer,
+    OffsetCommit,
+    OffsetCommitAnswer,
+)
 from kohort.model.errors import ErrorCode
 from kohort.wire import topic_ids
-from kohort.wire.codec import encode_request, encode_response
+from kohort.wire.codec import RequestHeader, encode_request, encode_response
 from kohort.wire.coordinator_offsets import commit_response
-from kohort.wire.headers import RequestHeader
 from kohort.wire.messages.k08_offset_commit import OffsetCommitRequest
 
 MAX_COMMIT_SIZE: Final = 2_048

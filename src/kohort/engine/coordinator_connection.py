@@ -1,83 +1,139 @@
-"""One client's connection, as a coordinator's engine keeps it.
+"""A client's connection, which knows its last heartbeat and a commit by their bytes.
 
-In: requests that came alone. Out: what of them is kept, so that the same request is known again by
-its bytes. Must not know: the coordinator, other connections.
+In: requests that arrived alone, with their bytes. Out: whether later bytes are the same heartbeat
+or the same commit with other numbers; the bytes of the answer to a heartbeat. Must not know:
+groups, time, other connections.
+
+Two heartbeats of a member differ in nothing but the correlation id. So the next heartbeat needs no
+decoding, only a comparison (docs/adr/0005). ADR 0036 describes the same for commits.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeAlias
+from functools import cache
+from typing import Final, TypeAlias
 
-from kohort.coordinator.events import Heartbeat
+from kohort.coordinator.interface import Heartbeat, HeartbeatAnswer
 from kohort.coordinator.liveness import HeartbeatHandle
 from kohort.engine.coordinator_commits import KnownCommit, known_commit
-from kohort.engine.coordinator_heartbeats import MAX_HEARTBEAT_SIZE, LastHeartbeat
 from kohort.engine.not_coordinator_filter import Coordinates
-from kohort.model.ids import ConnectionId, TopicPartition
+from kohort.model.errors import ErrorCode
+from kohort.model.ids import ConnectionId
 from kohort.model.values import shared
+from kohort.wire.apis import Api
+from kohort.wire.codec import encode_response
 from kohort.wire.coordinator_events import heartbeat_event
 from kohort.wire.coordinator_offsets import commit_event
-from kohort.wire.coordinator_sender import Sender
 from kohort.wire.messages.k08_offset_commit import OffsetCommitRequest
-from kohort.wire.messages.k12_heartbeat import HeartbeatRequest
-from kohort.wire.server_connection import Received, ServerConnection
+from kohort.wire.messages.k12_heartbeat import HeartbeatRequest, HeartbeatResponse
+from kohort.wire.server_connection import Knows, Received, ServerConnection, ServerLimits
 
 Data: TypeAlias = bytes | bytearray | memoryview
 
+MAX_HEARTBEAT_SIZE: Final = 512
+"""Bytes of the longest heartbeat that a connection keeps."""
 
-class Connection:
-    """One client's connection."""
+_ID_AT: Final = 8
+_ID_ENDS: Final = 12
+"""Position of the correlation id in a request's frame: behind size, key and version."""
 
-    __slots__ = ("beat", "commit", "commits_read", "coordinates", "host", "id", "is_idle", "server")
+_ANSWER_ID_AT: Final = 4
+_ANSWER_ID_ENDS: Final = 8
+"""Position of the correlation id in a response's frame: behind the size."""
+
+
+class Connection(ServerConnection):
+    """One client's connection to one node.
+
+    Attributes:
+        coordinates: tells which groups the node coordinates; None: all of them.
+        heartbeat: the last heartbeat, if the coordinator knew its member.
+        commit: a commit that arrived alone, usually the last one.
+        commits_read: how many commits were decoded since the last one that was known by its bytes.
+    """
+
+    __slots__ = ("commit", "commits_read", "coordinates", "heartbeat")
 
     def __init__(
         self,
         conn: ConnectionId,
         host: str,
-        server: ServerConnection,
-        coordinates: Coordinates | None = None,
+        coordinates: Coordinates | None,
+        *,
+        apis: tuple[Api, ...],
+        limits: ServerLimits | None,
+        next_token: Callable[[], int],
     ) -> None:
-        self.id = conn
-        self.host = shared(host)
-        self.server = server
+        super().__init__(id=conn, host=host, apis=apis, limits=limits, next_token=next_token)
         self.coordinates = coordinates
-        """Which groups the node coordinates that the client is connected to; None: all."""
-        self.is_idle = True
-        """What ``server`` says; a heartbeat that comes again looks no further than here."""
-        self.beat: LastHeartbeat | None = None
-        """The heartbeat that its client sent last."""
+        self.heartbeat: LastHeartbeat | None = None
         self.commit: KnownCommit | None = None
-        """A commit that its client sent: the last one, as a rule."""
         self.commits_read = 0
-        """Commits that were read in full since one was known by its bytes."""
 
     def keep(
         self,
         received: Received,
         data: Data,
-        knows_partition: Callable[[TopicPartition], bool],
-        heartbeat_handle: Callable[[Heartbeat], HeartbeatHandle | None],
+        knows: Knows,
+        handle_of: Callable[[Heartbeat], HeartbeatHandle | None],
     ) -> None:
-        """Know a request again that came in ``data``, with nothing before it unanswered."""
+        """Remember a request that arrived alone in ``data``, if requests like it come again."""
         kind = type(received.request)
         if kind is HeartbeatRequest:
-            own = self.coordinates is None or self.coordinates(received.request.group_id)
-            if own and self.server.is_idle and len(data) <= MAX_HEARTBEAT_SIZE:
-                token, header, request = received
-                version = header.api_version
-                sender = Sender(token, version, "", self.host, knows_partition, self.id)
-                handle = heartbeat_handle(heartbeat_event(request, sender))
-                self.beat = None if handle is None else LastHeartbeat(bytes(data), version, handle)
+            mine = self.coordinates is None or self.coordinates(received.request.group_id)
+            if mine and self.is_idle and len(data) <= MAX_HEARTBEAT_SIZE:
+                handle = handle_of(heartbeat_event(received, self, knows))
+                version = received.header.api_version
+                self.heartbeat = (
+                    None if handle is None else LastHeartbeat(bytes(data), version, handle)
+                )
         elif kind is OffsetCommitRequest:
             self.commits_read += 1
-            # It costs twice what reading in full does: each in vain makes the next wait longer.
+            # To remember a commit costs twice as much as to decode it. So a client whose commits
+            # never repeat is tried at its commits 1, 2, 4, 8 and so on only.
             if self.commits_read & (self.commits_read - 1) == 0:
-                self._keep_commit(received, data, knows_partition)
+                event = commit_event(received, self, knows)
+                self.commit = known_commit(bytes(data), received.header, received.request, event)
 
-    def _keep_commit(
-        self, received: Received, data: Data, knows_partition: Callable[[TopicPartition], bool]
-    ) -> None:
-        token, header, request = received
-        sender = Sender(token, header.api_version, "", self.host, knows_partition, self.id)
-        self.commit = known_commit(bytes(data), header, request, commit_event(request, sender))
+
+class LastHeartbeat(HeartbeatHandle):
+    """The last heartbeat of a connection, and the coordinator's handle of its member.
+
+    Attributes:
+        size: bytes of its frame.
+        version: version of the API.
+    """
+
+    __slots__ = ("_alive", "_head", "_tail", "size", "version")
+
+    def __init__(self, frame: bytes, version: int, handle: HeartbeatHandle) -> None:
+        super().__init__(handle.group, handle.member, handle.deadline)
+        self.size = len(frame)
+        self._head = shared(frame[:_ID_AT])
+        self._tail = frame[_ID_ENDS:]
+        self.version = version
+        self._alive = _alive(version)
+
+    def is_again(self, frame: bytes) -> bool:
+        """Whether ``frame`` is the same request under any correlation id."""
+        return frame[_ID_ENDS:] == self._tail and frame[:_ID_AT] == self._head
+
+    def correlation_id(self, frame: bytes) -> int:
+        """The correlation id of ``frame``."""
+        return int.from_bytes(frame[_ID_AT:_ID_ENDS], "big", signed=True)
+
+    def response(self, frame: bytes, answer: HeartbeatAnswer) -> bytes:
+        """The response to ``frame``, as a frame."""
+        correlation_id = frame[_ID_AT:_ID_ENDS]
+        if answer.error is ErrorCode.NONE:
+            return correlation_id.join(self._alive)
+        message = HeartbeatResponse(error_code=answer.error)
+        return encode_response(message, self.version, self.correlation_id(frame))
+
+
+@cache
+def _alive(version: int) -> tuple[bytes, bytes]:
+    """The bytes before and after the correlation id in a response without error."""
+    frame = encode_response(HeartbeatResponse(), version, 0)
+    return frame[:_ANSWER_ID_AT], frame[_ANSWER_ID_ENDS:]

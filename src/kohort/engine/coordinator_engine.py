@@ -1,12 +1,12 @@
-"""The coordinator wired to its connections and its log: bytes and tickets in, the same out.
+"""The coordinator's engine: Kafka's bytes and the log's tickets in, bytes and writes out.
 
-Comes in: what happened to sockets, disk and clock, from the one shell that feeds it. Goes out:
-``Output``s, in the order in which they must be carried out. Must not know: sockets, files, clocks,
-and what the broker's other requests mean.
+In: bytes, lost connections, outcomes of writes, time, from one shell. Out: outputs, in the order in
+which the shell must carry them out. Must not know: sockets, files, clocks, the meaning of requests
+that are not the coordinator's.
 
-Answers leave in the order of their requests on each connection, also those the broker gives. When a
-connection goes, the coordinator is told which of its requests were still unanswered, since nobody
-waits behind a parked one any more; an answer that comes all the same ends here.
+Each connection gets its answers in the order of its requests, also the answers of the broker. When
+a connection is lost, the coordinator learns which of its requests had no answer, because no client
+waits for them any more. An answer to such a request is dropped here.
 """
 
 from __future__ import annotations
@@ -15,70 +15,83 @@ import sys
 from collections import deque
 from collections.abc import Callable, Iterable
 from itertools import count
-from typing import ClassVar
+from typing import Any, ClassVar, NamedTuple, TypeAlias, final
 
 from kohort.coordinator.coordinator import Coordinator
-from kohort.coordinator.effects import Append, Effect, Observe, Respond
-from kohort.coordinator.events import (
+from kohort.coordinator.interface import (
+    Append,
     Appended,
     AppendFailed,
+    Effect,
     Event,
     Loaded,
-    Replay,
+    Observe,
     Request,
+    Respond,
     Stalled,
     TimeOfDay,
     TokensDropped,
     TopicsDeleted,
 )
-from kohort.coordinator.partitions import partition_for
 from kohort.engine.coordinator_commits import KnownCommit
-from kohort.engine.coordinator_connection import Connection, Data
-from kohort.engine.coordinator_heartbeats import LastHeartbeat
-from kohort.engine.coordinator_outputs import (
-    Close,
-    Handle,
-    Observed,
-    Output,
-    Transmit,
-    Write,
-)
-from kohort.engine.coordinator_writes import encoded
+from kohort.engine.coordinator_connection import Connection, Data, LastHeartbeat
+from kohort.engine.coordinator_writes import Write, replays, write_of
 from kohort.engine.not_coordinator_filter import Coordinates, NotCoordinatorFilter
 from kohort.model.errors import ErrorCode, InvariantViolation, ProtocolError
+from kohort.model.facts import Fact
 from kohort.model.group_config import GroupConfig
-from kohort.model.ids import ConnectionId, Ticket, Token, TopicPartition
+from kohort.model.ids import ConnectionId, Ticket, Token
 from kohort.model.instants import MICROS_PER_MILLI, Instant, WallMillis
-from kohort.storage.group_records import read_record
+from kohort.model.wire_facts import WireFact
 from kohort.wire import topic_ids
 from kohort.wire.apis import APIS, Api
+from kohort.wire.codec import RequestHeader
 from kohort.wire.coordinator_events import EVENT_MAKERS, RESPONSE_MAKERS
 from kohort.wire.coordinator_offsets import commit_again
-from kohort.wire.coordinator_sender import Sender
-from kohort.wire.server_connection import Received, ServerConnection, ServerLimits
+from kohort.wire.server_connection import Knows, Received, ServerLimits
 from kohort.wire.topic_ids import NoTopicIds, TopicIds
 
-_REPLAY_CHUNK = 1_000
+_make = tuple.__new__  # costs a third of a call of the named tuple
 
-_make = tuple.__new__  # a third of what calling the named tuple costs
-
-__all__ = [
-    "Close",
-    "CoordinatorEngine",
-    "Handle",
-    "Observed",
-    "Output",
-    "Transmit",
-    "Write",
-]
+# Outputs are named tuples: one is made for every heartbeat, and named tuples cost the least.
 
 
-def _knows_all(_partition: TopicPartition) -> bool:
-    return True
+@final
+class Transmit(NamedTuple):
+    """Send ``data`` on ``conn``."""
+
+    conn: ConnectionId
+    data: bytes
 
 
-def _hears_all(_kind: type) -> bool:
-    return True
+@final
+class Close(NamedTuple):
+    """Close ``conn``: its client broke the protocol. The engine has forgotten the connection."""
+
+    conn: ConnectionId
+    reason: str
+
+
+@final
+class Handle(NamedTuple):
+    """A request that is not the coordinator's. The shell answers it with ``engine.answer``."""
+
+    conn: ConnectionId
+    token: Token
+    header: RequestHeader
+    request: Any
+
+
+@final
+class Observed(NamedTuple):
+    """A fact for logs, metrics and histories. Wire facts come out of a recording engine only."""
+
+    fact: Fact | WireFact
+    at: Instant
+    wall: WallMillis
+
+
+Output: TypeAlias = Transmit | Close | Write | Handle | Observed
 
 
 class CoordinatorEngine:
@@ -89,22 +102,22 @@ class CoordinatorEngine:
         make_member_id: see ``Coordinator``.
         wall: time of day at ``now``.
         now: the present instant.
-        knows_partition: whether a partition exists; commits for others are refused one by one.
-        topics: who knows the ids of topics; by default they have none.
-        apis: what is served; requests that are not a coordinator's come out as ``Handle``.
-        limits: what one client may make the engine hold.
-        hears: whether anybody listens to facts of a kind; others are not put out.
-        answers_at_once: most answers that one step puts out; the shell asks for the others with
-            ``go_on`` while ``has_more``. By default all of them.
+        knows_partition: whether a partition exists; a commit for any other is refused.
+        topics: gives the ids of topics; by default topics have none.
+        apis: the served APIs; requests that are not the coordinator's come out as ``Handle``.
+        limits: bounds on the memory that one client can fill.
+        hears: whether anybody listens to facts of a kind; other facts are not put out.
+        answers_at_once: most answers of one step; while ``has_more``, the shell gets the others
+            with ``go_on``. By default all of them.
 
-    Before the first connection, feed ``replay`` with what the log holds, then say ``loaded``.
+    Before the first connection, call ``replay`` with the content of the log, then ``loaded``.
     """
 
     _knows_repeats: ClassVar[bool] = True
-    """Whether a request that comes again may take a short way."""
+    """Whether a request that comes again is known by its bytes."""
 
     tells_beats: ClassVar[bool] = False
-    """Whether ``beat`` leaves something to tell, for ``advance`` to give."""
+    """Whether ``beat`` leaves outputs, which ``advance`` returns."""
 
     def __init__(
         self,
@@ -113,11 +126,11 @@ class CoordinatorEngine:
         *,
         wall: WallMillis,
         now: Instant,
-        knows_partition: Callable[[TopicPartition], bool] = _knows_all,
+        knows_partition: Knows = lambda _partition: True,
         topics: TopicIds | None = None,
         apis: Iterable[Api] = APIS,
         limits: ServerLimits | None = None,
-        hears: Callable[[type], bool] = _hears_all,
+        hears: Callable[[type], bool] = lambda _kind: True,
         answers_at_once: int = sys.maxsize,
     ) -> None:
         self._config = config
@@ -131,16 +144,16 @@ class CoordinatorEngine:
         self._put_off: deque[Respond] = deque()
         self._connections: dict[ConnectionId, Connection] = {}
         self._owed: dict[Token, tuple[Connection, int, tuple[KnownCommit, int] | None]] = {}
-        """Who waits, for an answer in which version; a known commit, and its correlation id."""
+        """Of each unanswered request: connection, version, and for a known commit that commit with
+        the correlation id."""
         self._by_id: dict[Token, dict[str, bytes]] = {}
-        """The topics of unanswered requests that name them by id: ids by name."""
+        """Of each unanswered request that names topics by id: the topic ids by name."""
         self._filter = NotCoordinatorFilter(config)
         self._next_token = count(1).__next__
         self._wall_zero = 0
         self._outputs: list[Output] = []
         self._dropped: list[Token] = []
-        """Unanswered requests of connections that went, which the coordinator is still to hear of.
-        """
+        """Unanswered requests of lost connections; the coordinator does not know of the loss."""
         self.time_of_day(wall, now)
 
     # -- connections ---------------------------------------------------------------------------
@@ -150,19 +163,25 @@ class CoordinatorEngine:
     ) -> list[Output]:
         """A client connected from ``peer_host`` (an address, without port).
 
-        ``owned``: which groups the node coordinates that it connected to; None: all of them.
+        ``owned`` tells which groups the node of this connection coordinates; None: all of them.
 
         Raises:
-            InvariantViolation: the id is in use; ids are never to be used twice.
+            InvariantViolation: the id is in use; each id may be used once only.
         """
         if conn in self._connections:
             raise InvariantViolation(f"connection id {conn} is in use already")
-        server = ServerConnection(apis=self._apis, limits=self._limits, next_token=self._next_token)
-        self._connections[conn] = Connection(conn, f"/{peer_host}", server, owned)
+        self._connections[conn] = Connection(
+            conn,
+            f"/{peer_host}",
+            owned,
+            apis=self._apis,
+            limits=self._limits,
+            next_token=self._next_token,
+        )
         return self.advance(now)
 
     def received(self, conn: ConnectionId, data: Data, now: Instant) -> list[Output]:
-        """Bytes arrived. Anything from a connection that is gone is passed over."""
+        """Bytes arrived. Bytes of a lost connection are ignored."""
         known = self._connections.get(conn)
         if known is None:
             return self.advance(now)
@@ -170,11 +189,10 @@ class CoordinatorEngine:
         reply = self.beat(known, data, now)
         if reply is not None:
             return [Transmit(conn, reply)]
-        known.is_idle = False
         if alone and self._commit_again(known, data, now):
             return self._settle(now)
         try:
-            requests = known.server.receive(data)
+            requests = known.receive(data)
         except ProtocolError as error:
             self._close(known, str(error))
             return self.advance(now)
@@ -189,22 +207,22 @@ class CoordinatorEngine:
         return self._settle(now)
 
     def connection(self, conn: ConnectionId) -> Connection:
-        """A connection as ``beat`` wants it: good until it is closed or lost."""
+        """The connection of an id, for ``beat``; valid until it is closed or lost."""
         return self._connections[conn]
 
     def beat(self, known: Connection, data: Data, now: Instant) -> bytes | None:
-        """The answer to a heartbeat that comes again; None: nothing was done, ``received`` is next.
+        """The answer to a heartbeat that comes again; None: nothing was done, call ``received``.
 
-        The short way for nearly all there is to do, also past what a busy shell puts off.
+        A busy shell may call this for a connection before it serves the requests that it put off.
         """
-        beat = known.beat
+        beat = known.heartbeat
         if beat is None or not known.is_idle or len(data) != beat.size:
             return None
         return self._beat_again(known, beat, bytes(data), now)
 
     @property
     def has_more(self) -> bool:
-        """Whether answers were put off: ``go_on`` gives some of them."""
+        """Whether answers were put off: ``go_on`` returns some of them."""
         return bool(self._put_off)
 
     def go_on(self, now: Instant) -> list[Output]:
@@ -216,33 +234,32 @@ class CoordinatorEngine:
         return self._settle(now)
 
     def lost(self, conn: ConnectionId, now: Instant) -> list[Output]:
-        """A connection is gone, from whichever side. Its unanswered requests are forgotten here."""
+        """A connection was lost, by either side. Its unanswered requests are forgotten here."""
         known = self._connections.get(conn)
         if known is not None:
             self._forget(known, "the connection was lost")
         return self.advance(now)
 
     def wants_data(self, conn: ConnectionId) -> bool:
-        """False while the shell should not read on from that connection."""
+        """False while the shell should not read from that connection."""
         known = self._connections.get(conn)
-        return known is not None and known.server.wants_data
+        return known is not None and known.wants_data
 
     def unfinished(self, conn: ConnectionId) -> tuple[int, int]:
-        """Number and bytes of the request of which only a part has come; (0, 0): there is none."""
+        """Number and size so far of a request that arrived in part; (0, 0) if there is none."""
         known = self._connections.get(conn)
-        return (0, 0) if known is None else known.server.unfinished
+        return (0, 0) if known is None else known.unfinished
 
     def answer(self, conn: ConnectionId, token: Token, message: object | None) -> list[Output]:
-        """Answer a request that came out as ``Handle``; what may leave now, maybe nothing.
+        """Answer a request that came out as ``Handle``; returns what may leave now, maybe nothing.
 
-        ``message`` None settles a request that gets no answer (Produce with acks=0).
+        ``message`` None completes a request that gets no answer (Produce with acks=0).
         """
         known = self._connections.get(conn)
         if known is None:
             return []
         if message is None:
-            data = known.server.skip(token)
-            known.is_idle = known.server.is_idle
+            data = known.skip(token)
             if data:
                 self._outputs.append(Transmit(known.id, data))
         else:
@@ -256,7 +273,7 @@ class CoordinatorEngine:
         return self._feed(Appended(ticket=ticket), now)
 
     def all_appended(self, tickets: Iterable[Ticket], now: Instant) -> list[Output]:
-        """As ``appended`` for one after another: ``Write``s that shared a batch are on disk."""
+        """As ``appended`` for one after another: several ``Write``s in one batch are on disk."""
         self._run(self._coordinator.appended(tickets, now), now)
         return self._settle(now)
 
@@ -270,17 +287,11 @@ class CoordinatorEngine:
         """Records of ``__consumer_offsets``, in the order of each partition's log.
 
         Raises:
-            ProtocolError: a key or value cannot be read. Nothing is to be served then.
+            ProtocolError: a key or value cannot be read. Then the engine must not serve.
         """
-        chunk = []
-        for key, value in records:
-            record = read_record(key, value)
-            if record is not None:
-                chunk.append(record)
-            if len(chunk) >= _REPLAY_CHUNK:
-                self._run(self._coordinator.handle(Replay(records=tuple(chunk)), now), now)
-                chunk = []
-        return self._feed(Replay(records=tuple(chunk)), now)
+        for event in replays(records):
+            self._run(self._coordinator.handle(event, now), now)
+        return self._settle(now)
 
     def loaded(self, now: Instant) -> list[Output]:
         """The log was read to its end, or there is none: serve."""
@@ -289,7 +300,7 @@ class CoordinatorEngine:
     # -- time and the rest ---------------------------------------------------------------------
 
     def advance(self, now: Instant) -> list[Output]:
-        """Let the time be ``now``; to be called when ``next_deadline`` is reached."""
+        """Set the time to ``now``; to be called when ``next_deadline`` is reached."""
         self._run(self._coordinator.advance(now), now)
         return self._settle(now)
 
@@ -300,23 +311,23 @@ class CoordinatorEngine:
         return self._coordinator.next_deadline()
 
     def none_due(self, at: Instant) -> bool:
-        """Whether ``advance`` has nothing to do at ``at``; False says nothing."""
+        """True if ``advance`` has nothing to do at ``at``; False may mean either."""
         return not self._dropped and self._coordinator.none_due(at)
 
     def stalled(self, micros: int, now: Instant) -> list[Output]:
-        """The process was asleep for ``micros``: no member is to expire of that.
+        """The process was stopped for ``micros``: no member may expire for that.
 
-        To be said before anything else that is fed at ``now``.
+        To be called before anything else that happens at ``now``.
         """
         return self._feed(Stalled(micros=micros), now)
 
     def time_of_day(self, wall: WallMillis, now: Instant) -> list[Output]:
-        """What the wall clock shows at ``now``; to be said again when it may have been set."""
+        """The wall clock shows ``wall`` at ``now``; to be repeated, because clocks are set."""
         self._wall_zero = wall * MICROS_PER_MILLI - now
         return self._feed(TimeOfDay(wall=wall), now)
 
     def topics_deleted(self, topics: Iterable[str], now: Instant) -> list[Output]:
-        """Topics are gone, and so are their committed offsets."""
+        """Topics were deleted, and so are their committed offsets."""
         return self._feed(TopicsDeleted(topics=frozenset(topics)), now)
 
     def check(self) -> None:
@@ -342,15 +353,13 @@ class CoordinatorEngine:
             return
         version = header.api_version
         self._owed[token] = (known, version, None)
-        sender = Sender(
-            token, version, header.client_id or "", known.host, self._knows_partition, known.id
-        )
-        self._serve(known, make_event(request, sender), version, header.correlation_id, now)
+        event = make_event(received, known, self._knows_partition)
+        self._serve(known, event, version, header.correlation_id, now)
 
     def _serve(
         self, known: Connection, event: Request, _version: int, _id: int, now: Instant
     ) -> None:
-        """Let the coordinator have a request; for heirs: whose, and what its header said."""
+        """Give a request to the coordinator. The recording engine notes version and id, too."""
         if known.coordinates is not None:
             taken = self._filter.take(event, known.coordinates)
             if isinstance(taken, Respond):
@@ -366,9 +375,9 @@ class CoordinatorEngine:
     def _beat_again(
         self, known: Connection, beat: LastHeartbeat, frame: bytes, now: Instant
     ) -> bytes | None:
-        """Answer a heartbeat that says what the last one said; None: there is more to do.
+        """Answer a heartbeat equal to the last one; None: it differs, or more has to be done.
 
-        Nothing else may be under way on the connection.
+        Only for a connection without unanswered requests.
         """
         if self._dropped or not beat.is_again(frame):
             return None
@@ -376,7 +385,7 @@ class CoordinatorEngine:
         return None if answer is None else beat.response(frame, answer)
 
     def _commit_again(self, known: Connection, data: Data, now: Instant) -> bool:
-        """Serve a commit that differs from the known one in nothing but numbers."""
+        """Serve a commit that differs from the known one in numbers only; False: it does not."""
         commit = known.commit
         if commit is None or len(data) != commit.size:
             return False
@@ -385,7 +394,7 @@ class CoordinatorEngine:
             return False
         known.commits_read = 0
         correlation_id, version = numbers[0], commit.header.api_version
-        token = known.server.receive_known(commit.header, correlation_id)
+        token = known.receive_known(commit.header, correlation_id)
         self._owed[token] = (known, version, (commit, correlation_id))
         event = commit_again(commit.event, token, numbers[1:], self._knows_partition)
         self._serve(known, event, version, correlation_id, now)
@@ -396,7 +405,7 @@ class CoordinatorEngine:
         return self._settle(now)
 
     def _settle(self, now: Instant) -> list[Output]:
-        """Tell the coordinator of requests nobody waits for, and hand out what has come of all."""
+        """Tell the coordinator which requests no client waits for, and return all outputs."""
         while self._dropped:
             tokens, self._dropped = tuple(self._dropped), []
             self._run(self._coordinator.handle(TokensDropped(tokens=tokens), now), now)
@@ -407,31 +416,18 @@ class CoordinatorEngine:
             effects = self._some_of(self._filter.made_whole(effects))
         for effect in effects:
             if type(effect) is Respond:
-                owed = self._owed.pop(effect.token, None)
-                if owed is not None:
-                    known, version, again = owed
-                    answer = effect.answer
-                    if again is not None and again[0].is_stored(answer):
-                        frame = again[0].response(again[1])
-                        self._send(known, known.server.answer_with(effect.token, frame))
-                        continue
-                    response = RESPONSE_MAKERS[type(answer)](answer, version)
-                    if version >= topic_ids.FROM_VERSION:
-                        topic_ids.put_ids(response, self._by_id.pop(effect.token), self._topics)
-                    self._answer(known, effect.token, response)
+                self._respond(effect)
             elif type(effect) is Observe:
-                if not self._hears(type(effect.fact)):
-                    continue
-                wall = (self._wall_zero + now) // MICROS_PER_MILLI
-                self._outputs.append(_make(Observed, (effect.fact, now, wall)))
+                if self._hears(type(effect.fact)):
+                    self._outputs.append(_make(Observed, (effect.fact, now, self._wall(now))))
             elif type(effect) is Append:
                 self._append(effect, now)
 
     def _some_of(self, effects: list[Effect]) -> list[Effect]:
-        """All but the answers beyond the first ones, which are put off in their order.
+        """All effects but the answers beyond the limit, which are put off in their order.
 
-        What is durable and what is told to observers does not wait; and each connection gets its
-        answers in the order of its requests whenever they come.
+        Writes and facts are not put off. Each connection gets its answers in the order of its
+        requests, whenever they leave.
         """
         now, left = [], self._at_once
         for effect in effects:
@@ -443,22 +439,38 @@ class CoordinatorEngine:
             now.append(effect)
         return now
 
+    def _wall(self, now: Instant) -> WallMillis:
+        return (self._wall_zero + now) // MICROS_PER_MILLI  # type: ignore[return-value]
+
     def _append(self, effect: Append, now: Instant) -> None:
-        records = encoded(effect.records, self._config.message_max_bytes)
-        if records is None:
+        write = write_of(effect, self._config, self._wall(now))
+        if write is None:
             self._too_large(effect, now)
-            return
-        partition = partition_for(effect.group_id, self._config.offsets_topic_num_partitions)
-        wall = (self._wall_zero + now) // MICROS_PER_MILLI
-        self._outputs.append(_make(Write, (effect.ticket, partition, records, wall)))
+        else:
+            self._outputs.append(write)
 
     def _too_large(self, effect: Append, now: Instant) -> None:
         failed = AppendFailed(ticket=effect.ticket, error=ErrorCode.MESSAGE_TOO_LARGE)
         self._run(self._coordinator.handle(failed, now), now)
 
+    def _respond(self, effect: Respond) -> None:
+        owed = self._owed.pop(effect.token, None)
+        if owed is None:
+            return
+        known, version, again = owed
+        answer = effect.answer
+        if again is not None and again[0].is_stored(answer):
+            frame = again[0].response(again[1])
+            self._send(known, known.answer_with(effect.token, frame))
+            return
+        response = RESPONSE_MAKERS[type(answer)](answer, version)
+        if version >= topic_ids.FROM_VERSION:
+            topic_ids.put_ids(response, self._by_id.pop(effect.token), self._topics)
+        self._answer(known, effect.token, response)
+
     def _answer(self, known: Connection, token: Token, message: object) -> None:
         try:
-            data = known.server.answer(token, message)
+            data = known.answer(token, message)
         except ProtocolError as error:
             self._close(known, str(error))
             return
@@ -466,10 +478,9 @@ class CoordinatorEngine:
 
     def _send(self, known: Connection, data: bytes) -> None:
         if data:
-            known.is_idle = known.server.is_idle
             self._outputs.append(_make(Transmit, (known.id, data)))
-        elif known.server.closed and known.id in self._connections:
-            self._close(known, known.server.closed)
+        elif known.closed and known.id in self._connections:
+            self._close(known, known.closed)
 
     def _close(self, known: Connection, reason: str) -> None:
         self._forget(known, reason)
@@ -477,8 +488,7 @@ class CoordinatorEngine:
 
     def _forget(self, known: Connection, reason: str) -> None:
         del self._connections[known.id]
-        known.is_idle = False
-        for token in known.server.close(reason):
+        for token in known.close(reason):
             self._by_id.pop(token, None)
             self._filter.forget(token)
             if self._owed.pop(token, None) is not None:

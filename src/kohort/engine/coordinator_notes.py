@@ -9,31 +9,29 @@ from __future__ import annotations
 
 from typing import Any, Final, assert_never
 
-from kohort.coordinator.answers import (
+from kohort.coordinator.interface import (
     Answer,
+    Append,
     DeleteAnswer,
-    DescribeAnswer,
-    HeartbeatAnswer,
-    JoinAnswer,
-    LeaveAnswer,
-    ListAnswer,
-    OffsetCommitAnswer,
-    OffsetDeleteAnswer,
-    OffsetFetchAnswer,
-    SyncAnswer,
-)
-from kohort.coordinator.effects import Append
-from kohort.coordinator.events import (
     DeleteGroups,
+    DescribeAnswer,
     DescribeGroups,
     Heartbeat,
+    HeartbeatAnswer,
+    JoinAnswer,
     JoinGroup,
+    LeaveAnswer,
     LeaveGroup,
+    ListAnswer,
     ListGroups,
     OffsetCommit,
+    OffsetCommitAnswer,
     OffsetDelete,
+    OffsetDeleteAnswer,
     OffsetFetch,
+    OffsetFetchAnswer,
     Request,
+    SyncAnswer,
     SyncGroup,
 )
 from kohort.coordinator.liveness import HeartbeatHandle

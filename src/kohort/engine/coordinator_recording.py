@@ -12,19 +12,25 @@ from dataclasses import fields
 from typing import Any
 
 from kohort.coordinator.coordinator import Coordinator
-from kohort.coordinator.effects import Append, Effect, Respond
-from kohort.coordinator.events import Request
+from kohort.coordinator.interface import (
+    Append,
+    Effect,
+    Request,
+    Respond,
+)
 from kohort.coordinator.timers import JOIN, SESSION, SYNC, Timer
-from kohort.engine.coordinator_connection import Connection
-from kohort.engine.coordinator_engine import CoordinatorEngine
-from kohort.engine.coordinator_heartbeats import LastHeartbeat
+from kohort.engine.coordinator_connection import Connection, LastHeartbeat
+from kohort.engine.coordinator_engine import (
+    CoordinatorEngine,
+    Observed,
+    Output,
+)
 from kohort.engine.coordinator_notes import (
     beat_notes,
     note_of_write,
     notes_of_answer,
     notes_of_request,
 )
-from kohort.engine.coordinator_outputs import Observed, Output
 from kohort.model.deadlines import Deadlines
 from kohort.model.errors import ErrorCode
 from kohort.model.group_config import GroupConfig

@@ -13,33 +13,32 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Final, NamedTuple, TypeAlias
 
-from kohort.coordinator.answers import (
+from kohort.coordinator.interface import (
     Answer,
     DeleteAnswer,
+    DeleteGroups,
     DescribeAnswer,
     DescribedGroup,
+    DescribeGroups,
+    Effect,
     FetchedGroup,
+    Heartbeat,
     HeartbeatAnswer,
     JoinAnswer,
-    LeaveAnswer,
-    ListAnswer,
-    OffsetCommitAnswer,
-    OffsetDeleteAnswer,
-    OffsetFetchAnswer,
-    SyncAnswer,
-)
-from kohort.coordinator.effects import Effect, Respond
-from kohort.coordinator.events import (
-    DeleteGroups,
-    DescribeGroups,
-    Heartbeat,
     JoinGroup,
+    LeaveAnswer,
     LeaveGroup,
+    ListAnswer,
     ListGroups,
     OffsetCommit,
+    OffsetCommitAnswer,
     OffsetDelete,
+    OffsetDeleteAnswer,
     OffsetFetch,
+    OffsetFetchAnswer,
     Request,
+    Respond,
+    SyncAnswer,
     SyncGroup,
 )
 from kohort.model.errors import ErrorCode

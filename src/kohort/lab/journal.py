@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Final
 
-from kohort.engine.coordinator_outputs import Write
+from kohort.engine.coordinator_writes import Write
 from kohort.lab.acts import CrashAtPersist
 from kohort.lab.heap import Heap, Process
 from kohort.lab.plan import DiskPlan

@@ -13,16 +13,16 @@ from collections.abc import Callable
 from random import Random
 from typing import Any, Final
 
-from kohort.engine.coordinator_engine import CoordinatorEngine
-from kohort.engine.coordinator_outputs import (
+from kohort.engine.coordinator_engine import (
     Close,
+    CoordinatorEngine,
     Handle,
     Observed,
     Output,
     Transmit,
-    Write,
 )
 from kohort.engine.coordinator_recording import RecordingCoordinatorEngine
+from kohort.engine.coordinator_writes import Write
 from kohort.lab.acts import CrashAtPersist
 from kohort.lab.heap import Heap, Process
 from kohort.lab.journal import Journal, wall_at

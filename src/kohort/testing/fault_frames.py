@@ -15,8 +15,7 @@ from typing import Any, Final, NamedTuple
 
 from kohort.model.errors import ConfigError, ProtocolError
 from kohort.wire.apis import APIS, BY_KEY, BY_NAME
-from kohort.wire.codec import decode_response, encode_response
-from kohort.wire.framing import FrameSplitter
+from kohort.wire.codec import FrameSplitter, decode_response, encode_response
 
 Ask = tuple[str, int]
 """A direction and an API key."""

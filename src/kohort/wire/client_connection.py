@@ -21,14 +21,15 @@ from kohort.schema.codec import MAX_ELEMENTS, refuse_encoding, request_encoder
 from kohort.schema.declare import layout_of
 from kohort.wire.apis import API_VERSIONS, APIS, Api
 from kohort.wire.codec import (
+    DEFAULT_MAX_FRAME,
     ENCODING_ERRORS,
+    FrameSplitter,
+    client_id_bytes,
     correlation_id_of,
     decode_response,
     encode_request,
     response_reader,
 )
-from kohort.wire.framing import DEFAULT_MAX_FRAME, FrameSplitter
-from kohort.wire.headers import client_id_bytes
 from kohort.wire.messages.k00_produce import ProduceRequest
 from kohort.wire.messages.k18_api_versions import ApiVersionsRequest, ApiVersionsResponse
 

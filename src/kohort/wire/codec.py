@@ -1,17 +1,26 @@
-"""Frames to messages and back: header and message together.
+"""Frames and messages: how Kafka's bytes are cut, read and written.
 
-In: a frame without its size, or a message with what its header says. Out: a header and a message,
-or a frame with its size, ready to send.
-Must not know: connections, order of answers.
+In: bytes as a socket delivers them; frames; messages with the fields of their header. Out: whole
+frames; headers and messages; frames with their size, ready to send. Must not know: connections, the
+order of answers, the meaning of a message.
 
-The message classes come from the table of APIs, each when its first frame is seen; the functions
-that are compiled for them are kept here, by the four bytes of key and version that open a request.
+A frame is four bytes of size, a header and a message. A request header is key, version,
+correlation id and client id. Its version 2 (flexible requests) adds tagged fields and keeps the
+int16 length of the client id. A response header is the correlation id; its version 1 adds tagged
+fields. ApiVersions is the exception: its response always has header version 0, because a client
+that sends ApiVersions does not know yet which versions the broker can read (KIP-511).
+
+The table of APIs names the message classes. Each class is imported when its first frame arrives.
+The functions that are compiled for it are kept here, under the four bytes of key and version with
+which a request begins.
 """
 
 from __future__ import annotations
 
 import struct
 from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, NoReturn, TypeVar
 
 from kohort.model.errors import ProtocolError
@@ -24,13 +33,18 @@ from kohort.schema.codec import (
     request_encoder,
     response_encoder,
 )
-from kohort.schema.declare import layout_of
+from kohort.schema.declare import Layout, layout_of
 from kohort.schema.runtime import skip_tags
 from kohort.wire.apis import BY_NAME, api_of
-from kohort.wire.headers import RequestHeader, client_id_bytes, response_header_is_tagged
-from kohort.wire.repeats import recalling
 
 T = TypeVar("T")
+
+DEFAULT_MAX_FRAME = 100 * 1024 * 1024
+"""Bytes of the largest frame: Kafka's default of ``socket.request.max.bytes``."""
+
+API_VERSIONS_KEY = 18
+_MAX_CLIENT_ID = 32_767
+_SIZE = struct.Struct(">i")
 
 MAX_REQUEST_ELEMENTS = 250_000
 """Array elements in one request: far beyond any real one, some 50 MB when a stranger sends it."""
@@ -42,6 +56,98 @@ _HEAD_FIXED = struct.Struct(">hhi")
 _CORRELATION = struct.Struct(">i")
 DECODING_ERRORS = (IndexError, ValueError, struct.error)
 ENCODING_ERRORS = (AttributeError, TypeError, ValueError, IndexError, struct.error)
+
+
+class FrameSplitter:
+    """Collects bytes until a frame is whole."""
+
+    __slots__ = ("_buffer", "_needed", "max_frame", "started")
+
+    def __init__(self, max_frame: int = DEFAULT_MAX_FRAME) -> None:
+        self.max_frame = max_frame
+        self._buffer = bytearray()
+        self._needed = 4
+        self.started = 0
+        """Frames of which a part came first. While ``buffered`` is not 0, the present one's number:
+        whoever has a clock can see how long one frame takes."""
+
+    @property
+    def buffered(self) -> int:
+        """Bytes that wait for the rest of their frame."""
+        return len(self._buffer)
+
+    def feed(self, data: bytes | bytearray | memoryview) -> list[bytes]:
+        """Take ``data`` and return the frames that are whole now, in order.
+
+        Raises:
+            ProtocolError: A frame announces a negative size or one above ``max_frame``. The stream
+                cannot be followed from there on.
+        """
+        buffer = self._buffer
+        if not buffer:
+            # Nearly always one whole frame arrives by itself: no detour through the buffer.
+            size = len(data)
+            if size >= 4 and _SIZE.unpack_from(data)[0] == size - 4 <= self.max_frame:
+                return [bytes(data[4:])]
+            self.started += 1
+        buffer += data
+        if len(buffer) < self._needed:
+            return []
+        return self._cut()
+
+    def _cut(self) -> list[bytes]:
+        frames = []
+        buffer, start, end = self._buffer, 0, len(self._buffer)
+        with memoryview(buffer) as view:
+            while True:
+                if end - start < 4:
+                    self._needed = 4
+                    break
+                size: int = _SIZE.unpack_from(view, start)[0]
+                if not 0 <= size <= self.max_frame:
+                    raise ProtocolError(
+                        f"a frame announces {size} bytes; allowed are 0 to {self.max_frame}. "
+                        "The peer does not speak Kafka's protocol, or speaks TLS to a plain port"
+                    )
+                if end - start - 4 < size:
+                    self._needed = 4 + size
+                    break
+                frames.append(bytes(view[start + 4 : start + 4 + size]))
+                start += 4 + size
+        if frames:
+            self.started += 1
+        del buffer[:start]
+        return frames
+
+
+@dataclass(slots=True)
+class RequestHeader:
+    """What stands before every request. Made once per request, so cheap and not to be changed."""
+
+    api_key: int
+    api_version: int
+    correlation_id: int
+    client_id: str | None
+
+
+def response_header_is_tagged(layout: Layout, version: int) -> bool:
+    """Whether the header of this response, in ``version``, ends in tagged fields."""
+    return version in layout.flexible and layout.api_key != API_VERSIONS_KEY
+
+
+@lru_cache(maxsize=256)
+def client_id_bytes(client_id: str | None) -> bytes:
+    """A client id as a request header writes it.
+
+    Raises:
+        ProtocolError: It takes more than 32,767 bytes.
+    """
+    if client_id is None:
+        return b"\xff\xff"
+    data = client_id.encode()
+    if len(data) > _MAX_CLIENT_ID:
+        raise ProtocolError(f"client id of {len(data)} bytes; at most {_MAX_CLIENT_ID} fit")
+    return len(data).to_bytes(2, "big") + data
 
 
 ResponseEncoder = Callable[[Any, int], bytes]
@@ -199,6 +305,29 @@ def response_reader(cls: type[T], version: int) -> Callable[[bytes, int], T]:
 
     _readers[cls, version] = kept = recalling(read) if layout_of(cls).api_key in _ALIKE else read
     return kept
+
+
+_CORRELATION_ID_BYTES = 4
+
+
+def recalling(read: Callable[[bytes, int], T]) -> Callable[[bytes, int], T]:
+    """``read``, the reader of a response, but the same bytes as last time are not read again.
+
+    What a broker tells about thousands of partitions seldom changes, and is the same for all of a
+    process's clients. They share one message, so nobody may change it.
+    """
+    last: tuple[bytes, int, T] | None = None
+
+    def read_or_recall(frame: bytes, max_elements: int) -> T:
+        nonlocal last
+        body = frame[_CORRELATION_ID_BYTES:]
+        if last is not None and last[0] == body and last[1] <= max_elements:
+            return last[2]
+        message = read(frame, max_elements)
+        last = (body, max_elements, message)
+        return message
+
+    return read_or_recall
 
 
 def correlation_id_of(frame: bytes) -> int:

@@ -12,24 +12,22 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from kohort.coordinator.answers import (
+from kohort.coordinator.interface import (
     DeleteAnswer,
     DescribeAnswer,
+    Heartbeat,
     HeartbeatAnswer,
     JoinAnswer,
+    JoinGroup,
     LeaveAnswer,
+    LeaveGroup,
+    LeavingMember,
     ListAnswer,
     OffsetCommitAnswer,
     OffsetDeleteAnswer,
     OffsetFetchAnswer,
-    SyncAnswer,
-)
-from kohort.coordinator.events import (
-    Heartbeat,
-    JoinGroup,
-    LeaveGroup,
-    LeavingMember,
     Request,
+    SyncAnswer,
     SyncGroup,
 )
 from kohort.model.errors import ErrorCode
@@ -45,7 +43,6 @@ from kohort.model.join import JoinProtocol
 from kohort.model.values import shared
 from kohort.wire import coordinator_offsets as of_offsets
 from kohort.wire import coordinator_views as of_views
-from kohort.wire.coordinator_sender import Sender
 from kohort.wire.messages.k08_offset_commit import OffsetCommitRequest
 from kohort.wire.messages.k09_offset_fetch import OffsetFetchRequest
 from kohort.wire.messages.k11_join_group import (
@@ -64,6 +61,7 @@ from kohort.wire.messages.k15_describe_groups import DescribeGroupsRequest
 from kohort.wire.messages.k16_list_groups import ListGroupsRequest
 from kohort.wire.messages.k42_delete_groups import DeleteGroupsRequest
 from kohort.wire.messages.k47_offset_delete import OffsetDeleteRequest
+from kohort.wire.server_connection import Knows, Received, ServerConnection
 
 _JOIN_ASKS_FOR_ID: Final = 4
 _JOIN_NULL_PROTOCOL: Final = 7
@@ -75,15 +73,17 @@ _SYNC_NAMES_PROTOCOL: Final = 5
 # -- JoinGroup -------------------------------------------------------------------------------------
 
 
-def _join(request: JoinGroupRequest, sender: Sender) -> JoinGroup:
+def _join(asked: Received, client: ServerConnection, _knows: Knows) -> JoinGroup:
+    request: JoinGroupRequest = asked.request
+    version = asked.header.api_version
     instance = request.group_instance_id
     return JoinGroup(
-        token=sender.token,
+        token=asked.token,
         group_id=GroupId(request.group_id),
         member_id=MemberId(request.member_id),
         group_instance_id=None if instance is None else GroupInstanceId(instance),
-        client_id=shared(sender.client_id),
-        client_host=shared(sender.client_host),
+        client_id=shared(asked.header.client_id or ""),
+        client_host=client.host,
         session_timeout_ms=shared(request.session_timeout_ms),
         rebalance_timeout_ms=shared(request.rebalance_timeout_ms),
         protocol_type=ProtocolType(request.protocol_type),
@@ -92,8 +92,8 @@ def _join(request: JoinGroupRequest, sender: Sender) -> JoinGroup:
             for p in request.protocols
         ),
         reason=request.reason,
-        accepts_member_id_required=sender.version >= _JOIN_ASKS_FOR_ID,
-        knows_skip_assignment=sender.version >= _JOIN_SKIPS_ASSIGNMENT,
+        accepts_member_id_required=version >= _JOIN_ASKS_FOR_ID,
+        knows_skip_assignment=version >= _JOIN_SKIPS_ASSIGNMENT,
     )
 
 
@@ -121,21 +121,22 @@ def _joined(answer: JoinAnswer, version: int) -> JoinGroupResponse:
 # -- SyncGroup -------------------------------------------------------------------------------------
 
 
-def _sync(request: SyncGroupRequest, sender: Sender) -> SyncGroup:
+def _sync(asked: Received, _client: ServerConnection, _knows: Knows) -> SyncGroup:
+    request: SyncGroupRequest = asked.request
     instance, kind, name = (
         request.group_instance_id,
         request.protocol_type,
         request.protocol_name,
     )
     return SyncGroup(
-        token=sender.token,
+        token=asked.token,
         group_id=GroupId(request.group_id),
         generation_id=GenerationId(request.generation_id),
         member_id=MemberId(request.member_id),
         group_instance_id=None if instance is None else GroupInstanceId(instance),
         protocol_type=None if kind is None else ProtocolType(kind),
         protocol_name=None if name is None else ProtocolName(name),
-        names_protocol=sender.version >= _SYNC_NAMES_PROTOCOL,
+        names_protocol=asked.header.api_version >= _SYNC_NAMES_PROTOCOL,
         assignments=tuple(
             (MemberId(a.member_id), bytes(a.assignment)) for a in request.assignments
         ),
@@ -154,10 +155,11 @@ def _synced(answer: SyncAnswer, _version: int) -> SyncGroupResponse:
 # -- Heartbeat -------------------------------------------------------------------------------------
 
 
-def heartbeat_event(request: HeartbeatRequest, sender: Sender) -> Heartbeat:
+def heartbeat_event(asked: Received, _client: ServerConnection, _knows: Knows) -> Heartbeat:
     """A Heartbeat as an event."""
+    request: HeartbeatRequest = asked.request
     return Heartbeat(
-        token=sender.token,
+        token=asked.token,
         group_id=request.group_id,  # type: ignore[arg-type] # a nominal type costs a call
         generation_id=request.generation_id,  # type: ignore[arg-type]
         member_id=request.member_id,  # type: ignore[arg-type]
@@ -178,8 +180,9 @@ def _beaten(answer: HeartbeatAnswer, _version: int) -> HeartbeatResponse:
 # -- LeaveGroup ------------------------------------------------------------------------------------
 
 
-def _leave(request: LeaveGroupRequest, sender: Sender) -> LeaveGroup:
-    if sender.version < _LEAVE_IN_BATCHES:
+def _leave(asked: Received, _client: ServerConnection, _knows: Knows) -> LeaveGroup:
+    request: LeaveGroupRequest = asked.request
+    if asked.header.api_version < _LEAVE_IN_BATCHES:
         alone = LeavingMember(
             member_id=MemberId(request.member_id), group_instance_id=None, reason=None
         )
@@ -195,7 +198,7 @@ def _leave(request: LeaveGroupRequest, sender: Sender) -> LeaveGroup:
             )
             for m in request.members
         )
-    return LeaveGroup(token=sender.token, group_id=GroupId(request.group_id), members=members)
+    return LeaveGroup(token=asked.token, group_id=GroupId(request.group_id), members=members)
 
 
 def _left(answer: LeaveAnswer, version: int) -> LeaveGroupResponse:
@@ -216,7 +219,7 @@ def _left(answer: LeaveAnswer, version: int) -> LeaveGroupResponse:
     )
 
 
-EVENT_MAKERS: Final[dict[type, Callable[[Any, Sender], Request]]] = {
+EVENT_MAKERS: Final[dict[type, Callable[[Received, ServerConnection, Knows], Request]]] = {
     JoinGroupRequest: _join,
     SyncGroupRequest: _sync,
     HeartbeatRequest: heartbeat_event,

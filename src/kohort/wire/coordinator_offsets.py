@@ -6,26 +6,23 @@ OffsetFetch error looks like depends on the version: version 1 has room for it o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Final, TypeVar
 
-from kohort.coordinator.answers import (
+from kohort.coordinator.interface import (
     FetchedGroup,
-    OffsetCommitAnswer,
-    OffsetDeleteAnswer,
-    OffsetFetchAnswer,
-)
-from kohort.coordinator.events import (
     GroupToFetch,
     OffsetCommit,
+    OffsetCommitAnswer,
     OffsetDelete,
+    OffsetDeleteAnswer,
     OffsetFetch,
+    OffsetFetchAnswer,
     OffsetToCommit,
 )
 from kohort.coordinator.records import CommittedOffset
 from kohort.model.errors import ErrorCode
 from kohort.model.ids import GenerationId, GroupId, GroupInstanceId, MemberId, Token, TopicPartition
-from kohort.wire.coordinator_sender import Sender
 from kohort.wire.messages.k08_offset_commit import (
     OffsetCommitRequest,
     OffsetCommitResponse,
@@ -49,6 +46,7 @@ from kohort.wire.messages.k47_offset_delete import (
     OffsetDeleteResponsePartition,
     OffsetDeleteResponseTopic,
 )
+from kohort.wire.server_connection import Knows, Received, ServerConnection
 
 V = TypeVar("V")
 
@@ -70,17 +68,16 @@ def by_topic(
     return topics
 
 
-def _unknown(
-    partitions: Iterable[TopicPartition], knows: Callable[[TopicPartition], bool]
-) -> frozenset[TopicPartition]:
+def _unknown(partitions: Iterable[TopicPartition], knows: Knows) -> frozenset[TopicPartition]:
     return frozenset([tp for tp in partitions if not knows(tp)])
 
 
 # -- OffsetCommit ----------------------------------------------------------------------------------
 
 
-def commit_event(request: OffsetCommitRequest, sender: Sender) -> OffsetCommit:
+def commit_event(asked: Received, client: ServerConnection, knows: Knows) -> OffsetCommit:
     """An OffsetCommit as an event. Null metadata is stored as empty."""
+    request: OffsetCommitRequest = asked.request
     offsets = tuple(
         OffsetToCommit(
             partition=TopicPartition(topic.name, p.partition_index),
@@ -93,16 +90,16 @@ def commit_event(request: OffsetCommitRequest, sender: Sender) -> OffsetCommit:
     )
     instance, retention = request.group_instance_id, request.retention_time_ms
     return OffsetCommit(
-        token=sender.token,
+        token=asked.token,
         group_id=GroupId(request.group_id),
         generation_id=GenerationId(request.generation_id_or_member_epoch),
         member_id=MemberId(request.member_id),
         group_instance_id=None if instance is None else GroupInstanceId(instance),
         offsets=offsets,
         retention_ms=retention if retention >= 0 else None,
-        knows_group_id_not_found=sender.version >= _COMMIT_KNOWS_GROUP_ID_NOT_FOUND,
-        unknown_partitions=_unknown((o.partition for o in offsets), sender.knows_partition),
-        connection=sender.connection,
+        knows_group_id_not_found=asked.header.api_version >= _COMMIT_KNOWS_GROUP_ID_NOT_FOUND,
+        unknown_partitions=_unknown((o.partition for o in offsets), knows),
+        connection=client.id,
     )
 
 
@@ -110,7 +107,7 @@ def commit_again(
     event: OffsetCommit,
     token: Token,
     offsets: Iterable[int],
-    knows: Callable[[TopicPartition], bool],
+    knows: Knows,
 ) -> OffsetCommit:
     """The event of a request that says the same as that of ``event``, but for its ``offsets``.
 
@@ -155,9 +152,10 @@ def commit_response(answer: OffsetCommitAnswer, _version: int) -> OffsetCommitRe
 # -- OffsetFetch -----------------------------------------------------------------------------------
 
 
-def fetch_event(request: OffsetFetchRequest, sender: Sender) -> OffsetFetch:
+def fetch_event(asked: Received, _client: ServerConnection, _knows: Knows) -> OffsetFetch:
     """An OffsetFetch as an event: one group up to version 7, many from 8 on."""
-    if sender.version >= _FETCH_MANY_GROUPS:
+    request: OffsetFetchRequest = asked.request
+    if asked.header.api_version >= _FETCH_MANY_GROUPS:
         groups = tuple(
             GroupToFetch(group_id=GroupId(g.group_id), partitions=_wanted(g.topics))
             for g in request.groups
@@ -165,7 +163,7 @@ def fetch_event(request: OffsetFetchRequest, sender: Sender) -> OffsetFetch:
     else:
         group_id = GroupId(request.group_id)
         groups = (GroupToFetch(group_id=group_id, partitions=_wanted(request.topics)),)
-    return OffsetFetch(token=sender.token, groups=groups)
+    return OffsetFetch(token=asked.token, groups=groups)
 
 
 def _wanted(
@@ -240,18 +238,19 @@ def _kept(group: FetchedGroup) -> dict[str, list[tuple[int, CommittedOffset]]]:
 # -- OffsetDelete ----------------------------------------------------------------------------------
 
 
-def delete_event(request: OffsetDeleteRequest, sender: Sender) -> OffsetDelete:
+def delete_event(asked: Received, _client: ServerConnection, knows: Knows) -> OffsetDelete:
     """An OffsetDelete as an event."""
+    request: OffsetDeleteRequest = asked.request
     partitions = tuple(
         TopicPartition(topic.name, p.partition_index)
         for topic in request.topics
         for p in topic.partitions
     )
     return OffsetDelete(
-        token=sender.token,
+        token=asked.token,
         group_id=GroupId(request.group_id),
         partitions=partitions,
-        unknown_partitions=_unknown(partitions, sender.knows_partition),
+        unknown_partitions=_unknown(partitions, knows),
     )
 
 

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from typing import Final
 
-from kohort.coordinator import answers
-from kohort.coordinator.events import DeleteGroups, DescribeGroups, ListGroups
+from kohort.coordinator import interface
+from kohort.coordinator.interface import (
+    DeleteGroups,
+    DescribeGroups,
+    ListGroups,
+)
 from kohort.coordinator.views import GROUP_TYPE
 from kohort.model.errors import ErrorCode
 from kohort.model.ids import GroupId
 from kohort.wire.authorized import GROUP_OPERATIONS, NOT_ASKED
-from kohort.wire.coordinator_sender import Sender
 from kohort.wire.messages.k15_describe_groups import (
     DescribedGroup,
     DescribedGroupMember,
@@ -27,28 +30,30 @@ from kohort.wire.messages.k42_delete_groups import (
     DeleteGroupsRequest,
     DeleteGroupsResponse,
 )
+from kohort.wire.server_connection import Knows, Received, ServerConnection
 
 _DESCRIBE_KNOWS_GROUP_ID_NOT_FOUND: Final = 6
 
 
-def describe_event(request: DescribeGroupsRequest, sender: Sender) -> DescribeGroups:
+def describe_event(asked: Received, _client: ServerConnection, _knows: Knows) -> DescribeGroups:
     """A DescribeGroups as an event."""
+    request: DescribeGroupsRequest = asked.request
     return DescribeGroups(
-        token=sender.token,
+        token=asked.token,
         group_ids=tuple(GroupId(group_id) for group_id in request.groups),
-        knows_group_id_not_found=sender.version >= _DESCRIBE_KNOWS_GROUP_ID_NOT_FOUND,
+        knows_group_id_not_found=asked.header.api_version >= _DESCRIBE_KNOWS_GROUP_ID_NOT_FOUND,
         with_operations=request.include_authorized_operations,
     )
 
 
-def describe_response(answer: answers.DescribeAnswer, _version: int) -> DescribeGroupsResponse:
+def describe_response(answer: interface.DescribeAnswer, _version: int) -> DescribeGroupsResponse:
     """The answer to a DescribeGroups."""
-    asked = answer.with_operations
-    return DescribeGroupsResponse(groups=[_described(group, asked) for group in answer.groups])
+    wanted = answer.with_operations
+    return DescribeGroupsResponse(groups=[_described(group, wanted) for group in answer.groups])
 
 
-def _described(group: answers.DescribedGroup, asked: bool) -> DescribedGroup:
-    told = asked and group.error is ErrorCode.NONE
+def _described(group: interface.DescribedGroup, wanted: bool) -> DescribedGroup:
+    told = wanted and group.error is ErrorCode.NONE
     return DescribedGroup(
         error_code=group.error,
         error_message=group.message,
@@ -71,16 +76,17 @@ def _described(group: answers.DescribedGroup, asked: bool) -> DescribedGroup:
     )
 
 
-def list_event(request: ListGroupsRequest, sender: Sender) -> ListGroups:
+def list_event(asked: Received, _client: ServerConnection, _knows: Knows) -> ListGroups:
     """A ListGroups as an event."""
+    request: ListGroupsRequest = asked.request
     return ListGroups(
-        token=sender.token,
+        token=asked.token,
         states=tuple(request.states_filter),
         types=tuple(request.types_filter),
     )
 
 
-def list_response(answer: answers.ListAnswer, _version: int) -> ListGroupsResponse:
+def list_response(answer: interface.ListAnswer, _version: int) -> ListGroupsResponse:
     """The answer to a ListGroups."""
     return ListGroupsResponse(
         error_code=answer.error,
@@ -96,13 +102,14 @@ def list_response(answer: answers.ListAnswer, _version: int) -> ListGroupsRespon
     )
 
 
-def delete_event(request: DeleteGroupsRequest, sender: Sender) -> DeleteGroups:
+def delete_event(asked: Received, _client: ServerConnection, _knows: Knows) -> DeleteGroups:
     """A DeleteGroups as an event."""
+    request: DeleteGroupsRequest = asked.request
     group_ids = tuple(GroupId(group_id) for group_id in request.groups_names)
-    return DeleteGroups(token=sender.token, group_ids=group_ids)
+    return DeleteGroups(token=asked.token, group_ids=group_ids)
 
 
-def delete_response(answer: answers.DeleteAnswer, _version: int) -> DeleteGroupsResponse:
+def delete_response(answer: interface.DeleteAnswer, _version: int) -> DeleteGroupsResponse:
     """The answer to a DeleteGroups."""
     return DeleteGroupsResponse(
         results=[

@@ -16,18 +16,23 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cache
 from itertools import count
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from kohort.model.errors import ErrorCode, InvariantViolation, ProtocolError
-from kohort.model.ids import Token
+from kohort.model.ids import NO_CONNECTION, ConnectionId, Token, TopicPartition
+from kohort.model.values import shared
 from kohort.schema.codec import refuse_encoding
 from kohort.wire.apis import API_VERSIONS, APIS, Api
 from kohort.wire.codec import (
+    API_VERSIONS_KEY,
     DECODING_ERRORS,
+    DEFAULT_MAX_FRAME,
     ENCODING_ERRORS,
     HEAD,
     MAX_REQUEST_ELEMENTS,
+    FrameSplitter,
     RequestDecoder,
+    RequestHeader,
     ResponseEncoder,
     encode_response,
     peek,
@@ -35,8 +40,6 @@ from kohort.wire.codec import (
     request_route,
     response_route,
 )
-from kohort.wire.framing import DEFAULT_MAX_FRAME, FrameSplitter
-from kohort.wire.headers import API_VERSIONS_KEY, RequestHeader
 from kohort.wire.messages.k18_api_versions import (
     ApiVersion,
     ApiVersionsRequest,
@@ -63,6 +66,10 @@ class ServerLimits:
 
 _DEFAULT_LIMITS = ServerLimits()
 _make = tuple.__new__  # a third of what calling the named tuple costs
+
+
+Knows: TypeAlias = Callable[[TopicPartition], bool]
+"""Tells whether the broker has a partition."""
 
 
 class Received(NamedTuple):
@@ -95,6 +102,11 @@ class ServerConnection:
         apis: What the broker serves: anything else is a ProtocolError.
         limits: Bounds on what the client can fill.
         next_token: Where tokens come from; an engine gives all its connections the same source.
+        id: The number of the connection. A connection that was opened later has a higher number.
+        host: The client's host as Kafka writes it: a slash and the address.
+
+    Attributes:
+        is_idle: No request is unanswered, no frame has arrived in part, and nothing closed it.
     """
 
     __slots__ = (
@@ -107,6 +119,9 @@ class ServerConnection:
         "_routes",
         "_serves_versions",
         "_splitter",
+        "host",
+        "id",
+        "is_idle",
     )
 
     def __init__(
@@ -115,7 +130,12 @@ class ServerConnection:
         apis: Iterable[Api] = APIS,
         limits: ServerLimits | None = None,
         next_token: Callable[[], int] | None = None,
+        id: ConnectionId = NO_CONNECTION,
+        host: str = "",
     ) -> None:
+        self.id = id
+        self.host = shared(host)
+        self.is_idle = True
         self._limits = limits or _DEFAULT_LIMITS
         apis = tuple(apis)
         self._routes = _routes_of(apis)
@@ -131,11 +151,6 @@ class ServerConnection:
     def unanswered(self) -> int:
         """Requests that were handed out and whose answers have not left."""
         return len(self._pending)
-
-    @property
-    def is_idle(self) -> bool:
-        """Whether nothing is unanswered and no frame has come in part."""
-        return not (self._pending or self._splitter.buffered or self._closed)
 
     @property
     def closed(self) -> str:
@@ -185,6 +200,7 @@ class ServerConnection:
             token = self._next_token()
             pending[token] = slot
             received.append(_make(Received, (token, header, request)))
+        self.is_idle = not (pending or self._splitter.buffered)
         return received
 
     def receive_known(self, header: RequestHeader, correlation_id: int) -> Token:
@@ -196,6 +212,7 @@ class ServerConnection:
         route = self._routes[header.api_key << 16 | header.api_version]
         token: Token = self._next_token()
         self._pending[token] = (route, correlation_id)
+        self.is_idle = False
         return token
 
     def answer_with(self, token: Token, frame: bytes) -> bytes:
@@ -248,6 +265,7 @@ class ServerConnection:
         """
         left = [Token(token) for token in self._pending if token not in self._held]
         self._closed = self._closed or reason
+        self.is_idle = False
         self._pending.clear()
         self._held.clear()
         self._held_bytes = 0
@@ -283,6 +301,7 @@ class ServerConnection:
             return b""
         del pending[token]
         if not held:
+            self.is_idle = not (pending or self._splitter.buffered)
             return data
         parts = [data]
         for first in list(pending):
@@ -292,6 +311,7 @@ class ServerConnection:
             del pending[first]
             self._held_bytes -= len(ready)
             parts.append(ready)
+        self.is_idle = not (pending or self._splitter.buffered)
         return b"".join(parts)
 
     def _not_waiting(self, token: Token) -> bytes:

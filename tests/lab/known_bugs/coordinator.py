@@ -9,7 +9,7 @@ from tests.lab.known_bugs.known_bug import KnownBug, Patch
 from tests.lab.known_bugs.scenarios import scenario
 
 from kohort.coordinator import coordinator, liveness, rebalancing, replacing, syncing
-from kohort.coordinator.events import Heartbeat
+from kohort.coordinator.interface import Heartbeat
 from kohort.coordinator.timers import sync_timer
 from kohort.engine.leader_duties import LeaderDuties
 from kohort.model.facts import RebalanceCause

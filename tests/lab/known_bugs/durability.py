@@ -11,7 +11,7 @@ from tests.lab.known_bugs.scenarios import scenario
 from kohort.coordinator import offsets
 from kohort.coordinator.records import GroupRecord
 from kohort.engine.coordinator_engine import CoordinatorEngine
-from kohort.engine.coordinator_writes import encoded
+from kohort.engine.coordinator_writes import write_of
 from kohort.model.errors import ErrorCode
 
 
@@ -38,13 +38,13 @@ def _recovery_forgets_groups(patch: Patch) -> None:
 
 
 def _large_groups_do_not_fit_into_a_record(patch: Patch) -> None:
-    def too_large(records: Any, message_max_bytes: int) -> Any:
-        for record in records:
+    def too_large(effect: Any, *args: Any) -> Any:
+        for record in effect.records:
             if isinstance(record, GroupRecord) and record.value and len(record.value.members) > 2:
                 return None
-        return encoded(records, message_max_bytes)
+        return write_of(effect, *args)
 
-    patch.setattr("kohort.engine.coordinator_engine.encoded", too_large)
+    patch.setattr("kohort.engine.coordinator_engine.write_of", too_large)
 
 
 def _stored_without_an_answer(self: Any, registry: Any, ticket: Any) -> None:
