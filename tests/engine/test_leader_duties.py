@@ -8,7 +8,7 @@ import pytest
 from tests.engine.pair import Client, World
 
 from kohort.embedded.consumer import Subscription, encode_subscription
-from kohort.engine import coordinator_outputs as broker
+from kohort.engine import coordinator_engine as broker
 from kohort.engine.leader_duties import LeaderDuties
 from kohort.member.effects import PerformAssignment
 from kohort.member.events import AssignmentPerformed
