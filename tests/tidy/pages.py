@@ -1,6 +1,6 @@
-"""The documentation pages that are made from code: settings, commands, checks, scenarios.
+"""Generates documentation from code: settings, commands, checks, scenarios, drawings.
 
-``make docs`` writes them; a test compares.
+``make docs`` writes the files; tests compare them with the code.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from pathlib import Path
 
 import click
 from tests.conformance.page import conformance_page
+from tests.tidy.drawings import DRAWN, FROM_THE_LAB
 from tests.tidy.trees import ROOT
 
 from kohort.cli.main import COMMANDS
@@ -153,7 +154,7 @@ def main() -> None:
     if "--check" in sys.argv:
         stale = [path.name for path, make in PAGES.items() if path.read_text() != make()]
         sys.exit(f"stale: {', '.join(stale)}" if stale else 0)
-    for path, make in PAGES.items():
+    for path, make in (PAGES | FROM_THE_LAB | DRAWN).items():
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(make(), encoding="utf-8")
 

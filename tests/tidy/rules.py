@@ -37,6 +37,14 @@ def pure_contract() -> dict[str, list[str]]:
     raise AssertionError("pyproject.toml has no import contract on pure rooms")
 
 
+def layers() -> list[list[str]]:
+    """The rooms of each layer, from the highest layer down, as the import contract lists them."""
+    tool = configuration()["tool"]
+    assert isinstance(tool, dict)
+    contract = next(c for c in tool["importlinter"]["contracts"] if c["type"] == "layers")
+    return [re.split(r"\s*[|:]\s*", layer) for layer in contract["layers"]]
+
+
 def no_machine_in_pure_rooms(source: Source) -> Iterator[str]:
     """Imports of the machine, also inside functions and through a literal module name."""
     if not source.pure:

@@ -62,10 +62,7 @@ def test_the_search_profile_multiplies_the_examples_of_every_test() -> None:
 
 
 def test_every_room_of_the_contracts_exists_and_every_folder_is_a_room() -> None:
-    tool = configuration()["tool"]
-    assert isinstance(tool, dict)
-    layers = next(c for c in tool["importlinter"]["contracts"] if c["type"] == "layers")["layers"]
-    rooms = {room for layer in layers for room in re.split(r"\s*[|:]\s*", layer)}
+    rooms = {room for layer in rules.layers() for room in layer}
     folders = {path.parent.name for path in SOURCE.glob("*/__init__.py")}
     assert rooms == folders
 
