@@ -12,16 +12,21 @@ from pathlib import Path
 import pytest
 
 from kohort.storage.faulty_files import UnsyncedLossFiles
-from kohort.storage.files import Files, RealFiles, read_file, write_file
+from kohort.storage.files import Files, RealFiles, make_durable_directory, read_file, write_file
+
+
+def disk_with_directory(capacity: int | None = None) -> UnsyncedLossFiles:
+    """A disk with a durable directory ``/d``."""
+    files = UnsyncedLossFiles(capacity=capacity)
+    make_durable_directory(files, "/d")
+    return files
 
 
 @pytest.fixture(params=["real", "faulty"])
 def disk(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Files, str]:
     if request.param == "real":
         return RealFiles(), str(tmp_path)
-    files = UnsyncedLossFiles()
-    files.make_directory("/d")
-    return files, "/d"
+    return disk_with_directory(), "/d"
 
 
 def test_what_is_written_is_read(disk: tuple[Files, str]) -> None:
@@ -130,10 +135,36 @@ def test_closing_waits_for_a_sync_in_another_thread(
     assert seen == [(tmp_path / "f").stat().st_ino]
 
 
+def test_a_durable_directory_survives_a_power_cut_with_parents_of_an_earlier_process() -> None:
+    files = UnsyncedLossFiles()
+    files.make_directory("/srv/a")
+    files.kill()
+    make_durable_directory(files, "/srv/a/b")
+    files.power_cut(lambda n: 0)
+    assert files.exists("/srv/a/b")
+
+
+def test_a_durable_directory_may_lie_below_directories_that_may_not_be_synced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: list[str] = []
+
+    def refuse_above(files: RealFiles, path: str) -> None:
+        if not path.startswith(str(tmp_path)):
+            raise PermissionError(errno.EACCES, "not yours", path)
+        synced.append(path)
+
+    monkeypatch.setattr(RealFiles, "sync_directory", refuse_above)
+    make_durable_directory(RealFiles(), str(tmp_path / "a" / "b"))
+    assert synced == [str(tmp_path / "a"), str(tmp_path)]
+    monkeypatch.setattr(RealFiles, "sync_directory", lambda files, path: os.fsync(1 << 20))
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        make_durable_directory(RealFiles(), str(tmp_path / "a" / "b"))
+
+
 def test_small_files_are_replaced_as_a_whole() -> None:
     for crash_kept in range(4):
-        files = UnsyncedLossFiles()
-        files.make_directory("/d")
+        files = disk_with_directory()
         write_file(files, "/d/f", b"old")
         files.sync_directory("/d")
         write_file(files, "/d/f", b"new!")
@@ -148,8 +179,7 @@ def keeping(answers: Iterator[int]) -> Callable[[int], int]:
 
 class TestFaults:
     def test_a_power_cut_keeps_what_was_synced(self) -> None:
-        files = UnsyncedLossFiles()
-        files.make_directory("/d")
+        files = disk_with_directory()
         file = files.open("/d/f", create=True)
         file.pwrite([b"synced"], 0)
         file.sync()
@@ -159,19 +189,39 @@ class TestFaults:
         assert files.content("/d/f") == b"synced"
 
     def test_a_name_that_was_not_synced_is_lost(self) -> None:
-        files = UnsyncedLossFiles()
-        files.make_directory("/d")
+        files = disk_with_directory()
         file = files.open("/d/f", create=True)
         file.pwrite([b"synced"], 0)
         file.sync()
         files.power_cut(lambda n: 0)
         assert not files.exists("/d/f")
 
+    def test_an_unsynced_directory_is_lost_with_its_files(self) -> None:
+        files = disk_with_directory()
+        files.make_directory("/d/a/b")
+        write_file(files, "/d/a/b/f", b"synced")
+        files.sync_directory("/d/a/b")
+        files.sync_directory("/d/a")
+        files.power_cut(lambda n: 0)
+        assert files.list_directory("/d") == []
+        assert not files.exists("/d/a/b/f")
+
+    def test_a_renamed_directory_keeps_one_of_its_names_in_a_power_cut(self) -> None:
+        for kept in range(3):
+            files = disk_with_directory()
+            make_durable_directory(files, "/d/old")
+            write_file(files, "/d/old/f", b"synced")
+            files.sync_directory("/d/old")
+            files.replace("/d/old", "/d/new")
+            files.power_cut(partial(min, kept))
+            found = files.list_directory("/d")
+            assert found == [["old"], ["new", "old"], ["new"]][kept]
+            assert all(read_file(files, f"/d/{name}/f") == b"synced" for name in found)
+
     def test_a_power_cut_may_keep_any_part(self) -> None:
         outcomes = set()
         for bits in range(8):
-            files = UnsyncedLossFiles()
-            files.make_directory("/d")
+            files = disk_with_directory()
             file = files.open("/d/f", create=True)
             files.sync_directory("/d")
             file.pwrite([b"a" * 512, b"b" * 512, b"c" * 512], 0)
@@ -180,8 +230,7 @@ class TestFaults:
         assert len(outcomes) >= 4
 
     def test_a_kill_keeps_everything_and_ends_descriptors_and_locks(self) -> None:
-        files = UnsyncedLossFiles()
-        files.make_directory("/d")
+        files = disk_with_directory()
         file = files.open("/d/f", create=True)
         file.pwrite([b"abc"], 0)
         files.lock("/d/.lock")
@@ -194,8 +243,7 @@ class TestFaults:
 
     @pytest.mark.parametrize("kept", range(5))
     def test_a_kill_within_a_write_keeps_a_leading_part(self, kept: int) -> None:
-        files = UnsyncedLossFiles()
-        files.make_directory("/d")
+        files = disk_with_directory()
         file = files.open("/d/f", create=True)
         file.pwrite([b"12345678"], 0)
         file.pwrite([b"abcd"], 6)
@@ -203,8 +251,7 @@ class TestFaults:
         assert files.content("/d/f") == (b"123456abcd"[: 6 + kept] + b"78"[kept:])
 
     def test_a_full_disk_takes_what_fits(self) -> None:
-        files = UnsyncedLossFiles(capacity=5)
-        files.make_directory("/d")
+        files = disk_with_directory(5)
         file = files.open("/d/f", create=True)
         with pytest.raises(OSError, match="no space") as error:
             file.pwrite([b"12345678"], 0)
@@ -212,8 +259,7 @@ class TestFaults:
         assert files.content("/d/f") == b"12345"
 
     def test_a_failed_sync_is_not_made_good_by_a_second(self) -> None:
-        files = UnsyncedLossFiles()
-        files.make_directory("/d")
+        files = disk_with_directory()
         file = files.open("/d/f", create=True)
         files.sync_directory("/d")
         file.pwrite([b"abc"], 0)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -26,13 +28,14 @@ from kohort.storage.records import Record, build_batch
 NOW = 1_700_000_000_000
 
 
-def open_dir(files: Files, path: str = "/data", node_id: int = 1) -> LogDir:
+def open_dir(
+    files: Files,
+    path: str = "/data",
+    node_id: int = 1,
+    report: Callable[[str], None] = lambda message: None,
+) -> LogDir:
     return LogDir.open(
-        files,
-        path,
-        node_id=node_id,
-        new_cluster_id=lambda: "cluster",
-        report=lambda message: None,
+        files, path, node_id=node_id, new_cluster_id=lambda: "cluster", report=report
     )
 
 
@@ -74,6 +77,77 @@ def test_every_life_has_a_greater_epoch_even_after_power_cuts(files: UnsyncedLos
         log_dir = open_dir(files)
         assert log_dir.incarnation == expected
         files.power_cut(lose_everything_unsynced)
+
+
+@pytest.mark.parametrize("killed_before_syncing_parents", [False, True])
+def test_a_new_data_directory_in_new_parents_survives_a_power_cut(
+    files: UnsyncedLossFiles, killed_before_syncing_parents: bool
+) -> None:
+    path = "/srv/kohort/data"
+    if killed_before_syncing_parents:
+        files.make_directory(path)
+        files.kill()
+    open_dir(files, path).create_topic(topic("orders"))
+    files.power_cut(lose_everything_unsynced)
+    again = open_dir(files, path)
+    assert (again.incarnation, list(again.topics)) == (1, ["orders"])
+
+
+@pytest.mark.parametrize("lives_since_the_copy", [1, 2, 5])
+def test_a_restored_meta_file_does_not_bring_a_leader_epoch_back(
+    files: UnsyncedLossFiles, lives_since_the_copy: int
+) -> None:
+    log_dir = open_dir(files)
+    log_dir.create_topic(topic("orders", 2))
+    log_dir.close()
+    copy = files.content("/data/meta.properties")
+    for _ in range(lives_since_the_copy):
+        log_dir = open_dir(files)
+        append(log_dir, "orders", 1)
+        log_dir.close()
+    last = log_dir.incarnation
+    write_file(files, "/data/meta.properties", copy)
+    reports: list[str] = []
+    restored = open_dir(files, report=reports.append)
+    assert restored.incarnation == last + 1
+    assert [text for text in reports if f"written in leader epoch {last};" in text]
+    assert [log.leader_epoch for log in restored.logs()] == [last + 1] * 2
+    offset = append(restored, "orders", 1)
+    assert restored.log("orders", 1).state.epochs.epoch_of(offset) == last + 1
+    restored.close()
+    reports.clear()
+    assert open_dir(files, report=reports.append).incarnation == last + 2
+    assert not reports
+
+
+def test_an_older_copy_of_the_whole_directory_repeats_leader_epochs_until_they_are_raised_by_hand(
+    tmp_path: Path,
+) -> None:
+    """Nothing in the directory shows that it is a copy: docs/reference/faults.md, D9."""
+    files, path, copy = RealFiles(), str(tmp_path / "data"), tmp_path / "copy"
+    log_dir = open_dir(files, path)
+    log_dir.create_topic(topic("orders"))
+    append(log_dir, "orders")
+    log_dir.close()
+    shutil.copytree(path, copy)
+    for _ in range(3):
+        log_dir = open_dir(files, path)
+        append(log_dir, "orders")
+        log_dir.close()
+    last = log_dir.incarnation
+    shutil.rmtree(path)
+    shutil.copytree(copy, path)
+    restored = open_dir(files, path)
+    assert restored.log("orders", 0).log_end_offset == 1, "the records since the copy are lost"
+    assert restored.incarnation <= last, "an epoch of the lost lives"
+    restored.close()
+    meta = Path(path) / "meta.properties"
+    text = meta.read_text(encoding="utf-8")
+    raised = text.replace(f"incarnation={restored.incarnation}", f"incarnation={last}")
+    meta.write_text(raised, encoding="utf-8")
+    raised_dir = open_dir(files, path)
+    assert raised_dir.incarnation == last + 1
+    assert append(raised_dir, "orders") == 1
 
 
 def test_one_broker_at_a_time(files: UnsyncedLossFiles) -> None:

@@ -393,7 +393,7 @@ def test_the_new_end_is_on_the_disk_before_the_last_segment_goes() -> None:
     class Recording(UnsyncedLossFiles):
         def remove(self, path: str) -> None:
             if path.endswith(".log"):
-                assert not self._directories[DIRECTORY].pending
+                assert not self._directory(DIRECTORY).pending
             super().remove(path)
 
     log = open_log(Recording(), replace(SMALL, retention_ms=1_000))

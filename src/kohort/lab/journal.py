@@ -21,6 +21,7 @@ from kohort.model.ids import Ticket
 from kohort.model.instants import MICROS_PER_MILLI, Instant, WallMillis
 from kohort.storage.errors import StorageError
 from kohort.storage.faulty_files import UnsyncedLossFiles
+from kohort.storage.files import make_durable_directory
 from kohort.storage.flush_job import FlushJob
 from kohort.storage.log_config import LogConfig
 from kohort.storage.partition_log import PartitionLog
@@ -85,7 +86,7 @@ class Journal:
         self._books: dict[int, _Book] = {}
         self._epoch = 0
         self._wall = WallMillis(0)
-        self.disk.make_directory(DATA)
+        make_durable_directory(self.disk, DATA)
 
     # -- writing ----------------------------------------------------------------------------------
 

@@ -25,6 +25,7 @@ from kohort.storage.record_batch import HEADER_SIZE, BatchHeader, check_stored, 
 from kohort.storage.records import assemble, raw_records_of
 from kohort.storage.recovery import CLEANED_SUFFIX, finish_swap, swap_name
 from kohort.storage.segment import Segment
+from kohort.storage.segment_list import SegmentList
 
 MAX_KEYS: Final = 500_000
 """Keys looked at in one compaction; what follows waits for the next one. Bounds the memory."""
@@ -174,8 +175,51 @@ class CompactionJob:
         replacement.new.forget_index()
 
 
-def is_worthwhile(segments: tuple[Segment, ...], dirty_from: int, ratio: float) -> bool:
-    """Whether what was not compacted yet is as much of ``segments`` as the ratio asks."""
-    size = sum(segment.size for segment in segments)
-    dirty = sum(segment.size for segment in segments if segment.next_offset > dirty_from)
-    return dirty > 0 and dirty >= ratio * size
+class Compactions:
+    """The compactions of one log, one at a time."""
+
+    __slots__ = ("_compacted_to", "_directory", "_files", "job")
+
+    def __init__(self, files: Files, directory: str) -> None:
+        self._files = files
+        self._directory = directory
+        # Not stored: the first compaction after a start reads the whole log.
+        self._compacted_to = 0
+        self.job: CompactionJob | None = None
+        """The job that runs now."""
+
+    def begin(
+        self, segments: tuple[Segment, ...], config: LogConfig, now_ms: int
+    ) -> CompactionJob | None:
+        """A job for these segments, if enough of them was never compacted."""
+        size = sum(segment.size for segment in segments)
+        dirty = sum(s.size for s in segments if s.next_offset > self._compacted_to)
+        if not dirty or dirty < config.min_cleanable_dirty_ratio * size:
+            return None
+        self.job = CompactionJob(
+            files=self._files,
+            directory=self._directory,
+            config=config,
+            segments=segments,
+            dirty_from=self._compacted_to,
+            now_ms=now_ms,
+        )
+        return self.job
+
+    def complete(self, job: CompactionJob, segments: SegmentList, *, closed: bool) -> None:
+        """Put the compacted segments in place.
+
+        Raises:
+            OSError: the disk.
+            StorageError: the job met a damaged batch.
+        """
+        self.job = None
+        if job.error is not None or job.cancelled or closed:
+            job.discard()
+            if job.error is not None:
+                raise job.error
+            return
+        for replacement in job.replacements:
+            job.put_in_place(replacement)
+            segments.replace(replacement.old, replacement.new)
+        self._compacted_to = max(self._compacted_to, job.compacted_to)

@@ -1,20 +1,19 @@
-"""A disk in memory that fails as disks do: for tests and for simulated worlds.
+"""A disk in memory that fails as disks do, for tests and for simulated worlds.
 
-In: the operations of ``Files``, and what is to go wrong; out: the same operations, and after a
-crash a disk that a new process finds. Two crashes:
+In: the operations of ``Files``, and the faults to make. Out: the same operations, and after a crash
+the disk that a new process finds. Must not know: logs, random sources: the caller's ``choose(n)``
+makes every choice and returns a number from 0 to ``n``. There are two kinds of crash:
 
-- ``kill``: the process died. All that was written is there, and of a write that was under way
-  any part.
-- ``power_cut``: the machine died. What was synced is there; of what was not, each file keeps any
-  part of any of its writes, and each directory the first few of its changes of names.
-
-No randomness of its own: every choice is asked of ``choose(n)``, a number from 0 to ``n``.
+- ``kill``: the process dies. All earlier writes are kept, and any part of the last write.
+- ``power_cut``: the machine dies. Synced data is kept. A file keeps any part of any unsynced write.
+  A directory keeps the first few of its unsynced changes of names; a lost name of a directory
+  loses all files below it.
 """
 
 from __future__ import annotations
 
 import errno
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 Choose = Callable[[int], int]
@@ -23,36 +22,54 @@ _PAGE = 512
 
 @dataclass(slots=True, eq=False)
 class _Inode:
-    """One file's bytes, now and as of the last sync, and the changes since."""
+    """A file's bytes now, its bytes at the last sync, and the changes since."""
 
     data: bytearray = field(default_factory=bytearray)
     durable: bytes = b""
     pending: list[tuple[int, bytes] | int] = field(default_factory=list)
-    """(position, bytes) written, or the size it was cut or extended to."""
+    """(position, bytes) of a write, or the new size after a cut or an extension."""
 
 
 @dataclass(slots=True, eq=False)
 class _Directory:
-    """Names, now and as of the last sync, and the changes since, in order."""
+    """A directory's names now, its names at the last sync, and the changes since, in order."""
 
-    names: dict[str, _Inode] = field(default_factory=dict)
-    durable: dict[str, _Inode] = field(default_factory=dict)
-    pending: list[tuple[str, _Inode | None]] = field(default_factory=list)
+    names: dict[str, _Inode | _Directory] = field(default_factory=dict)
+    durable: dict[str, _Inode | _Directory] = field(default_factory=dict)
+    pending: list[tuple[str, _Inode | _Directory | None]] = field(default_factory=list)
+
+    def put(self, name: str, node: _Inode | _Directory) -> None:
+        """Give a file or a directory a name."""
+        self.names[name] = node
+        self.pending.append((name, node))
+
+    def drop(self, name: str) -> None:
+        """Remove a name."""
+        del self.names[name]
+        self.pending.append((name, None))
+
+    def inodes(self) -> Iterator[_Inode]:
+        """All files here and below."""
+        for node in self.names.values():
+            if isinstance(node, _Directory):
+                yield from node.inodes()
+            else:
+                yield node
 
 
 class UnsyncedLossFiles:
-    """A disk. Directories themselves are durable at once; names in them are not."""
+    """The disk; it starts with an empty root directory."""
 
     def __init__(self, *, capacity: int | None = None) -> None:
         self.capacity = capacity
-        """Bytes that all files together may have; None for no bound. May be changed any time."""
+        """Limit for the bytes of all files together; None for no limit. May change any time."""
         self.fail_sync: Callable[[str], bool] = lambda path: False
         """Whether the sync of this file or directory fails with EIO."""
         self.synced: list[str] = []
         """Path of every file and directory that was synced, in order."""
         self.reads: list[str] = []
-        """Path of every file that was read, once a read."""
-        self._directories: dict[str, _Directory] = {"/": _Directory()}
+        """Path of a file for each read, in order."""
+        self._root = _Directory()
         self._locks: set[str] = set()
         self._boots = 0
         self._life = 0
@@ -61,35 +78,21 @@ class UnsyncedLossFiles:
     # Crashes
 
     def kill(self, choose: Choose | None = None) -> None:
-        """The process dies between two operations; with ``choose``, within the last write."""
+        """The process dies after the last operation; with ``choose``, during the last write."""
         if self._last_write is not None and choose is not None:
             inode, position, before, written = self._last_write
             kept = choose(len(written))
             end = position + len(written)
-            # Bytes of the write that did not arrive are as they were, or were never there.
+            # The bytes that did not arrive keep their old values, or were never there.
             inode.data[position + kept : end] = before[kept:]
             if inode.pending:
                 inode.pending[-1] = (position, written[:kept])
         self._end_of_life()
 
     def power_cut(self, choose: Choose) -> None:
-        """The machine dies; of what was not synced, ``choose`` says what is there."""
-        inodes: dict[int, _Inode] = {}
-        for directory in self._directories.values():
-            inodes |= {id(inode): inode for inode in directory.names.values()}
-            inodes |= {id(inode): inode for inode in directory.durable.values()}
-            inodes |= {id(inode): inode for _, inode in directory.pending if inode is not None}
-            kept = choose(len(directory.pending))
-            names = dict(directory.durable)
-            for name, changed in directory.pending[:kept]:
-                if changed is None:
-                    names.pop(name, None)
-                else:
-                    names[name] = changed
-            directory.names = names
-            directory.durable = dict(names)
-            directory.pending = []
-        for inode in inodes.values():
+        """The machine dies; ``choose`` decides which unsynced changes are kept."""
+        _lose_names(self._root, choose)
+        for inode in {id(inode): inode for inode in self._root.inodes()}.values():
             _lose(inode, choose)
         self._boots += 1
         self._end_of_life()
@@ -114,7 +117,7 @@ class UnsyncedLossFiles:
         _settle(inode)
 
     def content(self, path: str) -> bytes:
-        """What is in a file now."""
+        """The bytes of a file."""
         return bytes(self._inode(path).data)
 
     # Files
@@ -122,71 +125,61 @@ class UnsyncedLossFiles:
     def open(self, path: str, *, create: bool = False) -> FaultyFile:
         """Open for reading and writing; FileNotFoundError unless there or ``create``."""
         directory, name = self._split(path)
-        inode = directory.names.get(name)
-        if inode is None:
+        if name not in directory.names:
             if not create:
                 raise FileNotFoundError(errno.ENOENT, "no such file", path)
-            inode = _Inode()
-            directory.names[name] = inode
-            directory.pending.append((name, inode))
-        return FaultyFile(self, path, inode, self._life)
+            directory.put(name, _Inode())
+        return FaultyFile(self, path, self._inode(path), self._life)
 
     def exists(self, path: str) -> bool:
         """Whether a file or directory is there."""
-        if path in self._directories:
-            return True
-        parent, _, name = path.rpartition("/")
-        directory = self._directories.get(parent or "/")
-        return directory is not None and name in directory.names
+        return self._node(path) is not None
 
     def list_directory(self, path: str) -> list[str]:
         """The names in a directory, sorted."""
-        if path not in self._directories:
-            raise FileNotFoundError(errno.ENOENT, "no such directory", path)
-        below = [
-            name.rpartition("/")[2]
-            for name in self._directories
-            if name != "/" and (name.rpartition("/")[0] or "/") == path
-        ]
-        return sorted([*self._directories[path].names, *below])
+        return sorted(self._directory(path).names)
 
     def make_directory(self, path: str) -> None:
         """Make a directory and those above it; no error when it is there."""
-        while path and path not in self._directories:
-            self._directories[path] = _Directory()
-            path = path.rpartition("/")[0]
+        directory = self._root
+        for name in path.split("/")[1:]:
+            node = directory.names.get(name)
+            if node is None:
+                node = _Directory()
+                directory.put(name, node)
+            if not isinstance(node, _Directory):
+                raise FileExistsError(errno.EEXIST, "a file has this name", path)
+            directory = node
 
     def remove(self, path: str) -> None:
         """Remove a file; no error when it is not there."""
         directory, name = self._split(path)
-        if directory.names.pop(name, None) is not None:
-            directory.pending.append((name, None))
+        if name in directory.names:
+            directory.drop(name)
 
     def remove_directory(self, path: str) -> None:
         """Remove an empty directory; no error when it is not there."""
-        if path in self._directories and self._directories[path].names:
+        if not self.exists(path):
+            return
+        if self._directory(path).names:
             raise OSError(errno.ENOTEMPTY, "directory not empty", path)
-        self._directories.pop(path, None)
+        self.remove(path)
 
     def replace(self, source: str, target: str) -> None:
         """Rename in one step, in place of what was at ``target``; both in one directory."""
-        if source in self._directories:
-            self._directories[target] = self._directories.pop(source)
-            return
         directory, name = self._split(source)
         other, target_name = self._split(target)
         if directory is not other:
             raise OSError(errno.EXDEV, "renaming across directories", target)
-        inode = directory.names.pop(name)
-        directory.names[target_name] = inode
-        # The new name comes before the old one goes: no crash loses both.
-        directory.pending += [(target_name, inode), (name, None)]
+        # In this order no crash loses both names.
+        directory.put(target_name, directory.names[name])
+        directory.drop(name)
 
     def sync_directory(self, path: str) -> None:
         """Return when names made, renamed and removed in ``path`` are on the disk."""
         if self.fail_sync(path):
             raise OSError(errno.EIO, "sync failed", path)
-        directory = self._directories[path]
+        directory = self._directory(path)
         directory.durable = dict(directory.names)
         directory.pending = []
         self.synced.append(path)
@@ -203,29 +196,36 @@ class UnsyncedLossFiles:
         """Changes with every power cut."""
         return f"boot-{self._boots}"
 
+    def _node(self, path: str) -> _Inode | _Directory | None:
+        node: _Inode | _Directory | None = self._root
+        for name in path.strip("/").split("/") if path != "/" else ():
+            node = node.names.get(name) if isinstance(node, _Directory) else None
+        return node
+
+    def _directory(self, path: str) -> _Directory:
+        node = self._node(path)
+        if not isinstance(node, _Directory):
+            raise FileNotFoundError(errno.ENOENT, "no such directory", path)
+        return node
+
     def _split(self, path: str) -> tuple[_Directory, str]:
         parent, _, name = path.rpartition("/")
-        directory = self._directories.get(parent or "/")
-        if directory is None:
-            raise FileNotFoundError(errno.ENOENT, "no such directory", parent)
-        return directory, name
+        return self._directory(parent or "/"), name
 
     def _inode(self, path: str) -> _Inode:
-        directory, name = self._split(path)
-        return directory.names[name]
+        node = self._node(path)
+        if not isinstance(node, _Inode):
+            raise IsADirectoryError(errno.EISDIR, "not a file", path)
+        return node
 
     # For open files
 
     def used(self) -> int:
         """Bytes in all files."""
-        return sum(
-            len(inode.data)
-            for directory in self._directories.values()
-            for inode in directory.names.values()
-        )
+        return sum(len(inode.data) for inode in self._root.inodes())
 
     def write(self, inode: _Inode, position: int, data: bytes) -> None:
-        """Write; when the disk is full, only as much as there is room for, and ENOSPC."""
+        """Write; on a full disk as much as there is room for, then ENOSPC."""
         grown = max(0, position + len(data) - len(inode.data))
         room = grown if self.capacity is None else max(0, self.capacity - self.used())
         part = data if grown <= room else data[: len(data) - (grown - room)]
@@ -250,9 +250,9 @@ class UnsyncedLossFiles:
         self._last_write = None
 
     def sync(self, path: str, inode: _Inode) -> None:
-        """All of the file is durable, or EIO and what was not is lost to later syncs as well."""
+        """Make the whole file durable; after EIO no later sync makes its earlier writes durable."""
         if self.fail_sync(path):
-            # As Linux does: the pages are taken for clean, and a second sync would succeed.
+            # Like Linux, which marks the pages as clean: a second sync would succeed.
             inode.pending = []
             raise OSError(errno.EIO, "sync failed", path)
         _settle(inode)
@@ -276,7 +276,7 @@ class FaultyFile:
 
     @property
     def path(self) -> str:
-        """Where it was opened."""
+        """The path under which it was opened."""
         return self._path
 
     def _alive(self) -> _Inode:
@@ -295,11 +295,11 @@ class FaultyFile:
         return bytes(self._alive().data[position : position + size])
 
     def pwrite(self, parts: Sequence[bytes], position: int) -> None:
-        """Write all of ``parts``; on OSError some of it may be there."""
+        """Write all of ``parts``; after an OSError some bytes may be written."""
         self._disk.write(self._alive(), position, b"".join(parts))
 
     def allocate(self, position: int, length: int) -> None:
-        """Make room, with zeros where nothing is."""
+        """Extend the file with zeros if it is shorter than that."""
         inode = self._alive()
         if position + length > len(inode.data):
             self._disk.resize(inode, position + length)
@@ -309,11 +309,11 @@ class FaultyFile:
         self._disk.resize(self._alive(), size)
 
     def sync(self) -> None:
-        """Return when everything written before is on the disk."""
+        """Return when all earlier writes are on the disk."""
         self._disk.sync(self._path, self._alive())
 
     def close(self) -> None:
-        """Give the file back."""
+        """Close the file."""
         self._closed = True
 
 
@@ -325,7 +325,7 @@ class FaultyLock:
         self._path = path
 
     def release(self) -> None:
-        """Give it up."""
+        """Release the lock."""
         self._locks.discard(self._path)
 
 
@@ -334,8 +334,24 @@ def _settle(inode: _Inode) -> None:
     inode.pending = []
 
 
+def _lose_names(directory: _Directory, choose: Choose) -> None:
+    """Keep the durable names and the first few of the later changes, here and below."""
+    names = dict(directory.durable)
+    for name, changed in directory.pending[: choose(len(directory.pending))]:
+        if changed is None:
+            names.pop(name, None)
+        else:
+            names[name] = changed
+    directory.names = names
+    directory.durable = dict(names)
+    directory.pending = []
+    for node in names.values():
+        if isinstance(node, _Directory):
+            _lose_names(node, choose)
+
+
 def _lose(inode: _Inode, choose: Choose) -> None:
-    """Replace the content by the durable one and any part of what was written since."""
+    """Keep the durable bytes and any part of the later writes."""
     data = bytearray(inode.durable)
     for change in inode.pending:
         if isinstance(change, int):

@@ -9,6 +9,7 @@ Positions are explicit, so that a write never depends on where an earlier one en
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import os
 import threading
@@ -235,6 +236,23 @@ class RealFiles:
             return ""
 
 
+def make_durable_directory(files: Files, path: str) -> None:
+    """Make a directory and those above it, and return when all of them are on the disk.
+
+    An earlier process may have made some of them and died before it synced their parents, so all
+    directories up to the root are synced.
+    """
+    files.make_directory(path)
+    while path:
+        path = path.rpartition("/")[0]
+        try:
+            files.sync_directory(path or "/")
+        except OSError as error:
+            # No process of ours made a directory inside a parent that it may not open or change.
+            if error.errno not in (errno.EACCES, errno.EPERM, errno.EINVAL, errno.EROFS):
+                raise
+
+
 def read_file(files: Files, path: str) -> bytes | None:
     """The whole content of a small file, or None when it is not there."""
     try:
@@ -250,8 +268,7 @@ def read_file(files: Files, path: str) -> bytes | None:
 def write_file(files: Files, path: str, content: bytes) -> None:
     """Put ``content`` at ``path`` in one step: after a crash the old or the new, never a mix.
 
-    The name is durable only after ``sync_directory`` on the directory above, which is left to the
-    caller, who may have several files.
+    The caller syncs the directory, after which the new content is durable.
     """
     temporary = path + ".tmp"
     file = files.open(temporary, create=True)
@@ -262,3 +279,9 @@ def write_file(files: Files, path: str, content: bytes) -> None:
     finally:
         file.close()
     files.replace(temporary, path)
+
+
+def replace_durably(files: Files, directory: str, name: str, text: str) -> None:
+    """Give a small file a new content in one step; durable on return."""
+    write_file(files, f"{directory}/{name}", text.encode())
+    files.sync_directory(directory)

@@ -16,7 +16,7 @@ from typing import Final
 
 from kohort.storage.files import Files
 
-_ASIDE: Final = re.compile(r"\d+\.\d+-delete")
+_ASIDE: Final = re.compile(r"\d+\.(\d+)-delete")
 
 
 class Leftovers:
@@ -25,20 +25,17 @@ class Leftovers:
     Args:
         files: the disk.
         path: the data directory.
-        incarnation: makes names that no earlier life gave.
     """
 
-    __slots__ = ("_files", "_leaving", "_made", "_path", "_prefix", "_removable")
+    __slots__ = ("_files", "_leaving", "_made", "_path", "_removable")
 
-    def __init__(self, files: Files, path: str, incarnation: int) -> None:
+    def __init__(self, files: Files, path: str) -> None:
         self._files = files
         self._path = path
-        self._prefix = incarnation
-        self._made = 0
         self._leaving: deque[str] = deque()
-        self._removable = [
-            f"{path}/{name}" for name in files.list_directory(path) if _ASIDE.fullmatch(name)
-        ]
+        found = [match for name in files.list_directory(path) if (match := _ASIDE.fullmatch(name))]
+        self._removable = [f"{path}/{match[0]}" for match in found]
+        self._made = max((int(match[1]) for match in found), default=0)
 
     def leave(self, directories: Iterable[str]) -> None:
         """These are no longer anybody's. Those that do not exist are passed over."""
@@ -54,7 +51,7 @@ class Leftovers:
             directory = self._leaving[0]
             if self._files.exists(directory):
                 self._made += 1
-                aside = f"{self._path}/{self._prefix}.{self._made}-delete"
+                aside = f"{self._path}/0.{self._made}-delete"
                 self._files.replace(directory, aside)
                 self._removable.append(aside)
             self._leaving.popleft()

@@ -11,7 +11,7 @@ What lies in it::
     producer-ids.json   the first producer id not handed out yet
     start-offsets.json  where logs begin whose first records were deleted by hand
     TOPIC-N/            one log
-    N.M-delete/         what is left of a log whose topic was deleted
+    0.N-delete/         what is left of a log whose topic was deleted
 
 Each of the small files is replaced as a whole, so a crash leaves the old or the new. A topic
 exists from the moment ``topics.json`` names it, and no longer when it does not.
@@ -26,7 +26,7 @@ from typing import Final
 
 from kohort.model.errors import ErrorCode
 from kohort.storage.errors import CorruptLog, DirectoryInUse, RefusedTopic, StorageError
-from kohort.storage.files import Files, Lock, read_file, write_file
+from kohort.storage.files import Files, Lock, make_durable_directory, read_file, replace_durably
 from kohort.storage.leftovers import Leftovers
 from kohort.storage.log_config import LogConfig
 from kohort.storage.meta import LOCK, META, Meta, check_is_ours, read_meta
@@ -38,18 +38,15 @@ from kohort.storage.topic_table import (
     NO_TOPIC_ID,
     OFFSETS_TOPIC,
     OFFSETS_TOPIC_CONFIGS,
-    Deleted,
+    TOPICS,
+    StoredTopics,
     Topic,
-    check_has_no_logs,
     check_topic,
     config_of,
-    read_topics,
-    topics_text,
 )
 
 __all__ = ["OFFSETS_TOPIC", "OFFSETS_TOPIC_CONFIGS", "LogDir", "Topic"]
 
-_TOPICS: Final = "topics.json"
 _ALL: Final = 1 << 31
 
 Report = Callable[[str], None]
@@ -60,7 +57,6 @@ class LogDir:
 
     __slots__ = (
         "_defaults",
-        "_deleting",
         "_files",
         "_leftovers",
         "_lock",
@@ -70,7 +66,7 @@ class LogDir:
         "_producer_ids",
         "_report",
         "_starts",
-        "_topics",
+        "_table",
         "path",
     )
 
@@ -80,8 +76,7 @@ class LogDir:
         self._defaults = defaults
         self._report = report
         self._logs: dict[tuple[str, int], PartitionLog] = {}
-        self._topics: dict[str, Topic] = {}
-        self._deleting: list[Deleted] = []
+        self._table: StoredTopics
         self._leftovers: Leftovers
         self._meta = Meta(cluster_id="", node_id=-1, incarnation=0, boot_id="")
         self._machine_restarted = True
@@ -118,7 +113,10 @@ class LogDir:
         path = path.rstrip("/")
         try:
             files.make_directory(path)
-            check_is_ours(files.list_directory(path), path)
+            names = files.list_directory(path)
+            check_is_ours(names, path)
+            if META not in names:
+                make_durable_directory(files, path)
             lock = files.lock(f"{path}/{LOCK}")
         except BlockingIOError as error:
             raise DirectoryInUse(
@@ -152,7 +150,7 @@ class LogDir:
                 f"data directory {self.path} belongs to node {stored.node_id}, and this is node "
                 f"{node_id}; set node.id={stored.node_id}, or choose another directory"
             )
-        self._read_topics()
+        self._table = StoredTopics(self._files, self.path)
         self._starts = StartOffsets(self._files, self.path)
         self._machine_restarted = not boot_id or boot_id != stored.boot_id
         stored.incarnation += 1
@@ -161,22 +159,40 @@ class LogDir:
         # The boot id stays the old one until all logs are recovered, since a second kill during
         # recovery must not make the first crash forgotten.
         self._write_meta()
-        self._leftovers = Leftovers(self._files, self.path, self.incarnation)
-        for name, partitions in self._deleting:
+        self._leftovers = Leftovers(self._files, self.path)
+        for name, partitions in self._table.deleted:
             self._leftovers.leave(self._directories(name, partitions))
         self.put_aside(_ALL)
-        for topic in self._topics.values():
+        for topic in self.topics.values():
             for partition in range(topic.partitions):
                 directory = self._directory(topic.name, partition)
                 if not self._files.exists(directory):
                     raise CorruptLog(
-                        f"{directory} is missing, and {self.path}/{_TOPICS} names the topic; "
+                        f"{directory} is missing, and {self.path}/{TOPICS} names the topic; "
                         f"restore the directory, or make it empty to lose its records"
                     )
                 self._open_log(topic, partition)
+        self._outlive_the_logs()
         stored.boot_id = boot_id
         self._write_meta()
         self._producer_ids = ProducerIds(self._files, self.path)
+
+    def _outlive_the_logs(self) -> None:
+        """Choose a new leader epoch if a log was written in the present one or a later one.
+
+        An older ``meta.properties`` was restored then, and the same epoch must not name two lives.
+        """
+        found = max((log.epoch_found for log in self._logs.values()), default=-1)
+        if found < self.incarnation:
+            return
+        self._report(
+            f"{self.path}/{META} is older than the logs, which were written in leader epoch "
+            f"{found}; this start uses leader epoch {found + 1}"
+        )
+        self._meta.incarnation = found + 1
+        self._write_meta()
+        for log in self._logs.values():
+            log.lead(self.incarnation)
 
     # Identity
 
@@ -196,11 +212,7 @@ class LogDir:
         return self._meta.incarnation
 
     def _write_meta(self) -> None:
-        self._write(META, self._meta.to_text())
-
-    def _write(self, name: str, content: str) -> None:
-        write_file(self._files, f"{self.path}/{name}", content.encode())
-        self._files.sync_directory(self.path)
+        replace_durably(self._files, self.path, META, self._meta.to_text())
 
     def allocate_producer_id(self) -> int:
         """A producer id that was never given before, also not by an earlier life of this broker.
@@ -215,7 +227,7 @@ class LogDir:
     @property
     def topics(self) -> Mapping[str, Topic]:
         """All topics by name."""
-        return self._topics
+        return self._table.topics
 
     def log(self, topic: str, partition: int) -> PartitionLog:
         """The log of a partition.
@@ -225,7 +237,7 @@ class LogDir:
         """
         log = self._logs.get((topic, partition))
         if log is None:
-            known = self._topics.get(topic)
+            known = self.topics.get(topic)
             has = "no such topic" if known is None else f"the topic has {known.partitions}"
             raise RefusedTopic(
                 f"partition {partition} of topic {topic!r} does not exist: {has}",
@@ -251,7 +263,7 @@ class LogDir:
         Raises:
             RefusedTopic: with Kafka's code for the rule that it breaks.
         """
-        if topic.name in self._topics:
+        if topic.name in self.topics:
             raise RefusedTopic(
                 f"topic {topic.name!r} already exists", ErrorCode.TOPIC_ALREADY_EXISTS
             )
@@ -292,7 +304,7 @@ class LogDir:
         )
 
     def _topic(self, name: str) -> Topic:
-        topic = self._topics.get(name)
+        topic = self.topics.get(name)
         if topic is None:
             raise RefusedTopic(
                 f"topic {name!r} does not exist", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -300,7 +312,6 @@ class LogDir:
         return topic
 
     def _create_logs(self, topic: Topic, partitions: range) -> None:
-        before = self._topics.get(topic.name)
         try:
             # A directory of that name may be on its way out.
             self.put_aside(_ALL)
@@ -308,12 +319,8 @@ class LogDir:
             for partition in partitions:
                 self._make_directory(self._directory(topic.name, partition))
             self._files.sync_directory(self.path)
-            self._topics[topic.name] = topic
-            self._write_topics()
+            self._table.put(topic)
         except OSError as error:
-            self._topics.pop(topic.name, None)
-            if before is not None:
-                self._topics[topic.name] = before
             raise StorageError(f"cannot create topic {topic.name!r}: {error}") from error
         for partition in partitions:
             self._open_log(topic, partition)
@@ -333,14 +340,11 @@ class LogDir:
             RefusedTopic: UNKNOWN_TOPIC_OR_PARTITION, or INVALID_CONFIG.
             StorageError: the disk; the topic is as before then.
         """
-        before = self._topic(name)
-        topic = replace(before, configs=dict(configs))
+        topic = replace(self._topic(name), configs=dict(configs))
         config = self.config_of(topic)
-        self._topics[name] = topic
         try:
-            self._write_topics()
+            self._table.put(topic)
         except OSError as error:
-            self._topics[name] = before
             raise StorageError(f"cannot store the settings of topic {name!r}: {error}") from error
         for partition in range(topic.partitions):
             self._logs[name, partition].config = config
@@ -351,13 +355,11 @@ class LogDir:
         Raises:
             StorageError: the disk.
         """
-        without = [topic for topic in self._topics.values() if topic.topic_id == NO_TOPIC_ID]
+        without = [topic for topic in self.topics.values() if topic.topic_id == NO_TOPIC_ID]
         if not without:
             return
-        for topic in without:
-            self._topics[topic.name] = replace(topic, topic_id=new_topic_id())
         try:
-            self._write_topics()
+            self._table.put(*(replace(topic, topic_id=new_topic_id()) for topic in without))
         except OSError as error:
             raise StorageError(f"cannot store the ids of topics: {error}") from error
 
@@ -393,13 +395,9 @@ class LogDir:
             StorageError: the disk; the topic still exists then.
         """
         topic = self._topic(name)
-        del self._topics[name]
         try:
-            self._deleting.append((name, topic.partitions))
-            self._write_topics()
+            self._table.delete(topic)
         except OSError as error:
-            self._topics[name] = topic
-            self._deleting.pop()
             raise StorageError(f"cannot delete topic {name!r}: {error}") from error
         for partition in range(topic.partitions):
             self._logs.pop((name, partition)).abandon()
@@ -414,10 +412,9 @@ class LogDir:
         """
         try:
             done = self._leftovers.put_aside(most)
-            if done and self._deleting:
+            if done and self._table.deleted:
                 self._files.sync_directory(self.path)
-                self._deleting.clear()
-                self._write_topics()
+                self._table.forget_deleted()
         except OSError as error:
             raise StorageError(f"cannot put deleted topics aside: {error}") from error
         return done
@@ -447,18 +444,6 @@ class LogDir:
             report=self._report,
             start_offset=self._starts.of(f"{topic.name}-{partition}"),
         )
-
-    def _read_topics(self) -> None:
-        path = f"{self.path}/{_TOPICS}"
-        content = read_file(self._files, path)
-        if content is None:
-            check_has_no_logs(self._files.list_directory(self.path), path)
-            self._write_topics()
-        else:
-            self._topics, self._deleting = read_topics(content, path)
-
-    def _write_topics(self) -> None:
-        self._write(_TOPICS, topics_text(self._topics.values(), self._deleting))
 
     # The end
 

@@ -45,8 +45,13 @@ class LeaderEpochs:
     def __init__(self) -> None:
         self.starts: list[EpochStart] = []
 
+    @property
+    def newest(self) -> int:
+        """The greatest epoch; -1 without one."""
+        return self.starts[-1].epoch if self.starts else UNDEFINED_EPOCH
+
     def assign(self, epoch: int, start_offset: int) -> None:
-        """From ``start_offset`` on, ``epoch`` is written; earlier epochs keep what they wrote."""
+        """Batches from ``start_offset`` on get ``epoch``; earlier batches keep their epochs."""
         starts = self.starts
         if starts and epoch <= starts[-1].epoch:
             return

@@ -17,10 +17,10 @@ from itertools import takewhile
 
 from kohort.model.errors import ErrorCode
 from kohort.storage.append_rules import AppendResult, check_content, needs_new_segment
-from kohort.storage.compaction import CompactionJob, is_worthwhile
+from kohort.storage.compaction import CompactionJob, Compactions
 from kohort.storage.durability import Durability
 from kohort.storage.errors import OffsetOutOfRange, StorageError
-from kohort.storage.files import Files
+from kohort.storage.files import Files, make_durable_directory
 from kohort.storage.flush_job import FlushJob
 from kohort.storage.log_config import LogConfig
 from kohort.storage.log_state import LogState
@@ -41,8 +41,7 @@ class PartitionLog:
     """A log in a directory of its own; ``open`` makes or recovers it."""
 
     __slots__ = (
-        "_compacted_to",
-        "_compaction",
+        "_compactions",
         "_durability",
         "_files",
         "_segments",
@@ -50,6 +49,7 @@ class PartitionLog:
         "closed",
         "config",
         "directory",
+        "epoch_found",
         "leader_epoch",
         "name",
     )
@@ -75,13 +75,11 @@ class PartitionLog:
         self.directory = directory
         self.name = directory.rpartition("/")[2]
         self.config = config
-        self.leader_epoch = leader_epoch
-        """Written into every batch from now on."""
+        self.epoch_found = found.state.epochs.newest
+        """The greatest leader epoch of the log's earlier lives; -1 without one."""
         self.closed = False
-        self._compaction: CompactionJob | None = None
-        # Not stored: the first compaction after a start looks at the whole log.
-        self._compacted_to = 0
-        self._state.epochs.assign(leader_epoch, self.log_end_offset)
+        self._compactions = Compactions(files, directory)
+        self.lead(leader_epoch)
 
     @classmethod
     def open(
@@ -111,7 +109,8 @@ class PartitionLog:
             StorageError: the disk.
         """
         try:
-            files.make_directory(directory)
+            if not files.exists(directory):
+                make_durable_directory(files, directory)
             found = recover(
                 files, directory, config, machine_restarted=machine_restarted, report=report
             )
@@ -122,6 +121,11 @@ class PartitionLog:
         except OSError as error:
             raise StorageError(f"{directory}: cannot open the log: {error}") from error
         return log
+
+    def lead(self, epoch: int) -> None:
+        """Write this leader epoch into every batch from now on."""
+        self.leader_epoch = epoch
+        self._state.epochs.assign(epoch, self.log_end_offset)
 
     # What it holds
 
@@ -332,8 +336,8 @@ class PartitionLog:
     def abandon(self) -> None:
         """Give back the files as they are; for a log that is deleted, or a process that dies."""
         self.closed = True
-        if self._compaction is not None:
-            self._compaction.cancelled = True
+        if self._compactions.job is not None:
+            self._compactions.job.cancelled = True
         self._segments.close()
 
     # Reading
@@ -415,7 +419,7 @@ class PartitionLog:
         """
         config = self.config
         self._state.producers.expire(now_ms, config.producer_id_expiration_ms)
-        if not config.delete or self._compaction is not None or self.failure is not None:
+        if not config.delete or self._compactions.job is not None or self.failure is not None:
             return 0
         count = expired_segments(self._segments, config, now_ms)
         if not count:
@@ -463,21 +467,12 @@ class PartitionLog:
         Returns:
             A job whose ``run`` may happen in another thread; ``complete_compaction`` must follow.
         """
-        if not self.config.compact or self._compaction is not None or self.closed or self.failure:
+        unusable = self.closed or self.failure is not None
+        if not self.config.compact or self._compactions.job is not None or unusable:
             return None
         busy = self._durability.busy_segments
         segments = tuple(takewhile(lambda segment: segment not in busy, self._segments.sealed))
-        if not is_worthwhile(segments, self._compacted_to, self.config.min_cleanable_dirty_ratio):
-            return None
-        self._compaction = CompactionJob(
-            files=self._files,
-            directory=self.directory,
-            config=self.config,
-            segments=segments,
-            dirty_from=self._compacted_to,
-            now_ms=now_ms,
-        )
-        return self._compaction
+        return self._compactions.begin(segments, self.config, now_ms)
 
     def complete_compaction(self, job: CompactionJob) -> None:
         """Put the compacted segments in place.
@@ -485,16 +480,7 @@ class PartitionLog:
         Raises:
             StorageError: the disk; the log is as it was, or partly compacted, and can go on.
         """
-        self._compaction = None
         try:
-            if job.error is not None or job.cancelled or self.closed:
-                job.discard()
-                if job.error is not None:
-                    raise job.error
-                return
-            for replacement in job.replacements:
-                job.put_in_place(replacement)
-                self._segments.replace(replacement.old, replacement.new)
-            self._compacted_to = max(self._compacted_to, job.compacted_to)
+            self._compactions.complete(job, self._segments, closed=self.closed)
         except OSError as error:
             raise StorageError(f"{self.name}: compaction failed: {error}") from error

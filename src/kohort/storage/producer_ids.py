@@ -10,7 +10,7 @@ import json
 from typing import Final
 
 from kohort.storage.errors import StorageError
-from kohort.storage.files import Files, read_file, write_file
+from kohort.storage.files import Files, read_file, replace_durably
 
 _NAME: Final = "producer-ids.json"
 _BLOCK: Final = 1000
@@ -37,8 +37,7 @@ class ProducerIds:
             end = self._next + _BLOCK
             try:
                 text = json.dumps({"version": 1, "next": end})
-                write_file(self._files, f"{self._path}/{_NAME}", text.encode())
-                self._files.sync_directory(self._path)
+                replace_durably(self._files, self._path, _NAME, text)
             except OSError as error:
                 raise StorageError(f"cannot reserve producer ids: {error}") from error
             self._end = end

@@ -11,7 +11,7 @@ import json
 from typing import Final
 
 from kohort.storage.errors import CorruptLog
-from kohort.storage.files import Files, read_file, write_file
+from kohort.storage.files import Files, read_file, replace_durably
 
 _NAME: Final = "start-offsets.json"
 
@@ -65,6 +65,5 @@ class StartOffsets:
 
     def _write(self, offsets: dict[str, int]) -> None:
         text = json.dumps({"version": 1, "start_offsets": offsets}, indent=1)
-        write_file(self._files, f"{self._path}/{_NAME}", text.encode())
-        self._files.sync_directory(self._path)
+        replace_durably(self._files, self._path, _NAME, text)
         self._offsets = offsets

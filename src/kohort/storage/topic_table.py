@@ -14,6 +14,7 @@ from typing import Final
 
 from kohort.model.errors import ErrorCode
 from kohort.storage.errors import CorruptLog, RefusedTopic
+from kohort.storage.files import Files, read_file, replace_durably
 from kohort.storage.log_config import LogConfig, log_config
 
 OFFSETS_TOPIC: Final = "__consumer_offsets"
@@ -24,6 +25,8 @@ OFFSETS_TOPIC_CONFIGS: Final[Mapping[str, str]] = {
     "segment.bytes": "104857600",
 }
 """Kafka's settings of its internal topic."""
+
+TOPICS: Final = "topics.json"
 
 MAX_PARTITIONS: Final = 10_000
 """Of one topic. Each holds a directory and a descriptor once it is written to."""
@@ -97,7 +100,7 @@ def config_of(topic: Topic, defaults: LogConfig) -> LogConfig:
 
 
 def read_topics(content: bytes, path: str) -> tuple[dict[str, Topic], list[Deleted]]:
-    """What ``topics_text`` made.
+    """Read the text of ``topics.json``.
 
     Raises:
         CorruptLog: it is not of this kind.
@@ -121,7 +124,7 @@ def read_topics(content: bytes, path: str) -> tuple[dict[str, Topic], list[Delet
     return topics, deleted
 
 
-def check_has_no_logs(names: Iterable[str], path: str) -> None:
+def _check_has_no_logs(names: Iterable[str], path: str) -> None:
     """Whether a data directory with these names in it may be without its table of topics.
 
     Raises:
@@ -145,7 +148,51 @@ def _replicas(stored: Sequence[Sequence[int]], partitions: int) -> tuple[tuple[i
     return tuple(tuple(nodes) for nodes in stored)
 
 
-def topics_text(topics: Iterable[Topic], deleted: Iterable[Deleted]) -> str:
+class StoredTopics:
+    """The topics of one data directory, as ``topics.json`` keeps them.
+
+    Every change is durable on return. After an OSError nothing has changed.
+
+    Raises:
+        CorruptLog: the file is damaged, or missing although there are logs.
+    """
+
+    __slots__ = ("_files", "_path", "deleted", "topics")
+
+    def __init__(self, files: Files, path: str) -> None:
+        self._files = files
+        self._path = path
+        self.topics: Mapping[str, Topic] = {}
+        """All topics by name."""
+        self.deleted: Sequence[Deleted] = ()
+        """Deleted topics that still have directories."""
+        content = read_file(files, f"{path}/{TOPICS}")
+        if content is not None:
+            self.topics, self.deleted = read_topics(content, f"{path}/{TOPICS}")
+            return
+        _check_has_no_logs(files.list_directory(path), f"{path}/{TOPICS}")
+        self._store({}, ())
+
+    def put(self, *topics: Topic) -> None:
+        """Add topics, or replace those of the same names."""
+        self._store({**self.topics, **{topic.name: topic for topic in topics}}, self.deleted)
+
+    def delete(self, topic: Topic) -> None:
+        """Remove a topic; its directories are still there."""
+        others = {name: other for name, other in self.topics.items() if name != topic.name}
+        self._store(others, (*self.deleted, (topic.name, topic.partitions)))
+
+    def forget_deleted(self) -> None:
+        """The directories of all deleted topics are gone."""
+        self._store(self.topics, ())
+
+    def _store(self, topics: Mapping[str, Topic], deleted: Sequence[Deleted]) -> None:
+        text = _topics_text(topics.values(), deleted)
+        replace_durably(self._files, self._path, TOPICS, text)
+        self.topics, self.deleted = topics, deleted
+
+
+def _topics_text(topics: Iterable[Topic], deleted: Iterable[Deleted]) -> str:
     """The file's text."""
     stored = {
         "version": 1,
