@@ -1,8 +1,9 @@
-"""``kohort demo`` from outside: what is wrong with a request is said at once, and a whole run."""
+"""``kohort demo`` from outside: refused arguments, and a whole run."""
 
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -11,7 +12,7 @@ import psutil
 import pytest
 
 from kohort.cli.demo.command import _fitting_sql
-from kohort.cli.demo.stage import PARTITIONS, DemoConfig
+from kohort.cli.demo.running import PARTITIONS, DemoConfig
 from kohort.cli.main import main
 
 EXCERPT = Path(__file__).parents[1] / "data" / "access_log_1000.txt"
@@ -28,7 +29,7 @@ def test_an_empty_input_is_named(capsys: pytest.CaptureFixture[str], tmp_path: P
     assert "empty: a text file with one record a line" in capsys.readouterr().err
 
 
-def test_what_a_former_run_left_is_not_touched(
+def test_an_output_directory_with_files_is_refused(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     (tmp_path / "kept").touch()
@@ -44,12 +45,12 @@ def test_the_query_fits_the_input(tmp_path: Path) -> None:
     assert _fitting_sql(words).name == "lines.sql"
 
 
-def test_every_setting_that_differs_is_told(tmp_path: Path) -> None:
+def test_every_setting_that_differs_from_its_default_is_printed(tmp_path: Path) -> None:
     config = DemoConfig(records=6_000, seed=1, given=None, sql=tmp_path, output=tmp_path)
     told = "\n".join(config.differences())
     assert "group.initial.rebalance.delay.ms=0 (default 3000)" in told
     assert "session.timeout.ms=6000 (default 45000)" in told
-    assert "--limit 40 (default 500000)" in told
+    assert "--limit 30 (default 500000)" in told
     few = DemoConfig(records=5, seed=1, given=None, sql=tmp_path, output=tmp_path)
     assert few.limit == PARTITIONS
 
@@ -61,12 +62,15 @@ def test_the_whole_story_on_a_real_access_log(tmp_path: Path) -> None:
     log = tmp_path / "access.log"
     log.write_bytes(b"".join([EXCERPT.read_bytes()] * 6) + b"not a line of an access log\n")
     command = [sys.executable, "-m", "kohort", "demo", "--input", str(log), "--plain"]
+    temporary = tmp_path / "t"
+    temporary.mkdir()
     with (tmp_path / "told").open("w+") as told:
         done = subprocess.run(
             [*command, "--output", str(tmp_path / "out")],
             stdout=told,
             stderr=subprocess.STDOUT,
             check=False,
+            env={**os.environ, "TMPDIR": str(temporary)},
         )
         told.seek(0)
         lines = told.read().splitlines()
@@ -80,7 +84,8 @@ def test_the_whole_story_on_a_real_access_log(tmp_path: Path) -> None:
     assert verdict["joined_under_backlog"], text
     assert verdict["killed_under_backlog"], text
     assert verdict["rebalances"] >= 4
-    assert not _left_behind(tmp_path), "no process outlives the demo"
+    assert not _processes_with(str(tmp_path)), "no process outlives the demo"
+    assert not list(temporary.iterdir()), "no temporary file outlives the demo"
 
 
 def _status(*arguments: str) -> object:
@@ -89,10 +94,10 @@ def _status(*arguments: str) -> object:
     return ended.value.code
 
 
-def _left_behind(place: Path) -> list[str]:
+def _processes_with(argument: str) -> list[str]:
     found = []
     for process in psutil.process_iter(["cmdline"]):
         command = " ".join(process.info["cmdline"] or ())
-        if str(place) in command:
+        if argument in command:
             found.append(command)
     return found

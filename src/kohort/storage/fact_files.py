@@ -300,6 +300,12 @@ def _no_header(path: Path) -> str:
     )
 
 
+def parse_line(line: bytes) -> Recorded | None:
+    """The fact of a line of a history file; None for a header."""
+    held = json.loads(line)
+    return None if _MARK in held else _recorded(held)
+
+
 def _header(held: dict[str, Any], path: Path, number: int) -> Header:
     _check_schema(held[_MARK], path, number)
     return Header(clock=str(held["clock"]), wall_micros=int(held["wall_micros"]))

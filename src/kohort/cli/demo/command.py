@@ -1,8 +1,8 @@
-"""``kohort demo``: the command line of the demo and how it ends.
+"""``kohort demo``: the command line of the demo.
 
-In come flags; out go a view, a verdict and an exit status: 0 when every record landed exactly once,
-1 when one was lost, doubled or altered, 2 when the demo could not be played. The last line of
-standard output is the verdict as JSON.
+In: flags. Out: a view, an outcome and an exit status: 0 if every record landed exactly once, 1 if a
+record was lost, doubled or altered, 2 if the demo could not be shown. The last line of standard
+output is the outcome as JSON.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ RECORDS: Final = 1_000_000
 SEED: Final = 7
 FEW: Final = 2_000
 INTERRUPTED: Final = 130
-"""As a shell reports Ctrl-C; 1 is kept for a record that was lost or doubled."""
+"""The exit status after Ctrl-C."""
 _HERE: Final = Path(__file__).parent
 _LOOKED_AT: Final = 200
 
@@ -40,7 +40,7 @@ _LOOKED_AT: Final = 200
     "--records", type=click.IntRange(1), default=RECORDS, show_default=True,
     help="How many events to generate without --input.",
 )  # fmt: skip
-@click.option("--seed", default=SEED, show_default=True, help="Of the generated events.")
+@click.option("--seed", default=SEED, show_default=True, help="Seed of the generated events.")
 @click.option(
     "--sql",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
@@ -49,9 +49,9 @@ _LOOKED_AT: Final = 200
 @click.option(
     "--output",
     type=click.Path(file_okay=False, path_type=Path),
-    help="Directory for all that is written (default: a new one below ./out).",
+    help="Directory for all output (default: a new one below ./out).",
 )
-@click.option("--plain", is_flag=True, help="Plain lines also on a terminal.")
+@click.option("--plain", is_flag=True, help="Print plain lines, also on a terminal.")
 def demo(
     *,
     given: Path | None,
@@ -61,16 +61,17 @@ def demo(
     output: Path | None,
     plain: bool,
 ) -> None:
-    """Three Spark applications share a group; one is added, one is killed; nothing is lost.
+    """Three Spark applications share a group; one is added, one is killed; no record is lost.
 
-    Starts an embedded broker, feeds it all the while, starts two applications of one consumer
-    group, adds a third, kills one with SIGKILL in the middle of a micro-batch and starts it again,
-    consumes everything, and compares the files with the topic. Takes two to four minutes.
+    Starts an embedded broker, feeds it, starts two applications of one consumer group, adds a
+    third, kills one with SIGKILL in the middle of a micro-batch and starts it again. Then compares
+    every row with the topic. Takes about two minutes.
     """
     if importlib.util.find_spec("pyspark") is None or importlib.util.find_spec("psutil") is None:
         raise ConfigError("the demo runs Spark: pip install 'kohort[spark]'")
-    from kohort.cli.demo.stage import DemoConfig, Stage  # noqa: PLC0415 - Spark is heavy
-    from kohort.cli.demo.view import LiveView, PlainView  # noqa: PLC0415
+    from kohort.cli.demo.processes import Guard  # noqa: PLC0415
+    from kohort.cli.demo.running import DemoConfig, Run  # noqa: PLC0415 - Spark is heavy
+    from kohort.cli.demo.view import LiveView, View  # noqa: PLC0415
 
     config = DemoConfig(
         records=count_lines(given) if given else records,
@@ -83,20 +84,20 @@ def demo(
         raise ConfigError(f"{given} is empty: a text file with one record a line is expected")
     console = Console(highlight=False)
     _introduce(console, config.differences(), config.records, config.output)
-    # A demo that is told to end must take its processes along, as after Ctrl-C.
+    # SIGTERM ends all processes of the demo, as Ctrl-C does.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    view = LiveView(console) if console.is_terminal and not plain else PlainView(console)
+    view = LiveView(console) if console.is_terminal and not plain else View(console)
     try:
-        with Stage(config, view) as stage:
-            verdict = stage.perform()
+        with Guard() as guard:
+            outcome = Run(config, view, guard).perform()
     except KeyboardInterrupt:
         sys.exit(INTERRUPTED)
     finally:
         view.close()
-    for line in verdict.lines():
+    for line in outcome.lines():
         console.print(line, markup=False, soft_wrap=True)
-    click.echo(verdict.as_json())
-    sys.exit(0 if verdict.exactly_once else 1)
+    click.echo(outcome.as_json())
+    sys.exit(0 if outcome.exactly_once else 1)
 
 
 def _introduce(console: Console, differences: list[str], records: int, output: Path) -> None:
@@ -106,12 +107,12 @@ def _introduce(console: Console, differences: list[str], records: int, output: P
         console.print(f"  {difference}", markup=False, soft_wrap=True)
     if records < FEW:
         console.print(
-            f"  note: with fewer than {FEW:,} records there is hardly a backlog to join and kill in"
+            f"  note: fewer than {FEW:,} records may leave no backlog at the join and the kill"
         )
 
 
 def _fitting_sql(given: Path | None) -> Path:
-    """The query for access logs if the input looks like one, else the one for any lines."""
+    """The query for access logs if most lines look like one, else the query for any lines."""
     if given is None:
         return _HERE / "web_access.sql"
     first = [line for line, _ in zip(lines_of(given), range(_LOOKED_AT), strict=False)]
@@ -125,10 +126,10 @@ def _looks_like_access(line: bytes) -> bool:
 
 
 def _output(given: Path | None) -> Path:
-    """An empty directory: what a former run left must not be taken for this one's.
+    """Make the output directory, which must be empty.
 
     Raises:
-        ConfigError: it holds something, or cannot be made.
+        ConfigError: the directory is not empty, or cannot be made.
     """
     output = given or Path("out") / time.strftime("demo-%Y%m%d-%H%M%S")
     try:

@@ -1,19 +1,24 @@
-"""Process trees: started as sessions of their own, frozen, killed or asked to end as wholes.
+"""Processes of the demo, and a guard that leaves none of them behind, nor a temporary file.
 
-What lives here: the one place where signals are sent. A tree is everything in the session of
-the process that was started, so that a Java process, its Python workers and whatever these forked
-die together, even where they made process groups of their own. It must not know what they run.
+In: commands. Out: trees of processes. A tree is a session, so that Spark's Java process and its
+Python workers are frozen and killed together. Must not know: what the commands do.
+
+The guard is a process of its own (``python -m kohort.cli.demo.processes FOLDER``). It reads ids of
+sessions from a pipe. Only the demo holds the other end, so the pipe ends when the demo ends, also
+by SIGKILL. Then the guard kills the sessions and removes the folder.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import IO, Final, Self
 
@@ -24,13 +29,13 @@ _DIE_S: Final = 60.0
 
 
 class Tree:
-    """A process and what it started.
+    """A process and its descendants.
 
     Args:
         command: program and arguments.
-        log: where standard error goes, and standard output unless it is piped.
-        piped: standard input and output are pipes in text mode.
-        environ: changes to the environment.
+        log: takes standard error, and standard output unless it is piped.
+        piped: standard output is a pipe in text mode.
+        environ: the environment; None for the present one.
     """
 
     def __init__(
@@ -39,93 +44,83 @@ class Tree:
         log: Path,
         *,
         piped: bool = False,
-        environ: Mapping[str, str] | None = None,
+        environ: dict[str, str] | None = None,
     ) -> None:
         log.parent.mkdir(parents=True, exist_ok=True)
-        with log.open("ab") as told:
+        with log.open("ab") as output:
             self._process: subprocess.Popen[str] = subprocess.Popen(
                 list(command),
-                stdin=subprocess.PIPE if piped else subprocess.DEVNULL,
-                stdout=subprocess.PIPE if piped else told,
-                stderr=told,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE if piped else output,
+                stderr=output,
                 text=True,
                 start_new_session=True,
-                env={**os.environ, **(environ or {})},
+                env=environ,
             )
         self.pid = self._process.pid
         self.log = log
 
     @property
     def ended(self) -> int | None:
-        """The exit status of the first process, or None while it runs."""
+        """The exit status of the first process; None while it runs."""
         return self._process.poll()
 
     @property
-    def stdin(self) -> IO[str]:
-        """The pipe to its standard input."""
-        assert self._process.stdin is not None
-        return self._process.stdin
-
-    @property
     def stdout(self) -> IO[str]:
-        """The pipe from its standard output."""
+        """The pipe from standard output."""
         assert self._process.stdout is not None
         return self._process.stdout
 
     def freeze(self) -> None:
-        """Stop every process of the tree where it stands; returns when none of them runs."""
-        self._signal_all(signal.SIGSTOP, psutil.STATUS_STOPPED)
+        """SIGSTOP all processes of the tree; returns when none of them runs."""
+        _signal_session(self.pid, signal.SIGSTOP, psutil.STATUS_STOPPED)
 
     def thaw(self) -> None:
-        """Let them go on."""
-        for process in _members(self.pid):
+        """SIGCONT all processes of the tree."""
+        for process in _session(self.pid):
             _send(process, signal.SIGCONT)
 
     def kill(self) -> None:
-        """SIGKILL every process of the tree; returns when all are gone."""
-        kill_session(self.pid, self._process.poll)
+        """SIGKILL all processes of the tree; returns when none of them is left."""
+        _signal_session(self.pid, signal.SIGKILL)
         self._process.wait()
-        self._close_pipes()
+        if self._process.stdout is not None:
+            self._process.stdout.close()
 
     def end(self, patience_s: float) -> int:
-        """SIGTERM the first process, give it so long, kill what is left; its exit status."""
-        if self._process.poll() is None:
+        """SIGTERM the first process, kill the tree after this time; returns the exit status."""
+        if self.ended is None:
             self._process.terminate()
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(patience_s)
         self.kill()
         return self._process.returncode
 
-    def _signal_all(self, number: signal.Signals, reached: str) -> None:
-        """Repeats until nobody is left to signal: a process may fork before it is reached."""
-        deadline = time.monotonic() + _DIE_S
-        while time.monotonic() < deadline:
-            left = [
-                p for p in _members(self.pid) if _status(p) not in {reached, psutil.STATUS_DEAD}
-            ]
-            if not left:
-                return
-            for process in left:
-                _send(process, number)
-            time.sleep(_POLL_S / 10)
-
-    def _close_pipes(self) -> None:
-        for pipe in (self._process.stdin, self._process.stdout):
-            if pipe is not None:
-                with contextlib.suppress(BrokenPipeError):
-                    pipe.close()
+    def tail(self, lines: int = 12) -> str:
+        """The last lines of the log."""
+        return "\n".join(self.log.read_text(errors="replace").splitlines()[-lines:])
 
 
-class Undertaker:
-    """Sees to it that watched trees die when this process does, even by SIGKILL.
+class Guard:
+    """Starts trees that end with this process. A context manager.
 
-    A process of its own reads a pipe whose other end only this one holds, and kills what it was
-    told of when the pipe ends. A context manager; leaving it kills what is left.
+    Attributes:
+        folder: for temporary files of the trees; is removed at the end.
     """
 
     def __init__(self) -> None:
+        # A short path: Spark makes Unix sockets in this folder.
+        self.folder = Path(tempfile.mkdtemp(prefix="kohort-demo-"))
+        java = f"-Djava.io.tmpdir={self.folder} -XX:-UsePerfData"
+        self._environ = {
+            **os.environ,
+            "TMPDIR": str(self.folder),
+            "SPARK_LOCAL_DIRS": str(self.folder),
+            "SPARK_LAUNCHER_OPTS": java,
+            "SPARK_SUBMIT_OPTS": java,
+        }
         self._process: subprocess.Popen[str] = subprocess.Popen(
-            [sys.executable, "-m", "kohort.cli.demo.undertaker"],
+            [sys.executable, "-m", "kohort.cli.demo.processes", str(self.folder)],
             stdin=subprocess.PIPE,
             text=True,
             start_new_session=True,
@@ -139,46 +134,35 @@ class Undertaker:
         self._process.stdin.close()
         self._process.wait()
 
-    def watch(self, tree: Tree) -> Tree:
-        """Have the tree killed when this process ends; returns it."""
+    def start(self, command: Sequence[str], log: Path, *, piped: bool = False) -> Tree:
+        """Start a tree that ends at the latest when this process does."""
+        tree = Tree(command, log, piped=piped, environ=self._environ)
         assert self._process.stdin is not None
         self._process.stdin.write(f"{tree.pid}\n")
         self._process.stdin.flush()
         return tree
 
 
-def kill_session(leader: int, reap: Callable[[], object] = lambda: None) -> None:
-    """SIGKILL every process of a session; returns when all are gone.
-
-    Args:
-        leader: its id, which is that of the process that began it.
-        reap: called now and then, to collect the leader's exit status.
-    """
-    deadline = time.monotonic() + _DIE_S
-    while (members := _members(leader)) and time.monotonic() < deadline:
-        for process in members:
-            _send(process, signal.SIGKILL)
-        reap()
-        time.sleep(_POLL_S)
-
-
-def tail(path: Path, lines: int = 12) -> str:
-    """The last lines of a log, for a message about why something ended."""
-    if not path.exists():
-        return ""
-    return "\n".join(path.read_text(errors="replace").splitlines()[-lines:])
-
-
-def _members(leader: int) -> list[psutil.Process]:
+def _session(leader: int) -> list[psutil.Process]:
+    """The running processes of a session."""
     found = []
     for process in psutil.process_iter():
-        try:
-            session = os.getsid(process.pid)
-        except (ProcessLookupError, PermissionError):
-            continue
-        if session == leader and _status(process) != psutil.STATUS_ZOMBIE:
-            found.append(process)
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            if os.getsid(process.pid) == leader and _status(process) != psutil.STATUS_ZOMBIE:
+                found.append(process)
     return found
+
+
+def _signal_session(leader: int, number: signal.Signals, reached: str = "") -> None:
+    """Signal until no process is left in another state: a process may fork meanwhile."""
+    deadline = time.monotonic() + _DIE_S
+    while time.monotonic() < deadline:
+        left = [p for p in _session(leader) if _status(p) not in {reached, psutil.STATUS_DEAD}]
+        if not left:
+            return
+        for process in left:
+            _send(process, number)
+        time.sleep(_POLL_S)
 
 
 def _send(process: psutil.Process, number: signal.Signals) -> None:
@@ -191,3 +175,26 @@ def _status(process: psutil.Process) -> str:
         return str(process.status())
     except psutil.NoSuchProcess:
         return str(psutil.STATUS_DEAD)
+
+
+def _started_at(pid: int) -> float | None:
+    try:
+        return float(psutil.Process(pid).create_time())
+    except psutil.NoSuchProcess:
+        return None
+
+
+def main() -> None:
+    """Guard: wait for the end of standard input, then kill and remove."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+    started = {int(line): _started_at(int(line)) for line in sys.stdin}
+    for leader, then in started.items():
+        # Another process may have this number by now, but not while a process of the session lives.
+        if _started_at(leader) in {then, None}:
+            _signal_session(leader, signal.SIGKILL)
+    shutil.rmtree(sys.argv[1], ignore_errors=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,12 +1,12 @@
 -- One row for each line of a web server's access log (common or combined format).
--- A line that is none becomes a dead letter: kept beside the table, never lost.
+-- Any other line becomes a dead letter, which is kept beside the table.
 SELECT
   element_at(f, 1) AS host,
   to_timestamp(element_at(f, 2), 'dd/MMM/yyyy:HH:mm:ss Z') AS at,
   element_at(f, 3) AS method,
   element_at(f, 4) AS path,
   CAST(element_at(f, 5) AS INT) AS status,
-  -- "-" is how servers write that no bytes were sent.
+  -- Servers write "-" if no bytes were sent.
   coalesce(try_cast(element_at(f, 6) AS BIGINT), 0) AS bytes,
   CASE WHEN size(f) = 0 THEN 'not a line of an access log' END AS dead_letter
 FROM (

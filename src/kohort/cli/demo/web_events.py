@@ -1,8 +1,7 @@
-"""A seeded generator of web-access events: what the demo feeds when it is given no file.
+"""A seeded generator of web-access events, the demo's default input.
 
-Out come lines in the combined log format of web servers, the visitor's address first, so that one
-SQL file parses them and real logs alike. The same seed gives the same lines. It must not know where
-they go.
+In: a count and a seed. Out: lines in the combined log format of web servers, so that one SQL file
+parses both these and real logs. The same seed gives the same lines. Must not know: brokers.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ _AGENTS: Final = (
 
 
 def web_events(count: int, seed: int) -> Iterator[bytes]:
-    """``count`` access-log lines without line ends; 40 of them fall into one second."""
+    """``count`` access-log lines without line ends; 40 lines have the same second."""
     draw = random.Random(seed)
     visitors = [_address(draw) for _ in range(VISITORS)]
     paths = _popular(draw)
@@ -42,7 +41,7 @@ def web_events(count: int, seed: int) -> Iterator[bytes]:
         if number % _REQUESTS_PER_SECOND == 0:
             moment = _START + timedelta(seconds=number // _REQUESTS_PER_SECOND)
             stamp = moment.strftime("%d/%b/%Y:%H:%M:%S +0000")
-        # One draw of many bits a line: drawing is what costs time here.
+        # One draw of many bits for each line, since draws take most of the time.
         chance = bits(64)
         status = _STATUSES[chance >> 12 & 31]
         yield (
@@ -54,17 +53,17 @@ def web_events(count: int, seed: int) -> Iterator[bytes]:
 
 
 def first_field(line: bytes) -> bytes:
-    """What a record is keyed by: the text before the first blank; empty for a blank line."""
+    """The key of a record: the text before the first blank; empty for a blank line."""
     return line.split(None, 1)[0] if line.strip() else b""
 
 
 def _address(draw: random.Random) -> str:
-    # 198.18.0.0/15 is set aside for measurements and belongs to nobody.
+    # 198.18.0.0/15 is reserved for measurements.
     return f"198.{18 + draw.getrandbits(1)}.{draw.getrandbits(8)}.{draw.getrandbits(8)}"
 
 
 def _popular(draw: random.Random) -> list[str]:
-    """Paths by popularity: the n-th of them stands 1/n as often in the list as the first."""
+    """Paths by popularity: the list has the n-th path 1/n as often as the first."""
     paths: list[str] = []
     for rank in range(1, _PATHS + 1):
         section, word, ending = (draw.choice(words) for words in (_SECTIONS, _WORDS, _ENDINGS))

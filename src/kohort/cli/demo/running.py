@@ -1,0 +1,318 @@
+"""Carries out the demo's story: starts, freezes, kills and ends processes, and takes pictures.
+
+In: a ``DemoConfig`` and a view. Out: an ``Outcome``. Must not know: why something is started or
+killed.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+import threading
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from confluent_kafka import Producer
+
+from kohort.cli.demo.feeder import Feeder, lines_of
+from kohort.cli.demo.observer import Observer
+from kohort.cli.demo.outcome import Outcome
+from kohort.cli.demo.picture import Application, Life, Picture
+from kohort.cli.demo.processes import Guard, Tree
+from kohort.cli.demo.story import BATCHES, NAMES, DemoFailed, Shown, play
+from kohort.cli.demo.view import View
+from kohort.cli.demo.web_events import web_events
+from kohort.client.admin import Admin
+from kohort.host.clock import monotonic_now
+from kohort.model.ids import MemberId
+from kohort.model.instants import MICROS_PER_SECOND, Instant
+
+TOPIC: Final = "web-access"
+GROUP: Final = "demo"
+PARTITIONS: Final = 12
+TRIGGER_MS: Final = 1_000
+MASTER: Final = "local[1]"
+
+# Setting -> (the demo's value, the default).
+BROKER_SETTINGS: Final = {"group.initial.rebalance.delay.ms": ("0", "3000")}
+CLIENT_SETTINGS: Final = {
+    "session.timeout.ms": ("6000", "45000"),
+    "heartbeat.interval.ms": ("1000", "3000"),
+}
+# Three Java processes share a laptop: small heaps, the quick compiler, one collector thread.
+SPARK_SETTINGS: Final = {
+    "spark.driver.memory": "768m",
+    "spark.driver.extraJavaOptions": "-Xss16m -XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    "spark.sql.shuffle.partitions": "1",
+}
+
+_LOOK_EVERY_S: Final = 0.2
+_END_S: Final = 45.0
+_READY: Final = re.compile(r"kohort broker ready on (\S+)")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DemoConfig:
+    """The input and output of a demo.
+
+    Attributes:
+        records: how many are fed in all.
+        seed: of the generator; unused with ``given``.
+        given: a text file to feed, one record a line; None: generated events.
+        sql: file with the pipelines' query.
+        output: directory of everything that the demo writes; empty.
+    """
+
+    records: int
+    seed: int
+    given: Path | None
+    sql: Path
+    output: Path
+
+    @property
+    def table(self) -> Path:
+        """The directory that the applications write to."""
+        return self.output / "table"
+
+    @property
+    def limit(self) -> int:
+        """Most records of a micro-batch."""
+        return max(PARTITIONS, self.records // BATCHES)
+
+    def differences(self) -> list[str]:
+        """Every setting that differs from its default."""
+        return [
+            *(
+                f"{name}={value} (default {default})"
+                for name, (value, default) in (BROKER_SETTINGS | CLIENT_SETTINGS).items()
+            ),
+            f"--limit {self.limit} (default 500000)",
+            f"--trigger-ms {TRIGGER_MS} (default 500)",
+            f"--master {MASTER} (default local[2])",
+            *(f"{name}={value}" for name, value in SPARK_SETTINGS.items()),
+        ]
+
+
+@dataclass(slots=True)
+class _Process:
+    """An application's present process."""
+
+    tree: Tree
+    starts: int
+    started_at: Instant
+    killed: bool = False
+    joined_at: Instant | None = None
+
+
+class Run:
+    """One run of the demo; a ``story.Demo``.
+
+    Args:
+        config: input and output.
+        view: shows pictures and sentences.
+        guard: ends all processes at the latest when it is left.
+    """
+
+    def __init__(self, config: DemoConfig, view: View, guard: Guard) -> None:
+        self._config = config
+        self._view = view
+        self._guard = guard
+        self._zero = monotonic_now()
+        self._processes: dict[str, _Process] = {}
+        self._logs = config.output / "logs"
+        history = self._logs / "broker-history.jsonl"
+        self._observer = Observer(history, GROUP, config.table)
+        self._broker, self._bootstrap = self._start_broker(history)
+        with Admin(bootstrap_servers=self._bootstrap) as admin:
+            admin.create_topic(TOPIC, partitions=PARTITIONS)
+        producer = Producer(
+            {
+                "bootstrap.servers": self._bootstrap,
+                "client.id": "feeder",
+                "enable.idempotence": True,
+                "linger.ms": 20,
+                "batch.size": 131_072,
+                "queue.buffering.max.messages": 50_000,
+            }
+        )
+        given = config.given
+        records = lines_of(given) if given else web_events(config.records, config.seed)
+        self._feeder = Feeder(producer, TOPIC, records)
+
+    def perform(self) -> Outcome:
+        """Show the whole story and judge the table.
+
+        Raises:
+            DemoFailed: a process ended, or a step took too long.
+        """
+        self._feeder.start()
+        try:
+            shown = play(self, self._config.records)
+        except DemoFailed as failed:
+            tails = [f"--- {p.tree.log}\n{p.tree.tail()}" for p in self._processes.values()]
+            raise DemoFailed("\n".join([str(failed), *tails])) from None
+        finally:
+            self._feeder.close()
+        self._end_applications()
+        outcome = self._judge(shown)
+        self._broker.end(_END_S)
+        return outcome
+
+    # -- what the story can do --------------------------------------------------------------------
+
+    def look(self) -> Picture:
+        """See ``story.Demo``."""
+        time.sleep(_LOOK_EVERY_S)
+        if self._broker.ended is not None:
+            raise DemoFailed(f"the broker ended:\n{self._broker.tail()}")
+        if self._feeder.failure is not None:
+            raise DemoFailed(self._feeder.failure)
+        now, ends = monotonic_now(), dict(self._feeder.ends)
+        self._observer.follow(now, ends)
+        picture = Picture(
+            at=self._seconds(now),
+            zero=self._zero,
+            applications={name: self._application(name, now) for name in NAMES},
+            stable=self._observer.stable,
+            ends=ends,
+            positions=dict(self._observer.positions),
+            rebalances=self._observer.rebalances,
+        )
+        self._view.show(picture)
+        return picture
+
+    def say(self, text: str) -> None:
+        """See ``story.Demo``."""
+        self._view.say(self._seconds(monotonic_now()), text)
+
+    def feed(self, upto: int, per_second: int | None = None) -> None:
+        """See ``story.Demo``."""
+        self._feeder.feed(min(upto, self._config.records), per_second)
+
+    def start(self, name: str) -> None:
+        """See ``story.Demo``."""
+        config = self._config
+        command = [sys.executable, "-m", "kohort", "pipeline", "--bootstrap", self._bootstrap]
+        command += ["--topic", TOPIC, "--group", GROUP, "--sql", str(config.sql), "--name", name]
+        command += ["--output", str(config.table), "--master", MASTER]
+        command += ["--limit", str(config.limit), "--trigger-ms", str(TRIGGER_MS)]
+        command += ["--set", f"client.id={name}"]
+        for setting, (value, _) in CLIENT_SETTINGS.items():
+            command += ["--set", f"{setting}={value}"]
+        for setting, value in SPARK_SETTINGS.items():
+            command += ["--conf", f"{setting}={value}"]
+        before = self._processes.get(name)
+        starts = 1 if before is None else before.starts + 1
+        tree = self._guard.start(command, self._logs / f"{name}.{starts}.log")
+        self._processes[name] = _Process(tree, starts, monotonic_now())
+
+    def kill(self, name: str, *, in_batch: bool) -> bool:
+        """See ``story.Demo``. The frozen tree cannot leave its micro-batch before it is killed."""
+        process = self._processes[name]
+        if in_batch and not self._observer.in_batch(self._members(name)):
+            return False
+        process.tree.freeze()
+        hit = self._observer.in_batch(self._members(name))
+        if hit or not in_batch:
+            process.tree.kill()
+            process.killed = True
+        else:
+            process.tree.thaw()
+        return hit
+
+    # -- parts ------------------------------------------------------------------------------------
+
+    def _seconds(self, at: Instant) -> float:
+        return (at - self._zero) / MICROS_PER_SECOND
+
+    def _start_broker(self, history: Path) -> tuple[Tree, str]:
+        data = self._config.output / "broker"
+        command = [sys.executable, "-m", "kohort", "broker", "--port", "0"]
+        command += ["--data-dir", str(data), "--log-file", str(self._logs / "broker.log")]
+        command += ["--history", str(history)]
+        for name, (value, _) in BROKER_SETTINGS.items():
+            command += ["--set", f"{name}={value}"]
+        tree = self._guard.start(command, self._logs / "broker.out", piped=True)
+        ready = _READY.match(tree.stdout.readline())
+        if ready is None:
+            raise DemoFailed(f"the broker did not start: {tree.tail()}")
+        self.say(f"broker ready on {ready[1]}, data in {data}")
+        return tree, ready[1]
+
+    def _members(self, name: str) -> list[MemberId]:
+        return self._observer.members(name, self._processes[name].started_at)
+
+    def _application(self, name: str, now: Instant) -> Application:
+        process = self._processes.get(name)
+        if process is None:
+            return Application(name=name)
+        members = [] if process.killed else self._members(name)
+        if members and process.joined_at is None:
+            process.joined_at = now
+        if process.killed:
+            life = Life.KILLED
+        elif process.tree.ended is not None:
+            life = Life.ENDED
+        else:
+            life = Life.STARTING if process.joined_at is None else Life.MEMBER
+        return Application(
+            name=name,
+            life=life,
+            starts=process.starts,
+            owned=self._observer.owned(members),
+            landed=self._observer.landed[name],
+            pid=process.tree.pid,
+            since=self._seconds(process.joined_at or process.started_at),
+        )
+
+    def _end_applications(self) -> None:
+        self.say("everything is consumed; the applications leave")
+        threads = [
+            threading.Thread(target=process.tree.end, args=(_END_S,))
+            for process in self._processes.values()
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+
+    def _judge(self, shown: Shown) -> Outcome:
+        self.say("comparing every row in the table's files with the topic")
+        found = self._verify()
+        last = shown.last
+        longest, usual = self._observer.pauses(Instant(self._zero + int(last.at * 1e6)))
+        return Outcome(
+            records_in=last.fed,
+            rows_out=found["rows"],
+            dead_letters=found["dead_letters"],
+            filtered=found["filtered"],
+            untold=found["untold"],
+            holes=found["holes"] + found["unread"],
+            duplicates=found["duplicates"],
+            foreign=found["strangers"],
+            unsound=sum(len(partition["troubles"]) for partition in found["partitions"]),
+            orphans=len(found["orphans"]),
+            rebalances=len(last.rebalances),
+            longest_pause_s=None if longest is None else longest.micros / MICROS_PER_SECOND,
+            usual_pause_s=usual,
+            joined_under_backlog=shown.joined_under_backlog,
+            killed_under_backlog=shown.killed_under_backlog,
+            killed_in_batch=shown.killed_in_batch,
+            output=str(self._config.table),
+            seconds=self._seconds(monotonic_now()),
+        )
+
+    def _verify(self) -> dict[str, Any]:
+        command = [sys.executable, "-m", "kohort", "table", "verify", str(self._config.table)]
+        command += ["--bootstrap", self._bootstrap, "--json"]
+        tree = self._guard.start(command, self._logs / "verify.log", piped=True)
+        printed = tree.stdout.read()
+        tree.end(_END_S)
+        try:
+            found: dict[str, Any] = json.loads(printed)
+        except ValueError:
+            raise DemoFailed(f"the table was not compared: {tree.tail()}") from None
+        return found
