@@ -80,9 +80,9 @@ def _held_open(bootstrap: str, assignor: str) -> HeldOpen:
         flowing = [*players, bystander]
         until(lambda: all(len(p.given) > 100 for p in flowing), "records flow")
         start = time.monotonic()
-        slow.slow = True
+        slow.core.slow = True
         newcomer = Player("newcomer", given, [name])
-        until(lambda: slow.held, "the slow member held a rebalance open")
+        until(lambda: slow.core.held, "the slow member held a rebalance open")
         everybody = [*players, newcomer]
         until(
             lambda: shared_out(everybody, PARTITIONS - len(slow.owned)) and slow.owned,
@@ -101,7 +101,7 @@ def _held_open(bootstrap: str, assignor: str) -> HeldOpen:
             player.stop()
         slow.stop()
         feeder.stop()
-        held_from, held_to = slow.held[0]
+        held_from, held_to = slow.core.held[0]
         return HeldOpen(max(gaps), max(seen.values()), held_to - held_from)
 
 

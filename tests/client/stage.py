@@ -19,11 +19,13 @@ import confluent_kafka
 from kohort.client.admin import Admin
 from kohort.client.config import ClientSettings, parse_client_settings
 from kohort.client.consumer import Consumer
-from kohort.client.group_link import GroupLink, MemberOutput, embedded_protocol
-from kohort.consumer.ownership import GiveUp, Ownership, OwnershipEffect, Tell
-from kohort.engine.member_outputs import Output
-from kohort.member.effects import Joined, Left, Lost, PrepareJoin
-from kohort.member.events import Join, Leave
+from kohort.client.driver_thread import DriverThread, member_engine, protocol_of
+from kohort.consumer.effects import Idle
+from kohort.consumer.events import Subscribe, Unsubscribe
+from kohort.consumer.membership_core import MembershipCore, MembershipEffect, Released
+from kohort.consumer.ownership import GiveUp
+from kohort.engine.consumer_driver import ConsumerDriver, GroupProtocol
+from kohort.member.effects import PrepareJoin
 from kohort.model.ids import TopicPartition
 from kohort.model.instants import MICROS_PER_MILLI, Instant
 
@@ -157,52 +159,27 @@ class Player:
             raise self.error
 
 
-class SlowMember:
-    """A member that takes ``delay_s`` to get ready for each join, and so holds rebalances open."""
+class SlowCore(MembershipCore[TopicPartition]):
+    """Answers each PrepareJoin only ``delay_micros`` later while ``slow`` is set."""
 
-    def __init__(self, settings: dict[str, object], topics: list[str], delay_s: float) -> None:
-        parsed: ClientSettings = parse_client_settings(settings)
-        self._ownership = Ownership(embedded_protocol(parsed))
-        self._ownership.subscribe(frozenset(topics))
-        self._delay_micros = int(delay_s * 1_000) * MICROS_PER_MILLI
+    def __init__(self, protocol: GroupProtocol[TopicPartition], delay_micros: int) -> None:
+        super().__init__(protocol.embedded)
+        self.slow = False
+        self.held: list[tuple[float, float]] = []
+        """(from, to) of each rebalance that was held open, monotonic seconds."""
+        self._delay_micros = delay_micros
         self._ready_at: Instant | None = None
         self._prepare: PrepareJoin | None = None
-        self._left = threading.Event()
-        self.slow = False
-        self.generations = 0
-        self.held: list[tuple[float, float]] = []
-        """(from, to) of each rebalance it held open, monotonic seconds."""
-        self.owned: frozenset[TopicPartition] = frozenset()
-        self._link = GroupLink(parsed, self)
-        self._link.tell(Join())
 
-    def stop(self) -> None:
-        """Leave."""
-        self._link.tell(Leave())
-        self._left.wait(10)
-        self._link.stop(10)
+    def handle(self, event: Any, now: Instant) -> list[MembershipEffect[TopicPartition]]:
+        """Answer PrepareJoin later, give up at once, everything else as always."""
+        if isinstance(event, PrepareJoin):
+            self._prepare = event
+            self._ready_at = Instant(now + (self._delay_micros if self.slow else 0))
+            return self.advance(now)
+        return self._at_once(event, now)
 
-    def member_says(self, output: MemberOutput, now: Instant) -> list[Output]:
-        """Answer PrepareJoin later, everything else at once."""
-        match output:
-            case PrepareJoin():
-                self._prepare = output
-                self._ready_at = Instant(now + (self._delay_micros if self.slow else 0))
-                return self.advance(now)
-            case Joined():
-                self.generations += 1
-                outputs = self._carry(self._ownership.joined(output), now)
-                self.owned = self._ownership.workable
-                return outputs
-            case Lost():
-                return self._carry(self._ownership.lost(output), now)
-            case Left():
-                self._left.set()
-            case _:
-                pass
-        return []
-
-    def advance(self, now: Instant) -> list[Output]:
+    def advance(self, now: Instant) -> list[MembershipEffect[TopicPartition]]:
         """Join when the delay is over."""
         if self._prepare is None or self._ready_at is None or now < self._ready_at:
             return []
@@ -211,24 +188,49 @@ class SlowMember:
             end = time.monotonic()
             self.held.append((end - self._delay_micros / 1_000_000, end))
             self.slow = False
-        return self._carry(self._ownership.prepare_join(prepare), now)
+        return self._at_once(prepare, now)
+
+    def _at_once(self, event: Any, now: Instant) -> list[MembershipEffect[TopicPartition]]:
+        effects: list[MembershipEffect[TopicPartition]] = []
+        for effect in super().handle(event, now):
+            if isinstance(effect, GiveUp):
+                effects += self._at_once(Released(resources=effect.resources), now)
+            else:
+                effects.append(effect)
+        return effects
 
     def next_deadline(self) -> Instant | None:
-        """When the delay is over."""
+        """The end of the delay."""
         return self._ready_at
 
-    def broken(self, error: BaseException) -> None:
-        """Fail the test."""
-        raise AssertionError("the slow member broke") from error
 
-    def _carry(self, effects: list[OwnershipEffect], now: Instant) -> list[Output]:
-        outputs: list[Output] = []
-        for effect in effects:
-            if isinstance(effect, Tell):
-                outputs += self._link.engine.handle(effect.event, now)
-            elif isinstance(effect, GiveUp):
-                outputs += self._carry(self._ownership.released(effect.partitions), now)
-        return outputs
+class SlowMember:
+    """A member that takes ``delay_s`` to get ready for each join, and so holds rebalances open."""
+
+    def __init__(self, settings: dict[str, object], topics: list[str], delay_s: float) -> None:
+        parsed: ClientSettings = parse_client_settings(settings)
+        protocol = protocol_of(parsed)
+        self.core = SlowCore(protocol, int(delay_s * 1_000) * MICROS_PER_MILLI)
+        self._thread = DriverThread(
+            ConsumerDriver(member_engine(parsed, protocol), self.core), parsed, self._look
+        )
+        self._left = threading.Event()
+        self.owned: frozenset[TopicPartition] = frozenset()
+        self._thread.handle(Subscribe(topics=frozenset(topics)))
+
+    def _look(self) -> None:
+        assert self._thread.error is None, "the slow member broke"
+        self.owned = self.core.ownership.workable
+        due = self._thread.driver.due
+        if any(isinstance(effect, Idle) for effect in due):
+            self._left.set()
+        due.clear()
+
+    def stop(self) -> None:
+        """Leave."""
+        self._thread.handle(Unsubscribe())
+        self._left.wait(10)
+        self._thread.stop(10)
 
 
 def longest_gaps(

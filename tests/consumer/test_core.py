@@ -261,7 +261,7 @@ def test_a_revocation_goes_on_when_its_commit_fails() -> None:
     world.feed(prepare(2, 1, COOPERATIVE))
     stop = only(StopReading, world.feed(joined(2, tps(0))))
     commit = only(CommitOffsets, world.stopped(stop, {tp(1): 150}))
-    effects = world.feed(CommitAnswered(request=commit.request, failure="timed out"))
+    effects = world.feed(CommitAnswered(request=commit.request, failed=True))
     assert only(RunCallback, effects).kind is Callback.REVOKED
 
 

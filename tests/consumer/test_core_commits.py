@@ -19,7 +19,6 @@ from tests.consumer.world import (
 
 from kohort.consumer.effects import (
     Callback,
-    CommitDone,
     CommitOffsets,
     Idle,
     RunCallback,
@@ -29,8 +28,8 @@ from kohort.consumer.effects import (
 )
 from kohort.consumer.events import (
     CallbackDone,
-    Commit,
     CommitAnswered,
+    OffsetsCommitted,
     Stopped,
     Unsubscribe,
 )
@@ -38,7 +37,6 @@ from kohort.member.effects import Failed, Left
 from kohort.member.events import Join, JoinPrepared, Leave, Polled
 from kohort.model.consumer_config import ConsumerConfig
 from kohort.model.errors import ErrorCode
-from kohort.model.ids import Token
 from kohort.model.positions import Position
 
 BY_HAND = ConsumerConfig(enable_auto_commit=False)
@@ -138,7 +136,7 @@ def test_one_automatic_commit_at_a_time_and_a_failed_one_is_repeated_soon() -> N
     commit = only(CommitOffsets, world.polled({tp(0): 150}))
     world.sleep(5_000)
     assert not of(CommitOffsets, world.polled({tp(0): 170}))
-    world.feed(CommitAnswered(request=commit.request, failure="disconnected"))
+    world.feed(CommitAnswered(request=commit.request, failed=True))
     world.sleep(1_000)
     assert only(CommitOffsets, world.polled({tp(0): 180})).offsets == {tp(0): Position(180)}
 
@@ -159,30 +157,13 @@ def test_switched_off_nothing_is_committed_by_itself() -> None:
     assert world.core.commit_due_at is None
 
 
-def test_the_applications_commit_is_sent_and_answered() -> None:
-    world = World(BY_HAND)
-    world.owning(tps(0, 1))
-    offsets = {tp(0): Position(150), tp(1): Position(160)}
-    commit = only(CommitOffsets, world.feed(Commit(token=Token(9), offsets=offsets)))
-    assert commit.offsets == offsets
-    refused = {tp(1): ErrorCode.OFFSET_METADATA_TOO_LARGE}
-    done = only(CommitDone, world.feed(CommitAnswered(request=commit.request, refused=refused)))
-    assert (done.token, done.refused) == (9, refused)
-
-
-def test_a_commit_of_nothing_is_done_at_once() -> None:
+def test_offsets_that_the_application_committed_are_not_committed_again() -> None:
     world = World()
-    assert only(CommitDone, world.feed(Commit(token=Token(1), offsets={}))).failure is None
-
-
-def test_a_commit_that_meets_a_rebalance_says_so() -> None:
-    world = World(BY_HAND)
-    world.owning(tps(0))
-    ask = only(CommitOffsets, world.feed(Commit(token=Token(1), offsets={tp(0): Position(150)})))
-    answer = CommitAnswered(request=ask.request, failure="rebalance", rebalancing=True)
-    done = only(CommitDone, world.feed(answer))
-    assert done.rebalancing
-    assert not done.place_lost
+    world.owning(tps(0, 1))
+    world.feed(OffsetsCommitted(offsets={tp(0): Position(150)}))
+    world.sleep(5_000)
+    commit = only(CommitOffsets, world.polled({tp(0): 150, tp(1): 160}))
+    assert commit.offsets == {tp(1): Position(160)}
 
 
 # -- leaving --------------------------------------------------------------------------------------

@@ -14,7 +14,6 @@ from tests.consumer.world import (
     only,
     prepare,
     prepared,
-    read_assignment,
     told,
     tp,
     tps,
@@ -22,7 +21,6 @@ from tests.consumer.world import (
 
 from kohort.consumer.ownership import (
     Complain,
-    EmbeddedProtocol,
     GiveUp,
     LoseAll,
     Offer,
@@ -30,17 +28,19 @@ from kohort.consumer.ownership import (
     Take,
 )
 from kohort.member.events import RequestRejoin, SubscriptionChanged
-from kohort.model.ids import GenerationId, ProtocolName
+from kohort.model.ids import GenerationId, ProtocolName, TopicPartition
 from kohort.model.join import JoinProtocol
 
 
-def made(*topics: str) -> Ownership:
+def made(*topics: str) -> Ownership[TopicPartition]:
     ownership = Ownership(EMBEDDED)
     ownership.subscribe(frozenset(topics or ("t",)))
     return ownership
 
 
-def owning(numbers: tuple[int, ...], protocol: ProtocolName = COOPERATIVE) -> Ownership:
+def owning(
+    numbers: tuple[int, ...], protocol: ProtocolName = COOPERATIVE
+) -> Ownership[TopicPartition]:
     ownership = made("t", "u")
     ownership.prepare_join(prepare(1))
     ownership.joined(joined(1, tps(*numbers), protocol))
@@ -55,7 +55,7 @@ def test_an_assignment_is_taken_with_the_generation_that_brought_it() -> None:
     ownership = made()
     ownership.prepare_join(prepare(1))
     effects = ownership.joined(joined(7, tps(0, 1)))
-    assert effects == [Take(partitions=tps(0, 1), generation_id=GenerationId(7))]
+    assert effects == [Take(resources=tps(0, 1), generation_id=GenerationId(7))]
     assert ownership.owned == {tp(0): 7, tp(1): 7}
 
 
@@ -71,8 +71,8 @@ def test_cooperative_gives_up_only_what_is_withheld_and_rejoins_after_it() -> No
     ownership.prepare_join(prepare(2, 1, COOPERATIVE))
     effects = ownership.joined(joined(2, tps(0, 1)))
     assert effects == [
-        GiveUp(partitions=tps(2, 3)),
-        Take(partitions=frozenset(), generation_id=GenerationId(2)),
+        GiveUp(resources=tps(2, 3)),
+        Take(resources=frozenset(), generation_id=GenerationId(2)),
     ]
     assert ownership.workable == tps(0, 1)
     assert ownership.released(tps(2)) == []
@@ -85,11 +85,11 @@ def test_cooperative_gives_up_only_what_is_withheld_and_rejoins_after_it() -> No
 def test_received_userdata_is_in_the_next_offer_until_the_membership_is_lost() -> None:
     offers: list[bytes | None] = []
 
-    def offer(value: Offer) -> tuple[JoinProtocol, ...]:
+    def offer(value: Offer[TopicPartition]) -> tuple[JoinProtocol, ...]:
         offers.append(value.user_data)
         return ()
 
-    ownership = Ownership(EmbeddedProtocol(offer, read_assignment, EMBEDDED.is_cooperative))
+    ownership = Ownership(replace(EMBEDDED, offer=offer))
     ownership.prepare_join(prepare(1))
     ownership.joined(replace(joined(1, tps(0)), assignment=b"t-0|wait 1"))
     ownership.prepare_join(prepare(2, 1, COOPERATIVE))
@@ -125,10 +125,10 @@ def test_what_is_assigned_again_while_being_given_up_comes_back_after_it() -> No
     ownership.joined(joined(2, tps(0)))
     ownership.prepare_join(prepare(3, 2, COOPERATIVE))
     assert ownership.joined(joined(3, tps(0, 1))) == [
-        Take(partitions=frozenset(), generation_id=GenerationId(3))
+        Take(resources=frozenset(), generation_id=GenerationId(3))
     ]
     effects = ownership.released(tps(1))
-    assert effects == [Take(partitions=tps(1), generation_id=GenerationId(3))]
+    assert effects == [Take(resources=tps(1), generation_id=GenerationId(3))]
     assert ownership.owned == {tp(0): 1, tp(1): 3}
 
 
@@ -149,7 +149,7 @@ def test_what_is_assigned_again_before_it_was_given_up_may_be_kept() -> None:
 
 def test_what_a_subscription_names_again_may_be_kept_and_then_the_group_is_told() -> None:
     ownership = owning((0,))
-    assert ownership.subscribe(frozenset({"u"})) == [GiveUp(partitions=tps(0))]
+    assert ownership.subscribe(frozenset({"u"})) == [GiveUp(resources=tps(0))]
     assert ownership.returning == frozenset()
     assert ownership.subscribe(frozenset({"t"})) == []
     assert ownership.returning == tps(0)
@@ -194,7 +194,7 @@ def test_under_an_eager_protocol_a_join_that_waits_lets_nothing_be_kept() -> Non
 def test_eager_gives_up_everything_before_the_join_is_answered() -> None:
     ownership = owning((0, 1), EAGER)
     effects = ownership.prepare_join(prepare(2, 1, EAGER))
-    assert effects == [GiveUp(partitions=tps(0, 1))]
+    assert effects == [GiveUp(resources=tps(0, 1))]
     assert ownership.joining_waits
     assert ownership.released(tps(0)) == []
     assert prepared(ownership.released(tps(1))) == [(2, "['t', 'u'] [] 1")]
@@ -206,7 +206,7 @@ def test_eager_assignment_is_taken_whole_and_needs_no_second_round() -> None:
     ownership.prepare_join(prepare(2, 1, EAGER))
     ownership.released(tps(0, 1))
     effects = ownership.joined(joined(2, tps(1, 2), EAGER))
-    assert effects == [Take(partitions=tps(1, 2), generation_id=GenerationId(2))]
+    assert effects == [Take(resources=tps(1, 2), generation_id=GenerationId(2))]
 
 
 def test_a_newer_attempt_takes_the_place_of_one_that_waits() -> None:
@@ -222,8 +222,8 @@ def test_an_eager_plan_over_kept_partitions_is_final() -> None:
     ownership.prepare_join(prepare(2, 1, COOPERATIVE))
     effects = ownership.joined(joined(2, tps(1, 2), EAGER))
     assert effects == [
-        GiveUp(partitions=tps(0)),
-        Take(partitions=tps(2), generation_id=GenerationId(2)),
+        GiveUp(resources=tps(0)),
+        Take(resources=tps(2), generation_id=GenerationId(2)),
     ]
     assert ownership.released(tps(0)) == []
 
@@ -233,7 +233,7 @@ def test_a_lost_place_takes_everything_and_a_late_release_means_nothing() -> Non
     ownership.prepare_join(prepare(2, 1, COOPERATIVE))
     ownership.joined(joined(2, tps(0)))
     effects = ownership.lost(lost(2))
-    assert effects == [LoseAll(partitions=tps(0, 1), reason="UNKNOWN_MEMBER_ID")]
+    assert effects == [LoseAll(resources=tps(0, 1), reason="UNKNOWN_MEMBER_ID")]
     assert ownership.owned == {}
     assert ownership.released(tps(1)) == []
     ownership.let_go()
@@ -267,7 +267,7 @@ def test_a_changed_subscription_gives_up_what_it_excludes_before_the_rejoin() ->
     ownership = made("t", "u")
     ownership.prepare_join(prepare(1))
     ownership.joined(joined(1, tps(0) | tps(0, topic="u")))
-    assert ownership.subscribe(frozenset({"t"})) == [GiveUp(partitions=tps(0, topic="u"))]
+    assert ownership.subscribe(frozenset({"t"})) == [GiveUp(resources=tps(0, topic="u"))]
     after = ownership.released(tps(0, topic="u"))
     assert [type(event) for event in told(after)] == [SubscriptionChanged]
     assert prepared(ownership.prepare_join(prepare(2, 1, COOPERATIVE))) == [(2, "['t'] ['t-0'] 1")]
@@ -291,7 +291,7 @@ def test_topics_assigned_for_an_older_subscription_are_not_taken() -> None:
     ownership = made("t")
     ownership.prepare_join(prepare(1))
     effects = ownership.joined(joined(1, tps(0) | tps(5, topic="old")))
-    assert only(Take, effects).partitions == tps(0)
+    assert only(Take, effects).resources == tps(0)
     assert [type(event) for event in told(effects)] == [RequestRejoin]
 
 
@@ -307,12 +307,12 @@ def test_no_bytes_are_an_assignment_of_nothing() -> None:
     ownership = owning((0,))
     ownership.prepare_join(prepare(2, 1, COOPERATIVE))
     effects = ownership.joined(replace(joined(2, ()), assignment=b""))
-    assert only(GiveUp, effects).partitions == tps(0)
+    assert only(GiveUp, effects).resources == tps(0)
 
 
 def test_giving_up_everything_before_leaving_brings_nothing_back() -> None:
     ownership = owning((0, 1))
-    assert ownership.give_up_everything() == [GiveUp(partitions=tps(0, 1))]
+    assert ownership.give_up_everything() == [GiveUp(resources=tps(0, 1))]
     effects = ownership.released(tps(0, 1))
     assert not of(Take, effects)
     ownership.left()

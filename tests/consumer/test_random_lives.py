@@ -149,8 +149,7 @@ class Life:
             return
         ask = self.requests.pop(index % len(self.requests))
         if isinstance(ask, CommitOffsets):
-            failure = None if good else "timed out"
-            self.take(self.world.feed(CommitAnswered(request=ask.request, failure=failure)))
+            self.take(self.world.feed(CommitAnswered(request=ask.request, failed=not good)))
         elif isinstance(ask, FetchOffsets):
             offsets = {p: Position(10) if p.partition % 2 else None for p in ask.partitions}
             event = OffsetsFetched(request=ask.request, offsets=offsets)

@@ -24,7 +24,6 @@ from kohort.consumer.events import (
     Subscribe,
 )
 from kohort.consumer.ownership import EmbeddedProtocol, Offer, Tell
-from kohort.embedded.consumer import Assignment
 from kohort.member.effects import Joined, Lost, PrepareJoin
 from kohort.member.events import JoinPrepared, OwnerEvent
 from kohort.model.consumer_config import ConsumerConfig
@@ -51,20 +50,18 @@ def write_assignment(partitions: Iterable[TopicPartition]) -> bytes:
     return ",".join(str(p) for p in sorted(partitions)).encode() or b"-"
 
 
-def read_assignment(data: bytes) -> Assignment:
+def read_assignment(data: bytes) -> tuple[frozenset[TopicPartition], bytes | None]:
     if data == b"garbage":
         raise ProtocolError("not an assignment")
     if data in (b"-", b""):
-        return Assignment(partitions=frozenset())
+        return frozenset(), None
     text, _, user_data = data.decode().partition("|")
     pairs = (name.rsplit("-", 1) for name in text.split(","))
-    return Assignment(
-        partitions=frozenset(TopicPartition(topic, int(number)) for topic, number in pairs),
-        user_data=user_data.encode() or None,
-    )
+    partitions = frozenset(TopicPartition(topic, int(number)) for topic, number in pairs)
+    return partitions, user_data.encode() or None
 
 
-def offer(value: Offer) -> tuple[JoinProtocol, ...]:
+def offer(value: Offer[TopicPartition]) -> tuple[JoinProtocol, ...]:
     """Bytes that a test can read: what is wanted, what is owned, since when."""
     text = f"{sorted(value.topics)} {sorted(map(str, value.owned))} {value.generation_id}"
     return (JoinProtocol(COOPERATIVE, text.encode()),)
@@ -74,6 +71,7 @@ EMBEDDED = EmbeddedProtocol(
     offer=offer,
     read_assignment=read_assignment,
     is_cooperative=lambda name: name == COOPERATIVE,
+    name_of=lambda partition: partition.topic,
 )
 
 

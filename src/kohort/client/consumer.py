@@ -1,13 +1,14 @@
 """The blocking consumer: records of a group's partitions, for a program with one thread.
 
-In come topics, listeners and polls; out go records. Three parts work together: the fetcher
-(librdkafka) brings records of the partitions it is told to read; the core decides which these are;
-the loop's thread joins, beats and commits. This file is the application's side: it carries out what
-the core asks for, inside poll, and never waits for a rebalance: partitions that stay are read on
-while others come and go. Must not know: the group protocol, bytes on the wire.
+In: topics, listeners and polls. Out: records. Must not know: the group protocol, bytes on the wire.
 
-Thread rules: one thread uses a consumer at a time; a second one gets ``WrongUse``. Listeners run in
-the polling thread.
+Three parts work together. The fetcher (librdkafka) brings records of the partitions that it is told
+to read. The core decides which partitions these are. The driver's thread joins, sends heartbeats
+and commits. The poll loop carries out the core's effects inside poll and never waits for a
+rebalance: partitions that stay are read while others come and go.
+
+One thread uses a consumer at a time; a second one gets ``WrongUse``. Listeners run in the polling
+thread.
 """
 
 from __future__ import annotations
@@ -17,17 +18,15 @@ import threading
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from concurrent.futures import Future
-from concurrent.futures import TimeoutError as FutureTimeout
 from contextlib import contextmanager
 from time import monotonic_ns
 from types import TracebackType
-from typing import Any, Final, TypeAlias
+from typing import Final, TypeAlias
 
 import confluent_kafka
 
-from kohort.client.application_side import BUSY_WAIT_S, ApplicationSide, CommitCallback, place_of
 from kohort.client.config import ClientSettings, parse_client_settings
-from kohort.client.consumer_seat import ConsumerSeat
+from kohort.client.driver_thread import consumer_thread
 from kohort.client.errors import (
     Closed,
     DeserializationFailed,
@@ -36,18 +35,12 @@ from kohort.client.errors import (
 )
 from kohort.client.fetching import RecordFetcher
 from kohort.client.listeners import Callbacks, PartitionsCallback, RebalanceListener, tell
+from kohort.client.poll_loop import BUSY_WAIT_S, CommitCallback, PollLoop, place_of
 from kohort.client.recording import recorder_of
-from kohort.consumer.effects import (
-    Callback,
-    StartReading,
-)
-from kohort.consumer.events import (
-    Seek,
-    Unsubscribe,
-)
+from kohort.consumer.effects import Callback
+from kohort.consumer.events import Subscribe, Unsubscribe
 from kohort.member.events import RequestRejoin
-from kohort.model.errors import ConfigError
-from kohort.model.ids import TopicPartition
+from kohort.model.ids import Token, TopicPartition
 from kohort.model.positions import Position
 
 LOG: Final = logging.getLogger(__name__)
@@ -85,16 +78,14 @@ class Consumer:
     ) -> None:
         if not isinstance(settings, ClientSettings):
             settings = parse_client_settings(settings, **more)
-        if settings.group_id is None:
-            raise ConfigError("group.id is missing: it names the group that shares the partitions")
-        _ = settings.bootstrap
         self._settings = settings
         self._recorder = recorder_of(settings)
-        self._seat = ConsumerSeat(settings, self._recorder)
+        self._thread = consumer_thread(settings, self._recorder)
         self._fetcher = RecordFetcher(settings)
-        recorder = self._recorder
-        self._side = ApplicationSide(settings, self._seat, self._fetcher, self._tell, recorder)
-        self._due = self._seat.due
+        self._loop = PollLoop(settings, self._thread, self._fetcher, self._tell, self._recorder)
+        self._due = self._thread.driver.due
+        self._leaving = Token(0)
+        """The number of attempts to leave the group."""
         self._listener: RebalanceListener = RebalanceListener()
         self._topics: frozenset[str] = frozenset()
         deserializes = settings.key_deserializer or settings.value_deserializer
@@ -137,10 +128,10 @@ class Consumer:
             self._topics = wanted
             if self._recorder is not None:
                 self._recorder.subscribed(wanted)
-            self._side.left = False
-            self._side.fatal = None
-            # Waited for: a poll must not tell of a revocation that this has made needless.
-            self._wait(self._seat.subscribe(wanted), None)
+            self._loop.fatal = None
+            # Wait: the next poll must not report a revocation that this makes needless.
+            self._thread.handled(Subscribe(topics=wanted))
+            self._thread.warn_of_missing(wanted)
 
     def unsubscribe(self) -> None:
         """Give up everything (listeners are told, positions committed) and leave the group.
@@ -157,7 +148,7 @@ class Consumer:
 
     def assignment(self) -> frozenset[TopicPartition]:
         """What is assigned, as the listener was told so far."""
-        return frozenset(self._side.assigned)
+        return frozenset(self._loop.assigned)
 
     def enforce_rebalance(self, reason: str) -> None:
         """Ask the group for a rebalance (KIP-568); nothing while one is running.
@@ -168,7 +159,7 @@ class Consumer:
         with self._alone():
             if self._recorder is not None:
                 self._recorder.enforced(reason)
-            self._seat.link.tell(RequestRejoin(reason=reason))
+            self._thread.handle(RequestRejoin(reason=reason))
 
     # -- records ----------------------------------------------------------------------------------
 
@@ -187,15 +178,15 @@ class Consumer:
         if not self._in_use.acquire(False):
             raise WrongUse(_ONE_THREAD)
         try:
-            side = self._side
-            if side.buffer and (self._due or monotonic_ns() >= side.look_at_ns):
+            loop = self._loop
+            if loop.buffer and (self._due or monotonic_ns() >= loop.look_at_ns):
                 # One look a few milliseconds: with one a record, poll would cost half as much more.
-                side.look()
-            if not (side.buffer and side.sure) and not side.fill(
+                loop.look()
+            if not (loop.buffer and loop.sure) and not loop.fill(
                 self._settings.max_poll_records, timeout
             ):
                 return None
-            record = side.buffer.popleft()
+            record = loop.buffer.popleft()
             return self._finish(record) if self._finishes else record
         finally:
             self._in_use.release()
@@ -212,22 +203,22 @@ class Consumer:
         if num_messages < 1:
             raise WrongUse(f"num_messages is {num_messages}, expected at least 1")
         with self._alone():
-            side = self._side
-            count = len(side.buffer) if side.fill(num_messages, timeout) else 0
-            records = [side.buffer.popleft() for _ in range(min(num_messages, count))]
+            loop = self._loop
+            count = len(loop.buffer) if loop.fill(num_messages, timeout) else 0
+            records = [loop.buffer.popleft() for _ in range(min(num_messages, count))]
             return self._finish_all(records) if self._finishes else records
 
     def __iter__(self) -> Iterator[Record]:
         """Records without end; waits as long as it takes. Raises what ``poll`` raises."""
-        side = self._side
+        loop = self._loop
         while True:
             record = self.poll(_FOREVER_S)
             if record is None:
                 continue
             yield record
             # What poll would do for each of them, without its cost.
-            while side.buffer and not self._due and monotonic_ns() < side.look_at_ns:
-                record = side.buffer.popleft()
+            while loop.buffer and not self._due and monotonic_ns() < loop.look_at_ns:
+                record = loop.buffer.popleft()
                 yield self._finish(record) if self._finishes else record
 
     # -- positions and commits --------------------------------------------------------------------
@@ -248,9 +239,9 @@ class Consumer:
             self._check_assigned([partition])
             deadline = time.monotonic() + (self._api_timeout_s() if timeout is None else timeout)
             while True:
-                if partition in self._fetcher.partitions:
-                    return self._side.positions([partition])[partition].offset
-                start = self._seat.position(partition)
+                if partition in self._loop.readable:
+                    return self._loop.positions([partition])[partition].offset
+                start = self._thread.driver.core.position(partition)
                 if start is not None:
                     return start.offset
                 if time.monotonic() >= deadline:
@@ -267,13 +258,7 @@ class Consumer:
             raise WrongUse(f"offset is {offset}, expected 0 or more")
         with self._alone():
             self._check_assigned([partition])
-            target = Position(offset)
-            start = self._wait(self._seat.seek(Seek(partition=partition, position=target)), None)
-            if start is None and partition in self._fetcher.partitions:
-                # It is being given up: what is committed for it must still be this.
-                start = StartReading(starts={partition: target})
-            if start is not None:
-                self._side.start(start)
+            self._loop.seek(partition, Position(offset))
 
     def commit(
         self,
@@ -297,18 +282,20 @@ class Consumer:
         """
         with self._alone():
             if offsets is None:
-                wanted = self._side.positions(self._fetcher.partitions)
+                wanted = self._loop.positions(self._loop.readable)
             else:
                 wanted = {
                     tp: at if isinstance(at, Position) else Position(at)
                     for tp, at in offsets.items()
                 }
-            future = self._seat.commit(wanted)
             if asynchronous:
-                self._side.expect(future, callback, wanted)
+                self._loop.check_room()
+            future = self._thread.commit(wanted) if wanted else _done()
+            if asynchronous:
+                self._loop.expect(future, callback, wanted)
             else:
-                self._wait(future, None)
-                self._side.acknowledge()
+                self._thread.wait(future)
+                self._loop.acknowledge()
 
     def committed(
         self, partitions: Collection[TopicPartition], timeout: float | None = None
@@ -321,11 +308,8 @@ class Consumer:
         wanted = frozenset(partitions)
         if not wanted:
             return {}
-        link = self._seat.link
         with self._alone():
-            future = link.asked(lambda now, then: link.ask_committed(wanted, now, then), dict)
-            found: dict[TopicPartition, Position] = self._wait(future, timeout)
-            return {tp: position.offset for tp, position in found.items()}
+            return self._thread.committed(wanted, timeout)
 
     # -- pausing ----------------------------------------------------------------------------------
 
@@ -337,15 +321,15 @@ class Consumer:
         """
         with self._alone():
             self._check_assigned(partitions)
-            held = self._side.positions(partitions)
+            held = self._loop.positions(partitions)
             self._fetcher.pause(partitions)
-            if self._side.unbuffer(frozenset(partitions)):
+            if self._loop.unbuffer(frozenset(partitions)):
                 self._fetcher.seek(held)
 
     def resume(self, partitions: Collection[TopicPartition]) -> None:
         """Undo ``pause``."""
         with self._alone():
-            self._side.resume(partitions)
+            self._loop.resume(partitions)
 
     def paused(self) -> frozenset[TopicPartition]:
         """What is paused. A partition that is revoked and comes back is not."""
@@ -382,36 +366,41 @@ class Consumer:
             return
         deadline = time.monotonic() + timeout
         if self._recorder is not None and not (commit and self._topics):
-            self._recorder.close(in_order=not self._topics)
+            self._recorder.close(in_order=self._is_out())
         try:
-            if self._topics and self._seat.error is None:
+            if self._topics and self._thread.error is None:
                 self._leave("the consumer is being closed", timeout, commit=commit)
         except (RequestTimedOut, Closed) as late:
             LOG.warning("closing without a word from the group: %s", late)
         finally:
             self._closed = True
-            self._seat.link.stop(max(0.1, deadline - time.monotonic()))
-            self._side.close()
+            self._thread.stop(max(0.1, deadline - time.monotonic()))
+            self._loop.close()
             if self._recorder is not None:
-                self._recorder.close(in_order=self._side.left)
+                self._recorder.close(in_order=self._is_out())
 
     def _leave(self, reason: str, timeout: float, *, commit: bool) -> None:
         deadline = time.monotonic() + timeout
         self._topics = frozenset()
-        self._seat.post(Unsubscribe(reason=reason))
+        self._leaving = Token(self._leaving + 1)
+        self._thread.handle(Unsubscribe(token=self._leaving, reason=reason))
         first: Exception | None = None
-        while not self._side.left:
+        while not self._is_out():
             try:
-                self._side.work_off(commit=commit, closing=True)
+                self._loop.work_off(commit=commit, closing=True)
             except Exception as error:
                 first = first or error
             if time.monotonic() >= deadline:
                 raise RequestTimedOut(f"leaving the group took longer than {timeout:g} s")
-            if not self._side.left and not self._seat.due:
+            if not self._is_out() and not self._due:
                 time.sleep(BUSY_WAIT_S)
-        self._side.acknowledge()
+        self._loop.acknowledge()
         if first is not None:
             raise first
+
+    def _is_out(self) -> bool:
+        """Whether the consumer is in no group: it never subscribed, or it left in order."""
+        return not self._topics and self._loop.left == self._leaving
 
     def _tell(self, kind: Callback, partitions: frozenset[TopicPartition]) -> None:
         tell(self._listener, kind, self, partitions)
@@ -429,7 +418,7 @@ class Consumer:
             try:
                 self._deserialize(record)
             except DeserializationFailed:
-                self._side.buffer.extendleft(reversed(records[max(index, 1) :]))
+                self._loop.buffer.extendleft(reversed(records[max(index, 1) :]))
                 if index == 0:
                     self._write_down((record,))
                     raise
@@ -456,22 +445,13 @@ class Consumer:
                 raise DeserializationFailed(at, offset, name, bytes(data), error) from error
         return record
 
-    def _wait(self, future: Future[Any], timeout: float | None) -> Any:
-        limit = self._api_timeout_s() if timeout is None else timeout
-        try:
-            return future.result(limit)
-        except FutureTimeout:
-            raise RequestTimedOut(
-                f"group {self._settings.group_id}: no answer within {limit:g} s"
-            ) from None
-
     def _api_timeout_s(self) -> float:
         return self._settings.default_api_timeout_ms / 1_000
 
     def _check_assigned(self, partitions: Iterable[TopicPartition]) -> None:
-        unknown = sorted(tp for tp in partitions if tp not in self._side.assigned)
+        unknown = sorted(tp for tp in partitions if tp not in self._loop.assigned)
         if unknown:
-            assigned = ", ".join(map(str, sorted(self._side.assigned))) or "nothing"
+            assigned = ", ".join(map(str, sorted(self._loop.assigned))) or "nothing"
             raise WrongUse(
                 f"not assigned: {', '.join(map(str, unknown))}; assigned: {assigned}. Partitions "
                 "come with a poll after subscribe()"
@@ -487,6 +467,12 @@ class Consumer:
             yield
         finally:
             self._in_use.release()
+
+
+def _done() -> Future[None]:
+    future: Future[None] = Future()
+    future.set_result(None)
+    return future
 
 
 def _topics(topics: Iterable[str]) -> frozenset[str]:

@@ -1,72 +1,62 @@
-"""What an application hears of its partitions.
+"""Rebalance listeners: the callbacks of a consumer about its partitions.
 
-A listener is told inside poll, in the application's own thread, in this order: revoked or lost
-before the assigned that follows. Partitions that stay are in none of the calls.
+In: callbacks with partitions. Out: calls of the application's methods or functions, inside poll, in
+the application's own thread. Must not know: the consumer that calls.
+
+A revocation or a loss comes before the assignment that follows. No call has
+partitions that stay.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 from kohort.consumer.effects import Callback
 from kohort.model.ids import TopicPartition
 
-if TYPE_CHECKING:
-    from kohort.client.consumer import Consumer
-
-PartitionsCallback: TypeAlias = "Callable[[Consumer, list[TopicPartition]], Any]"
+PartitionsCallback: TypeAlias = Callable[[Any, list[TopicPartition]], Any]
+"""A function of the consumer and the partitions."""
 
 
 class RebalanceListener:
-    """Override what is of interest. Every method may commit, seek, pause and ask for positions.
+    """Override the callbacks of interest. Each may commit, seek, pause and ask for positions.
 
-    An exception changes no assignment: it is raised from the poll that ran the callback.
+    An exception changes no assignment: the poll that ran the callback raises it. ``consumer`` is
+    the consumer that calls.
     """
 
-    def on_partitions_assigned(
-        self, consumer: Consumer, partitions: Collection[TopicPartition]
-    ) -> None:
-        """These were added; once for each rebalance, also when there are none."""
+    def on_partitions_assigned(self, consumer: Any, partitions: Collection[TopicPartition]) -> None:
+        """These were added. Comes once for each rebalance, also without partitions."""
 
-    def on_partitions_revoked(
-        self, consumer: Consumer, partitions: Collection[TopicPartition]
-    ) -> None:
-        """These are given up when this returns; their offsets can still be committed."""
+    def on_partitions_revoked(self, consumer: Any, partitions: Collection[TopicPartition]) -> None:
+        """These are given up after this call; their offsets can still be committed."""
 
-    def on_partitions_lost(
-        self, consumer: Consumer, partitions: Collection[TopicPartition]
-    ) -> None:
-        """These may be somebody else's already; commits fail. By default as if revoked."""
+    def on_partitions_lost(self, consumer: Any, partitions: Collection[TopicPartition]) -> None:
+        """Other members may own these already, and commits fail. Default: as if revoked."""
         self.on_partitions_revoked(consumer, partitions)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Callbacks(RebalanceListener):
-    """A listener made of functions; without ``on_lost`` a loss is told to ``on_revoke``."""
+    """A listener made of functions; without ``on_lost`` a loss calls ``on_revoke``."""
 
     on_assign: PartitionsCallback | None = None
     on_revoke: PartitionsCallback | None = None
     on_lost: PartitionsCallback | None = None
 
-    def on_partitions_assigned(
-        self, consumer: Consumer, partitions: Collection[TopicPartition]
-    ) -> None:
+    def on_partitions_assigned(self, consumer: Any, partitions: Collection[TopicPartition]) -> None:
         """Call ``on_assign``."""
         if self.on_assign is not None:
             self.on_assign(consumer, list(partitions))
 
-    def on_partitions_revoked(
-        self, consumer: Consumer, partitions: Collection[TopicPartition]
-    ) -> None:
+    def on_partitions_revoked(self, consumer: Any, partitions: Collection[TopicPartition]) -> None:
         """Call ``on_revoke``."""
         if self.on_revoke is not None:
             self.on_revoke(consumer, list(partitions))
 
-    def on_partitions_lost(
-        self, consumer: Consumer, partitions: Collection[TopicPartition]
-    ) -> None:
+    def on_partitions_lost(self, consumer: Any, partitions: Collection[TopicPartition]) -> None:
         """Call ``on_lost``, or else ``on_revoke``."""
         if self.on_lost is not None:
             self.on_lost(consumer, list(partitions))
@@ -75,9 +65,9 @@ class Callbacks(RebalanceListener):
 
 
 def tell(
-    listener: RebalanceListener, kind: Callback, consumer: Consumer, of: frozenset[TopicPartition]
+    listener: RebalanceListener, kind: Callback, consumer: Any, of: frozenset[TopicPartition]
 ) -> None:
-    """Call the method that belongs to ``kind``."""
+    """Call the method of the listener for ``kind``."""
     partitions = sorted(of)
     if kind is Callback.ASSIGNED:
         listener.on_partitions_assigned(consumer, partitions)

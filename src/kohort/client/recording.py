@@ -10,11 +10,10 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Final
+from typing import Final, get_args
 
 from kohort.client.client_loop import monotonic_now
 from kohort.client.config import ClientSettings
-from kohort.client.errors import BrokerUnreachable, ClientError, Closed, RequestTimedOut
 from kohort.consumer.effects import Callback
 from kohort.engine.member_recording import RequestNotes
 from kohort.host.clock import clock_name, wall_micros_at_zero
@@ -22,11 +21,8 @@ from kohort.model.client_facts import (
     CallbackEnded,
     CallbackKind,
     CallbackStarted,
-    CommitConcluded,
+    ClientFact,
     CommitSent,
-    CommittedAsked,
-    CommittedTold,
-    Outcome,
     PollReturned,
     PositionSet,
     ProcessKilled,
@@ -50,6 +46,7 @@ _KINDS: Final = {
     Callback.REVOKED: CallbackKind.REVOKED,
     Callback.LOST: CallbackKind.LOST,
 }
+_OF_MEMBER: Final = get_args(MemberFact)
 _POLL_MICROS: Final = MICROS_PER_SECOND
 
 _files_in_use: dict[Path, FactRecorder] = {}
@@ -86,7 +83,6 @@ class ConsumerRecorder:
         self._looked_at = Instant(0)
         """When the application's side last looked after the group; records are handed out since."""
         self._handed = 0
-        self._requests = 0
         self._closed = False
         instance = settings.group_instance_id
         self._tell(
@@ -115,11 +111,14 @@ class ConsumerRecorder:
         """The application asks for a rebalance."""
         self._tell(RebalanceEnforced(group_id=self._group_id, reason=reason))
 
-    def member(self, fact: MemberFact) -> None:
-        """What the member observes of itself."""
+    def observe(self, fact: ClientFact | MemberFact) -> None:
+        """Record a fact of the driver, on the driver's thread."""
         if isinstance(fact, GenerationJoined):
             self._member_id = fact.member_id
-        self._recorder.record(fact, fact.at)
+        self._recorder.record(fact, fact.at if isinstance(fact, _OF_MEMBER) else monotonic_now())
+        if isinstance(fact, CommitSent):
+            # Other processes see this commit even if this process is killed at once.
+            self._recorder.write()
 
     def callback(
         self,
@@ -203,65 +202,6 @@ class ConsumerRecorder:
                 )
             )
 
-    # -- offsets; on the loop's thread ------------------------------------------------------------
-
-    def commit(self, offsets: Mapping[TopicPartition, Position], generation_id: int) -> int:
-        """A commit leaves; the number is for ``committed``."""
-        self._requests += 1
-        self._tell(
-            CommitSent(
-                group_id=self._group_id,
-                request=self._requests,
-                offsets=tuple((tp, at.offset) for tp, at in sorted(offsets.items())),
-                member_id=self._member_id,
-                generation_id=GenerationId(generation_id),
-            )
-        )
-        # Others will see this commit even if this process is killed at once, so its asking must
-        # be in the file before it leaves.
-        self._recorder.write()
-        return self._requests
-
-    def committed(
-        self, request: int, refused: Iterable[TopicPartition], error: ClientError | None
-    ) -> None:
-        """A commit is over."""
-        self._tell(
-            CommitConcluded(
-                group_id=self._group_id,
-                request=request,
-                outcome=_outcome(error),
-                refused=tuple(sorted(refused)),
-            )
-        )
-
-    def asked(self, partitions: Iterable[TopicPartition]) -> int:
-        """What is committed is asked for; the number is for ``told``."""
-        self._requests += 1
-        wanted = tuple(sorted(partitions))
-        self._tell(
-            CommittedAsked(group_id=self._group_id, request=self._requests, partitions=wanted)
-        )
-        return self._requests
-
-    def told(
-        self,
-        request: int,
-        offsets: Mapping[TopicPartition, Position | None],
-        error: ClientError | None,
-    ) -> None:
-        """The answer to that."""
-        self._tell(
-            CommittedTold(
-                group_id=self._group_id,
-                request=request,
-                outcome=_outcome(error),
-                offsets=tuple(
-                    (tp, None if at is None else at.offset) for tp, at in sorted(offsets.items())
-                ),
-            )
-        )
-
     # -- the end ----------------------------------------------------------------------------------
 
     def close(self, *, in_order: bool) -> None:
@@ -283,13 +223,6 @@ class ConsumerRecorder:
 
     def _tell(self, fact: AnyFact) -> None:
         self._recorder.record(fact, monotonic_now())
-
-
-def _outcome(error: ClientError | None) -> Outcome:
-    if error is None:
-        return Outcome.OK
-    unknown = isinstance(error, RequestTimedOut | BrokerUnreachable | Closed)
-    return Outcome.UNKNOWN if unknown else Outcome.FAILED
 
 
 def recorder_of(settings: ClientSettings) -> ConsumerRecorder | None:

@@ -1,26 +1,28 @@
 """The consumer's core: one member's partitions from assignment to revocation, without IO.
 
-In come ``Event``s (the application, the member, answers), out go ``Effect``s in the order in which
-they are to be carried out. What concerns the application (stop, callback, start) is one chain of
-steps: a step ends before the next begins, so listeners hear of a revocation before the assignment
-that follows it, and a commit goes out before its partitions do. The chain waits for the
-application; joining, heartbeats and the partitions that stay do not. What is to be given up and
-comes back (``staying``) before the listener was told is kept, and the listener hears nothing: an
-application that changes its subscription and changes it back between two polls stops for nothing.
-Must not know: sockets, threads, librdkafka, who calls.
+In: ``Event``s of the application and of the member, and answers. Out: ``Effect``s, in the order to
+carry them out. Must not know: sockets, threads, librdkafka, the caller.
 
-Sources: KIP-429; the order of callbacks is that of Kafka's own consumer.
+The work of the application (stop, callback, start) is one chain of steps. A step ends before the
+next one begins: listeners hear of a revocation before the assignment that follows, and a commit
+goes out before its partitions do. Only the chain waits for the application; joins, heartbeats and
+the partitions that stay do not. A partition that is being given up and comes back (``staying``)
+before the listener was called is kept, and the listener is not called for it. So an application
+that changes its subscription and changes it back between two polls stops for nothing.
+
+Sources: KIP-429; the order of callbacks is the order of Kafka's own consumer.
 """
 
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 from itertools import count
-from typing import assert_never
+from typing import TypeVar, assert_never
 
-from kohort.consumer.commits import Commits
+from kohort.consumer.auto_commit import AutoCommit
 from kohort.consumer.effects import (
     Callback,
     Effect,
@@ -29,15 +31,16 @@ from kohort.consumer.effects import (
     StopReading,
     Trouble,
     TroubleKind,
+    failure,
 )
 from kohort.consumer.events import (
     Answer,
     Application,
     CallbackDone,
-    Commit,
     CommitAnswered,
     Event,
     MemberOutput,
+    OffsetsCommitted,
     OffsetsFetched,
     OffsetsListed,
     OutOfRange,
@@ -61,10 +64,12 @@ from kohort.consumer.starting import Starting
 from kohort.member import events as member
 from kohort.member.effects import Failed, Joined, Left, Lost, PrepareJoin
 from kohort.model.consumer_config import ConsumerConfig
-from kohort.model.errors import ErrorCode, InvariantViolation
-from kohort.model.ids import GenerationId, TopicPartition
+from kohort.model.errors import InvariantViolation
+from kohort.model.ids import GenerationId, Token, TopicPartition
 from kohort.model.instants import Instant
 from kohort.model.positions import Position
+
+P = TypeVar("P", bound=Position | None)
 
 
 class _Stage(Enum):
@@ -82,7 +87,7 @@ _TELL_POLLED = Tell(event=member.Polled())
 class _Step:
     number: int
     kind: Callback | None
-    """None: leave the group."""
+    """None: the step that leaves the group."""
     partitions: frozenset[TopicPartition]
     generation_id: GenerationId
     stage: _Stage = _Stage.NEW
@@ -94,76 +99,79 @@ class ConsumerCore:
 
     Args:
         config: commits and the reset policy.
-        embedded: how offers and assignments are written and read.
+        embedded: the protocol inside JoinGroup and SyncGroup.
     """
 
     __slots__ = (
+        "_auto_commit",
         "_chain",
-        "_commits",
+        "_failed",
         "_leaving",
         "_numbers",
         "_ownership",
         "_starting",
         "_told",
         "_wanted",
+        "staying",
         "void_before",
     )
 
-    def __init__(self, config: ConsumerConfig, embedded: EmbeddedProtocol) -> None:
+    def __init__(self, config: ConsumerConfig, embedded: EmbeddedProtocol[TopicPartition]) -> None:
         self._numbers = count(1)
         self._ownership = Ownership(embedded)
         self._starting = Starting(config, self._next)
-        self._commits = Commits(config, self._next)
+        self._auto_commit = AutoCommit(config, self._next)
         self._chain: deque[_Step] = deque()
         """Steps in order; only the first has begun."""
         self._told: set[TopicPartition] = set()
-        """What the listener was told is assigned, and not yet that it is gone."""
+        """The assigned partitions by the callbacks so far."""
         self._wanted = False
-        self._leaving = False
+        """Whether the application wants to be a member; False also while it leaves."""
+        self._failed = False
+        """Whether the member failed for good since the last ``Join``."""
+        self._leaving: Token | None = None
+        """The newest ``Unsubscribe`` whose ``Left`` is still to come."""
         self.void_before = 0
-        """Steps with a lower number are of a place that was lost: such a revocation is a loss."""
+        """Steps with a lower number began under a lost membership: such a revocation is a loss."""
+        self.staying: frozenset[TopicPartition] = frozenset()
+        """Partitions that were to be given up and stay after all.
 
-    # -- what is so -------------------------------------------------------------------------------
+        The application does not stop reading them, leaves them out of the revocation, and names
+        them in its answer. Another thread may read this attribute.
+        """
+
+    # -- state ------------------------------------------------------------------------------------
 
     @property
-    def ownership(self) -> Ownership:
+    def ownership(self) -> Ownership[TopicPartition]:
         """The partitions, for reading only."""
         return self._ownership
 
     @property
     def readable(self) -> frozenset[TopicPartition]:
-        """Which partitions may be fetched: owned, position known, not being given up."""
+        """The partitions to fetch: owned, with a known position, and not being given up."""
         return self._starting.reading & self._ownership.workable
 
     @property
-    def staying(self) -> frozenset[TopicPartition]:
-        """What was to be given up and is to stay after all.
-
-        Whoever is asked to stop reading it, or to tell of its revocation, leaves it out and says
-        so.
-        """
-        return self._ownership.returning if self._chain else frozenset()
-
-    @property
     def commit_due_at(self) -> Instant | None:
-        """From then on ``Polled`` should carry positions."""
-        return self._commits.due_at
+        """From this instant on ``Polled`` should carry positions; None: no commit can be due."""
+        return self._auto_commit.due_at
 
     @property
     def busy(self) -> bool:
-        """Whether the application has something to do or to wait for: poll again soon."""
+        """Whether a step of the chain waits for the application: poll again soon."""
         return bool(self._chain)
 
     def position(self, partition: TopicPartition) -> Position | None:
-        """Where the partition starts; None while unknown, or when it is not owned."""
+        """The start of an owned partition; None while it is unknown."""
         return self._starting.known(partition) if self._ownership.owns(partition) else None
 
     # -- the contract of a core -------------------------------------------------------------------
 
     def handle(self, event: Event, now: Instant) -> list[Effect]:
-        """Take an event; what was due before it is done first."""
+        """Take an event, after everything that was due before."""
         if type(event) is Polled and not self._chain and self._starting.next_deadline() is None:
-            return self._polled(event, now)  # nearly every event is this one
+            return self._polled(event, now)  # the most frequent event
         effects = self.advance(now)
         match event:
             case PrepareJoin() | Joined() | Lost() | Failed() | Left():
@@ -172,18 +180,20 @@ class ConsumerCore:
                 effects += self._answered(event, now)
             case _:
                 effects += self._from_application(event, now)
-        return effects + self._walk(now)
+        effects += self._walk(now)
+        self.staying = self._returning
+        return effects
 
     def advance(self, now: Instant) -> list[Effect]:
-        """Do what is due."""
+        """Repeat requests that are due."""
         return [*self._starting.advance(now)]
 
     def next_deadline(self) -> Instant | None:
-        """When ``advance`` has something to do; None: never. Commits wait for polls instead."""
+        """The next instant for ``advance``; None: never. Commits wait for polls instead."""
         return self._starting.next_deadline()
 
     def check(self) -> None:
-        """Assert what always holds.
+        """Assert the invariants.
 
         Raises:
             InvariantViolation: with the member and its generation.
@@ -201,16 +211,17 @@ class ConsumerCore:
 
     def _from_member(self, event: MemberOutput, now: Instant) -> list[Effect]:
         match event:
+            case PrepareJoin() | Joined() if self._leaving is not None:
+                return []
             case PrepareJoin():
-                return [] if self._leaving else self._own(self._ownership.prepare_join(event), now)
+                return self._own(self._ownership.prepare_join(event), now)
             case Joined():
-                return [] if self._leaving else self._own(self._ownership.joined(event), now)
+                return self._own(self._ownership.joined(event), now)
             case Lost():
                 return [*self._own(self._ownership.lost(event), now), *self._let_go(now)]
             case Failed():
-                fenced = event.error is ErrorCode.FENCED_INSTANCE_ID
-                kind = TroubleKind.FENCED if fenced else TroubleKind.REFUSED
-                return [Trouble(kind=kind, message=event.message, error=event.error)]
+                self._failed = True
+                return [failure(event)]
             case Left():
                 return self._left()
             case _:
@@ -233,26 +244,28 @@ class ConsumerCore:
                 effects = [*self._starting.seek(event.partition, event.position)]
             case OutOfRange():
                 effects = [*self._starting.out_of_range(event.partition, event.offset)]
-            case Commit():
-                effects = [*self._commits.asked(event)]
+            case OffsetsCommitted():
+                self._auto_commit.note(self._mine(event.offsets))
+                effects = []
             case _:
                 assert_never(event)
         return effects
 
     def _polled(self, event: Polled, now: Instant) -> list[Effect]:
-        mine = {tp: p for tp, p in event.positions.items() if self._ownership.owns(tp)}
-        return [_TELL_POLLED, *self._commits.polled(mine, now)]
+        return [_TELL_POLLED, *self._auto_commit.polled(self._mine(event.positions), now)]
+
+    def _mine(self, offsets: Mapping[TopicPartition, P]) -> dict[TopicPartition, P]:
+        """The entries of owned partitions."""
+        return {tp: at for tp, at in offsets.items() if self._ownership.owns(tp)}
 
     def _answered(self, event: Answer, now: Instant) -> list[Effect]:
         match event:
             case CommitAnswered():
-                done, number = self._commits.answered(event, self._ownership.owns, now)
+                number = self._auto_commit.answered(event, self._ownership.owns, now)
                 head = self._head(number, _Stage.COMMITTING)
-                return [*done, *(self._call(head) if head else [])]
+                return self._call(head) if head else []
             case OffsetsFetched():
-                self._commits.note(
-                    {tp: p for tp, p in event.offsets.items() if self._ownership.owns(tp)}
-                )
+                self._auto_commit.note(self._mine(event.offsets))
                 return [*self._starting.fetched(event, now)]
             case OffsetsListed():
                 return [*self._starting.listed(event, now)]
@@ -261,18 +274,22 @@ class ConsumerCore:
 
     def _subscribe(self, event: Subscribe, now: Instant) -> list[Effect]:
         effects = self._own(self._ownership.subscribe(event.topics), now)
-        if not self._wanted:
-            self._wanted = True
-            effects.append(Tell(event=member.Join()))
-        return effects
+        joins = self._leaving is None and (self._failed or not self._wanted)
+        self._wanted = True
+        return [*effects, *self._join()] if joins else effects
+
+    def _join(self) -> list[Effect]:
+        self._failed = False
+        return [Tell(event=member.Join())]
 
     def _unsubscribe(self, event: Unsubscribe, now: Instant) -> list[Effect]:
-        if not self._wanted:
-            return [Idle()]
-        if self._leaving:
+        if self._leaving is None and not self._wanted:
+            return [Idle(token=event.token)]
+        self._wanted = False
+        begun, self._leaving = self._leaving is not None, event.token
+        if begun:
             return []
-        self._leaving = True
-        # Assignments that the listener was not told of are not worth telling any more.
+        # Assignments that the listener has not heard of are not worth a callback any more.
         self._chain = deque(
             s for s in self._chain if s.kind is not Callback.ASSIGNED or s.stage is not _Stage.NEW
         )
@@ -282,28 +299,29 @@ class ConsumerCore:
 
     def _left(self) -> list[Effect]:
         head = self._chain[0] if self._chain else None
-        if head is None or head.stage is not _Stage.LEAVING:
+        if head is None or head.stage is not _Stage.LEAVING or self._leaving is None:
             return []
         self._chain.popleft()
         self._ownership.left()
         self._told.clear()
-        self._wanted = self._leaving = False
-        return [Idle()]
+        token, self._leaving = self._leaving, None
+        # An application that subscribed again meanwhile gets a new membership, and no answer.
+        return self._join() if self._wanted else [Idle(token=token)]
 
     # -- ownership --------------------------------------------------------------------------------
 
-    def _own(self, effects: list[OwnershipEffect], now: Instant) -> list[Effect]:
+    def _own(self, effects: list[OwnershipEffect[TopicPartition]], now: Instant) -> list[Effect]:
         out: list[Effect] = []
         for effect in effects:
             match effect:
                 case GiveUp():
-                    self._push(Callback.REVOKED, effect.partitions)
+                    self._push(Callback.REVOKED, effect.resources)
                 case Take():
-                    out += self._starting.begin(effect.partitions)
-                    self._commits.restart(now)
-                    self._push(Callback.ASSIGNED, effect.partitions)
+                    out += self._starting.begin(effect.resources)
+                    self._auto_commit.restart(now)
+                    self._push(Callback.ASSIGNED, effect.resources)
                 case LoseAll():
-                    self._lose(effect.partitions)
+                    self._lose(effect.resources)
                 case Tell():
                     out.append(effect)
                 case Complain():
@@ -313,13 +331,13 @@ class ConsumerCore:
         return out
 
     def _lose(self, gone: frozenset[TopicPartition]) -> None:
-        """Nothing of the old place counts any more, except what the listener is hearing now."""
+        """Drop every step of the lost membership except a callback that runs now."""
         self._starting.forget(gone)
-        self._commits.forget(gone)
+        self._auto_commit.forget(gone)
         self.void_before = next(self._numbers)
         kept = [s for s in self._chain if s.stage is _Stage.CALLING or s.kind is None]
         self._chain = deque(s for s in kept if s.kind is not None)
-        # All that was told, not only what is gone now: an earlier loss may not have been told yet.
+        # All partitions by the callbacks: the listener may not have heard of an earlier loss yet.
         told = frozenset(self._told)
         if told:
             self._push(Callback.LOST, told)
@@ -341,6 +359,11 @@ class ConsumerCore:
             reason=reason,
         )
 
+    @property
+    def _returning(self) -> frozenset[TopicPartition]:
+        """The present value of ``staying``."""
+        return self._ownership.returning if self._chain else frozenset()
+
     # -- the chain --------------------------------------------------------------------------------
 
     def _walk(self, now: Instant) -> list[Effect]:
@@ -358,20 +381,20 @@ class ConsumerCore:
             return self._call(step)
         stop = StopReading(step=step.number, partitions=step.partitions)
         if step.kind is Callback.LOST:
-            # Forgotten when they were lost; a new place may have brought them back by now.
+            # Not held: a new membership may have brought these partitions back already.
             return [stop, *self._call(step)]
-        if spared := step.partitions & self.staying:
-            return self._keep(step, spared, now)  # what is left of the step is begun next
+        if spared := step.partitions & self._returning:
+            return self._keep(step, spared, now)  # the rest of the step begins next
         self._starting.hold(step.partitions)
         step.stage = _Stage.STOPPING
         return [stop]
 
     def _keep(self, head: _Step, kept: frozenset[TopicPartition], now: Instant) -> list[Effect]:
-        """The head is not about these any more, and ends if it is about nothing else."""
+        """Take these out of the first step, which ends if it has no other partitions."""
         kept &= head.partitions
         head.partitions -= kept
-        back = kept & self.staying
-        if again := kept - back:  # the group or the application has changed its mind once more
+        back = kept & self._returning
+        if again := kept - back:  # to be given up once more, after another change
             self._chain.insert(1, self._step(Callback.REVOKED, again))
         if not head.partitions:
             self._chain.popleft()
@@ -385,8 +408,7 @@ class ConsumerCore:
         if not head.partitions:
             return effects
         self._starting.stopped(head.partitions, event.positions)
-        mine = {tp: p for tp, p in event.positions.items() if self._ownership.owns(tp)}
-        commit = self._commits.before_revocation(head.number, mine)
+        commit = self._auto_commit.before_revocation(head.number, self._mine(event.positions))
         if not commit:
             return effects + self._call(head)
         head.stage = _Stage.COMMITTING
@@ -417,7 +439,7 @@ class ConsumerCore:
         self._told |= kept
         effects: list[Effect] = []
         if head.number < self.void_before or head.kind is Callback.LOST:
-            # The place under which this was told is gone; a new one may have the same partitions.
+            # The membership of this callback is lost; a new one may have the same partitions.
             self._chain.popleft()
             if kept:
                 self._chain.appendleft(self._step(Callback.LOST, kept))
@@ -430,11 +452,11 @@ class ConsumerCore:
         if head.kind is Callback.ASSIGNED:
             return [*self._starting.release(head.partitions)]
         self._starting.forget(head.partitions)
-        self._commits.forget(head.partitions)
+        self._auto_commit.forget(head.partitions)
         return effects + self._own(self._ownership.released(head.partitions), now)
 
     def _let_go(self, now: Instant) -> list[Effect]:
-        """Say that nothing of a lost place is worked on, once the listener has heard it all."""
+        """Let lost partitions go once the listener has heard of every loss."""
         if any(s.number < self.void_before or s.kind is Callback.LOST for s in self._chain):
             return []
         return self._own(self._ownership.let_go(), now)

@@ -1,8 +1,9 @@
-"""Everything a consumer can ask for, in the order in which it is to be carried out.
+"""The closed set of effects that a consumer's core returns, in the order to carry them out.
 
-Two readers. The shell's group side takes ``Tell`` (an event for the member engine) and the requests
-``CommitOffsets``, ``FetchOffsets``, ``ListOffsets``. The application's side, inside poll, takes the
-rest, in order and in its own thread. Must not know: how records are fetched, who listens.
+In: nothing. Out: effects for two readers. The driver takes ``Tell`` (an event for the member
+engine) and the requests ``CommitOffsets``, ``FetchOffsets`` and ``ListOffsets``. The application
+takes the others, in order, inside poll and in its own thread. Must not know: how records are
+fetched, which listener the application has.
 """
 
 from __future__ import annotations
@@ -13,17 +14,18 @@ from enum import Enum
 from typing import TypeAlias
 
 from kohort.consumer.ownership import Tell
+from kohort.member.effects import Failed
 from kohort.model.errors import ErrorCode
 from kohort.model.ids import GenerationId, Token, TopicPartition
 from kohort.model.positions import Position
 from kohort.model.values import value
 
-# -- for the group side ---------------------------------------------------------------------------
+# -- for the driver -------------------------------------------------------------------------------
 
 
 @value(frozen=True, slots=True, kw_only=True)
 class CommitOffsets:
-    """Commit under the present place in the group; answered by ``CommitAnswered``."""
+    """Commit under the present membership; ``CommitAnswered`` answers."""
 
     request: int
     offsets: Mapping[TopicPartition, Position]
@@ -31,7 +33,7 @@ class CommitOffsets:
 
 @value(frozen=True, slots=True, kw_only=True)
 class FetchOffsets:
-    """Ask the coordinator what is committed; answered by ``OffsetsFetched``."""
+    """Ask the coordinator for committed offsets; ``OffsetsFetched`` answers."""
 
     request: int
     partitions: frozenset[TopicPartition]
@@ -39,18 +41,18 @@ class FetchOffsets:
 
 @value(frozen=True, slots=True, kw_only=True)
 class ListOffsets:
-    """Ask the leaders for the first offset (``earliest``) or the next; see ``OffsetsListed``."""
+    """Ask the leaders for the first (``earliest``) or next offset; ``OffsetsListed`` answers."""
 
     request: int
     partitions: frozenset[TopicPartition]
     earliest: bool
 
 
-# -- for the application's side -------------------------------------------------------------------
+# -- for the application --------------------------------------------------------------------------
 
 
 class Callback(Enum):
-    """What a listener is told."""
+    """The three callbacks of a listener."""
 
     ASSIGNED = "assigned"
     REVOKED = "revoked"
@@ -59,9 +61,9 @@ class Callback(Enum):
 
 @value(frozen=True, slots=True, kw_only=True)
 class StopReading:
-    """Hand out no more records of these, except what is ``ConsumerCore.staying`` at that moment.
+    """Hand out no more records of these, except those in ``ConsumerCore.staying`` at this moment.
 
-    Then say ``Stopped(step, positions, kept)``.
+    Then return ``Stopped(step, positions, kept)``.
     """
 
     step: int
@@ -70,9 +72,9 @@ class StopReading:
 
 @value(frozen=True, slots=True, kw_only=True)
 class RunCallback:
-    """Tell the application's listener, then say ``CallbackDone(step, kept)``.
+    """Call the application's listener, then return ``CallbackDone(step, kept)``.
 
-    A revocation is not told of what is ``ConsumerCore.staying`` at that moment.
+    Leave partitions in ``ConsumerCore.staying`` at this moment out of a revocation.
     """
 
     step: int
@@ -83,24 +85,13 @@ class RunCallback:
 
 @value(frozen=True, slots=True, kw_only=True)
 class StartReading:
-    """Read these from here; a partition that is being read already moves here."""
+    """Read these partitions from here, also those that are already being read elsewhere."""
 
     starts: Mapping[TopicPartition, Position]
 
 
-@value(frozen=True, slots=True, kw_only=True)
-class CommitDone:
-    """The one answer to ``Commit``."""
-
-    token: Token
-    refused: Mapping[TopicPartition, ErrorCode] = field(default_factory=dict)
-    failure: str | None = None
-    rebalancing: bool = False
-    place_lost: bool = False
-
-
 class TroubleKind(Enum):
-    """What to raise to the application."""
+    """The kind of a failure that the application must hear of."""
 
     NO_OFFSET = "no offset"
     FENCED = "fenced"
@@ -115,14 +106,23 @@ class Trouble:
     message: str
     error: ErrorCode = ErrorCode.NONE
     partitions: Mapping[TopicPartition, int | None] = field(default_factory=dict)
-    """For NO_OFFSET: the offset that is not in the log, None where nothing is committed."""
+    """For NO_OFFSET: the offset that is not in the log; None without a committed offset."""
+
+
+def failure(event: Failed) -> Trouble:
+    """The trouble of a member that failed for good."""
+    fenced = event.error is ErrorCode.FENCED_INSTANCE_ID
+    kind = TroubleKind.FENCED if fenced else TroubleKind.REFUSED
+    return Trouble(kind=kind, message=event.message, error=event.error)
 
 
 @value(frozen=True, slots=True, kw_only=True)
 class Idle:
-    """The answer to ``Unsubscribe``: nothing is owned and the group was left."""
+    """The answer to ``Unsubscribe``: the member owns nothing and left the group."""
+
+    token: Token
 
 
 ForGroup: TypeAlias = Tell | CommitOffsets | FetchOffsets | ListOffsets
-ForApplication: TypeAlias = StopReading | RunCallback | StartReading | CommitDone | Trouble | Idle
+ForApplication: TypeAlias = StopReading | RunCallback | StartReading | Trouble | Idle
 Effect: TypeAlias = ForGroup | ForApplication

@@ -1,7 +1,7 @@
-"""Everything that can happen to a consumer.
+"""The closed set of events that a consumer's core takes.
 
-Three sources: the application (through its shell, or a lab playing it), the member core, and the
-answers to the consumer's own requests. Must not know: requests' versions, threads.
+In: nothing. Out: events of three sources: the application, the member core, and the answers to the
+consumer's own requests. Must not know: versions of requests, threads.
 """
 
 from __future__ import annotations
@@ -21,24 +21,28 @@ from kohort.model.values import value
 
 @value(frozen=True, slots=True, kw_only=True)
 class Subscribe:
-    """Be a member that wants these topics; in place of what was wanted before."""
+    """Be a member with this subscription, which replaces the previous one."""
 
     topics: frozenset[str]
 
 
 @value(frozen=True, slots=True, kw_only=True)
 class Unsubscribe:
-    """Give up everything and leave the group; answered by one ``Idle``."""
+    """Give up everything and leave the group.
 
+    One ``Idle`` with the newest token answers, unless ``Subscribe`` comes before.
+    """
+
+    token: Token = Token(0)
     reason: str = "the application unsubscribed"
 
 
 @value(frozen=True, slots=True, kw_only=True)
 class Polled:
-    """The application asks for records, and so has dealt with all it was given before.
+    """The application asks for records, so it has processed every record it received before.
 
-    ``positions`` has every partition that is being read; it may be left out while no commit is due
-    (see ``ConsumerCore.commit_due``).
+    ``positions`` has every partition that is being read; it may be empty before
+    ``ConsumerCore.commit_due_at``.
     """
 
     positions: Mapping[TopicPartition, Position] = field(default_factory=dict)
@@ -46,26 +50,26 @@ class Polled:
 
 @value(frozen=True, slots=True, kw_only=True)
 class Stopped:
-    """The answer to ``StopReading``: where each of its partitions stands, if it was being read."""
+    """The answer to ``StopReading``: the positions of those partitions that were being read."""
 
     step: int
     positions: Mapping[TopicPartition, Position]
     kept: frozenset[TopicPartition] = frozenset()
-    """Those that are read on, since ``ConsumerCore.staying`` named them."""
+    """Partitions that are still read because they were in ``ConsumerCore.staying``."""
 
 
 @value(frozen=True, slots=True, kw_only=True)
 class CallbackDone:
-    """The answer to ``RunCallback``, also when the application's listener raised."""
+    """The answer to ``RunCallback``, also if the application's listener raised an exception."""
 
     step: int
     kept: frozenset[TopicPartition] = frozenset()
-    """Those whose revocation was not told, since ``ConsumerCore.staying`` named them."""
+    """Partitions left out of a revocation because they were in ``ConsumerCore.staying``."""
 
 
 @value(frozen=True, slots=True, kw_only=True)
 class Seek:
-    """Read this partition from here; ignored when it is not owned (any more)."""
+    """Read this partition from here; ignored if the member does not own it."""
 
     partition: TopicPartition
     position: Position
@@ -73,17 +77,16 @@ class Seek:
 
 @value(frozen=True, slots=True, kw_only=True)
 class OutOfRange:
-    """The offset that was to be read is not in the log."""
+    """The offset to read next is not in the log."""
 
     partition: TopicPartition
     offset: int
 
 
 @value(frozen=True, slots=True, kw_only=True)
-class Commit:
-    """Commit these offsets; answered by one ``CommitDone`` with the same token."""
+class OffsetsCommitted:
+    """The coordinator accepted these offsets in a commit of the application."""
 
-    token: Token
     offsets: Mapping[TopicPartition, Position]
 
 
@@ -94,35 +97,31 @@ class Commit:
 class CommitAnswered:
     """The one answer to ``CommitOffsets``.
 
-    ``failure`` None: all but ``refused`` are committed.
+    Unless it ``failed``, all partitions except ``refused`` are committed.
     """
 
     request: int
     refused: Mapping[TopicPartition, ErrorCode] = field(default_factory=dict)
-    failure: str | None = None
-    rebalancing: bool = False
-    """The failure is a rebalance that is under way: the same commit may succeed after it."""
-    place_lost: bool = False
-    """The failure is that the partitions may belong to somebody else."""
+    failed: bool = False
 
 
 @value(frozen=True, slots=True, kw_only=True)
 class OffsetsFetched:
     """The one answer to ``FetchOffsets``.
 
-    ``offsets`` has what is committed, None where nothing is; ``failed`` is to be asked again.
+    ``offsets`` has None for partitions without a commit. The core asks again for ``failed``.
     """
 
     request: int
     offsets: Mapping[TopicPartition, Position | None]
     failed: frozenset[TopicPartition] = frozenset()
     fatal: str | None = None
-    """A failure that asking again does not mend, such as a missing right."""
+    """The text of a permanent failure, such as a missing right: asking again does not help."""
 
 
 @value(frozen=True, slots=True, kw_only=True)
 class OffsetsListed:
-    """The one answer to ``ListOffsets``: first or next offsets; ``failed`` is to be asked again."""
+    """The one answer to ``ListOffsets``. The core asks again for ``failed``."""
 
     request: int
     offsets: Mapping[TopicPartition, Position]
@@ -132,7 +131,7 @@ class OffsetsListed:
 
 MemberOutput: TypeAlias = PrepareJoin | Joined | Lost | Failed | Left
 Application: TypeAlias = (
-    Subscribe | Unsubscribe | Polled | Stopped | CallbackDone | Seek | OutOfRange | Commit
+    Subscribe | Unsubscribe | Polled | Stopped | CallbackDone | Seek | OutOfRange | OffsetsCommitted
 )
 Answer: TypeAlias = CommitAnswered | OffsetsFetched | OffsetsListed
 Event: TypeAlias = MemberOutput | Application | Answer

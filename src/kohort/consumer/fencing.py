@@ -1,35 +1,49 @@
-"""Self-fencing: a consumer acts on its place only while that is surely its own.
+"""Self-fencing: a consumer acts on its membership only while the membership is sure.
 
-In comes what the application is to do and whether the place is sure; out goes whether it may be
-done now. A process that stood still (a stop signal, a collection of garbage, a loop that blocks)
-or is cut off may have lost its place without having been told: until a heartbeat is answered it
-hands out no records and tells nobody of partitions that come or go. What it may always do: stop
-reading, hear that partitions are lost, commit, for a commit is refused by the coordinator itself
-when the place is gone. Must not know: how certainty comes about (that is the member's).
+In: the next work of the application, and whether the membership is sure. Out: what to do with the
+work. Must not know: how the membership becomes sure; the member core knows.
+
+A process that stood still (a stop signal, a collection of garbage, a loop that blocks) or that is
+cut off may have lost its membership without notice. Until the coordinator answers a heartbeat, such
+a process hands out no records and calls no listener about partitions that come or go. It may always
+stop reading, report a loss, and commit: the coordinator itself refuses the commit of a lost
+membership.
 """
 
 from __future__ import annotations
+
+from enum import Enum
 
 from kohort.consumer.effects import Callback, ForApplication, RunCallback
 from kohort.model.instants import Instant
 
 
+class Verdict(Enum):
+    """What to do with the next work of the application."""
+
+    DO = "do it"
+    WAIT = "wait, with all work behind it, until the membership is confirmed or lost"
+    TELL_LOSS = "call the listener for a loss; skip the callback if it is an assignment"
+
+
 def is_sure(sure_until: Instant | None, now: Instant) -> bool:
-    """Whether the place is surely held; ``sure_until`` is the member's, None without a place."""
+    """Whether the membership is sure; ``sure_until`` is the member's, None without one."""
     return sure_until is not None and now < sure_until
 
 
-def must_wait(effect: ForApplication, *, sure: bool, void_before: int) -> bool:
-    """Whether this must wait, with all that is behind it, for the place to be confirmed or lost.
+def judge(effect: ForApplication, *, sure: bool, void_before: int, closing: bool) -> Verdict:
+    """What to do with the next work. Ask once: the answer may be another one a moment later.
 
     Args:
-        effect: what is to be done next.
-        sure: see ``is_sure``; as of now, not of the last look.
-        void_before: the core's; older steps are of a lost place, and are told as a loss.
+        effect: the next work.
+        sure: see ``is_sure``; as of this moment.
+        void_before: the core's; steps with a lower number began under a lost membership.
+        closing: whether the application closes, and so does not wait.
     """
-    return (
-        not sure
-        and isinstance(effect, RunCallback)
-        and effect.kind is not Callback.LOST
-        and effect.step >= void_before
-    )
+    if not isinstance(effect, RunCallback) or effect.kind is Callback.LOST:
+        return Verdict.DO
+    if effect.step < void_before:
+        return Verdict.TELL_LOSS
+    if sure:
+        return Verdict.DO
+    return Verdict.TELL_LOSS if closing else Verdict.WAIT

@@ -1,23 +1,24 @@
-"""Which partitions a member owns, must give up, and may take: both ways of handing over.
+"""Which resources a member owns, must give up, and may take, under eager and cooperative protocols.
 
-In come what the member core says (``PrepareJoin``, ``Joined``, ``Lost``) and what the owner has
-given up (``released``); out go ``GiveUp``, ``Take`` and ``LoseAll`` for the owner and events for
-the member. Under an eager protocol everything is given up before a join; under a cooperative one
-nothing waits: the join is answered at once with all that is still owned, only what the new
-assignment withholds is given up, and then another join follows. Under both a join waits until the
-owner has let go of what it lost, since it tells the group that nothing is owned. Used by the
-consumer's core and, as it is, by Spark's driver. Must not know: offsets, callbacks, connections.
+In: ``PrepareJoin``, ``Joined`` and ``Lost`` of the member core, and ``released`` of the owner. Out:
+``GiveUp``, ``Take`` and ``LoseAll`` for the owner, and events for the member. Must not know:
+offsets, callbacks, connections, and the kind of the resources.
+
+Under an eager protocol the owner gives up everything before a join. Under a cooperative protocol
+the join is answered at once with everything that is still owned; the owner gives up only the
+resources that the new assignment withholds, and then another join follows. Under both, a join waits
+until the owner has stopped work on the resources that it lost, because the join tells the group
+that nothing is owned.
 
 Sources: KIP-429; the order of Kafka's own consumer is in ``ConsumerCoordinator``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
-from kohort.embedded.consumer import Assignment
 from kohort.member.effects import Joined, Lost, PrepareJoin
 from kohort.member.events import JoinPrepared, OwnerEvent, RequestRejoin, SubscriptionChanged
 from kohort.model.errors import InvariantViolation, ProtocolError
@@ -26,34 +27,44 @@ from kohort.model.ids import (
     NO_MEMBER,
     GenerationId,
     ProtocolName,
-    TopicPartition,
 )
 from kohort.model.join import JoinProtocol
 
 
+class Resource(Hashable, Protocol):
+    """A key that has an order: topic partitions are the resources of consumers."""
+
+    def __lt__(self, other: Any, /) -> bool:
+        """Whether this resource sorts before another."""
+        ...
+
+
+R = TypeVar("R", bound=Resource)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GiveUp:
-    """Owner: stop working on these, commit, then say ``released``. They are owned until then."""
+class GiveUp(Generic[R]):
+    """Owner: stop work on these, commit, then call ``released``. They are owned until then."""
 
-    partitions: frozenset[TopicPartition]
+    resources: frozenset[R]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Take:
-    """Owner: these are yours from now on. Once for each generation, also when there are none."""
+class Take(Generic[R]):
+    """Owner: you own these from now on. Comes once for each generation, also when empty."""
 
-    partitions: frozenset[TopicPartition]
+    resources: frozenset[R]
     generation_id: GenerationId
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LoseAll:
-    """Owner: these may be somebody else's already; no commit of theirs will be accepted.
+class LoseAll(Generic[R]):
+    """Owner: other members may own these already; the coordinator refuses commits for them.
 
-    Stop working on them and say ``let_go``: until then no join says that they are free.
+    Stop work on them and call ``let_go``: no join tells the group before that they are free.
     """
 
-    partitions: frozenset[TopicPartition]
+    resources: frozenset[R]
     reason: str
 
 
@@ -66,49 +77,53 @@ class Tell:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Complain:
-    """Shell: raise this to the application; nothing was changed by what caused it."""
+    """Shell: raise this to the application; the cause changed nothing."""
 
     message: str
 
 
-OwnershipEffect: TypeAlias = GiveUp | Take | LoseAll | Tell | Complain
+OwnershipEffect: TypeAlias = GiveUp[R] | Take[R] | LoseAll[R] | Tell | Complain
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Offer:
-    """What a member can say of itself when it joins."""
+class Offer(Generic[R]):
+    """The facts that a member can offer to its group when it joins."""
 
     topics: frozenset[str]
-    owned: frozenset[TopicPartition]
-    """Still owned; empty under an eager protocol, which has given up everything by then."""
+    owned: frozenset[R]
+    """Resources that the member still owns; empty under an eager protocol."""
 
-    previous: frozenset[TopicPartition]
+    previous: frozenset[R]
     """The last assignment, for assignors that are sticky without ownership."""
 
     generation_id: GenerationId
     user_data: bytes | None = None
-    """The userdata of the last assignment: an assignor may want it back."""
+    """The userdata of the last assignment: an assignor may want the bytes back."""
 
 
-class EmbeddedProtocol:
-    """The bytes inside JoinGroup and SyncGroup, and what their names mean."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EmbeddedProtocol(Generic[R]):
+    """The bytes inside JoinGroup and SyncGroup, and the meaning of protocol names.
 
-    def __init__(
-        self,
-        offer: Callable[[Offer], tuple[JoinProtocol, ...]],
-        read_assignment: Callable[[bytes], Assignment],
-        is_cooperative: Callable[[ProtocolName], bool],
-    ) -> None:
-        self.offer = offer
-        self.read_assignment = read_assignment
-        self.is_cooperative = is_cooperative
+    Attributes:
+        offer: writes the member's offers, best first.
+        read_assignment: the resources and the userdata in an assignment, which is empty if the
+            leader left this member out; raises ProtocolError.
+        is_cooperative: whether members keep resources while they join under this protocol name.
+        name_of: the name in a subscription that covers a resource: a partition's topic.
+    """
+
+    offer: Callable[[Offer[R]], tuple[JoinProtocol, ...]]
+    read_assignment: Callable[[bytes], tuple[frozenset[R], bytes | None]]
+    is_cooperative: Callable[[ProtocolName], bool]
+    name_of: Callable[[R], str]
 
 
-class Ownership:
-    """The partitions of one member. Every method returns effects, to be carried out in order.
+class Ownership(Generic[R]):
+    """The resources of one member. Every method returns effects, in the order to carry them out.
 
     Args:
-        embedded: how offers and assignments are written and read.
+        embedded: the protocol inside JoinGroup and SyncGroup.
     """
 
     __slots__ = (
@@ -130,76 +145,76 @@ class Ownership:
         "user_data",
     )
 
-    def __init__(self, embedded: EmbeddedProtocol) -> None:
+    def __init__(self, embedded: EmbeddedProtocol[R]) -> None:
         self._embedded = embedded
         self.topics: frozenset[str] = frozenset()
         self.generation_id = NO_GENERATION
-        """The generation whose assignment was applied last; -1 when the place was lost."""
+        """The generation of the assignment applied last; -1 after the membership was lost."""
         self.member_id = NO_MEMBER
         self.user_data: bytes | None = None
         """The bytes that the leader's assignor put into the last assignment for this member."""
-        self._acquired: dict[TopicPartition, GenerationId] = {}
-        """What is owned, and the generation that brought it."""
-        self._releasing: set[TopicPartition] = set()
-        """Part of what is owned: the owner was asked to give it up and has not yet."""
-        self._assigned: frozenset[TopicPartition] = frozenset()
-        """The assignment of ``generation_id``, topics included that are not subscribed to now."""
-        self._previous: frozenset[TopicPartition] = frozenset()
+        self._acquired: dict[R, GenerationId] = {}
+        """Owned resources, each with the generation that brought it."""
+        self._releasing: set[R] = set()
+        """Owned resources that the owner was asked to give up and has not given up yet."""
+        self._assigned: frozenset[R] = frozenset()
+        """The assignment of ``generation_id``, with topics that are not subscribed to now."""
+        self._previous: frozenset[R] = frozenset()
         self._protocol: ProtocolName | None = None
-        self._offered: frozenset[TopicPartition] = frozenset()
-        """What the last JoinPrepared said is owned."""
+        self._offered: frozenset[R] = frozenset()
+        """The owned resources in the last JoinPrepared."""
         self._offered_topics: frozenset[str] = frozenset()
-        """What the last JoinPrepared said is wanted."""
+        """The topics in the last JoinPrepared."""
         self._prepared = False
-        """Whether a join was ever prepared: only then there is an offer that can be outdated."""
+        """Whether a join was ever prepared: without one no offer can be outdated."""
         self._answer: PrepareJoin | None = None
-        """A join that waits until everything is given up (eager), or let go of (lost)."""
+        """A join that waits until the owner has given up everything, or has let lost ones go."""
         self._losing = False
-        """Whether the owner may still work on what it lost."""
+        """Whether the owner may still work on lost resources."""
         self._leaving_topics = False
-        """The subscription changed; the member is told once what it excludes was given up."""
+        """Whether the member must hear of a new subscription once unwanted ones are given up."""
 
-    # -- what is so -------------------------------------------------------------------------------
+    # -- state ------------------------------------------------------------------------------------
 
     @property
-    def owned(self) -> dict[TopicPartition, GenerationId]:
-        """What is owned, with the generation that brought it; what is being given up included."""
+    def owned(self) -> dict[R, GenerationId]:
+        """All owned resources, ``releasing`` included, each with the generation that brought it."""
         return dict(self._acquired)
 
     @property
-    def releasing(self) -> frozenset[TopicPartition]:
-        """What the owner was asked to give up and has not yet."""
+    def releasing(self) -> frozenset[R]:
+        """The owned resources that the owner was asked to give up and has not given up yet."""
         return frozenset(self._releasing)
 
     @property
-    def returning(self) -> frozenset[TopicPartition]:
-        """Part of ``releasing`` that belongs to this member all the same by now.
+    def returning(self) -> frozenset[R]:
+        """The resources of ``releasing`` that belong to this member again.
 
-        The subscription names its topic again, or a later generation assigns it. What of it the
-        owner has not given up may be ``kept``; what it has comes back when it is ``released``.
+        The subscription names their topic again, or a later generation assigns them. The owner may
+        keep those that it has not given up (``kept``); the others come back after ``released``.
         """
-        return frozenset(tp for tp in self._releasing if self._returns(tp))
+        return frozenset(key for key in self._releasing if self._returns(key))
 
     @property
-    def workable(self) -> frozenset[TopicPartition]:
-        """What is owned and need not be given up."""
+    def workable(self) -> frozenset[R]:
+        """The owned resources without ``releasing``."""
         return frozenset(self._acquired.keys() - self._releasing)
 
     @property
     def joining_waits(self) -> bool:
-        """Whether a join waits for the owner to give up partitions, or to let go of lost ones."""
+        """Whether a join waits for the owner to give up resources or to let lost ones go."""
         return self._answer is not None
 
-    def owns(self, partition: TopicPartition) -> bool:
-        """Whether the partition is owned, being given up or not."""
-        return partition in self._acquired
+    def owns(self, resource: R) -> bool:
+        """Whether the member owns the resource, ``releasing`` included."""
+        return resource in self._acquired
 
-    # -- what happens -----------------------------------------------------------------------------
+    # -- events -----------------------------------------------------------------------------------
 
-    def subscribe(self, topics: frozenset[str]) -> list[OwnershipEffect]:
-        """Want other topics. Partitions of topics no longer wanted are given up before the rejoin.
+    def subscribe(self, topics: frozenset[str]) -> list[OwnershipEffect[R]]:
+        """Replace the subscription; unwanted resources are given up before the member rejoins.
 
-        Nothing happens when the topics are the same, and no rejoin when the group knows them so.
+        Equal topics change nothing. The member does not rejoin if the group knows the topics.
         """
         if topics == self.topics:
             return []
@@ -207,12 +222,11 @@ class Ownership:
         if not self._prepared:
             return []
         self._leaving_topics = True
-        unwanted = frozenset(tp for tp in self._acquired if tp.topic not in topics)
-        effects = self._give_up(unwanted)
+        effects = self._give_up(frozenset(key for key in self._acquired if not self._wants(key)))
         return effects + self._settle()
 
-    def prepare_join(self, event: PrepareJoin) -> list[OwnershipEffect]:
-        """Answer the member at once, or as soon as everything is given up and let go of."""
+    def prepare_join(self, event: PrepareJoin) -> list[OwnershipEffect[R]]:
+        """Answer the member at once, or after the owner gave up what it must give up."""
         self._answer = event
         eager = event.protocol_name is not None and not self._embedded.is_cooperative(
             event.protocol_name
@@ -222,94 +236,93 @@ class Ownership:
             return effects
         return [*effects, self._answer_join()]
 
-    def joined(self, event: Joined) -> list[OwnershipEffect]:
-        """Apply an assignment: give up what it withholds, take what it adds."""
+    def joined(self, event: Joined) -> list[OwnershipEffect[R]]:
+        """Apply an assignment: give up the resources that it withholds, take those that it adds."""
         self.generation_id = event.generation_id
         self.member_id = event.member_id
         self._protocol = event.protocol_name
         try:
-            read = self._embedded.read_assignment(event.assignment)
+            assigned, self.user_data = self._embedded.read_assignment(event.assignment)
         except ProtocolError as error:
             text = (
                 f"the assignment of generation {event.generation_id}, made by the group's leader "
-                f"under {event.protocol_name}, cannot be read ({error}); this member keeps what "
-                "it has"
+                f"under {event.protocol_name}, cannot be read ({error}); this member keeps its "
+                "partitions"
             )
-            nothing = Take(partitions=frozenset(), generation_id=event.generation_id)
+            nothing: Take[R] = Take(resources=frozenset(), generation_id=event.generation_id)
             return [Complain(message=text), nothing]
-        self.user_data = read.user_data
-        self._assigned = assigned = read.partitions
-        foreign = sorted({tp.topic for tp in assigned if tp.topic not in self.topics})
-        if foreign:
-            # Made for an older subscription: what is kept stays, the next round brings the rest.
-            reason = f"assigned topics that are not subscribed: {', '.join(foreign[:5])}"
-            assigned = frozenset(tp for tp in assigned if tp.topic in self.topics)
-            return [*self._apply(assigned, event), Tell(event=RequestRejoin(reason=reason))]
-        return self._apply(assigned, event)
+        self._assigned = assigned
+        unwanted = frozenset(key for key in assigned if not self._wants(key))
+        effects = self._apply(assigned - unwanted, event)
+        if unwanted:
+            # Made for an older subscription. Wanted resources stay, the next round brings the rest.
+            topics = sorted({self._embedded.name_of(key) for key in unwanted})[:5]
+            reason = f"assigned topics that are not subscribed: {', '.join(topics)}"
+            effects.append(Tell(event=RequestRejoin(reason=reason)))
+        return effects
 
-    def _apply(self, assigned: frozenset[TopicPartition], event: Joined) -> list[OwnershipEffect]:
+    def _apply(self, assigned: frozenset[R], event: Joined) -> list[OwnershipEffect[R]]:
         self._previous = assigned
         added = frozenset(assigned - self._acquired.keys())
         effects = self._give_up(frozenset(self._acquired.keys() - assigned))
-        for tp in sorted(added):
-            self._acquired[tp] = event.generation_id
-        effects.append(Take(partitions=added, generation_id=event.generation_id))
+        for key in sorted(added):
+            self._acquired[key] = event.generation_id
+        effects.append(Take(resources=added, generation_id=event.generation_id))
         return effects + self._settle()
 
-    def lost(self, event: Lost) -> list[OwnershipEffect]:
-        """The place is gone, and everything owned under it."""
+    def lost(self, event: Lost) -> list[OwnershipEffect[R]]:
+        """The membership is lost, and every resource with it."""
         gone = frozenset(self._acquired)
         self._forget()
         if not gone:
             return []
         self._losing = True
-        return [LoseAll(partitions=gone, reason=event.reason)]
+        return [LoseAll(resources=gone, reason=event.reason)]
 
-    def let_go(self) -> list[OwnershipEffect]:
-        """The owner works on nothing that it lost; a join may say so."""
+    def let_go(self) -> list[OwnershipEffect[R]]:
+        """The owner works on no lost resource any more, so a join may go out."""
         if not self._losing:
             return []
         self._losing = False
         return self._settle()
 
-    def released(self, partitions: Iterable[TopicPartition]) -> list[OwnershipEffect]:
-        """The owner has given up these; others may have them as soon as the group knows.
+    def released(self, resources: Iterable[R]) -> list[OwnershipEffect[R]]:
+        """The owner gave these up; other members may own them as soon as the group knows.
 
-        Partitions that are not owned (any more) are ignored.
+        Resources that are not owned are ignored.
         """
-        back: set[TopicPartition] = set()
-        for tp in partitions:
-            if self._acquired.pop(tp, None) is not None and self._returns(tp):
-                back.add(tp)
-            self._releasing.discard(tp)
+        back: set[R] = set()
+        for key in resources:
+            if self._acquired.pop(key, None) is not None and self._returns(key):
+                back.add(key)
+            self._releasing.discard(key)
         if not back:
             return self._settle()
-        # Withheld by one generation, assigned again by the next while it was being given up.
-        for tp in sorted(back):
-            self._acquired[tp] = self.generation_id
-        taken = Take(partitions=frozenset(back), generation_id=self.generation_id)
+        # One generation withheld them and the next assigned them before they were given up.
+        for key in sorted(back):
+            self._acquired[key] = self.generation_id
+        taken = Take(resources=frozenset(back), generation_id=self.generation_id)
         return [taken, *self._settle()]
 
-    def kept(self, partitions: Iterable[TopicPartition]) -> list[OwnershipEffect]:
-        """The owner did not give these up after all, since they were ``returning``."""
-        self._releasing.difference_update(partitions)
+    def kept(self, resources: Iterable[R]) -> list[OwnershipEffect[R]]:
+        """The owner did not give these up, because they were ``returning``."""
+        self._releasing.difference_update(resources)
         return self._settle()
 
-    def give_up_everything(self) -> list[OwnershipEffect]:
-        """Before leaving the group: the owner gives up all that it has."""
+    def give_up_everything(self) -> list[OwnershipEffect[R]]:
+        """Ask the owner to give up every resource, before the member leaves the group."""
         self._assigned = frozenset()
         return self._give_up(frozenset(self._acquired))
 
-    def left(self) -> list[OwnershipEffect]:
+    def left(self) -> None:
         """The member left the group in order."""
         self._forget()
         self._losing = False
         self._protocol = None
         self._prepared = False
-        return []
 
     def check(self) -> None:
-        """Assert what always holds.
+        """Assert the invariants.
 
         Raises:
             InvariantViolation: with the member and its generation.
@@ -324,9 +337,12 @@ class Ownership:
 
     # -- inside -----------------------------------------------------------------------------------
 
-    def _returns(self, tp: TopicPartition) -> bool:
-        """Whether a partition that is given up belongs to this member all the same."""
-        return tp in self._assigned and self._answer is None and tp.topic in self.topics
+    def _wants(self, key: R) -> bool:
+        return self._embedded.name_of(key) in self.topics
+
+    def _returns(self, key: R) -> bool:
+        """Whether a resource that is being given up belongs to this member again."""
+        return key in self._assigned and self._answer is None and self._wants(key)
 
     def _forget(self) -> None:
         self._acquired.clear()
@@ -338,15 +354,15 @@ class Ownership:
         self.user_data = None
         self.generation_id = NO_GENERATION
 
-    def _give_up(self, partitions: frozenset[TopicPartition]) -> list[OwnershipEffect]:
-        new = partitions - self._releasing
+    def _give_up(self, resources: frozenset[R]) -> list[OwnershipEffect[R]]:
+        new = resources - self._releasing
         if not new:
             return []
         self._releasing |= new
-        return [GiveUp(partitions=new)]
+        return [GiveUp(resources=new)]
 
-    def _settle(self) -> list[OwnershipEffect]:
-        """Say to the member what became possible: answer a join, or ask for the next one."""
+    def _settle(self) -> list[OwnershipEffect[R]]:
+        """Answer a join that waited, or ask for another join, as soon as nothing is given up."""
         if self._releasing or self._losing:
             return []
         if self._answer is not None:
@@ -355,15 +371,15 @@ class Ownership:
         self._leaving_topics = False
         if changed:
             return [Tell(event=SubscriptionChanged())]
-        held_back = self._offered - self._acquired.keys()
+        withheld = self._offered - self._acquired.keys()
         if (
-            held_back
+            withheld
             and self._protocol is not None
             and self._embedded.is_cooperative(self._protocol)
         ):
-            # Not RequestRejoin: a join under way still claims these, so it must not absorb this.
+            # A running join would absorb RequestRejoin, but that join still claims these.
             self._offered &= self._acquired.keys()
-            reason = f"gave up {len(held_back)} partitions that others wait for"
+            reason = f"gave up {len(withheld)} partitions that other members wait for"
             return [Tell(event=SubscriptionChanged(reason=reason))]
         return []
 

@@ -15,9 +15,9 @@ from collections.abc import Callable
 from random import Random
 from typing import Any, Final, assert_never
 
+from kohort.consumer.core import ConsumerCore
 from kohort.consumer.effects import (
     Callback,
-    CommitDone,
     ForApplication,
     Idle,
     RunCallback,
@@ -30,18 +30,19 @@ from kohort.consumer.events import (
 )
 from kohort.consumer.events import (
     CallbackDone,
-    Commit,
     OutOfRange,
     Polled,
     Stopped,
     Subscribe,
     Unsubscribe,
 )
-from kohort.consumer.fencing import is_sure, must_wait
-from kohort.engine.consumer_engine import ConsumerEngine
+from kohort.consumer.fencing import Verdict, is_sure, judge
+from kohort.engine.consumer_driver import ConsumerDriver
+from kohort.engine.member_outputs import Committed, Output
 from kohort.lab.heap import Heap, Process
 from kohort.lab.plan import Behaviour
 from kohort.lab.topics import TopicBook
+from kohort.member.requests import RequestId
 from kohort.model.client_facts import (
     CallbackEnded,
     CallbackKind,
@@ -52,7 +53,7 @@ from kohort.model.client_facts import (
     Subscribed,
 )
 from kohort.model.errors import ErrorCode
-from kohort.model.ids import NO_MEMBER, GroupId, MemberId, Token, TopicPartition
+from kohort.model.ids import NO_MEMBER, GroupId, MemberId, TopicPartition
 from kohort.model.instants import MICROS_PER_MILLI, MICROS_PER_SECOND, Instant
 from kohort.model.positions import Position
 
@@ -73,8 +74,8 @@ class Consuming:
     Args:
         heap: the time.
         process: the pod's.
-        engine: the consumer.
-        say: hands an event to the engine and carries out what follows.
+        driver: the consumer.
+        carry: carries out the outputs of the driver.
         behaviour: how it consumes.
         random: where batch times come from.
         topics: what there is to read.
@@ -88,9 +89,9 @@ class Consuming:
         self,
         heap: Heap,
         process: Process,
-        engine: ConsumerEngine,
+        driver: ConsumerDriver[ConsumerCore],
         *,
-        say: Callable[[ApplicationEvent], None],
+        carry: Callable[[list[Output]], None],
         behaviour: Behaviour,
         random: Random,
         topics: TopicBook,
@@ -101,8 +102,9 @@ class Consuming:
     ) -> None:
         self._heap = heap
         self._process = process
-        self._engine = engine
-        self._say = say
+        self._driver = driver
+        self._core = driver.core
+        self._carry = carry
         self._behaviour = behaviour
         self._random = random
         self._topics = topics
@@ -110,7 +112,7 @@ class Consuming:
         self._record = record
         self._ended = ended
         self._failed = failed
-        self._group_id = GroupId(engine.member.config.group_id)
+        self._group_id = GroupId(driver.member.config.group_id)
         self._reading: dict[TopicPartition, int] = {}
         """Next offset of each partition whose records are handed out."""
         self._order: list[TopicPartition] = []
@@ -125,7 +127,7 @@ class Consuming:
         self._touched = Instant(0)
         self._next_batch_ms: int | None = None
         self._closing = ""
-        self._token = Token(0)
+        self._last_commit: RequestId | None = None
         self.trouble: list[str] = []
 
     # -- what is asked of it ----------------------------------------------------------------------
@@ -147,7 +149,7 @@ class Consuming:
 
     def nudge(self) -> None:
         """The engine may want something: a poll that waits for records looks after it."""
-        if self._engine.due:
+        if self._driver.due:
             self._poll_soon()
 
     # -- polling ----------------------------------------------------------------------------------
@@ -204,7 +206,7 @@ class Consuming:
 
     def _touch(self) -> None:
         now = self._heap.now
-        commit_at = self._engine.core.commit_due_at
+        commit_at = self._core.commit_due_at
         if commit_at is not None and commit_at <= now:
             self._touched = now
             self._say(Polled(positions=self._positions(self._reading)))
@@ -246,31 +248,35 @@ class Consuming:
 
     def _work_off(self) -> bool:
         """Carry out what the core asks for, in order; False while a callback is running."""
-        due = self._engine.due
-        while due and not self._must_wait(due[0]):
-            if not self._carry_out(due.popleft()):
+        due = self._driver.due
+        while due:
+            # A closing consumer does not wait: its listener hears of a loss, as in the live one.
+            verdict = judge(
+                due[0],
+                sure=self._sure(),
+                void_before=self._core.void_before,
+                closing=bool(self._closing),
+            )
+            if verdict is Verdict.WAIT:
+                break
+            if not self._carry_out(due.popleft(), verdict):
                 return False
         return True
 
     def _sure(self) -> bool:
-        return is_sure(self._engine.sure_until, self._heap.now)
+        return is_sure(self._driver.sure_until, self._heap.now)
 
-    def _must_wait(self, effect: ForApplication) -> bool:
-        """As the live consumer does: who is closing does not wait, and is told of a loss."""
-        void_before = self._engine.core.void_before
-        return not self._closing and must_wait(effect, sure=self._sure(), void_before=void_before)
-
-    def _carry_out(self, effect: ForApplication) -> bool:
+    def _carry_out(self, effect: ForApplication, verdict: Verdict) -> bool:
         match effect:
             case StopReading():
-                kept = effect.partitions & self._engine.core.staying
+                kept = effect.partitions & self._core.staying
                 positions = self._positions(effect.partitions - kept)
                 self._forget(effect.partitions - kept)
                 self._say(Stopped(step=effect.step, positions=positions, kept=kept))
             case StartReading():
                 self._start(effect)
             case RunCallback():
-                return self._call_back(effect)
+                return self._call_back(effect, lost=verdict is Verdict.TELL_LOSS)
             case Trouble():
                 self.trouble.append(effect.message)
                 if effect.error is not ErrorCode.NONE:
@@ -278,8 +284,6 @@ class Consuming:
             case Idle():
                 self._closing = "gone"
                 self._ended()
-            case CommitDone():
-                self._commit_done(effect)
             case _:
                 assert_never(effect)
         return True
@@ -314,20 +318,17 @@ class Consuming:
             self._order.append(tp)
         self._record(PositionSet(group_id=self._group_id, partition=tp, offset=offset))
 
-    def _call_back(self, effect: RunCallback) -> bool:
+    def _call_back(self, effect: RunCallback, *, lost: bool) -> bool:
         kind, partitions = _KINDS[effect.kind], effect.partitions
-        void_before = self._engine.core.void_before
-        if effect.step < void_before or must_wait(
-            effect, sure=self._sure(), void_before=void_before
-        ):
-            # The place was lost before the application came to hear of this, or may have been.
+        if lost:
+            # The membership was lost, or may be lost, before the application heard of the change.
             if kind is CallbackKind.ASSIGNED:
                 self._say(CallbackDone(step=effect.step))
                 return True
             kind = CallbackKind.LOST
         kept: frozenset[TopicPartition] = frozenset()
         if kind is CallbackKind.REVOKED:
-            kept = partitions & self._engine.core.staying
+            kept = partitions & self._core.staying
         done = CallbackDone(step=effect.step, kept=kept)
         if kind is CallbackKind.ASSIGNED:
             self._told |= partitions
@@ -337,7 +338,7 @@ class Consuming:
             if not partitions:
                 self._say(done)
                 return True
-        self._member_id = self._engine.core.ownership.member_id or self._member_id
+        self._member_id = self._core.ownership.member_id or self._member_id
         told: dict[str, Any] = {
             "group_id": self._group_id,
             "member_id": MemberId(self._member_id),
@@ -380,10 +381,15 @@ class Consuming:
             self._say(Unsubscribe(reason="the pod is being stopped"))
         elif self._closing == "go":
             self._closing = "committing"
-            self._token = Token(self._token + 1)
-            self._say(Commit(token=self._token, offsets=self._positions(self._reading)))
+            positions = self._positions(self._reading)
+            self._last_commit, outputs = self._driver.commit(positions, self._heap.now)
+            self._carry(outputs)
 
-    def _commit_done(self, effect: CommitDone) -> None:
-        if self._closing == "committing" and effect.token == self._token:
+    def committed(self, answer: Committed) -> None:
+        """A commit was answered; the last one ends the process."""
+        if answer.request_id == self._last_commit:
             self._closing = "gone"
             self._ended()
+
+    def _say(self, event: ApplicationEvent) -> None:
+        self._carry(self._driver.handle(event, self._heap.now))

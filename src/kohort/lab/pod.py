@@ -12,11 +12,10 @@ from random import Random
 from typing import Any, Final
 
 from kohort.consumer.core import ConsumerCore
-from kohort.consumer.events import Application as ApplicationEvent
 from kohort.engine.connection_pool import ConnectionSettings
-from kohort.engine.consumer_engine import ConsumerEngine, ToShell, consumer_protocol
+from kohort.engine.consumer_driver import ConsumerDriver, consumer_protocol
 from kohort.engine.member_engine import EngineSettings, MemberEngine
-from kohort.engine.member_outputs import Close, Connect, Transmit
+from kohort.engine.member_outputs import Close, Committed, Connect, Output, Transmit
 from kohort.engine.member_recording import RequestNotes
 from kohort.lab.application import Consuming
 from kohort.lab.heap import Heap, Process
@@ -38,7 +37,6 @@ from kohort.model.client_facts import (
 from kohort.model.consumer_config import ConsumerConfig, OffsetReset
 from kohort.model.ids import ConnectionId, GroupId, GroupInstanceId, TopicPartition
 from kohort.model.instants import Instant, Millis
-from kohort.policies.consumer_groups import ConsumerAssigner
 from kohort.policies.registry import assignors
 
 _GRACE_MS: Final = 30_000
@@ -87,7 +85,7 @@ class Pod:
         self.behaviour: Behaviour = plan.behaviour
         self._instance_id = GroupInstanceId(plan.instance_id) if plan.instance_id else None
         self.subscription = plan.behaviour.topics
-        self.engine: ConsumerEngine
+        self.driver: ConsumerDriver[ConsumerCore]
         self.application: Consuming
         self._heap = heap
         self._group_id = GroupId(group_id)
@@ -133,12 +131,12 @@ class Pod:
                 auto_commit=behaviour.auto_commit_interval_ms is not None,
             )
         )
-        self.engine = self._new_engine()
+        self.driver = self._new_driver()
         self.application = Consuming(
             self._heap,
             self.process,
-            self.engine,
-            say=self._say,
+            self.driver,
+            carry=self._carry,
             behaviour=behaviour,
             random=self._random,
             topics=self._topics,
@@ -149,9 +147,10 @@ class Pod:
         )
         self.application.subscribe(self.subscription)
 
-    def _new_engine(self) -> ConsumerEngine:
+    def _new_driver(self) -> ConsumerDriver[ConsumerCore]:
         behaviour = self.behaviour
         auto = behaviour.auto_commit_interval_ms
+        protocol = consumer_protocol(assignors(behaviour.strategy))
         member = MemberEngine(
             MemberConfig(
                 group_id=self._group_id,
@@ -164,7 +163,7 @@ class Pod:
             ),
             [(HOST, PORT)],
             entropy=self._random,
-            assigner=ConsumerAssigner(),
+            assigner=protocol.assigner,
             settings=EngineSettings(
                 connections=ConnectionSettings(
                     client_id=self.name, notes=RequestNotes(self._group_id, self._record)
@@ -178,9 +177,9 @@ class Pod:
                 auto_commit_interval_ms=Millis(auto or _NEVER_MS),
                 auto_offset_reset=OffsetReset.EARLIEST,
             ),
-            consumer_protocol(assignors(behaviour.strategy)),
+            protocol.embedded,
         )
-        return ConsumerEngine(member, core, self._record)
+        return ConsumerDriver(member, core, observe=self._record)
 
     def keep_up(self) -> None:
         """From now on it stays: it is started if it is down, and again when it has ended.
@@ -207,7 +206,7 @@ class Pod:
 
     def _exit(self) -> None:
         ended = ProcessStopped if self._leaves else ProcessKilled
-        self._record(ended(group_id=self._group_id, member_id=self.engine.member.member_id))
+        self._record(ended(group_id=self._group_id, member_id=self.driver.member.member_id))
         self._end(silent=False)
         self.return_after(self._back_after_ms)
 
@@ -225,7 +224,7 @@ class Pod:
     def kill(self, *, node_lost: bool, back_after_ms: int | None) -> None:
         """End the process at once; with ``node_lost`` its connections stay half open."""
         if self.up:
-            member_id = self.engine.member.member_id
+            member_id = self.driver.member.member_id
             self._record(ProcessKilled(group_id=self._group_id, member_id=member_id))
             self._end(silent=node_lost)
         self.return_after(back_after_ms)
@@ -259,7 +258,7 @@ class Pod:
         self.process.paused = False
         asleep = self._heap.now - self._paused_at
         if asleep > _STALL_MICROS:
-            self._carry(self.engine.tell(Stalled(micros=asleep), self._heap.now))
+            self._carry(self.driver.handle(Stalled(micros=asleep), self._heap.now))
         self._heap.resume(self.process)
 
     def cut(self, *, speaks: bool, hears: bool) -> None:
@@ -280,7 +279,7 @@ class Pod:
         """The application asks for a rebalance."""
         if self.up:
             event = RequestRejoin(reason="an operator asked for it")
-            self._carry(self.engine.tell(event, self._heap.now))
+            self._carry(self.driver.handle(event, self._heap.now))
 
     def resubscribe(self, topics: tuple[str, ...]) -> None:
         """The application wants other topics, also after a restart."""
@@ -297,23 +296,20 @@ class Pod:
 
     def line_opened(self, line: Line) -> None:
         """A connection stands."""
-        self._carry(self.engine.connected(line.local, self._heap.now))
+        self._carry(self.driver.connected(line.local, self._heap.now))
 
     def line_received(self, line: Line, data: bytes) -> None:
         """Bytes came."""
-        self._carry(self.engine.received(line.local, data, self._heap.now))
+        self._carry(self.driver.received(line.local, data, self._heap.now))
 
     def line_lost(self, line: Line, reason: str) -> None:
         """A connection is gone."""
         self._lines.pop(line.local, None)
-        self._carry(self.engine.lost(line.local, self._heap.now, reason))
+        self._carry(self.driver.lost(line.local, self._heap.now, reason))
 
     # -- the turn ---------------------------------------------------------------------------------
 
-    def _say(self, event: ApplicationEvent) -> None:
-        self._carry(self.engine.handle(event, self._heap.now))
-
-    def _carry(self, outputs: list[ToShell]) -> None:
+    def _carry(self, outputs: list[Output]) -> None:
         network = self._network
         for output in outputs:
             if type(output) is Transmit:
@@ -326,13 +322,13 @@ class Pod:
                 line = self._lines.pop(output.conn, None)
                 if line is not None:
                     network.close(line)
-            else:
-                self._record(output.fact)  # type: ignore[union-attr]
+            elif type(output) is Committed:
+                self.application.committed(output)
         self.application.nudge()
         self._arm()
 
     def _arm(self) -> None:
-        due = self.engine.next_deadline()
+        due = self.driver.next_deadline()
         if due is not None and (self._wake is None or due < self._wake):
             self._wake = due
             self._heap.at(due, self.process, self._advance, due)
@@ -340,7 +336,7 @@ class Pod:
     def _advance(self, planned: int) -> None:
         if self._wake == planned:
             self._wake = None
-            self._carry(self.engine.advance(self._heap.now))
+            self._carry(self.driver.advance(self._heap.now))
 
     def _record(self, fact: Any) -> None:
         self._sink(self.name, self.incarnation, fact)

@@ -143,7 +143,7 @@ def _story(world: World) -> str:
         if not pod.up:
             lines.append(f"{name} is down")
             continue
-        member, mine = pod.engine.member, pod.engine.core.ownership
+        member, mine = pod.driver.member, pod.driver.core.ownership
         lines.append(
             f"{name}{'*' if name in world.core else ''} is {member.state.value} in generation "
             f"{member.generation_id} with {len(mine.owned)} partitions"

@@ -172,9 +172,9 @@ class World:
 
     # -- looking ----------------------------------------------------------------------------------
 
-    def ownership(self, pod: str) -> Ownership:
+    def ownership(self, pod: str) -> Ownership[TopicPartition]:
         """What a pod's consumer owns."""
-        return self.pods[pod].engine.core.ownership
+        return self.pods[pod].driver.core.ownership
 
     def converged(self, names: tuple[str, ...] | None = None) -> bool:
         """Whether these pods are one stable generation and share everything they subscribed to.
@@ -186,14 +186,14 @@ class World:
         pods = [self.pods[name] for name in names]
         if not pods or not all(pod.up and not pod.process.paused for pod in pods):
             return False
-        members = [pod.engine.member for pod in pods]
+        members = [pod.driver.member for pod in pods]
         if not all(self._confirmed(member) for member in members):
             return False
         if len({member.generation_id for member in members}) != 1:
             return False
         owned: list[TopicPartition] = []
         for pod in pods:
-            mine = pod.engine.core.ownership
+            mine = pod.driver.core.ownership
             if mine.releasing:
                 return False
             owned += mine.owned
@@ -214,4 +214,4 @@ class World:
             self.node.engine.check()
         for pod in self.pods.values():
             if pod.up:
-                pod.engine.check()
+                pod.driver.check()

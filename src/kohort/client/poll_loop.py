@@ -1,8 +1,9 @@
-"""The application's side of a consumer: the core's wishes carried out inside poll.
+"""The work of a consumer inside poll: fetch records, carry out the core's effects, call listeners.
 
-In come effects from the seat's queue and messages from the fetcher; out go records, events for the
-core, calls of the listener. Everything here runs in the polling thread. Must not know: the group
-protocol, how the public consumer is called.
+In: effects in the driver's queue, messages of the fetcher. Out: records, events for the driver,
+calls of the listener. Must not know: the group protocol, the public interface of the consumer.
+
+Everything here runs in the polling thread.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import logging
 import time
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
 from typing import Any, Final
 
@@ -18,10 +19,12 @@ from confluent_kafka import Message
 
 from kohort.client.client_loop import monotonic_now
 from kohort.client.config import ClientSettings
-from kohort.client.consumer_seat import ConsumerSeat
-from kohort.client.errors import ClientError, Closed, Fenced, NoOffset, RequestFailed
+from kohort.client.driver_thread import DriverThread
+from kohort.client.errors import ClientError, Closed
+from kohort.client.failures import trouble_failure
 from kohort.client.fetching import FetchProblem, ProblemKind, RecordFetcher
 from kohort.client.recording import ConsumerRecorder
+from kohort.consumer.core import ConsumerCore
 from kohort.consumer.effects import (
     Callback,
     ForApplication,
@@ -30,74 +33,79 @@ from kohort.consumer.effects import (
     StartReading,
     StopReading,
     Trouble,
-    TroubleKind,
 )
-from kohort.consumer.events import CallbackDone, OutOfRange, Polled, Stopped
-from kohort.consumer.fencing import is_sure, must_wait
+from kohort.consumer.events import CallbackDone, OutOfRange, Polled, Seek, Stopped
+from kohort.consumer.fencing import Verdict, is_sure, judge
 from kohort.model.errors import ErrorCode
-from kohort.model.ids import TopicPartition
+from kohort.model.ids import Token, TopicPartition
 from kohort.model.instants import MICROS_PER_MILLI, Instant
 from kohort.model.positions import Position
 
 LOG: Final = logging.getLogger("kohort.client.consumer")
 
 IDLE_WAIT_S: Final = 0.05
-"""Longest time inside librdkafka without a look at what the group wants."""
+"""Longest time inside librdkafka between two looks at the group."""
 BUSY_WAIT_S: Final = 0.005
 """The same while a rebalance waits for this application."""
 _LOOK_MICROS: Final = 10_000
 """Longest time between two looks while polls are answered from the buffer."""
 _TOUCH_MICROS: Final = 1_000_000
-"""How often polls are made known to the member, at most."""
+"""Longest time between two ``Polled`` events for the member."""
+MAX_UNACKNOWLEDGED: Final = 10_000
+"""Asynchronous commits that may wait for an answer."""
 
 CommitCallback = Callable[[BaseException | None, dict[TopicPartition, Position]], Any]
 
 
-class ApplicationSide:
-    """Fetcher, buffer and assignment of one consumer, as its polling thread sees them.
+class PollLoop:
+    """Fetcher, buffer and assignment of one consumer, for its polling thread.
 
     Args:
         settings: poll interval.
-        seat: the core on its thread.
-        fetcher: where records come from.
+        thread: the driver's thread.
+        fetcher: the source of records.
         tell: calls the listener.
-        recorder: is told of everything, if there is one.
+        recorder: takes facts, if there is one.
     """
 
     def __init__(
         self,
         settings: ClientSettings,
-        seat: ConsumerSeat,
+        thread: DriverThread[ConsumerCore],
         fetcher: RecordFetcher,
         tell: Callable[[Callback, frozenset[TopicPartition]], None],
         recorder: ConsumerRecorder | None = None,
     ) -> None:
         self._recorder = recorder
-        self._seat = seat
+        self._thread = thread
+        self._driver = thread.driver
+        self._core = thread.driver.core
         self._fetcher = fetcher
         self._tell = tell
         self.assigned: set[TopicPartition] = set()
-        """What the listener was told is assigned."""
+        """The assigned partitions by the callbacks so far."""
         self.buffer: deque[Message] = deque()
-        """Taken from librdkafka and not handed out yet."""
-        self.left = False
-        """Whether the group was left, as asked."""
+        """Records from librdkafka that were not handed out yet."""
+        self.left = Token(0)
+        """The newest ``Unsubscribe`` that is over."""
         self.fatal: ClientError | None = None
-        """Why this member is out for good."""
+        """Why this member failed for good."""
         self.look_at_ns = 0
-        """When the next look is due although nothing calls for it, on ``time.monotonic_ns``; not
-        after the place ceases to be sure."""
+        """The next look is due at this ``time.monotonic_ns`` although nothing calls for a look; not
+        after the instant until which the membership is sure."""
         self.sure = False
-        """Whether the place was surely held at the last look, and so until the next one is due."""
+        """Whether the membership was sure at the last look, and so until the next look is due."""
+        self._stopped: dict[TopicPartition, Position] = {}
+        """Positions of partitions that were stopped and whose revocation is not over."""
         self._paused: set[TopicPartition] = set()
-        """What was paused when it was stopped, and is again if it stays after all."""
+        """Stopped partitions that were paused: they are paused again if they stay."""
         self._closed = False
         self._touched = Instant(0)
         self._touch_micros = min(
             _TOUCH_MICROS, settings.max_poll_interval_ms * MICROS_PER_MILLI // 10
         )
         self._reported: Instant | None = None
-        """The commit deadline for which positions were reported last."""
+        """The last instant of ``commit_due_at`` for which positions were reported."""
         self._unacknowledged: deque[
             tuple[Future[None], CommitCallback | None, dict[TopicPartition, Position]]
         ] = deque()
@@ -105,14 +113,15 @@ class ApplicationSide:
     # -- records ----------------------------------------------------------------------------------
 
     def fill(self, limit: int, timeout: float) -> bool:
-        """Wait for records to hand out, in the buffer; looks after the group meanwhile.
+        """Wait until the buffer has records to hand out; look after the group meanwhile.
 
-        False: none within ``timeout`` seconds, or it is not sure that the place is still held.
+        Returns:
+            False: none came within ``timeout`` seconds, or the membership is not sure.
         """
         deadline = time.monotonic() + timeout
         while True:
             self.look()
-            wait = BUSY_WAIT_S if self._seat.busy or not self.sure else IDLE_WAIT_S
+            wait = BUSY_WAIT_S if self._core.busy or not self.sure else IDLE_WAIT_S
             wait = max(0.0, min(wait, deadline - time.monotonic()))
             if not self.sure:
                 time.sleep(wait)
@@ -120,13 +129,13 @@ class ApplicationSide:
                 return True
             else:
                 self._take(limit, wait)
-                if self.buffer and is_sure(self._seat.sure_until, monotonic_now()):
+                if self.buffer and self._is_sure():
                     return True
             if time.monotonic() >= deadline:
                 return False
 
     def _take(self, limit: int, wait: float) -> None:
-        """Have what librdkafka has in the buffer."""
+        """Move records from librdkafka into the buffer."""
         self.buffer.extend(self._fetcher.take(limit, wait))
         for problem in self._fetcher.problems():
             if problem.kind is ProblemKind.STOPPED:
@@ -134,56 +143,64 @@ class ApplicationSide:
             self._note(problem)
 
     def look(self) -> None:
-        """What every poll does before it hands out records.
+        """Look after the group, as every poll does before it hands out records.
 
         Raises:
-            ClientError: the member is out, or a partition needs help.
-            Exception: what a listener raised.
+            ClientError: the member failed for good, or a partition needs help.
+            Exception: a listener raised it.
         """
         if self._closed:
             raise Closed("this consumer was closed; make a new one")
         now = monotonic_now()
-        self._look_again(now)
+        self._plan_next_look(now)
         if self._recorder is not None:
             self._recorder.polled(now)
-        seat = self._seat
-        commit_at = seat.commit_due_at
+        commit_at = self._core.commit_due_at
         commits = commit_at is not None and now >= commit_at and commit_at != self._reported
         if commits or now - self._touched >= self._touch_micros:
             self._touched = now
             self._reported = commit_at if commits else self._reported
             positions = self.positions(self._fetcher.partitions) if commits else {}
-            seat.post(Polled(positions=positions))
+            self._thread.handle(Polled(positions=positions))
         if self._unacknowledged:
             self.acknowledge()
-        if seat.due:
+        if self._driver.due:
             self.work_off(commit=True)
-        error = seat.error or self.fatal
+        error = self._thread.error or self.fatal
         if error is not None:
             raise error
 
-    def _look_again(self, now: Instant) -> None:
-        """Until when poll may hand out what it has without asking."""
-        sure_until = self._seat.sure_until
+    def _plan_next_look(self, now: Instant) -> None:
+        """Set until when poll may hand out records of the buffer without a look."""
+        sure_until = self._driver.sure_until
         self.sure = is_sure(sure_until, now)
         until = now + _LOOK_MICROS
         if sure_until is not None and self.sure:
             until = min(until, sure_until)
         self.look_at_ns = until * 1_000
 
+    def _is_sure(self) -> bool:
+        return is_sure(self._driver.sure_until, monotonic_now())
+
+    @property
+    def readable(self) -> list[TopicPartition]:
+        """The partitions that have a position: being read, or stopped and not revoked yet."""
+        return [*self._fetcher.partitions, *self._stopped]
+
     def positions(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Position]:
-        """Behind the last record handed out: before what waits in the buffer."""
+        """Positions behind the last record that was handed out, before those in the buffer."""
         if self._recorder is not None:
-            self._recorder.flush()  # before the commit that these positions are for
-        found = self._fetcher.positions(partitions)
+            self._recorder.flush()  # before the commit of these positions
+        wanted = list(partitions)
+        found = self._fetcher.positions(tp for tp in wanted if tp not in self._stopped)
         for record in reversed(self.buffer):
             at = place_of(record)
             if at in found:
                 found[at] = Position(record.offset() or 0)
-        return found
+        return found | {tp: self._stopped[tp] for tp in wanted if tp in self._stopped}
 
     def unbuffer(self, partitions: Iterable[TopicPartition]) -> bool:
-        """Drop what waits of these partitions; tells whether anything did."""
+        """Drop buffered records of these partitions; whether there were any."""
         dropped = set(partitions)
         if not self.buffer or not dropped:
             return False
@@ -194,28 +211,31 @@ class ApplicationSide:
     def _note(self, problem: FetchProblem) -> None:
         if problem.kind is ProblemKind.OUT_OF_RANGE:
             LOG.warning("%s: offset %d is not in the log", problem.partition, problem.offset)
-            self._seat.post(OutOfRange(partition=problem.partition, offset=problem.offset))
+            self._thread.handle(OutOfRange(partition=problem.partition, offset=problem.offset))
         else:
             LOG.warning("%s; tried again", problem.as_error())
 
-    # -- the core's wishes ------------------------------------------------------------------------
+    # -- effects of the core ----------------------------------------------------------------------
 
     def work_off(self, *, commit: bool, closing: bool = False) -> None:
-        """Carry out what the core asks for, all of it; then raise the first thing that failed.
+        """Carry out every effect in the queue; then raise the first exception.
 
-        Except what must wait until the place is confirmed or lost.
+        Stop before an effect that must wait until the membership is confirmed or lost.
 
         Args:
-            commit: report positions of what is given up, so that they are committed.
-            closing: do not wait: what may be lost is told as lost.
+            commit: report the positions of stopped partitions, so that they are committed.
+            closing: do not wait: call the listener for a loss instead.
         """
         first: Exception | None = None
-        while self._seat.due:
-            if not closing and self._must_wait(self._seat.due[0]):
+        due = self._driver.due
+        while due:
+            verdict = judge(
+                due[0], sure=self._is_sure(), void_before=self._core.void_before, closing=closing
+            )
+            if verdict is Verdict.WAIT:
                 break
-            effect = self._seat.due.popleft()
             try:
-                self._carry_out(effect, commit=commit)
+                self._carry_out(due.popleft(), verdict, commit=commit)
             except Exception as error:
                 if first is not None:
                     LOG.exception("a second failure in one poll")
@@ -223,75 +243,97 @@ class ApplicationSide:
         if first is not None:
             raise first
 
-    def _must_wait(self, effect: ForApplication) -> bool:
-        seat = self._seat
-        sure = is_sure(seat.sure_until, monotonic_now())
-        return must_wait(effect, sure=sure, void_before=seat.void_before)
-
-    def _carry_out(self, effect: ForApplication, *, commit: bool) -> None:
+    def _carry_out(self, effect: ForApplication, verdict: Verdict, *, commit: bool) -> None:
         match effect:
             case StopReading():
                 self._stop(effect, commit=commit)
             case StartReading():
-                self.start(effect)
+                self._start(effect.starts)
             case RunCallback():
-                self._call_back(effect)
+                self._call_back(effect, lost=verdict is Verdict.TELL_LOSS)
             case Trouble():
-                error = _exception(effect, self._seat.link.group_id)
+                error = trouble_failure(effect, self._thread.group_id)
                 if effect.error is not ErrorCode.NONE:
                     self.fatal = error
                 raise error
             case Idle():
-                self.left = True
+                self.left = effect.token
             case _:
                 raise AssertionError(f"not for the application: {effect}")
 
-    def start(self, effect: StartReading) -> None:
-        """Read from there; partitions that are being read move."""
+    def seek(self, partition: TopicPartition, position: Position) -> None:
+        """Go on reading an assigned partition from here, in place of any start in the queue."""
+        self._thread.handled(Seek(partition=partition, position=position))
+        starts = self._drop_start(partition)
+        if partition in self._stopped:
+            self._stopped[partition] = position
+        elif starts or partition in self._fetcher.partitions:
+            # Also while the partition is being given up: the commit must have this position.
+            self._start({partition: position}, sought=True)
+
+    def _drop_start(self, partition: TopicPartition) -> bool:
+        """Take a partition out of every start in the queue; whether there was one."""
+        due = self._driver.due
+        pending = [due.popleft() for _ in range(len(due))]  # the driver appends meanwhile
+        found = False
+        for index, effect in enumerate(pending):
+            if isinstance(effect, StartReading) and partition in effect.starts:
+                found = True
+                rest = {tp: at for tp, at in effect.starts.items() if tp != partition}
+                pending[index] = StartReading(starts=rest)
+        due.extendleft(reversed(pending))
+        return found
+
+    def _start(self, starts: Mapping[TopicPartition, Position], *, sought: bool = False) -> None:
+        """Read partitions from there, also those that are already being read elsewhere."""
         known = self._fetcher.partitions
         if self._recorder is not None:
-            self._recorder.positioned(
-                effect.starts, sought=not effect.starts.keys().isdisjoint(known)
-            )
-        moved = {tp: at for tp, at in effect.starts.items() if tp in known}
+            moves = not starts.keys().isdisjoint(known)
+            self._recorder.positioned(starts, sought=sought or moves)
+        for tp in starts:
+            self._stopped.pop(tp, None)
+        moved = {tp: at for tp, at in starts.items() if tp in known}
         self.unbuffer(moved)
         self._fetcher.seek(moved)
-        self._fetcher.add({tp: at for tp, at in effect.starts.items() if tp not in moved})
-        paused = self._paused & effect.starts.keys()
+        self._fetcher.add({tp: at for tp, at in starts.items() if tp not in moved})
+        paused = self._paused & starts.keys()
         self._paused -= paused
         self._fetcher.pause(paused)
 
     def resume(self, partitions: Iterable[TopicPartition]) -> None:
-        """Hand out records of these again, also of those that are stopped for a moment."""
+        """Hand out records of these again, also of those that are stopped at present."""
         wanted = set(partitions)
         self._paused -= wanted
         self._fetcher.resume(wanted)
 
     def _stop(self, effect: StopReading, *, commit: bool) -> None:
-        kept = effect.partitions & self._seat.staying
+        kept = effect.partitions & self._core.staying
         going = effect.partitions - kept
         mine = [tp for tp in going if tp in self._fetcher.partitions]
         positions = self.positions(mine)
+        self._stopped |= positions
         self._paused |= self._fetcher.paused & going
         self._fetcher.remove(mine)
         self.unbuffer(going)
-        self._seat.post(Stopped(step=effect.step, positions=positions if commit else {}, kept=kept))
+        self._thread.handle(
+            Stopped(step=effect.step, positions=positions if commit else {}, kept=kept)
+        )
 
-    def _call_back(self, effect: RunCallback) -> None:
+    def _call_back(self, effect: RunCallback, *, lost: bool) -> None:
         kind, partitions = effect.kind, effect.partitions
         kept: frozenset[TopicPartition] = frozenset()
-        if effect.step < self._seat.void_before or self._must_wait(effect):
-            # The place was lost before the application came to hear of this, or may have been.
+        if lost:
+            # The membership was lost, or may be lost, before the application heard of the change.
             if kind is Callback.ASSIGNED:
-                self._seat.post(CallbackDone(step=effect.step))
+                self._thread.handle(CallbackDone(step=effect.step))
                 return
             kind = Callback.LOST
         if kind is Callback.REVOKED:
-            kept = partitions & self._seat.staying
+            kept = partitions & self._core.staying
         if kind is Callback.ASSIGNED:
             self.assigned |= partitions
         else:
-            partitions &= self.assigned - kept  # of what it never heard it cannot give up or lose
+            partitions &= self.assigned - kept  # the listener knows no others
             self._paused -= partitions
         recorder = self._recorder
         if recorder is not None:
@@ -302,11 +344,20 @@ class ApplicationSide:
         finally:
             if kind is not Callback.ASSIGNED:
                 self.assigned -= partitions
+                for tp in effect.partitions - kept:
+                    self._stopped.pop(tp, None)
             if recorder is not None:
                 recorder.callback(kind, partitions, effect.generation_id, ended=True)
-            self._seat.post(CallbackDone(step=effect.step, kept=kept))
+            self._thread.handle(CallbackDone(step=effect.step, kept=kept))
 
     # -- asynchronous commits ---------------------------------------------------------------------
+
+    def check_room(self) -> None:
+        """Raise ClientError if too many asynchronous commits wait for an answer."""
+        if len(self._unacknowledged) >= MAX_UNACKNOWLEDGED:
+            raise ClientError(
+                f"{MAX_UNACKNOWLEDGED} asynchronous commits wait for an answer already: poll"
+            )
 
     def expect(
         self,
@@ -338,13 +389,3 @@ class ApplicationSide:
 def place_of(record: Message) -> TopicPartition:
     """The partition of a record."""
     return TopicPartition(record.topic() or "", record.partition() or 0)
-
-
-def _exception(trouble: Trouble, group_id: str) -> ClientError:
-    if trouble.kind is TroubleKind.NO_OFFSET:
-        return NoOffset(trouble.partitions)
-    if trouble.kind is TroubleKind.FENCED:
-        return Fenced(f"group {group_id}: {trouble.message}")
-    if trouble.error is ErrorCode.NONE:
-        return ClientError(f"group {group_id}: {trouble.message}")
-    return RequestFailed(trouble.error, f"group {group_id}", trouble.message)

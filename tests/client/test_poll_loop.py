@@ -7,11 +7,12 @@ from collections.abc import Callable, Iterable, Mapping
 from types import SimpleNamespace
 from typing import Any, cast
 
-from kohort.client.application_side import ApplicationSide
 from kohort.client.client_loop import monotonic_now
 from kohort.client.config import parse_client_settings
-from kohort.client.consumer_seat import ConsumerSeat
+from kohort.client.driver_thread import DriverThread
 from kohort.client.fetching import FetchProblem, RecordFetcher
+from kohort.client.poll_loop import PollLoop
+from kohort.consumer.core import ConsumerCore
 from kohort.consumer.effects import (
     Callback,
     ForApplication,
@@ -87,21 +88,18 @@ class Scene:
     ) -> None:
         self.posted: list[Event] = []
         self.heard: list[tuple[Callback, list[TopicPartition]]] = []
-        self.seat = SimpleNamespace(
-            due=deque(due),
-            void_before=void_before,
-            post=self.posted.append,
-            error=None,
-            sure_until=sure_until,
-            busy=False,
-            staying=frozenset(),
-            commit_due_at=None,
+        self.core = SimpleNamespace(
+            void_before=void_before, busy=False, staying=frozenset(), commit_due_at=None
+        )
+        self.driver = SimpleNamespace(due=deque(due), sure_until=sure_until, core=self.core)
+        thread = SimpleNamespace(
+            driver=self.driver, handle=self.posted.append, error=None, group_id="g"
         )
         settings = parse_client_settings({"bootstrap.servers": "localhost:1", "group.id": "g"})
         self.fetcher = Fetcher()
-        self.side = ApplicationSide(
+        self.loop = PollLoop(
             settings,
-            cast("ConsumerSeat", self.seat),  # stand-ins: no more than poll looks at
+            cast("DriverThread[ConsumerCore]", thread),  # stand-ins: no more than poll reads
             cast("RecordFetcher", self.fetcher),
             lambda kind, tps: self.heard.append((kind, [*tps])),
         )
@@ -111,7 +109,7 @@ def told(
     *due: RunCallback, void_before: int
 ) -> tuple[list[tuple[Callback, list[TopicPartition]]], list[Event]]:
     scene = Scene(*due, void_before=void_before)
-    scene.side.work_off(commit=True)
+    scene.loop.work_off(commit=True)
     return [(kind, sorted(tps)) for kind, tps in scene.heard], scene.posted
 
 
@@ -142,48 +140,50 @@ def test_a_revocation_that_came_too_late_is_a_loss() -> None:
 def test_who_may_have_lost_its_place_hears_of_no_assignment_until_that_is_known() -> None:
     """The process slept through its session; the assignment waited for it."""
     scene = Scene(callback(4, Callback.ASSIGNED, P), sure_until=PAST)
-    scene.side.work_off(commit=True)
+    scene.loop.work_off(commit=True)
     assert (scene.heard, scene.posted) == ([], [])
-    scene.seat.sure_until = FAR
-    scene.side.work_off(commit=True)
+    scene.driver.sure_until = FAR
+    scene.loop.work_off(commit=True)
     assert scene.heard == [(Callback.ASSIGNED, [P])]
 
 
 def test_once_the_place_is_known_to_be_lost_the_assignment_is_not_told_at_all() -> None:
     scene = Scene(callback(4, Callback.ASSIGNED, P), sure_until=PAST)
-    scene.side.work_off(commit=True)
-    scene.seat.sure_until, scene.seat.void_before = None, 5
-    scene.seat.due.append(callback(6, Callback.LOST, P))
-    scene.side.work_off(commit=True)
+    scene.loop.work_off(commit=True)
+    scene.driver.sure_until, scene.core.void_before = None, 5
+    scene.driver.due.append(callback(6, Callback.LOST, P))
+    scene.loop.work_off(commit=True)
     assert scene.heard == []
     assert scene.posted == [CallbackDone(step=4), CallbackDone(step=6)]
 
 
 def test_a_loss_is_told_at_once_to_who_has_no_place_any_more() -> None:
     scene = Scene(callback(4, Callback.ASSIGNED, P))
-    scene.side.work_off(commit=True)
-    scene.seat.sure_until, scene.seat.void_before = None, 5
-    scene.seat.due.append(callback(6, Callback.LOST, P))
-    scene.side.work_off(commit=True)
+    scene.loop.work_off(commit=True)
+    scene.driver.sure_until, scene.core.void_before = None, 5
+    scene.driver.due.append(callback(6, Callback.LOST, P))
+    scene.loop.work_off(commit=True)
     assert scene.heard[1:] == [(Callback.LOST, [P])]
 
 
 def test_who_closes_does_not_wait_to_know_and_hears_of_a_loss() -> None:
     scene = Scene(callback(4, Callback.ASSIGNED, P))
-    scene.side.work_off(commit=True)
-    scene.seat.sure_until = PAST
-    scene.seat.due.extend([callback(5, Callback.ASSIGNED, Q), callback(6, Callback.REVOKED, P, Q)])
-    scene.side.work_off(commit=True, closing=True)
+    scene.loop.work_off(commit=True)
+    scene.driver.sure_until = PAST
+    scene.driver.due.extend(
+        [callback(5, Callback.ASSIGNED, Q), callback(6, Callback.REVOKED, P, Q)]
+    )
+    scene.loop.work_off(commit=True, closing=True)
     assert scene.heard[1:] == [(Callback.LOST, [P])], "of Q it never heard"
-    assert not scene.seat.due
+    assert not scene.driver.due
 
 
 def test_what_stays_after_all_is_neither_stopped_nor_told_to_be_revoked() -> None:
     scene = Scene(callback(4, Callback.ASSIGNED, P, Q))
     scene.fetcher.partitions = frozenset({P, Q})
-    scene.side.work_off(commit=True)
-    scene.seat.staying = frozenset({P})
-    scene.seat.due.extend(
+    scene.loop.work_off(commit=True)
+    scene.core.staying = frozenset({P})
+    scene.driver.due.extend(
         [
             StopReading(step=5, partitions=frozenset({P, Q})),
             callback(5, Callback.REVOKED, Q),
@@ -191,10 +191,10 @@ def test_what_stays_after_all_is_neither_stopped_nor_told_to_be_revoked() -> Non
             callback(6, Callback.REVOKED, P),
         ]
     )
-    scene.side.work_off(commit=True)
+    scene.loop.work_off(commit=True)
     assert scene.fetcher.partitions == {P}
     assert scene.heard[1:] == [(Callback.REVOKED, [Q])]
-    assert scene.side.assigned == {P}
+    assert scene.loop.assigned == {P}
     kept = frozenset({P})
     assert scene.posted[1:] == [
         Stopped(step=5, positions={Q: Position(7)}, kept=kept),
@@ -206,10 +206,10 @@ def test_what_stays_after_all_is_neither_stopped_nor_told_to_be_revoked() -> Non
 
 def test_a_loss_is_told_of_all_whatever_was_to_stay() -> None:
     scene = Scene(callback(4, Callback.ASSIGNED, P))
-    scene.side.work_off(commit=True)
-    scene.seat.staying, scene.seat.void_before = frozenset({P}), 6
-    scene.seat.due.append(callback(5, Callback.REVOKED, P))
-    scene.side.work_off(commit=True)
+    scene.loop.work_off(commit=True)
+    scene.core.staying, scene.core.void_before = frozenset({P}), 6
+    scene.driver.due.append(callback(5, Callback.REVOKED, P))
+    scene.loop.work_off(commit=True)
     assert scene.heard[1:] == [(Callback.LOST, [P])]
     assert scene.posted[1:] == [CallbackDone(step=5)]
 
@@ -218,13 +218,13 @@ def test_what_was_paused_is_paused_when_it_stays_after_it_was_stopped_and_only_t
     scene = Scene(callback(4, Callback.ASSIGNED, P, Q, R))
     all_three = frozenset({P, Q, R})
     scene.fetcher.partitions = scene.fetcher.paused = all_three
-    scene.seat.due.append(StopReading(step=5, partitions=all_three))
-    scene.side.work_off(commit=True)
-    scene.side.resume([R])
-    scene.seat.staying = frozenset({P, R})
+    scene.driver.due.append(StopReading(step=5, partitions=all_three))
+    scene.loop.work_off(commit=True)
+    scene.loop.resume([R])
+    scene.core.staying = frozenset({P, R})
     start = StartReading(starts=dict.fromkeys(sorted(all_three), Position(7)))
-    scene.seat.due.extend([callback(5, Callback.REVOKED, P, Q, R), start])
-    scene.side.work_off(commit=True)
+    scene.driver.due.extend([callback(5, Callback.REVOKED, P, Q, R), start])
+    scene.loop.work_off(commit=True)
     assert scene.fetcher.partitions == all_three
     assert scene.fetcher.paused == {P}, "Q was revoked, R was resumed"
 
@@ -232,30 +232,30 @@ def test_what_was_paused_is_paused_when_it_stays_after_it_was_stopped_and_only_t
 def test_records_are_handed_out_only_while_the_place_is_sure() -> None:
     scene = Scene(sure_until=PAST)
     scene.fetcher.records = [*RECORDS]
-    assert not scene.side.fill(10, 0.02)
-    assert not scene.side.buffer, "nothing is taken either"
-    scene.seat.sure_until = FAR
-    assert scene.side.fill(10, 0.02)
-    assert list(scene.side.buffer) == RECORDS
-    scene.seat.sure_until = PAST
-    assert not scene.side.fill(10, 0.02), "what waits in the buffer waits on"
-    assert list(scene.side.buffer) == RECORDS
+    assert not scene.loop.fill(10, 0.02)
+    assert not scene.loop.buffer, "nothing is taken either"
+    scene.driver.sure_until = FAR
+    assert scene.loop.fill(10, 0.02)
+    assert list(scene.loop.buffer) == RECORDS
+    scene.driver.sure_until = PAST
+    assert not scene.loop.fill(10, 0.02), "what waits in the buffer waits on"
+    assert list(scene.loop.buffer) == RECORDS
 
 
 def test_who_sleeps_inside_the_fetch_hands_out_nothing_afterwards() -> None:
     scene = Scene()
 
     def oversleep() -> None:
-        scene.seat.sure_until = PAST
+        scene.driver.sure_until = PAST
 
     scene.fetcher.records = RECORDS[:1]
     scene.fetcher.while_taking = oversleep
-    assert not scene.side.fill(10, 0.02)
-    assert list(scene.side.buffer) == RECORDS[:1]
+    assert not scene.loop.fill(10, 0.02)
+    assert list(scene.loop.buffer) == RECORDS[:1]
 
 
 def test_poll_looks_again_when_the_place_ceases_to_be_sure() -> None:
     now = monotonic_now()
     scene = Scene(sure_until=Instant(now + 3_000))
-    scene.side.look()
-    assert scene.side.look_at_ns <= (now + 3_000) * 1_000
+    scene.loop.look()
+    assert scene.loop.look_at_ns <= (now + 3_000) * 1_000

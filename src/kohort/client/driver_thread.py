@@ -1,0 +1,316 @@
+"""A consumer driver on a thread of its own, with futures for callers in other threads.
+
+In: settings, events and requests of any thread. Out: futures, and calls of ``on_turn`` on the
+driver's thread. Consumer and GroupMembership run on this. Must not know: callbacks of
+applications, librdkafka.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import threading
+from collections.abc import Callable, Collection, Iterable, Mapping
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as FutureTimeout
+from typing import Any, Final, Generic
+
+import kohort
+from kohort.client.client_loop import ClientLoop
+from kohort.client.config import ClientSettings
+from kohort.client.errors import ClientError, Closed, RequestTimedOut
+from kohort.client.failures import raise_refused, request_failure
+from kohort.client.recording import ConsumerRecorder
+from kohort.consumer.core import ConsumerCore
+from kohort.consumer.ownership import R
+from kohort.engine.connection_pool import ConnectionSettings
+from kohort.engine.consumer_driver import (
+    READ_COMMITTED,
+    READ_UNCOMMITTED,
+    C,
+    ConsumerDriver,
+    GroupProtocol,
+    consumer_protocol,
+)
+from kohort.engine.member_engine import EngineSettings, MemberEngine
+from kohort.engine.member_outputs import Answered, Committed, OffsetsFetched, Output, Target
+from kohort.engine.member_recording import RequestNotes
+from kohort.member.config import MemberConfig
+from kohort.member.requests import RequestId
+from kohort.model.errors import ConfigError, ErrorCode
+from kohort.model.ids import GroupId, GroupInstanceId, TopicPartition
+from kohort.model.instants import Instant, Millis
+from kohort.model.positions import Position
+from kohort.policies.registry import assignors
+from kohort.wire.messages import k03_metadata
+
+LOG: Final = logging.getLogger("kohort.client")
+
+Asked = tuple[RequestId, list[Output]]
+
+
+def group_id_of(settings: ClientSettings) -> GroupId:
+    """The group's id; raises ConfigError if it is missing."""
+    if settings.group_id is None:
+        raise ConfigError("group.id is missing: it names the group that shares the partitions")
+    return GroupId(settings.group_id)
+
+
+def protocol_of(settings: ClientSettings) -> GroupProtocol[TopicPartition]:
+    """The consumer protocol with these settings; raises ConfigError for an unknown assignor."""
+    return consumer_protocol(assignors(settings.assignors), settings.client_rack or None)
+
+
+def member_engine(
+    settings: ClientSettings, protocol: GroupProtocol[R], notes: RequestNotes | None = None
+) -> MemberEngine:
+    """The engine of a member with these settings.
+
+    Args:
+        settings: bootstrap servers, ``group.id`` and timeouts.
+        protocol: the kind of the group.
+        notes: takes note of the member's requests.
+
+    Raises:
+        ConfigError: no group id or no bootstrap server.
+    """
+    instance = settings.group_instance_id
+    config = MemberConfig(
+        group_id=group_id_of(settings),
+        protocol_type=protocol.type,
+        group_instance_id=GroupInstanceId(instance) if instance else None,
+        session_timeout_ms=Millis(settings.session_timeout_ms),
+        heartbeat_interval_ms=Millis(settings.heartbeat_interval_ms),
+        rebalance_timeout_ms=Millis(settings.max_poll_interval_ms),
+        max_poll_interval_ms=Millis(settings.max_poll_interval_ms),
+        request_timeout_ms=Millis(settings.request_timeout_ms),
+        retry_backoff_ms=Millis(settings.retry_backoff_ms),
+        retry_backoff_max_ms=Millis(settings.retry_backoff_max_ms),
+    )
+    connections = ConnectionSettings(
+        client_id=settings.client_id,
+        software_version=kohort.__version__,
+        connect_timeout_ms=Millis(settings.socket_connection_setup_timeout_ms),
+        notes=notes,
+    )
+    return MemberEngine(
+        config,
+        settings.bootstrap,
+        entropy=random.Random(),
+        assigner=protocol.assigner,
+        settings=EngineSettings(
+            connections=connections,
+            metadata_max_age_ms=Millis(settings.metadata_max_age_ms),
+            allow_auto_create_topics=settings.allow_auto_create_topics,
+        ),
+    )
+
+
+class DriverThread(Generic[C]):
+    """Runs a driver on a thread, which the first use starts.
+
+    Args:
+        driver: used by the thread alone, except attributes that other threads may read.
+        settings: timeouts, and the group's id for messages.
+        on_turn: called on the driver's thread when something may have changed.
+    """
+
+    def __init__(
+        self,
+        driver: ConsumerDriver[C],
+        settings: ClientSettings,
+        on_turn: Callable[[], None] = lambda: None,
+    ) -> None:
+        self.driver = driver
+        self.group_id = group_id_of(settings)
+        self.error: ClientError | None = None
+        """Why the thread ended, if a bug ended it."""
+        self._creates_topics = settings.allow_auto_create_topics
+        self._timeout_s = settings.default_api_timeout_ms / 1_000
+        self._on_turn = on_turn
+        self._futures: dict[RequestId, tuple[Future[Any], Callable[[Any], Any]]] = {}
+        self._starting = threading.Lock()
+        self._stopped = False
+        self._loop: ClientLoop | None = None
+
+    # -- from any thread --------------------------------------------------------------------------
+
+    def handle(self, event: Any) -> None:
+        """Give the driver an event soon.
+
+        Raises:
+            Closed: the thread was stopped or has ended.
+        """
+        self._running().post(lambda now: self.driver.handle(event, now))
+
+    def handled(self, event: Any) -> None:
+        """Give the driver an event and wait until it has taken the event.
+
+        Raises:
+            Closed: as ``handle``.
+            RequestTimedOut: the driver's thread did not come to the event in time.
+        """
+        self.wait(self._running().call(lambda now: (None, self.driver.handle(event, now))))
+
+    def request(self, ask: Callable[[Instant], Asked], read: Callable[[Any], Any]) -> Future[Any]:
+        """Send a request on the driver's thread.
+
+        Args:
+            ask: one of the driver's requests, for the present instant.
+            read: makes the future's result of the answer without an error, or raises.
+
+        Raises:
+            Closed: as ``handle``.
+        """
+        future: Future[Any] = Future()
+
+        def order(now: Instant) -> list[Output]:
+            try:
+                request_id, outputs = ask(now)
+            except Exception as error:
+                future.set_exception(error)
+                return []
+            self._futures[request_id] = future, read
+            return outputs
+
+        self._running().post(order, future)
+        return future
+
+    def commit(self, offsets: Mapping[TopicPartition, Position]) -> Future[None]:
+        """Commit under the present membership; the future raises the failure.
+
+        Raises:
+            Closed: as ``handle``.
+        """
+
+        def read(answer: Committed) -> None:
+            raise_refused(answer.refused, f"commit of group {self.group_id}")
+
+        return self.request(lambda now: self.driver.commit(offsets, now), read)
+
+    def committed(
+        self, partitions: Collection[TopicPartition], timeout_s: float | None = None
+    ) -> dict[TopicPartition, int]:
+        """The group's committed offsets, without partitions that have none.
+
+        Raises:
+            ClientError: the coordinator refused or did not answer in time.
+        """
+
+        def read(answer: OffsetsFetched) -> dict[TopicPartition, int]:
+            raise_refused(answer.refused, f"offset of group {self.group_id}")
+            return {tp: at.offset for tp, at in answer.offsets.items() if at is not None}
+
+        future = self.request(lambda now: self.driver.fetch_offsets(partitions, now), read)
+        found: dict[TopicPartition, int] = self.wait(future, timeout_s)
+        return found
+
+    def warn_of_missing(self, topics: Iterable[str]) -> None:
+        """Tell the log which of these topics do not exist, as soon as a broker answers.
+
+        Raises:
+            Closed: as ``handle``.
+        """
+        names = [k03_metadata.MetadataRequestTopic(name=name) for name in sorted(topics)]
+        message = k03_metadata.MetadataRequest(
+            topics=names, allow_auto_topic_creation=self._creates_topics
+        )
+        self.request(lambda now: self.driver.request(Target.ANY, message, now), self._warn)
+
+    def _warn(self, answer: Answered) -> None:
+        for topic in answer.message.topics:
+            if topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                LOG.warning(
+                    "group %s: topic %s does not exist; it is read once it does, and "
+                    "`kohort topics create %s` makes it",
+                    self.group_id, topic.name, topic.name,
+                )  # fmt: skip
+            elif topic.error_code == ErrorCode.INVALID_TOPIC_EXCEPTION:
+                LOG.warning("group %s: no topic can have the name %r", self.group_id, topic.name)
+
+    def wait(self, future: Future[Any], timeout_s: float | None = None) -> Any:
+        """The result of a future, within ``default.api.timeout.ms`` or ``timeout_s``.
+
+        Raises:
+            RequestTimedOut: the result did not come in time.
+        """
+        limit = self._timeout_s if timeout_s is None else timeout_s
+        try:
+            return future.result(limit)
+        except FutureTimeout:
+            raise RequestTimedOut(f"group {self.group_id}: no answer within {limit:g} s") from None
+
+    def stop(self, timeout_s: float) -> None:
+        """Close every connection and end the thread; the member does not leave the group."""
+        with self._starting:
+            self._stopped = True
+        if self._loop is not None:
+            self._loop.stop(timeout_s)
+
+    def _running(self) -> ClientLoop:
+        with self._starting:
+            if self._stopped:
+                raise Closed("the membership was closed")
+            if self._loop is None:
+                name = f"kohort-member-{self.group_id}"
+                self._loop = ClientLoop(self.driver, self, name=name)
+                self._loop.start()
+            return self._loop
+
+    # -- the owner of the loop, on the driver's thread --------------------------------------------
+
+    def take(self, output: Output, now: Instant) -> list[Output]:
+        """Give an answer to the future that waits for the answer."""
+        del now
+        if not isinstance(output, Answered | Committed | OffsetsFetched):
+            return []
+        error = None if output.error is None else request_failure(output.error, self.group_id)
+        if error is not None and isinstance(output, Committed):
+            LOG.warning("commit failed: %s", error)
+        future, read = self._futures.pop(output.request_id, (None, None))
+        if future is None or read is None:
+            return []
+        try:
+            if error is not None:
+                raise error
+            future.set_result(read(output))
+        except Exception as refused:
+            future.set_exception(refused)
+        return []
+
+    def advance(self, now: Instant) -> list[Output]:
+        """Let the owner look at the driver."""
+        del now
+        self._on_turn()
+        return []
+
+    def next_deadline(self) -> Instant | None:
+        """None: only the driver has deadlines."""
+        return None
+
+    def broken(self, error: BaseException) -> None:
+        """Fail every future: the thread ended because of a bug."""
+        self.error = Closed(f"the membership's thread ended because of a bug: {error!r}")
+        waiting, self._futures = list(self._futures.values()), {}
+        for future, _ in waiting:
+            future.set_exception(self.error)
+        self._on_turn()
+
+
+def consumer_thread(
+    settings: ClientSettings, recorder: ConsumerRecorder | None
+) -> DriverThread[ConsumerCore]:
+    """The driver of a consumer with these settings, on a thread that has not started."""
+    protocol = protocol_of(settings)
+    committed = settings.isolation_level == "read_committed"
+    driver = ConsumerDriver(
+        member_engine(settings, protocol, None if recorder is None else recorder.notes),
+        ConsumerCore(settings.consumer, protocol.embedded),
+        isolation_level=READ_COMMITTED if committed else READ_UNCOMMITTED,
+        observe=_log if recorder is None else recorder.observe,
+    )
+    return DriverThread(driver, settings)
+
+
+def _log(fact: object) -> None:
+    LOG.debug("%s", fact)

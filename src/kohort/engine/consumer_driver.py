@@ -1,0 +1,449 @@
+"""The driver of one group member: a consumer's core wired to a member engine, without IO.
+
+In: events of the application, bytes, instants. Out: connection outputs (`Connect`, `Transmit`,
+`Close`) and completions (`Answered`, `Committed`, `OffsetsFetched`) are returned; the work of the
+application is in ``due``, in order; facts go to ``observe``. Must not know: sockets, threads,
+librdkafka, the processing of records.
+
+The lab, the blocking consumer and GroupMembership run this driver. A shell owes it what it owes a
+member engine (see there), carries out ``due`` as ``consumer.fencing`` permits, and hands out
+records only before ``sure_until``.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass
+from itertools import count
+from typing import Any, Final, Generic, Protocol, TypeVar, get_args
+
+from kohort.consumer.effects import CommitOffsets, FetchOffsets, ListOffsets
+from kohort.consumer.events import (
+    CommitAnswered,
+    Event,
+    OffsetsCommitted,
+    OffsetsFetched,
+    OffsetsListed,
+)
+from kohort.consumer.ownership import EmbeddedProtocol, Offer, R, Tell
+from kohort.embedded.consumer import decode_assignment
+from kohort.engine import member_outputs as engine
+from kohort.engine.leader_duties import GroupAssigner
+from kohort.engine.member_engine import MemberEngine
+from kohort.engine.member_outputs import (
+    Answered,
+    Close,
+    Committed,
+    Connect,
+    LeaderOf,
+    Output,
+    RequestError,
+    RequestErrorKind,
+    Transmit,
+    Where,
+)
+from kohort.member.config import CONSUMER_PROTOCOL_TYPE
+from kohort.member.effects import Failed, Joined, Left, Lost, Observe, PrepareJoin
+from kohort.member.events import OwnerEvent
+from kohort.member.requests import RequestId
+from kohort.model.client_facts import (
+    ClientFact,
+    CommitConcluded,
+    CommitSent,
+    CommittedAsked,
+    CommittedTold,
+    Outcome,
+)
+from kohort.model.errors import ErrorCode
+from kohort.model.ids import ConnectionId, GroupId, ProtocolType, TopicPartition
+from kohort.model.instants import Instant, sooner
+from kohort.model.join import JoinProtocol
+from kohort.model.member_facts import MemberFact
+from kohort.model.positions import EARLIEST, LATEST, Position
+from kohort.policies.consumer_groups import ConsumerAssigner, join_protocols
+from kohort.policies.registry import is_cooperative
+from kohort.policies.spec import Assignor
+from kohort.wire.messages import k02_list_offsets as k02
+
+_CONNECTIONS = frozenset({Connect, Transmit, Close})
+_FOR_MEMBER = frozenset(get_args(OwnerEvent))
+_PERMANENT = frozenset({RequestErrorKind.UNSUPPORTED, RequestErrorKind.CLOSED})
+
+READ_UNCOMMITTED: Final = 0
+READ_COMMITTED: Final = 1
+
+
+class Core(Protocol):
+    """A core that the driver runs: `ConsumerCore` and `MembershipCore` fit."""
+
+    def handle(self, event: Any, now: Instant) -> Iterable[Any]:
+        """Take an event; return effects in the order to carry them out."""
+        ...
+
+    def advance(self, now: Instant) -> Iterable[Any]:
+        """Do everything that is due."""
+        ...
+
+    def next_deadline(self) -> Instant | None:
+        """The next instant for ``advance``."""
+        ...
+
+    def check(self) -> None:
+        """Assert the invariants."""
+        ...
+
+
+C = TypeVar("C", bound=Core)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupProtocol(Generic[R]):
+    """The kind of a group: the protocol type, the bytes inside it, and the leader's assigner."""
+
+    type: ProtocolType
+    embedded: EmbeddedProtocol[R]
+    assigner: GroupAssigner
+
+
+class ConsumerDriver(Generic[C]):
+    """One member of one group. Every method returns outputs, to be carried out in order.
+
+    Args:
+        member: the member's engine; the driver is its only user.
+        core: the core that decides; the driver is its only user.
+        isolation_level: for lookups of offsets: `READ_UNCOMMITTED` or `READ_COMMITTED`.
+        observe: takes facts about the member, about commits and about committed offsets.
+    """
+
+    __slots__ = (
+        "_group_id",
+        "_isolation_level",
+        "_numbers",
+        "_observe",
+        "_out",
+        "_outputs",
+        "_under_way",
+        "core",
+        "due",
+        "member",
+        "sure_until",
+    )
+
+    def __init__(
+        self,
+        member: MemberEngine,
+        core: C,
+        *,
+        isolation_level: int = READ_UNCOMMITTED,
+        observe: Callable[[ClientFact | MemberFact], None] = lambda _fact: None,
+    ) -> None:
+        self.member = member
+        """For reading only."""
+        self.core = core
+        """For reading only."""
+        self._group_id = GroupId(member.config.group_id)
+        self._isolation_level = isolation_level
+        self._numbers = count(1)
+        """Of commits and fetches in facts."""
+        self._observe = observe
+        self._under_way: dict[RequestId, Callable[[Any], Event | None]] = {}
+        """The requests whose answers the core or a fact needs."""
+        self._out: list[Output] = []
+        self._outputs: deque[Output] = deque()
+        """Outputs of the member engine that were not handled yet."""
+        self.due: deque[Any] = deque()
+        """The work of the application, in order. Another thread may take it from the left."""
+        self.sure_until: Instant | None = None
+        """The membership is sure before this instant; None without one. See ``fencing``."""
+
+    # -- the application --------------------------------------------------------------------------
+
+    def handle(self, event: Any, now: Instant) -> list[Output]:
+        """Take an event for the core, or an ``OwnerEvent`` for the member: Stalled, Polled."""
+        if type(event) in _FOR_MEMBER:
+            self._take(self.member.handle(event, now))
+        else:
+            self._carry(self.core.handle(event, now), now)
+        return self._settle(now)
+
+    def commit(
+        self, offsets: Mapping[TopicPartition, Position], now: Instant
+    ) -> tuple[RequestId, list[Output]]:
+        """Commit offsets for the application; one ``Committed`` answers."""
+        request_id = self._commit(offsets, now, then=lambda answer: _accepted(offsets, answer))
+        return request_id, self._settle(now)
+
+    def fetch_offsets(
+        self, partitions: Collection[TopicPartition], now: Instant
+    ) -> tuple[RequestId, list[Output]]:
+        """Fetch the group's committed offsets; one ``OffsetsFetched`` answers."""
+        request_id, outputs = self.member.fetch_offsets(partitions, now)
+        self._take(outputs)
+        return request_id, self._settle(now)
+
+    def request(self, where: Where, message: Any, now: Instant) -> tuple[RequestId, list[Output]]:
+        """Send any other request; one ``Answered`` answers."""
+        request_id, outputs = self.member.request(where, message, now)
+        self._take(outputs)
+        return request_id, self._settle(now)
+
+    # -- the world --------------------------------------------------------------------------------
+
+    def connected(self, conn: ConnectionId, now: Instant) -> list[Output]:
+        """The shell opened ``conn``."""
+        self._take(self.member.connected(conn, now))
+        return self._settle(now)
+
+    def received(self, conn: ConnectionId, data: bytes, now: Instant) -> list[Output]:
+        """The shell read ``data``."""
+        if outputs := self.member.received(conn, data, now):
+            self._take(outputs)
+        return self._settle(now)
+
+    def lost(self, conn: ConnectionId, now: Instant, reason: str = "") -> list[Output]:
+        """``conn`` ended, broke, or could not be opened."""
+        self._take(self.member.lost(conn, now, reason))
+        return self._settle(now)
+
+    def advance(self, now: Instant) -> list[Output]:
+        """Do everything that is due; an early or second call is harmless."""
+        self._take(self.member.advance(now))
+        at = self.core.next_deadline()
+        if at is not None and at <= now:
+            self._carry(self.core.advance(now), now)
+        return self._settle(now)
+
+    def next_deadline(self) -> Instant | None:
+        """The next instant for ``advance``."""
+        return sooner(self.core.next_deadline(), self.member.next_deadline())
+
+    def close(self, now: Instant) -> list[Output]:
+        """Close every connection for good."""
+        self._take(self.member.close(now))
+        return self._settle(now)
+
+    def check(self) -> None:
+        """Assert the invariants; raises InvariantViolation."""
+        self.member.check()
+        self.core.check()
+
+    # -- outputs of the member engine -------------------------------------------------------------
+
+    def _take(self, outputs: Iterable[Output]) -> None:
+        """Connections first, in order; then everything else, in order."""
+        for output in outputs:
+            if type(output) in _CONNECTIONS:
+                self._out.append(output)
+            else:
+                self._outputs.append(output)
+
+    def _settle(self, now: Instant) -> list[Output]:
+        while self._outputs:
+            event = self._event(self._outputs.popleft())
+            if event is not None:
+                self._carry(self.core.handle(event, now), now)
+        self.sure_until = self.member.sure_until
+        out = self._out
+        if not out:
+            return []
+        self._out = []
+        return out
+
+    def _event(self, output: Output) -> Event | None:
+        """The event of an output for the core; completions of the application leave from here."""
+        match output:
+            case PrepareJoin() | Joined() | Lost() | Failed() | Left():
+                return output
+            case Observe():
+                self._observe(output.fact)
+            case Answered() | Committed() | engine.OffsetsFetched():
+                then = self._under_way.pop(output.request_id, None)
+                if then is None or isinstance(output, Committed):  # the shell logs failed commits
+                    self._out.append(output)
+                return None if then is None else then(output)
+            case _:
+                pass
+        return None
+
+    # -- effects of the core ----------------------------------------------------------------------
+
+    def _carry(self, effects: Iterable[Any], now: Instant) -> None:
+        for effect in effects:
+            match effect:
+                case Tell():  # first, because every poll is one
+                    self._take(self.member.handle(effect.event, now))
+                case CommitOffsets():
+                    self._commit(effect.offsets, now, then=_commit_answer(effect))
+                case FetchOffsets():
+                    self._fetch(effect, now)
+                case ListOffsets():
+                    for partition in sorted(effect.partitions):
+                        self._list(effect, partition, now)
+                case _:
+                    self.due.append(effect)
+
+    def _commit(
+        self,
+        offsets: Mapping[TopicPartition, Position],
+        now: Instant,
+        *,
+        then: Callable[[Committed], Event | None],
+    ) -> RequestId:
+        number = next(self._numbers)
+        self._observe(
+            CommitSent(
+                group_id=self._group_id,
+                request=number,
+                offsets=tuple(sorted((tp, p.offset) for tp, p in offsets.items())),
+                member_id=self.member.member_id,
+                generation_id=self.member.generation_id,
+            )
+        )
+        request_id, outputs = self.member.commit(offsets, now)
+
+        def concluded(answer: Committed) -> Event | None:
+            self._observe(
+                CommitConcluded(
+                    group_id=self._group_id,
+                    request=number,
+                    outcome=_outcome(answer.error),
+                    refused=tuple(sorted(answer.refused)),
+                )
+            )
+            return then(answer)
+
+        self._under_way[request_id] = concluded
+        self._take(outputs)
+        return request_id
+
+    def _fetch(self, effect: FetchOffsets, now: Instant) -> None:
+        wanted = tuple(sorted(effect.partitions))
+        number = next(self._numbers)
+        self._observe(CommittedAsked(group_id=self._group_id, request=number, partitions=wanted))
+        request_id, outputs = self.member.fetch_offsets(wanted, now)
+
+        def then(answer: engine.OffsetsFetched) -> Event:
+            found = _offsets_fetched(effect, answer)
+            self._observe(
+                CommittedTold(
+                    group_id=self._group_id,
+                    request=number,
+                    outcome=Outcome.UNKNOWN if found.failed else Outcome.OK,
+                    offsets=tuple((tp, p.offset if p else None) for tp, p in found.offsets.items()),
+                )
+            )
+            return found
+
+        self._under_way[request_id] = then
+        self._take(outputs)
+
+    def _list(self, effect: ListOffsets, partition: TopicPartition, now: Instant) -> None:
+        question = k02.ListOffsetsPartition(
+            partition_index=partition.partition, timestamp=EARLIEST if effect.earliest else LATEST
+        )
+        topic = k02.ListOffsetsTopic(name=partition.topic, partitions=[question])
+        message = k02.ListOffsetsRequest(
+            replica_id=-1, isolation_level=self._isolation_level, topics=[topic]
+        )
+        request_id, outputs = self.member.request(LeaderOf(partition=partition), message, now)
+        self._under_way[request_id] = lambda answer: _offset_listed(effect, partition, answer)
+        self._take(outputs)
+
+
+# -- answers as events of the core ----------------------------------------------------------------
+
+
+def _accepted(
+    offsets: Mapping[TopicPartition, Position], answer: Committed
+) -> OffsetsCommitted | None:
+    if answer.error is not None:
+        return None
+    return OffsetsCommitted(
+        offsets={tp: at for tp, at in offsets.items() if tp not in answer.refused}
+    )
+
+
+def _commit_answer(effect: CommitOffsets) -> Callable[[Committed], CommitAnswered]:
+    return lambda answer: CommitAnswered(
+        request=effect.request, refused=answer.refused, failed=answer.error is not None
+    )
+
+
+def _offsets_fetched(effect: FetchOffsets, answer: engine.OffsetsFetched) -> OffsetsFetched:
+    wanted = sorted(effect.partitions)
+    if answer.error is None and not answer.refused:
+        offsets = {tp: answer.offsets.get(tp) for tp in wanted}
+        return OffsetsFetched(request=effect.request, offsets=offsets)
+    fatal = _permanent(answer.error)
+    for tp, code in sorted(answer.refused.items()):
+        fatal = fatal or _permanent_code(code, tp)
+    return OffsetsFetched(request=effect.request, offsets={}, failed=effect.partitions, fatal=fatal)
+
+
+def _offset_listed(
+    effect: ListOffsets, partition: TopicPartition, answer: Answered
+) -> OffsetsListed:
+    fatal = _permanent(answer.error)
+    if answer.message is not None:
+        found = answer.message.topics[0].partitions[0]
+        code = ErrorCode.of(found.error_code)
+        if code is ErrorCode.NONE:
+            start = Position(found.offset, found.leader_epoch)
+            return OffsetsListed(request=effect.request, offsets={partition: start})
+        fatal = _permanent_code(code, partition)
+    failed = frozenset({partition})
+    return OffsetsListed(request=effect.request, offsets={}, failed=failed, fatal=fatal)
+
+
+def _outcome(error: RequestError | None) -> Outcome:
+    """The certain outcome: a refused commit may have been accepted in an earlier attempt."""
+    if error is None:
+        return Outcome.OK
+    return Outcome.FAILED if error.kind is RequestErrorKind.UNSUPPORTED else Outcome.UNKNOWN
+
+
+def _permanent(error: RequestError | None) -> str | None:
+    """The text of an error that a second request cannot mend."""
+    if error is None:
+        return None
+    refused = error.kind is RequestErrorKind.UNAVAILABLE and not error.code.retriable
+    return error.message if refused or error.kind in _PERMANENT else None
+
+
+def _permanent_code(code: ErrorCode, partition: TopicPartition) -> str | None:
+    return None if code.retriable else f"offset of {partition}: {code.name}"
+
+
+# -- the consumer protocol ------------------------------------------------------------------------
+
+
+def consumer_protocol(
+    assignors: tuple[Assignor, ...], rack_id: str | None = None
+) -> GroupProtocol[TopicPartition]:
+    """The protocol of consumer groups, for a consumer with these assignors."""
+
+    def offer(value: Offer[TopicPartition]) -> tuple[JoinProtocol, ...]:
+        return join_protocols(
+            assignors,
+            value.topics,
+            owned=value.owned,
+            previous=value.previous,
+            generation_id=value.generation_id,
+            rack_id=rack_id,
+        )
+
+    def read_assignment(data: bytes) -> tuple[frozenset[TopicPartition], bytes | None]:
+        assignment = decode_assignment(data)
+        return assignment.partitions, assignment.user_data
+
+    return GroupProtocol(
+        type=CONSUMER_PROTOCOL_TYPE,
+        embedded=EmbeddedProtocol(
+            offer=offer,
+            read_assignment=read_assignment,
+            is_cooperative=is_cooperative,
+            name_of=lambda partition: partition.topic,
+        ),
+        assigner=ConsumerAssigner(),
+    )
