@@ -58,7 +58,7 @@ def test_json_for_programs(tmp_path: Path) -> None:
     assert result.exit_code == 1
     told = json.loads(result.stdout)
     assert told["clean"] is False
-    assert len(told["checks"]) == 52
+    assert len(told["checks"]) == 54
     assert told["violations"][0]["name"] == "nothing-is-assigned-twice"
     assert told["violations"][0]["story"]
 
@@ -73,7 +73,7 @@ def test_only_some_checks_by_number_or_name(tmp_path: Path) -> None:
 def test_a_check_that_is_not_there(tmp_path: Path) -> None:
     result = run(good(tmp_path), "--only", "nonsense")
     assert result.exit_code == 2
-    assert "--only nonsense: there is no such check; known are 1 to 52" in result.output
+    assert "--only nonsense: there is no such check; known are 1 to 54" in result.output
 
 
 def test_a_truncated_history_is_checked_up_to_its_last_whole_fact(tmp_path: Path) -> None:

@@ -455,6 +455,7 @@ def a_new_place_while_the_application_has_not_heard_of_the_loss() -> Tale:
 def a_static_member_that_did_not_come_is_a_zombie() -> Tale:
     tale = Tale().careless()
     tale.instances["a"] = "i"
+    tale.rebalance_ms = 100
     tale.stable(a=(0, 1), b=(2, 3)).process("a").process("b")
     tale.told("a", "assigned", 0, 1).told("b", "assigned", 2, 3).beat_all(3)
     tokens = {"b": tale.come_back("b", (2, 3)), "a": Token(0)}

@@ -11,7 +11,14 @@ from kohort.model import facts as f
 from kohort.model import wire_facts as w
 from kohort.model.errors import ErrorCode
 from kohort.model.group_state import GroupState
-from kohort.model.ids import GenerationId, GroupId, GroupInstanceId, ProtocolName, TopicPartition
+from kohort.model.ids import (
+    GenerationId,
+    GroupId,
+    GroupInstanceId,
+    ProtocolName,
+    Ticket,
+    TopicPartition,
+)
 from kohort.model.world_facts import FaultsHealed, HistoryCalmed
 
 # -- 45, 47: told and stored -------------------------------------------------------------------
@@ -23,6 +30,21 @@ def an_assignment_is_told_before_it_is_stored() -> Tale:
     tokens = {"a": tale.arrive("a")}
     tale.start(GroupState.EMPTY).wait(1).open(tokens)
     return tale.sync({"a": (0, 1, 2, 3)}, stored=False)
+
+
+@broken(
+    45,
+    "write 2 was reported as stored, but the disk has not synced it",
+    "t-0 at 5 was acknowledged, but not stored",
+)
+def the_log_reports_a_write_that_the_disk_has_not_synced() -> Tale:
+    tale = Tale().stable(a=(0, 1, 2, 3))
+    offsets = ((TopicPartition("t", 0), 5),)
+    token = tale.ask(API.OFFSET_COMMIT, "a", 1, body=w.CommitAsked(offsets=offsets))
+    tale.persist(ok=None, offsets=offsets)
+    tale.add(w.PersistNotOnDisk(ticket=Ticket(2))).add(w.PersistOk(group_id=G, ticket=Ticket(2)))
+    told = w.CommitTold(errors=((offsets[0][0], ErrorCode.NONE),))
+    return tale.answer(token, API.OFFSET_COMMIT, "a", 1, body=told)
 
 
 @broken(45, "t-0 at 5 was acknowledged, but not stored")

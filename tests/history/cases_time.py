@@ -244,6 +244,13 @@ def answers_come_out_of_turn() -> Tale:
     return _two_on_one_connection(2, 1)
 
 
+@broken(51, "a cannot read an answer: the frame ends early")
+def a_client_cannot_read_an_answer() -> Tale:
+    reason = "the frame ends early"
+    tale = _two_on_one_connection(1)
+    return tale.add(c.AnswerUnreadable(group_id=G, connection=7, reason=reason), "a")
+
+
 @kept(51)
 def answers_come_in_turn() -> Tale:
     return _two_on_one_connection(1, 2)

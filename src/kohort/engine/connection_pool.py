@@ -287,6 +287,8 @@ class ConnectionPool:
                 outcomes.append(Replied(pending, message))
             rest = connection.wire.take_output()
         except ProtocolError as error:
+            if self._notes is not None:
+                self._notes.unreadable(conn, str(error))
             self._out.append(Close(conn=conn, reason=str(error)))
             return [*outcomes, self._failed(connection, str(error), now)]
         if rest:

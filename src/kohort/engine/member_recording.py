@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any, Final, TypeAlias
 
 from kohort.engine.member_offsets import commit_codes
-from kohort.model.client_facts import Outcome, RequestSent, ResponseReceived
+from kohort.model.client_facts import AnswerUnreadable, Outcome, RequestSent, ResponseReceived
 from kohort.model.errors import ErrorCode
 from kohort.model.ids import NO_GENERATION, NO_MEMBER, ConnectionId, GenerationId, GroupId
 from kohort.model.wire_facts import GroupApi
@@ -30,7 +30,7 @@ _APIS: Final[dict[type, GroupApi]] = {
     OffsetCommitRequest: GroupApi.OFFSET_COMMIT,
 }
 
-RequestFact: TypeAlias = RequestSent | ResponseReceived
+RequestFact: TypeAlias = RequestSent | ResponseReceived | AnswerUnreadable
 
 
 class RequestNotes:
@@ -79,6 +79,10 @@ class RequestNotes:
                 generation_id=_generation(message),
             )
         )
+
+    def unreadable(self, conn: ConnectionId, reason: str) -> None:
+        """Bytes came that are no answer; the connection is closed."""
+        self._tell(AnswerUnreadable(group_id=self._group_id, connection=conn, reason=reason))
 
     def unanswered(self, request_class: type, number: int) -> None:
         """No answer will come: the connection is gone."""

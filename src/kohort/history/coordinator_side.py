@@ -299,6 +299,7 @@ def _move(group: GroupView, state: GroupState, at: Instant) -> None:
     group.previous_state, group.state, group.state_since = group.state, state, at
     waits = [m.rebalance_timeout_ms for m in group.members.values()]
     group.phase_timeout_ms = max(waits, default=Millis(0))
+    group.phase_timeout_known = all(m.exact for m in group.members.values())
 
 
 def _rebalance(world: World, recorded: Recorded, fact: f.RebalanceStarted) -> None:

@@ -121,6 +121,8 @@ class GroupView:
     """When something last happened that calls for a rebalance."""
     phase_timeout_ms: Millis = Millis(0)
     """The longest rebalance timeout among members when the present phase began."""
+    phase_timeout_known: bool = False
+    """Whether the timeouts of all members were known at that time."""
 
 
 @dataclass(slots=True, kw_only=True)

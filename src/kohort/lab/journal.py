@@ -33,6 +33,8 @@ _CONFIG: Final = LogConfig(
     sync_before_answer=True, delete=False, compact=True, timestamp_after_max_ms=1 << 62
 )
 _READ_BYTES: Final = 1 << 20
+_STORED_AS_SENT: Final = 17
+"""From this byte of a batch on, the log stores what it was given."""
 
 
 @dataclass(slots=True, eq=False)
@@ -40,9 +42,12 @@ class _Book:
     """One log and who waits for it."""
 
     log: PartitionLog
-    waiting: list[tuple[int, Ticket]] = field(default_factory=list)
-    """Last offset and ticket, in order."""
+    waiting: list[tuple[int, Ticket, bytes]] = field(default_factory=list)
+    """Last offset, ticket and bytes of each write, in order."""
     syncing: FlushJob | None = None
+    segment: str = ""
+    position: int = 0
+    """The end of the last write that was found on the disk."""
 
 
 class Journal:
@@ -55,6 +60,7 @@ class Journal:
         process: the broker's.
         appended: told of tickets that are durable.
         failed: told of tickets that never will be, and why.
+        not_on_disk: called before ``appended`` if the disk has not synced the bytes of the ticket.
         die: called when the broker is to die at a moment of a persist.
     """
 
@@ -67,6 +73,7 @@ class Journal:
         *,
         appended: Callable[[Ticket], None],
         failed: Callable[[Ticket, ErrorCode], None],
+        not_on_disk: Callable[[Ticket], None],
         die: Callable[[CrashAtPersist], None],
     ) -> None:
         self.plan = plan
@@ -82,6 +89,7 @@ class Journal:
         self._process = process
         self._appended = appended
         self._failed = failed
+        self._not_on_disk = not_on_disk
         self._die = die
         self._books: dict[int, _Book] = {}
         self._epoch = 0
@@ -109,7 +117,7 @@ class Journal:
         except StorageError as error:
             self._heap.at(self._heap.now, self._process, self._failed, write.ticket, error.code)
             return
-        book.waiting.append((result.last_offset, write.ticket))
+        book.waiting.append((result.last_offset, write.ticket, bytes(batch[_STORED_AS_SENT:])))
         if book.syncing is None:
             self._begin(book)
         self._dies("appended")
@@ -144,14 +152,28 @@ class Journal:
         told = [entry for entry in book.waiting if failure is not None or entry[0] < end]
         del book.waiting[: len(told)]
         life = self._process.life
-        for _, ticket in told:
+        for _, ticket, data in told:
             if failure is None:
+                if not self._is_on_disk(book, data):
+                    self._not_on_disk(ticket)
                 self._appended(ticket)
             else:
                 self._failed(ticket, failure.code)
             if self._process.life != life or self._dies("told"):
                 return False
         return True
+
+    def _is_on_disk(self, book: _Book, data: bytes) -> bool:
+        """Whether the disk has synced a write; the disk is asked, not the log."""
+        directory = book.log.directory
+        for name in self.disk.list_directory(directory):
+            if name.endswith(".log") and name >= book.segment:
+                begin = book.position if name == book.segment else 0
+                found = self.disk.synced_content(f"{directory}/{name}").find(data, begin)
+                if found >= 0:
+                    book.segment, book.position = name, found + len(data)
+                    return True
+        return False
 
     def _dies(self, moment: str) -> bool:
         crash = self.crash

@@ -33,7 +33,7 @@ from kohort.model.errors import ErrorCode
 from kohort.model.group_config import GroupConfig
 from kohort.model.ids import ConnectionId, Ticket, TopicPartition
 from kohort.model.instants import Instant
-from kohort.model.wire_facts import CoordinatorStopped
+from kohort.model.wire_facts import CoordinatorStopped, PersistNotOnDisk
 from kohort.storage.errors import StorageError
 from kohort.wire.apis import APIS, Api
 from kohort.wire.messages import k02_list_offsets as k02
@@ -90,6 +90,7 @@ class Node:
             self.process,
             appended=self._appended,
             failed=self._append_failed,
+            not_on_disk=self._not_on_disk,
             die=self._die,
         )
         self._heap = heap
@@ -211,6 +212,9 @@ class Node:
     def _append_failed(self, ticket: Ticket, error: ErrorCode) -> None:
         if self.up:
             self._carry(self.engine.append_failed(ticket, error, self._heap.now))
+
+    def _not_on_disk(self, ticket: Ticket) -> None:
+        self._record(BROKER, self.incarnation, PersistNotOnDisk(ticket=ticket))
 
     # -- the turn ---------------------------------------------------------------------------------
 

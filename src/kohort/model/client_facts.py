@@ -156,6 +156,15 @@ class ResponseReceived:
     generation_id: GenerationId = NO_GENERATION
 
 
+@value(frozen=True, slots=True, kw_only=True)
+class AnswerUnreadable:
+    """A client received bytes that are no answer to its request; it closed the connection."""
+
+    group_id: GroupId
+    connection: int
+    reason: str
+
+
 # -- the application ---------------------------------------------------------------------------
 
 
@@ -268,6 +277,7 @@ ClientFact: TypeAlias = (
     | RebalanceEnforced
     | RequestSent
     | ResponseReceived
+    | AnswerUnreadable
     | PollReturned
     | PositionSet
     | RecordsDelivered

@@ -215,6 +215,13 @@ class PersistOk:
 
 
 @value(frozen=True, slots=True, kw_only=True)
+class PersistNotOnDisk:
+    """The log reports a write as durable, but the simulated disk has not synced its bytes."""
+
+    ticket: Ticket
+
+
+@value(frozen=True, slots=True, kw_only=True)
 class PersistFailed:
     """The records of a ticket are not durable and never will be."""
 
@@ -281,6 +288,7 @@ WireFact: TypeAlias = (
     | RequestUnreadable
     | PersistBegun
     | PersistOk
+    | PersistNotOnDisk
     | PersistFailed
     | CoordinatorBooted
     | CoordinatorStopped

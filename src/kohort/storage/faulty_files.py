@@ -120,6 +120,13 @@ class UnsyncedLossFiles:
         """The bytes of a file."""
         return bytes(self._inode(path).data)
 
+    def synced_content(self, path: str) -> bytes:
+        """The bytes of a file that survive every power cut; none if its name would not survive."""
+        node: _Inode | _Directory | None = self._root
+        for name in path.split("/")[1:]:
+            node = node.durable.get(name) if isinstance(node, _Directory) else None
+        return node.durable if isinstance(node, _Inode) else b""
+
     # Files
 
     def open(self, path: str, *, create: bool = False) -> FaultyFile:

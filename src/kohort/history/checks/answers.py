@@ -1,7 +1,7 @@
-"""Promises about requests and answers as such: one answer each, its own, and in order.
+"""The promise that each request gets one answer: its own, readable, and in order.
 
-In: requests and answers as coordinators and clients record them. Out: findings. Must not know: what
-any request means.
+In: requests and answers as coordinators and clients record them. Out: findings. Must not know: the
+meaning of requests.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from kohort.history.check import Check, Heading, Kafka, on
 from kohort.history.checks.generations import COORDINATOR
 from kohort.history.world import World
-from kohort.model.client_facts import Outcome, RequestSent, ResponseReceived
+from kohort.model.client_facts import AnswerUnreadable, Outcome, RequestSent, ResponseReceived
 from kohort.model.history_record import Recorded
 from kohort.model.ids import GroupId
 from kohort.model.wire_facts import AnswerSent, CoordinatorBooted, RequestReceived
@@ -20,8 +20,9 @@ _Call = tuple[str, int, int, GroupId]
 class OneAnswerEach(Check):
     """A request gets at most one answer, which carries its correlation id; answers keep order.
 
-    Kafka's clients match answers to requests by their order on a connection: one too many, one out
-    of turn, and every later answer is taken for another request's.
+    Kafka's clients match answers to requests by their order on a connection. After one answer too
+    many, or one out of order, a client reads each later answer as the answer to another request. A
+    client that cannot read an answer is a finding too: TCP delivers bytes undamaged.
     """
 
     number, name, heading = 51, "one-answer-each", Heading.LIVENESS
@@ -71,6 +72,16 @@ class OneAnswerEach(Check):
         self._sent[*life, fact.request] = fact
         if fact.connection is not None:
             self._queues.setdefault((*life, fact.connection), []).append(fact.request)
+
+    @on(AnswerUnreadable)
+    def unreadable(self, recorded: Recorded, fact: AnswerUnreadable) -> None:
+        """A client closes a connection because of the bytes that came."""
+        self.judge(
+            False,
+            lambda: f"{recorded.source} cannot read an answer: {fact.reason}",
+            recorded,
+            fact.group_id,
+        )
 
     @on(ResponseReceived)
     def received(self, recorded: Recorded, fact: ResponseReceived) -> None:

@@ -32,6 +32,7 @@ from kohort.model.wire_facts import (
     GroupApi,
     PersistBegun,
     PersistFailed,
+    PersistNotOnDisk,
     PersistOk,
     RequestReceived,
     SyncTold,
@@ -122,6 +123,17 @@ class DurableBeforeTold(_Writes):
         oldest = next(iter(self.world.requests.values()), recorded).sequence
         for offset in [offset for offset, when in stored.items() if when < oldest]:
             del stored[offset]
+
+    @on(PersistNotOnDisk)
+    def not_on_disk(self, recorded: Recorded, fact: PersistNotOnDisk) -> None:
+        """The log reports a write that a power cut could still take back."""
+        write = self.begun.pop((recorded.source, recorded.incarnation, fact.ticket), None)
+        self.judge(
+            False,
+            lambda: f"write {fact.ticket} was reported as stored, but the disk has not synced it",
+            recorded,
+            write.group_id if write is not None else GroupId(""),
+        )
 
     @on(GroupLoaded)
     def loaded(self, _recorded: Recorded, fact: GroupLoaded) -> None:

@@ -223,6 +223,35 @@ class RevokeComesBeforeReassignment(Assigned):
                 )
 
 
+class DeliveredWhileAssigned(Check):
+    """Records of a partition are delivered only from its assignment to its revocation.
+
+    The application was told that the partition is revoked or lost: its state is flushed, and
+    another member may process the records. A record that is delivered later is processed twice, and
+    nobody commits its offset.
+    """
+
+    number, name, heading = 53, "delivered-while-assigned", Heading.OWNERSHIP
+    source, feature, kafka = "KAFKA-14196", CONSUMER, Kafka.YES
+
+    @on(RecordsDelivered)
+    def delivered(self, recorded: Recorded, fact: RecordsDelivered) -> None:
+        """Records are handed to the application."""
+        process = self.world.processes.get(recorded.source)
+        if process is None or not process.seen_from_start:
+            return
+        self.judge(
+            fact.partition in process.owned,
+            lambda: (
+                f"{recorded.source} delivered {fact.partition} from {fact.first} to {fact.last}, "
+                "which was not assigned to the application"
+            ),
+            recorded,
+            fact.group_id,
+            process.member_id,
+        )
+
+
 class CallbackAlgebra(Check):
     """Callbacks add up: nothing is assigned twice, nothing revoked or lost that is not owned.
 

@@ -7,7 +7,7 @@ clients' facts.
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 from kohort.history.check import Check, Heading, Kafka, on
 from kohort.history.checks.generations import COORDINATOR
@@ -17,10 +17,20 @@ from kohort.model.facts import (
     GroupEmptied,
     GroupStabilized,
     JoinPhaseCompleted,
+    JoinRefused,
+    MemberAdded,
     MemberExpired,
+    MemberIdHandedOut,
+    MemberLeft,
+    MemberRejoined,
+    MembersNotRejoined,
+    NobodyRejoined,
+    ParkedJoinDropped,
     PendingMemberExpired,
     PendingMemberJoined,
     RebalanceStarted,
+    StaticMemberReplaced,
+    WriteFailed,
 )
 from kohort.model.group_state import GroupState
 from kohort.model.history_record import Recorded
@@ -35,6 +45,8 @@ from kohort.model.wire_facts import (
 )
 
 SLACK_MS: Final = 1_000
+PENDING_GRACE_MS: Final = 1_000
+"""How long a handed-out id may hold a join phase open for which no member is missing."""
 NEW_MEMBER_MS: Final = 300_000
 _DEFAULT_INITIAL_DELAY_MS: Final = 3_000
 _Phase = tuple[GroupId, GroupState]
@@ -152,11 +164,11 @@ class NewMembersAreBounded(_Timed):
 class PhasesAreBounded(_Timed):
     """A join phase lasts at most as long as the longest rebalance timeout, a sync phase likewise.
 
-    One member that does not come, or does not ask for its assignment, must not hold up the others,
-    even if it heartbeats (KAFKA-12890). What the log takes longer is not the members': a phase may
-    end when it has stored the number of the generation (the join phase) or the assignment (the sync
-    phase). A join phase for which nobody is missing, since the last one was removed, ends then and
-    there.
+    A member that does not rejoin, or does not ask for its assignment, must not delay the others,
+    even if the member heartbeats (KAFKA-12890). Writes may take longer: the join phase may wait
+    until the number of the generation is stored, the sync phase until the assignment is stored. A
+    join phase ends as soon as no member is missing. A handed-out member id may delay that end by
+    one second, so that the client can come back with the id.
     """
 
     number, name, heading = 18, "phases-are-bounded", Heading.MEMBERSHIP
@@ -169,33 +181,62 @@ class PhasesAreBounded(_Timed):
         """Writes under way, and the phase that cannot end before they do."""
         self._stored: dict[_Phase, Instant] = {}
         """When the log was done with the last of those."""
-        self._complete_since: dict[GroupId, Instant] = {}
+        self._changed: dict[GroupId, Instant] = {}
+        """When members or writes last changed in a way that may complete a join phase."""
+        self._grace_until: dict[GroupId, Instant] = {}
+        """When the newest handed-out id stops to delay the end of a join phase."""
 
     @on(RequestReceived)
     def nobody_is_missing(self, recorded: Recorded, fact: RequestReceived) -> None:
-        """Everybody has rejoined, the log is idle, and still the phase goes on."""
+        """Has the join phase gone on although everybody has rejoined?"""
         group = self.world.groups.get(fact.group_id)
-        if group is None or not self._all_are_here(group):
-            self._complete_since.pop(fact.group_id, None)
+        if group is not None:
+            self._judge_complete(recorded, group)
+
+    @on(
+        MemberAdded,
+        MemberRejoined,
+        MemberLeft,
+        MemberExpired,
+        MembersNotRejoined,
+        ParkedJoinDropped,
+        StaticMemberReplaced,
+        NobodyRejoined,
+        JoinRefused,
+        WriteFailed,
+    )
+    def changed(self, recorded: Recorded, fact: Any) -> None:
+        """A member comes or goes. An id that was never used does not count."""
+        if not getattr(fact, "pending", False):
+            self._changed[fact.group_id] = recorded.at
+
+    @on(MemberIdHandedOut)
+    def handed_out(self, recorded: Recorded, fact: MemberIdHandedOut) -> None:
+        """The client has one second to come back with its id."""
+        grace = Instant(recorded.at + PENDING_GRACE_MS * MICROS_PER_MILLI)
+        self._grace_until[fact.group_id] = grace
+
+    def _judge_complete(self, recorded: Recorded, group: GroupView) -> None:
+        if not self._is_complete(group):
             return
-        since = self._complete_since.setdefault(fact.group_id, recorded.at)
+        changed = max(group.state_since, self._changed.get(group.group_id, Instant(0)))
+        since = max(changed, self._grace_until.get(group.group_id, Instant(0)))
         self.judge(
             not self.over(since, recorded.at, 0),
             lambda: (
-                f"all members have rejoined for {millis(recorded.at - since)} ms, and the join "
+                f"all members have rejoined for {millis(recorded.at - changed)} ms, and the join "
                 "phase goes on"
             ),
             recorded,
-            fact.group_id,
+            group.group_id,
         )
 
-    def _all_are_here(self, group: GroupView) -> bool:
+    def _is_complete(self, group: GroupView) -> bool:
         return (
             group.known
             and group.state is GroupState.PREPARING_REBALANCE
             and group.previous_state is not GroupState.EMPTY
             and bool(group.members)
-            and not group.pending
             and not self._tickets.get(group.group_id)
             and all(member.join_parked for member in group.members.values())
         )
@@ -204,7 +245,8 @@ class PhasesAreBounded(_Timed):
     def booted(self, _recorded: Recorded, _fact: CoordinatorBooted) -> None:
         """Tickets begin anew."""
         self._tickets.clear()
-        self._complete_since.clear()
+        self._changed.clear()
+        self._grace_until.clear()
 
     @on(PersistBegun)
     def begun(self, recorded: Recorded, fact: PersistBegun) -> None:
@@ -221,6 +263,7 @@ class PhasesAreBounded(_Timed):
     @on(PersistOk, PersistFailed)
     def done(self, recorded: Recorded, fact: PersistOk | PersistFailed) -> None:
         """The log is done."""
+        self._changed[fact.group_id] = recorded.at
         phase = self._tickets.get(fact.group_id, {}).pop(fact.ticket, None)
         if phase is not None:
             self._stored[fact.group_id, phase] = recorded.at
@@ -232,12 +275,15 @@ class PhasesAreBounded(_Timed):
         fact: RebalanceStarted | JoinPhaseCompleted | GroupStabilized | GroupEmptied,
     ) -> None:
         """A phase ends."""
-        self._judge(recorded, self.world.group(fact.group_id))
+        group = self.world.group(fact.group_id)
+        self._judge(recorded, group)
+        self._judge_complete(recorded, group)
 
     def finish(self, last: Recorded) -> None:
         """Phases that should be over by now."""
         for group in self.groups():
             self._judge(last, group)
+            self._judge_complete(last, group)
 
     def _judge(self, recorded: Recorded, group: GroupView) -> None:
         initial = group.previous_state is GroupState.EMPTY
@@ -259,6 +305,53 @@ class PhasesAreBounded(_Timed):
             ),
             recorded,
             group.group_id,
+        )
+
+
+class NobodyIsCutOffEarly(_Timed):
+    """A join phase goes on without a member only after the longest rebalance timeout of the group.
+
+    A member needs this time to finish its batch, to commit and to give up partitions. A member that
+    is cut off earlier commits in vain, and its partitions are processed twice. The broker's own
+    bound (``kohort.max.rebalance.timeout.ms``) may be shorter than the timeouts of the members.
+    """
+
+    number, name, heading = 54, "nobody-is-cut-off-early", Heading.MEMBERSHIP
+    source, feature, kafka = "KIP-62; reliability A17", COORDINATOR, Kafka.YES
+
+    @on(MembersNotRejoined)
+    def removed(self, recorded: Recorded, fact: MembersNotRejoined) -> None:
+        """Dynamic members that have not rejoined lose their membership."""
+        self._judge(recorded, self.world.group(fact.group_id), fact.member_ids)
+
+    @on(JoinPhaseCompleted)
+    def opened(self, recorded: Recorded, fact: JoinPhaseCompleted) -> None:
+        """Static members that have not rejoined miss the generation."""
+        group = self.world.group(fact.group_id)
+        absent = tuple(
+            m for m in fact.member_ids if m in group.members and not group.members[m].join_parked
+        )
+        if absent:
+            self._judge(recorded, group, absent)
+
+    def _judge(self, recorded: Recorded, group: GroupView, absent: tuple[MemberId, ...]) -> None:
+        initial = group.previous_state is GroupState.EMPTY
+        join = group.state is GroupState.PREPARING_REBALANCE and not initial
+        if not group.known or not join or not group.phase_timeout_known:
+            return
+        longest = self.world.settings.get("kohort.max.rebalance.timeout.ms", group.phase_timeout_ms)
+        limit = min(group.phase_timeout_ms, longest)
+        spent = recorded.at - group.state_since
+        spent -= self.world.stalled_micros(Instant(group.state_since + 1), recorded.at)
+        self.judge(
+            spent >= limit * MICROS_PER_MILLI,
+            lambda: (
+                f"{', '.join(absent)} had {millis(spent)} ms to rejoin; the longest rebalance "
+                f"timeout is {limit} ms"
+            ),
+            recorded,
+            group.group_id,
+            absent[0],
         )
 
 
