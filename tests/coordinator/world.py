@@ -33,7 +33,6 @@ from kohort.coordinator.interface import (
     Loaded,
     OffsetCommit,
     OffsetFetch,
-    OffsetToCommit,
     Replay,
     Respond,
     SyncGroup,
@@ -57,6 +56,7 @@ from kohort.model.ids import (
 )
 from kohort.model.instants import Instant, WallMillis
 from kohort.model.join import JoinProtocol
+from kohort.model.positions import Position
 
 WALL = WallMillis(1_700_000_000_000)
 
@@ -341,12 +341,7 @@ class World:
                 member_id if member_id is not None else (f"{client}-1" if client else "")
             ),
             group_instance_id=instance_id(instance),
-            offsets=tuple(
-                OffsetToCommit(
-                    partition=tp(p), offset=o, metadata=metadata, leader_epoch=leader_epoch
-                )
-                for p, o in offsets.items()
-            ),
+            offsets=tuple((tp(p), Position(o, leader_epoch, metadata)) for p, o in offsets.items()),
             retention_ms=retention,
             knows_group_id_not_found=new_client,
             unknown_partitions=frozenset(tp(p) for p in unknown),

@@ -34,6 +34,7 @@ from kohort.model.ids import (
 )
 from kohort.model.instants import WallMillis
 from kohort.model.join import JoinedMember, JoinProtocol
+from kohort.model.positions import Position
 from kohort.model.values import value
 
 # -- JoinGroup -------------------------------------------------------------------------------------
@@ -173,16 +174,6 @@ class LeaveAnswer:
 
 
 @value(frozen=True, slots=True, kw_only=False)
-class OffsetToCommit:
-    """One offset to store."""
-
-    partition: TopicPartition
-    offset: int
-    leader_epoch: int = -1
-    metadata: str = ""
-
-
-@value(frozen=True, slots=True, kw_only=False)
 class OffsetCommit:
     """Offsets to store, from a member (generation >= 0) or from a client outside a group.
 
@@ -194,7 +185,7 @@ class OffsetCommit:
     generation_id: GenerationId
     member_id: MemberId
     group_instance_id: GroupInstanceId | None
-    offsets: tuple[OffsetToCommit, ...]
+    offsets: tuple[tuple[TopicPartition, Position], ...]
     retention_ms: int | None
     """How long to keep the offsets, from clients that send a retention (OffsetCommit v2-4)."""
 

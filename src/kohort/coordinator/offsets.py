@@ -133,9 +133,9 @@ def _member_error(registry: Registry, group: Group, event: OffsetCommit) -> Erro
 
 def _goes_back(group: Group, event: OffsetCommit) -> bool:
     """Whether a commit would lower an offset, as it is stored or on its way to the log."""
-    for wanted in event.offsets:
-        under_way = group.offset_writes.get(wanted.partition)
-        kept = group.offsets.get(wanted.partition) if under_way is None else under_way.sent
+    for tp, wanted in event.offsets:
+        under_way = group.offset_writes.get(tp)
+        kept = group.offsets.get(tp) if under_way is None else under_way.sent
         if kept is not None and wanted.offset < kept.offset:
             return True
     return False
@@ -149,13 +149,13 @@ def _sort_out(
     expires = None if event.retention_ms is None else WallMillis(now + event.retention_ms)
     offsets: dict[TopicPartition, CommittedOffset] = {}
     errors: dict[TopicPartition, ErrorCode] = {}
-    for wanted in event.offsets:
-        if wanted.partition in event.unknown_partitions:
-            errors[wanted.partition] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    for tp, wanted in event.offsets:
+        if tp in event.unknown_partitions:
+            errors[tp] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         elif len(wanted.metadata) > registry.config.offset_metadata_max_bytes:
-            errors[wanted.partition] = ErrorCode.OFFSET_METADATA_TOO_LARGE
+            errors[tp] = ErrorCode.OFFSET_METADATA_TOO_LARGE
         else:
-            offsets[wanted.partition] = CommittedOffset(
+            offsets[tp] = CommittedOffset(
                 wanted.offset, wanted.leader_epoch, wanted.metadata, now, expires
             )
     return offsets, errors
@@ -165,9 +165,7 @@ def _answer(
     event: OffsetCommit, errors: dict[TopicPartition, ErrorCode], group_error: ErrorCode
 ) -> OffsetCommitAnswer:
     """Partitions in the request's order; an error of the group is copied onto all of them."""
-    return OffsetCommitAnswer(
-        tuple([(each.partition, errors.get(each.partition, group_error)) for each in event.offsets])
-    )
+    return OffsetCommitAnswer(tuple([(tp, errors.get(tp, group_error)) for tp, _ in event.offsets]))
 
 
 def write_offsets(

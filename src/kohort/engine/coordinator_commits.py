@@ -70,7 +70,7 @@ class KnownCommit:
         self.size = len(frame)
         self._unpack = layout.unpack
         self._fixed = layout.unpack(frame)[::2]
-        self._stored = tuple((wanted.partition, ErrorCode.NONE) for wanted in event.offsets)
+        self._stored = tuple((tp, ErrorCode.NONE) for tp, _ in event.offsets)
         version = header.api_version
         message = commit_response(OffsetCommitAnswer(self._stored), version)
         answer = encode_response(message, version, 0)

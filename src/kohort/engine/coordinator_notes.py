@@ -136,7 +136,7 @@ def _asked(
                 members=tuple((m.member_id, m.group_instance_id) for m in event.members)
             )
         case OffsetCommit():
-            return CommitAsked(offsets=tuple((o.partition, o.offset) for o in event.offsets))
+            return CommitAsked(offsets=tuple((tp, wanted.offset) for tp, wanted in event.offsets))
         case Heartbeat():
             return None
         case _:

@@ -139,8 +139,8 @@ def _commit(event: OffsetCommit, _config: GroupConfig) -> OffsetCommitAnswer:
     unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     return OffsetCommitAnswer(
         partitions=tuple(
-            (o.partition, unknown if o.partition in event.unknown_partitions else _ELSEWHERE)
-            for o in event.offsets
+            (tp, unknown if tp in event.unknown_partitions else _ELSEWHERE)
+            for tp, _ in event.offsets
         )
     )
 

@@ -18,11 +18,11 @@ from kohort.coordinator.interface import (
     OffsetDeleteAnswer,
     OffsetFetch,
     OffsetFetchAnswer,
-    OffsetToCommit,
 )
 from kohort.coordinator.records import CommittedOffset
 from kohort.model.errors import ErrorCode
 from kohort.model.ids import GenerationId, GroupId, GroupInstanceId, MemberId, Token, TopicPartition
+from kohort.model.positions import Position
 from kohort.wire.messages.k08_offset_commit import (
     OffsetCommitRequest,
     OffsetCommitResponse,
@@ -79,11 +79,9 @@ def commit_event(asked: Received, client: ServerConnection, knows: Knows) -> Off
     """An OffsetCommit as an event. Null metadata is stored as empty."""
     request: OffsetCommitRequest = asked.request
     offsets = tuple(
-        OffsetToCommit(
-            partition=TopicPartition(topic.name, p.partition_index),
-            offset=p.committed_offset,
-            leader_epoch=p.committed_leader_epoch,
-            metadata=p.committed_metadata or "",
+        (
+            TopicPartition(topic.name, p.partition_index),
+            Position(p.committed_offset, p.committed_leader_epoch, p.committed_metadata or ""),
         )
         for topic in request.topics
         for p in topic.partitions
@@ -98,7 +96,7 @@ def commit_event(asked: Received, client: ServerConnection, knows: Knows) -> Off
         offsets=offsets,
         retention_ms=retention if retention >= 0 else None,
         knows_group_id_not_found=asked.header.api_version >= _COMMIT_KNOWS_GROUP_ID_NOT_FOUND,
-        unknown_partitions=_unknown((o.partition for o in offsets), knows),
+        unknown_partitions=_unknown((tp for tp, _ in offsets), knows),
         connection=client.id,
     )
 
@@ -115,8 +113,8 @@ def commit_again(
     """
     wanted = tuple(
         [
-            OffsetToCommit(last.partition, offset, last.leader_epoch, last.metadata)
-            for last, offset in zip(event.offsets, offsets, strict=True)
+            (tp, Position(offset, last.leader_epoch, last.metadata))
+            for (tp, last), offset in zip(event.offsets, offsets, strict=True)
         ]
     )
     return OffsetCommit(  # all of its fields, in their order
@@ -128,7 +126,7 @@ def commit_again(
         wanted,
         event.retention_ms,
         event.knows_group_id_not_found,
-        frozenset([each.partition for each in wanted if not knows(each.partition)]),
+        _unknown((tp for tp, _ in wanted), knows),
         event.connection,
     )
 
