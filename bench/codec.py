@@ -40,9 +40,11 @@ from kio.schema.sync_group.v5.request import SyncGroupRequest as KioSync
 from kio.serial import entity_reader, entity_writer
 from kio.static.primitive import i32Timedelta
 
-from kohort.coordinator.group import Group, new_member
+from kohort.coordinator.group import Group
 from kohort.coordinator.interface import HeartbeatAnswer
 from kohort.coordinator.liveness import HeartbeatHandle
+from kohort.coordinator.member import Member
+from kohort.coordinator.timers import session_timer
 from kohort.engine.coordinator_connection import LastHeartbeat
 from kohort.model.deadlines import Deadline
 from kohort.model.ids import GroupId, MemberId
@@ -176,8 +178,7 @@ def kohort_turn(frames: list[bytes]) -> Run:
     """Each connection compares with its last heartbeat, as the broker's engine has it do."""
     whole = [len(frame).to_bytes(4, "big") + frame for frame in frames]
     group = Group(group_id=GroupId("payments"))
-    member = new_member(
-        group_id=group.group_id,
+    member = Member(
         member_id=MemberId(""),
         group_instance_id=None,
         client_id="",
@@ -185,6 +186,7 @@ def kohort_turn(frames: list[bytes]) -> Run:
         session_timeout_ms=0,
         rebalance_timeout_ms=0,
         protocols=(),
+        session_timer=session_timer(group.group_id, MemberId("")),
     )
     handle = HeartbeatHandle(group, member, Deadline(member.session_timer, Instant(0), 0))
     following = cycle([(LastHeartbeat(frame, 4, handle), frame) for frame in whole]).__next__

@@ -12,9 +12,9 @@ from kohort.coordinator.interface import (
     Heartbeat,
     Stalled,
 )
+from kohort.coordinator.member import topics_of
 from kohort.coordinator.partitions import java_hash, partition_for
 from kohort.coordinator.registry import mapped_append_error
-from kohort.coordinator.subscriptions import topics_of
 from kohort.model.errors import ConfigError, ErrorCode, InvariantViolation
 from kohort.model.group_config import GroupConfig
 from kohort.model.group_state import GroupState

@@ -417,7 +417,7 @@ class RandomLife(RuleBasedStateMachine):
                     else:
                         offsets[key] = record.value
         groups = self.world.coordinator._registry.groups
-        seen = {(g.group_id, p): o for g in groups.values() for p, o in g.offsets.items()}
+        seen = {(g.group_id, p): o for g in groups.values() for p, o in g.offsets.durable.items()}
         assert seen == offsets
         records = [r for ticket in sorted(self.world.durable) for r in self.world.durable[ticket]]
         fresh = Coordinator(self.world.config, lambda prefix: prefix)
@@ -427,7 +427,7 @@ class RandomLife(RuleBasedStateMachine):
         again = {
             (g.group_id, p): o
             for g in fresh._registry.groups.values()
-            for p, o in g.offsets.items()
+            for p, o in g.offsets.durable.items()
         }
         assert again == offsets
 

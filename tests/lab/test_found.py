@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kohort.coordinator import offsets
+from kohort.coordinator.offset_table import OffsetTable
 from kohort.history.checker import check_history
 from kohort.lab import acts
 from kohort.lab.exhaustive import explore, small_plan
@@ -244,12 +244,12 @@ def test_a_commit_that_only_memory_holds_is_found_when_it_is_read(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The same world with a coordinator that lets others read what its log refused."""
-    settle = offsets.settle_offsets
+    settle = OffsetTable.settle
 
-    def settled(*write: Any, durable: bool) -> None:
-        settle(*write, durable=True)
+    def settled(self: OffsetTable, *write: Any, durable: bool) -> None:
+        settle(self, *write, durable=True)
 
-    monkeypatch.setattr(offsets, "settle_offsets", settled)
+    monkeypatch.setattr(OffsetTable, "settle", settled)
     assert broken(_a_full_disk_before_another_owner()) == ["failed-is-never-told"]
 
 

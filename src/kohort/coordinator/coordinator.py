@@ -1,18 +1,17 @@
-"""The one public door of the coordinator: events and instants in, effects out.
+"""The coordinator: events and instants in, effects out.
 
-Lives here: the order of things in a step, and who serves which event or timer. Goes out: effects,
-in the order in which they must be carried out. Must not know: what any phase does.
+In: events. Out: effects, in the order in which they must be carried out. Must not know: the
+decisions of any phase.
 
-The contract: ``handle`` first does ``advance``, so that no event overtakes a deadline that has
-passed; only ``Stalled`` is taken before. ``next_deadline`` changes nothing that can be seen.
-Protocol errors are answers; an exception is a bug. Same configuration, ids and events, same
-effects.
+``handle`` first does ``advance``: deadlines that have passed are served before the event. Only
+``Stalled`` comes before them. ``next_deadline`` has no visible effect. Protocol errors are answers;
+an exception is a bug. Same configuration, ids and events give the same effects.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any, assert_never
+from typing import Any
 
 from kohort.coordinator import joining, liveness, loading, offsets, removing, syncing, views
 from kohort.coordinator.interface import (
@@ -39,9 +38,9 @@ from kohort.coordinator.interface import (
     TopicsDeleted,
 )
 from kohort.coordinator.invariants import check
-from kohort.coordinator.rebalancing import join_timer_fired
+from kohort.coordinator.rebalancing import join_timer_fired, try_complete
 from kohort.coordinator.registry import MakeMemberId, Registry, Write
-from kohort.coordinator.timers import JOIN, SESSION, SYNC, Timer
+from kohort.coordinator.timers import HOLD, JOIN, SESSION, SWEEP, Timer
 from kohort.model.deadlines import Deadlines
 from kohort.model.errors import InvariantViolation
 from kohort.model.group_config import GroupConfig
@@ -67,8 +66,7 @@ def _write_of(registry: Registry, ticket: Ticket) -> Write:
     return write
 
 
-# A table instead of a match: a heartbeat is served thousands of times a second, and a match of
-# classes asks each case in turn.
+# A table, because a match of classes tests one case after the other.
 _SERVE: dict[type, Callable[[Registry, Any], None]] = {
     Heartbeat: liveness.heartbeat,
     JoinGroup: joining.join,
@@ -93,8 +91,8 @@ class Coordinator:
     Args:
         config: its settings.
         make_member_id: makes an id, never used before, from a prefix (a client id): the prefix,
-            "-" and something unique.
-        deadlines: where its timers live; somebody who watches them hands in his own.
+            "-" and a unique part.
+        deadlines: holds the timers; by default a new one.
     """
 
     __slots__ = ("_loading", "_registry")
@@ -110,7 +108,7 @@ class Coordinator:
         self._loading = loading.Loading()
 
     def handle(self, event: Event, now: Instant) -> list[Effect]:
-        """Let something happen at ``now``; effects in the order they must be carried out."""
+        """Serve an event at ``now``; returns the effects in the order to carry them out."""
         registry = self._registry
         if type(event) is Stalled:
             registry.deadlines.shift(event.micros)
@@ -123,7 +121,7 @@ class Coordinator:
         return registry.take_effects()
 
     def appended(self, tickets: Iterable[Ticket], now: Instant) -> list[Effect]:
-        """What ``handle`` gives for the ``Appended`` of each, one after another."""
+        """The effects of ``handle`` for the ``Appended`` of each ticket, one after another."""
         registry = self._registry
         for ticket in tickets:
             self._fire_due(now)
@@ -131,15 +129,15 @@ class Coordinator:
         return registry.take_effects()
 
     def heartbeat_handle(self, event: Heartbeat) -> liveness.HeartbeatHandle | None:
-        """For ``beat``, when a heartbeat like ``event`` comes again; None: it is to be handled."""
+        """For ``beat``, if a heartbeat like ``event`` comes again; None: use ``handle``."""
         return liveness.heartbeat_handle(self._registry, event)
 
     def beat(self, handle: liveness.HeartbeatHandle, now: Instant) -> HeartbeatAnswer | None:
-        """What ``handle`` would answer, if that is all it would do; None: nothing has happened.
+        """The answer of ``handle``, if that is its only effect; None: nothing was done.
 
-        Most of what a coordinator is asked is a heartbeat of a member that lives, while nothing
-        is due. This is the short way for it: no event, no token, no effects, and nothing looked
-        up, since a table's entry is seldom in the processor's cache when its member beats again.
+        Most requests are heartbeats of known members while no deadline is due. For those this needs
+        no event, no token, no effects, and no look-up: the entry of a table is seldom in the
+        processor's cache when its member sends the next heartbeat.
         """
         registry = self._registry
         if not registry.deadlines.none_due(now):
@@ -148,7 +146,7 @@ class Coordinator:
         return liveness.beat_again(registry, handle)
 
     def advance(self, now: Instant) -> list[Effect]:
-        """Let the time be ``now``. Too early or twice is harmless."""
+        """Set the time to ``now``. A call too early, or a second one, does no harm."""
         self._fire_due(now)
         return self._registry.take_effects()
 
@@ -157,7 +155,7 @@ class Coordinator:
         return self._registry.deadlines.next()
 
     def none_due(self, at: Instant) -> bool:
-        """Whether ``advance`` has nothing to do at ``at``; False says nothing."""
+        """True if ``advance`` has nothing to do at ``at``; False may mean either."""
         return self._registry.deadlines.none_due(at)
 
     def check(self) -> None:
@@ -169,7 +167,7 @@ class Coordinator:
         check(self._registry)
 
     def _take_notice(self, event: Event) -> None:
-        """Events that nobody waits on an answer to."""
+        """Serve the rare events."""
         match event:
             case TimeOfDay():
                 self._registry.set_time_of_day(event.wall)
@@ -179,31 +177,14 @@ class Coordinator:
                 loading.finish(self._registry, self._loading)
             case Stalled():
                 pass
-            case (
-                Heartbeat()
-                | JoinGroup()
-                | SyncGroup()
-                | LeaveGroup()
-                | OffsetCommit()
-                | OffsetFetch()
-                | OffsetDelete()
-                | DescribeGroups()
-                | ListGroups()
-                | DeleteGroups()
-                | TopicsDeleted()
-                | TokensDropped()
-                | Appended()
-                | AppendFailed()
-            ):
-                raise InvariantViolation(f"{type(event).__name__} was expected to be served")
             case _:
-                assert_never(event)
+                raise InvariantViolation(f"{type(event).__name__} was expected to be served")
 
     def _fire_due(self, now: Instant) -> None:
-        """Fire what is due, each by itself, since one may cancel or arm others.
+        """Fire the due timers one by one, because one may cancel or arm others.
 
-        Timers armed by one that fires late count from ``now``: a member's session starts when its
-        answer leaves, not when it should have left.
+        A timer that is armed here counts from ``now``: a member's session starts when its answer
+        leaves, not when the answer was due.
         """
         registry = self._registry
         registry.now = now
@@ -216,7 +197,7 @@ class Coordinator:
 
     def _fire(self, timer: Timer) -> None:
         registry = self._registry
-        if timer.kind not in {SESSION, JOIN, SYNC}:
+        if timer.kind == SWEEP:
             removing.sweep_timer_fired(registry)
             return
         group = registry.groups.get(timer.group_id)
@@ -226,5 +207,7 @@ class Coordinator:
             liveness.session_timer_fired(registry, group, timer.member_id)
         elif timer.kind == JOIN:
             join_timer_fired(registry, group)
+        elif timer.kind == HOLD:
+            try_complete(registry, group)
         else:
             syncing.sync_timer_fired(registry, group)

@@ -1,36 +1,32 @@
-"""One classic group: its members, its state, and what may follow what.
+"""One classic group: its members, its state, and the legal moves between states.
 
-Lives here: the data of a group and the questions that can be answered from it alone. Comes in:
-calls from the phases (``joining``, ``syncing``, ``liveness``, ``offsets``), which decide. Must not
-know: tokens' owners, deadlines, the log, other groups.
+In: calls of the phases (``joining``, ``syncing``, ``liveness``, ``offsets``), which decide. Out:
+the data of the group, and answers that follow from this data alone. Must not know: deadlines, the
+log, other groups.
 
-A group is really three machines that meet:
+Three machines meet in a group:
 
 - the *state*, whose legal moves are ``TRANSITIONS``;
 - each *member*, which is away, parked in a join, or parked in a sync;
-- the *handed-out ids* (``pending``), no members yet, which can hold up a join phase for a moment.
+- the *handed-out ids* (``pending``), which are no members yet and can hold up a join phase.
 """
 
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
-from kohort.coordinator.records import (
-    NO_TIMESTAMP,
-    CommittedOffset,
-    GroupMetadata,
-    MemberMetadata,
-)
-from kohort.coordinator.timers import Timer, session_timer
+from kohort.coordinator.initial_delay import InitialDelay
+from kohort.coordinator.interface import JoinGroup
+from kohort.coordinator.member import Member, largest
+from kohort.coordinator.offset_table import OffsetTable
+from kohort.coordinator.records import NO_TIMESTAMP, GroupMetadata, MemberMetadata
+from kohort.coordinator.timers import Timer, hold_timer, join_timer, session_timer, sync_timer
 from kohort.model.errors import ErrorCode, InvariantViolation
 from kohort.model.facts import Fact
-from kohort.model.group_config import PENDING_MEMBER_GRACE_MS
 from kohort.model.group_state import GroupState
 from kohort.model.ids import (
-    NO_CONNECTION,
-    ConnectionId,
     GenerationId,
     GroupId,
     GroupInstanceId,
@@ -39,13 +35,9 @@ from kohort.model.ids import (
     ProtocolType,
     Ticket,
     Token,
-    TopicPartition,
 )
-from kohort.model.instants import MICROS_PER_MILLI, Instant, WallMillis
+from kohort.model.instants import Instant, WallMillis
 from kohort.model.join import JoinProtocol
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
 
 CONSUMER = ProtocolType("consumer")
 
@@ -61,109 +53,31 @@ TRANSITIONS: dict[GroupState, frozenset[GroupState]] = {
 """For each state, the states it may be entered from."""
 
 _STORY_LENGTH = 24
-_MEMBER_OVERHEAD = 64
-"""Lengths and numbers of a member in the group's record, and room for a longer id."""
 _NEW = GenerationId(0)
 
 
 @dataclass(slots=True, kw_only=True)
-class Member:
-    """A member of a group. At most one of ``parked_join`` and ``parked_sync`` is set."""
-
-    member_id: MemberId
-    group_instance_id: GroupInstanceId | None
-    client_id: str
-    client_host: str
-    session_timeout_ms: int
-    rebalance_timeout_ms: int
-    protocols: tuple[JoinProtocol, ...]
-    session_timer: Timer
-    assignment: bytes = b""
-    parked_join: Token | None = None
-    """The JoinGroup that waits for the join phase to end; counted in ``Group.parked_joins``."""
-
-    parked_sync: Token | None = None
-    """The SyncGroup that waits for the leader's assignment to be durable."""
-
-    weight: int = 0
-    """Most bytes that it takes in the group's record, without its assignment."""
-
-    knows_id: bool = True
-    """Its client was told the id: it can come back with it."""
-
-    is_new: bool = True
-    """True until its first generation; such a member may expire while it is parked."""
-
-    commits_over: ConnectionId = NO_CONNECTION
-    """The latest opened of the connections over which it has committed."""
-
-    def metadata_for(self, name: ProtocolName) -> bytes:
-        """Its bytes for protocol ``name``; none if it does not offer that."""
-        return next((p.metadata for p in self.protocols if p.name == name), b"")
-
-    def vote(self, candidates: frozenset[ProtocolName]) -> ProtocolName:
-        """The first of its protocols that is a candidate.
-
-        Raises:
-            InvariantViolation: it supports none, which the protocol gate excludes.
-        """
-        for protocol in self.protocols:
-            if protocol.name in candidates:
-                return protocol.name
-        raise InvariantViolation(
-            f"member {self.member_id} was expected to support one of {sorted(candidates)}, "
-            f"but offers {[p.name for p in self.protocols]}"
-        )
-
-
-@dataclass(slots=True, kw_only=True)
-class InitialDelay:
-    """Where the wait of a group that was Empty stands (KIP-134)."""
-
-    delay_ms: int
-    """Length of the stretch that runs now."""
-
-    remaining_ms: int
-    """How much longer newcomers may stretch it after that."""
-
-    new_member_added: bool = False
-    """Somebody beyond the first member came in this stretch."""
-
-
-@dataclass(slots=True)
-class OffsetWrites:
-    """How many writes of one partition's offset are on their way to the log, and what they say."""
-
-    count: int
-    sent: CommittedOffset | None
-    """What the last of them says; None: that nothing is committed."""
-
-    applied: Ticket
-    """The latest of them that was durable and is what readers see."""
-
-
-@dataclass(slots=True, kw_only=True)
 class Group:
-    """A classic group. The phases change it; nothing outside this room does."""
+    """A classic group. Only the phases change it."""
 
     group_id: GroupId
     state: GroupState = GroupState.EMPTY
     generation_id: GenerationId = _NEW
     protocol_type: ProtocolType | None = None
-    """None until the first member; stays when the group falls empty. None for simple groups."""
+    """None until the first member, and for simple groups. It stays when the group is Empty."""
 
     protocol_name: ProtocolName | None = None
-    """The selected protocol; None when no generation is live."""
+    """The selected protocol; None without a generation."""
 
     leader_id: MemberId | None = None
     members: dict[MemberId, Member] = field(default_factory=dict)
-    """In the order of joining; the leader is one of them unless there are none."""
+    """In the order of joining. If there are members, one of them is the leader."""
 
     static_members: dict[GroupInstanceId, MemberId] = field(default_factory=dict)
-    """Agrees with ``members`` in both directions."""
+    """The static members of ``members``, and no others."""
 
-    pending: dict[MemberId, Instant] = field(default_factory=dict)
-    """Ids handed out and not joined with, and since when; disjoint from ``members``."""
+    pending: dict[MemberId, int] = field(default_factory=dict)
+    """Ids that were handed out and not joined with: their session timeouts, the last id last."""
 
     pending_sync: dict[MemberId, None] = field(default_factory=dict)
     """Members of this generation that have not asked for their assignment."""
@@ -171,51 +85,43 @@ class Group:
     parked_joins: int = 0
     """How many members have ``parked_join`` set."""
 
-    join_deadline: Instant = Instant(0)
-    """When the join phase ends at the latest, if it is not the initial one."""
-
     initial: InitialDelay | None = None
-    """Set while the join phase is the initial one, which never ends early by "all joined"."""
+    """Set in the first join phase of a group that was Empty. That phase lasts its full time."""
 
     subscribed_topics: frozenset[str] | None = None
     """Topics of the generation's subscriptions; None if unknown (bytes that do not parse)."""
 
     current_state_timestamp: WallMillis = NO_TIMESTAMP
     sync_write: Ticket | None = None
-    """The leader's assignment on its way to the log; a later one takes its place."""
+    """The leader's last assignment on its way to the log."""
 
     deletion: Ticket | None = None
-    """The tombstone on its way to the log; set exactly in Dead."""
+    """The group's tombstone on its way to the log; set in Dead, and in no other state."""
 
     floor: GenerationId = _NEW
-    """The highest generation that may have been told before the log was read back."""
+    """The highest generation that a member may know from before the log was read."""
 
     reserved: GenerationId = _NEW
-    """The highest generation that a durable record reserves; only such a one is told."""
+    """The highest generation that a durable record reserves; members learn no higher one."""
 
     reservation: Ticket | None = None
     """The reservation on its way to the log."""
 
     has_reservations: bool = False
-    """Reservations are in the log, or were sent there: the group's tombstone needs company."""
+    """The log holds or will hold reservations, so the group's tombstone needs one for them."""
 
     closing: bool = False
-    """The join phase is over, but for its generation, which is on its way to the log."""
+    """The join phase is over, but the record of its generation is not durable yet."""
 
     renamed: dict[GroupInstanceId, MemberId] = field(default_factory=dict)
-    """Static members whose present id the group's durable record may not hold."""
+    """Static members whose present id may not be in the group's durable record."""
 
     renamed_reserved: dict[GroupInstanceId, MemberId] = field(default_factory=dict)
-    """Those of them that the last durable reservation holds."""
+    """Those of ``renamed`` that the last durable reservation holds."""
 
-    offsets: dict[TopicPartition, CommittedOffset] = field(default_factory=dict)
-    """Durable offsets."""
-
-    offset_writes: dict[TopicPartition, OffsetWrites] = field(default_factory=dict)
-    """Partitions whose offset is on its way to the log."""
-
+    offsets: OffsetTable = field(default_factory=OffsetTable)
     weight: int = 0
-    """The members' weights together."""
+    """The weights of all members together."""
 
     protocol_counts: dict[ProtocolName, int] = field(default_factory=dict)
     """How many members support a protocol."""
@@ -223,45 +129,47 @@ class Group:
     story: deque[tuple[Instant, Fact]] = field(default_factory=lambda: deque(maxlen=_STORY_LENGTH))
     """The last facts about this group, for the message of an InvariantViolation."""
 
+    join_timer: Timer = field(init=False)
+    hold_timer: Timer = field(init=False)
+    sync_timer: Timer = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.join_timer = join_timer(self.group_id)
+        self.hold_timer = hold_timer(self.group_id)
+        self.sync_timer = sync_timer(self.group_id)
+
     # -- questions ---------------------------------------------------------------------------
 
     @property
     def uses_consumer_protocol(self) -> bool:
-        """Whether members' bytes are subscriptions that topics can be read from."""
+        """Whether members' metadata are subscriptions with readable topics."""
         return self.protocol_type == CONSUMER
 
     @property
     def is_unused(self) -> bool:
-        """Nothing hangs on this group: it may be forgotten."""
-        return not (self.members or self.pending or self.offsets or self.offset_writes)
+        """No member, no handed-out id and no offset: the group may be forgotten."""
+        return not (self.members or self.pending or self.offsets)
 
     def all_joined(self) -> bool:
         """Every member is parked in a join."""
         return self.parked_joins == len(self.members)
 
-    def held_until(self) -> Instant:
-        """Until when handed-out ids hold a join phase open: their clients are just coming back."""
-        handed_out = max(self.pending.values(), default=None)
-        if handed_out is None:
-            return Instant(0)
-        return Instant(handed_out + PENDING_MEMBER_GRACE_MS * MICROS_PER_MILLI)
-
     def next_generation(self) -> GenerationId:
-        """The number of the generation to come."""
+        """The number of the next generation."""
         return GenerationId(max(self.generation_id, self.floor) + 1)
 
     def is_reserved(self) -> bool:
-        """Whether the generation to come, with its static members' ids, would survive a crash."""
+        """Whether a crash would keep the next generation and the ids of its static members."""
         if self.reserved != self.next_generation():
             return False
         return self.renamed.items() <= self.renamed_reserved.items()
 
     def rebalance_timeout_ms(self) -> int:
-        """The longest that any member grants; 0 without members."""
-        return max((m.rebalance_timeout_ms for m in self.members.values()), default=0)
+        """The longest rebalance timeout of the members; 0 without members."""
+        return max([m.rebalance_timeout_ms for m in self.members.values()], default=0)
 
     def identify(self, member_id: MemberId, group_instance_id: GroupInstanceId | None) -> ErrorCode:
-        """Whether the sender is who it says; the generation is compared only after this."""
+        """The error of a sender that is no member, or is fenced. Checked before the generation."""
         if group_instance_id is not None:
             known = self.static_members.get(group_instance_id)
             if known is None:
@@ -273,21 +181,21 @@ class Group:
     def accepts_protocols(
         self, protocol_type: ProtocolType, protocols: tuple[JoinProtocol, ...]
     ) -> bool:
-        """The protocol gate: same type, and something that every current member supports."""
+        """Whether the type is the group's, and every current member supports one of these."""
         if self.state is GroupState.EMPTY:
             return bool(protocol_type) and bool(protocols)
         if protocol_type != self.protocol_type:
             return False
-        everybody = len(self.members)
-        return any(self.protocol_counts.get(p.name, 0) == everybody for p in protocols)
+        counts, everybody = self.protocol_counts, len(self.members)
+        return any(counts.get(p.name, 0) == everybody for p in protocols)
 
     def candidates(self) -> frozenset[ProtocolName]:
         """Protocols that every member supports."""
         everybody = len(self.members)
-        return frozenset(name for name, n in self.protocol_counts.items() if n == everybody)
+        return frozenset([name for name, n in self.protocol_counts.items() if n == everybody])
 
     def choose_protocol(self) -> ProtocolName:
-        """The candidate with most first votes; on a tie the one voted for first."""
+        """The candidate with most first votes; on a tie the one that was voted for first."""
         votes = self._votes()
         return max(votes, key=lambda name: votes[name])
 
@@ -303,6 +211,8 @@ class Group:
 
     def _votes(self) -> dict[ProtocolName, int]:
         candidates = self.candidates()
+        if len(candidates) == 1:
+            return dict.fromkeys(candidates, len(self.members))
         votes: dict[ProtocolName, int] = {}
         for member in self.members.values():
             choice = member.vote(candidates)
@@ -310,13 +220,13 @@ class Group:
         return votes
 
     def is_subscribed(self, topic: str) -> bool:
-        """Whether a live member reads ``topic``; an unknown subscription counts as reading it."""
+        """Whether a member subscribes to ``topic``; an unknown subscription counts as yes."""
         if self.subscribed_topics is not None:
             return topic in self.subscribed_topics
         return self.uses_consumer_protocol
 
     def metadata(self, assignments: Mapping[MemberId, bytes]) -> GroupMetadata:
-        """The group's record, with the assignments given in place of the members' own."""
+        """The group's record, with ``assignments`` in place of the members' own."""
         name = self.protocol_name
         return GroupMetadata(
             protocol_type=self.protocol_type or ProtocolType(""),
@@ -325,17 +235,19 @@ class Group:
             leader_id=self.leader_id,
             current_state_timestamp=self.current_state_timestamp,
             members=tuple(
-                MemberMetadata(
-                    member_id=m.member_id,
-                    group_instance_id=m.group_instance_id,
-                    client_id=m.client_id,
-                    client_host=m.client_host,
-                    rebalance_timeout_ms=m.rebalance_timeout_ms,
-                    session_timeout_ms=m.session_timeout_ms,
-                    subscription=m.metadata_for(name) if name is not None else b"",
-                    assignment=assignments.get(m.member_id, b""),
-                )
-                for m in self.members.values()
+                [
+                    MemberMetadata(
+                        member_id=m.member_id,
+                        group_instance_id=m.group_instance_id,
+                        client_id=m.client_id,
+                        client_host=m.client_host,
+                        rebalance_timeout_ms=m.rebalance_timeout_ms,
+                        session_timeout_ms=m.session_timeout_ms,
+                        subscription=m.metadata_for(name) if name is not None else b"",
+                        assignment=assignments.get(m.member_id, b""),
+                    )
+                    for m in self.members.values()
+                ]
             ),
         )
 
@@ -353,7 +265,7 @@ class Group:
         self.current_state_timestamp = at
 
     def add(self, member: Member, protocol_type: ProtocolType) -> None:
-        """Take in a member; the first one leads and fixes the protocol type."""
+        """Add a member. The first member leads and sets the protocol type."""
         if not self.members:
             self.protocol_type = protocol_type
             self.leader_id = member.member_id
@@ -361,16 +273,15 @@ class Group:
         if member.group_instance_id is not None:
             self.static_members[member.group_instance_id] = member.member_id
         self._count(member.protocols, 1)
-        member.weight = weight_of(member, member.protocols)
         self.weight += member.weight
         self.pending.pop(member.member_id, None)
         if not self.pending:
             self.pending.clear()  # a table does not shrink when its entries go
 
     def remove(self, member_id: MemberId) -> Member:
-        """Take out a member with everything that hangs on it; its parked tokens are in the result.
+        """Remove a member with all its data; its parked tokens are in the result.
 
-        If it led, any other leads; the end of the join phase prefers one that is there.
+        If it led, any other member leads. The end of the join phase prefers one that has joined.
         """
         member = self.members.pop(member_id)
         self.weight -= member.weight
@@ -386,7 +297,7 @@ class Group:
         return member
 
     def rename(self, member: Member, member_id: MemberId) -> None:
-        """A static member's place has a new holder, who inherits everything that hangs on it."""
+        """Give a static member a new id; its data stays."""
         instance, former = member.group_instance_id, member.member_id
         if instance is None:
             raise self.violation(f"member {former} was expected to be static")
@@ -398,12 +309,18 @@ class Group:
         if self.leader_id == former:
             self.leader_id = member_id
         if former in self.pending_sync:
-            # Kafka goes on waiting for the former id, and removes it though its place synced.
+            # Kafka goes on waiting for the former id, and removes the member though it has synced.
             del self.pending_sync[former]
             self.pending_sync[member_id] = None
 
+    def update(self, member: Member, event: JoinGroup) -> None:
+        """Replace timeouts and protocols of a known member by those of its JoinGroup."""
+        if member.protocols != event.protocols:
+            self.change_protocols(member, event.protocols)
+        member.set_timeouts(event.session_timeout_ms, event.rebalance_timeout_ms)
+
     def change_protocols(self, member: Member, protocols: tuple[JoinProtocol, ...]) -> None:
-        """Replace what a member offers."""
+        """Replace the protocols of a member."""
         weight = largest(protocols) - largest(member.protocols)
         self._count(member.protocols, -1)
         member.protocols = protocols
@@ -412,7 +329,7 @@ class Group:
         member.weight += weight
 
     def park_join(self, member: Member, token: Token) -> Token | None:
-        """Park a JoinGroup; returns the one whose place it takes."""
+        """Park a JoinGroup; returns the one that was parked before."""
         superseded, member.parked_join = member.parked_join, token
         if superseded is None:
             self.parked_joins += 1
@@ -436,65 +353,9 @@ class Group:
     # -- when something is wrong --------------------------------------------------------------
 
     def violation(self, message: str) -> InvariantViolation:
-        """An exception that says which group, in what state, and what led there."""
+        """An exception with the group's id, state and last facts."""
         story = "; ".join(f"{at}: {fact}" for at, fact in self.story)
         return InvariantViolation(
             f"group {self.group_id!r} in state {self.state}, generation {self.generation_id}, "
             f"{len(self.members)} members: {message}. Story: {story or 'none'}"
         )
-
-
-def weight_of(member: Member, protocols: tuple[JoinProtocol, ...]) -> int:
-    """Most bytes of the group's record that a member takes with ``protocols``."""
-    texts = utf8_size(member.member_id) + utf8_size(member.group_instance_id or "")
-    texts += utf8_size(member.client_id) + utf8_size(member.client_host)
-    return _MEMBER_OVERHEAD + texts + largest(protocols)
-
-
-def largest(protocols: tuple[JoinProtocol, ...]) -> int:
-    """Bytes of the longest metadata among ``protocols``."""
-    if len(protocols) == 1:
-        return len(protocols[0].metadata)
-    return max((len(p.metadata) for p in protocols), default=0)
-
-
-def utf8_size(text: str) -> int:
-    """Bytes that a text takes."""
-    return len(text) if text.isascii() else len(text.encode())
-
-
-def metadata_size(protocols: tuple[JoinProtocol, ...]) -> int:
-    """Bytes that a member offers in all, names included."""
-    return sum(len(p.name) + len(p.metadata) for p in protocols)
-
-
-def new_member(
-    *,
-    group_id: GroupId,
-    member_id: MemberId,
-    group_instance_id: GroupInstanceId | None,
-    client_id: str,
-    client_host: str,
-    session_timeout_ms: int,
-    rebalance_timeout_ms: int,
-    protocols: tuple[JoinProtocol, ...],
-    knows_id: bool = True,
-) -> Member:
-    """A member that has not been in a generation.
-
-    A rebalance timeout of 0 or less becomes the session timeout. (JoinGroup v0 and records of
-    version 0 have none; without the fallback such a group would close its join phase on nobody.)
-    """
-    return Member(
-        member_id=member_id,
-        group_instance_id=group_instance_id,
-        client_id=client_id,
-        client_host=client_host,
-        session_timeout_ms=session_timeout_ms,
-        rebalance_timeout_ms=(
-            rebalance_timeout_ms if rebalance_timeout_ms > 0 else session_timeout_ms
-        ),
-        protocols=protocols,
-        knows_id=knows_id,
-        session_timer=session_timer(group_id, member_id),
-    )

@@ -1,14 +1,14 @@
-"""What must hold of a coordinator between any two steps, as assertions.
+"""The invariants of a coordinator between any two steps, as assertions.
 
-Comes in: the whole registry. Goes out: nothing, or an ``InvariantViolation`` that names the group
-and tells its story. Tests call this after every step; a server can be told to.
+In: the whole registry. Out: nothing, or an ``InvariantViolation`` with group and last facts.
+Must not know: events. Tests call this after every step, and a server can do so, too.
 """
 
 from __future__ import annotations
 
 from kohort.coordinator.group import Group
 from kohort.coordinator.registry import Registry
-from kohort.coordinator.timers import JOIN, SESSION, SYNC, join_timer, session_timer, sync_timer
+from kohort.coordinator.timers import SESSION, SWEEP, session_timer
 from kohort.model.errors import InvariantViolation
 from kohort.model.group_state import GroupState
 
@@ -53,7 +53,7 @@ def _check_members(group: Group) -> None:
     leads = group.leader_id in members if members else group.leader_id is None
     _require(group, leads, f"{group.leader_id!r} leads {list(members)}")
     strangers = [m for m in group.pending_sync if m not in members]
-    _require(group, not strangers, f"a sync is awaited from {strangers}, who are no members")
+    _require(group, not strangers, f"a sync is awaited from {strangers}, which are no members")
     weight = sum(m.weight for m in members.values())
     _require(group, weight == group.weight, f"it weighs {weight}, not {group.weight}")
     counts: dict[str, int] = {}
@@ -103,12 +103,17 @@ def _check_timers(registry: Registry, group: Group) -> None:
     joining = group.state is GroupState.PREPARING_REBALANCE
     _require(
         group,
-        (joining and not group.closing) == (join_timer(group.group_id) in deadlines),
+        (joining and not group.closing) == (group.join_timer in deadlines),
         "the join timer runs exactly while members are waited for",
     )
     _require(
         group,
-        bool(group.pending_sync) == (sync_timer(group.group_id) in deadlines),
+        (joining and not group.closing) or group.hold_timer not in deadlines,
+        "the hold timer outlived the join phase",
+    )
+    _require(
+        group,
+        bool(group.pending_sync) == (group.sync_timer in deadlines),
         "the sync timer runs exactly while syncs are awaited",
     )
     for member_id, member in group.members.items():
@@ -127,14 +132,14 @@ def _check_timers(registry: Registry, group: Group) -> None:
 
 
 def _check_offsets(registry: Registry, group: Group) -> None:
-    for tp, under_way in group.offset_writes.items():
+    for tp, under_way in group.offsets.writes.items():
         _require(group, under_way.count > 0, f"{tp} has {under_way.count} writes under way")
-    if group.offset_writes:
+    if group.offsets.writes:
         _require(group, bool(registry.writes), "offsets are under way in no write")
 
 
 def _check_parked(registry: Registry) -> None:
-    """The registry knows whose JoinGroup or SyncGroup waits, and knows no others."""
+    """``Registry.parked`` holds the parked requests of all members, and no others."""
     known = registry.parked
     for token, (group, member) in known.items():
         _require(group, registry.is_live(group), f"{token} waits for it, but it is gone")
@@ -150,9 +155,9 @@ def _check_parked(registry: Registry) -> None:
 
 
 def _check_stray_timers(registry: Registry) -> None:
-    """Timers that outlive their member are where clones of this protocol have had their bugs."""
+    """No timer outlives its group or member: other implementations have had such bugs."""
     for timer in registry.deadlines:
-        if timer.kind not in {SESSION, JOIN, SYNC}:
+        if timer.kind == SWEEP:
             continue
         group = registry.groups.get(timer.group_id)
         if group is None:

@@ -1,35 +1,32 @@
-"""Members' way into the join phase: new, handed-out, known and static.
+"""A client's way into the join phase: new, with a handed-out id, known, or static.
 
-Comes in: JoinGroup. Goes out: answers at once, or parked tokens and a join phase that
-``rebalancing`` runs. Must not know: how the phase ends, API versions, the log.
+In: JoinGroup. Out: answers at once, or parked requests and a join phase, which ``rebalancing``
+runs. Must not know: the end of the join phase, API versions, the log.
 
-Gates come in Kafka's order: group id, session timeout, loading; then the group's size, its death,
-its protocols, and last the sender's identity. A refused join leaves nothing behind; Kafka 4 keeps
-an empty group in that case, which would let strangers fill memory.
+The checks have Kafka's order: group id, session timeout, loading; then the group's size, state and
+protocols; last the identity of the sender. A refused join leaves no trace. Kafka 4 keeps an empty
+group then, so that any client could fill the memory.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from kohort.coordinator.group import (
-    CONSUMER,
-    Group,
+from kohort.coordinator.group import CONSUMER, Group
+from kohort.coordinator.interface import JoinAnswer, JoinGroup
+from kohort.coordinator.member import (
     Member,
+    is_damaged,
     largest,
     metadata_size,
-    new_member,
     utf8_size,
     weight_of,
 )
-from kohort.coordinator.interface import JoinAnswer, JoinGroup
-from kohort.coordinator.parking import park, take_over
-from kohort.coordinator.rebalancing import joined_answer, prepare_rebalance, try_complete
+from kohort.coordinator.rebalancing import joined_answer, park, prepare_rebalance, try_complete
 from kohort.coordinator.records import GroupMetadata, GroupRecord
 from kohort.coordinator.registry import Registry, mapped_append_error
 from kohort.coordinator.replacing import replace_static_member
-from kohort.coordinator.subscriptions import is_damaged
-from kohort.coordinator.timers import join_timer, session_timer
+from kohort.coordinator.timers import session_timer
 from kohort.model.errors import ErrorCode
 from kohort.model.facts import (
     DamagedMetadataRefused,
@@ -55,32 +52,32 @@ from kohort.model.ids import (
 )
 
 _RECORD_OVERHEAD = 1_024
-"""Numbers and lengths of the group itself, and the batch around its record."""
+"""Bytes of the group's own numbers and lengths, and of the batch around its record."""
 
 _MADE_ID_BYTES = 37
-"""What a member id has more than the client or instance id that it is made of: "-" and a UUID."""
+"""Bytes that a member id adds to the client or instance id before it: "-" and a UUID."""
 
 
 @dataclass(slots=True, kw_only=True)
 class CreationWrite:
-    """The record that says a group exists; if it is lost, so is the group."""
+    """The record that a group exists; without it the group is lost."""
 
     group: Group
 
     def stored(self, registry: Registry, ticket: Ticket) -> None:
-        """Nobody waits for this."""
+        """No answer waits for this record."""
 
     def failed(self, registry: Registry, ticket: Ticket, error: ErrorCode) -> None:
-        """Forget the group, unless more has happened to it by now.
+        """Forget the group, unless a generation, an offset or its deletion came meanwhile.
 
-        Once it told a generation, its next record counts; once its tombstone is on the way, that.
+        Then the group's next record, or its tombstone, counts.
         """
         group = self.group
         if not registry.is_live(group):
             return
         registry.observe(WriteFailed(group_id=group.group_id, purpose="creation", error=error))
-        told = group.generation_id or group.offsets or group.offset_writes
-        if told or group.state is GroupState.DEAD:
+        used = group.generation_id or group.offsets
+        if used or group.state is GroupState.DEAD:
             return
         for member_id in list(group.pending):
             registry.deadlines.cancel(session_timer(group.group_id, member_id))
@@ -90,7 +87,8 @@ class CreationWrite:
             if token is not None:
                 answer = JoinAnswer(error=mapped_append_error(error), member_id=member.member_id)
                 registry.respond(token, answer)
-        registry.deadlines.cancel(join_timer(group.group_id))
+        registry.deadlines.cancel(group.join_timer)
+        registry.deadlines.cancel(group.hold_timer)
         del registry.groups[group.group_id]
 
 
@@ -120,7 +118,7 @@ def join(registry: Registry, event: JoinGroup) -> None:
 
 
 def _request_error(registry: Registry, event: JoinGroup) -> ErrorCode:
-    """What is wrong with the request itself, before any group is looked at."""
+    """The error of the request itself, whatever its group."""
     config = registry.config
     low, high = config.min_session_timeout_ms, config.max_session_timeout_ms
     if not event.group_id:
@@ -128,7 +126,7 @@ def _request_error(registry: Registry, event: JoinGroup) -> ErrorCode:
     if not low <= event.session_timeout_ms <= high:
         return ErrorCode.INVALID_SESSION_TIMEOUT
     if not event.member_id and len(_id_prefix(event).encode()) > LONGEST_TEXT - _MADE_ID_BYTES:
-        # Kafka makes an id of it that no answer and no record can hold.
+        # Kafka would make an id that fits into no answer and no record.
         return ErrorCode.INVALID_REQUEST
     if registry.loading:
         return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
@@ -136,10 +134,10 @@ def _request_error(registry: Registry, event: JoinGroup) -> ErrorCode:
 
 
 def _passes_gates(registry: Registry, group: Group, event: JoinGroup) -> bool:
-    if not _has_place(registry, group, _present_id(group, event)):
+    if not _fits_size(registry, group, _present_id(group, event)):
         _refuse(registry, event, ErrorCode.GROUP_MAX_SIZE_REACHED, NO_MEMBER)
         if event.member_id in group.members:
-            # The size was lowered while members were away: the last to come back are cut.
+            # The maximal size was lowered while members were away: the last to return are removed.
             member = group.remove(event.member_id)
             registry.deadlines.cancel(member.session_timer)
             try_complete(registry, group)
@@ -154,11 +152,11 @@ def _passes_gates(registry: Registry, group: Group, event: JoinGroup) -> bool:
 
 
 def _has_room_in_record(registry: Registry, group: Group, event: JoinGroup) -> bool:
-    """Keep out what would make the group's record too large, when everybody has its assignment.
+    """Refuse a join that would make the group's record too large once it has assignments.
 
-    Kafka finds out when the leader syncs, tells everybody an error and starts over, for ever. Here
-    the leader's SyncGroup fits a request if it keeps to the budget, and whatever fits a request is
-    taken.
+    Kafka notices this when the leader syncs, sends an error to all members and starts over, for
+    ever. Here a leader that keeps to the budget can send its SyncGroup, and any SyncGroup that
+    fits into a request is accepted.
     """
     config = registry.config
     offered = metadata_size(event.protocols)
@@ -174,8 +172,13 @@ def _has_room_in_record(registry: Registry, group: Group, event: JoinGroup) -> b
         size += largest(event.protocols) - largest(present.protocols)
     else:
         count += 1
-        member_id = event.member_id or MemberId(_id_prefix(event))
-        size += weight_of(_member_of(group, event, member_id), event.protocols)
+        size += weight_of(
+            event.member_id or _id_prefix(event),
+            event.group_instance_id,
+            event.client_id,
+            event.client_host,
+            event.protocols,
+        )
     size += count * config.assignment_budget_bytes
     setting, limit = config.join_bound
     if size > limit:
@@ -185,14 +188,14 @@ def _has_room_in_record(registry: Registry, group: Group, event: JoinGroup) -> b
 
 
 def _own_texts(group: Group, event: JoinGroup) -> int:
-    """Most bytes of the texts of the group itself: its id, protocol type, protocol and leader."""
+    """Most bytes of the group's own texts: its id, protocol type, protocol and leader."""
     leader = group.leader_id or event.member_id or _id_prefix(event)
     size = utf8_size(group.group_id) + utf8_size(event.protocol_type) + utf8_size(leader)
     return size + max([utf8_size(p.name) for p in event.protocols], default=0)
 
 
 def _id_prefix(event: JoinGroup) -> str:
-    """What a new id for the sender is made of."""
+    """The prefix of a new member id for the sender."""
     return event.client_id if event.group_instance_id is None else event.group_instance_id
 
 
@@ -206,7 +209,7 @@ def _refuse_size(
 
 
 def _metadata_is_sound(registry: Registry, event: JoinGroup) -> bool:
-    """Keep out subscriptions that cannot be read: in Kafka one of them hangs the whole group."""
+    """Refuse subscriptions that cannot be read: in Kafka one of them blocks the whole group."""
     if event.protocol_type != CONSUMER:
         return True
     damaged = next((p for p in event.protocols if is_damaged(p.metadata)), None)
@@ -227,17 +230,17 @@ def _metadata_is_sound(registry: Registry, event: JoinGroup) -> bool:
 
 
 def _present_id(group: Group, event: JoinGroup) -> MemberId:
-    """Whose place the request would take: a static member that comes back takes its own.
+    """The member that sends the request, if the group knows it, also by its instance id.
 
-    Kafka counts it as one more, so that a full group cannot be restarted.
+    Kafka counts a returning static member as one more, so a full group cannot be restarted.
     """
     if event.member_id or event.group_instance_id is None:
         return event.member_id
     return group.static_members.get(event.group_instance_id, NO_MEMBER)
 
 
-def _has_place(registry: Registry, group: Group, member_id: MemberId) -> bool:
-    """The size gate. Handed-out ids do not count; ids may be handed out beyond the size."""
+def _fits_size(registry: Registry, group: Group, member_id: MemberId) -> bool:
+    """The check of the maximal size. Handed-out ids do not count."""
     limit = registry.config.max_size
     member = group.members.get(member_id)
     match group.state:
@@ -251,7 +254,7 @@ def _has_place(registry: Registry, group: Group, member_id: MemberId) -> bool:
 
 
 def _create(registry: Registry, group: Group) -> None:
-    """Keep a new group, durably, as Kafka has done since 3.7."""
+    """Store a new group, as Kafka has done since 3.7."""
     registry.adopt(group, simple=False)
     value = GroupMetadata(
         protocol_type=ProtocolType(""),
@@ -283,7 +286,7 @@ def _join_without_id(registry: Registry, group: Group, event: JoinGroup) -> None
 def _join_as_instance(
     registry: Registry, group: Group, event: JoinGroup, instance: GroupInstanceId
 ) -> None:
-    """A static member is never asked to come back with an id: its instance id makes it known."""
+    """A static member gets its id at once: its instance id identifies it when it comes again."""
     if instance in group.static_members:
         replace_static_member(registry, group, event, instance)
         return
@@ -300,7 +303,7 @@ def _join_as_instance(
 
 
 def _hand_out_id(registry: Registry, group: Group, event: JoinGroup) -> None:
-    """KIP-394: the client gets an id and comes back with it; nothing else happens to the group."""
+    """KIP-394: give the client an id to join again with; the group does not change."""
     limit = registry.config.max_pending_members
     if len(group.pending) >= limit:
         registry.observe(
@@ -309,7 +312,7 @@ def _hand_out_id(registry: Registry, group: Group, event: JoinGroup) -> None:
         _refuse(registry, event, ErrorCode.GROUP_MAX_SIZE_REACHED, NO_MEMBER)
         return
     member_id = registry.new_member_id(group, event.client_id)
-    group.pending[member_id] = registry.now
+    group.pending[member_id] = event.session_timeout_ms
     registry.arm(session_timer(group.group_id, member_id), event.session_timeout_ms)
     registry.observe(
         MemberIdHandedOut(group_id=group.group_id, state=group.state, member_id=member_id)
@@ -322,7 +325,7 @@ def _hand_out_id(registry: Registry, group: Group, event: JoinGroup) -> None:
 def _join_with_id(registry: Registry, group: Group, event: JoinGroup) -> None:
     if event.member_id in group.pending:
         if event.group_instance_id is not None:
-            # Ids are handed out to dynamic members only; for Kafka this is an internal error.
+            # Only dynamic members get ids this way; for Kafka this is an internal error.
             _refuse(registry, event, ErrorCode.UNKNOWN_SERVER_ERROR, NO_MEMBER)
             return
         registry.observe(
@@ -352,17 +355,17 @@ def _join_with_id(registry: Registry, group: Group, event: JoinGroup) -> None:
         case GroupState.COMPLETING_REBALANCE if changed:
             _rejoin(registry, group, member, event, RebalanceCause.METADATA_UPDATED)
         case GroupState.COMPLETING_REBALANCE | GroupState.STABLE:
-            # The answer got lost, or the member asks again for no reason. Timers stay as they
-            # are: an unchanged join is no sign of life.
+            # The answer was lost, or the member asks twice. Its timers stay: an unchanged join does
+            # not count as a heartbeat.
             registry.respond(event.token, joined_answer(group, member))
         case GroupState.EMPTY | GroupState.DEAD:
-            raise group.violation(f"member {member.member_id} was not expected to be here")
+            raise group.violation(f"member {member.member_id} was not expected here")
 
 
 def _rejoin(
     registry: Registry, group: Group, member: Member, event: JoinGroup, cause: RebalanceCause
 ) -> None:
-    """A known member starts a rebalance."""
+    """Start a rebalance for the join of a known member."""
     _update(registry, group, member, event)
     prepare_rebalance(
         registry, group, cause, member_ids=(member.member_id,), client_reason=event.reason
@@ -370,15 +373,24 @@ def _rejoin(
 
 
 def _update(registry: Registry, group: Group, member: Member, event: JoinGroup) -> None:
-    take_over(group, member, event)
+    group.update(member, event)
     park(registry, group, member, event.token)
 
 
 def _add_member(registry: Registry, group: Group, event: JoinGroup, member_id: MemberId) -> None:
-    # The session of a handed-out id runs: its key, and the id in that, are kept only once.
+    # If the id was handed out, its session is armed: that key and its id are used again.
     timer = registry.known_timer(session_timer(group.group_id, member_id))
-    member = _member_of(group, event, timer.member_id)
-    member.session_timer = timer
+    member = Member(
+        member_id=timer.member_id,
+        group_instance_id=event.group_instance_id,
+        client_id=event.client_id,
+        client_host=event.client_host,
+        session_timeout_ms=event.session_timeout_ms,
+        rebalance_timeout_ms=event.rebalance_timeout_ms,
+        protocols=event.protocols,
+        session_timer=timer,
+        knows_id=bool(event.member_id),
+    )
     group.add(member, event.protocol_type)
     if group.initial is not None:
         group.initial.new_member_added = True
@@ -394,8 +406,9 @@ def _add_member(registry: Registry, group: Group, event: JoinGroup, member_id: M
         )
     )
     park(registry, group, member, event.token)
-    # Its client cannot heartbeat while it is parked for the first time, so it gets long; but not
-    # for ever, or clients that time out and come back under new ids fill the group (KAFKA-7610).
+    # A client cannot send heartbeats while its first join is parked, so the session is long. It
+    # must end: clients that time out and join again under new ids would fill the group
+    # (KAFKA-7610).
     registry.arm(member.session_timer, NEW_MEMBER_JOIN_TIMEOUT_MS)
     if group.state is GroupState.PREPARING_REBALANCE:
         try_complete(registry, group)
@@ -410,24 +423,10 @@ def _add_member(registry: Registry, group: Group, event: JoinGroup, member_id: M
     )
 
 
-def _member_of(group: Group, event: JoinGroup, member_id: MemberId) -> Member:
-    return new_member(
-        group_id=group.group_id,
-        member_id=member_id,
-        group_instance_id=event.group_instance_id,
-        client_id=event.client_id,
-        client_host=event.client_host,
-        session_timeout_ms=event.session_timeout_ms,
-        rebalance_timeout_ms=event.rebalance_timeout_ms,
-        protocols=event.protocols,
-        knows_id=bool(event.member_id),
-    )
-
-
 def _refuse(
     registry: Registry, event: JoinGroup, error: ErrorCode, member_id: MemberId | None = None
 ) -> None:
-    """Answer with an error; the request's member id is echoed unless another is given."""
+    """Answer with an error and with ``member_id``, or else with the member id of the request."""
     registry.observe(
         JoinRefused(
             group_id=event.group_id,

@@ -1,14 +1,15 @@
-"""Whether members live: heartbeats, sessions that end, members that leave.
+"""Sessions of members: heartbeats, expiries, members that leave, lost connections.
 
-Comes in: Heartbeat, LeaveGroup, session timers. Goes out: answers, and rebalances when somebody is
-gone. ``heartbeat`` is the hot path of a coordinator and builds nothing but its effect.
+In: Heartbeat, LeaveGroup, TokensDropped, session timers. Out: answers, and rebalances when a member
+is removed. Must not know: how a join phase ends. ``heartbeat`` is the most frequent call of a
+coordinator and builds nothing but its effect.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
-from kohort.coordinator.group import Group, Member
+from kohort.coordinator.group import Group
 from kohort.coordinator.interface import (
     Heartbeat,
     HeartbeatAnswer,
@@ -20,6 +21,7 @@ from kohort.coordinator.interface import (
     SyncAnswer,
     TokensDropped,
 )
+from kohort.coordinator.member import Member
 from kohort.coordinator.rebalancing import EmptyWrite, prepare_rebalance, try_complete
 from kohort.coordinator.registry import Registry
 from kohort.coordinator.timers import Timer, session_timer
@@ -52,12 +54,12 @@ def heartbeat(registry: Registry, event: Heartbeat) -> None:
 
 
 def beat(registry: Registry, event: Heartbeat) -> HeartbeatAnswer | None:
-    """Hear a dynamic member of the present generation; None: somebody else, who is not heard."""
+    """Restart the session of a dynamic member of the present generation; None: it is none."""
     found = _dynamic_member(registry, event)
     if found is None:
         return None
     group, member = found
-    # A group with members is neither Empty nor Dead, so nothing else is to be asked.
+    # A group with members is neither Empty nor Dead, so no other check is needed.
     registry.arm_session(member)
     return _REBALANCING if group.state is GroupState.PREPARING_REBALANCE else _ALIVE
 
@@ -73,10 +75,10 @@ def _dynamic_member(registry: Registry, event: Heartbeat) -> tuple[Group, Member
 
 
 class HeartbeatHandle:
-    """A dynamic member in the present generation, as its next heartbeat will find it.
+    """A dynamic member of the present generation, for its next heartbeat.
 
-    The session's deadline says whether that still holds: it is one of a member of the group for as
-    long as it is armed, and whoever leaves the group, or its place, ends it.
+    The handle is valid while the session's deadline is armed: the deadline is cancelled when the
+    member leaves the group or another process takes its instance id.
     """
 
     __slots__ = ("deadline", "generation_id", "group", "member")
@@ -89,7 +91,7 @@ class HeartbeatHandle:
 
 
 def heartbeat_handle(registry: Registry, event: Heartbeat) -> HeartbeatHandle | None:
-    """Whom a heartbeat is of, for the next one; None if ``beat`` would not hear it."""
+    """The member that sent this heartbeat, for its next one; None if ``beat`` returns None."""
     found = _dynamic_member(registry, event)
     if found is None:
         return None
@@ -99,12 +101,12 @@ def heartbeat_handle(registry: Registry, event: Heartbeat) -> HeartbeatHandle | 
 
 
 def beat_again(registry: Registry, handle: HeartbeatHandle) -> HeartbeatAnswer | None:
-    """As ``beat``, of somebody who is known; None if that does not hold any more."""
+    """As ``beat``, for a known member; None if the handle is not valid any more."""
     group = handle.group
     if handle.generation_id != group.generation_id:
         return None
     ends = registry.now + handle.member.session_timeout_ms * MICROS_PER_MILLI
-    # A nominal type costs a call, and this is done with every heartbeat.
+    # Instant(...) would cost a call with every heartbeat.
     if not registry.deadlines.postpone(handle.deadline, ends):  # type: ignore[arg-type]
         return None
     return _REBALANCING if group.state is GroupState.PREPARING_REBALANCE else _ALIVE
@@ -133,7 +135,7 @@ def _heartbeat_error(  # noqa: PLR0911 - one gate a line reads better than a nes
 
 
 def leave(registry: Registry, event: LeaveGroup) -> None:
-    """Serve a LeaveGroup: all entries, then at most one rebalance."""
+    """Serve a LeaveGroup: all its entries, then at most one rebalance."""
     if not event.group_id:
         registry.respond(event.token, LeaveAnswer(error=ErrorCode.INVALID_GROUP_ID))
         return
@@ -158,7 +160,7 @@ def leave(registry: Registry, event: LeaveGroup) -> None:
     if emptied is None:
         registry.respond(event.token, answer)
         return
-    # Durable before told: with the last member gone, the empty group's record comes first.
+    # The last member has left: the answer waits until the Empty group's record is durable.
     write = registry.writes[emptied]
     if not isinstance(write, EmptyWrite):
         raise group.violation(f"ticket {emptied} was expected to be the empty group's record")
@@ -168,9 +170,9 @@ def leave(registry: Registry, event: LeaveGroup) -> None:
 def _after_leaving(
     registry: Registry, group: Group, results: tuple[LeftMember, ...], *, members_left: bool
 ) -> Ticket | None:
-    """Go on without those that left. An id that never joined is missed by nobody.
+    """Rebalance without the members that left. A handed-out id that leaves changes nothing.
 
-    (In Kafka 4.3 it starts a rebalance of a Stable group.)
+    (In Kafka 4.3 such an id starts a rebalance of a Stable group.)
     """
     if group.state is GroupState.PREPARING_REBALANCE:
         return try_complete(registry, group)
@@ -181,7 +183,7 @@ def _after_leaving(
 
 
 def _remove(registry: Registry, group: Group, entry: LeavingMember) -> ErrorCode:
-    """Take one entry of a batch out of the group."""
+    """Remove the member of one entry."""
     member_id = entry.member_id
     if member_id in group.pending and entry.group_instance_id is None:
         del group.pending[member_id]
@@ -189,7 +191,7 @@ def _remove(registry: Registry, group: Group, entry: LeavingMember) -> ErrorCode
         _observe_left(registry, group, entry, member_id, pending=True)
         return ErrorCode.NONE
     if not member_id and entry.group_instance_id is not None:
-        # How an administrator removes a static member: by its instance id alone.
+        # An administrator removes a static member by its instance id alone.
         member_id = group.static_members.get(entry.group_instance_id, NO_MEMBER)
     error = group.identify(member_id, entry.group_instance_id)
     if error is not ErrorCode.NONE:
@@ -221,9 +223,9 @@ def _left(entry: LeavingMember, error: ErrorCode) -> LeftMember:
 
 
 def remove_member(registry: Registry, group: Group, member_id: MemberId) -> Member:
-    """Take a member out, and answer what it has parked: UNKNOWN_MEMBER_ID, without an id.
+    """Remove a member and answer its parked requests: UNKNOWN_MEMBER_ID, without an id.
 
-    Kafka leaves a leaver's parked SyncGroup without answer; here every request gets one.
+    Kafka never answers the parked SyncGroup of a member that leaves.
     """
     member = group.remove(member_id)
     registry.deadlines.cancel(member.session_timer)
@@ -237,10 +239,10 @@ def remove_member(registry: Registry, group: Group, member_id: MemberId) -> Memb
 
 
 def tokens_dropped(registry: Registry, event: TokensDropped) -> None:
-    """Nobody waits behind a parked request any more: the member has to show life again.
+    """The clients of parked requests are gone: their members must send heartbeats again.
 
-    Kafka counts it as joined until the round is over and a session has passed; and as alive until
-    the leader has synced.
+    Kafka counts such a member as joined until the rebalance is over and a session has passed, and
+    as alive until the leader has synced.
     """
     for token in event.tokens:
         parked = registry.parked.pop(token, None)
@@ -267,13 +269,13 @@ def _drop_join(registry: Registry, group: Group, member: Member) -> None:
     if member.knows_id:
         registry.arm_session(member)
         return
-    # Nobody knows this id: there is nobody to wait for.
+    # No client knows this id, so the group does not wait for it.
     remove_member(registry, group, member.member_id)
     try_complete(registry, group)
 
 
 def _drop_sync(registry: Registry, group: Group, member: Member) -> None:
-    """The assignment may be on its way to the log; this member alone will not be told of it."""
+    """The assignment may be on its way to the log; the other members still get theirs."""
     member.parked_sync = None
     registry.observe(
         ParkedSyncDropped(
@@ -287,7 +289,7 @@ def _drop_sync(registry: Registry, group: Group, member: Member) -> None:
 
 
 def session_timer_fired(registry: Registry, group: Group, member_id: MemberId) -> None:
-    """A handed-out id was never used, or a member shows no life."""
+    """A handed-out id was not used, or a member sent nothing for its session timeout."""
     if member_id in group.pending:
         del group.pending[member_id]
         registry.observe(PendingMemberExpired(group_id=group.group_id, member_id=member_id))
@@ -298,7 +300,7 @@ def session_timer_fired(registry: Registry, group: Group, member_id: MemberId) -
         raise group.violation(f"a session timer of {member_id!r} was expected to be cancelled")
     parked = member.parked_join is not None or member.parked_sync is not None
     if parked and not member.is_new:
-        # Its request is in our hands: it lives. The timer comes back when the request is answered.
+        # A parked request shows that its client is alive. Its answer restarts the timer.
         return
     registry.observe(
         MemberExpired(

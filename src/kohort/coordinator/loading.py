@@ -1,8 +1,8 @@
-"""An empty coordinator made full again from the records of the log.
+"""The groups of an empty coordinator, made from the records of the log.
 
-Comes in: records in the log's order, then the word that this was all. Goes out: groups, with
-members Stable and without Empty, sessions of full length. What was not durable is gone: handed-out
-ids, parked requests, a rebalance that was under way.
+In: records in the log's order, then ``Loaded``. Out: groups, Stable with members and Empty without,
+with full sessions. Must not know: bytes, files. Data that was not durable is lost: handed-out ids,
+parked requests, a rebalance under way.
 """
 
 from __future__ import annotations
@@ -10,8 +10,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from kohort.coordinator.group import Group, new_member
+from kohort.coordinator.group import Group
 from kohort.coordinator.interface import Replay
+from kohort.coordinator.member import Member
 from kohort.coordinator.rebalancing import prepare_rebalance, read_subscriptions
 from kohort.coordinator.records import (
     NO_TIMESTAMP,
@@ -24,7 +25,7 @@ from kohort.coordinator.records import (
     ReservedGeneration,
 )
 from kohort.coordinator.registry import Registry
-from kohort.coordinator.timers import SWEEP_TIMER
+from kohort.coordinator.timers import SWEEP_TIMER, session_timer
 from kohort.model.errors import InvariantViolation
 from kohort.model.facts import GroupLoaded, RebalanceCause
 from kohort.model.group_state import GroupState
@@ -41,14 +42,14 @@ from kohort.model.values import shared
 
 @dataclass(slots=True)
 class Loading:
-    """What the log has said so far. The last word on a key counts."""
+    """The last record of each key so far."""
 
     groups: dict[GroupId, GroupMetadata] = field(default_factory=dict)
     reservations: dict[GroupId, ReservedGeneration] = field(default_factory=dict)
     offsets: dict[GroupId, dict[TopicPartition, CommittedOffset]] = field(default_factory=dict)
 
     def take(self, record: Record) -> None:
-        """One more record."""
+        """Add the next record."""
         if isinstance(record, GroupRecord):
             self._take_group(record.group_id, record.value)
             return
@@ -73,12 +74,12 @@ class Loading:
         self.groups[group_id] = value
         reserved = self.reservations.get(group_id)
         if reserved is not None and reserved.static_members:
-            # This record is younger and knows who holds the places.
+            # This record is younger and has the present ids of static members.
             self.reservations[group_id] = replace(reserved, static_members=())
 
 
 def replay(registry: Registry, loading: Loading, event: Replay) -> None:
-    """Take records in; requests are refused until all are there.
+    """Read records; requests are refused until ``Loaded``.
 
     Raises:
         InvariantViolation: the coordinator has groups, which records of a log would overwrite.
@@ -94,10 +95,10 @@ def replay(registry: Registry, loading: Loading, event: Replay) -> None:
 
 
 def finish(registry: Registry, loading: Loading) -> None:
-    """Bring the groups to life."""
+    """Make the groups."""
     registry.loading = False
     for group_id, reserved in loading.reservations.items():
-        # A number that was told outlives even a group whose own record was lost.
+        # Members may know the reserved number, even if the group's own record was lost.
         metadata = loading.groups.get(group_id, _UNWRITTEN)
         loading.groups[group_id] = _with_present_ids(metadata, reserved)
     for group_id, metadata in loading.groups.items():
@@ -106,7 +107,7 @@ def finish(registry: Registry, loading: Loading) -> None:
         group = registry.groups.get(group_id)
         if group is None:
             group = registry.groups[group_id] = Group(group_id=group_id)
-        group.offsets = offsets
+        group.offsets.durable = offsets
     loading.groups, loading.offsets, loading.reservations = {}, {}, {}
     registry.arm(SWEEP_TIMER, registry.config.offsets_retention_check_interval_ms)
 
@@ -122,7 +123,7 @@ _UNWRITTEN: Final = GroupMetadata(
 
 
 def _with_present_ids(metadata: GroupMetadata, reserved: ReservedGeneration) -> GroupMetadata:
-    """Static members under the ids that were told after the group's record was written."""
+    """The record with the ids that static members got after it was written."""
     present = dict(reserved.static_members)
     if not present:
         return metadata
@@ -172,11 +173,10 @@ def _revive(
 
 
 def _revive_members(registry: Registry, group: Group, metadata: GroupMetadata) -> None:
-    """Members come back with the one protocol that the record kept, and a whole session."""
+    """Make the members, each with the one protocol of the record and a full session."""
     name = metadata.protocol_name or ProtocolName("")
     for kept in metadata.members:
-        member = new_member(
-            group_id=group.group_id,
+        member = Member(
             member_id=kept.member_id,
             group_instance_id=kept.group_instance_id,
             client_id=shared(kept.client_id),
@@ -184,9 +184,10 @@ def _revive_members(registry: Registry, group: Group, metadata: GroupMetadata) -
             session_timeout_ms=shared(kept.session_timeout_ms),
             rebalance_timeout_ms=shared(kept.rebalance_timeout_ms),
             protocols=(JoinProtocol(name=name, metadata=kept.subscription),),
+            session_timer=session_timer(group.group_id, kept.member_id),
+            assignment=kept.assignment,
+            is_new=False,
         )
-        member.assignment = kept.assignment
-        member.is_new = False
         group.add(member, metadata.protocol_type)
         registry.arm_session(member)
     if metadata.leader_id in group.members:

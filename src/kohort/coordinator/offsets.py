@@ -1,10 +1,7 @@
-"""Committed offsets: storing and fetching them.
+"""Commits and fetches of offsets.
 
-Comes in: OffsetCommit, OffsetFetch, the outcome of writes. Goes out: answers, that of a commit only
-once it is durable. Must not know: which topics exist (the event says which are unknown).
-
-Readers see durable offsets only. Writes of one partition take effect in the order of their
-tickets, which is the order of the log, whatever order their outcomes come in.
+In: OffsetCommit, OffsetFetch, the outcome of writes. Out: answers; the answer to a commit leaves
+when its offsets are durable. Must not know: which topics exist (the event names unknown ones).
 """
 
 from __future__ import annotations
@@ -13,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from kohort.coordinator.group import Group, OffsetWrites
+from kohort.coordinator.group import Group
 from kohort.coordinator.interface import (
     FetchedGroup,
     GroupToFetch,
@@ -31,14 +28,12 @@ from kohort.model.ids import Ticket, TopicPartition
 from kohort.model.instants import WallMillis
 
 _NO_ERROR: Final = ErrorCode.NONE
-"""Under a name of its own, since to look it up in its class each time is not free."""
-
-_NO_TICKET: Final = Ticket(0)
+"""A name of its own, because each lookup in the class costs time."""
 
 
 @dataclass(slots=True)
 class CommitWrite:
-    """A commit on its way to the log, with the answer that waits for it."""
+    """A commit on its way to the log; its answer waits for the outcome."""
 
     group: Group
     event: OffsetCommit
@@ -46,8 +41,8 @@ class CommitWrite:
     errors: dict[TopicPartition, ErrorCode]
 
     def stored(self, registry: Registry, ticket: Ticket) -> None:
-        """The offsets may be read, and the committer told."""
-        settle_offsets(self.group, ticket, self.offsets, durable=True)
+        """Let readers see the offsets, and answer."""
+        self.group.offsets.settle(ticket, self.offsets, durable=True)
         event = self.event
         offsets = tuple([(tp, kept.offset) for tp, kept in self.offsets.items()])
         registry.observe(
@@ -56,14 +51,14 @@ class CommitWrite:
         registry.respond(event.token, _answer(event, self.errors, _NO_ERROR))
 
     def failed(self, registry: Registry, ticket: Ticket, error: ErrorCode) -> None:
-        """What was committed before stays; a group that exists only by this commit goes."""
+        """Earlier offsets stay; a group that exists only for this commit is forgotten."""
         registry.observe(
             WriteFailed(group_id=self.group.group_id, purpose="offset commit", error=error)
         )
-        settle_offsets(self.group, ticket, self.offsets, durable=False)
+        self.group.offsets.settle(ticket, self.offsets, durable=False)
         drop_if_never_written(registry, self.group)
-        told = mapped_append_error(error)
-        registry.respond(self.event.token, _answer(self.event, self.errors, told))
+        answer = _answer(self.event, self.errors, mapped_append_error(error))
+        registry.respond(self.event.token, answer)
 
 
 def commit(registry: Registry, event: OffsetCommit) -> None:
@@ -71,11 +66,11 @@ def commit(registry: Registry, event: OffsetCommit) -> None:
     group = registry.groups.get(event.group_id)
     error = _group_error(registry, group, event)
     if error is not _NO_ERROR:
-        # Unknown partitions are told apart even then: Kafka looks at them before the group.
+        # Unknown partitions have their own error even then: Kafka checks them before the group.
         unknown = dict.fromkeys(event.unknown_partitions, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         registry.respond(event.token, _answer(event, unknown, error))
         return
-    offsets, errors = _sort_out(registry, event)
+    offsets, errors = _checked(registry, event)
     if not offsets:
         registry.respond(event.token, _answer(event, errors, _NO_ERROR))
         return
@@ -92,7 +87,7 @@ def commit(registry: Registry, event: OffsetCommit) -> None:
 def _group_error(  # noqa: PLR0911 - one gate a line reads better than a nest
     registry: Registry, group: Group | None, event: OffsetCommit
 ) -> ErrorCode:
-    """Whether the sender may commit in this group now; its session counts as touched if so."""
+    """The error if the sender may not commit in this group now; otherwise its session restarts."""
     if registry.loading:
         return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     anonymous = event.generation_id < 0
@@ -118,33 +113,32 @@ def _member_error(registry: Registry, group: Group, event: OffsetCommit) -> Erro
     if event.generation_id != group.generation_id:
         return ErrorCode.ILLEGAL_GENERATION
     if group.state is GroupState.COMPLETING_REBALANCE:
-        # The member has not seen its assignment, so it cannot know what it owns.
+        # The member does not know its assignment yet.
         return ErrorCode.REBALANCE_IN_PROGRESS
     member = group.members[event.member_id]
     if event.connection >= member.commits_over:
         member.commits_over = event.connection
     elif _goes_back(group, event):
-        # Its sender gave that connection up, or it would not have opened another to commit over:
-        # this one is late, and takes back what came since. Kafka stores it (docs/adr/0039).
+        # The member has committed on a connection that it opened later, so this commit is late,
+        # and would lower an offset. Kafka stores such a commit (ADR 0039).
         return ErrorCode.REQUEST_TIMED_OUT
     registry.arm_session(member)
     return _NO_ERROR
 
 
 def _goes_back(group: Group, event: OffsetCommit) -> bool:
-    """Whether a commit would lower an offset, as it is stored or on its way to the log."""
+    """Whether a commit would lower an offset that is stored or on its way to the log."""
     for tp, wanted in event.offsets:
-        under_way = group.offset_writes.get(tp)
-        kept = group.offsets.get(tp) if under_way is None else under_way.sent
+        kept = group.offsets.latest(tp)
         if kept is not None and wanted.offset < kept.offset:
             return True
     return False
 
 
-def _sort_out(
+def _checked(
     registry: Registry, event: OffsetCommit
 ) -> tuple[dict[TopicPartition, CommittedOffset], dict[TopicPartition, ErrorCode]]:
-    """What is to be stored, and what is refused by itself."""
+    """The offsets to store, and the errors of refused partitions."""
     now = registry.time_of_day()
     expires = None if event.retention_ms is None else WallMillis(now + event.retention_ms)
     offsets: dict[TopicPartition, CommittedOffset] = {}
@@ -164,7 +158,7 @@ def _sort_out(
 def _answer(
     event: OffsetCommit, errors: dict[TopicPartition, ErrorCode], group_error: ErrorCode
 ) -> OffsetCommitAnswer:
-    """Partitions in the request's order; an error of the group is copied onto all of them."""
+    """Partitions in the request's order; an error of the group is repeated for each of them."""
     return OffsetCommitAnswer(tuple([(tp, errors.get(tp, group_error)) for tp, _ in event.offsets]))
 
 
@@ -174,46 +168,18 @@ def write_offsets(
     values: Mapping[TopicPartition, CommittedOffset | None],
     more: tuple[Record, ...] = (),
 ) -> Ticket:
-    """Send values, or with None tombstones, of a group's offsets to the log, and ``more`` behind.
+    """Send offsets of a group, or None for tombstones, to the log, and ``more`` behind them.
 
-    The write must hand the same partitions to ``settle_offsets`` once its outcome is known.
+    When the outcome is known, the write must call ``OffsetTable.settle`` with the same values.
     """
     group = write.group
-    for tp, value in values.items():
-        under_way = group.offset_writes.get(tp)
-        if under_way is None:
-            group.offset_writes[tp] = OffsetWrites(1, value, _NO_TICKET)
-        else:
-            under_way.count += 1
-            under_way.sent = value
+    group.offsets.send(values)
     records = [OffsetRecord(group.group_id, tp, value) for tp, value in values.items()]
     return registry.append(write, (*records, *more))
 
 
-def settle_offsets(
-    group: Group,
-    ticket: Ticket,
-    values: Mapping[TopicPartition, CommittedOffset | None],
-    *,
-    durable: bool,
-) -> None:
-    """Make durable values readable, unless a later write of the partition was durable first."""
-    for tp, value in values.items():
-        under_way = group.offset_writes[tp]
-        under_way.count -= 1
-        if not under_way.count:
-            del group.offset_writes[tp]
-        if not durable or ticket < under_way.applied:
-            continue
-        under_way.applied = ticket
-        if value is None:
-            group.offsets.pop(tp, None)
-        else:
-            group.offsets[tp] = value
-
-
 def drop_if_never_written(registry: Registry, group: Group) -> None:
-    """Forget a simple group of which nothing reached the log."""
+    """Forget a simple group if the log has no record of it."""
     if (
         registry.is_live(group)
         and group.is_unused
@@ -226,7 +192,7 @@ def drop_if_never_written(registry: Registry, group: Group) -> None:
 
 
 def fetch(registry: Registry, event: OffsetFetch) -> None:
-    """Serve an OffsetFetch: in any state, to anybody."""
+    """Serve an OffsetFetch, in any state, for members and others."""
     groups = tuple(_fetched(registry, wanted) for wanted in event.groups)
     registry.respond(event.token, OffsetFetchAnswer(groups=groups))
 
@@ -239,7 +205,7 @@ def _fetched(registry: Registry, wanted: GroupToFetch) -> FetchedGroup:
             offsets=(),
         )
     group = registry.groups.get(wanted.group_id)
-    offsets = group.offsets if group is not None else {}
+    offsets = group.offsets.durable if group is not None else {}
     partitions = tuple(offsets) if wanted.partitions is None else wanted.partitions
     return FetchedGroup(
         group_id=wanted.group_id,

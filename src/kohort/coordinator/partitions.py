@@ -1,8 +1,10 @@
-"""Which partition of ``__consumer_offsets`` a group lives in.
+"""The partition of ``__consumer_offsets`` that holds a group.
 
-Kafka's rule, so that a log can be handed from one to the other: the absolute value of Java's hash
-of the group id, modulo the number of partitions. Java hashes UTF-16 code units; the absolute
-value of the least integer is 0.
+In: a group id and the number of partitions. Out: a partition. Must not know: nodes, the log.
+
+The rule is Kafka's, so that Kafka and kohort can read each other's log: the absolute value of
+Java's hash of the group id, modulo the number of partitions. Java hashes UTF-16 code units. The
+absolute value of the least integer counts as 0.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ _INT32 = 1 << 32
 _INT32_SIGN = 1 << 31
 
 _KEPT_LENGTH = 256
-"""Longer group ids are strangers' play; keeping their hashes would keep the ids."""
+"""Longer group ids are not cached: the cache would hold the ids."""
 
 
 def partition_for(group_id: str, partition_count: int) -> int:
@@ -25,7 +27,7 @@ def partition_for(group_id: str, partition_count: int) -> int:
 
 
 def java_hash(text: str) -> int:
-    """What Java's ``String.hashCode`` gives: a signed 32-bit integer."""
+    """The result of Java's ``String.hashCode``: a signed 32-bit integer."""
     units = array("H", text.encode("utf-16-le", "surrogatepass"))
     if byteorder == "big":
         units.byteswap()

@@ -1,35 +1,34 @@
-"""The join phase from its start to the new generation.
+"""The join phase, from its start to the new generation.
 
-Comes in: a cause, from whichever phase met it, and the join timer. Goes out: parked joins
-answered, the sync phase opened, or the group empty. Must not know: requests.
+In: a cause, from any phase; a member's JoinGroup to park; the join timer and the hold timer. Out:
+parked joins answered and the sync phase opened, or the group Empty. Must not know: the checks that
+a JoinGroup must pass.
 
-A generation is told only once a record that reserves its number is durable, so that no number is
-told twice, whatever crashes. The record is sent when the join phase opens, and is there, as a rule,
-before the last member is.
+A member learns a generation only when a record that reserves its number is durable. So no number is
+used twice, also across a crash. The record is sent when the join phase starts, and is usually
+durable before the last member joins.
 
-Functions that can leave the group empty return the ticket of the record that says so, for callers
-whose own answer must not run ahead of it.
+Functions that can leave the group Empty return the ticket of the record that says so, for callers
+whose own answer must wait for this record.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from kohort.coordinator.group import Group, InitialDelay, Member
-from kohort.coordinator.interface import (
-    JoinAnswer,
-    LeaveAnswer,
-    SyncAnswer,
-)
+from kohort.coordinator.group import Group
+from kohort.coordinator.initial_delay import InitialDelay
+from kohort.coordinator.interface import JoinAnswer, LeaveAnswer, SyncAnswer
+from kohort.coordinator.member import Member, topics_of
 from kohort.coordinator.records import GenerationRecord, GroupRecord, ReservedGeneration
 from kohort.coordinator.registry import Registry, mapped_append_error
-from kohort.coordinator.subscriptions import topics_of
-from kohort.coordinator.timers import join_timer, sync_timer
+from kohort.coordinator.timers import session_timer
 from kohort.model.errors import ErrorCode
 from kohort.model.facts import (
     GroupEmptied,
     InitialDelayExtended,
     JoinPhaseCompleted,
+    MemberRejoined,
     MembersNotRejoined,
     NobodyRejoined,
     RebalanceCause,
@@ -37,7 +36,7 @@ from kohort.model.facts import (
     SubscriptionNotParsed,
     WriteFailed,
 )
-from kohort.model.group_config import REASON_MAX_CHARS
+from kohort.model.group_config import PENDING_MEMBER_GRACE_MS, REASON_MAX_CHARS
 from kohort.model.group_state import GroupState
 from kohort.model.ids import GroupInstanceId, MemberId, Ticket, Token
 from kohort.model.instants import MICROS_PER_MILLI, Instant
@@ -46,18 +45,18 @@ from kohort.model.join import JoinedMember
 
 @dataclass(slots=True, kw_only=True)
 class EmptyWrite:
-    """The record of a group without members, with the leavers' answers that wait for it."""
+    """The record of a group without members; the answers to its leavers wait for it."""
 
     group: Group
     waiting: list[tuple[Token, LeaveAnswer]] = field(default_factory=list)
 
     def stored(self, registry: Registry, ticket: Ticket) -> None:
-        """Let the waiting answers go."""
+        """Send the waiting answers."""
         for token, answer in self.waiting:
             registry.respond(token, answer)
 
     def failed(self, registry: Registry, ticket: Ticket, error: ErrorCode) -> None:
-        """The group is empty all the same: after a restart its old members would expire."""
+        """The group stays Empty: after a restart its old members would expire."""
         registry.observe(
             WriteFailed(group_id=self.group.group_id, purpose="empty group", error=error)
         )
@@ -67,13 +66,13 @@ class EmptyWrite:
 
 @dataclass(slots=True, kw_only=True)
 class ReservationWrite:
-    """The number of the generation to come, on its way to the log."""
+    """The number of the next generation, on its way to the log."""
 
     group: Group
     value: ReservedGeneration
 
     def stored(self, registry: Registry, ticket: Ticket) -> None:
-        """The number may be told; if the join phase waited for that only, it ends."""
+        """Members may learn the number; if the join phase waited only for this, it ends."""
         group = self.group
         group.reserved = max(group.reserved, self.value.generation_id)
         group.renamed_reserved = dict(self.value.static_members)
@@ -83,7 +82,7 @@ class ReservationWrite:
             complete_join(registry, group)
 
     def failed(self, registry: Registry, ticket: Ticket, error: ErrorCode) -> None:
-        """An open phase asks again when it ends; one that waited for this sends members back."""
+        """An open join phase reserves again at its end; one that waited sends its members back."""
         group = self.group
         registry.observe(WriteFailed(group_id=group.group_id, purpose="generation", error=error))
         if group.reservation == ticket:
@@ -93,7 +92,7 @@ class ReservationWrite:
 
 
 def reserve(registry: Registry, group: Group) -> None:
-    """Ask for the next generation's number to be made durable, unless that is under way."""
+    """Send the record of the next generation's number, unless it is durable or on its way."""
     if group.reservation is not None or group.is_reserved():
         return
     value = ReservedGeneration(
@@ -105,7 +104,7 @@ def reserve(registry: Registry, group: Group) -> None:
 
 
 def _send_back(registry: Registry, group: Group, error: ErrorCode) -> None:
-    """No number could be reserved: whoever waits is told so, and may join again."""
+    """No number could be reserved: all parked members get the error and may join again."""
     group.closing = False
     group.initial = None
     for member in group.members.values():
@@ -118,9 +117,27 @@ def _send_back(registry: Registry, group: Group, error: ErrorCode) -> None:
 
 
 def _arm_join_timer(registry: Registry, group: Group) -> None:
-    delay_ms = registry.rebalance_timeout_ms(group)
-    group.join_deadline = Instant(registry.now + delay_ms * MICROS_PER_MILLI)
-    registry.deadlines.arm(join_timer(group.group_id), group.join_deadline)
+    registry.arm(group.join_timer, registry.rebalance_timeout_ms(group))
+
+
+def park(registry: Registry, group: Group, member: Member, token: Token) -> None:
+    """Park a JoinGroup. If one is parked already, answer the older one.
+
+    Kafka never answers the older one, nor any later request on its connection. Here its client is
+    told to join again, which it has done.
+    """
+    superseded = group.park_join(member, token)
+    registry.parked[token] = (group, member)
+    if superseded is not None:
+        answer = JoinAnswer(error=ErrorCode.REBALANCE_IN_PROGRESS, member_id=member.member_id)
+        registry.respond(superseded, answer)
+    registry.observe(
+        MemberRejoined(
+            group_id=group.group_id,
+            member_id=member.member_id,
+            generation_id=group.generation_id,
+        )
+    )
 
 
 def prepare_rebalance(
@@ -141,7 +158,7 @@ def prepare_rebalance(
             member.assignment = b""
     group.pending_sync.clear()
     group.sync_write = None
-    registry.deadlines.cancel(sync_timer(group.group_id))
+    registry.deadlines.cancel(group.sync_timer)
     group.move_to(GroupState.PREPARING_REBALANCE, registry.time_of_day())
     registry.observe(
         RebalanceStarted(
@@ -159,76 +176,75 @@ def prepare_rebalance(
     if group.members:
         reserve(registry, group)
     if previous is GroupState.EMPTY:
-        _open_initial_window(registry, group)
+        # A delay of 0 uses the timer, too: the join phase ends at the next tick.
+        group.initial = InitialDelay.first(
+            registry.config.initial_rebalance_delay_ms, registry.rebalance_timeout_ms(group)
+        )
+        registry.arm(group.join_timer, group.initial.delay_ms)
         return None
     _arm_join_timer(registry, group)
     return try_complete(registry, group)
 
 
-def _open_initial_window(registry: Registry, group: Group) -> None:
-    """KIP-134. The KIP text bounds the first wait by the rebalance timeout; Kafka's code does not.
-
-    A delay of 0 goes through the timer too: the join phase ends at the next tick.
-    """
-    delay = registry.config.initial_rebalance_delay_ms
-    group.initial = InitialDelay(
-        delay_ms=delay, remaining_ms=max(registry.rebalance_timeout_ms(group) - delay, 0)
-    )
-    registry.arm(join_timer(group.group_id), delay)
-
-
 def try_complete(
     registry: Registry, group: Group, *, even_initially: bool = False
 ) -> Ticket | None:
-    """End the join phase if everybody is there.
+    """End the join phase if every member has joined and no handed-out id is awaited.
 
-    The initial window runs out in full, except that an expiry in it may end it
-    (``even_initially``), as Kafka 4 does. An id that was handed out just now is waited for.
+    The initial delay lasts its full time. An expiry may end it (``even_initially``), as in Kafka 4.
     """
     if group.state is not GroupState.PREPARING_REBALANCE or not group.all_joined():
         return None
     if group.initial is not None and not even_initially:
         return None
-    held_until = group.held_until()
-    if group.initial is None and group.members and registry.now < held_until and not group.closing:
-        sooner = min(held_until, group.join_deadline)
-        registry.deadlines.arm(join_timer(group.group_id), sooner)
-        return None
+    if group.initial is None and group.members and group.pending and not group.closing:
+        held_until = _held_until(registry, group)
+        if registry.now < held_until:
+            registry.deadlines.arm(group.hold_timer, held_until)
+            return None
     return complete_join(registry, group)
 
 
+def _held_until(registry: Registry, group: Group) -> Instant:
+    """How long the last handed-out id may hold up the join phase: its client should be back soon.
+
+    The session of the id tells when it was handed out, so a stall of the process counts for both.
+    """
+    last = next(reversed(group.pending))
+    session_ends = registry.deadlines.at(session_timer(group.group_id, last))
+    if session_ends is None:
+        raise group.violation(f"a session of the handed-out id {last} was expected")
+    millis = PENDING_MEMBER_GRACE_MS - group.pending[last]
+    return Instant(session_ends + millis * MICROS_PER_MILLI)
+
+
 def join_timer_fired(registry: Registry, group: Group) -> None:
-    """The join phase has lasted as long as it may, or its initial window has a newcomer."""
-    initial = group.initial
-    if initial is None and registry.now < group.join_deadline and not group.all_joined():
-        # It was set for a handed-out id, and somebody that was parked then has gone since.
-        registry.deadlines.arm(join_timer(group.group_id), group.join_deadline)
-        return
-    if initial is None or not initial.new_member_added or initial.remaining_ms == 0:
+    """The join phase, or one wait of the initial delay, has lasted its full time."""
+    group.initial = group.initial and group.initial.next(registry.config.initial_rebalance_delay_ms)
+    if group.initial is None:
         complete_join(registry, group)
         return
-    delay = min(registry.config.initial_rebalance_delay_ms, initial.remaining_ms)
-    group.initial = InitialDelay(
-        delay_ms=delay, remaining_ms=max(initial.remaining_ms - initial.delay_ms, 0)
-    )
-    registry.arm(join_timer(group.group_id), delay)
+    registry.arm(group.join_timer, group.initial.delay_ms)
     registry.observe(
         InitialDelayExtended(
-            group_id=group.group_id, delay_ms=delay, remaining_ms=group.initial.remaining_ms
+            group_id=group.group_id,
+            delay_ms=group.initial.delay_ms,
+            remaining_ms=group.initial.remaining_ms,
         )
     )
 
 
 def complete_join(registry: Registry, group: Group) -> Ticket | None:
-    """End the join phase: with a new generation, once its number is durable, or an empty group."""
-    registry.deadlines.cancel(join_timer(group.group_id))
+    """End the join phase: with a new generation, once its number is durable, or an Empty group."""
+    registry.deadlines.cancel(group.join_timer)
+    registry.deadlines.cancel(group.hold_timer)
     group.closing = bool(group.parked_joins) and not group.is_reserved()
     if group.closing:
         reserve(registry, group)
         return None
     _cut_absent_members(registry, group)
     if group.members and not _ensure_present_leader(group):
-        # Only static members are left, and none of them is here: they get another window.
+        # Only static members are left, and none of them has joined: wait once more.
         registry.observe(NobodyRejoined(group_id=group.group_id, generation_id=group.generation_id))
         _arm_join_timer(registry, group)
         return None
@@ -242,6 +258,8 @@ def complete_join(registry: Registry, group: Group) -> Ticket | None:
 
 def _cut_absent_members(registry: Registry, group: Group) -> None:
     """Remove dynamic members that did not rejoin. Static ones stay until their session ends."""
+    if group.all_joined():
+        return
     absent = tuple(
         m.member_id
         for m in group.members.values()
@@ -259,7 +277,7 @@ def _cut_absent_members(registry: Registry, group: Group) -> None:
 
 
 def _ensure_present_leader(group: Group) -> bool:
-    """Keep a leader that rejoined, else let the first that did lead; False if nobody did."""
+    """Keep a leader that rejoined, otherwise take the first member that did; False: none did."""
     leader = group.members.get(group.leader_id) if group.leader_id is not None else None
     if leader is not None and leader.parked_join is not None:
         return True
@@ -281,7 +299,7 @@ def _fall_empty(registry: Registry, group: Group) -> Ticket:
 
 
 def _open_generation(registry: Registry, group: Group) -> None:
-    """Tell the new generation and wait for the leader's assignment."""
+    """Answer all parked joins with the new generation, and wait for the leader's assignment."""
     protocol_type, leader_id = group.protocol_type, group.leader_id
     if protocol_type is None or leader_id is None:
         raise group.violation("a protocol type and a leader were expected of a joined group")
@@ -306,11 +324,11 @@ def _open_generation(registry: Registry, group: Group) -> None:
         if token is not None:
             registry.arm_session(member)
             registry.respond(token, joined_answer(group, member))
-    registry.arm(sync_timer(group.group_id), registry.rebalance_timeout_ms(group))
+    registry.arm(group.sync_timer, registry.rebalance_timeout_ms(group))
 
 
 def read_subscriptions(registry: Registry, group: Group) -> None:
-    """Learn which topics the generation reads; one member's bad bytes make that unknown."""
+    """Note the topics of the generation; one member's damaged bytes make them unknown."""
     group.subscribed_topics = None
     if not group.uses_consumer_protocol or group.protocol_name is None:
         return
@@ -334,19 +352,21 @@ def read_subscriptions(registry: Registry, group: Group) -> None:
 
 
 def joined_answer(group: Group, member: Member) -> JoinAnswer:
-    """The present generation as ``member`` is told of it: with everybody's metadata if it leads."""
+    """The answer to ``member`` for the present generation; the leader gets all metadata."""
     name, leader_id = group.protocol_name, group.leader_id
     if name is None or leader_id is None:
         raise group.violation("a selected protocol and a leader were expected")
     members: tuple[JoinedMember, ...] = ()
     if member.member_id == leader_id:
         members = tuple(
-            JoinedMember(
-                member_id=m.member_id,
-                group_instance_id=m.group_instance_id,
-                metadata=m.metadata_for(name),
-            )
-            for m in group.members.values()
+            [
+                JoinedMember(
+                    member_id=m.member_id,
+                    group_instance_id=m.group_instance_id,
+                    metadata=m.metadata_for(name),
+                )
+                for m in group.members.values()
+            ]
         )
     return JoinAnswer(
         generation_id=group.generation_id,
@@ -359,7 +379,7 @@ def joined_answer(group: Group, member: Member) -> JoinAnswer:
 
 
 def answer_parked_syncs(registry: Registry, group: Group, answer: SyncAnswer) -> None:
-    """Answer everybody who waits for the assignment alike, and restart their sessions."""
+    """Give the same answer to all members that wait for an assignment; restart their sessions."""
     for member in group.members.values():
         if member.parked_sync is not None:
             registry.respond(member.parked_sync, answer)

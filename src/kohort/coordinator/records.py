@@ -1,9 +1,8 @@
-"""What of a coordinator is durable, as typed values.
+"""The durable data of a coordinator, as typed values.
 
-Goes out inside ``Append`` and comes back inside ``Replay``. The bytes of these values
-(``__consumer_offsets`` keys and values) are ``kohort.storage.group_records``' business. Not
-durable, as in Kafka: ids handed out, parked requests, protocols that were not selected, timers,
-and that a rebalance is under way.
+Out in ``Append``, in again in ``Replay``. Must not know: bytes; ``kohort.storage.group_records``
+knows keys and values of ``__consumer_offsets``. As in Kafka, handed-out ids, parked requests,
+protocols that were not selected, timers and a rebalance under way are not durable.
 """
 
 from __future__ import annotations
@@ -86,9 +85,9 @@ class GroupRecord:
 
 @value(frozen=True, slots=True, kw_only=True)
 class ReservedGeneration:
-    """A generation number that may be told, and who holds static members' places by then.
+    """A generation number that members may learn.
 
-    ``static_members`` are the places whose holder changed after the group's own record.
+    ``static_members`` are the ids that static members got after the group's own record.
     """
 
     generation_id: GenerationId
@@ -97,10 +96,10 @@ class ReservedGeneration:
 
 @value(frozen=True, slots=True, kw_only=True)
 class GenerationRecord:
-    """A group's reserved generation, or with ``value`` None its tombstone; Kafka has none such.
+    """A group's reserved generation, or with ``value`` None its tombstone. Not in Kafka.
 
-    The group's own record keeps the last generation that has an assignment; this one keeps a
-    number from being told twice.
+    The group's own record keeps the last generation with an assignment. This record prevents that
+    two generations get the same number.
     """
 
     group_id: GroupId

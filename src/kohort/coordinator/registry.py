@@ -1,8 +1,6 @@
-"""What all phases of a coordinator share: the groups, the deadlines, the writes under way.
+"""The shared state of all phases: groups, deadlines, writes on their way, effects of a step.
 
-Lives here: the registry of groups, tickets, the instant of the present step, and the effects
-collected in it. Comes in: calls from the phases. Goes out: the list of effects of a step. Must not
-know: what any phase decides.
+In: calls of the phases. Out: the effects of a step. Must not know: the decisions of any phase.
 """
 
 from __future__ import annotations
@@ -10,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
-from kohort.coordinator.group import Group, Member
+from kohort.coordinator.group import Group
 from kohort.coordinator.interface import (
     Answer,
     Append,
@@ -18,6 +16,7 @@ from kohort.coordinator.interface import (
     Observe,
     Respond,
 )
+from kohort.coordinator.member import Member
 from kohort.coordinator.records import Record
 from kohort.coordinator.timers import Timer
 from kohort.model.deadlines import Deadlines
@@ -28,14 +27,14 @@ from kohort.model.ids import GroupId, MemberId, Ticket, Token
 from kohort.model.instants import MICROS_PER_MILLI, Instant, WallMillis
 
 MakeMemberId = Callable[[str], str]
-"""Makes a member id that was never used: the prefix given, "-", and something unique."""
+"""Makes a member id that was never used: the given prefix, "-" and a unique part."""
 
 
 class Write(Protocol):
-    """What a phase wants done once records are durable, or known never to be.
+    """What a phase does when records are durable, or when they never will be.
 
-    A write holds on to its group. The group may have moved on in the meantime, or be another one
-    under the same id: each write looks for itself, in one place, whether its outcome still counts.
+    Meanwhile the group may have changed, or be deleted and made again under the same id. Each write
+    checks for itself whether its outcome still counts.
     """
 
     group: Group
@@ -44,7 +43,7 @@ class Write(Protocol):
         """The records are durable."""
 
     def failed(self, registry: Registry, ticket: Ticket, error: ErrorCode) -> None:
-        """The records are not and will not be; ``error`` is what the log said."""
+        """The records will never be durable; ``error`` is the log's."""
 
 
 class Registry:
@@ -76,7 +75,7 @@ class Registry:
         self.deadlines: Deadlines[Timer] = Deadlines() if deadlines is None else deadlines
         self.writes: dict[Ticket, Write] = {}
         self.parked: dict[Token, tuple[Group, Member]] = {}
-        """Whose JoinGroup or SyncGroup waits for which answer."""
+        """Group and member of each parked JoinGroup and SyncGroup."""
         self.now = Instant(0)
         self.loading = False
         self.sweep_queue: list[GroupId] = []
@@ -88,21 +87,21 @@ class Registry:
     # -- effects -------------------------------------------------------------------------------
 
     def respond(self, token: Token, answer: Answer) -> None:
-        """Answer a request, once."""
+        """Answer a request; to be called once for each token."""
         self.parked.pop(token, None)
         self._effects.append(Respond(token, answer))
 
     def observe(self, fact: Fact) -> None:
-        """Tell a fact, and remember it in its group's story."""
+        """Put out a fact, and keep it in its group's story."""
         group = self.groups.get(fact.group_id)
         if group is not None:
             group.story.append((self.now, fact))
         self._effects.append(Observe(fact))
 
     def append(self, write: Write, records: tuple[Record, ...]) -> Ticket:
-        """Ask for records to be made durable; ``write`` learns how it went."""
+        """Send records to the log; ``write`` is called with the outcome."""
         self._last_ticket += 1
-        ticket: Ticket = self._last_ticket  # type: ignore[assignment] # as below
+        ticket: Ticket = self._last_ticket  # type: ignore[assignment] # Ticket(...) costs a call
         self.writes[ticket] = write
         self._effects.append(Append(ticket, write.group.group_id, records))
         return ticket
@@ -119,18 +118,18 @@ class Registry:
         self.deadlines.arm(timer, Instant(self.now + delay_ms * MICROS_PER_MILLI))
 
     def known_timer(self, timer: Timer) -> Timer:
-        """``timer``, or the equal one that it was set with."""
+        """The equal key that is armed already, or ``timer``."""
         deadline = self.deadlines.of(timer)
         return timer if deadline is None else deadline.key
 
     def arm_session(self, member: Member) -> None:
-        """Give a member its whole session timeout again."""
+        """Restart the session of a member."""
         at = self.now + member.session_timeout_ms * MICROS_PER_MILLI
-        # A nominal type costs a call, and this is done with every heartbeat.
+        # Instant(...) would cost a call with every heartbeat.
         self.deadlines.arm(member.session_timer, at)  # type: ignore[arg-type]
 
     def rebalance_timeout_ms(self, group: Group) -> int:
-        """How long a phase of ``group`` may last: as its most patient member grants, or a bound."""
+        """The longest time of a phase: the longest rebalance timeout, limited by a setting."""
         return min(group.rebalance_timeout_ms(), self.config.max_rebalance_timeout_ms)
 
     def set_time_of_day(self, wall: WallMillis) -> None:
@@ -138,7 +137,7 @@ class Registry:
         self._wall_zero = wall * MICROS_PER_MILLI - self.now
 
     def time_of_day(self) -> WallMillis:
-        """Time of day of the present step; -1 as long as nobody has said it."""
+        """Time of day of the present step; -1 before the first ``TimeOfDay``."""
         if self._wall_zero is None:
             return WallMillis(-1)
         return (self._wall_zero + self.now) // MICROS_PER_MILLI  # type: ignore[return-value]
@@ -146,11 +145,11 @@ class Registry:
     # -- groups --------------------------------------------------------------------------------
 
     def is_live(self, group: Group) -> bool:
-        """Whether ``group`` is still the group of that id, and not another one or none."""
+        """Whether the coordinator still has this very group."""
         return self.groups.get(group.group_id) is group
 
     def has_room(self, group_id: GroupId) -> bool:
-        """Whether one more group may be kept; says so if not."""
+        """Whether one more group is allowed; otherwise a fact is put out."""
         if len(self.groups) < self.config.max_groups:
             return True
         self.observe(
@@ -161,12 +160,12 @@ class Registry:
         return False
 
     def adopt(self, group: Group, *, simple: bool) -> None:
-        """Keep a group that was just made."""
+        """Add a new group."""
         self.groups[group.group_id] = group
         self.observe(GroupCreated(group_id=group.group_id, simple=simple))
 
     def new_member_id(self, group: Group, prefix: str) -> MemberId:
-        """An id that the group does not know.
+        """A new member id.
 
         Raises:
             InvariantViolation: the maker repeated itself.
@@ -181,7 +180,7 @@ class Registry:
 
 
 def mapped_append_error(error: ErrorCode) -> ErrorCode:
-    """What a client is told when the log refused a write, as Kafka maps it."""
+    """The client's error after the log refused a write, as in Kafka."""
     match error:
         case (
             ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

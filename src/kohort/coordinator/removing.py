@@ -1,10 +1,10 @@
-"""What makes offsets and groups go away: requests, deleted topics, retention.
+"""The ends of offsets and groups: requests, deleted topics, retention.
 
-Comes in: OffsetDelete, DeleteGroups, TopicsDeleted, the sweep timer, the outcome of tombstones.
-Goes out: answers, once the tombstones are durable. Must not know: how offsets came to be.
+In: OffsetDelete, DeleteGroups, TopicsDeleted, the sweep timer, the outcome of tombstones. Out:
+answers, when the tombstones are durable. Must not know: commits.
 
-A group whose tombstone is on its way is Dead: requests are told to look for the coordinator again,
-readers still see its offsets, and if the write fails it is what it was before.
+A group whose tombstone is on its way is Dead. Requests are then told to look for the coordinator
+again, and readers still see the offsets. If the write fails, the group is what it was before.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from kohort.coordinator.interface import (
     OffsetDeleteAnswer,
     TopicsDeleted,
 )
-from kohort.coordinator.offsets import settle_offsets, write_offsets
+from kohort.coordinator.offsets import write_offsets
 from kohort.coordinator.records import CommittedOffset, GenerationRecord, GroupRecord, Record
 from kohort.coordinator.registry import Registry, mapped_append_error
 from kohort.coordinator.timers import SWEEP_TIMER, session_timer
@@ -30,24 +30,24 @@ from kohort.model.ids import GroupId, Ticket, Token, TopicPartition
 from kohort.model.instants import WallMillis
 
 SWEEP_CHUNK = 500
-"""Groups looked at in one step of a sweep, so that no heartbeat waits for all of them."""
+"""Groups of one step of a sweep; heartbeats are served between two steps."""
 
 _MILLIS_PER_MINUTE = 60_000
 
 
 @dataclass(slots=True, kw_only=True)
 class TombstonesWrite:
-    """Tombstones of offsets on their way to the log, for a client that waits or for nobody."""
+    """Tombstones of offsets on their way to the log; an answer may wait for them."""
 
     group: Group
     partitions: dict[TopicPartition, CommittedOffset | None]
     waiting: tuple[Token, OffsetDeleteAnswer] | None = None
     expired: bool = False
-    """They go because their retention passed."""
+    """The retention of the offsets has passed."""
 
     def stored(self, registry: Registry, ticket: Ticket) -> None:
-        """The offsets are gone."""
-        settle_offsets(self.group, ticket, self.partitions, durable=True)
+        """Answer: the offsets are deleted."""
+        self.group.offsets.settle(ticket, self.partitions, durable=True)
         if self.expired:
             registry.observe(
                 OffsetsExpired(group_id=self.group.group_id, partitions=tuple(self.partitions))
@@ -56,8 +56,8 @@ class TombstonesWrite:
             registry.respond(*self.waiting)
 
     def failed(self, registry: Registry, ticket: Ticket, error: ErrorCode) -> None:
-        """The offsets stay."""
-        settle_offsets(self.group, ticket, self.partitions, durable=False)
+        """Answer with an error: the offsets stay."""
+        self.group.offsets.settle(ticket, self.partitions, durable=False)
         registry.observe(
             WriteFailed(group_id=self.group.group_id, purpose="offset tombstones", error=error)
         )
@@ -68,7 +68,7 @@ class TombstonesWrite:
 
 @dataclass(slots=True, kw_only=True)
 class DeletionReply:
-    """The answer to a DeleteGroups, which waits for the tombstones of several groups."""
+    """The answer to a DeleteGroups; it waits for the tombstones of several groups."""
 
     token: Token
     group_ids: tuple[GroupId, ...]
@@ -76,13 +76,13 @@ class DeletionReply:
     outstanding: int = 0
 
     def settle(self, registry: Registry, index: int, error: ErrorCode) -> None:
-        """One group's outcome is known."""
+        """Note the outcome of one group."""
         self.errors[index] = error
         self.outstanding -= 1
         self.respond_if_complete(registry)
 
     def respond_if_complete(self, registry: Registry) -> None:
-        """Answer once nothing is outstanding."""
+        """Answer if all outcomes are known."""
         if not self.outstanding:
             groups = tuple(zip(self.group_ids, self.errors, strict=True))
             registry.respond(self.token, DeleteAnswer(groups=groups))
@@ -90,21 +90,21 @@ class DeletionReply:
 
 @dataclass(slots=True, kw_only=True)
 class DeletionWrite:
-    """A group's tombstone, behind those of its offsets, on its way to the log."""
+    """The tombstones of a group's offsets and of the group, on their way to the log."""
 
     group: Group
     partitions: dict[TopicPartition, CommittedOffset | None]
     state_timestamp: WallMillis
-    """What the group's state timestamp was, should the group live on."""
+    """The group's state timestamp before, for the case that the write fails."""
 
     reply: DeletionReply | None = None
     index: int = 0
     expired: bool = False
 
     def stored(self, registry: Registry, ticket: Ticket) -> None:
-        """The group is gone."""
+        """Forget the group, and answer."""
         group = self.group
-        settle_offsets(group, ticket, self.partitions, durable=True)
+        group.offsets.settle(ticket, self.partitions, durable=True)
         for member_id in group.pending:
             registry.deadlines.cancel(session_timer(group.group_id, member_id))
         if self.expired and self.partitions:
@@ -124,9 +124,9 @@ class DeletionWrite:
             self.reply.settle(registry, self.index, ErrorCode.NONE)
 
     def failed(self, registry: Registry, ticket: Ticket, error: ErrorCode) -> None:
-        """The group is what it was before: the one way out of Dead."""
+        """Restore the group: the only way out of Dead."""
         group = self.group
-        settle_offsets(group, ticket, self.partitions, durable=False)
+        group.offsets.settle(ticket, self.partitions, durable=False)
         group.state = GroupState.EMPTY
         group.current_state_timestamp = self.state_timestamp
         group.deletion = None
@@ -138,7 +138,7 @@ class DeletionWrite:
 
 
 def delete_groups(registry: Registry, event: DeleteGroups) -> None:
-    """Serve a DeleteGroups: each group by itself, one answer for all."""
+    """Serve a DeleteGroups: a write for each group, one answer for all."""
     reply = DeletionReply(
         token=event.token,
         group_ids=event.group_ids,
@@ -151,7 +151,7 @@ def delete_groups(registry: Registry, event: DeleteGroups) -> None:
             reply.errors[index] = error
             continue
         reply.outstanding += 1
-        _condemn(registry, group, reply=reply, index=index)
+        _bury(registry, group, reply=reply, index=index)
     reply.respond_if_complete(registry)
 
 
@@ -163,7 +163,7 @@ def _deletion_error(registry: Registry, group: Group | None) -> ErrorCode:
     return ErrorCode.NONE if group.state is GroupState.EMPTY else ErrorCode.NON_EMPTY_GROUP
 
 
-def _condemn(
+def _bury(
     registry: Registry,
     group: Group,
     *,
@@ -171,10 +171,8 @@ def _condemn(
     index: int = 0,
     expired: bool = False,
 ) -> None:
-    """Send a group's tombstones. Offsets that are still on their way get one too."""
-    partitions: dict[TopicPartition, CommittedOffset | None] = dict.fromkeys(
-        [*group.offsets, *group.offset_writes]
-    )
+    """Send a group's tombstones. Offsets on their way to the log get a tombstone, too."""
+    partitions: dict[TopicPartition, CommittedOffset | None] = dict.fromkeys(group.offsets)
     write = DeletionWrite(
         group=group,
         partitions=partitions,
@@ -191,7 +189,7 @@ def _condemn(
 
 
 def delete_offsets(registry: Registry, event: OffsetDelete) -> None:
-    """Serve an OffsetDelete. Topics that a live member reads are refused one by one."""
+    """Serve an OffsetDelete. Partitions of a subscribed topic are refused one by one."""
     group = registry.groups.get(event.group_id)
     error = _offset_delete_error(registry, group, event.group_id)
     if error is not ErrorCode.NONE or group is None:
@@ -207,7 +205,7 @@ def delete_offsets(registry: Registry, event: OffsetDelete) -> None:
             results.append((tp, ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC))
         else:
             results.append((tp, ErrorCode.NONE))
-            if tp in group.offsets or tp in group.offset_writes:
+            if tp in group.offsets:
                 doomed[tp] = None
     answer = OffsetDeleteAnswer(partitions=tuple(results))
     if not doomed:
@@ -230,19 +228,19 @@ def _offset_delete_error(registry: Registry, group: Group | None, group_id: Grou
 
 
 def topics_deleted(registry: Registry, event: TopicsDeleted) -> None:
-    """Offsets of deleted topics go, whatever the group's state."""
+    """Delete the offsets of deleted topics in all groups."""
     for group in registry.groups.values():
         if group.state is GroupState.DEAD:
             continue
         doomed: dict[TopicPartition, CommittedOffset | None] = {
-            tp: None for tp in [*group.offsets, *group.offset_writes] if tp.topic in event.topics
+            tp: None for tp in group.offsets if tp.topic in event.topics
         }
         if doomed:
             write_offsets(registry, TombstonesWrite(group=group, partitions=doomed), doomed)
 
 
 def sweep_timer_fired(registry: Registry) -> None:
-    """Look at some groups for what outlived its retention; come back soon if more are left."""
+    """Delete expired offsets of the next groups; the timer fires soon again if groups are left."""
     if not registry.sweep_queue:
         registry.sweep_queue = list(registry.groups)
     chunk = registry.sweep_queue[:SWEEP_CHUNK]
@@ -262,21 +260,21 @@ def _expire(registry: Registry, group: Group) -> None:
     retention = registry.config.offsets_retention_minutes * _MILLIS_PER_MINUTE
     expired: dict[TopicPartition, CommittedOffset | None] = {
         tp: None
-        for tp, kept in group.offsets.items()
-        if tp not in group.offset_writes
+        for tp, kept in group.offsets.durable.items()
+        if tp not in group.offsets.writes
         and _may_expire(group, tp)
         and now >= _expires_at(group, kept, retention)
     }
-    empty = group.state is GroupState.EMPTY and not group.pending and not group.offset_writes
-    if empty and len(expired) == len(group.offsets):
-        _condemn(registry, group, expired=True)
+    empty = group.state is GroupState.EMPTY and not group.pending and not group.offsets.writes
+    if empty and len(expired) == len(group.offsets.durable):
+        _bury(registry, group, expired=True)
     elif expired:
         write = TombstonesWrite(group=group, partitions=expired, expired=True)
         write_offsets(registry, write, expired)
 
 
 def _may_expire(group: Group, tp: TopicPartition) -> bool:
-    """Empty groups may lose everything; live consumers what they do not read any more."""
+    """In an Empty group all offsets may expire, in a Stable one those of other topics."""
     if group.state is GroupState.EMPTY:
         return True
     return (
@@ -288,7 +286,7 @@ def _may_expire(group: Group, tp: TopicPartition) -> bool:
 
 
 def _expires_at(group: Group, kept: CommittedOffset, retention_ms: int) -> int:
-    """When an offset's time is up: retention counts from when the group fell empty (KIP-211)."""
+    """When an offset expires: the retention starts when the group becomes Empty (KIP-211)."""
     if kept.expire_timestamp is not None:
         return kept.expire_timestamp
     base = kept.commit_timestamp

@@ -1,24 +1,24 @@
-"""Static members that come back: one process takes the place of another (KIP-345, KIP-814).
+"""Static members that return: a new process replaces the one before it (KIP-345, KIP-814).
 
-Comes in: a JoinGroup without a member id whose instance id the group knows, and the outcome of the
-record that says who holds the place. Goes out: the former id fenced; then a parked join, or the
-present generation told without a rebalance, once the new id is durable. Must not know: how a join
-phase ends.
+In: a JoinGroup without member id whose instance id the group knows; the outcome of the record with
+the new member id. Out: the former id fenced; then a parked join, or, when the new id is durable,
+the present generation without a rebalance. Must not know: how a join phase ends.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from kohort.coordinator.group import Group, Member
+from kohort.coordinator.group import Group
 from kohort.coordinator.interface import (
     JoinAnswer,
     JoinGroup,
     SyncAnswer,
 )
-from kohort.coordinator.parking import park, take_over
+from kohort.coordinator.member import Member
 from kohort.coordinator.rebalancing import (
     joined_answer,
+    park,
     prepare_rebalance,
     read_subscriptions,
     try_complete,
@@ -34,7 +34,7 @@ from kohort.model.join import JoinProtocol
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Former:
-    """What a place was before it changed hands, should the record be refused."""
+    """The member before the replacement, for the case that the record is refused."""
 
     member_id: MemberId
     session_timeout_ms: int
@@ -45,10 +45,10 @@ class Former:
 
 @dataclass(slots=True, kw_only=True)
 class ReplacementWrite:
-    """The record that a static member's place has a new holder, and the holder that waits for it.
+    """The record with a static member's new id; the JoinGroup of the new process waits for it.
 
-    The group goes on meanwhile: by the time the outcome is known, a rebalance may have begun or
-    ended, the holder may have expired, or may have been replaced itself.
+    The group goes on meanwhile. Before the outcome is known, a rebalance may start or end, and the
+    new member may expire or be replaced itself.
     """
 
     group: Group
@@ -57,10 +57,10 @@ class ReplacementWrite:
     member_id: MemberId
     former: Former
     answer: JoinAnswer
-    """The generation that is kept, as it was; others may join it or leave before this is told."""
+    """The generation at the time of the request; it may change before the answer leaves."""
 
     def stored(self, registry: Registry, ticket: Ticket) -> None:
-        """The new id would survive a crash: tell it."""
+        """Answer: a crash would keep the new id."""
         renamed = self.group.renamed
         if renamed.get(self.group_instance_id) == self.member_id:
             del renamed[self.group_instance_id]
@@ -76,13 +76,13 @@ class ReplacementWrite:
         return self.answer
 
     def failed(self, registry: Registry, ticket: Ticket, error: ErrorCode) -> None:
-        """Give the place back to the former id, unless a later generation knows the new one."""
+        """Restore the former id, unless a later generation knows the new one."""
         group = self.group
         registry.observe(WriteFailed(group_id=group.group_id, purpose="static member", error=error))
-        holds = group.static_members.get(self.group_instance_id) == self.member_id
+        present = group.static_members.get(self.group_instance_id) == self.member_id
         unchanged = group.generation_id == self.former.generation_id
-        if registry.is_live(group) and holds and unchanged:
-            self._give_back(registry)
+        if registry.is_live(group) and present and unchanged:
+            self._restore(registry)
         answer = JoinAnswer(
             error=mapped_append_error(error),
             generation_id=group.generation_id,
@@ -92,7 +92,7 @@ class ReplacementWrite:
         )
         registry.respond(self.token, answer)
 
-    def _give_back(self, registry: Registry) -> None:
+    def _restore(self, registry: Registry) -> None:
         group, former = self.group, self.former
         member = group.members[self.member_id]
         _rename(registry, group, member, former.member_id)
@@ -105,7 +105,7 @@ class ReplacementWrite:
 def replace_static_member(
     registry: Registry, group: Group, event: JoinGroup, instance: GroupInstanceId
 ) -> None:
-    """Serve the JoinGroup of a new process under a known instance id."""
+    """Serve the JoinGroup of a new process with a known instance id."""
     member = group.members[group.static_members[instance]]
     member_id = registry.new_member_id(group, instance)
     former = Former(
@@ -127,27 +127,27 @@ def replace_static_member(
     )
     _fence(registry, group, member)
     _rename(registry, group, member, member_id)
-    # Its first session is as long as its predecessor's, as in Kafka; the next one as it asks.
+    # As in Kafka, the first session has the former timeout, the next one the new timeout.
     registry.arm_session(member)
     member.is_new = False
-    take_over(group, member, event)
+    group.update(member, event)
     match group.state:
         case GroupState.PREPARING_REBALANCE:
             park(registry, group, member, event.token)
             try_complete(registry, group)
         case GroupState.COMPLETING_REBALANCE:
-            # The leader may be assigning to the former id just now (KAFKA-9801).
+            # The leader may have made an assignment for the former id (KAFKA-9801).
             _rebalance(registry, group, member, event, RebalanceCause.STATIC_MEMBER_REPLACED)
         case GroupState.STABLE if not group.keeps_protocol():
             _rebalance(registry, group, member, event, RebalanceCause.PROTOCOL_CHANGED)
         case GroupState.STABLE:
             _keep_generation(registry, group, member, event, former)
         case GroupState.EMPTY | GroupState.DEAD:
-            raise group.violation(f"instance {instance!r} was not expected to be here")
+            raise group.violation(f"instance {instance!r} was not expected here")
 
 
 def _fence(registry: Registry, group: Group, member: Member) -> None:
-    """Tell whoever waits under the present id that its place is another's now."""
+    """Answer parked requests of the present id with FENCED_INSTANCE_ID."""
     token = group.unpark_join(member)
     if token is not None:
         answer = JoinAnswer(error=ErrorCode.FENCED_INSTANCE_ID, member_id=member.member_id)
@@ -182,14 +182,14 @@ def _kept_answer(group: Group, member: Member, event: JoinGroup, former: Former)
         return answer
     if event.knows_skip_assignment:
         return replace(answer, skip_assignment=True)
-    # An older client that leads would assign; it is told of its former self as the leader.
+    # An older client would assign if it led, so its answer names its former id as the leader.
     return replace(answer, leader_id=former.member_id, members=())
 
 
 def _keep_generation(
     registry: Registry, group: Group, member: Member, event: JoinGroup, former: Former
 ) -> None:
-    """Nobody else notices: write who holds the place now, and answer when that is durable."""
+    """Write the new id, and answer when it is durable. Other members notice nothing."""
     instance = member.group_instance_id
     if instance is None:
         raise group.violation(f"member {member.member_id} was expected to be static")

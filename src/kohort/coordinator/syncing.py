@@ -1,19 +1,19 @@
-"""The sync phase: parked followers, the leader's assignment, its way to the log, the release.
+"""The sync phase: parked syncs, the leader's assignment, its way to the log, the answers.
 
-Comes in: SyncGroup, the outcome of the assignment's write, the sync timer. Goes out: assignments,
-or errors that send members back to the join phase. Must not know: what the bytes mean.
+In: SyncGroup, the outcome of the assignment's write, the sync timer. Out: assignments, or errors
+that send members back to the join phase. Must not know: the meaning of assignments.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from kohort.coordinator.group import Group, Member
+from kohort.coordinator.group import Group
 from kohort.coordinator.interface import SyncAnswer, SyncGroup
+from kohort.coordinator.member import Member
 from kohort.coordinator.rebalancing import answer_parked_syncs, prepare_rebalance
 from kohort.coordinator.records import GroupRecord
 from kohort.coordinator.registry import Registry, mapped_append_error
-from kohort.coordinator.timers import sync_timer
 from kohort.model.errors import ErrorCode
 from kohort.model.facts import (
     AssignmentDelivered,
@@ -31,8 +31,8 @@ from kohort.model.ids import MemberId, Ticket
 class SyncWrite:
     """The leader's assignment on its way to the log.
 
-    Its outcome counts only while the group still waits for this very write: a group that moved on
-    has answered its parked syncs, and of two writes of one leader the later decides, as in the log.
+    The outcome counts only while the group waits for this write. After a new rebalance it has
+    answered its parked syncs, and of two writes of one leader the later counts, as in the log.
     """
 
     group: Group
@@ -40,7 +40,7 @@ class SyncWrite:
     assignments: dict[MemberId, bytes]
 
     def stored(self, registry: Registry, ticket: Ticket) -> None:
-        """Members may be told: the group is Stable."""
+        """The group is Stable: answer the parked syncs."""
         group = self.group
         if group.sync_write != ticket or not registry.is_live(group):
             return
@@ -63,7 +63,7 @@ class SyncWrite:
                 registry.respond(token, _delivered(registry, group, member))
 
     def failed(self, registry: Registry, ticket: Ticket, error: ErrorCode) -> None:
-        """The generation has no assignment; its members start over."""
+        """The generation has no assignment: rebalance again."""
         group = self.group
         registry.observe(WriteFailed(group_id=group.group_id, purpose="assignment", error=error))
         if group.sync_write != ticket or not registry.is_live(group):
@@ -90,13 +90,12 @@ def sync(registry: Registry, event: SyncGroup) -> None:
     group.pending_sync.pop(member.member_id, None)
     if not group.pending_sync:
         group.pending_sync.clear()  # a table does not shrink when its entries go
-        registry.deadlines.cancel(sync_timer(group.group_id))
+        registry.deadlines.cancel(group.sync_timer)
     if group.state is GroupState.STABLE:
         registry.respond(event.token, _delivered(registry, group, member))
         return
     if member.parked_sync is not None:
-        # As with joins: Kafka drops the older request, and with it whatever follows it on its
-        # connection.
+        # As with joins: Kafka drops the older request, and all later ones on its connection.
         registry.respond(member.parked_sync, SyncAnswer(error=ErrorCode.REBALANCE_IN_PROGRESS))
     member.parked_sync = event.token
     registry.parked[event.token] = (group, member)
@@ -110,7 +109,7 @@ def _request_error(registry: Registry, group: Group | None, event: SyncGroup) ->
     if event.names_protocol and (event.protocol_type is None or event.protocol_name is None):
         return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
     if registry.loading:
-        # Kafka 4 says COORDINATOR_LOAD_IN_PROGRESS here, which ends its own Java client.
+        # Kafka 4 answers COORDINATOR_LOAD_IN_PROGRESS, which ends its own Java client.
         return ErrorCode.REBALANCE_IN_PROGRESS
     if group is None or group.state is GroupState.EMPTY:
         return ErrorCode.UNKNOWN_MEMBER_ID
@@ -139,7 +138,7 @@ def _differs(given: str | None, held: str | None) -> bool:
 
 
 def _take_assignments(registry: Registry, group: Group, leader: Member, event: SyncGroup) -> None:
-    """Send the leader's assignment to the log. Ids it names that are no members are ignored."""
+    """Send the leader's assignment to the log. Ids that are no members are ignored."""
     given = dict(event.assignments)
     assignments = {member_id: given.get(member_id, b"") for member_id in group.members}
     registry.observe(
@@ -182,7 +181,7 @@ def _delivered(registry: Registry, group: Group, member: Member) -> SyncAnswer:
 
 
 def sync_timer_fired(registry: Registry, group: Group) -> None:
-    """Remove members that never asked for their assignment, beating or not (KAFKA-12890)."""
+    """Remove members that did not ask for their assignment, despite heartbeats (KAFKA-12890)."""
     late = tuple(group.pending_sync)
     if not late:
         return

@@ -1,7 +1,7 @@
-"""The timers of a coordinator: every one has a name, a key and a sentence.
+"""The keys of a coordinator's timers.
 
-One live timer per key; arming again replaces it. Kinds are plain integers, since keys are hashed
-on every heartbeat and an enum's hash is a Python call.
+A key has one live timer; to arm it again replaces the timer. Kinds are plain integers: keys are
+hashed on every heartbeat, and to hash an enum is a Python call.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 from kohort.model.ids import NO_MEMBER, GroupId, MemberId
 
 SESSION: Final = 0
-"""A member, or a handed-out id, has shown no life. Also holds the five minutes of a new member."""
+"""A member, or a handed-out id, was silent too long. Also the five minutes of a new member."""
 
 JOIN: Final = 1
 """The join phase, initial or not, has lasted as long as it may."""
@@ -20,11 +20,14 @@ SYNC: Final = 2
 """Members of the new generation have not asked for their assignment."""
 
 SWEEP: Final = 3
-"""Time to look for offsets that outlived their retention."""
+"""The next search for offsets that outlived their retention."""
+
+HOLD: Final = 4
+"""A handed-out id has held up the join phase as long as it may."""
 
 
 class Timer(NamedTuple):
-    """Key of a timer; fields that a kind does not use are empty."""
+    """Key of a timer. A field that a kind does not use is empty."""
 
     kind: int
     group_id: GroupId
@@ -39,6 +42,11 @@ def session_timer(group_id: GroupId, member_id: MemberId) -> Timer:
 def join_timer(group_id: GroupId) -> Timer:
     """Key of a group's join phase."""
     return Timer(JOIN, group_id, NO_MEMBER)
+
+
+def hold_timer(group_id: GroupId) -> Timer:
+    """Key of the time that a group's join phase waits for handed-out ids."""
+    return Timer(HOLD, group_id, NO_MEMBER)
 
 
 def sync_timer(group_id: GroupId) -> Timer:

@@ -1,7 +1,7 @@
-"""Read-only pictures of groups, for DescribeGroups and ListGroups.
+"""DescribeGroups and ListGroups.
 
-Goes out: values that stay as they are when the group moves on. What Kafka hides outside Stable
-(the protocol, members' metadata) is hidden here too.
+In: the two requests. Out: values that do not change with the group. Must not know: how groups
+change. What Kafka hides outside Stable (the protocol, members' metadata) is hidden here, too.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def describe_group(group: Group) -> DescribedGroup:
 
 
 def list_groups(registry: Registry, event: ListGroups) -> None:
-    """Serve a ListGroups. A filter word that nobody knows lets nothing through."""
+    """Serve a ListGroups. An unknown word in a filter matches no group."""
     if registry.loading:
         registry.respond(event.token, ListAnswer(error=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS))
         return

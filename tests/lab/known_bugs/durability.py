@@ -48,7 +48,7 @@ def _large_groups_do_not_fit_into_a_record(patch: Patch) -> None:
 
 
 def _stored_without_an_answer(self: Any, registry: Any, ticket: Any) -> None:
-    offsets.settle_offsets(self.group, ticket, self.offsets, durable=True)
+    self.group.offsets.settle(ticket, self.offsets, durable=True)
 
 
 DURABILITY = (
