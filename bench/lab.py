@@ -1,6 +1,6 @@
-"""Simulated groups: happenings a second, group-hours a minute, memory of a large hour.
+"""Simulated groups: events a second, group-hours a minute, memory of a large hour.
 
-*Core*: heartbeats a second that a bare coordinator serves. *Engines*: happenings a second of a
+*Core*: heartbeats a second that a bare coordinator serves. *Engines*: events a second of a
 world in which a hundred consumers live, bytes, frames and logs included: alone, telling facts that
 nobody keeps, and with the checker behind it that takes each fact as it comes. *Swarm*: group-hours
 a minute of drawn worlds, checked. *Memory*: the largest size of a process in which a thousand
@@ -35,8 +35,8 @@ from kohort.coordinator.interface import (
 )
 from kohort.history.checker import Checker
 from kohort.lab.plan import Behaviour, Plan, PodPlan, TopicPlan
+from kohort.lab.random_plans import draw
 from kohort.lab.runs import run_plan
-from kohort.lab.swarm import draw
 from kohort.lab.world import World
 from kohort.model.group_config import GroupConfig
 from kohort.model.ids import GenerationId, GroupId, MemberId, ProtocolName, ProtocolType, Token
@@ -61,13 +61,13 @@ def main() -> int:
     if options.only_memory:
         world, spent = checked(plan(options.memory_members, options.memory_minutes))
         size = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
-        rate = world.heap.count / spent
-        print(f"{size} MiB; {world.facts:,} facts checked, {rate:,.0f} happenings/s")
+        rate = world.scheduler.count / spent
+        print(f"{size} MiB; {world.facts:,} facts checked, {rate:,.0f} events/s")
         return 0
     core = bare_core()
     print(f"core: {core:,.0f} heartbeats/s (goal {CORE_GOAL:,})")
     alone, told, judged = engines(options.members, options.minutes)
-    print(f"engines: {alone:,.0f} happenings/s; telling facts {told:,.0f}", end="")
+    print(f"engines: {alone:,.0f} events/s; telling facts {told:,.0f}", end="")
     print(f"; with checker {judged:,.0f} (goal {ENGINES_GOAL:,})")
     print(f"swarm: {swarm(options.seeds):,.1f} checked group-hours/min")
     used = subprocess.run(
@@ -181,9 +181,9 @@ def engines(members: int, minutes: int) -> tuple[float, float, float]:
         world = World(plan(members, minutes), recording=recording, take=lambda _fact: None)
         began = time.process_time()
         world.run()
-        rates.append(world.heap.count / (time.process_time() - began))
+        rates.append(world.scheduler.count / (time.process_time() - began))
     world, spent = checked(plan(members, minutes))
-    return rates[0], rates[1], world.heap.count / spent
+    return rates[0], rates[1], world.scheduler.count / spent
 
 
 def checked(planned: Plan) -> tuple[World, float]:

@@ -12,7 +12,7 @@ from click.testing import CliRunner, Result
 
 from kohort.cli import lab_scenarios
 from kohort.cli.main import cli, main
-from kohort.lab.contenders import CONTENDERS
+from kohort.lab.compared_policies import COMPARED_POLICIES
 from kohort.lab.scenarios.registry import SCENARIOS
 from kohort.lab.table import do
 from kohort.policies import sticky
@@ -39,10 +39,10 @@ def refused(capsys: pytest.CaptureFixture[str], *words: str) -> str:
 
 def test_scenarios_lists_every_scenario_and_policy() -> None:
     listed = invoke("scenarios").stdout
-    assert all(name in listed for name in (*SCENARIOS, *CONTENDERS))
+    assert all(name in listed for name in (*SCENARIOS, *COMPARED_POLICIES))
     held = json.loads(invoke("scenarios", "--json").stdout)
     assert list(held["scenarios"]) == list(SCENARIOS)
-    assert list(held["policies"]) == list(CONTENDERS)
+    assert list(held["policies"]) == list(COMPARED_POLICIES)
 
 
 def test_run_says_what_it_cost() -> None:
@@ -93,10 +93,10 @@ def test_table_prints_for_people_for_documents_and_for_programs(
     assert "3 members, 6 partitions, seed 1" in for_people
     assert "One member" in for_people
     full = invoke(*words, "--full").stdout
-    assert all(name in full for name in CONTENDERS)
-    assert invoke(*words, "--markdown").stdout.count("\n| ") >= len(CONTENDERS)
+    assert all(name in full for name in COMPARED_POLICIES)
+    assert invoke(*words, "--markdown").stdout.count("\n| ") >= len(COMPARED_POLICIES)
     cells = json.loads(invoke(*words, "--json").stdout)["cells"]
-    assert [cell["policy"] for cell in cells] == list(CONTENDERS)
+    assert [cell["policy"] for cell in cells] == list(COMPARED_POLICIES)
 
 
 def test_table_draws_every_cell(tmp_path: Path) -> None:

@@ -11,8 +11,8 @@ from click.testing import CliRunner, Result
 from kohort.cli import lab_seeds
 from kohort.cli.lab import lab
 from kohort.lab.plan import Plan
+from kohort.lab.random_plans import draw
 from kohort.lab.runs import Finding, Report, run_plan
-from kohort.lab.swarm import draw
 from kohort.model.errors import ConfigError
 from kohort.model.instants import Instant
 
@@ -43,7 +43,7 @@ def broken(plan: Plan, **_more: object) -> Report:
         plan=plan,
         findings=(finding,),
         digest=whole.digest,
-        happenings=whole.happenings,
+        events=whole.events,
         facts=whole.facts,
         history=whole.history,
     )

@@ -19,8 +19,8 @@ from kohort.engine.coordinator_engine import (
 from kohort.engine.coordinator_recording import RecordingCoordinatorEngine
 from kohort.history.checker import Checker, Report
 from kohort.history.registry import BY_NUMBER
+from kohort.lab.random_plans import draw
 from kohort.lab.runs import run_plan
-from kohort.lab.swarm import draw
 from kohort.model.errors import ErrorCode
 from kohort.model.history_record import Recorded
 from kohort.wire.messages.k12_heartbeat import HeartbeatRequest

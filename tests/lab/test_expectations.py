@@ -18,8 +18,8 @@ from statistics import fmean
 import pytest
 
 from kohort.history.clairvoyant import Costs
-from kohort.lab.acts import KillPod
-from kohort.lab.contenders import contender
+from kohort.lab.actions import KillPod
+from kohort.lab.compared_policies import compared_policy
 from kohort.lab.scenarios.base import COSTS, Setup, plan_of
 from kohort.lab.scenarios.join_storm import JOIN_STORM, join_storm
 from kohort.lab.scenarios.registry import scenario
@@ -43,7 +43,10 @@ FLUSH, COLD, WARM = (
 def runs(name: str, policy: str, members: int = 10, seeds: int = 5) -> tuple[Run, ...]:
     def one(seed: int) -> Run:
         setup = Setup(
-            contender=contender(policy), members=members, partitions=20 * members, seed=seed
+            policy=compared_policy(policy),
+            members=members,
+            partitions=20 * members,
+            seed=seed,
         )
         return replace(run(scenario(name), setup), history=())
 
@@ -165,10 +168,10 @@ def test_design_one_stops_a_fraction_of_what_eager_stops(name: str) -> None:
 
 
 def returned_after(of: Run) -> float:
-    ((act,),) = (plan_of(of.scenario, of.setup)[0].acts,)
-    assert isinstance(act, KillPod)
-    assert act.back_after_ms is not None
-    return act.back_after_ms / 1_000
+    ((action,),) = (plan_of(of.scenario, of.setup)[0].actions,)
+    assert isinstance(action, KillPod)
+    assert action.back_after_ms is not None
+    return action.back_after_ms / 1_000
 
 
 def test_closed_form_of_a_leave_under_design_one() -> None:
@@ -231,7 +234,13 @@ def test_generations_of_a_join_storm_of_twenty(
     counts = [
         run(
             storm,
-            Setup(contender=contender(EAGER), members=20, partitions=40, seed=seed, costs=Costs()),
+            Setup(
+                policy=compared_policy(EAGER),
+                members=20,
+                partitions=40,
+                seed=seed,
+                costs=Costs(),
+            ),
         ).measured.metrics.generations
         for seed in range(1, 9)
     ]

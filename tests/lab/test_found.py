@@ -9,7 +9,7 @@ import pytest
 
 from kohort.coordinator.offset_table import OffsetTable
 from kohort.history.checker import check_history
-from kohort.lab import acts
+from kohort.lab import actions
 from kohort.lab.exhaustive import explore, small_plan
 from kohort.lab.plan import Behaviour, NetworkPlan, Plan, PodPlan, TopicPlan
 from kohort.lab.world import World
@@ -48,9 +48,9 @@ def test_an_assignment_that_came_during_a_long_batch_is_not_told_once_the_place_
             duration_ms=90_000,
             topics=(TopicPlan(name="t", partitions=4),),
             pods=tuple(PodPlan(name=name, behaviour=behaviour) for name in ("a", "b")),
-            acts=(
-                acts.SlowApplication(at_ms=20_000, pod="a", batch_ms=40_000),
-                acts.StopPod(at_ms=25_000, pod="b", back_after_ms=20_000),
+            actions=(
+                actions.SlowApplication(at_ms=20_000, pod="a", batch_ms=40_000),
+                actions.StopPod(at_ms=25_000, pod="b", back_after_ms=20_000),
             ),
         )
     )
@@ -82,9 +82,9 @@ def test_a_broker_that_dies_while_it_hears_of_writes_hears_of_no_more_of_them() 
         seed=1,
         duration_ms=30_000,
         pods=tuple(PodPlan(name=name, behaviour=busy) for name in ("a", "b", "c")),
-        acts=(
-            acts.SlowDisk(at_ms=8_000, for_ms=20_000, sync_ms=250),
-            acts.CrashAtPersist(at_ms=10_000, number=5, moment="told", down_ms=20),
+        actions=(
+            actions.SlowDisk(at_ms=8_000, for_ms=20_000, sync_ms=250),
+            actions.CrashAtPersist(at_ms=10_000, number=5, moment="told", down_ms=20),
         ),
     )
     world = World(plan)
@@ -104,10 +104,10 @@ def test_a_topic_that_does_not_grow_is_not_news() -> None:
         duration_ms=30_000,
         topics=(TopicPlan(name="t", partitions=5),),
         pods=(PodPlan(name="a"), PodPlan(name="b", start_ms=10_000)),
-        acts=(
-            acts.SlowDisk(at_ms=9_000, for_ms=15_000, sync_ms=7_000),
-            acts.GrowTopic(at_ms=16_000, topic="t", partitions=9),
-            acts.GrowTopic(at_ms=16_500, topic="t", partitions=8),
+        actions=(
+            actions.SlowDisk(at_ms=9_000, for_ms=15_000, sync_ms=7_000),
+            actions.GrowTopic(at_ms=16_000, topic="t", partitions=9),
+            actions.GrowTopic(at_ms=16_500, topic="t", partitions=8),
         ),
     )
     world = World(plan)
@@ -123,7 +123,7 @@ def test_a_process_that_stands_still_is_killed_when_its_time_to_stop_is_over() -
         seed=1,
         duration_ms=60_000,
         pods=(PodPlan(name="a"),),
-        acts=(acts.PausePod(at_ms=8_000, pod="a"), acts.StopPod(at_ms=9_000, pod="a")),
+        actions=(actions.PausePod(at_ms=8_000, pod="a"), actions.StopPod(at_ms=9_000, pod="a")),
         heal_ms=50_000,
         core=("a",),
     )
@@ -157,9 +157,9 @@ def test_a_commit_that_its_consumer_gave_up_does_not_come_late_and_take_newer_on
                 PodPlan(name=name, start_ms=start, behaviour=behaviour)
                 for name, start in starts.items()
             ),
-            acts=(
-                acts.Weather(at_ms=21_000, for_ms=1_000, delay_micros=6_000_000),
-                acts.SlowApplication(at_ms=23_000, pod="slow", batch_ms=7_000),
+            actions=(
+                actions.Weather(at_ms=21_000, for_ms=1_000, delay_micros=6_000_000),
+                actions.SlowApplication(at_ms=23_000, pod="slow", batch_ms=7_000),
             ),
         )
     )
@@ -183,9 +183,9 @@ def test_a_process_that_is_still_ending_when_all_is_healed_comes_back(batch_ms: 
         seed=1,
         duration_ms=90_000,
         pods=(PodPlan(name="a"),),
-        acts=(
-            acts.SlowApplication(at_ms=8_000, pod="a", batch_ms=batch_ms),
-            acts.StopPod(at_ms=12_000, pod="a"),
+        actions=(
+            actions.SlowApplication(at_ms=8_000, pod="a", batch_ms=batch_ms),
+            actions.StopPod(at_ms=12_000, pod="a"),
         ),
         heal_ms=13_000,
         core=("a",),
@@ -213,10 +213,10 @@ def _a_full_disk_before_another_owner() -> World:
             PodPlan(name="a", behaviour=behaviour),
             PodPlan(name="b", start_ms=29_000, behaviour=behaviour),
         ),
-        acts=(
-            acts.CutPod(at_ms=19_200, pod="a", for_ms=2_000, direction="from broker"),
-            acts.FullDisk(at_ms=20_600, for_ms=8_000),
-            acts.KillPod(at_ms=22_700, pod="a"),
+        actions=(
+            actions.CutPod(at_ms=19_200, pod="a", for_ms=2_000, direction="from broker"),
+            actions.FullDisk(at_ms=20_600, for_ms=8_000),
+            actions.KillPod(at_ms=22_700, pod="a"),
         ),
     )
     world = World(plan)
@@ -269,12 +269,14 @@ def test_a_topic_dropped_and_taken_up_again_in_one_batch_is_never_revoked(
         duration_ms=40_000,
         topics=(TopicPlan(name="t", partitions=2), TopicPlan(name="u", partitions=2)),
         pods=(PodPlan(name="a", behaviour=behaviour),),
-        acts=(
-            acts.SlowDisk(at_ms=14_000, for_ms=15_000, sync_ms=1_000),
-            acts.SlowApplication(at_ms=15_000, pod="a", batch_ms=3_000),
-            acts.Resubscribe(at_ms=16_000, pod="a", topics=("t",)),
-            acts.SlowApplication(at_ms=16_500, pod="a", batch_ms=3_000),
-            acts.Resubscribe(at_ms=20_000 if polls_between else 17_000, pod="a", topics=("t", "u")),
+        actions=(
+            actions.SlowDisk(at_ms=14_000, for_ms=15_000, sync_ms=1_000),
+            actions.SlowApplication(at_ms=15_000, pod="a", batch_ms=3_000),
+            actions.Resubscribe(at_ms=16_000, pod="a", topics=("t",)),
+            actions.SlowApplication(at_ms=16_500, pod="a", batch_ms=3_000),
+            actions.Resubscribe(
+                at_ms=20_000 if polls_between else 17_000, pod="a", topics=("t", "u")
+            ),
         ),
     )
     world = World(plan)
@@ -300,7 +302,7 @@ def test_a_group_waits_for_a_long_batch_without_rebalancing() -> None:
             PodPlan(name="a", behaviour=behaviour),
             PodPlan(name="b", behaviour=behaviour, start_ms=21_000),
         ),
-        acts=(acts.SlowApplication(at_ms=20_000, pod="a", batch_ms=50_000),),
+        actions=(actions.SlowApplication(at_ms=20_000, pod="a", batch_ms=50_000),),
     )
     world = World(plan)
     world.run()
@@ -327,9 +329,9 @@ def test_a_static_member_that_dies_around_a_hand_over_leaves_nothing_without_an_
             seed=at_ms,
             duration_ms=60_000,
             pods=pods,
-            acts=(
-                acts.SlowApplication(at_ms=19_500, pod=victim, batch_ms=8_000),
-                acts.KillPod(at_ms=at_ms, pod=victim, back_after_ms=300),
+            actions=(
+                actions.SlowApplication(at_ms=19_500, pod=victim, batch_ms=8_000),
+                actions.KillPod(at_ms=at_ms, pod=victim, back_after_ms=300),
             ),
         )
         world = World(plan)
@@ -351,7 +353,7 @@ def test_a_join_phase_may_wait_for_a_slow_disk_to_store_its_number() -> None:
             PodPlan(name="a", behaviour=behaviour),
             PodPlan(name="b", behaviour=behaviour, start_ms=20_000),
         ),
-        acts=(acts.SlowDisk(at_ms=20_000, for_ms=2_000, sync_ms=12_000),),
+        actions=(actions.SlowDisk(at_ms=20_000, for_ms=2_000, sync_ms=12_000),),
     )
     world = World(plan)
     world.run()

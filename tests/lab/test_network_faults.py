@@ -13,8 +13,8 @@ import pytest
 from tests.lab.test_world import QUICK, everybody, plan, seen
 
 from kohort.history.checker import check_history
-from kohort.lab import acts
-from kohort.lab.acts import Act
+from kohort.lab import actions
+from kohort.lab.actions import Action
 from kohort.lab.network import Line, Network
 from kohort.lab.node import Node
 from kohort.lab.plan import NetworkPlan, Plan
@@ -28,7 +28,7 @@ BEAT_S = QUICK.heartbeat_interval_ms / 1_000
 SECOND = 1_000_000
 
 
-def lived(*planned: Act, static: bool = False, **more: Any) -> World:
+def lived(*planned: Action, static: bool = False, **more: Any) -> World:
     """A world that ends whole, and whose history breaks no promise."""
     made: Plan = plan(*planned, **more)
     if static:
@@ -75,7 +75,7 @@ def test_n2_n3_a_heavy_tail_below_the_session_costs_nobody_a_place(seed: int) ->
 
 
 def test_n4_a_member_that_was_cut_off_is_noticed_within_its_session() -> None:
-    world = lived(acts.CutPod(at_ms=20_000, pod="p0", for_ms=25_000), seconds=90)
+    world = lived(actions.CutPod(at_ms=20_000, pod="p0", for_ms=25_000), seconds=90)
     ((at, who),) = expired(whole(world))
     assert who == "p0"
     assert 20 + SESSION_S - BEAT_S <= at <= 20 + SESSION_S + 1
@@ -87,7 +87,7 @@ def test_n4_a_member_that_was_cut_off_is_noticed_within_its_session() -> None:
 def test_a_member_that_is_half_deaf_neither_blocks_the_group_nor_stays_out(
     fault: str, direction: str
 ) -> None:
-    cut = acts.CutPod(at_ms=20_000, pod="p0", for_ms=30_000, direction=direction)
+    cut = actions.CutPod(at_ms=20_000, pod="p0", for_ms=30_000, direction=direction)
     world = World(plan(cut, seconds=110))
     world.run(49_000)
     others = ("p1", "p2")
@@ -99,7 +99,7 @@ def test_a_member_that_is_half_deaf_neither_blocks_the_group_nor_stays_out(
 
 def test_n7_half_open_connections_end_by_silence() -> None:
     """The member gives them up after its request timeout, and goes on with new ones."""
-    world = World(plan(acts.HalfOpenLines(at_ms=20_000, pod="p0"), seconds=90))
+    world = World(plan(actions.HalfOpenLines(at_ms=20_000, pod="p0"), seconds=90))
     world.run(20_000)
     half_open = world.network.lines_of(world.pods["p0"])
     assert half_open
@@ -130,7 +130,7 @@ def ended(world: World, pod: str, outcome: Outcome | None = None) -> list[tuple[
 
 
 def test_n8_resets_among_torn_frames_change_nothing() -> None:
-    resets = [acts.ResetLines(at_ms=20_000 + n * 313) for n in range(8)]
+    resets = [actions.ResetLines(at_ms=20_000 + n * 313) for n in range(8)]
     world = whole(lived(*resets, network=NetworkPlan(torn_ppm=600_000)))
     assert not expired(world)
 
@@ -178,7 +178,7 @@ def size_of(data: bytes) -> int:
 
 @pytest.mark.parametrize("at_ms", [700, 1_500, 2_900])
 def test_n10_connections_lost_while_joins_are_parked_leave_no_ghost(at_ms: int) -> None:
-    made = plan(acts.ResetLines(at_ms=at_ms))
+    made = plan(actions.ResetLines(at_ms=at_ms))
     made = replace(made, coordinator=(("group.initial.rebalance.delay.ms", "3000"),))
     world = World(made)
     world.run()
@@ -201,7 +201,9 @@ def test_n11_answers_that_come_after_their_time_are_never_applied(
         arrive(self, line)
 
     monkeypatch.setattr(Network, "_arrive_down", noting)
-    slow = acts.Weather(at_ms=20_000, for_ms=15_000, delay_micros=3_500_000, jitter_micros=500_000)
+    slow = actions.Weather(
+        at_ms=20_000, for_ms=15_000, delay_micros=3_500_000, jitter_micros=500_000
+    )
     world = whole(lived(slow, seconds=120))
     assert late
     for pod in set(late):
@@ -214,7 +216,7 @@ def test_n12_swizzled_members_cost_two_rebalances_each_at_most() -> None:
     at, step = 20_000, 2_000
     healing = {"p0": 9, "p1": 5, "p2": 7}
     cuts = [
-        acts.CutPod(at_ms=at + n * step, pod=pod, for_ms=(healing[pod] - n) * step)
+        actions.CutPod(at_ms=at + n * step, pod=pod, for_ms=(healing[pod] - n) * step)
         for n, pod in enumerate(healing)
     ]
     before = World(plan())
@@ -225,7 +227,7 @@ def test_n12_swizzled_members_cost_two_rebalances_each_at_most() -> None:
 
 @pytest.mark.parametrize(("for_ms", "kept"), [(4_000, True), (30_000, False)])
 def test_n13_all_members_cut_off_at_once(for_ms: int, kept: bool) -> None:
-    made = [acts.CutPod(at_ms=20_000, pod=f"p{n}", for_ms=for_ms) for n in range(3)]
+    made = [actions.CutPod(at_ms=20_000, pod=f"p{n}", for_ms=for_ms) for n in range(3)]
     before = World(replace(plan(*made), duration_ms=19_000))
     before.run()
     world = whole(lived(*made, static=True, seconds=110))
@@ -237,14 +239,14 @@ def test_n13_all_members_cut_off_at_once(for_ms: int, kept: bool) -> None:
 
 
 def test_p2_a_member_that_returns_inside_its_session_waits_for_its_former_self() -> None:
-    world = whole(lived(acts.KillPod(at_ms=20_000, pod="p0", back_after_ms=2_000), seconds=90))
+    world = whole(lived(actions.KillPod(at_ms=20_000, pod="p0", back_after_ms=2_000), seconds=90))
     ((at, who),) = expired(world)
     assert who == "p0"
     assert at <= 20 + SESSION_S + 1
 
 
 def test_p3_a_static_member_that_returns_inside_its_session_moves_nothing() -> None:
-    kill = acts.KillPod(at_ms=20_000, pod="p0", back_after_ms=2_000)
+    kill = actions.KillPod(at_ms=20_000, pod="p0", back_after_ms=2_000)
     world = whole(lived(kill, static=True))
     assert not expired(world)
     assert generations(world) == 1
@@ -253,7 +255,9 @@ def test_p3_a_static_member_that_returns_inside_its_session_moves_nothing() -> N
 
 @pytest.mark.parametrize("for_ms", [100, 1_000, 3_000])
 def test_p11_stalls_of_members_below_the_session_are_absorbed(for_ms: int) -> None:
-    stalls = [acts.PausePod(at_ms=20_000 + 700 * n, pod=f"p{n}", for_ms=for_ms) for n in range(3)]
+    stalls = [
+        actions.PausePod(at_ms=20_000 + 700 * n, pod=f"p{n}", for_ms=for_ms) for n in range(3)
+    ]
     world = whole(lived(*stalls))
     assert not expired(world)
     assert generations(world) == 1

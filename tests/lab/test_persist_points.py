@@ -13,8 +13,8 @@ import pytest
 from tests.lab.test_world import QUICK, seen
 
 from kohort.history.checker import check_history
-from kohort.lab import acts
-from kohort.lab.acts import Act
+from kohort.lab import actions
+from kohort.lab.actions import Action
 from kohort.lab.plan import Behaviour, Plan, PodPlan, TopicPlan
 from kohort.lab.world import World
 from kohort.model import facts, wire_facts
@@ -27,7 +27,7 @@ NUMBERS = range(1, 9)
 
 
 def lived(
-    *planned: Act, seconds: int = 30, static: bool = True, behaviour: Behaviour = COMMITTING
+    *planned: Action, seconds: int = 30, static: bool = True, behaviour: Behaviour = COMMITTING
 ) -> World:
     """Two members and a broker that dies; whole in the end, with a history that breaks nothing."""
     pods = tuple(
@@ -40,7 +40,7 @@ def lived(
         topics=(TopicPlan(name="t", partitions=4),),
         pods=pods,
         coordinator=(("group.initial.rebalance.delay.ms", "500"),),
-        acts=planned,
+        actions=planned,
     )
     world = World(made)
     world.run()
@@ -65,21 +65,23 @@ def commits(world: World) -> int:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("power_cut", [False, True], ids=["kill", "power cut"])
-@pytest.mark.parametrize("moment", acts.PERSIST_MOMENTS)
+@pytest.mark.parametrize("moment", actions.PERSIST_MOMENTS)
 def test_c1_c3_to_c8_c10_at_every_persist_of_a_young_group(moment: str, power_cut: bool) -> None:
     for number in NUMBERS:
-        crash = acts.CrashAtPersist(number=number, moment=moment, down_ms=300, power_cut=power_cut)
+        crash = actions.CrashAtPersist(
+            number=number, moment=moment, down_ms=300, power_cut=power_cut
+        )
         world = lived(crash, static=number % 2 == 0)
         assert lives(world) == 2, f"persist {number} never came"
         assert commits(world)
 
 
-@pytest.mark.parametrize("moment", acts.PERSIST_MOMENTS)
+@pytest.mark.parametrize("moment", actions.PERSIST_MOMENTS)
 def test_c9_the_persist_of_a_static_replacement(moment: str) -> None:
     """Nobody commits, so that the next persist after the return is the new id."""
     world = lived(
-        acts.KillPod(at_ms=10_000, pod="p0", back_after_ms=1_000),
-        acts.CrashAtPersist(at_ms=10_000, number=1, moment=moment, down_ms=300),
+        actions.KillPod(at_ms=10_000, pod="p0", back_after_ms=1_000),
+        actions.CrashAtPersist(at_ms=10_000, number=1, moment=moment, down_ms=300),
         behaviour=SILENT,
     )
     assert lives(world) == 2
@@ -89,8 +91,8 @@ def test_c9_the_persist_of_a_static_replacement(moment: str) -> None:
 @pytest.mark.parametrize("at_ms", [15_500, 15_999, 16_100, 17_000])
 def test_c11_around_the_end_of_a_session(at_ms: int) -> None:
     world = lived(
-        acts.KillPod(at_ms=10_000, pod="p0", back_after_ms=15_000),
-        acts.CrashBroker(at_ms=at_ms, down_ms=400, power_cut=True),
+        actions.KillPod(at_ms=10_000, pod="p0", back_after_ms=15_000),
+        actions.CrashBroker(at_ms=at_ms, down_ms=400, power_cut=True),
         seconds=60,
         static=False,
     )
@@ -100,7 +102,8 @@ def test_c11_around_the_end_of_a_session(at_ms: int) -> None:
 
 def test_c14_one_crash_after_another_and_in_the_middle_of_coming_back() -> None:
     crashes = [
-        acts.CrashBroker(at_ms=8_000 + 211 * n, down_ms=5, power_cut=n % 2 == 0) for n in range(12)
+        actions.CrashBroker(at_ms=8_000 + 211 * n, down_ms=5, power_cut=n % 2 == 0)
+        for n in range(12)
     ]
     world = lived(*crashes)
     assert lives(world) == 1 + len(crashes)

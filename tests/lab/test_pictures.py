@@ -8,7 +8,7 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from kohort.history.cost_values import Measured
-from kohort.lab.contenders import contender
+from kohort.lab.compared_policies import compared_policy
 from kohort.lab.pictures import ownership_svg
 from kohort.lab.scenarios.base import Setup
 from kohort.lab.scenarios.registry import scenario
@@ -18,7 +18,7 @@ SVG = "{http://www.w3.org/2000/svg}"
 
 
 def measured(name: str, policy: str, members: int = 4, partitions: int = 12) -> Measured:
-    setup = Setup(contender=contender(policy), members=members, partitions=partitions)
+    setup = Setup(policy=compared_policy(policy), members=members, partitions=partitions)
     return run(scenario(name), setup).measured
 
 

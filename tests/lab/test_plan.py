@@ -1,4 +1,4 @@
-"""Plans and acts are data: they go to JSON and come back, and nonsense is refused by name."""
+"""Plans and actions are data: they go to JSON and come back, and nonsense is refused by name."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import json
 
 import pytest
 
-from kohort.lab import acts
+from kohort.lab import actions
 from kohort.lab.plan import Behaviour, Plan, PodPlan, TopicPlan
-from kohort.lab.swarm import MODES, draw
+from kohort.lab.random_plans import MODES, draw
 from kohort.model.errors import ConfigError
 
 
@@ -20,8 +20,8 @@ def test_a_plan_goes_to_json_and_comes_back(seed: int, mode: str) -> None:
 
 
 def test_every_kind_of_act_is_drawn_sooner_or_later() -> None:
-    drawn = {type(act).__name__ for seed in range(200) for act in draw(seed).acts}
-    assert drawn == acts.ACTS.keys() - {"StartPod"}
+    drawn = {type(action).__name__ for seed in range(200) for action in draw(seed).actions}
+    assert drawn == actions.ACTIONS.keys() - {"StartPod"}
 
 
 def test_the_same_seed_draws_the_same_plan_and_another_one_another() -> None:
@@ -37,10 +37,10 @@ def test_the_same_seed_draws_the_same_plan_and_another_one_another() -> None:
         ({"pods": [{"name": "a"}, {"name": "a"}]}, "two pods have one name"),
         ({"pods": [{"name": "a"}], "duration_ms": 0}, "duration_ms must be between"),
         ({"pods": [{"name": "a"}], "topics": [{"name": "t", "partitions": 0}]}, "of topic t"),
-        ({"pods": [{"name": "a"}], "acts": [{"act": "Bang"}]}, "known: CrashBroker"),
-        ({"pods": [{"name": "a"}], "acts": [{"act": "Rejoin", "when": 3}]}, "no field when"),
+        ({"pods": [{"name": "a"}], "actions": [{"action": "Bang"}]}, "known: CrashBroker"),
+        ({"pods": [{"name": "a"}], "actions": [{"action": "Rejoin", "when": 3}]}, "no field when"),
         (
-            {"pods": [{"name": "a"}], "acts": [{"act": "Rejoin", "at_ms": 1, "pod": "b"}]},
+            {"pods": [{"name": "a"}], "actions": [{"action": "Rejoin", "at_ms": 1, "pod": "b"}]},
             "a pod that the plan does not have",
         ),
         ({"pods": [{"name": "a", "behaviour": {"strategy": "best"}}]}, "known: range"),

@@ -16,7 +16,7 @@ from kohort.coordinator import group, rebalancing
 from kohort.coordinator.timers import join_timer
 from kohort.engine.connection_pool import ConnectionPool
 from kohort.history.checker import check_history
-from kohort.lab import acts
+from kohort.lab import actions
 from kohort.lab.application import Consuming
 from kohort.lab.plan import NetworkPlan, Plan
 from kohort.lab.world import World
@@ -81,15 +81,15 @@ class Planted:
 
 
 _ONE_IS_PAUSED = plan(
-    acts.PausePod(at_ms=19_000, pod="p1", for_ms=25_000),
-    acts.Rejoin(at_ms=20_000, pod="p0"),
+    actions.PausePod(at_ms=19_000, pod="p1", for_ms=25_000),
+    actions.Rejoin(at_ms=20_000, pod="p0"),
     behaviour=replace(QUICK, session_timeout_ms=45_000, max_poll_interval_ms=15_000),
     seconds=60,
 )
 _AN_ID_IS_NOT_USED = plan(
-    acts.Rejoin(at_ms=20_000, pod="p0"),
-    acts.StartPod(at_ms=20_100, pod="p3"),
-    acts.KillPod(at_ms=20_660, pod="p3"),
+    actions.Rejoin(at_ms=20_000, pod="p0"),
+    actions.StartPod(at_ms=20_100, pod="p3"),
+    actions.KillPod(at_ms=20_660, pod="p3"),
     pods=4,
     network=NetworkPlan(delay_micros=50_000),
 )
@@ -98,7 +98,7 @@ PLANTED = {
     "records stay readable after the revocation": Planted(
         check=53,
         plant=_records_stay_readable_after_the_revocation,
-        plan=plan(acts.StopPod(at_ms=20_000, pod="p0", back_after_ms=5_000), behaviour=SILENT),
+        plan=plan(actions.StopPod(at_ms=20_000, pod="p0", back_after_ms=5_000), behaviour=SILENT),
     ),
     "join phases last half as long": Planted(
         check=54, plant=_join_phases_last_half_as_long, plan=_ONE_IS_PAUSED

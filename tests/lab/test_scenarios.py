@@ -12,7 +12,7 @@ from typing import TypeVar
 import pytest
 
 from kohort.history.checker import check_history
-from kohort.lab.contenders import CONTENDERS, contender
+from kohort.lab.compared_policies import COMPARED_POLICIES, compared_policy
 from kohort.lab.scenarios.base import Setup, plan_of
 from kohort.lab.scenarios.registry import SCENARIOS, scenario
 from kohort.lab.scenarios.running import Run, run
@@ -31,7 +31,7 @@ ROOT = Path(__file__).parents[2]
 @functools.cache
 def happened(name: str, policy: str = "cooperative-sticky", *, seed: int = 1) -> Run:
     """A run; made once, since a run is the same every time and nobody here changes one."""
-    setup = Setup(contender=contender(policy), members=4, partitions=12, seed=seed)
+    setup = Setup(policy=compared_policy(policy), members=4, partitions=12, seed=seed)
     return run(scenario(name), setup)
 
 
@@ -39,7 +39,7 @@ POLICIES = [
     name
     if name == "cooperative-sticky"
     else pytest.param(name, marks=[pytest.mark.slow, pytest.mark.long])
-    for name in CONTENDERS
+    for name in COMPARED_POLICIES
 ]
 
 
@@ -59,7 +59,8 @@ def test_every_group_is_whole_again_in_the_end_and_no_promise_was_broken(
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_every_policy_is_told_the_same_story(name: str) -> None:
     stories = {
-        plan_of(scenario(name), Setup(contender=each, seed=7))[1] for each in CONTENDERS.values()
+        plan_of(scenario(name), Setup(policy=each, seed=7))[1]
+        for each in COMPARED_POLICIES.values()
     }
     assert len(stories) == 1
 
@@ -128,9 +129,9 @@ def test_a_rolling_bounce_bounces_everybody_once_and_one_at_a_time() -> None:
 
 
 def test_scaling_is_by_a_fifth_and_by_one_at_least() -> None:
-    ten = Setup(contender=contender("sticky"))
+    ten = Setup(policy=compared_policy("sticky"))
     assert len(plan_of(scenario("scale-up"), ten)[0].pods) == 12
-    assert len(plan_of(scenario("scale-down"), ten)[0].acts) == 2
+    assert len(plan_of(scenario("scale-down"), ten)[0].actions) == 2
     assert len(facts(happened("scale-up"), ProcessStarted)) == 1
     assert len(facts(happened("scale-down"), ProcessStopped)) == 1
 
@@ -166,15 +167,15 @@ def test_an_initial_delay_saves_a_join_storm_its_generations() -> None:
 
 @pytest.mark.parametrize(("members", "partitions"), [(1, 12), (1_001, 12), (4, 0), (4, 1 << 20)])
 def test_impossible_sizes_are_refused_with_their_limits(members: int, partitions: int) -> None:
-    setup = Setup(contender=contender("range"), members=members, partitions=partitions)
+    setup = Setup(policy=compared_policy("range"), members=members, partitions=partitions)
     with pytest.raises(ConfigError, match=r"not -?\d+"):
         run(scenario("restart"), setup)
 
 
 def test_more_members_than_partitions_and_a_single_one_are_possible() -> None:
-    crowded = Setup(contender=contender("cooperative-sticky"), members=6, partitions=2)
+    crowded = Setup(policy=compared_policy("cooperative-sticky"), members=6, partitions=2)
     assert run(scenario("scale-down"), crowded).measured.metrics.unserved_at_end == 0
-    alone = Setup(contender=contender("sticky"), members=1, partitions=2)
+    alone = Setup(policy=compared_policy("sticky"), members=1, partitions=2)
     assert run(scenario("scale-up"), alone).measured.metrics.unserved_at_end == 0
 
 
@@ -182,4 +183,4 @@ def test_unknown_names_are_refused_with_the_choices() -> None:
     with pytest.raises(ConfigError, match="rolling-bounce"):
         scenario("nonsense")
     with pytest.raises(ConfigError, match="roundrobin"):
-        contender("nonsense")
+        compared_policy("nonsense")

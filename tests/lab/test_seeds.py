@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from kohort.lab.random_plans import MODES, draw
 from kohort.lab.runs import run_plan
-from kohort.lab.swarm import MODES, draw
 
 SEEDS = 40
 SHARE = 10

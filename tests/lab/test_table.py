@@ -9,7 +9,13 @@ from typing import Any
 import pytest
 
 from kohort.history.cost_values import Metrics
-from kohort.lab.contenders import CONTENDERS, Contender, contender, register, strategy
+from kohort.lab.compared_policies import (
+    COMPARED_POLICIES,
+    ComparedPolicy,
+    compared_policy,
+    register,
+    strategy,
+)
 from kohort.lab.table import COLUMNS, Cell, Job, collect, do, jobs, number
 from kohort.model.errors import ConfigError
 
@@ -122,8 +128,8 @@ def test_json_survives_being_written() -> None:
 
 
 def test_a_new_policy_takes_part_by_being_registered(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kohort.lab.contenders.CONTENDERS", dict(CONTENDERS))
-    mine = Contender(name="mine", title="Mine", adapt=contender("sticky").adapt)
+    monkeypatch.setattr("kohort.lab.compared_policies.COMPARED_POLICIES", dict(COMPARED_POLICIES))
+    mine = ComparedPolicy(name="mine", title="Mine", adapt=compared_policy("sticky").adapt)
     register(mine)
     same = [do(job)[1] for job in wanted(("scale-up",), ("mine", "sticky"), (1,))]
     assert same[0] == same[1]

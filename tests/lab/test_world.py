@@ -9,11 +9,11 @@ from typing import Any, TypeVar
 
 import pytest
 
-from kohort.lab import acts
-from kohort.lab.acts import Act
+from kohort.lab import actions
+from kohort.lab.actions import Action
 from kohort.lab.plan import Behaviour, DiskPlan, NetworkPlan, Plan, PodPlan, TopicPlan
+from kohort.lab.random_plans import draw
 from kohort.lab.runs import run_plan
-from kohort.lab.swarm import draw
 from kohort.lab.world import World
 from kohort.model import client_facts, facts, wire_facts
 from kohort.model.errors import ErrorCode
@@ -25,7 +25,7 @@ F = TypeVar("F")
 QUICK = Behaviour(session_timeout_ms=6_000, heartbeat_interval_ms=1_000, request_timeout_ms=5_000)
 
 
-def plan(*planned: Act, pods: int = 3, seconds: int = 60, seed: int = 1, **more: Any) -> Plan:
+def plan(*planned: Action, pods: int = 3, seconds: int = 60, seed: int = 1, **more: Any) -> Plan:
     return Plan(
         seed=seed,
         duration_ms=seconds * 1_000,
@@ -35,11 +35,11 @@ def plan(*planned: Act, pods: int = 3, seconds: int = 60, seed: int = 1, **more:
         ),
         network=more.get("network", NetworkPlan()),
         disk=more.get("disk", DiskPlan()),
-        acts=planned,
+        actions=planned,
     )
 
 
-def ran(*planned: Act, **more: Any) -> World:
+def ran(*planned: Action, **more: Any) -> World:
     world = World(plan(*planned, **more))
     world.run()
     world.check()
@@ -80,14 +80,14 @@ def test_torn_and_merged_bytes_change_nothing() -> None:
 
 
 def test_a_killed_pod_expires_and_its_partitions_move() -> None:
-    world = ran(acts.KillPod(at_ms=20_000, pod="p0"))
+    world = ran(actions.KillPod(at_ms=20_000, pod="p0"))
     assert world.converged(("p1", "p2"))
     (expired,) = seen(world, facts.MemberExpired)
     assert expired.member_id.startswith("p0-")
 
 
 def test_a_stopped_pod_leaves_and_comes_back() -> None:
-    world = ran(acts.StopPod(at_ms=20_000, pod="p0", back_after_ms=5_000))
+    world = ran(actions.StopPod(at_ms=20_000, pod="p0", back_after_ms=5_000))
     assert world.converged(everybody(world))
     assert not seen(world, facts.MemberExpired)
     assert [left.member_id[:2] for left in seen(world, facts.MemberLeft)] == ["p0"]
@@ -95,7 +95,7 @@ def test_a_stopped_pod_leaves_and_comes_back() -> None:
 
 
 def test_a_pod_that_only_goes_has_committed_and_has_not_left() -> None:
-    world = ran(acts.StopPod(at_ms=20_000, pod="p0", leave=False))
+    world = ran(actions.StopPod(at_ms=20_000, pod="p0", leave=False))
     assert not seen(world, facts.MemberLeft)
     assert len(seen(world, facts.MemberExpired)) == 1
     starts = [r.fact for r in world.history if isinstance(r.fact, client_facts.PositionSet)]
@@ -108,28 +108,28 @@ def test_a_pod_that_only_goes_has_committed_and_has_not_left() -> None:
 
 
 def test_a_short_pause_is_absorbed_and_a_long_one_costs_the_place() -> None:
-    short = ran(acts.PausePod(at_ms=20_000, pod="p0", for_ms=2_500))
+    short = ran(actions.PausePod(at_ms=20_000, pod="p0", for_ms=2_500))
     assert not seen(short, facts.MemberExpired)
-    long = ran(acts.PausePod(at_ms=20_000, pod="p0", for_ms=15_000))
+    long = ran(actions.PausePod(at_ms=20_000, pod="p0", for_ms=15_000))
     assert len(seen(long, facts.MemberExpired)) == 1
     assert long.converged(everybody(long))
 
 
-@pytest.mark.parametrize("direction", acts.DIRECTIONS)
+@pytest.mark.parametrize("direction", actions.DIRECTIONS)
 def test_a_cut_pod_is_expired_and_comes_back_when_it_heals(direction: str) -> None:
-    cut = acts.CutPod(at_ms=20_000, pod="p0", for_ms=25_000, direction=direction)
+    cut = actions.CutPod(at_ms=20_000, pod="p0", for_ms=25_000, direction=direction)
     world = ran(cut, seconds=120)
     assert [*seen(world, facts.MemberExpired), *seen(world, facts.MembersNotRejoined)]
     assert world.converged(everybody(world))
 
 
 def test_half_open_connections_are_noticed_by_their_silence() -> None:
-    world = ran(acts.HalfOpenLines(at_ms=20_000, pod="p0"), seconds=90)
+    world = ran(actions.HalfOpenLines(at_ms=20_000, pod="p0"), seconds=90)
     assert world.converged(everybody(world))
 
 
 def test_resets_cost_nothing() -> None:
-    world = ran(*(acts.ResetLines(at_ms=20_000 + n * 777) for n in range(5)))
+    world = ran(*(actions.ResetLines(at_ms=20_000 + n * 777) for n in range(5)))
     assert world.converged(everybody(world))
     assert not seen(world, facts.MemberExpired)
 
@@ -137,7 +137,7 @@ def test_resets_cost_nothing() -> None:
 @pytest.mark.parametrize("silent", [False, True])
 @pytest.mark.parametrize("power_cut", [False, True])
 def test_a_broker_that_comes_back_knows_its_group(power_cut: bool, silent: bool) -> None:
-    crash = acts.CrashBroker(at_ms=20_000, down_ms=2_000, power_cut=power_cut, silent=silent)
+    crash = actions.CrashBroker(at_ms=20_000, down_ms=2_000, power_cut=power_cut, silent=silent)
     world = ran(crash)
     assert world.converged(everybody(world))
     (loaded,) = seen(world, facts.GroupLoaded)
@@ -146,15 +146,15 @@ def test_a_broker_that_comes_back_knows_its_group(power_cut: bool, silent: bool)
 
 
 @pytest.mark.parametrize("number", [1, 2, 3, 5])
-@pytest.mark.parametrize("moment", acts.PERSIST_MOMENTS)
+@pytest.mark.parametrize("moment", actions.PERSIST_MOMENTS)
 def test_a_broker_may_die_at_any_moment_of_any_persist(moment: str, number: int) -> None:
-    world = ran(acts.CrashAtPersist(number=number, moment=moment, down_ms=500), seconds=90)
+    world = ran(actions.CrashAtPersist(number=number, moment=moment, down_ms=500), seconds=90)
     assert len(seen(world, wire_facts.CoordinatorBooted)) == 2
     assert world.converged(everybody(world))
 
 
 def test_a_broker_that_slept_expires_nobody() -> None:
-    world = ran(acts.StallBroker(at_ms=20_000, for_ms=9_000))
+    world = ran(actions.StallBroker(at_ms=20_000, for_ms=9_000))
     assert not seen(world, facts.MemberExpired)
     assert world.converged(everybody(world))
     assert len(seen(world, wire_facts.CoordinatorStalled)) == 1
@@ -163,23 +163,23 @@ def test_a_broker_that_slept_expires_nobody() -> None:
 def test_the_time_of_day_may_jump() -> None:
     day = 86_400_000
     world = ran(
-        acts.JumpWallClock(at_ms=20_000, by_ms=day),
-        acts.JumpWallClock(at_ms=30_000, by_ms=-2 * day),
+        actions.JumpWallClock(at_ms=20_000, by_ms=day),
+        actions.JumpWallClock(at_ms=30_000, by_ms=-2 * day),
     )
     assert world.converged(everybody(world))
     assert not seen(world, facts.MemberExpired)
 
 
 def test_commits_wait_for_a_slow_disk_and_are_refused_by_a_full_one() -> None:
-    slow = ran(acts.SlowDisk(at_ms=20_000, for_ms=20_000, sync_ms=1_500))
+    slow = ran(actions.SlowDisk(at_ms=20_000, for_ms=20_000, sync_ms=1_500))
     assert slow.converged(everybody(slow))
-    full = ran(acts.FullDisk(at_ms=20_000, for_ms=15_000))
+    full = ran(actions.FullDisk(at_ms=20_000, for_ms=15_000))
     assert seen(full, facts.WriteFailed)
     assert full.converged(everybody(full))
 
 
 def test_after_a_failed_sync_nothing_is_acknowledged_until_a_restart() -> None:
-    world = ran(acts.FailSync(at_ms=20_000, down_ms=10_000), seconds=90)
+    world = ran(actions.FailSync(at_ms=20_000, down_ms=10_000), seconds=90)
     told = [
         r.at
         for r in world.history
@@ -202,10 +202,10 @@ def test_operators_grow_topics_change_subscriptions_and_ask_for_rebalances() -> 
             pods=tuple(
                 PodPlan(name=name, behaviour=Behaviour(metadata_max_age_ms=5_000)) for name in "ab"
             ),
-            acts=(
-                acts.GrowTopic(at_ms=20_000, topic="t", partitions=6),
-                acts.Resubscribe(at_ms=40_000, pod="a", topics=("t", "u")),
-                acts.Rejoin(at_ms=60_000, pod="b"),
+            actions=(
+                actions.GrowTopic(at_ms=20_000, topic="t", partitions=6),
+                actions.Resubscribe(at_ms=40_000, pod="a", topics=("t", "u")),
+                actions.Rejoin(at_ms=60_000, pod="b"),
             ),
         )
     )
@@ -222,7 +222,9 @@ def test_operators_grow_topics_change_subscriptions_and_ask_for_rebalances() -> 
 
 def test_a_slow_application_leaves_and_comes_back() -> None:
     behaviour = Behaviour(max_poll_interval_ms=8_000)
-    world = ran(acts.SlowApplication(at_ms=20_000, pod="p0", batch_ms=15_000), behaviour=behaviour)
+    world = ran(
+        actions.SlowApplication(at_ms=20_000, pod="p0", batch_ms=15_000), behaviour=behaviour
+    )
     assert len(seen(world, facts.MemberLeft)) == 1
     assert world.converged(everybody(world))
 
@@ -252,7 +254,7 @@ def test_seeds_differ() -> None:
 
 SCRIPT = """
 from kohort.lab.runs import run_plan
-from kohort.lab.swarm import draw
+from kohort.lab.random_plans import draw
 for seed, mode in ((3, "safety"), (5, "liveness"), (11, "safety")):
     print(run_plan(draw(seed, mode)).digest)
 """

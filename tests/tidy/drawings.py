@@ -17,7 +17,7 @@ from tests.tidy.trees import ROOT, SOURCE
 from kohort.history.clairvoyant import Costs
 from kohort.history.cost_values import Measured
 from kohort.history.costs import measure
-from kohort.lab.contenders import contender
+from kohort.lab.compared_policies import compared_policy
 from kohort.lab.pictures import (
     FAINT,
     INK,
@@ -53,9 +53,9 @@ STEP = 40
 
 def timeline(policy: str) -> str:
     """A run of the page about policies, as ``kohort lab run`` draws it."""
-    setup = Setup(contender=contender(policy), members=5, partitions=30)
+    setup = Setup(policy=compared_policy(policy), members=5, partitions=30)
     what = scenario("rolling-bounce")
-    return ownership_svg(run(what, setup).measured, title=f"{what.title} · {setup.contender.title}")
+    return ownership_svg(run(what, setup).measured, title=f"{what.title} · {setup.policy.title}")
 
 
 def rolling_bounce() -> str:
@@ -102,7 +102,7 @@ def rolling_bounce() -> str:
 def _bounce(policy: str) -> Measured:
     """The scenario of the lab without costs of state, and with batches of 1.5 s on average."""
     costs = Costs()
-    setup = Setup(contender=contender(policy), members=4, partitions=12, costs=costs)
+    setup = Setup(policy=compared_policy(policy), members=4, partitions=12, costs=costs)
     plan, story = plan_of(scenario("rolling-bounce"), setup)
     pods = (replace(p, behaviour=replace(p.behaviour, batch_ms=1_500)) for p in plan.pods)
     topics = (replace(topic, records_per_second=5) for topic in plan.topics)

@@ -22,7 +22,7 @@ from kohort.cli.check import as_values, print_violations
 from kohort.cli.output import json_option, note, print_json, print_table
 from kohort.history.checker import check_history
 from kohort.history.cost_values import Measured, Metrics
-from kohort.lab.contenders import CONTENDERS, contender
+from kohort.lab.compared_policies import COMPARED_POLICIES, compared_policy
 from kohort.lab.pictures import ownership_svg
 from kohort.lab.scenarios.base import Scenario, Setup
 from kohort.lab.scenarios.registry import SCENARIOS, scenario
@@ -51,12 +51,12 @@ def scenarios(*, as_json: bool) -> None:
         print_json(
             {
                 "scenarios": {name: each.about for name, each in SCENARIOS.items()},
-                "policies": {name: each.title for name, each in CONTENDERS.items()},
+                "policies": {name: each.title for name, each in COMPARED_POLICIES.items()},
             }
         )
         return
     print_table(["SCENARIO", "WHAT HAPPENS"], [(n, s.about) for n, s in SCENARIOS.items()])
-    print_table(["POLICY", "WHAT IT IS"], [(n, c.title) for n, c in CONTENDERS.items()])
+    print_table(["POLICY", "WHAT IT IS"], [(n, c.title) for n, c in COMPARED_POLICIES.items()])
 
 
 @click.command(short_help="Let SCENARIO happen to a group under a policy.")
@@ -89,7 +89,7 @@ def run(
     The same options give the same run, byte for byte. It is held to all promises of group
     membership; the exit status is 1 if one was broken.
     """
-    setup = Setup(contender=contender(policy), members=members, partitions=partitions, seed=seed)
+    setup = Setup(policy=compared_policy(policy), members=members, partitions=partitions, seed=seed)
     what = scenario(name)
     done = run_scenario(what, setup)
     if svg is not None:
@@ -121,14 +121,14 @@ def run(
 
 
 def _title(what: Scenario, setup: Setup) -> str:
-    return f"{what.title} · {setup.contender.title}"
+    return f"{what.title} · {setup.policy.title}"
 
 
 def _print_run(what: Scenario, setup: Setup, measured: Measured) -> None:
     click.echo(_title(what, setup))
     click.echo(f"{setup.members} members, {setup.partitions} partitions, seed {setup.seed}")
     click.echo(click.wrap_text(what.about, width=shutil.get_terminal_size().columns))
-    print_table(["METRIC", "VALUE"], _in_full(what.name, setup.contender.name, measured))
+    print_table(["METRIC", "VALUE"], _in_full(what.name, setup.policy.name, measured))
 
 
 def _in_full(name: str, policy: str, measured: Measured) -> Iterator[tuple[str, str]]:
@@ -187,7 +187,7 @@ def table(
     """
     wanted = jobs(
         names or tuple(SCENARIOS),
-        policies or tuple(CONTENDERS),
+        policies or tuple(COMPARED_POLICIES),
         members=members,
         partitions=partitions,
         seeds=range(seed, seed + seeds),
@@ -274,7 +274,7 @@ def _draw_all(found: Table, directory: Path) -> None:
         raise _cannot_write(directory, error) from error
     for name, policy in found.cells:
         setup = Setup(
-            contender=contender(policy),
+            policy=compared_policy(policy),
             members=found.members,
             partitions=found.partitions,
             seed=found.seeds[0],

@@ -15,11 +15,11 @@ from pathlib import Path
 import click
 
 from kohort.cli.output import fit, json_option, note, print_json
+from kohort.lab.coverage import ALL, CoverageMarks
 from kohort.lab.exhaustive import DISTURBANCES, explore, small_plan
-from kohort.lab.marks import ALL, Marks
 from kohort.lab.plan import Plan
+from kohort.lab.random_plans import MODES, draw
 from kohort.lab.runs import Report, run_plan
-from kohort.lab.swarm import MODES, draw
 from kohort.model.errors import ConfigError
 from kohort.storage.fact_files import write_history
 
@@ -141,14 +141,14 @@ exhaust.help = f"{exhaust.help}\n\nDISTURBANCE is one of: {', '.join(DISTURBANCE
 def _hunt(
     plans: Iterable[Plan], *, commit: str | None, keep: Path | None, marks: bool, as_json: bool
 ) -> None:
-    seen = Marks()
-    runs = failures = happenings = simulated_ms = 0
+    seen = CoverageMarks()
+    runs = failures = events = simulated_ms = 0
     began = time.monotonic()
     for plan in plans:
         report = run_plan(plan)
         seen.see(report.history)
         runs += 1
-        happenings += report.happenings
+        events += report.events
         simulated_ms += plan.duration_ms
         if report.findings:
             failures += 1
@@ -157,8 +157,8 @@ def _hunt(
     summary = {
         "runs": runs,
         "failures": failures,
-        "happenings": happenings,
-        "happenings_per_second": round(happenings / spent),
+        "events": events,
+        "happenings_per_second": round(events / spent),
         "group_hours_per_minute": round(simulated_ms / 3_600_000 / (spent / 60), 1),
         "marks_reached": len(seen.reached),
         "marks": len(ALL),
@@ -168,7 +168,7 @@ def _hunt(
         print_json(summary)
     else:
         click.echo(
-            f"{runs} runs, {failures} failed; {summary['happenings_per_second']} happenings a "
+            f"{runs} runs, {failures} failed; {summary['happenings_per_second']} events a "
             f"second, {summary['group_hours_per_minute']} group-hours a minute"
         )
         if marks and seen.missed:

@@ -39,8 +39,8 @@ from kohort.consumer.events import (
 from kohort.consumer.fencing import Verdict, is_sure, judge
 from kohort.engine.consumer_driver import ConsumerDriver
 from kohort.engine.member_outputs import Committed, Output
-from kohort.lab.heap import Heap, Process
 from kohort.lab.plan import Behaviour
+from kohort.lab.scheduler import Process, Scheduler
 from kohort.lab.topics import TopicBook
 from kohort.member.requests import RequestId
 from kohort.model.client_facts import (
@@ -65,14 +65,14 @@ _KINDS: Final = {
 _TOUCH_MICROS: Final = MICROS_PER_SECOND
 """How often polls are made known to the member, at most."""
 _LONGEST_BATCH: Final = 4.0
-"""In means; what is to take longer is an act."""
+"""In means; what is to take longer is an action."""
 
 
 class Consuming:
     """The application of one life of a pod.
 
     Args:
-        heap: the time.
+        scheduler: the time.
         process: the pod's.
         driver: the consumer.
         carry: carries out the outputs of the driver.
@@ -87,7 +87,7 @@ class Consuming:
 
     def __init__(
         self,
-        heap: Heap,
+        scheduler: Scheduler,
         process: Process,
         driver: ConsumerDriver[ConsumerCore],
         *,
@@ -100,7 +100,7 @@ class Consuming:
         ended: Callable[[], None],
         failed: Callable[[], None],
     ) -> None:
-        self._heap = heap
+        self._scheduler = scheduler
         self._process = process
         self._driver = driver
         self._core = driver.core
@@ -156,12 +156,12 @@ class Consuming:
 
     def _poll_soon(self) -> None:
         if not self._blocked and not self._working:
-            self._plan(self._heap.now)
+            self._plan(self._scheduler.now)
 
     def _plan(self, when: int) -> None:
         if self._next_poll is None or when < self._next_poll:
             self._next_poll = when
-            self._heap.at(when, self._process, self._poll, when)
+            self._scheduler.at(when, self._process, self._poll, when)
 
     def _poll(self, planned: int) -> None:
         if self._next_poll != planned or self._blocked:
@@ -182,16 +182,16 @@ class Consuming:
             self._go()
             if not self._work_off() or self._closing == "gone":
                 return
-            self._plan(self._heap.now + self._behaviour.idle_ms * MICROS_PER_MILLI)
+            self._plan(self._scheduler.now + self._behaviour.idle_ms * MICROS_PER_MILLI)
             return
         taken = self._take_records()
         self._record(PollReturned(group_id=self._group_id, records=taken))
         wait = self._batch_micros() if taken else self._behaviour.idle_ms * MICROS_PER_MILLI
         if taken:
             self._blocked = True
-            self._heap.at(self._heap.now + wait, self._process, self._batch_done)
+            self._scheduler.at(self._scheduler.now + wait, self._process, self._batch_done)
         else:
-            self._plan(self._heap.now + wait)
+            self._plan(self._scheduler.now + wait)
 
     def _batch_done(self) -> None:
         self._blocked = False
@@ -205,7 +205,7 @@ class Consuming:
         return int(min(self._random.expovariate(1.0), _LONGEST_BATCH) * mean) if mean else 0
 
     def _touch(self) -> None:
-        now = self._heap.now
+        now = self._scheduler.now
         commit_at = self._core.commit_due_at
         if commit_at is not None and commit_at <= now:
             self._touched = now
@@ -221,7 +221,7 @@ class Consuming:
         """Hand out what is there, from one partition after the other."""
         if not self._sure():
             return 0
-        now, left = self._heap.now, self._behaviour.max_poll_records
+        now, left = self._scheduler.now, self._behaviour.max_poll_records
         whole = left
         for tp in self._order:
             first = self._reading[tp]
@@ -264,7 +264,7 @@ class Consuming:
         return True
 
     def _sure(self) -> bool:
-        return is_sure(self._driver.sure_until, self._heap.now)
+        return is_sure(self._driver.sure_until, self._scheduler.now)
 
     def _carry_out(self, effect: ForApplication, verdict: Verdict) -> bool:
         match effect:
@@ -301,7 +301,7 @@ class Consuming:
             wait_ms = behaviour.restore_warm_ms if warm else behaviour.restore_cold_ms
             if wait_ms and tp not in self._reading:
                 self._restoring[tp] = position.offset
-                self._heap.after(wait_ms, self._process, self._restored, tp, position.offset)
+                self._scheduler.after(wait_ms, self._process, self._restored, tp, position.offset)
             else:
                 self._read(tp, position.offset)
 
@@ -353,7 +353,7 @@ class Consuming:
             took = behaviour.flush_ms + behaviour.flush_each_ms * len(partitions)
         if took:
             self._blocked = True
-            self._heap.after(took, self._process, self._callback_over, done, told)
+            self._scheduler.after(took, self._process, self._callback_over, done, told)
             return False
         self._called_back(done, told)
         return True
@@ -382,7 +382,7 @@ class Consuming:
         elif self._closing == "go":
             self._closing = "committing"
             positions = self._positions(self._reading)
-            self._last_commit, outputs = self._driver.commit(positions, self._heap.now)
+            self._last_commit, outputs = self._driver.commit(positions, self._scheduler.now)
             self._carry(outputs)
 
     def committed(self, answer: Committed) -> None:
@@ -392,4 +392,4 @@ class Consuming:
             self._ended()
 
     def _say(self, event: ApplicationEvent) -> None:
-        self._carry(self._driver.handle(event, self._heap.now))
+        self._carry(self._driver.handle(event, self._scheduler.now))

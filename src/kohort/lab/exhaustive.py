@@ -16,8 +16,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Final
 
-from kohort.lab import acts
-from kohort.lab.acts import Act
+from kohort.lab import actions
+from kohort.lab.actions import Action
 from kohort.lab.plan import Behaviour, DiskPlan, NetworkPlan, Plan, PodPlan, TopicPlan
 from kohort.lab.runs import Report, run_plan
 from kohort.lab.world import World
@@ -29,22 +29,22 @@ LATE: Final = "late"
 
 _LONG_MS: Final = 60_000
 
-DISTURBANCES: Final[dict[str, Callable[[int], Act]]] = {
-    "kill": lambda at: acts.KillPod(at_ms=at, pod="m0"),
-    "kill and return": lambda at: acts.KillPod(at_ms=at, pod="m0", back_after_ms=50),
-    "node lost": lambda at: acts.KillPod(at_ms=at, pod="m0", node_lost=True),
-    "leave": lambda at: acts.StopPod(at_ms=at, pod="m0"),
-    "pause": lambda at: acts.PausePod(at_ms=at, pod="m0", for_ms=9_000),
-    "short pause": lambda at: acts.PausePod(at_ms=at, pod="m0", for_ms=20),
-    "cut": lambda at: acts.CutPod(at_ms=at, pod="m0", for_ms=9_000),
-    "deaf": lambda at: acts.CutPod(at_ms=at, pod="m0", for_ms=9_000, direction="from broker"),
-    "reset": lambda at: acts.ResetLines(at_ms=at),
-    "half open": lambda at: acts.HalfOpenLines(at_ms=at, pod="m0"),
-    "broker crash": lambda at: acts.CrashBroker(at_ms=at, down_ms=30, power_cut=True),
-    "full disk": lambda at: acts.FullDisk(at_ms=at, for_ms=300),
-    "rejoin": lambda at: acts.Rejoin(at_ms=at, pod="m0"),
-    "join": lambda at: acts.StartPod(at_ms=at, pod=LATE),
-    "growth": lambda at: acts.GrowTopic(at_ms=at, topic="t", partitions=3),
+DISTURBANCES: Final[dict[str, Callable[[int], Action]]] = {
+    "kill": lambda at: actions.KillPod(at_ms=at, pod="m0"),
+    "kill and return": lambda at: actions.KillPod(at_ms=at, pod="m0", back_after_ms=50),
+    "node lost": lambda at: actions.KillPod(at_ms=at, pod="m0", node_lost=True),
+    "leave": lambda at: actions.StopPod(at_ms=at, pod="m0"),
+    "pause": lambda at: actions.PausePod(at_ms=at, pod="m0", for_ms=9_000),
+    "short pause": lambda at: actions.PausePod(at_ms=at, pod="m0", for_ms=20),
+    "cut": lambda at: actions.CutPod(at_ms=at, pod="m0", for_ms=9_000),
+    "deaf": lambda at: actions.CutPod(at_ms=at, pod="m0", for_ms=9_000, direction="from broker"),
+    "reset": lambda at: actions.ResetLines(at_ms=at),
+    "half open": lambda at: actions.HalfOpenLines(at_ms=at, pod="m0"),
+    "broker crash": lambda at: actions.CrashBroker(at_ms=at, down_ms=30, power_cut=True),
+    "full disk": lambda at: actions.FullDisk(at_ms=at, for_ms=300),
+    "rejoin": lambda at: actions.Rejoin(at_ms=at, pod="m0"),
+    "join": lambda at: actions.StartPod(at_ms=at, pod=LATE),
+    "growth": lambda at: actions.GrowTopic(at_ms=at, topic="t", partitions=3),
 }
 
 
@@ -178,7 +178,7 @@ def explore(
     failed: list[Report] = []
     for at in busy_milliseconds(plan, first_ms, last_ms):
         placements += 1
-        disturbed = replace(plan, acts=(*plan.acts, make(at)))
+        disturbed = replace(plan, actions=(*plan.actions, make(at)))
         walk = _Walk(
             (at - window_ms) * MICROS_PER_MILLI, (at + window_ms) * MICROS_PER_MILLI, depth
         )

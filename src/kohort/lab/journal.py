@@ -13,9 +13,9 @@ from random import Random
 from typing import Final
 
 from kohort.engine.coordinator_writes import Write
-from kohort.lab.acts import CrashAtPersist
-from kohort.lab.heap import Heap, Process
+from kohort.lab.actions import CrashAtPersist
 from kohort.lab.plan import DiskPlan
+from kohort.lab.scheduler import Process, Scheduler
 from kohort.model.errors import ErrorCode
 from kohort.model.ids import Ticket
 from kohort.model.instants import MICROS_PER_MILLI, Instant, WallMillis
@@ -54,7 +54,7 @@ class Journal:
     """Writes of one broker, over all its lives.
 
     Args:
-        heap: the time.
+        scheduler: the time.
         plan: how long syncs take; may be replaced any time.
         random: where chance comes from.
         process: the broker's.
@@ -66,7 +66,7 @@ class Journal:
 
     def __init__(
         self,
-        heap: Heap,
+        scheduler: Scheduler,
         plan: DiskPlan,
         random: Random,
         process: Process,
@@ -83,7 +83,7 @@ class Journal:
         self.truncated_bytes = 0
         """Cut off torn ends by the last recovery."""
         self._counted = 0
-        self._heap = heap
+        self._scheduler = scheduler
         self._healthy = plan
         self._random = random
         self._process = process
@@ -115,7 +115,9 @@ class Journal:
             book = self._books.get(write.partition) or self._open(write.partition)
             result = book.log.append(batch, wall)
         except StorageError as error:
-            self._heap.at(self._heap.now, self._process, self._failed, write.ticket, error.code)
+            self._scheduler.at(
+                self._scheduler.now, self._process, self._failed, write.ticket, error.code
+            )
             return
         book.waiting.append((result.last_offset, write.ticket, bytes(batch[_STORED_AS_SENT:])))
         if book.syncing is None:
@@ -132,7 +134,7 @@ class Journal:
         took = plan.sync_micros
         if plan.sync_jitter_micros:
             took += self._random.randrange(plan.sync_jitter_micros + 1)
-        self._heap.at(self._heap.now + took, self._process, self._synced, book, job)
+        self._scheduler.at(self._scheduler.now + took, self._process, self._synced, book, job)
 
     def _synced(self, book: _Book, job: FlushJob) -> None:
         job.run()

@@ -14,8 +14,8 @@ from random import Random
 from typing import Protocol
 from zlib import crc32
 
-from kohort.lab.heap import Heap, Process
 from kohort.lab.plan import NetworkPlan
+from kohort.lab.scheduler import Process, Scheduler
 from kohort.model.ids import ConnectionId
 
 _PPM = 1_000_000
@@ -114,18 +114,20 @@ class Network:
     """All connections of a world.
 
     Args:
-        heap: the time.
+        scheduler: the time.
         plan: how bytes travel; may be replaced any time (``plan``).
         random: where chance comes from.
         server: the broker's side.
     """
 
-    def __init__(self, heap: Heap, plan: NetworkPlan, random: Random, server: ServerEnd) -> None:
+    def __init__(
+        self, scheduler: Scheduler, plan: NetworkPlan, random: Random, server: ServerEnd
+    ) -> None:
         self.plan = plan
         self.digest = 0
         """Of all that arrived anywhere, when, and on which connection."""
         self.bytes_sent = 0
-        self._heap = heap
+        self._scheduler = scheduler
         self._random = random
         self._server = server
         self._lines: dict[int, Line] = {}
@@ -138,11 +140,11 @@ class Network:
         line = Line(self._next, local, client, self._server.process.life)
         self._next += 1
         self._lines[line.number] = line
-        arrival = self._heap.now + self._delay()
-        self._heap.at(arrival, self._server.process, self._syn, line)
+        arrival = self._scheduler.now + self._delay()
+        self._scheduler.at(arrival, self._server.process, self._syn, line)
         if not self._server.up:
             # Nobody listens, but the machine may answer so.
-            self._heap.at(arrival, None, self._refuse, line)
+            self._scheduler.at(arrival, None, self._refuse, line)
         return line
 
     def close(self, line: Line) -> None:
@@ -160,8 +162,12 @@ class Network:
         if not line.dead:
             line.dead = True
             delay = self._delay()
-            self._heap.at(self._heap.now + delay, line.client.process, self._lose_client, line)
-            self._heap.at(self._heap.now + delay, self._server.process, self._lose_server, line)
+            self._scheduler.at(
+                self._scheduler.now + delay, line.client.process, self._lose_client, line
+            )
+            self._scheduler.at(
+                self._scheduler.now + delay, self._server.process, self._lose_server, line
+            )
 
     def half_open(self, line: Line) -> None:
         """From now on it carries nothing, and nobody is told."""
@@ -225,7 +231,7 @@ class Network:
                 size = random.randrange(1, plan.longest_piece + 1)
         if plan.merged_ppm and random.randrange(_PPM) < plan.merged_ppm:
             # Later bytes cannot overtake these, so they arrive together.
-            way.last = max(way.last, self._heap.now + random.randrange(_MERGE_MICROS))
+            way.last = max(way.last, self._scheduler.now + random.randrange(_MERGE_MICROS))
         self._push(line, way, data, gap)
 
     def _push(self, line: Line, way: _Way, data: bytes | None, gap: int = 0) -> None:
@@ -238,13 +244,13 @@ class Network:
         if not (client.speaks if upwards else client.hears):
             way.parked.append(data)
             return
-        when = self._heap.now + self._delay()
+        when = self._scheduler.now + self._delay()
         way.last = when = max(when, way.last + gap)
         way.queue.append((when, data))
         if upwards:
-            self._heap.at(when, self._server.process, self._arrive_up, line)
+            self._scheduler.at(when, self._server.process, self._arrive_up, line)
         else:
-            self._heap.at(when, client.process, self._arrive_down, line)
+            self._scheduler.at(when, client.process, self._arrive_down, line)
 
     def _delay(self) -> int:
         plan = self.plan
@@ -267,7 +273,7 @@ class Network:
         line.at_server = True
         self._server.line_accepted(line)
         client = line.client
-        self._heap.at(self._heap.now + self._delay(), client.process, self._syn_ack, line)
+        self._scheduler.at(self._scheduler.now + self._delay(), client.process, self._syn_ack, line)
 
     def _syn_ack(self, line: Line) -> None:
         if line.at_client and not line.dead and line.client.hears:
@@ -277,8 +283,8 @@ class Network:
         client = line.client
         if not self._server.silent and not self._server.up and client.speaks and client.hears:
             line.dead = True
-            when = self._heap.now + self._delay()
-            self._heap.at(when, client.process, self._lose_client, line)
+            when = self._scheduler.now + self._delay()
+            self._scheduler.at(when, client.process, self._lose_client, line)
 
     def _arrive_up(self, line: Line) -> None:
         data, ended = self._take(line.up)
@@ -308,7 +314,7 @@ class Network:
 
     def _take(self, way: _Way) -> tuple[bytes, bool]:
         """All that has arrived by now, in one piece."""
-        queue, now = way.queue, self._heap.now
+        queue, now = way.queue, self._scheduler.now
         if len(queue) == 1 and queue[0][0] <= now:
             piece = queue.popleft()[1]
             return (b"", True) if piece is None else (piece, False)
@@ -339,5 +345,5 @@ class Network:
             self._lines.pop(line.number, None)
 
     def _note(self, line: Line, data: bytes) -> None:
-        stamp = b"%d %d " % (self._heap.now, line.number)
+        stamp = b"%d %d " % (self._scheduler.now, line.number)
         self.digest = crc32(data, crc32(stamp, self.digest))

@@ -23,11 +23,11 @@ from kohort.engine.coordinator_engine import (
 )
 from kohort.engine.coordinator_recording import RecordingCoordinatorEngine
 from kohort.engine.coordinator_writes import Write
-from kohort.lab.acts import CrashAtPersist
-from kohort.lab.heap import Heap, Process
+from kohort.lab.actions import CrashAtPersist
 from kohort.lab.journal import Journal, wall_at
 from kohort.lab.network import Line, Network
 from kohort.lab.plan import DiskPlan
+from kohort.lab.scheduler import Process, Scheduler
 from kohort.lab.topics import TopicBook
 from kohort.model.errors import ErrorCode
 from kohort.model.group_config import GroupConfig
@@ -57,7 +57,7 @@ class Node:
     """The broker, over all its lives.
 
     Args:
-        heap: the time.
+        scheduler: the time.
         config: the coordinator's settings.
         disk: how its disk behaves.
         random: where member ids and the disk's chances come from.
@@ -68,7 +68,7 @@ class Node:
 
     def __init__(
         self,
-        heap: Heap,
+        scheduler: Scheduler,
         config: GroupConfig,
         disk: DiskPlan,
         *,
@@ -84,7 +84,7 @@ class Node:
         self.network: Network
         self.engine: CoordinatorEngine
         self.journal = Journal(
-            heap,
+            scheduler,
             disk,
             random,
             self.process,
@@ -93,7 +93,7 @@ class Node:
             not_on_disk=self._not_on_disk,
             die=self._die,
         )
-        self._heap = heap
+        self._scheduler = scheduler
         self._config = config
         self._random = random
         self._topics = topics
@@ -117,13 +117,13 @@ class Node:
         """Read the log and serve."""
         if self.up:
             return
-        now = self._heap.now
+        now = self._scheduler.now
         try:
             records = self.journal.recover()
         except StorageError:
             # Whoever looks after the broker starts it again.
             self.journal.crashed(power_cut=False)
-            self._heap.after(_RESTART_MS, None, self.start)
+            self._scheduler.after(_RESTART_MS, None, self.start)
             return
         self.up, self.silent = True, False
         self.engine = self._engine_class(
@@ -157,31 +157,31 @@ class Node:
         """The process stands still."""
         if self.up and not self.process.paused:
             self.process.paused = True
-            self._paused_at = self._heap.now
+            self._paused_at = self._scheduler.now
 
     def resume(self) -> None:
         """The process goes on; it says that it slept before anything else."""
         if not self.process.paused:
             return
-        asleep = self._heap.now - self._paused_at
+        asleep = self._scheduler.now - self._paused_at
         if asleep > _STALL_FLOOR_MICROS:
-            self._carry(self.engine.stalled(asleep, self._heap.now))
-        self._heap.resume(self.process)
+            self._carry(self.engine.stalled(asleep, self._scheduler.now))
+        self._scheduler.resume(self.process)
 
     def set_clock(self, by_ms: int) -> None:
         """The time of day is set; the broker notices at its next look."""
         self.wall_offset_ms += by_ms
         if self.up:
-            self._heap.at(self._heap.now, self.process, self._look_at_clock)
+            self._scheduler.at(self._scheduler.now, self.process, self._look_at_clock)
 
     def _look_at_clock(self) -> None:
-        now = self._heap.now
+        now = self._scheduler.now
         self._carry(self.engine.time_of_day(wall_at(now, self.wall_offset_ms), now))
 
     def _die(self, crash: CrashAtPersist) -> None:
         within = crash.moment == "appended"
         self.crash(power_cut=crash.power_cut, silent=False, within_write=within)
-        self._heap.after(crash.down_ms, None, self.start)
+        self._scheduler.after(crash.down_ms, None, self.start)
 
     def _member_id(self, prefix: str) -> str:
         return f"{prefix}-{self._random.getrandbits(128):032x}"
@@ -192,26 +192,26 @@ class Node:
         """A client connected."""
         self._lines[line.conn] = line
         host = line.client.process.name
-        self._carry(self.engine.connected(line.conn, host, self._heap.now))
+        self._carry(self.engine.connected(line.conn, host, self._scheduler.now))
 
     def line_received(self, line: Line, data: bytes) -> None:
         """Bytes came."""
-        self._carry(self.engine.received(line.conn, data, self._heap.now))
+        self._carry(self.engine.received(line.conn, data, self._scheduler.now))
 
     def line_lost(self, line: Line) -> None:
         """A client is gone."""
         if self._lines.pop(line.conn, None) is not None:
-            self._carry(self.engine.lost(line.conn, self._heap.now))
+            self._carry(self.engine.lost(line.conn, self._scheduler.now))
 
     # -- the journal ------------------------------------------------------------------------------
 
     def _appended(self, ticket: Ticket) -> None:
         if self.up:  # else the write's end came to a process that is gone
-            self._carry(self.engine.appended(ticket, self._heap.now))
+            self._carry(self.engine.appended(ticket, self._scheduler.now))
 
     def _append_failed(self, ticket: Ticket, error: ErrorCode) -> None:
         if self.up:
-            self._carry(self.engine.append_failed(ticket, error, self._heap.now))
+            self._carry(self.engine.append_failed(ticket, error, self._scheduler.now))
 
     def _not_on_disk(self, ticket: Ticket) -> None:
         self._record(BROKER, self.incarnation, PersistNotOnDisk(ticket=ticket))
@@ -249,7 +249,7 @@ class Node:
                     message = self._answer(output.request)
                     self._carry(self.engine.answer(output.conn, output.token, message))
                 elif type(output) is Write:
-                    wall = wall_at(self._heap.now, self.wall_offset_ms)
+                    wall = wall_at(self._scheduler.now, self.wall_offset_ms)
                     self.journal.write(output, wall)
         finally:
             self._draining = False
@@ -258,12 +258,12 @@ class Node:
         due = self.engine.next_deadline()
         if due is not None and (self._wake is None or due < self._wake):
             self._wake = due
-            self._heap.at(due, self.process, self._advance, due)
+            self._scheduler.at(due, self.process, self._advance, due)
 
     def _advance(self, planned: int) -> None:
         if self._wake == planned:
             self._wake = None
-            self._carry(self.engine.advance(self._heap.now))
+            self._carry(self.engine.advance(self._scheduler.now))
 
     # -- the node's own requests ------------------------------------------------------------------
 
@@ -311,7 +311,7 @@ class Node:
         return rows[:count]
 
     def _list_offsets(self, request: k02.ListOffsetsRequest) -> k02.ListOffsetsResponse:
-        now = self._heap.now
+        now = self._scheduler.now
         topics = []
         for topic in request.topics:
             rows = []

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, TypeVar
 
-from kohort.lab.acts import Act, act_from_json, act_to_json
+from kohort.lab.actions import Action, action_from_json, action_to_json
 from kohort.model.errors import ConfigError
 from kohort.model.ids import TopicPartition
 from kohort.model.instants import MICROS_PER_MILLI
@@ -71,7 +71,7 @@ class PodPlan:
 
     name: str
     start_ms: int | None = 0
-    """None: only an act starts it."""
+    """None: only an action starts it."""
     behaviour: Behaviour = field(default_factory=Behaviour)
     instance_id: str | None = None
     """``group.instance.id``: the same in every life of the pod (KIP-345). None: dynamic."""
@@ -109,7 +109,7 @@ class Plan:
     """Everything about one run.
 
     Raises:
-        ConfigError: impossible sizes, names used twice, acts on pods that are not there.
+        ConfigError: impossible sizes, names used twice, actions on pods that are not there.
     """
 
     seed: int
@@ -122,7 +122,7 @@ class Plan:
     disk: DiskPlan = field(default_factory=DiskPlan)
     coordinator: tuple[tuple[str, str], ...] = ()
     """Dotted settings."""
-    acts: tuple[Act, ...] = ()
+    actions: tuple[Action, ...] = ()
     heal_ms: int | None = None
     """Liveness: from then on nothing is wrong with the core, and nothing else changes.
 
@@ -140,9 +140,9 @@ class Plan:
         if len(set(names)) != len(names):
             raise ConfigError(f"two pods have one name among {', '.join(sorted(names))}")
         known = {*names, None}
-        for act in self.acts:
-            if getattr(act, "pod", None) not in known:
-                raise ConfigError(f"{act} is about a pod that the plan does not have")
+        for action in self.actions:
+            if getattr(action, "pod", None) not in known:
+                raise ConfigError(f"{action} is about a pod that the plan does not have")
         if unknown := sorted(set(self.core) - set(names)):
             raise ConfigError(f"core names pods that the plan does not have: {', '.join(unknown)}")
         for strategy in sorted({pod.behaviour.strategy for pod in self.pods}):
@@ -174,8 +174,8 @@ class Plan:
         values: dict[str, Any] = {}
         for spec in fields(self):
             value = getattr(self, spec.name)
-            if spec.name == "acts":
-                value = [act_to_json(act) for act in value]
+            if spec.name == "actions":
+                value = [action_to_json(action) for action in value]
             elif spec.name in ("topics", "pods"):
                 value = [asdict(each) for each in value]
             elif spec.name in ("network", "disk"):
@@ -194,7 +194,9 @@ class Plan:
         """
         given = dict(values)
         try:
-            given["acts"] = tuple(act_from_json(act) for act in given.get("acts", ()))
+            given["actions"] = tuple(
+                action_from_json(action) for action in given.get("actions", ())
+            )
             given["topics"] = tuple(_make(TopicPlan, t) for t in given.get("topics", ()))
             given["pods"] = tuple(_pod(p) for p in given.get("pods", ()))
             given["network"] = _make(NetworkPlan, given.get("network", {}))

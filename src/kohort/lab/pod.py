@@ -18,10 +18,10 @@ from kohort.engine.member_engine import EngineSettings, MemberEngine
 from kohort.engine.member_outputs import Close, Committed, Connect, Output, Transmit
 from kohort.engine.member_recording import RequestNotes
 from kohort.lab.application import Consuming
-from kohort.lab.heap import Heap, Process
 from kohort.lab.network import Line, Network
 from kohort.lab.node import HOST, PORT
 from kohort.lab.plan import Behaviour, PodPlan
+from kohort.lab.scheduler import Process, Scheduler
 from kohort.lab.topics import TopicBook
 from kohort.member.config import MemberConfig
 from kohort.member.events import RequestRejoin, Stalled
@@ -55,7 +55,7 @@ class Pod:
     """One pod, over all its lives.
 
     Args:
-        heap: the time.
+        scheduler: the time.
         plan: its name and behaviour.
         group_id: the group it belongs to.
         random: where its chances come from.
@@ -66,7 +66,7 @@ class Pod:
 
     def __init__(
         self,
-        heap: Heap,
+        scheduler: Scheduler,
         plan: PodPlan,
         *,
         group_id: str,
@@ -87,7 +87,7 @@ class Pod:
         self.subscription = plan.behaviour.topics
         self.driver: ConsumerDriver[ConsumerCore]
         self.application: Consuming
-        self._heap = heap
+        self._scheduler = scheduler
         self._group_id = GroupId(group_id)
         self._random = random
         self._network = network
@@ -133,7 +133,7 @@ class Pod:
         )
         self.driver = self._new_driver()
         self.application = Consuming(
-            self._heap,
+            self._scheduler,
             self.process,
             self.driver,
             carry=self._carry,
@@ -197,12 +197,12 @@ class Pod:
             return
         self._back_after_ms, self._leaves = back_after_ms, leave
         # Not in the process's own time: one that stands still is killed all the same.
-        self._heap.after(_GRACE_MS, None, self._grace_over, self.incarnation)
+        self._scheduler.after(_GRACE_MS, None, self._grace_over, self.incarnation)
         self.application.close(leave=leave)
 
     def _closed(self) -> None:
         """The consumer was closed: the process ends, once this turn is over."""
-        self._heap.at(self._heap.now, self.process, self._exit)
+        self._scheduler.at(self._scheduler.now, self.process, self._exit)
 
     def _exit(self) -> None:
         ended = ProcessStopped if self._leaves else ProcessKilled
@@ -212,7 +212,7 @@ class Pod:
 
     def _failed(self) -> None:
         """The application gives up, and whoever looks after it starts it again."""
-        self._heap.at(self._heap.now, self.process, self._crash)
+        self._scheduler.at(self._scheduler.now, self.process, self._crash)
 
     def _crash(self) -> None:
         self.kill(node_lost=False, back_after_ms=_CRASH_LOOP_MS)
@@ -232,7 +232,7 @@ class Pod:
     def return_after(self, millis: int | None) -> None:
         """Start again later; None: never."""
         if millis is not None:
-            self._heap.after(millis, None, self.start)
+            self._scheduler.after(millis, None, self.start)
 
     def _end(self, *, silent: bool) -> None:
         self.up = False
@@ -247,7 +247,7 @@ class Pod:
         """The process stands still."""
         if self.up and not self.process.paused:
             self.process.paused = True
-            self._paused_at = self._heap.now
+            self._paused_at = self._scheduler.now
             self._record(ProcessPaused(group_id=self._group_id))
 
     def resume(self) -> None:
@@ -256,10 +256,10 @@ class Pod:
             return
         self._record(ProcessResumed(group_id=self._group_id))
         self.process.paused = False
-        asleep = self._heap.now - self._paused_at
+        asleep = self._scheduler.now - self._paused_at
         if asleep > _STALL_MICROS:
-            self._carry(self.driver.handle(Stalled(micros=asleep), self._heap.now))
-        self._heap.resume(self.process)
+            self._carry(self.driver.handle(Stalled(micros=asleep), self._scheduler.now))
+        self._scheduler.resume(self.process)
 
     def cut(self, *, speaks: bool, hears: bool) -> None:
         """Nothing passes any more in the ways that are False."""
@@ -279,7 +279,7 @@ class Pod:
         """The application asks for a rebalance."""
         if self.up:
             event = RequestRejoin(reason="an operator asked for it")
-            self._carry(self.driver.handle(event, self._heap.now))
+            self._carry(self.driver.handle(event, self._scheduler.now))
 
     def resubscribe(self, topics: tuple[str, ...]) -> None:
         """The application wants other topics, also after a restart."""
@@ -296,16 +296,16 @@ class Pod:
 
     def line_opened(self, line: Line) -> None:
         """A connection stands."""
-        self._carry(self.driver.connected(line.local, self._heap.now))
+        self._carry(self.driver.connected(line.local, self._scheduler.now))
 
     def line_received(self, line: Line, data: bytes) -> None:
         """Bytes came."""
-        self._carry(self.driver.received(line.local, data, self._heap.now))
+        self._carry(self.driver.received(line.local, data, self._scheduler.now))
 
     def line_lost(self, line: Line, reason: str) -> None:
         """A connection is gone."""
         self._lines.pop(line.local, None)
-        self._carry(self.driver.lost(line.local, self._heap.now, reason))
+        self._carry(self.driver.lost(line.local, self._scheduler.now, reason))
 
     # -- the turn ---------------------------------------------------------------------------------
 
@@ -331,12 +331,12 @@ class Pod:
         due = self.driver.next_deadline()
         if due is not None and (self._wake is None or due < self._wake):
             self._wake = due
-            self._heap.at(due, self.process, self._advance, due)
+            self._scheduler.at(due, self.process, self._advance, due)
 
     def _advance(self, planned: int) -> None:
         if self._wake == planned:
             self._wake = None
-            self._carry(self.driver.advance(self._heap.now))
+            self._carry(self.driver.advance(self._scheduler.now))
 
     def _record(self, fact: Any) -> None:
         self._sink(self.name, self.incarnation, fact)

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from kohort.history.checker import check_history
-from kohort.lab.heap import Choose
 from kohort.lab.plan import Plan
+from kohort.lab.scheduler import Choose
 from kohort.lab.world import World
 from kohort.model.errors import InvariantViolation
 from kohort.model.history_record import Recorded
@@ -46,7 +46,7 @@ class Report:
     findings: tuple[Finding, ...]
     digest: str
     """Of everything that happened: equal digests, equal runs."""
-    happenings: int
+    events: int
     facts: int
     vacuous: tuple[str, ...] = ()
     """Checks that had nothing to judge."""
@@ -68,7 +68,7 @@ class Report:
                 for f in self.findings
             ],
             "digest": self.digest,
-            "happenings": self.happenings,
+            "events": self.events,
             "facts": self.facts,
             "vacuous": list(self.vacuous),
             "settled_ms": self.settled_ms,
@@ -104,7 +104,7 @@ def run_plan(plan: Plan, *, choose: Choose | None = None, check_cores: bool = Tr
         plan=plan,
         findings=tuple(findings),
         digest=digest_of(world.history, world.network.digest),
-        happenings=world.heap.count,
+        events=world.scheduler.count,
         facts=len(world.history),
         vacuous=tuple(result.name for result in checked.vacuous),
         settled_ms=settled,

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from kohort.history.clairvoyant import Costs
 from kohort.history.cost_values import Metrics
-from kohort.lab.contenders import contender
+from kohort.lab.compared_policies import compared_policy
 from kohort.lab.scenarios.base import COSTS, Setup, check_sizes
 from kohort.lab.scenarios.registry import scenario
 from kohort.lab.scenarios.running import run
@@ -111,7 +111,7 @@ class Table:
 
     def short(self) -> tuple[list[str], list[list[str]]]:
         """Headings and rows of the short table: a row for each scenario, a column a policy."""
-        headings = ["scenario", *(contender(name).title for name in self.policies)]
+        headings = ["scenario", *(compared_policy(name).title for name in self.policies)]
         rows = [
             [scenario(name).title, *(self.cells[name, policy].text() for policy in self.policies)]
             for name in self.scenarios
@@ -180,7 +180,7 @@ def jobs(
     if not (scenarios and policies and seeds):
         raise ConfigError("a table needs at least one scenario, one policy and one seed")
     for policy in policies:
-        contender(policy)
+        compared_policy(policy)
     for name in scenarios:
         check_sizes(scenario(name), members, partitions)
     return [
@@ -194,7 +194,7 @@ def jobs(
 def do(job: Job) -> tuple[Job, Metrics]:
     """Do one run."""
     setup = Setup(
-        contender=contender(job.policy),
+        policy=compared_policy(job.policy),
         members=job.members,
         partitions=job.partitions,
         seed=job.seed,

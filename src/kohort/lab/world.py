@@ -1,8 +1,8 @@
-"""A world: one broker, its pods, their network, disk and clock, and the history of it all.
+"""A world: one broker, its pods, their network, disk and clock, and the recorded history.
 
-In: a plan. Out: what happened, as a history of facts. One heap of happenings drives everything, and
-every choice comes from generators seeded by the plan's seed: the same plan gives the same history,
-byte for byte. Must not know: who draws plans, what a history is checked for.
+In: a plan. Out: a history of facts. One scheduler drives everything, and every choice comes from
+generators that are seeded by the plan: the same plan gives the same history, byte for byte. Must
+not know: how plans are drawn, the checks of histories.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from typing import Any
 
 from kohort.consumer.ownership import Ownership
 from kohort.engine.member_engine import MemberEngine
-from kohort.lab.acts import Act
-from kohort.lab.doing import ACTORS
-from kohort.lab.heap import Choose, Heap
+from kohort.lab.actions import Action
 from kohort.lab.network import Network
 from kohort.lab.node import Node
+from kohort.lab.performing import PERFORMERS
 from kohort.lab.plan import Plan
 from kohort.lab.pod import Pod
+from kohort.lab.scheduler import Choose, Scheduler
 from kohort.lab.topics import TopicBook
 from kohort.member.states import MemberState
 from kohort.model.group_config import GroupConfig
@@ -50,7 +50,7 @@ class World:
         take: Callable[[Recorded], None] | None = None,
     ) -> None:
         self.plan = plan
-        self.heap = Heap(choose)
+        self.scheduler = Scheduler(choose)
         self.history: list[Recorded] = []
         self.facts = 0
         """Facts that were told."""
@@ -58,7 +58,7 @@ class World:
         self.topics = TopicBook(plan.topics)
         self._recording = recording
         self.node = Node(
-            self.heap,
+            self.scheduler,
             GroupConfig.from_settings(dict(plan.coordinator)),
             plan.disk,
             random=self._stream("broker"),
@@ -66,11 +66,11 @@ class World:
             record=self.record,
             recording=recording,
         )
-        self.network = Network(self.heap, plan.network, self._stream("network"), self.node)
+        self.network = Network(self.scheduler, plan.network, self._stream("network"), self.node)
         self.node.network = self.network
         self.pods = {
             pod.name: Pod(
-                self.heap,
+                self.scheduler,
                 pod,
                 group_id=plan.group_id,
                 random=self._stream(f"pod {pod.name}"),
@@ -91,29 +91,29 @@ class World:
         return Random(f"{self.plan.seed}/{name}")
 
     def _schedule(self) -> None:
-        heap = self.heap
+        scheduler = self.scheduler
         for topic in self.plan.topics:
             self.record(WORLD, 1, TopicSized(topic=topic.name, partitions=topic.partitions))
-        heap.at(0, None, self.node.start)
+        scheduler.at(0, None, self.node.start)
         for pod in self.plan.pods:
             if pod.start_ms is not None:
-                heap.after(pod.start_ms, None, self.pods[pod.name].start)
-        for act in self.plan.acts:
-            heap.after(act.at_ms, None, self.do, act)
+                scheduler.after(pod.start_ms, None, self.pods[pod.name].start)
+        for action in self.plan.actions:
+            scheduler.after(action.at_ms, None, self.do, action)
         if self.plan.heal_ms is not None:
-            heap.after(self.plan.heal_ms, None, self._heal)
+            scheduler.after(self.plan.heal_ms, None, self._heal)
 
     # -- running ----------------------------------------------------------------------------------
 
     @property
     def now(self) -> Instant:
         """The present instant."""
-        return self.heap.now
+        return self.scheduler.now
 
     def run(self, until_ms: int | None = None) -> None:
         """Run to an instant, or to the plan's end."""
         end = self.plan.duration_ms if until_ms is None else until_ms
-        self.heap.run(Instant(end * MICROS_PER_MILLI))
+        self.scheduler.run(Instant(end * MICROS_PER_MILLI))
 
     def record(self, source: str, incarnation: int, fact: AnyFact) -> None:
         """Take a fact into the history."""
@@ -122,7 +122,7 @@ class World:
             self._take(
                 Recorded(
                     sequence=sequence,
-                    at=self.heap.now,
+                    at=self.scheduler.now,
                     incarnation=incarnation,
                     source=source,
                     fact=fact,
@@ -133,15 +133,15 @@ class World:
         """Something is broken on purpose."""
         self.record(WORLD, 1, FaultBegan(name=name, target=target))
 
-    def do(self, act: Act) -> None:
-        """Carry out an act, unless the world is frozen."""
+    def do(self, action: Action) -> None:
+        """Carry out an action, unless the world is frozen."""
         if not self.frozen:
-            ACTORS[type(act)](self, act)
+            PERFORMERS[type(action)](self, action)
 
     def after(self, millis: int | None, action: Any, *args: Any) -> None:
         """Undo something later; None: never. What is frozen stays as it is."""
         if millis is not None:
-            self.heap.after(millis, None, self._unless_frozen, action, args)
+            self.scheduler.after(millis, None, self._unless_frozen, action, args)
 
     def _unless_frozen(self, action: Any, args: tuple[Any, ...]) -> None:
         if not self.frozen:

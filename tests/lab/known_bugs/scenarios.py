@@ -6,10 +6,10 @@ from collections.abc import Callable
 from dataclasses import replace
 from random import Random
 
-from kohort.lab import acts
-from kohort.lab.acts import Act
+from kohort.lab import actions
+from kohort.lab.actions import Action
 from kohort.lab.plan import Behaviour, NetworkPlan, Plan, PodPlan, TopicPlan
-from kohort.lab.swarm import settle_ms
+from kohort.lab.random_plans import settle_ms
 
 QUICK = Behaviour(
     session_timeout_ms=6_000,
@@ -27,7 +27,7 @@ _COOPERATIVE = replace(QUICK, strategy="cooperative-sticky")
 
 def scenario(
     seed: int,
-    planned: Callable[[Random], list[Act]],
+    planned: Callable[[Random], list[Action]],
     *,
     pods: int = 3,
     partitions: int = 6,
@@ -60,7 +60,7 @@ def scenario(
             ("group.initial.rebalance.delay.ms", str(initial_delay_ms)),
             ("offsets.topic.num.partitions", "1"),
         ),
-        acts=tuple(planned(random)),
+        actions=tuple(planned(random)),
         heal_ms=heal,
         core=tuple(names),
     )
@@ -72,10 +72,10 @@ def static_zombies(seed: int) -> Plan:
     Then the network of the first process heals. The last pod has the instance id of the first pod.
     """
 
-    def planned(random: Random) -> list[Act]:
+    def planned(random: Random) -> list[Action]:
         return [
-            acts.CutPod(at_ms=14_000 + random.randrange(200), pod="p0", for_ms=4_500),
-            acts.CrashBroker(at_ms=16_500 + random.randrange(500), down_ms=100),
+            actions.CutPod(at_ms=14_000 + random.randrange(200), pod="p0", for_ms=4_500),
+            actions.CrashBroker(at_ms=16_500 + random.randrange(500), down_ms=100),
         ]
 
     plan = scenario(seed, planned, pods=4, static=True)
@@ -87,11 +87,11 @@ def static_zombies(seed: int) -> Plan:
 def everybody_dies(seed: int) -> Plan:
     """Broker and pods die together twice: before the first commits are synced, and later."""
 
-    def planned(random: Random) -> list[Act]:
-        planned: list[Act] = [acts.SlowDisk(at_ms=1_000, for_ms=40_000, sync_ms=1_500)]
+    def planned(random: Random) -> list[Action]:
+        planned: list[Action] = [actions.SlowDisk(at_ms=1_000, for_ms=40_000, sync_ms=1_500)]
         for at in (3_000 + random.randrange(2_000), 25_000 + random.randrange(1_000)):
-            planned.append(acts.CrashBroker(at_ms=at, down_ms=200, power_cut=True))
-            planned += (acts.KillPod(at_ms=at, pod=f"p{n}", back_after_ms=500) for n in range(3))
+            planned.append(actions.CrashBroker(at_ms=at, down_ms=200, power_cut=True))
+            planned += (actions.KillPod(at_ms=at, pod=f"p{n}", back_after_ms=500) for n in range(3))
         return planned
 
     return scenario(seed, planned)
@@ -100,12 +100,12 @@ def everybody_dies(seed: int) -> Plan:
 def static_returns_in_the_sync_phase(seed: int) -> Plan:
     """A static pod restarts while the group waits for the assignment of its leader."""
 
-    def planned(random: Random) -> list[Act]:
-        planned: list[Act] = []
+    def planned(random: Random) -> list[Action]:
+        planned: list[Action] = []
         for at in (12_000, 24_000, 36_000, 48_000):
-            planned.append(acts.Rejoin(at_ms=at, pod="p0"))
+            planned.append(actions.Rejoin(at_ms=at, pod="p0"))
             lag = random.randrange(700, 1_600)
-            planned.append(acts.KillPod(at_ms=at + lag, pod="p1", back_after_ms=1))
+            planned.append(actions.KillPod(at_ms=at + lag, pod="p1", back_after_ms=1))
         return planned
 
     return scenario(seed, planned, static=True, network=NetworkPlan(delay_micros=120_000))
@@ -114,26 +114,26 @@ def static_returns_in_the_sync_phase(seed: int) -> Plan:
 def churn(seed: int) -> Plan:
     """Pods start and stop faster than rebalances end."""
 
-    def planned(random: Random) -> list[Act]:
-        planned: list[Act] = []
+    def planned(random: Random) -> list[Action]:
+        planned: list[Action] = []
         for at in range(10_000, 50_000, 2_500):
             pod = f"p{random.randrange(4)}"
             when = at + random.randrange(1_500)
             kind = random.randrange(4)
             if kind == 0:
                 planned.append(
-                    acts.StopPod(at_ms=when, pod=pod, back_after_ms=random.randrange(3_000))
+                    actions.StopPod(at_ms=when, pod=pod, back_after_ms=random.randrange(3_000))
                 )
             elif kind == 1:
                 planned.append(
-                    acts.KillPod(at_ms=when, pod=pod, back_after_ms=random.randrange(3_000))
+                    actions.KillPod(at_ms=when, pod=pod, back_after_ms=random.randrange(3_000))
                 )
             elif kind == 2:
                 pause = random.choice((1_500, 3_000, 8_000))
-                planned.append(acts.PausePod(at_ms=when, pod=pod, for_ms=pause))
+                planned.append(actions.PausePod(at_ms=when, pod=pod, for_ms=pause))
             else:
                 planned.append(
-                    acts.CutPod(at_ms=when, pod=pod, for_ms=random.randrange(500, 9_000))
+                    actions.CutPod(at_ms=when, pod=pod, for_ms=random.randrange(500, 9_000))
                 )
         return planned
 
@@ -150,14 +150,14 @@ def flushing_churn(seed: int) -> Plan:
 def sticky_churn(seed: int) -> Plan:
     """Rebalances of an eager sticky group begin before the previous one ends; a slow network."""
 
-    def planned(random: Random) -> list[Act]:
-        planned: list[Act] = []
+    def planned(random: Random) -> list[Action]:
+        planned: list[Action] = []
         for at in range(10_000, 50_000, 8_000):
-            planned.append(acts.Rejoin(at_ms=at, pod="p0"))
-            planned.append(acts.Rejoin(at_ms=at + random.randrange(300, 2_500), pod="p1"))
+            planned.append(actions.Rejoin(at_ms=at, pod="p0"))
+            planned.append(actions.Rejoin(at_ms=at + random.randrange(300, 2_500), pod="p1"))
             when = at + random.randrange(300, 2_500)
             planned.append(
-                acts.StopPod(at_ms=when, pod="p3", back_after_ms=random.randrange(100, 2_000))
+                actions.StopPod(at_ms=when, pod="p3", back_after_ms=random.randrange(100, 2_000))
             )
         return planned
 
@@ -181,9 +181,9 @@ def busy_committers(seed: int) -> Plan:
 def outages(seed: int) -> Plan:
     """The machine of the broker is silent for longer than a session."""
 
-    def planned(random: Random) -> list[Act]:
+    def planned(random: Random) -> list[Action]:
         return [
-            acts.CrashBroker(at_ms=10_000 + random.randrange(2_000), down_ms=20_000, silent=True)
+            actions.CrashBroker(at_ms=10_000 + random.randrange(2_000), down_ms=20_000, silent=True)
         ]
 
     return scenario(seed, planned)
@@ -192,9 +192,9 @@ def outages(seed: int) -> Plan:
 def departures(seed: int) -> Plan:
     """Three of six members of an eager group leave at almost the same time."""
 
-    def planned(random: Random) -> list[Act]:
+    def planned(random: Random) -> list[Action]:
         return [
-            acts.StopPod(at_ms=15_000 + 20 * n + random.randrange(20), pod=f"p{n}")
+            actions.StopPod(at_ms=15_000 + 20 * n + random.randrange(20), pod=f"p{n}")
             for n in range(3)
         ]
 
@@ -205,12 +205,12 @@ def departures(seed: int) -> Plan:
 def leavers(seed: int) -> Plan:
     """A pod dies while the join phase waits for its JoinGroup."""
 
-    def planned(random: Random) -> list[Act]:
-        planned: list[Act] = []
+    def planned(random: Random) -> list[Action]:
+        planned: list[Action] = []
         for at in (12_000, 30_000):
-            planned.append(acts.Rejoin(at_ms=at, pod="p0"))
+            planned.append(actions.Rejoin(at_ms=at, pod="p0"))
             lag = random.randrange(100, 900)
-            planned.append(acts.KillPod(at_ms=at + lag, pod="p2", back_after_ms=14_000))
+            planned.append(actions.KillPod(at_ms=at + lag, pod="p2", back_after_ms=14_000))
         return planned
 
     return scenario(seed, planned, behaviour=replace(QUICK, max_poll_interval_ms=40_000))
@@ -219,21 +219,21 @@ def leavers(seed: int) -> Plan:
 def missed_syncs(seed: int, strategy: str = "cooperative-sticky") -> Plan:
     """Some members send SyncGroup after another member has begun the next rebalance."""
 
-    def planned(random: Random) -> list[Act]:
-        planned: list[Act] = []
+    def planned(random: Random) -> list[Action]:
+        planned: list[Action] = []
         for at in range(9_000, 57_000, 8_000):
             gone, too, hasty, *late = random.sample(range(7), 6)
             planned += (
-                acts.StopPod(at_ms=at, pod=f"p{n}", back_after_ms=3_000) for n in (gone, too)
+                actions.StopPod(at_ms=at, pod=f"p{n}", back_after_ms=3_000) for n in (gone, too)
             )
             for n in late:
                 sleeps_at, sleeps_ms = (
                     at + random.randrange(3_850, 4_000),
                     random.randrange(1_000, 1_600),
                 )
-                planned.append(acts.Rejoin(at_ms=at + 3_200, pod=f"p{n}"))
-                planned.append(acts.PausePod(at_ms=sleeps_at, pod=f"p{n}", for_ms=sleeps_ms))
-            planned += (acts.Rejoin(at_ms=at + lag, pod=f"p{hasty}") for lag in (4_300, 4_500))
+                planned.append(actions.Rejoin(at_ms=at + 3_200, pod=f"p{n}"))
+                planned.append(actions.PausePod(at_ms=sleeps_at, pod=f"p{n}", for_ms=sleeps_ms))
+            planned += (actions.Rejoin(at_ms=at + lag, pod=f"p{hasty}") for lag in (4_300, 4_500))
         return planned
 
     return scenario(
@@ -249,18 +249,18 @@ def missed_syncs(seed: int, strategy: str = "cooperative-sticky") -> Plan:
 def a_newcomer_and_missed_syncs(seed: int) -> Plan:
     """Half of a group never receives the assignment that moves its partitions to a new member."""
 
-    def planned(random: Random) -> list[Act]:
-        planned: list[Act] = []
+    def planned(random: Random) -> list[Action]:
+        planned: list[Action] = []
         for at in (20_000, 40_000):
-            planned.append(acts.StopPod(at_ms=at - 9_000, pod="p0", back_after_ms=9_000))
+            planned.append(actions.StopPod(at_ms=at - 9_000, pod="p0", back_after_ms=9_000))
             # The join phase waits for this pod while the others are paused.
-            planned.append(acts.PausePod(at_ms=at - 50, pod="p4", for_ms=1_250))
+            planned.append(actions.PausePod(at_ms=at - 50, pod="p4", for_ms=1_250))
             for n in (1, 2, 3):
                 sleeps_at = at + random.randrange(1_050, 1_150)
                 sleeps_ms = random.randrange(1_400, 1_600)
-                planned.append(acts.PausePod(at_ms=sleeps_at, pod=f"p{n}", for_ms=sleeps_ms))
+                planned.append(actions.PausePod(at_ms=sleeps_at, pod=f"p{n}", for_ms=sleeps_ms))
             # When the pod is gone, the others may own again what they gave up.
-            planned.append(acts.StopPod(at_ms=at + 1_900, pod="p4", back_after_ms=5_000))
+            planned.append(actions.StopPod(at_ms=at + 1_900, pod="p4", back_after_ms=5_000))
         return planned
 
     plan = scenario(seed, planned, pods=6, partitions=24)
@@ -276,16 +276,16 @@ def missed_syncs_of_a_balanced_group(seed: int) -> Plan:
     they resume. Some pieces travel slowly, so that the members return in another order.
     """
 
-    def planned(random: Random) -> list[Act]:
-        planned: list[Act] = []
+    def planned(random: Random) -> list[Action]:
+        planned: list[Action] = []
         for at in (20_000, 33_000, 46_000):
             hasty, *late = random.sample(range(14), 12)
             for n in late:
                 sleeps_at = at + random.randrange(100, 200)
                 sleeps_ms = random.randrange(1_700, 2_000)
-                planned.append(acts.Rejoin(at_ms=at, pod=f"p{n}"))
-                planned.append(acts.PausePod(at_ms=sleeps_at, pod=f"p{n}", for_ms=sleeps_ms))
-            planned.append(acts.Rejoin(at_ms=at + 1_400, pod=f"p{hasty}"))
+                planned.append(actions.Rejoin(at_ms=at, pod=f"p{n}"))
+                planned.append(actions.PausePod(at_ms=sleeps_at, pod=f"p{n}", for_ms=sleeps_ms))
+            planned.append(actions.Rejoin(at_ms=at + 1_400, pod=f"p{hasty}"))
         return planned
 
     plan = scenario(

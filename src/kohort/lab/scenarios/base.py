@@ -15,8 +15,8 @@ from random import Random
 from typing import Final
 
 from kohort.history.clairvoyant import Costs
-from kohort.lab.acts import Act, StopPod
-from kohort.lab.contenders import Contender
+from kohort.lab.actions import Action, StopPod
+from kohort.lab.compared_policies import ComparedPolicy
 from kohort.lab.plan import MAX_PARTITIONS, Behaviour, NetworkPlan, Plan, PodPlan, TopicPlan
 from kohort.model.errors import ConfigError
 
@@ -37,7 +37,7 @@ COSTS: Final = Costs(flush_each_ms=50, restore_cold_ms=5_000, restore_warm_ms=10
 class Setup:
     """What whoever runs a scenario chooses."""
 
-    contender: Contender
+    policy: ComparedPolicy
     members: int = 10
     partitions: int = 200
     seed: int = 1
@@ -48,13 +48,13 @@ class Setup:
 class Story:
     """What happens, to whom, when; milliseconds since the world began."""
 
-    acts: tuple[Act, ...]
+    actions: tuple[Action, ...]
     begin_ms: int
     """When the first disturbance comes: measured from here on."""
     end_ms: int
     """When the last one is over, restarts included; the world goes on for a while."""
     starts_ms: tuple[int | None, ...]
-    """When each pod's first process starts; None: an act starts it."""
+    """When each pod's first process starts; None: an action starts it."""
     initial_delay_ms: int = 3_000
     behaviour: Behaviour = field(default_factory=Behaviour)
 
@@ -79,10 +79,10 @@ def plan_of(scenario: Scenario, setup: Setup) -> tuple[Plan, Story]:
     """
     check_sizes(scenario, setup.members, setup.partitions)
     story = scenario.tell(setup.members, Random(f"{setup.seed}/{scenario.name}"))
-    behaviour = setup.contender.adapt(_with_costs(story.behaviour, setup.costs))
+    behaviour = setup.policy.adapt(_with_costs(story.behaviour, setup.costs))
     plan = Plan(
         seed=setup.seed,
-        name=f"{scenario.name} under {setup.contender.name}",
+        name=f"{scenario.name} under {setup.policy.name}",
         duration_ms=story.end_ms + CALM_MS,
         group_id=GROUP,
         topics=(
@@ -95,13 +95,13 @@ def plan_of(scenario: Scenario, setup: Setup) -> tuple[Plan, Story]:
                 name=pod_name(n),
                 start_ms=start,
                 behaviour=behaviour,
-                instance_id=pod_name(n) if setup.contender.static else None,
+                instance_id=pod_name(n) if setup.policy.static else None,
             )
             for n, start in enumerate(story.starts_ms)
         ),
         network=NetworkPlan(delay_micros=250, jitter_micros=750, slow_ppm=10_000, slow_factor=20),
         coordinator=(("group.initial.rebalance.delay.ms", str(story.initial_delay_ms)),),
-        acts=_acts(story.acts, setup.contender),
+        actions=_actions_of(story.actions, setup.policy),
     )
     return plan, story
 
@@ -146,11 +146,14 @@ def restart_ms(random: Random, *, at_most: int = 120_000) -> int:
     return min(at_most, round(20_000 * random.lognormvariate(0, 0.5)))
 
 
-def _acts(acts: tuple[Act, ...], contender: Contender) -> tuple[Act, ...]:
+def _actions_of(actions: tuple[Action, ...], policy: ComparedPolicy) -> tuple[Action, ...]:
     """Static members do not leave when they are closed."""
-    if not contender.static:
-        return acts
-    return tuple(replace(act, leave=False) if isinstance(act, StopPod) else act for act in acts)
+    if not policy.static:
+        return actions
+    return tuple(
+        replace(action, leave=False) if isinstance(action, StopPod) else action
+        for action in actions
+    )
 
 
 def _with_costs(behaviour: Behaviour, costs: Costs) -> Behaviour:

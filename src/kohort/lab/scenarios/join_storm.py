@@ -19,7 +19,7 @@ def join_storm(members: int, random: Random, *, window_ms: int, delay_ms: int) -
     """All members start at any moment of a window."""
     starts = sorted(random.randrange(window_ms) for _ in range(members))
     return Story(
-        acts=(),
+        actions=(),
         begin_ms=0,
         end_ms=window_ms,
         starts_ms=tuple(starts),

@@ -8,7 +8,7 @@ from __future__ import annotations
 from random import Random
 from typing import Final
 
-from kohort.lab.acts import KillPod
+from kohort.lab.actions import KillPod
 from kohort.lab.scenarios.base import (
     Scenario,
     Story,
@@ -24,7 +24,7 @@ _WITHIN_SESSION_MS: Final = 40_000
 def _tell(members: int, random: Random) -> Story:
     begin, back = first_disturbance(random), restart_ms(random, at_most=_WITHIN_SESSION_MS)
     return Story(
-        acts=(KillPod(at_ms=begin, pod=pod_name(0), back_after_ms=back),),
+        actions=(KillPod(at_ms=begin, pod=pod_name(0), back_after_ms=back),),
         begin_ms=begin,
         end_ms=begin + back,
         starts_ms=settled_group(members, random),

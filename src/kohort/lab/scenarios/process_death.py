@@ -10,7 +10,7 @@ from __future__ import annotations
 from random import Random
 from typing import Final
 
-from kohort.lab.acts import KillPod
+from kohort.lab.actions import KillPod
 from kohort.lab.scenarios.base import (
     Scenario,
     Story,
@@ -41,7 +41,7 @@ def _death(members: int, random: Random, back_ms: int | None, *, node_lost: bool
         at_ms=begin, pod=a_follower(members, random), back_after_ms=back_ms, node_lost=node_lost
     )
     return Story(
-        acts=(death,),
+        actions=(death,),
         begin_ms=begin,
         end_ms=begin + (back_ms or 0),
         starts_ms=settled_group(members, random),

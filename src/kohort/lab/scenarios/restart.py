@@ -8,7 +8,7 @@ from __future__ import annotations
 from random import Random
 from typing import Final
 
-from kohort.lab.acts import StopPod
+from kohort.lab.actions import StopPod
 from kohort.lab.scenarios.base import (
     Scenario,
     Story,
@@ -22,7 +22,7 @@ from kohort.lab.scenarios.base import (
 def _tell(members: int, random: Random) -> Story:
     begin, back = first_disturbance(random), restart_ms(random)
     return Story(
-        acts=(StopPod(at_ms=begin, pod=a_follower(members, random), back_after_ms=back),),
+        actions=(StopPod(at_ms=begin, pod=a_follower(members, random), back_after_ms=back),),
         begin_ms=begin,
         end_ms=begin + back,
         starts_ms=settled_group(members, random),

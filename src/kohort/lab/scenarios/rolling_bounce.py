@@ -9,7 +9,7 @@ from __future__ import annotations
 from random import Random
 from typing import Final
 
-from kohort.lab.acts import Act, StopPod
+from kohort.lab.actions import Action, StopPod
 from kohort.lab.scenarios.base import (
     Scenario,
     Story,
@@ -25,13 +25,13 @@ _READY_MS: Final = 30_000
 
 def _tell(members: int, random: Random) -> Story:
     begin = at = first_disturbance(random)
-    acts: list[Act] = []
+    actions: list[Action] = []
     for number in reversed(range(members)):
         back = restart_ms(random, at_most=60_000)
-        acts.append(StopPod(at_ms=at, pod=pod_name(number), back_after_ms=back))
+        actions.append(StopPod(at_ms=at, pod=pod_name(number), back_after_ms=back))
         at += back + _READY_MS
     return Story(
-        acts=tuple(acts),
+        actions=tuple(actions),
         begin_ms=begin,
         end_ms=at - _READY_MS,
         starts_ms=settled_group(members, random),

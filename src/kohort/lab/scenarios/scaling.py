@@ -8,7 +8,7 @@ from __future__ import annotations
 from random import Random
 from typing import Final
 
-from kohort.lab.acts import Act, StartPod, StopPod
+from kohort.lab.actions import Action, StartPod, StopPod
 from kohort.lab.scenarios.base import (
     Scenario,
     Story,
@@ -29,11 +29,11 @@ def _up(members: int, random: Random) -> Story:
     begin = first_disturbance(random)
     more = _fifth(members)
     starts = sorted(begin + random.randrange(_START_SKEW_MS) for _ in range(more))
-    acts: tuple[Act, ...] = tuple(
+    actions: tuple[Action, ...] = tuple(
         StartPod(at_ms=at, pod=pod_name(members + n)) for n, at in enumerate(starts)
     )
     return Story(
-        acts=acts,
+        actions=actions,
         begin_ms=starts[0],
         end_ms=starts[-1],
         starts_ms=(*settled_group(members, random), *([None] * more)),
@@ -43,12 +43,12 @@ def _up(members: int, random: Random) -> Story:
 def _down(members: int, random: Random) -> Story:
     begin = first_disturbance(random)
     leaving = random.sample(range(1, members), _fifth(members))
-    acts: tuple[Act, ...] = tuple(
+    actions: tuple[Action, ...] = tuple(
         StopPod(at_ms=begin + n * _BETWEEN_LEAVES_MS, pod=pod_name(number))
         for n, number in enumerate(leaving)
     )
     return Story(
-        acts=acts,
+        actions=actions,
         begin_ms=begin,
         end_ms=begin + (len(leaving) - 1) * _BETWEEN_LEAVES_MS,
         starts_ms=settled_group(members, random),

@@ -9,7 +9,7 @@ from __future__ import annotations
 from random import Random
 from typing import Final
 
-from kohort.lab.acts import SlowApplication
+from kohort.lab.actions import SlowApplication
 from kohort.lab.plan import Behaviour
 from kohort.lab.scenarios.base import (
     Scenario,
@@ -27,7 +27,7 @@ def _tell(members: int, random: Random) -> Story:
     begin = first_disturbance(random)
     slow = SlowApplication(at_ms=begin, pod=a_follower(members, random), batch_ms=_BATCH_MS)
     return Story(
-        acts=(slow,),
+        actions=(slow,),
         begin_ms=begin,
         end_ms=begin + _BATCH_MS,
         starts_ms=settled_group(members, random),

@@ -9,7 +9,7 @@ from __future__ import annotations
 from random import Random
 from typing import Final
 
-from kohort.lab.acts import Act, KillPod
+from kohort.lab.actions import Action, KillPod
 from kohort.lab.scenarios.base import (
     Scenario,
     Story,
@@ -25,12 +25,12 @@ _ALIVE_MS: Final = 15_000
 def _tell(members: int, random: Random) -> Story:
     begin = at = first_disturbance(random)
     pod = a_follower(members, random)
-    acts: list[Act] = []
+    actions: list[Action] = []
     for back in _BACK_OFFS_MS:
-        acts.append(KillPod(at_ms=at, pod=pod, back_after_ms=back))
+        actions.append(KillPod(at_ms=at, pod=pod, back_after_ms=back))
         at += back + _ALIVE_MS
     return Story(
-        acts=tuple(acts),
+        actions=tuple(actions),
         begin_ms=begin,
         end_ms=at - _ALIVE_MS,
         starts_ms=settled_group(members, random),

@@ -1,7 +1,7 @@
-"""What is done to a world, as data: faults, and what operators do.
+"""The actions on a world as data: faults, operators, and calls of the application.
 
-In: JSON; out: frozen values, and back. An act names an instant and what it is done to, so a list of
-acts replays; nothing in here acts. Must not know: worlds.
+In: JSON. Out: frozen values, and JSON again. An action names the instant and the object, so that a
+list of actions can be replayed. Must not know: worlds, how an action is performed.
 """
 
 from __future__ import annotations
@@ -13,39 +13,39 @@ from typing import Any, TypeAlias
 from kohort.model.errors import ConfigError
 
 PERSIST_MOMENTS = ("before append", "appended", "synced", "told")
-"""Where in a persist a coordinator can die: nothing written; written and not synced; synced and
-not told; told, with the answers on their way."""
+"""The moments of a write at which a coordinator can die: before the append, before the sync, before
+the answers, after the answers."""
 
 DIRECTIONS = ("both", "to broker", "from broker")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CrashBroker:
-    """The broker dies and is started again later."""
+    """The broker dies and starts again later."""
 
     at_ms: int
     down_ms: int
     power_cut: bool = False
-    """Unsynced writes may be lost; else only a write under way may be torn."""
+    """Unsynced writes may be lost; otherwise only the present write may be torn."""
     silent: bool = False
-    """Nobody is told: connections stay half open until a client notices."""
+    """The machine sends nothing: connections stay half open until a client notices."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CrashAtPersist:
-    """The broker dies at a moment of its ``number``-th persist (from 1)."""
+    """The broker dies during its ``number``-th write, counted from 1."""
 
     number: int
     moment: str
     down_ms: int
     power_cut: bool = True
     at_ms: int = 0
-    """From when on persists are counted."""
+    """Writes are counted from this instant."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StallBroker:
-    """The broker's process stands still."""
+    """The process of the broker is paused."""
 
     at_ms: int
     for_ms: int
@@ -53,7 +53,7 @@ class StallBroker:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JumpWallClock:
-    """The time of day is set."""
+    """The time of day of the broker is set."""
 
     at_ms: int
     by_ms: int
@@ -61,7 +61,7 @@ class JumpWallClock:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StartPod:
-    """A pod's process starts, if it is not running."""
+    """The process of a pod starts, unless one is running."""
 
     at_ms: int
     pod: str
@@ -69,7 +69,7 @@ class StartPod:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StopPod:
-    """A pod's consumer is closed in order; without ``leave`` it only goes (as Streams does)."""
+    """The consumer of a pod is closed; without ``leave`` it only commits (as Streams does)."""
 
     at_ms: int
     pod: str
@@ -79,7 +79,7 @@ class StopPod:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KillPod:
-    """A pod's process is killed; ``node_lost`` closes no connection."""
+    """The process of a pod is killed; with ``node_lost`` its connections stay half open."""
 
     at_ms: int
     pod: str
@@ -89,7 +89,7 @@ class KillPod:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PausePod:
-    """A pod's process stands still; for ever without ``for_ms``."""
+    """The process of a pod is paused; for ever without ``for_ms``."""
 
     at_ms: int
     pod: str
@@ -98,7 +98,7 @@ class PausePod:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CutPod:
-    """Nothing passes between a pod and the broker, in one or both directions."""
+    """The network between a pod and the broker is cut, in one or both directions."""
 
     at_ms: int
     pod: str
@@ -108,7 +108,7 @@ class CutPod:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResetLines:
-    """Connections break, and both ends hear of it; all pods' without ``pod``."""
+    """The connections of a pod are reset, and both ends learn it; of all pods without ``pod``."""
 
     at_ms: int
     pod: str | None = None
@@ -116,7 +116,7 @@ class ResetLines:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HalfOpenLines:
-    """A pod's connections carry nothing any more, and nobody is told."""
+    """The connections of a pod lose all bytes from now on; neither end learns it."""
 
     at_ms: int
     pod: str
@@ -124,7 +124,7 @@ class HalfOpenLines:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Weather:
-    """The network is different for a while."""
+    """The network behaves differently for some time."""
 
     at_ms: int
     for_ms: int
@@ -135,7 +135,7 @@ class Weather:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlowDisk:
-    """Syncs take longer for a while."""
+    """Syncs take longer for some time."""
 
     at_ms: int
     for_ms: int
@@ -144,7 +144,7 @@ class SlowDisk:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FullDisk:
-    """There is no room on the broker's disk for a while."""
+    """The disk of the broker is full for some time."""
 
     at_ms: int
     for_ms: int
@@ -152,7 +152,7 @@ class FullDisk:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FailSync:
-    """The next sync fails with EIO; the broker is restarted by its operator ``down_ms`` later."""
+    """The next sync fails with EIO; an operator restarts the broker ``down_ms`` later."""
 
     at_ms: int
     down_ms: int
@@ -160,7 +160,7 @@ class FailSync:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rejoin:
-    """A pod's application asks for a rebalance (KIP-568)."""
+    """The application of a pod asks for a rebalance (KIP-568)."""
 
     at_ms: int
     pod: str
@@ -168,7 +168,7 @@ class Rejoin:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resubscribe:
-    """A pod's application subscribes to other topics."""
+    """The application of a pod subscribes to other topics."""
 
     at_ms: int
     pod: str
@@ -186,14 +186,14 @@ class GrowTopic:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlowApplication:
-    """A pod's application takes this long for its next batch."""
+    """The application of a pod takes this long for its next batch."""
 
     at_ms: int
     pod: str
     batch_ms: int
 
 
-Act: TypeAlias = (
+Action: TypeAlias = (
     CrashBroker
     | CrashAtPersist
     | StallBroker
@@ -215,7 +215,7 @@ Act: TypeAlias = (
     | SlowApplication
 )
 
-ACTS: dict[str, type[Any]] = {
+ACTIONS: dict[str, type[Any]] = {
     each.__name__: each
     for each in (
         CrashBroker,
@@ -241,28 +241,28 @@ ACTS: dict[str, type[Any]] = {
 }
 
 
-def act_to_json(act: Act) -> dict[str, Any]:
-    """An act as a JSON object; ``act`` has its kind."""
-    values = {k: list(v) if isinstance(v, tuple) else v for k, v in asdict(act).items()}
-    return {"act": type(act).__name__, **values}
+def action_to_json(action: Action) -> dict[str, Any]:
+    """An action as a JSON object; the key ``action`` has its kind."""
+    values = {k: list(v) if isinstance(v, tuple) else v for k, v in asdict(action).items()}
+    return {"action": type(action).__name__, **values}
 
 
-def act_from_json(value: Mapping[str, Any]) -> Act:
-    """The act that a JSON object describes.
+def action_from_json(value: Mapping[str, Any]) -> Action:
+    """The action that a JSON object describes.
 
     Raises:
         ConfigError: an unknown kind or field.
     """
-    kind = ACTS.get(str(value.get("act")))
+    kind = ACTIONS.get(str(value.get("action")))
     if kind is None:
-        known = ", ".join(ACTS)
-        raise ConfigError(f"act {value.get('act')!r} is unknown; known: {known}")
-    given = {k: tuple(v) if isinstance(v, list) else v for k, v in value.items() if k != "act"}
+        known = ", ".join(ACTIONS)
+        raise ConfigError(f"action {value.get('action')!r} is unknown; known: {known}")
+    given = {k: tuple(v) if isinstance(v, list) else v for k, v in value.items() if k != "action"}
     names = {f.name for f in fields(kind)}
     if unknown := sorted(given.keys() - names):
         raise ConfigError(f"{kind.__name__} has no field {', '.join(unknown)}")
     try:
-        made: Act = kind(**given)
+        made: Action = kind(**given)
     except TypeError as error:
         raise ConfigError(f"{kind.__name__}: {error}") from error
     return made

@@ -130,7 +130,7 @@ _BY_KIND: Final = _marks()
 ALL: Final[frozenset[str]] = frozenset(name for marks in _BY_KIND.values() for name, _ in marks)
 
 
-class Marks:
+class CoverageMarks:
     """What was reached in all histories that were seen."""
 
     def __init__(self) -> None:

@@ -1,8 +1,8 @@
-"""One heap of happenings on an integer clock: the only thing that moves time in a world.
+"""The scheduler of a world: events on an integer clock. Only the scheduler moves the time.
 
-In: what is to happen when, and to which process; out: calls, in order of instant, then of being
-asked for. A happening of a process that has died since is dropped; one of a process that is paused
-is held and comes in its order when the process goes on. Must not know: what happens.
+In: calls with an instant and a process. Out: the calls, ordered by instant, then by the order of
+scheduling. An event of a process that died meanwhile is dropped. An event of a paused process is
+held until the process resumes. Must not know: the meaning of an event.
 """
 
 from __future__ import annotations
@@ -17,35 +17,35 @@ Entry = tuple[int, int, "Process | None", int, Callable[..., None], tuple[Any, .
 """Instant, sequence, owner, the owner's life, what to call, with what."""
 
 Choose = Callable[[int, int], int]
-"""Which of ``n`` happenings of one instant comes first: (instant, n) to a number below n."""
+"""Chooses the first of ``n`` events of one instant: (instant, n) to a number below n."""
 
 
 class Process:
-    """Something that runs, dies, and stands still: happenings may belong to it."""
+    """A process that owns events; it may die and may be paused."""
 
     __slots__ = ("held", "life", "name", "paused", "racing")
 
     def __init__(self, name: str, *, racing: bool = False) -> None:
         self.name = name
         self.life = 0
-        """How often it died; what was planned for an earlier life never happens."""
+        """The number of deaths; events of an earlier life are dropped."""
         self.paused = False
         self.racing = racing
-        """Whether the order of its simultaneous happenings is a matter of choice."""
+        """Whether the order of its simultaneous events is chosen."""
         self.held: list[Entry] = []
 
     def end_life(self) -> None:
-        """Nothing that was planned for this process happens any more."""
+        """Drop all events of this process."""
         self.life += 1
         self.paused = False
         self.held.clear()
 
 
-class Heap:
-    """Happenings to come, and the present instant.
+class Scheduler:
+    """The events to come, and the present instant.
 
     Args:
-        choose: decides between simultaneous happenings of a racing process; None keeps the order in
+        choose: decides between simultaneous events of a racing process; None keeps the order in
             which they were asked for.
     """
 
@@ -54,7 +54,7 @@ class Heap:
     def __init__(self, choose: Choose | None = None) -> None:
         self.now = Instant(0)
         self.count = 0
-        """Happenings that have happened."""
+        """The number of events that were carried out."""
         self._entries: list[Entry] = []
         self._sequence = 0
         self._choose = choose
@@ -78,7 +78,7 @@ class Heap:
         self.at(self.now + millis * MICROS_PER_MILLI, owner, action, *args)
 
     def run(self, end: Instant) -> None:
-        """Let everything up to and including ``end`` happen."""
+        """Carry out all events up to and including ``end``."""
         entries, choose = self._entries, self._choose
         while entries and entries[0][0] <= end:
             entry = heappop(entries) if choose is None else self._chosen(choose)
@@ -95,7 +95,7 @@ class Heap:
         self.now = end
 
     def resume(self, process: Process) -> None:
-        """Let a paused process go on: what was held comes now, in its order."""
+        """Resume a paused process: its held events come now, in their order."""
         process.paused = False
         held, process.held = process.held, []
         for _, _, owner, life, action, args in held:
@@ -105,7 +105,7 @@ class Heap:
                 heappush(self._entries, entry)
 
     def _chosen(self, choose: Choose) -> Entry:
-        """One of the racing happenings that are first in time, the others put back."""
+        """Take one of the earliest racing events, and put the others back."""
         first = heappop(self._entries)
         racing = [first]
         rest: list[Entry] = []

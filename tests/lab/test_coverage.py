@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from kohort.lab.marks import ALL, Marks
+from kohort.lab.coverage import ALL, CoverageMarks
+from kohort.lab.random_plans import draw
 from kohort.lab.runs import run_plan
-from kohort.lab.swarm import draw
 
 COMMON = {
     "CoordinatorStalled",
@@ -32,7 +32,7 @@ COMMON = {
 
 
 def test_nothing_was_reached_by_nothing() -> None:
-    marks = Marks()
+    marks = CoverageMarks()
     marks.see([])
     assert marks.missed == sorted(ALL)
 
@@ -40,7 +40,7 @@ def test_nothing_was_reached_by_nothing() -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_swarms_reach_the_rare_branches() -> None:
-    marks = Marks()
+    marks = CoverageMarks()
     for seed in range(30):
         for mode in ("safety", "liveness"):
             report = run_plan(draw(seed, mode))

@@ -15,7 +15,7 @@ from kohort.policies.registry import assignors
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Contender:
+class ComparedPolicy:
     """One policy.
 
     ``adapt`` makes of a scenario's behaviour the one of a consumer that has this policy. With
@@ -28,35 +28,37 @@ class Contender:
     static: bool = False
 
 
-CONTENDERS: dict[str, Contender] = {}
+COMPARED_POLICIES: dict[str, ComparedPolicy] = {}
 
 
-def register(contender: Contender) -> None:
+def register(policy: ComparedPolicy) -> None:
     """Let a policy take part in every scenario and in the table.
 
     Raises:
         ConfigError: the name is taken.
     """
-    if contender.name in CONTENDERS:
-        raise ConfigError(f"policy {contender.name!r} is registered already")
-    CONTENDERS[contender.name] = contender
+    if policy.name in COMPARED_POLICIES:
+        raise ConfigError(f"policy {policy.name!r} is registered already")
+    COMPARED_POLICIES[policy.name] = policy
 
 
-def contender(name: str) -> Contender:
+def compared_policy(name: str) -> ComparedPolicy:
     """The policy of that name.
 
     Raises:
         ConfigError: nobody registered it; the message has the choices.
     """
-    found = CONTENDERS.get(name.strip())
+    found = COMPARED_POLICIES.get(name.strip())
     if found is None:
-        raise ConfigError(f"policy {name!r} is unknown; choose among: {', '.join(CONTENDERS)}")
+        raise ConfigError(
+            f"policy {name!r} is unknown; choose among: {', '.join(COMPARED_POLICIES)}"
+        )
     return found
 
 
 def strategy(
     assignor: str, title: str, *, name: str | None = None, static: bool = False
-) -> Contender:
+) -> ComparedPolicy:
     """A policy that is nothing but a ``partition.assignment.strategy``, named like it or else.
 
     Raises:
@@ -67,7 +69,7 @@ def strategy(
     def adapt(behaviour: Behaviour) -> Behaviour:
         return replace(behaviour, strategy=assignor)
 
-    return Contender(name=name or assignor, title=title, adapt=adapt, static=static)
+    return ComparedPolicy(name=name or assignor, title=title, adapt=adapt, static=static)
 
 
 register(strategy("range", "Eager, range"))

@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 from random import Random
 from typing import Final
 
-from kohort.lab import acts
-from kohort.lab.acts import Act
+from kohort.lab import actions
+from kohort.lab.actions import Action
 from kohort.lab.plan import Behaviour, DiskPlan, NetworkPlan, Plan, PodPlan, TopicPlan
 from kohort.model.errors import ConfigError
 
@@ -73,7 +73,7 @@ def draw(seed: int, mode: str = "safety") -> Plan:
     static = random.random() < _STATIC
     pods = tuple(_pod(random, name, behaviour, topics, static=static) for name in names)
     drawn = _Draw(random, names, topics)
-    planned = _acts(drawn)
+    planned = _actions(drawn)
     end = _CALM_MS + _TROUBLE_MS
     heal_ms: int | None = None
     core: tuple[str, ...] = ()
@@ -97,7 +97,7 @@ def draw(seed: int, mode: str = "safety") -> Plan:
             ("group.min.session.timeout.ms", "1000"),
             ("offsets.topic.num.partitions", str(random.choice((1, 1, 3)))),
         ),
-        acts=planned,
+        actions=planned,
         heal_ms=heal_ms,
         core=core,
     )
@@ -177,19 +177,19 @@ def _network(random: Random) -> NetworkPlan:
 # -- troubles -----------------------------------------------------------------------------------
 
 
-def _acts(drawn: _Draw) -> tuple[Act, ...]:
+def _actions(drawn: _Draw) -> tuple[Action, ...]:
     random = drawn.random
-    planned: list[Act] = []
+    planned: list[Action] = []
     for trouble in _TROUBLES:
         if random.random() < 0.25:
             for _ in range(random.choice((1, 1, 2, 4))):
                 planned += trouble(drawn)
-    return tuple(sorted(planned, key=lambda act: (act.at_ms, repr(act))))
+    return tuple(sorted(planned, key=lambda action: (action.at_ms, repr(action))))
 
 
-def _crashes(d: _Draw) -> list[Act]:
+def _crashes(d: _Draw) -> list[Action]:
     return [
-        acts.CrashBroker(
+        actions.CrashBroker(
             at_ms=d.at_ms,
             down_ms=d.ms(100, 20_000),
             power_cut=d.random.random() < 0.5,
@@ -198,67 +198,67 @@ def _crashes(d: _Draw) -> list[Act]:
     ]
 
 
-def _crash_at_persist(d: _Draw) -> list[Act]:
+def _crash_at_persist(d: _Draw) -> list[Action]:
     return [
-        acts.CrashAtPersist(
+        actions.CrashAtPersist(
             at_ms=d.random.choice((0, d.at_ms)),
             number=d.random.randrange(1, 12),
-            moment=d.random.choice(acts.PERSIST_MOMENTS),
+            moment=d.random.choice(actions.PERSIST_MOMENTS),
             down_ms=d.ms(50, 5_000),
             power_cut=d.random.random() < 0.7,
         )
     ]
 
 
-def _stalls(d: _Draw) -> list[Act]:
-    return [acts.StallBroker(at_ms=d.at_ms, for_ms=d.ms(100, 20_000))]
+def _stalls(d: _Draw) -> list[Action]:
+    return [actions.StallBroker(at_ms=d.at_ms, for_ms=d.ms(100, 20_000))]
 
 
-def _clock(d: _Draw) -> list[Act]:
-    return [acts.JumpWallClock(at_ms=d.at_ms, by_ms=d.random.choice((-1, 1)) * 86_400_000)]
+def _clock(d: _Draw) -> list[Action]:
+    return [actions.JumpWallClock(at_ms=d.at_ms, by_ms=d.random.choice((-1, 1)) * 86_400_000)]
 
 
-def _kills(d: _Draw) -> list[Act]:
+def _kills(d: _Draw) -> list[Action]:
     back = d.maybe(d.ms(100, 40_000), 20)
     lost = d.random.random() < 0.4
-    return [acts.KillPod(at_ms=d.at_ms, pod=d.pod, back_after_ms=back, node_lost=lost)]
+    return [actions.KillPod(at_ms=d.at_ms, pod=d.pod, back_after_ms=back, node_lost=lost)]
 
 
-def _stops(d: _Draw) -> list[Act]:
+def _stops(d: _Draw) -> list[Action]:
     back = d.maybe(d.ms(100, 40_000), 20)
     leave = d.random.random() < 0.8
-    return [acts.StopPod(at_ms=d.at_ms, pod=d.pod, back_after_ms=back, leave=leave)]
+    return [actions.StopPod(at_ms=d.at_ms, pod=d.pod, back_after_ms=back, leave=leave)]
 
 
-def _rolling(d: _Draw) -> list[Act]:
+def _rolling(d: _Draw) -> list[Action]:
     at, gap, back = d.at_ms, d.ms(500, 20_000), d.ms(100, 10_000)
     return [
-        acts.StopPod(at_ms=at + n * gap, pod=pod, back_after_ms=back)
+        actions.StopPod(at_ms=at + n * gap, pod=pod, back_after_ms=back)
         for n, pod in enumerate(d.pods)
     ]
 
 
-def _pauses(d: _Draw) -> list[Act]:
-    return [acts.PausePod(at_ms=d.at_ms, pod=d.pod, for_ms=d.maybe(d.ms(200, 60_000), 15))]
+def _pauses(d: _Draw) -> list[Action]:
+    return [actions.PausePod(at_ms=d.at_ms, pod=d.pod, for_ms=d.maybe(d.ms(200, 60_000), 15))]
 
 
-def _cuts(d: _Draw) -> list[Act]:
+def _cuts(d: _Draw) -> list[Action]:
     return [
-        acts.CutPod(
+        actions.CutPod(
             at_ms=d.at_ms,
             pod=d.pod,
             for_ms=d.maybe(d.ms(200, 60_000), 15),
-            direction=d.random.choice(acts.DIRECTIONS),
+            direction=d.random.choice(actions.DIRECTIONS),
         )
     ]
 
 
-def _swizzle(d: _Draw) -> list[Act]:
+def _swizzle(d: _Draw) -> list[Action]:
     """Cut one after another, heal in another order."""
     at, step = d.at_ms, d.ms(200, 5_000)
     healing = d.random.sample(d.pods, len(d.pods))
     return [
-        acts.CutPod(
+        actions.CutPod(
             at_ms=at + n * step,
             pod=pod,
             for_ms=(len(d.pods) + healing.index(pod) - n + 1) * step,
@@ -267,17 +267,17 @@ def _swizzle(d: _Draw) -> list[Act]:
     ]
 
 
-def _resets(d: _Draw) -> list[Act]:
-    return [acts.ResetLines(at_ms=d.at_ms, pod=d.random.choice((None, d.pod)))]
+def _resets(d: _Draw) -> list[Action]:
+    return [actions.ResetLines(at_ms=d.at_ms, pod=d.random.choice((None, d.pod)))]
 
 
-def _half_open(d: _Draw) -> list[Act]:
-    return [acts.HalfOpenLines(at_ms=d.at_ms, pod=d.pod)]
+def _half_open(d: _Draw) -> list[Action]:
+    return [actions.HalfOpenLines(at_ms=d.at_ms, pod=d.pod)]
 
 
-def _weather(d: _Draw) -> list[Act]:
+def _weather(d: _Draw) -> list[Action]:
     return [
-        acts.Weather(
+        actions.Weather(
             at_ms=d.at_ms,
             for_ms=d.ms(1_000, 30_000),
             delay_micros=d.ms(1_000, 2_000_000),
@@ -287,41 +287,41 @@ def _weather(d: _Draw) -> list[Act]:
     ]
 
 
-def _slow_disk(d: _Draw) -> list[Act]:
-    return [acts.SlowDisk(at_ms=d.at_ms, for_ms=d.ms(1_000, 30_000), sync_ms=d.ms(50, 8_000))]
+def _slow_disk(d: _Draw) -> list[Action]:
+    return [actions.SlowDisk(at_ms=d.at_ms, for_ms=d.ms(1_000, 30_000), sync_ms=d.ms(50, 8_000))]
 
 
-def _full_disk(d: _Draw) -> list[Act]:
-    return [acts.FullDisk(at_ms=d.at_ms, for_ms=d.ms(500, 20_000))]
+def _full_disk(d: _Draw) -> list[Action]:
+    return [actions.FullDisk(at_ms=d.at_ms, for_ms=d.ms(500, 20_000))]
 
 
-def _fail_sync(d: _Draw) -> list[Act]:
-    return [acts.FailSync(at_ms=d.at_ms, down_ms=d.ms(500, 10_000))]
+def _fail_sync(d: _Draw) -> list[Action]:
+    return [actions.FailSync(at_ms=d.at_ms, down_ms=d.ms(500, 10_000))]
 
 
-def _rejoins(d: _Draw) -> list[Act]:
+def _rejoins(d: _Draw) -> list[Action]:
     at = d.at_ms
     pods = d.pods if d.random.random() < 0.3 else (d.pod,)
-    return [acts.Rejoin(at_ms=at, pod=pod) for pod in pods]
+    return [actions.Rejoin(at_ms=at, pod=pod) for pod in pods]
 
 
-def _resubscribes(d: _Draw) -> list[Act]:
+def _resubscribes(d: _Draw) -> list[Action]:
     names = [topic.name for topic in d.topics]
     some = tuple(sorted(d.random.sample(names, d.random.randrange(1, len(names) + 1))))
-    return [acts.Resubscribe(at_ms=d.at_ms, pod=d.pod, topics=some)]
+    return [actions.Resubscribe(at_ms=d.at_ms, pod=d.pod, topics=some)]
 
 
-def _growth(d: _Draw) -> list[Act]:
+def _growth(d: _Draw) -> list[Action]:
     topic = d.random.choice(d.topics)
     more = topic.partitions + d.random.randrange(1, 5)
-    return [acts.GrowTopic(at_ms=d.at_ms, topic=topic.name, partitions=more)]
+    return [actions.GrowTopic(at_ms=d.at_ms, topic=topic.name, partitions=more)]
 
 
-def _slow_applications(d: _Draw) -> list[Act]:
-    return [acts.SlowApplication(at_ms=d.at_ms, pod=d.pod, batch_ms=d.ms(2_000, 90_000))]
+def _slow_applications(d: _Draw) -> list[Action]:
+    return [actions.SlowApplication(at_ms=d.at_ms, pod=d.pod, batch_ms=d.ms(2_000, 90_000))]
 
 
-_TROUBLES: Final[tuple[Callable[[_Draw], list[Act]], ...]] = (
+_TROUBLES: Final[tuple[Callable[[_Draw], list[Action]], ...]] = (
     _crashes,
     _crash_at_persist,
     _stalls,

@@ -1,0 +1,224 @@
+"""Performs actions on a world.
+
+In: a world and an action. Out: calls on the parts of the world, at once and when the action ends.
+Must not know: who planned the action.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any, Final, Protocol
+
+from kohort.lab import actions
+from kohort.lab.network import Network
+from kohort.lab.node import Node
+from kohort.lab.plan import Plan
+from kohort.lab.pod import Pod
+from kohort.lab.scheduler import Scheduler
+from kohort.lab.topics import TopicBook
+from kohort.model.errors import ConfigError
+from kohort.model.history_record import AnyFact
+from kohort.model.instants import Instant
+from kohort.model.world_facts import TopicSized
+
+
+class ActionTarget(Protocol):
+    """The parts of a world that actions change."""
+
+    @property
+    def plan(self) -> Plan:
+        """The plan, with the values to return to."""
+        ...
+
+    @property
+    def scheduler(self) -> Scheduler:
+        """The scheduler and its clock."""
+        ...
+
+    @property
+    def node(self) -> Node:
+        """The broker."""
+        ...
+
+    @property
+    def network(self) -> Network:
+        """All connections."""
+        ...
+
+    @property
+    def pods(self) -> Mapping[str, Pod]:
+        """The pods by name."""
+        ...
+
+    @property
+    def topics(self) -> TopicBook:
+        """All topics."""
+        ...
+
+    @property
+    def now(self) -> Instant:
+        """The present instant."""
+        ...
+
+    def after(self, millis: int | None, what: Callable[..., Any], *arguments: Any) -> None:
+        """Call something later; never if ``millis`` is None."""
+
+    def note_fault(self, name: str, target: str) -> None:
+        """Record a fault that was made on purpose."""
+
+    def record(self, source: str, incarnation: int, fact: AnyFact) -> None:
+        """Record a fact."""
+
+
+def _crash_broker(world: ActionTarget, action: actions.CrashBroker) -> None:
+    if world.node.up:
+        world.note_fault("crash", "broker")
+        world.node.crash(power_cut=action.power_cut, silent=action.silent)
+        world.scheduler.after(action.down_ms, None, world.node.start)
+
+
+def _crash_at_persist(world: ActionTarget, action: actions.CrashAtPersist) -> None:
+    if action.moment not in actions.PERSIST_MOMENTS:
+        known = ", ".join(actions.PERSIST_MOMENTS)
+        raise ConfigError(f"moment {action.moment!r} of a persist is unknown; known: {known}")
+    world.note_fault(f"crash at persist: {action.moment}", "broker")
+    world.node.journal.arm(action)
+
+
+def _stall_broker(world: ActionTarget, action: actions.StallBroker) -> None:
+    world.note_fault("stall", "broker")
+    world.node.pause()
+    world.after(action.for_ms, world.node.resume)
+
+
+def _jump(world: ActionTarget, action: actions.JumpWallClock) -> None:
+    world.note_fault("wall clock", "broker")
+    world.node.set_clock(action.by_ms)
+
+
+def _start(world: ActionTarget, action: actions.StartPod) -> None:
+    world.pods[action.pod].start()
+
+
+def _stop(world: ActionTarget, action: actions.StopPod) -> None:
+    world.pods[action.pod].stop(leave=action.leave, back_after_ms=action.back_after_ms)
+
+
+def _kill(world: ActionTarget, action: actions.KillPod) -> None:
+    world.note_fault("kill", action.pod)
+    world.pods[action.pod].kill(node_lost=action.node_lost, back_after_ms=action.back_after_ms)
+
+
+def _pause(world: ActionTarget, action: actions.PausePod) -> None:
+    world.note_fault("pause", action.pod)
+    world.pods[action.pod].pause()
+    world.after(action.for_ms, world.pods[action.pod].resume)
+
+
+def _cut(world: ActionTarget, action: actions.CutPod) -> None:
+    if action.direction not in actions.DIRECTIONS:
+        known = ", ".join(actions.DIRECTIONS)
+        raise ConfigError(f"direction {action.direction!r} is unknown; known: {known}")
+    world.note_fault(f"cut {action.direction}", action.pod)
+    pod = world.pods[action.pod]
+    pod.cut(speaks=action.direction == "from broker", hears=action.direction == "to broker")
+    world.after(action.for_ms, pod.heal)
+
+
+def _reset(world: ActionTarget, action: actions.ResetLines) -> None:
+    world.note_fault("reset", action.pod or "all")
+    client = world.pods[action.pod] if action.pod is not None else None
+    for line in world.network.lines_of(client):
+        world.network.reset(line)
+
+
+def _half_open(world: ActionTarget, action: actions.HalfOpenLines) -> None:
+    world.note_fault("half open", action.pod)
+    for line in world.network.lines_of(world.pods[action.pod]):
+        world.network.half_open(line)
+
+
+def _weather(world: ActionTarget, action: actions.Weather) -> None:
+    world.note_fault("weather", "network")
+    network = world.network
+    network.plan = replace(
+        network.plan,
+        delay_micros=action.delay_micros,
+        jitter_micros=action.jitter_micros,
+        reset_ppm=action.reset_ppm,
+    )
+    world.after(action.for_ms, setattr, network, "plan", world.plan.network)
+
+
+def _slow_disk(world: ActionTarget, action: actions.SlowDisk) -> None:
+    world.note_fault("slow disk", "broker")
+    journal = world.node.journal
+    journal.plan = replace(journal.plan, sync_micros=action.sync_ms * 1_000)
+    world.after(action.for_ms, setattr, journal, "plan", world.plan.disk)
+
+
+def _full_disk(world: ActionTarget, action: actions.FullDisk) -> None:
+    world.note_fault("full disk", "broker")
+    disk = world.node.journal.disk
+    disk.capacity = disk.used()
+    world.after(action.for_ms, setattr, disk, "capacity", None)
+
+
+def _fail_sync(world: ActionTarget, action: actions.FailSync) -> None:
+    world.note_fault("failed sync", "broker")
+    world.node.journal.fail_next_sync(
+        lambda: world.after(action.down_ms, _restart_broken_broker, world)
+    )
+
+
+def _restart_broken_broker(world: ActionTarget) -> None:
+    if world.node.up and world.node.journal.broken:
+        world.node.crash(power_cut=False, silent=False)
+        world.node.start()
+
+
+def _rejoin(world: ActionTarget, action: actions.Rejoin) -> None:
+    world.note_fault("rejoin", action.pod)
+    world.pods[action.pod].rejoin()
+
+
+def _resubscribe(world: ActionTarget, action: actions.Resubscribe) -> None:
+    world.pods[action.pod].resubscribe(action.topics)
+
+
+def _grow(world: ActionTarget, action: actions.GrowTopic) -> None:
+    topic = world.topics.topics.get(action.topic)
+    if topic is None:
+        known = ", ".join(world.topics.topics)
+        raise ConfigError(f"topic {action.topic!r} does not exist; there are: {known}")
+    if action.partitions > topic.partitions:
+        topic.grow(action.partitions, world.now)
+        world.record("world", 1, TopicSized(topic=action.topic, partitions=topic.partitions))
+
+
+def _slow_application(world: ActionTarget, action: actions.SlowApplication) -> None:
+    world.pods[action.pod].be_slow(action.batch_ms)
+
+
+PERFORMERS: Final[dict[type, Callable[[ActionTarget, Any], None]]] = {
+    actions.CrashBroker: _crash_broker,
+    actions.CrashAtPersist: _crash_at_persist,
+    actions.StallBroker: _stall_broker,
+    actions.JumpWallClock: _jump,
+    actions.StartPod: _start,
+    actions.StopPod: _stop,
+    actions.KillPod: _kill,
+    actions.PausePod: _pause,
+    actions.CutPod: _cut,
+    actions.ResetLines: _reset,
+    actions.HalfOpenLines: _half_open,
+    actions.Weather: _weather,
+    actions.SlowDisk: _slow_disk,
+    actions.FullDisk: _full_disk,
+    actions.FailSync: _fail_sync,
+    actions.Rejoin: _rejoin,
+    actions.Resubscribe: _resubscribe,
+    actions.GrowTopic: _grow,
+    actions.SlowApplication: _slow_application,
+}
