@@ -1,13 +1,13 @@
-"""A coordinator's requests and answers as the facts that a history keeps of them.
+"""The only mapper from a coordinator's requests, answers and records to wire facts.
 
-In: events, answers and records, as the engine has them in hand. Out: wire facts. A request that
-names several groups becomes one fact a group, so that every fact belongs to one. Must not know:
-who records, what the coordinator makes of a request.
+In: events, answers and records. Out: one fact for each group that a request names. Must not know:
+recorders, the coordinator's decisions.
 """
 
 from __future__ import annotations
 
-from typing import Any, Final, assert_never
+from collections.abc import Callable, Iterable
+from typing import Any, Final
 
 from kohort.coordinator.interface import (
     Answer,
@@ -17,180 +17,79 @@ from kohort.coordinator.interface import (
     DescribeAnswer,
     DescribeGroups,
     Heartbeat,
-    HeartbeatAnswer,
     JoinAnswer,
     JoinGroup,
     LeaveAnswer,
     LeaveGroup,
-    ListAnswer,
     ListGroups,
     OffsetCommit,
     OffsetCommitAnswer,
     OffsetDelete,
-    OffsetDeleteAnswer,
     OffsetFetch,
     OffsetFetchAnswer,
     Request,
     SyncAnswer,
     SyncGroup,
 )
-from kohort.coordinator.liveness import HeartbeatHandle
 from kohort.coordinator.records import GenerationRecord, OffsetRecord
+from kohort.model import wire_facts as w
 from kohort.model.errors import ErrorCode
-from kohort.model.ids import ConnectionId, GroupId, GroupInstanceId, MemberId, Token
-from kohort.model.instants import Millis
-from kohort.model.wire_facts import (
-    AnswerBody,
-    AnswerSent,
-    CommitAsked,
-    CommitTold,
-    FetchAsked,
-    FetchTold,
-    GroupApi,
-    JoinAsked,
-    JoinTold,
-    LeaveAsked,
-    LeaveTold,
-    PersistBegun,
-    RequestBody,
-    RequestReceived,
-    SyncAsked,
-    SyncTold,
+from kohort.model.ids import (
+    NO_GENERATION,
+    NO_MEMBER,
+    ConnectionId,
+    GroupId,
+    GroupInstanceId,
+    MemberId,
 )
+from kohort.model.instants import Millis
+from kohort.model.wire_facts import GroupApi
 
 NO_GROUP: Final = GroupId("")
-"""Of requests that concern no group in particular."""
+"""The group id of requests that name no group."""
 
-_APIS: Final[dict[type[Any], GroupApi]] = {
-    JoinGroup: GroupApi.JOIN_GROUP,
-    SyncGroup: GroupApi.SYNC_GROUP,
-    Heartbeat: GroupApi.HEARTBEAT,
-    LeaveGroup: GroupApi.LEAVE_GROUP,
-    OffsetCommit: GroupApi.OFFSET_COMMIT,
-    OffsetFetch: GroupApi.OFFSET_FETCH,
-    OffsetDelete: GroupApi.OFFSET_DELETE,
-    DescribeGroups: GroupApi.DESCRIBE_GROUPS,
-    ListGroups: GroupApi.LIST_GROUPS,
-    DeleteGroups: GroupApi.DELETE_GROUPS,
-}
+_Asked = list[tuple[GroupId, w.RequestBody | None]]
+_Told = tuple[ErrorCode, w.AnswerBody | None]
 
 
 def notes_of_request(
     event: Request, *, version: int, connection: ConnectionId, correlation_id: int
-) -> list[RequestReceived]:
-    """The facts of a request, one for each group that it names."""
-    api = _APIS[type(event)]
-
-    def note(group_id: GroupId, body: RequestBody | None = None, **ids: Any) -> RequestReceived:
-        return RequestReceived(
+) -> list[w.RequestReceived]:
+    """The facts of a request, one for each group that the request names."""
+    api, asked = _REQUESTS[type(event)]
+    member_id = getattr(event, "member_id", NO_MEMBER)
+    if isinstance(event, LeaveGroup) and len(event.members) == 1:
+        member_id = event.members[0].member_id
+    return [
+        w.RequestReceived(
             group_id=group_id,
             api=api,
             version=version,
             token=event.token,
             connection=connection,
             correlation_id=correlation_id,
+            member_id=member_id,
+            group_instance_id=getattr(event, "group_instance_id", None),
+            generation_id=getattr(event, "generation_id", NO_GENERATION),
             body=body,
-            **ids,
         )
-
-    match event:
-        case JoinGroup() | SyncGroup() | Heartbeat() | LeaveGroup() | OffsetCommit():
-            return [note(event.group_id, _asked(event), **_ids(event))]
-        case OffsetFetch():
-            return [note(g.group_id, FetchAsked(partitions=g.partitions)) for g in event.groups]
-        case OffsetDelete():
-            return [note(event.group_id)]
-        case DescribeGroups() | DeleteGroups():
-            return [note(group_id) for group_id in event.group_ids]
-        case ListGroups():
-            return [note(NO_GROUP)]
-        case _:
-            assert_never(event)
+        for group_id, body in asked(event)
+    ]
 
 
-def _ids(event: JoinGroup | SyncGroup | Heartbeat | LeaveGroup | OffsetCommit) -> dict[str, Any]:
-    if isinstance(event, LeaveGroup):
-        return {"member_id": event.members[0].member_id} if len(event.members) == 1 else {}
-    ids = {"member_id": event.member_id, "group_instance_id": event.group_instance_id}
-    if not isinstance(event, JoinGroup):
-        ids["generation_id"] = event.generation_id  # type: ignore[assignment]
-    return ids
-
-
-def _asked(
-    event: JoinGroup | SyncGroup | Heartbeat | LeaveGroup | OffsetCommit,
-) -> RequestBody | None:
-    match event:
-        case JoinGroup():
-            return JoinAsked(
-                client_id=event.client_id,
-                session_timeout_ms=Millis(event.session_timeout_ms),
-                rebalance_timeout_ms=Millis(event.rebalance_timeout_ms),
-                protocol_type=event.protocol_type,
-                protocols=tuple((p.name, p.metadata) for p in event.protocols),
-            )
-        case SyncGroup():
-            return SyncAsked(assignments=event.assignments)
-        case LeaveGroup():
-            return LeaveAsked(
-                members=tuple((m.member_id, m.group_instance_id) for m in event.members)
-            )
-        case OffsetCommit():
-            return CommitAsked(offsets=tuple((tp, wanted.offset) for tp, wanted in event.offsets))
-        case Heartbeat():
-            return None
-        case _:
-            assert_never(event)
-
-
-def beat_notes(
-    handle: HeartbeatHandle,
-    answer: HeartbeatAnswer,
-    *,
-    token: Token,
-    version: int,
-    connection: ConnectionId,
-    correlation_id: int,
-) -> tuple[RequestReceived, AnswerSent]:
-    """The facts of a heartbeat that came again, and of its answer."""
-    group_id, member_id = handle.group.group_id, handle.member.member_id
-    asked = RequestReceived(
-        group_id=group_id,
-        api=GroupApi.HEARTBEAT,
-        version=version,
-        token=token,
-        connection=connection,
-        correlation_id=correlation_id,
-        member_id=member_id,
-        group_instance_id=None,
-        generation_id=handle.generation_id,
-    )
-    told = AnswerSent(
-        group_id=group_id,
-        api=GroupApi.HEARTBEAT,
-        token=token,
-        connection=connection,
-        correlation_id=correlation_id,
-        error=answer.error,
-        member_id=member_id,
-        group_instance_id=None,
-        generation_id=handle.generation_id,
-    )
-    return asked, told
-
-
-def notes_of_answer(answer: Answer, asked: list[RequestReceived]) -> list[AnswerSent]:
+def notes_of_answer(answer: Answer, asked: Iterable[w.RequestReceived]) -> list[w.AnswerSent]:
     """The facts of an answer, one for each fact of its request."""
     return [_note_of_answer(answer, request) for request in asked]
 
 
-def _note_of_answer(answer: Answer, asked: RequestReceived) -> AnswerSent:
-    error, body = _told(answer, asked.group_id)
+def _note_of_answer(answer: Answer, asked: w.RequestReceived) -> w.AnswerSent:
+    told = _ANSWERS.get(type(answer))
+    error, body = (answer.error, None) if told is None else told(answer, asked.group_id)  # type: ignore[union-attr]
     member_id, generation_id = asked.member_id, asked.generation_id
     if isinstance(answer, JoinAnswer):
-        member_id = answer.member_id or MemberId(asked.member_id)
+        member_id = answer.member_id or member_id
         generation_id = answer.generation_id
-    return AnswerSent(
+    return w.AnswerSent(
         group_id=asked.group_id,
         api=asked.api,
         token=asked.token,
@@ -204,60 +103,113 @@ def _note_of_answer(answer: Answer, asked: RequestReceived) -> AnswerSent:
     )
 
 
-def _told(  # noqa: PLR0911 - one answer a line
-    answer: Answer, group_id: GroupId
-) -> tuple[ErrorCode, AnswerBody | None]:
-    match answer:
-        case JoinAnswer():
-            return answer.error, _join_told(answer)
-        case SyncAnswer():
-            told = SyncTold(assignment=answer.assignment)
-            return answer.error, None if answer.error else told
-        case HeartbeatAnswer() | ListAnswer():
-            return answer.error, None
-        case OffsetDeleteAnswer():
-            return answer.error, None
-        case LeaveAnswer():
-            left = tuple((m.member_id, m.group_instance_id, m.error) for m in answer.members)
-            return answer.error, LeaveTold(members=left)
-        case OffsetCommitAnswer():
-            return _first(e for _, e in answer.partitions), CommitTold(errors=answer.partitions)
-        case OffsetFetchAnswer():
-            return _fetch_told(answer, group_id)
-        case DescribeAnswer():
-            return _first(g.error for g in answer.groups if g.group_id == group_id), None
-        case DeleteAnswer():
-            return _first(error for name, error in answer.groups if name == group_id), None
-        case _:
-            assert_never(answer)
+def _join_asked(event: JoinGroup) -> _Asked:
+    body = w.JoinAsked(
+        client_id=event.client_id,
+        session_timeout_ms=Millis(event.session_timeout_ms),
+        rebalance_timeout_ms=Millis(event.rebalance_timeout_ms),
+        protocol_type=event.protocol_type,
+        protocols=event.protocols,
+    )
+    return [(event.group_id, body)]
 
 
-def _join_told(answer: JoinAnswer) -> JoinTold | None:
-    if answer.error is not ErrorCode.NONE:
-        return None
-    return JoinTold(
+def _leave_asked(event: LeaveGroup) -> _Asked:
+    members = tuple((m.member_id, m.group_instance_id) for m in event.members)
+    return [(event.group_id, w.LeaveAsked(members=members))]
+
+
+def _commit_asked(event: OffsetCommit) -> _Asked:
+    offsets = tuple((tp, wanted.offset) for tp, wanted in event.offsets)
+    return [(event.group_id, w.CommitAsked(offsets=offsets))]
+
+
+def _fetch_asked(event: OffsetFetch) -> _Asked:
+    return [(g.group_id, w.FetchAsked(partitions=g.partitions)) for g in event.groups]
+
+
+def _no_body(event: Heartbeat | OffsetDelete) -> _Asked:
+    return [(event.group_id, None)]
+
+
+def _named(event: DescribeGroups | DeleteGroups) -> _Asked:
+    return [(group_id, None) for group_id in event.group_ids]
+
+
+_REQUESTS: Final[dict[type[Any], tuple[GroupApi, Callable[[Any], _Asked]]]] = {
+    JoinGroup: (GroupApi.JOIN_GROUP, _join_asked),
+    SyncGroup: (
+        GroupApi.SYNC_GROUP,
+        lambda event: [(event.group_id, w.SyncAsked(assignments=event.assignments))],
+    ),
+    Heartbeat: (GroupApi.HEARTBEAT, _no_body),
+    LeaveGroup: (GroupApi.LEAVE_GROUP, _leave_asked),
+    OffsetCommit: (GroupApi.OFFSET_COMMIT, _commit_asked),
+    OffsetFetch: (GroupApi.OFFSET_FETCH, _fetch_asked),
+    OffsetDelete: (GroupApi.OFFSET_DELETE, _no_body),
+    DescribeGroups: (GroupApi.DESCRIBE_GROUPS, _named),
+    ListGroups: (GroupApi.LIST_GROUPS, lambda _: [(NO_GROUP, None)]),
+    DeleteGroups: (GroupApi.DELETE_GROUPS, _named),
+}
+
+
+def _first(errors: Iterable[ErrorCode]) -> ErrorCode:
+    return next((error for error in errors if error is not ErrorCode.NONE), ErrorCode.NONE)
+
+
+def _join_told(answer: JoinAnswer, _: GroupId) -> _Told:
+    if answer.error:
+        return answer.error, None
+    return answer.error, w.JoinTold(
         leader_id=answer.leader_id,
         protocol_name=answer.protocol_name,
         members=tuple((m.member_id, m.metadata) for m in answer.members),
     )
 
 
-def _fetch_told(answer: OffsetFetchAnswer, group_id: GroupId) -> tuple[ErrorCode, FetchTold | None]:
-    for group in answer.groups:
-        if group.group_id == group_id:
-            offsets = tuple(
-                (tp, None if kept is None else kept.offset) for tp, kept in group.offsets
-            )
-            return group.error, None if group.error else FetchTold(offsets=offsets)
-    return ErrorCode.UNKNOWN_SERVER_ERROR, None
+def _sync_told(answer: SyncAnswer, _: GroupId) -> _Told:
+    return answer.error, None if answer.error else w.SyncTold(assignment=answer.assignment)
 
 
-def _first(errors: Any) -> ErrorCode:
-    return next((error for error in errors if error is not ErrorCode.NONE), ErrorCode.NONE)
+def _leave_told(answer: LeaveAnswer, _: GroupId) -> _Told:
+    members = tuple((m.member_id, m.group_instance_id, m.error) for m in answer.members)
+    return answer.error, w.LeaveTold(members=members)
 
 
-def note_of_write(effect: Append) -> PersistBegun:
-    """The fact of a write that is on its way to the log."""
+def _commit_told(answer: OffsetCommitAnswer, _: GroupId) -> _Told:
+    return _first(error for _, error in answer.partitions), w.CommitTold(errors=answer.partitions)
+
+
+def _fetch_told(answer: OffsetFetchAnswer, group_id: GroupId) -> _Told:
+    group = next((g for g in answer.groups if g.group_id == group_id), None)
+    if group is None:
+        return ErrorCode.UNKNOWN_SERVER_ERROR, None
+    offsets = tuple((tp, None if kept is None else kept.offset) for tp, kept in group.offsets)
+    return group.error, None if group.error else w.FetchTold(offsets=offsets)
+
+
+def _describe_told(answer: DescribeAnswer, group_id: GroupId) -> _Told:
+    return _first(group.error for group in answer.groups if group.group_id == group_id), None
+
+
+def _delete_told(answer: DeleteAnswer, group_id: GroupId) -> _Told:
+    return _first(error for name, error in answer.groups if name == group_id), None
+
+
+_ANSWERS: Final[dict[type[Any], Callable[[Any, GroupId], _Told]]] = {
+    JoinAnswer: _join_told,
+    SyncAnswer: _sync_told,
+    LeaveAnswer: _leave_told,
+    OffsetCommitAnswer: _commit_told,
+    OffsetFetchAnswer: _fetch_told,
+    DescribeAnswer: _describe_told,
+    DeleteAnswer: _delete_told,
+}
+"""Answers with more than an error."""
+
+
+def note_of_write(effect: Append) -> w.PersistBegun:
+    """The fact of a write to the log that begins."""
     generation_id = reserved = None
     members: tuple[tuple[MemberId, GroupInstanceId | None], ...] = ()
     deleted = False
@@ -273,7 +225,7 @@ def note_of_write(effect: Append) -> PersistBegun:
         else:
             generation_id = record.value.generation_id
             members = tuple((m.member_id, m.group_instance_id) for m in record.value.members)
-    return PersistBegun(
+    return w.PersistBegun(
         group_id=effect.group_id,
         ticket=effect.ticket,
         generation_id=generation_id,

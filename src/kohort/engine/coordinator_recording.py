@@ -15,6 +15,7 @@ from kohort.coordinator.coordinator import Coordinator
 from kohort.coordinator.interface import (
     Append,
     Effect,
+    Heartbeat,
     Request,
     Respond,
 )
@@ -26,7 +27,6 @@ from kohort.engine.coordinator_engine import (
     Output,
 )
 from kohort.engine.coordinator_notes import (
-    beat_notes,
     note_of_write,
     notes_of_answer,
     notes_of_request,
@@ -202,16 +202,22 @@ class RecordingCoordinatorEngine(CoordinatorEngine):
         answer = self._coordinator.beat(beat, now)
         if answer is None:
             return None
-        asked, told = beat_notes(
-            beat,
-            answer,
+        event = Heartbeat(
             token=Token(self._next_token()),
+            group_id=beat.group.group_id,
+            generation_id=beat.generation_id,
+            member_id=beat.member.member_id,
+            group_instance_id=None,
+        )
+        asked = notes_of_request(
+            event,
             version=beat.version,
             connection=known.id,
             correlation_id=beat.correlation_id(frame),
         )
-        self._tell(asked, now)
-        self._tell(told, now)
+        notes: list[WireFact] = [*asked, *notes_of_answer(answer, asked)]
+        for note in notes:
+            self._tell(note, now)
         return beat.response(frame, answer)
 
     def _run(self, effects: list[Effect], now: Instant) -> None:
