@@ -1,8 +1,8 @@
-"""A coordinator's engine that tells everything: what a history is made of.
+"""A coordinator's engine that also emits the facts of a history.
 
-In and out: as ``CoordinatorEngine``, plus ``Observed`` outputs for requests, answers, writes, boots
-and, if wanted, timers. A class of its own, so that an engine that nobody records pays nothing. Must
-not know: files, checks.
+In and out: as ``CoordinatorEngine``, plus ``Observed`` outputs for requests, answers, writes,
+starts and, on request, timers. The class is separate so that the other engine pays nothing for
+recording. Must not know: files, checks.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ _TIMER_NAMES = {SESSION: "session", JOIN: "join", SYNC: "sync"}
 
 
 class WatchedDeadlines(Deadlines[Timer]):
-    """Deadlines of a coordinator that tell what happens to them."""
+    """Deadlines of a coordinator that report each change of a timer."""
 
     __slots__ = ("_tell",)
 
@@ -67,7 +67,7 @@ class WatchedDeadlines(Deadlines[Timer]):
         self._note(key, TimerChange.SET, at)
 
     def cancel(self, key: Timer) -> bool:
-        """As ``Deadlines.cancel``; a timer that was not set is not told of."""
+        """As ``Deadlines.cancel``; reports only timers that were set."""
         was_set = super().cancel(key)
         if was_set:
             self._note(key, TimerChange.CANCELLED)
@@ -95,10 +95,10 @@ class WatchedDeadlines(Deadlines[Timer]):
 
 
 class RecordingCoordinatorEngine(CoordinatorEngine):
-    """A ``CoordinatorEngine`` whose outputs also tell what crosses its edge.
+    """A ``CoordinatorEngine`` with additional ``Observed`` outputs.
 
     Args:
-        record_timers: tell of timers, too; each heartbeat moves one.
+        record_timers: also record timers; each heartbeat sets one.
 
     The other arguments are ``CoordinatorEngine``'s.
     """
@@ -128,7 +128,7 @@ class RecordingCoordinatorEngine(CoordinatorEngine):
         return super().replay(self._counted(records), now)
 
     def loaded(self, now: Instant) -> list[Output]:
-        """As ``CoordinatorEngine.loaded``; tells of a boot before the groups that come with it."""
+        """As ``CoordinatorEngine.loaded``; records the start before the loaded groups."""
         settings = tuple(
             (f.metadata["name"], getattr(self._config, f.name)) for f in fields(self._config)
         )
@@ -141,7 +141,7 @@ class RecordingCoordinatorEngine(CoordinatorEngine):
         """As ``CoordinatorEngine.received``."""
         self._told_at = now
         outputs = super().received(conn, data, now)
-        # What was told of a heartbeat that took the short way is still here.
+        # Facts of a heartbeat that took the short way are still among the outputs.
         return [*self._take_outputs(), *outputs] if self._outputs else outputs
 
     def stalled(self, micros: int, now: Instant) -> list[Output]:
@@ -151,10 +151,10 @@ class RecordingCoordinatorEngine(CoordinatorEngine):
 
     def appended(self, ticket: Ticket, now: Instant) -> list[Output]:
         """As ``CoordinatorEngine.appended``."""
-        # What is overdue comes before the write, also in the history.
+        # Overdue timers are handled before the write, also in the history.
         self._run(self._coordinator.advance(now), now)
         group_id = self._written.pop(ticket, None)
-        if group_id is not None:  # else the plain engine says what is wrong
+        if group_id is not None:  # else the base class raises the error
             self._tell(PersistOk(group_id=group_id, ticket=ticket), now)
         return super().appended(ticket, now)
 
@@ -181,7 +181,7 @@ class RecordingCoordinatorEngine(CoordinatorEngine):
     def _serve(
         self, known: Connection, event: Request, version: int, correlation_id: int, now: Instant
     ) -> None:
-        # First what is overdue: it is no consequence of this request.
+        # Overdue timers come first, since they are not effects of this request.
         self._run(self._coordinator.advance(now), now)
         self._asked[event.token] = asked = notes_of_request(
             event,
@@ -196,7 +196,7 @@ class RecordingCoordinatorEngine(CoordinatorEngine):
     def _beat_again(
         self, known: Connection, beat: LastHeartbeat, frame: bytes, now: Instant
     ) -> bytes | None:
-        """As ``CoordinatorEngine._beat_again``; it leaves what is told of it among the outputs."""
+        """As ``CoordinatorEngine._beat_again``; the facts stay among the outputs."""
         if self._record_timers or self._dropped or not beat.is_again(frame):
             return None
         answer = self._coordinator.beat(beat, now)

@@ -1,9 +1,8 @@
-"""A member's requests as facts: what left on which connection, and how it was answered.
+"""A member's requests to its coordinator as facts.
 
-In: requests as connections send and end them, with their messages. Out: ``RequestSent`` and
-``ResponseReceived``, for whoever records. Every request that was sent is told to be over once:
-answered, or with the certainty that no answer will come. Requests to others than the coordinator
-are not told. Must not know: what the member makes of an answer.
+In: requests and their ends, with the messages. Out: ``RequestSent``, and one ``ResponseReceived``
+for each of them: with the answer, or with the certainty that no answer will come. Requests to other
+nodes are not recorded. Must not know: the member's reaction to an answer.
 """
 
 from __future__ import annotations
@@ -34,11 +33,11 @@ RequestFact: TypeAlias = RequestSent | ResponseReceived | AnswerUnreadable
 
 
 class RequestNotes:
-    """What connections tell about requests of one group's member.
+    """Makes facts of the requests of one group's member.
 
     Args:
         group_id: the group.
-        tell: takes the facts, at the instant at which they happen.
+        tell: takes each fact at its instant.
     """
 
     __slots__ = ("_group_id", "_tell")
@@ -48,7 +47,7 @@ class RequestNotes:
         self._tell = tell
 
     def sent(self, request_class: type, number: int, conn: ConnectionId, message: Any) -> None:
-        """A request leaves."""
+        """A request was sent."""
         api = _APIS.get(request_class)
         if api is not None:
             self._tell(
@@ -63,7 +62,7 @@ class RequestNotes:
             )
 
     def answered(self, request_class: type, number: int, message: Any) -> None:
-        """Its answer came."""
+        """The answer to a request came."""
         api = _APIS.get(request_class)
         if api is None:
             return
@@ -85,7 +84,7 @@ class RequestNotes:
         self._tell(AnswerUnreadable(group_id=self._group_id, connection=conn, reason=reason))
 
     def unanswered(self, request_class: type, number: int) -> None:
-        """No answer will come: the connection is gone."""
+        """No answer will come, since the connection was lost."""
         api = _APIS.get(request_class)
         if api is not None:
             self._tell(
@@ -101,7 +100,7 @@ def _generation(message: Any) -> GenerationId:
 
 
 def _error(api: GroupApi, message: Any) -> ErrorCode:
-    """For a commit: NONE if anything of it was kept."""
+    """The error of an answer; for a commit NONE if one offset was stored."""
     if api is not GroupApi.OFFSET_COMMIT:
         return ErrorCode.of(message.error_code)
     codes = list(commit_codes(message).values())

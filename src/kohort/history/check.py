@@ -1,9 +1,8 @@
-"""What a check is: one promise, judged fact by fact.
+"""The base class of checks; a check judges one promise, fact by fact.
 
-A check names the kinds of facts it wants (``on``), sees each before the world takes note of it,
-counts how often it had something to judge, and keeps what it found. A check that never judged
-anything says nothing about a history, and the report says that. Must not know: files, other checks,
-how histories come about.
+In: facts of the kinds that a check names with ``on``, each before the world changes by it. Out: the
+number of judgements, and findings. A check without judgements proves nothing about a history; the
+report names such checks. Must not know: files, other checks, recorders.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from kohort.model.history_record import Recorded
 from kohort.model.ids import NO_MEMBER, GroupId, MemberId
 
 MAX_FINDINGS: Final = 100
-"""Violations of one check that are kept; more are counted."""
+"""Findings of one check that are kept; further findings are counted."""
 
 _WANTED: Final = "_wanted_facts"
 
@@ -37,7 +36,7 @@ class Kafka(StrEnum):
 
 
 class Heading(StrEnum):
-    """Under which heading a promise belongs."""
+    """The heading of a promise in lists."""
 
     MEMBERSHIP = "Membership and generations"
     OWNERSHIP = "Ownership and cooperation"
@@ -48,7 +47,7 @@ class Heading(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """A promise that was not kept, at one fact of a history."""
+    """A broken promise at one fact of a history."""
 
     message: str
     recorded: Recorded
@@ -57,7 +56,7 @@ class Finding:
 
 
 def on(*kinds: type[Any]) -> Callable[[F], F]:
-    """Mark a method of a check as the one that takes facts of these kinds."""
+    """Mark a method of a check as the handler of facts of these kinds."""
 
     def mark(method: F) -> F:
         setattr(method, _WANTED, kinds)
@@ -70,11 +69,11 @@ class Check:
     """Base of all checks. A subclass's docstring argues its promise.
 
     Attributes:
-        number: in the list of invariants.
+        number: in the list of promises.
         name: for reports and lists; unique.
-        source: where the promise, or the incident that taught it, is written down.
-        feature: what of kohort promises it.
-        kafka: whether Kafka keeps it.
+        source: the document of the promise, or the incident behind it.
+        feature: the part of kohort that makes the promise.
+        kafka: whether Kafka keeps the promise.
     """
 
     number: ClassVar[int]
@@ -87,14 +86,14 @@ class Check:
     def __init__(self, world: World) -> None:
         self.world = world
         self.judged = 0
-        """How often there was something to judge."""
+        """The number of judgements."""
         self.findings: list[Finding] = []
         self.more_findings = 0
         self.notes: list[str] = []
-        """What is to be told although it breaks no promise."""
+        """Remarks that are no broken promises."""
 
     def handlers(self) -> dict[type[Any], list[Handler]]:
-        """Which of its methods wants which kinds of facts."""
+        """The methods of this check that handle each kind of fact."""
         found: dict[type[Any], list[Handler]] = {}
         for attribute in dir(type(self)):
             kinds = getattr(getattr(type(self), attribute), _WANTED, ())
@@ -103,7 +102,7 @@ class Check:
         return found
 
     def finish(self, last: Recorded) -> None:
-        """The history ends with ``last``: judge what was still open."""
+        """Judge all open cases; ``last`` is the last fact of the history."""
 
     def judge(
         self,
@@ -113,7 +112,7 @@ class Check:
         group_id: GroupId,
         member_id: MemberId = NO_MEMBER,
     ) -> None:
-        """Count one judgement; with ``kept`` False, keep the finding."""
+        """Count one judgement; if ``kept`` is False, store a finding."""
         self.judged += 1
         if kept:
             return

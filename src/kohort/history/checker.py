@@ -1,7 +1,8 @@
-"""The checker: every promise over one history, fact by fact, and what came of it.
+"""The checker: runs all checks over one history.
 
-In: recorded facts in order. Out: a report: for each check whether it held, was broken, or never had
-anything to judge; violations with the story that led to them. Must not know: files, terminals.
+In: recorded facts in order. Out: a report with the verdict of each check (passed, violated, or
+without anything to judge), and the violations with the facts before them. Must not know: files,
+terminals.
 """
 
 from __future__ import annotations
@@ -21,24 +22,24 @@ from kohort.model.history_record import Recorded
 from kohort.model.ids import NO_MEMBER, GroupId, MemberId
 
 STORY_LENGTH: Final = 12
-"""Facts of a violation's story."""
+"""Most facts in the story of a violation."""
 
 _REMEMBERED: Final = 200
-"""Facts of each group among which a story is looked for."""
+"""The last facts of each group that are kept for stories."""
 
 
 class Verdict(StrEnum):
-    """What a history says about a promise."""
+    """The verdict of a check about a history."""
 
     PASSED = "passed"
     VIOLATED = "violated"
     VACUOUS = "vacuous"
-    """There was nothing to judge."""
+    """The check made no judgement."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Violation:
-    """A promise that was broken, and the last facts of that group and member before."""
+    """A broken promise, and the last facts of the group and the member before."""
 
     check: int
     name: str
@@ -52,7 +53,7 @@ class Violation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckResult:
-    """What became of one check."""
+    """The result of one check."""
 
     number: int
     name: str
@@ -63,7 +64,7 @@ class CheckResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """What a history is worth."""
+    """The results of all checks."""
 
     facts: int
     results: tuple[CheckResult, ...]
@@ -72,12 +73,12 @@ class Report:
 
     @property
     def clean(self) -> bool:
-        """No promise was broken."""
+        """Whether no promise was broken."""
         return not self.violations
 
     @property
     def vacuous(self) -> tuple[CheckResult, ...]:
-        """Checks that never had anything to judge."""
+        """Checks without a judgement."""
         return tuple(r for r in self.results if r.verdict is Verdict.VACUOUS)
 
 
@@ -85,8 +86,8 @@ class Checker:
     """Runs checks over a history.
 
     Args:
-        checks: which; by default all.
-        world: where the state is kept; one of one's own lets others read it along.
+        checks: the checks to run; by default all.
+        world: keeps the state; the caller may read it.
 
     Feed facts in order, then ``finish``.
     """
@@ -109,12 +110,12 @@ class Checker:
 
     @property
     def violations(self) -> tuple[Violation, ...]:
-        """What was found so far."""
+        """The violations so far."""
         self._collect()
         return tuple(self._violations)
 
     def feed(self, recorded: Recorded) -> None:
-        """One more fact."""
+        """Take the next fact."""
         fact = recorded.fact
         self._facts += 1
         self._last = recorded
@@ -131,13 +132,13 @@ class Checker:
             self._collect()
 
     def feed_all(self, history: Iterable[Recorded]) -> Checker:
-        """All facts of a history."""
+        """Take all facts of a history."""
         for recorded in history:
             self.feed(recorded)
         return self
 
     def finish(self) -> Report:
-        """The history is over."""
+        """Take no more facts; returns the report."""
         if self._last is not None and not self._finished:
             self._finished = True
             for check in self._checks:
@@ -153,7 +154,7 @@ class Checker:
     # -- inside --------------------------------------------------------------------------------
 
     def _collect(self) -> None:
-        """Tell the stories of new findings while their facts are remembered."""
+        """Make violations of new findings while the facts before them are kept."""
         for index, check in enumerate(self._checks):
             while self._found[index] < len(check.findings):
                 finding = check.findings[self._found[index]]
@@ -172,7 +173,7 @@ class Checker:
                 )
 
     def _story(self, finding: Finding) -> tuple[str, ...]:
-        """The last facts of the group, and among them those of the member, up to the finding."""
+        """The last facts of the group and of the member before the finding."""
         recent = [
             r
             for r in self._recent.get(finding.group_id, ())

@@ -1,7 +1,7 @@
-"""How groups that a coordinator found in its log come back into the world.
+"""Groups that a coordinator loads from its log.
 
-In: a world and ``GroupLoaded``, which tells who is in the group. Out: the world's group, as that
-record has it: what happened after it and was not durable is undone. Must not know: checks.
+In: a world and ``GroupLoaded``. Out: the world's group with the state of the loaded record; later
+changes that were not durable are undone. Must not know: checks.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _DEFAULT_TIMEOUT: Final = Millis(300_000)
 
 
 def came_back(world: World, recorded: Recorded, fact: GroupLoaded) -> None:
-    """A group comes back from the log."""
+    """Apply ``GroupLoaded`` to the world."""
     old = world.before_boot.get(fact.group_id)
     view = GroupView(
         group_id=fact.group_id,
@@ -33,7 +33,7 @@ def came_back(world: World, recorded: Recorded, fact: GroupLoaded) -> None:
         generation_id=fact.generation_id,
         disturbed_at=recorded.at,
     )
-    places = _places_in_log(world, fact)
+    instances = _instances_in_log(world, fact)
     members = _members_on_record(world, fact)
     if old is not None:
         view.recent = old.recent
@@ -43,9 +43,9 @@ def came_back(world: World, recorded: Recorded, fact: GroupLoaded) -> None:
         view.renamed = old.renamed
         view.offers = old.offers
         if view.stable is not None:
-            _name_anew(view.stable, view.renamed, members, places)
+            _rename_static_members(view.stable, view.renamed, members, instances)
         for member_id, _ in members:
-            view.renamed.pop(member_id, None)  # who took its place then was not durable
+            view.renamed.pop(member_id, None)  # the member that replaced this one was not durable
     before = {} if old is None else old.members
     static = {m.group_instance_id: m for m in before.values() if m.group_instance_id is not None}
     for member_id, instance_id in members:
@@ -58,7 +58,7 @@ def came_back(world: World, recorded: Recorded, fact: GroupLoaded) -> None:
             session_timeout_ms=known.session_timeout_ms if known else _DEFAULT_TIMEOUT,
             rebalance_timeout_ms=known.rebalance_timeout_ms if known else _DEFAULT_TIMEOUT,
             group_instance_id=instance_id,
-            added_at=same.added_at if same else Instant(0),  # none is younger for the crash
+            added_at=same.added_at if same else Instant(0),  # a crash makes no member younger
             is_new=False,
             alive_for_sure=recorded.at,
             alive_perhaps=recorded.at,
@@ -68,18 +68,18 @@ def came_back(world: World, recorded: Recorded, fact: GroupLoaded) -> None:
 
 
 def may_be_of(write: PersistBegun, fact: GroupLoaded) -> bool:
-    """Whether a group that came back may be the one of this record.
+    """Whether this write may contain the record from which a group was loaded.
 
-    Holders of static places are told by another, younger record, so the place counts, not its
-    holder's member id.
+    Static members are compared by instance id, since a younger record may have replaced their
+    member ids.
     """
     if write.generation_id != fact.generation_id or len(write.members) != fact.member_count:
         return False
-    return fact.members is None or _places(write.members) == _places(fact.members)
+    return fact.members is None or _identities(write.members) == _identities(fact.members)
 
 
 def _members_on_record(world: World, fact: GroupLoaded) -> _Members:
-    """Who came back. A history that does not tell leaves the newest record that fits."""
+    """The loaded members; in older histories those of the newest write that fits."""
     for write in reversed(world.writes.get(fact.group_id, [])):
         if may_be_of(write, fact):
             world.writes[fact.group_id] = [write]
@@ -87,49 +87,53 @@ def _members_on_record(world: World, fact: GroupLoaded) -> _Members:
     return fact.members or ()
 
 
-def _places(members: _Members) -> frozenset[str]:
-    return frozenset(member_id if place is None else place for member_id, place in members)
+def _identities(members: _Members) -> frozenset[str]:
+    return frozenset(
+        member_id if instance_id is None else instance_id for member_id, instance_id in members
+    )
 
 
-def _places_in_log(world: World, fact: GroupLoaded) -> dict[MemberId, GroupInstanceId]:
-    """The static places of a generation, by who holds them in any of its records."""
+def _instances_in_log(world: World, fact: GroupLoaded) -> dict[MemberId, GroupInstanceId]:
+    """The instance ids of static members by member id, in any of its records."""
     return {
-        member_id: place
+        member_id: instance_id
         for write in world.writes.get(fact.group_id, [])
         if write.generation_id == fact.generation_id
-        for member_id, place in write.members
-        if place is not None
+        for member_id, instance_id in write.members
+        if instance_id is not None
     }
 
 
-def _name_anew(
+def _rename_static_members(
     generation: GenerationView,
     renamed: dict[MemberId, MemberId],
     members: _Members,
-    places: dict[MemberId, GroupInstanceId],
+    instances: dict[MemberId, GroupInstanceId],
 ) -> None:
-    """Places in a generation go on under the ids that came back.
+    """Rename the static members of a generation to the loaded member ids.
 
-    While a rebalance is under way a place may change hands several times, and a change in a stable
-    group may not be durable: the ids that come back are younger than the generation's, or older. A
-    place whose holder expired was taken by a stranger, who is known by the place alone.
+    During a rebalance a static member may be replaced several times, and a replacement in a stable
+    group may not be durable. So the loaded ids are younger or older than those of the generation.
+    If a static member expired and another process joined, only the instance id is the same.
     """
     present = {member_id for member_id, _ in members}
-    holders = {place: member_id for member_id, place in members if place is not None}
+    holders = {
+        instance_id: member_id for member_id, instance_id in members if instance_id is not None
+    }
     for member_id in generation.member_ids:
         if member_id in present:
             continue
         younger = (later for later in _later(member_id, renamed) if later in present)
         older = (p for p in sorted(present) if member_id in _later(p, renamed))
         holder = next(younger, None) or next(older, None)
-        if holder is None and member_id in places:
-            holder = holders.get(places[member_id])
+        if holder is None and member_id in instances:
+            holder = holders.get(instances[member_id])
         if holder is not None:
             generation.rename(member_id, holder)
 
 
 def _later(member_id: MemberId, renamed: dict[MemberId, MemberId]) -> list[MemberId]:
-    """Who held this place afterwards, one after the other."""
+    """The member ids that replaced this one later, in order."""
     found: list[MemberId] = []
     while member_id in renamed and len(found) < len(renamed):
         member_id = renamed[member_id]

@@ -1,8 +1,8 @@
-"""How a coordinator's facts change what is known of its groups.
+"""Changes of the world's groups by a coordinator's facts.
 
-In: a world and one fact. Out: the world's groups, changed. Where facts leave open whether a session
-began anew, a member has two instants: one that is certain and one that is possible, so that checks
-can judge what is certain only. Must not know: checks.
+In: a world and one fact. Out: the changed groups. Some facts do not show whether a session timeout
+was reset. So a member has two instants, a certain one and a possible one, and checks judge only by
+the certain one. Must not know: checks.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _DISTURBING: Final = frozenset(
 )
 
 
-# -- life of a coordinator ---------------------------------------------------------------------
+# -- starts and stops --------------------------------------------------------------------------
 
 
 def _booted(world: World, recorded: Recorded, fact: CoordinatorBooted) -> None:
@@ -79,8 +79,7 @@ def _persist_begun(world: World, _recorded: Recorded, fact: PersistBegun) -> Non
         world.writes.setdefault(fact.group_id, []).append(fact)
 
 
-# A write that failed stays among those that the log may hold: its sync failed, but its records may
-# be there when a new process reads.
+# A failed write stays in the list: its sync failed, but a new process may still read its records.
 
 
 def _persist_ok(world: World, _recorded: Recorded, fact: PersistOk) -> None:
@@ -110,7 +109,7 @@ def _request(world: World, recorded: Recorded, fact: RequestReceived) -> None:
 
 
 def _may_touch(fact: RequestReceived, group: GroupView) -> bool:
-    """Whether a request may begin its sender's session anew, now or when it is answered."""
+    """Whether a request may reset its sender's session timeout, now or with its answer."""
     if fact.api is GroupApi.OFFSET_COMMIT:
         return fact.generation_id == group.generation_id
     return fact.api in {GroupApi.JOIN_GROUP, GroupApi.SYNC_GROUP}
@@ -264,10 +263,10 @@ def _refused(world: World, recorded: Recorded, fact: f.JoinRefused) -> None:
 
 
 def _replaced(world: World, recorded: Recorded, fact: f.StaticMemberReplaced) -> None:
-    _take_place(world, recorded, world.group(fact.group_id), fact.replaced_id, fact.member_id)
+    _replace_member(world, recorded, world.group(fact.group_id), fact.replaced_id, fact.member_id)
 
 
-def _take_place(
+def _replace_member(
     world: World, recorded: Recorded, group: GroupView, old: MemberId, new: MemberId
 ) -> None:
     member = group.members.pop(old, None)
@@ -354,7 +353,7 @@ def _stabilized(world: World, recorded: Recorded, fact: f.GroupStabilized) -> No
 
 
 def targets_of(fact: f.GroupStabilized) -> Any:
-    """Every member's partitions, or None if somebody's cannot be read."""
+    """The partitions of each member, or None if one assignment cannot be decoded."""
     targets = {member_id: read_assignment(data) for member_id, data in fact.assignments}
     return None if None in targets.values() else targets
 
@@ -379,14 +378,14 @@ def _write_failed(world: World, recorded: Recorded, fact: f.WriteFailed) -> None
     group = world.group(fact.group_id)
     group.disturbed_at = recorded.at
     if fact.purpose == "generation":
-        group.state_since = recorded.at  # the log failed, so the phase begins anew
+        group.state_since = recorded.at  # the write failed, so the phase starts again
     if fact.purpose == "static member" and group.renamed:
         old, new = list(group.renamed.items())[-1]
         if new in group.members:
-            # The place goes back to the id that holds it in the log.
-            _take_place(world, recorded, group, new, old)
+            # The log still has the former member id.
+            _replace_member(world, recorded, group, new, old)
     if fact.purpose == "creation" and group.generation_id <= 0:
-        # The group may be gone; if it comes again, it is said to be created.
+        # The group may not exist; a later creation has a fact of its own.
         world.groups[fact.group_id] = GroupView(group_id=fact.group_id, state_since=recorded.at)
 
 

@@ -2,9 +2,9 @@
 
 In: facts in the order of their instants, a window, the costs of a change of owner. Out: metrics,
 ownership intervals, dead times. A partition is served from the instant when its owner starts to
-read (``PositionSet``, which follows the restore of state). It is no longer served when the owner
-is told of the revocation, dies, is paused, or polls too late. A history of a live group is measured
-in the same way as one of the lab. Must not know: scenarios, pictures.
+read (``PositionSet``, which follows the restore of state). It is no longer served after the start
+of ``on_revoked``, or when the owner dies, is paused, or polls too late. Histories of live groups
+and of the lab are measured in the same way. Must not know: scenarios, pictures.
 
 Source: reliability.md 5.2.
 """

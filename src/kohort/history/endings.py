@@ -1,8 +1,8 @@
-"""Deaths that nobody could record: a client that falls silent for good was killed.
+"""Adds the deaths of clients that no process could record.
 
-In: a history. Out: the same with a ``ProcessKilled`` where a client's facts end without a word
-while those of others go on. A consumer that lives tells of its polls at least once a second, one
-that closes says so; who was killed says nothing. Must not know: files, checks.
+In: a history. Out: the same history with a ``ProcessKilled`` where a client's facts end without a
+``ProcessStopped`` and those of other sources continue. A live consumer records its polls at least
+once a second, and a close; a killed one records nothing. Must not know: files, checks.
 """
 
 from __future__ import annotations
@@ -25,10 +25,9 @@ _Life: TypeAlias = tuple[str, int]
 
 
 def with_endings(history: Iterable[Recorded]) -> Iterator[Recorded]:
-    """The history with the deaths that follow from it; numbered anew if there are any.
+    """The history with added deaths; its facts are numbered anew if there are any.
 
-    It is gone through twice: what is iterated must give the same facts each time, as a list does,
-    or a file.
+    The function iterates twice, so the history must be a list, a file or the like.
     """
     deaths = _deaths(history)
     if not deaths:
@@ -50,7 +49,7 @@ def with_endings(history: Iterable[Recorded]) -> Iterator[Recorded]:
 
 
 def _deaths(history: Iterable[Recorded]) -> dict[_Life, tuple[int, GroupId]]:
-    """Lives that ended without a word: after how many facts of the client, and its group."""
+    """The lives that ended without a close: the number of their facts, and their group."""
     end = Instant(0)
     last: dict[_Life, Recorded] = {}
     groups: dict[_Life, GroupId] = {}

@@ -1,12 +1,12 @@
-"""The fewest moves that a balanced assignment can do with: an exact optimum, for small groups.
+"""The least number of moves of a balanced assignment: an exact optimum, for small groups.
 
-In: sizes of topics, what each member wants, what it holds. Out: the least sum of squared loads, and
-among all plans with that sum the least number of partitions that are not kept. Must not know:
-groups, assignors, how they come to their plans.
+In: sizes of topics, the subscriptions of members, the partitions that members hold. Out: the least
+sum of squared loads, and among all plans with that sum the least number of partitions that move.
+Must not know: groups, assignors.
 
-Units flow from topics over subscriptions to members, along one cheapest path each. A unit costs
-nothing on a subscription as long as the member keeps what it holds, and 1 from there on; the n-th
-unit of a member costs ``(2n - 1) x BIG``, so that squared loads are minimised first.
+Units flow from topics over subscriptions to members, each along a cheapest path. On a subscription
+the units that the member already holds cost 0, each further unit costs 1. The n-th unit of a member
+costs ``(2n - 1) x BIG``, so that squared loads are minimised first.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ def fewest_moves(
     wanted: Mapping[str, frozenset[str]],
     held: Mapping[tuple[str, str], int],
 ) -> tuple[int, int]:
-    """Least sum of squared loads, and the least number of partitions not kept with it.
+    """The least sum of squared loads, and with it the least number of partitions that move.
 
     Args:
         sizes: partitions of each topic.
         wanted: the topics of each member.
-        held: (member, topic) to the number of partitions it rightly holds, at most the topic's.
+        held: for (member, topic) the number of partitions that the member may keep.
     """
     flow = _Flow(sizes, wanted, held)
     total = 0
@@ -42,7 +42,7 @@ def fewest_moves(
 
 
 class _Flow:
-    """What flows at present: units by (member, topic)."""
+    """The present flow: units by (member, topic)."""
 
     def __init__(
         self,
@@ -59,7 +59,7 @@ class _Flow:
         self._topics = {m: sorted(topics & sizes.keys()) for m, topics in wanted.items()}
 
     def send(self, topic: str) -> int:
-        """Send one more unit of a topic along a cheapest path; returns what it adds to the cost."""
+        """Send one more unit of a topic along a cheapest path; returns the added cost."""
         cost, over = self._cheapest(topic)
         end = min(
             (m for m in self._load if ("m", m) in cost),
@@ -80,7 +80,7 @@ class _Flow:
     def _cheapest(
         self, topic: str
     ) -> tuple[dict[tuple[str, str], int], dict[tuple[str, str], tuple[str, str]]]:
-        """Bellman and Ford's search from a topic: costs, and from where each node is reached."""
+        """Bellman and Ford's search from a topic: the cost and the predecessor of each node."""
         start = ("t", topic)
         cost = {start: 0}
         over: dict[tuple[str, str], tuple[str, str]] = {}

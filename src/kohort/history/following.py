@@ -1,7 +1,7 @@
-"""How a world follows a history: which fact changes it in which way.
+"""Changes of the world by the facts of a history.
 
-In: a world and recorded facts, in order. Out: the world, changed. It believes what it is told:
-whether that was allowed is for checks to say. Must not know: checks, files.
+In: a world and recorded facts, in order. Out: the changed world. Whether a fact was legal is not
+judged here. Must not know: checks, files.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from kohort.model.world_facts import FaultBegan, FaultsHealed, PolicyDeclared, T
 
 
 def follow(world: World, recorded: Recorded) -> None:
-    """Take note of a fact."""
+    """Change the world by one fact."""
     world.now = recorded.at
     apply = _APPLIERS.get(type(recorded.fact))
     if apply is not None:

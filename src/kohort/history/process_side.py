@@ -1,7 +1,7 @@
-"""How facts of the application's side change what is known of processes.
+"""Changes of the world's processes by facts of the application's side.
 
-In: a world and one fact. Out: the world's processes, changed. Ownership begins when an application
-is being told of it and ends when it has been told of its end. Must not know: checks.
+In: a world and one fact. Out: the changed processes. Ownership begins with the start of
+``on_assigned`` and ends with the end of ``on_revoked`` or ``on_lost``. Must not know: checks.
 """
 
 from __future__ import annotations

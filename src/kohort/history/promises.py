@@ -1,7 +1,8 @@
-"""What policies promise, by their protocol names: a policy is held to its own promises only.
+"""The promises of policies, by protocol name.
 
-Names that nobody knows promise nothing beyond what every group must keep. A history may declare
-more (``PolicyDeclared``): new policies, or other numbers for known ones. Must not know: assignors.
+In: names, and ``PolicyDeclared`` facts with new policies or other limits. Out: the promises that a
+policy is judged by, in addition to those of every group. Unknown names have none. Must not know:
+assignors.
 """
 
 from __future__ import annotations
@@ -13,19 +14,19 @@ from kohort.model.instants import Millis
 from kohort.model.world_facts import PolicyDeclared
 
 EAGER: Final = "eager"
-"""Members give up everything before they join."""
+"""Members give up all partitions before they join."""
 
 COOPERATIVE: Final = "cooperative"
-"""Members keep what they own while joining; nothing that is claimed is given to another."""
+"""Members keep their partitions while they join; a claimed partition gets no other owner."""
 
 BALANCED: Final = "balanced"
-"""No member has more than it must: sizes differ by at most one among equal subscriptions."""
+"""Sizes differ by at most one among equal subscriptions, and unequal ones are balanced too."""
 
 EVEN: Final = "even"
-"""Sizes differ by at most one among equal subscriptions; nothing is said about others."""
+"""Sizes differ by at most one among equal subscriptions; there is no promise for unequal ones."""
 
 STICKY: Final = "sticky"
-"""No more partitions move than balance asks for, among equal subscriptions."""
+"""Among equal subscriptions no more partitions move than balance requires."""
 
 COMPLETE: Final = "complete"
 """Every partition of a subscribed topic gets an owner."""
@@ -43,7 +44,7 @@ KNOWN: Final = frozenset(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Promises:
-    """What a policy is held to."""
+    """The promises of one policy."""
 
     words: frozenset[str] = frozenset()
     deferral_ms: Millis = Millis(0)

@@ -1,7 +1,7 @@
-"""Subscriptions and assignments as checks read them out of a history's bytes.
+"""Decodes the subscriptions and assignments of consumers in a history.
 
-In: bytes of JoinGroup and SyncGroup. Out: topics, claims and partitions, or None for bytes that are
-no consumer's. Must not know: groups, checks.
+In: bytes of JoinGroup and SyncGroup. Out: topics, claims and partitions, or None for bytes of other
+protocols. Must not know: groups, checks.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ CONSUMERS = "consumer"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Offer:
-    """What a consumer said when it joined."""
+    """The subscription of a consumer when it joined."""
 
     topics: frozenset[str]
     owned: Partitions
-    """What it keeps; under an eager protocol what it had last, if it tells."""
+    """The partitions that it keeps; under an eager protocol its last ones, if it names them."""
     generation_id: GenerationId
 
 
 def read_offer(asked: JoinAsked | None, protocol_name: str) -> Offer | None:
-    """What a member offered under the protocol that was chosen."""
+    """The offer of a member under the selected protocol."""
     if asked is None or asked.protocol_type != CONSUMERS:
         return None
     metadata = next((data for name, data in asked.protocols if name == protocol_name), None)

@@ -53,7 +53,7 @@ class GroupTimeline:
         self._instances: dict[MemberId, str] = {}
 
     def ownership(self, until: Instant) -> list[OwnershipInterval]:
-        """Who owned each partition when, as generations assigned it; open intervals end there."""
+        """The owners of each partition, as assigned; open intervals end at ``until``."""
         still = [self._interval(tp, held, until) for tp, held in self._holdings.items()]
         return [*self._closed, *still]
 

@@ -1,6 +1,6 @@
-"""All checks, by number: the one list that reports, tests and documents are made from.
+"""All checks by number: the only list for reports, tests and documents.
 
-In: the check classes. Out: them in order. Must not know: histories.
+In: the classes of checks. Out: the classes in order. Must not know: histories.
 """
 
 from __future__ import annotations

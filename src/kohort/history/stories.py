@@ -1,7 +1,7 @@
-"""Facts as lines that people read: the story of a group or of a member.
+"""Facts as lines for people: the story of a group or of a member.
 
-In: recorded facts. Out: one line each, the time first. Bytes are shown by their number. Must not
-know: checks.
+In: recorded facts. Out: one line each, with the time first; of bytes only the number is shown. Must
+not know: checks.
 """
 
 from __future__ import annotations
@@ -22,16 +22,12 @@ _HIDDEN: Final = frozenset({"group_id", "at", "connection", "correlation_id"})
 def line(recorded: Recorded) -> str:
     """One fact as one line."""
     seconds = recorded.at / MICROS_PER_SECOND
-    who = (
-        recorded.source
-        if recorded.incarnation == 1
-        else f"{recorded.source}/{recorded.incarnation}"
-    )
-    return f"{seconds:12.6f}  {who}: {_words(recorded.fact)}"
+    life = "" if recorded.incarnation == 1 else f"/{recorded.incarnation}"
+    return f"{seconds:12.6f}  {recorded.source}{life}: {_words(recorded.fact)}"
 
 
 def mentions(fact: AnyFact, member_id: MemberId) -> bool:
-    """Whether a fact is of this member, or names it among others."""
+    """Whether a fact names this member."""
     if getattr(fact, "member_id", None) == member_id:
         return True
     return member_id in getattr(fact, "member_ids", ())
@@ -65,5 +61,5 @@ def _show(value: Any) -> str:
 
 
 def lines(facts: Iterable[Recorded]) -> tuple[str, ...]:
-    """Several facts, a line each."""
+    """One line for each fact."""
     return tuple(line(recorded) for recorded in facts)

@@ -1,8 +1,8 @@
-"""What is known of groups, members and processes at one point of a history.
+"""The state of groups, members and processes at one point of a history.
 
-Plain values that ``World`` changes and checks read. ``known`` tells whether a group was seen from
-its beginning (or from its loading): what happened before a history begins can be neither held
-against it nor taken for granted. Must not know: facts, checks.
+In and out: plain values that ``World`` changes and checks read. ``known`` is True if the history
+shows a group since its creation or loading. Nothing may be concluded about the time before. Must
+not know: facts, checks.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Partitions = frozenset[TopicPartition]
 
 @dataclass(slots=True, kw_only=True)
 class MemberView:
-    """A member as its coordinator sees it."""
+    """A member in its coordinator's state."""
 
     member_id: MemberId
     session_timeout_ms: Millis
@@ -36,26 +36,26 @@ class MemberView:
     added_at: Instant
     group_instance_id: GroupInstanceId | None = None
     is_new: bool = True
-    """In no generation yet."""
+    """The member was in no generation yet."""
     join_parked: bool = False
     sync_tokens: set[Token] = field(default_factory=set)
-    """SyncGroups that have no answer yet."""
+    """SyncGroup requests without an answer."""
     alive_for_sure: Instant = Instant(0)
-    """Latest instant at which its session began anew for certain."""
+    """The latest instant at which its session timeout was certainly reset."""
     alive_perhaps: Instant = Instant(0)
-    """Latest instant at which it may have begun anew."""
+    """The latest instant at which its session timeout may have been reset."""
     exact: bool = True
-    """Its timeouts are known; not so for members that came back from a log unseen."""
+    """Its timeouts are known; those of a member that was only loaded from the log are not."""
 
     @property
     def parked(self) -> bool:
-        """Whether one of its requests waits in the coordinator's hands."""
+        """Whether one of its requests is parked."""
         return self.join_parked or bool(self.sync_tokens)
 
 
 @dataclass(slots=True, kw_only=True)
 class PendingView:
-    """An id that was handed out and has not come back."""
+    """A member id that was handed out and not used yet."""
 
     at: Instant
     session_timeout_ms: Millis | None
@@ -63,7 +63,7 @@ class PendingView:
 
 @dataclass(slots=True, kw_only=True)
 class GenerationView:
-    """A generation from its opening on."""
+    """A generation since its join phase ended."""
 
     number: GenerationId
     opened_at: Instant
@@ -71,16 +71,16 @@ class GenerationView:
     leader_id: MemberId
     member_ids: tuple[MemberId, ...]
     offers: dict[MemberId, JoinAsked]
-    """What each member offered when the generation opened, where that is known."""
+    """The offers of members when the generation opened, if they are known."""
     consumers: bool = True
-    """Whether metadata and assignments are those of consumers, so that they can be read."""
+    """Whether metadata and assignments have the consumer format."""
     assigned_at: Instant | None = None
     assignments: dict[MemberId, bytes] = field(default_factory=dict)
     targets: dict[MemberId, Partitions] | None = None
-    """The assignments read; None until they are there, or if they cannot be read."""
+    """The decoded assignments; None before they arrive, or if one cannot be decoded."""
 
     def rename(self, old: MemberId, new: MemberId) -> None:
-        """A place goes on under another id."""
+        """A static member continues with another member id."""
         if old in self.assignments:
             self.assignments[new] = self.assignments.pop(old)
         if self.targets is not None and old in self.targets:
@@ -94,7 +94,7 @@ class GenerationView:
 
 @dataclass(slots=True, kw_only=True)
 class GroupView:
-    """A group as its coordinator sees it."""
+    """A group in its coordinator's state."""
 
     group_id: GroupId
     known: bool = False
@@ -103,9 +103,9 @@ class GroupView:
     previous_state: GroupState = GroupState.EMPTY
     generation_id: GenerationId = NO_GENERATION
     generation: GenerationView | None = None
-    """The newest one that was opened."""
+    """The newest generation."""
     stable: GenerationView | None = None
-    """The newest one whose assignment is durable."""
+    """The newest generation with a durable assignment."""
     recent: dict[GenerationId, GenerationView] = field(default_factory=dict)
     """The last few generations by number."""
     members: dict[MemberId, MemberView] = field(default_factory=dict)
@@ -114,20 +114,20 @@ class GroupView:
     offers: dict[MemberId, JoinAsked] = field(default_factory=dict)
     """The last JoinGroup of each member."""
     absent: set[MemberId] = field(default_factory=set)
-    """Static members of the present generation that did not come to its join phase."""
+    """Static members of the present generation that did not join in its join phase."""
     renamed: dict[MemberId, MemberId] = field(default_factory=dict)
-    """Former ids of static members, each with the id that took its place."""
+    """Former ids of static members, each with the id that replaced it."""
     disturbed_at: Instant = Instant(0)
-    """When something last happened that calls for a rebalance."""
+    """The last event that requires a rebalance."""
     phase_timeout_ms: Millis = Millis(0)
-    """The longest rebalance timeout among members when the present phase began."""
+    """The longest rebalance timeout of a member when the present phase began."""
     phase_timeout_known: bool = False
     """Whether the timeouts of all members were known at that time."""
 
 
 @dataclass(slots=True, kw_only=True)
 class ProcessView:
-    """A process on the application's side, in its present life."""
+    """A process on the application's side, since its last start."""
 
     source: str
     group_id: GroupId
@@ -142,12 +142,15 @@ class ProcessView:
     session_timeout_ms: Millis = Millis(45_000)
     member_id: MemberId = NO_MEMBER
     owned: dict[TopicPartition, Instant] = field(default_factory=dict)
-    """What the application was told it owns, since when; what it is being told to give up too."""
+    """The partitions of the application with the begin of their ownership.
+
+    Partitions stay here until their ``on_revoked`` or ``on_lost`` has ended.
+    """
     owned_as: dict[TopicPartition, MemberId] = field(default_factory=dict)
-    """The member id under which it was told so."""
+    """The member id at the time of each ``on_assigned``."""
     topics: frozenset[str] | None = None
 
     @property
     def troubled(self) -> bool:
-        """Whether it stands still or is cut off: it cannot know what happens."""
+        """Whether the process is stopped or cut off, so that it receives nothing."""
         return self.paused or self.cut

@@ -1,7 +1,7 @@
 """The state of all groups and processes at one point of a history.
 
-Changed fact by fact by ``following`` and the modules that it names; read by checks and reports.
-Must not know: facts' kinds beyond those it holds, checks, files.
+In: changes by ``following`` and its modules. Out: values for checks and reports. Must not know:
+checks, files, kinds of facts that it does not store.
 """
 
 from __future__ import annotations
@@ -25,54 +25,54 @@ RequestKey = tuple[str, int, Token, GroupId]
 
 @dataclass(slots=True)
 class TopicView:
-    """A topic's size, and the sizes that it had."""
+    """The present size of a topic, and its earlier sizes."""
 
     partitions: int = 0
     earlier: list[tuple[Instant, int]] = field(default_factory=list)
-    """Smaller sizes, each with the instant at which it ended; 0: the topic did not exist."""
+    """Smaller sizes, each with its last instant; 0: the topic did not exist."""
 
     def resize(self, partitions: int, now: Instant) -> None:
-        """Another size from now on. Sizes that are not smaller never count again."""
+        """Set the size. Earlier sizes that are not smaller are forgotten."""
         self.earlier.append((now, self.partitions))
         self.earlier = [(end, size) for end, size in self.earlier if size < partitions]
         self.partitions = partitions
 
     def least_after(self, instant: Instant) -> int:
-        """The smallest size that somebody can have seen who looked later than that."""
+        """The smallest size that a reader after this instant can have seen."""
         return min([self.partitions, *(size for end, size in self.earlier if end > instant)])
 
 
 class World:
-    """What a history has said so far."""
+    """The state after all facts so far."""
 
     def __init__(self) -> None:
         self.groups: dict[GroupId, GroupView] = {}
         self.before_boot: dict[GroupId, GroupView] = {}
-        """Groups as they were when their coordinator was last seen before its latest boot."""
+        """The groups before the latest start of their coordinator."""
         self.processes: dict[str, ProcessView] = {}
         self.topics: dict[str, TopicView] = {}
         self.settings: dict[str, int] = {}
         self.writes: dict[GroupId, list[PersistBegun]] = {}
-        """Records of a group that are durable or may be: the last that is, and any begun after."""
+        """For each group the last durable write, and all writes that began after it."""
         self.durable: dict[GroupId, PersistBegun] = {}
         self.requests: dict[RequestKey, Recorded] = {}
         """Requests without an answer."""
         self.request_in_hand: RequestReceived | None = None
-        """The last request that came: what follows belongs to it, unless it says otherwise."""
+        """The last request; facts after it are its effects unless they name another cause."""
         self.boots = 0
         self.loading = False
-        """A coordinator has stopped and not come back to serve."""
+        """A coordinator has stopped and does not serve yet."""
         self.coordinator_seen = False
         self.disturbed_at = Instant(0)
-        """When something last happened that concerns every group."""
+        """The last event that concerns all groups."""
         self.stalls: deque[tuple[Instant, int]] = deque(maxlen=_STALLS_KEPT)
         self.now = Instant(0)
         self._promises: dict[str, Promises] = dict(BUILT_IN)
 
     def group(self, group_id: GroupId) -> GroupView:
-        """The group of that id; one that was never heard of is empty.
+        """The group with this id; an unknown group is empty.
 
-        After a boot that was recorded it is known to be: all others were loaded.
+        After a recorded start an unknown group is certainly empty, since all others were loaded.
         """
         found = self.groups.get(group_id)
         if found is None:
@@ -80,30 +80,30 @@ class World:
         return found
 
     def promises(self, protocol_name: str) -> Promises:
-        """What a policy is held to."""
+        """The promises of a policy."""
         return self._promises.get(protocol_name, NO_PROMISES)
 
     def declare(self, fact: PolicyDeclared) -> None:
-        """A history says what a policy promises."""
+        """Set the promises of a policy."""
         self._promises[fact.protocol_name] = declared(fact)
 
     def disturbed(self, group: GroupView) -> Instant:
-        """When something last happened that calls for a rebalance of this group."""
+        """The last event that requires a rebalance of this group."""
         return max(group.disturbed_at, self.disturbed_at)
 
     def stalled_micros(self, begin: Instant, end: Instant) -> int:
-        """For how long the coordinator stood still between two instants."""
+        """How long the coordinator was stopped between two instants."""
         return sum(micros for at, micros in self.stalls if begin <= at <= end)
 
     def process_of(self, member_id: str) -> ProcessView | None:
-        """The running process that holds a member id."""
+        """The running process with a member id."""
         for process in self.processes.values():
             if process.member_id == member_id and process.running:
                 return process
         return None
 
     def request_key(self, recorded: Recorded, token: Token, group_id: GroupId) -> RequestKey:
-        """How a request is found again: tokens begin anew with each life of a coordinator."""
+        """The key of a request; tokens begin anew with each start of a coordinator."""
         return (recorded.source, recorded.incarnation, token, group_id)
 
 

@@ -1,8 +1,9 @@
-"""What happened on the application's side: processes, polls, callbacks, deliveries, commits.
+"""Facts of the application's side: processes, polls, callbacks, deliveries, commits.
 
-Recorded by a live consumer, or by the lab for its simulated ones; the envelope's source names the
-process, its incarnation the life of it. What was asked has an answer or none: ``Outcome.UNKNOWN``,
-like the lack of an answer, says that it may have happened or not. Must not know: who reads.
+In: nothing. Out: values that a live consumer records, or the lab for its simulated consumers. The
+envelope's source names the process, its incarnation counts the starts of the process. A request
+with ``Outcome.UNKNOWN``, or without an answer, may have had its effect or not. Must not know:
+readers of histories.
 """
 
 from __future__ import annotations
@@ -26,17 +27,17 @@ from kohort.model.wire_facts import GroupApi
 
 
 class Outcome(StrEnum):
-    """How something that was asked for ended, as far as the asker knows."""
+    """The end of a request, as far as its sender knows."""
 
     OK = "ok"
     FAILED = "failed"
-    """It was refused, and did not happen."""
+    """The request was refused and had no effect."""
     UNKNOWN = "unknown"
-    """No answer came: it may have happened or not."""
+    """No answer came. The request may have had its effect or not."""
 
 
 class CallbackKind(StrEnum):
-    """What an application is told."""
+    """The callbacks of a rebalance listener."""
 
     ASSIGNED = "assigned"
     REVOKED = "revoked"
@@ -48,10 +49,10 @@ class CallbackKind(StrEnum):
 
 @value(frozen=True, slots=True, kw_only=True)
 class ProcessStarted:
-    """A consumer process came to life: a new life of its source, owning nothing.
+    """A consumer process started. It owns no partitions.
 
-    ``self_fencing`` says that it promises to deliver nothing once its session may have ended;
-    ``auto_commit`` that it commits by itself, also before it gives partitions up.
+    ``self_fencing``: the process promises to deliver nothing after its session may have ended.
+    ``auto_commit``: the process commits by itself, also before it gives partitions up.
     """
 
     group_id: GroupId
@@ -64,7 +65,7 @@ class ProcessStarted:
 
 @value(frozen=True, slots=True, kw_only=True)
 class ProcessStopped:
-    """A consumer process closed its consumer in order (committed, revoked, left) and ended."""
+    """A consumer process ended in order: its consumer committed, revoked and left the group."""
 
     group_id: GroupId
     member_id: MemberId = NO_MEMBER
@@ -72,9 +73,10 @@ class ProcessStopped:
 
 @value(frozen=True, slots=True, kw_only=True)
 class ProcessKilled:
-    """A consumer process ended without a word.
+    """A consumer process ended without a close.
 
-    ``unwitnessed``: nobody saw it; its own record breaks off, so that its last facts are missing.
+    ``unwitnessed``: only the end of the process's own record shows the death, so that its last
+    facts are missing.
     """
 
     group_id: GroupId
@@ -84,28 +86,28 @@ class ProcessKilled:
 
 @value(frozen=True, slots=True, kw_only=True)
 class ProcessPaused:
-    """A consumer process stands still (SIGSTOP, a long collection of garbage)."""
+    """A consumer process is stopped (SIGSTOP, a long garbage collection)."""
 
     group_id: GroupId
 
 
 @value(frozen=True, slots=True, kw_only=True)
 class ProcessResumed:
-    """A paused consumer process goes on."""
+    """A paused consumer process runs again."""
 
     group_id: GroupId
 
 
 @value(frozen=True, slots=True, kw_only=True)
 class NetworkCut:
-    """A consumer process cannot reach its coordinator, or is not reached by it, from now on."""
+    """From now on messages between a consumer process and its coordinator are lost."""
 
     group_id: GroupId
 
 
 @value(frozen=True, slots=True, kw_only=True)
 class NetworkHealed:
-    """A process that was cut off is connected again."""
+    """Messages between a process and its coordinator arrive again."""
 
     group_id: GroupId
 
@@ -115,7 +117,7 @@ class NetworkHealed:
 
 @value(frozen=True, slots=True, kw_only=True)
 class Subscribed:
-    """The application subscribed to these topics, in place of what it had."""
+    """The application subscribed to these topics instead of its earlier topics."""
 
     group_id: GroupId
     topics: tuple[str, ...]
@@ -123,7 +125,7 @@ class Subscribed:
 
 @value(frozen=True, slots=True, kw_only=True)
 class RebalanceEnforced:
-    """The application asked for a rebalance (KIP-568), or for a rejoin with other metadata."""
+    """The application requested a rebalance (KIP-568), or a rejoin with other metadata."""
 
     group_id: GroupId
     reason: str = ""
@@ -136,16 +138,16 @@ class RequestSent:
     group_id: GroupId
     api: GroupApi
     request: int
-    """Pairs it with its answer within one life of its source."""
+    """The number of the request; its answer has the same number and source and incarnation."""
     member_id: MemberId = NO_MEMBER
     generation_id: GenerationId = NO_GENERATION
     connection: int | None = None
-    """Within one life of its source; None: not told."""
+    """The number of the connection in this source and incarnation; None: not recorded."""
 
 
 @value(frozen=True, slots=True, kw_only=True)
 class ResponseReceived:
-    """The answer to a ``RequestSent``, or the certainty that none will come (UNKNOWN)."""
+    """The answer to a ``RequestSent``; UNKNOWN: no answer will come."""
 
     group_id: GroupId
     api: GroupApi
@@ -170,7 +172,7 @@ class AnswerUnreadable:
 
 @value(frozen=True, slots=True, kw_only=True)
 class PollReturned:
-    """The application polled and was handed so many records."""
+    """The application polled and received this number of records."""
 
     group_id: GroupId
     records: int
@@ -178,7 +180,7 @@ class PollReturned:
 
 @value(frozen=True, slots=True, kw_only=True)
 class PositionSet:
-    """Reading of a partition starts, or goes on, at ``offset``; ``sought`` by the application."""
+    """The next record to read is at ``offset``; ``sought``: the application called seek."""
 
     group_id: GroupId
     partition: TopicPartition
@@ -188,11 +190,11 @@ class PositionSet:
 
 @value(frozen=True, slots=True, kw_only=True)
 class RecordsDelivered:
-    """Records ``first`` to ``last``, both included, were handed to the application.
+    """The application received the records from ``first`` to ``last``, both included.
 
-    ``complete`` False says that offsets in between may have held no record for the application
-    (control records, compaction), so that a gap proves nothing. ``handed_at`` is when the last of
-    them was handed out, or the last instant known to be before that, where this is told later.
+    ``complete`` False: offsets between them may have no record for the application (control
+    records, compaction), so that a gap proves nothing. ``handed_at``: if the fact is recorded later
+    than the delivery, the instant of the last delivery or an instant shortly before it.
     """
 
     group_id: GroupId
@@ -205,7 +207,7 @@ class RecordsDelivered:
 
 @value(frozen=True, slots=True, kw_only=True)
 class CallbackStarted:
-    """The application is being told; while it is told of a loss or a revocation it still owns."""
+    """A callback of the application starts; it still owns partitions that are revoked or lost."""
 
     group_id: GroupId
     member_id: MemberId
@@ -216,7 +218,7 @@ class CallbackStarted:
 
 @value(frozen=True, slots=True, kw_only=True)
 class CallbackEnded:
-    """The application was told: from now on it owns, or owns no more."""
+    """A callback of the application ended; revoked and lost partitions are no longer owned."""
 
     group_id: GroupId
     member_id: MemberId
@@ -227,7 +229,7 @@ class CallbackEnded:
 
 @value(frozen=True, slots=True, kw_only=True)
 class CommitSent:
-    """A consumer asked its coordinator to keep these offsets: each the next one to be read."""
+    """A consumer sent a commit. Each offset is that of the next record to read."""
 
     group_id: GroupId
     request: int
@@ -238,7 +240,7 @@ class CommitSent:
 
 @value(frozen=True, slots=True, kw_only=True)
 class CommitConcluded:
-    """How a ``CommitSent`` ended. With OK, ``refused`` names partitions that were not kept."""
+    """The end of a ``CommitSent``. With OK, ``refused`` names the partitions that were refused."""
 
     group_id: GroupId
     request: int
@@ -248,7 +250,7 @@ class CommitConcluded:
 
 @value(frozen=True, slots=True, kw_only=True)
 class CommittedAsked:
-    """A consumer asked what is committed."""
+    """A consumer requested its committed offsets."""
 
     group_id: GroupId
     request: int
@@ -257,7 +259,7 @@ class CommittedAsked:
 
 @value(frozen=True, slots=True, kw_only=True)
 class CommittedTold:
-    """The answer to a ``CommittedAsked``; None where nothing is committed."""
+    """The answer to a ``CommittedAsked``; None for a partition without a committed offset."""
 
     group_id: GroupId
     request: int

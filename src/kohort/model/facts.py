@@ -1,9 +1,8 @@
-"""What a coordinator observed, one frozen value per happening.
+"""Facts that a coordinator observes, one frozen value for each event.
 
-Facts are the one stream that log lines, history, reports and checkers are computed from. They carry
-no time: whoever passes them on knows when. They are named in the past tense, hold ids and numbers
-rather than sentences, and every one names its group, so that facts of many groups can be told
-apart. Wording is the log writer's (``kohort.host.group_log``).
+In: nothing. Out: the one stream from which log lines, histories, reports and checks are computed.
+A fact has no time; the envelope has it. Names are in the past tense, fields are ids and numbers,
+and every fact names its group. Must not know: the wording of log lines (``kohort.host.group_log``).
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from kohort.model.values import value
 
 
 class RebalanceCause(StrEnum):
-    """Why a rebalance started."""
+    """The cause of a rebalance."""
 
     MEMBER_ADDED = "member added"
     METADATA_UPDATED = "metadata updated"
@@ -42,7 +41,7 @@ class RebalanceCause(StrEnum):
 
 @value(frozen=True, slots=True, kw_only=True)
 class GroupCreated:
-    """A group came to be: by a first join (``simple`` False) or by a commit without membership."""
+    """A group was created by a first join, or by a commit without membership (``simple``)."""
 
     group_id: GroupId
     simple: bool
@@ -50,7 +49,7 @@ class GroupCreated:
 
 @value(frozen=True, slots=True, kw_only=True)
 class MemberIdHandedOut:
-    """A client without id was given one and asked to join again with it (KIP-394)."""
+    """A client without a member id received one and must join again with it (KIP-394)."""
 
     group_id: GroupId
     state: GroupState
@@ -59,7 +58,7 @@ class MemberIdHandedOut:
 
 @value(frozen=True, slots=True, kw_only=True)
 class MemberAddedWithoutId:
-    """An old client that cannot be asked to join twice was given an id and added at once."""
+    """An old client, which cannot join twice, received a member id and was added at once."""
 
     group_id: GroupId
     state: GroupState
@@ -68,7 +67,7 @@ class MemberAddedWithoutId:
 
 @value(frozen=True, slots=True, kw_only=True)
 class PendingMemberJoined:
-    """A client came back with the id it had been handed."""
+    """A client joined with the member id that it had received."""
 
     group_id: GroupId
     state: GroupState
@@ -77,7 +76,7 @@ class PendingMemberJoined:
 
 @value(frozen=True, slots=True, kw_only=True)
 class MemberAdded:
-    """A member is in the group from now on, though in no generation yet."""
+    """A member is in the group from now on, but in no generation yet."""
 
     group_id: GroupId
     member_id: MemberId
@@ -90,7 +89,7 @@ class MemberAdded:
 
 @value(frozen=True, slots=True, kw_only=True)
 class MemberRejoined:
-    """A member's JoinGroup was parked in the present join phase: the instant it was ready."""
+    """The JoinGroup of a member was parked in the present join phase."""
 
     group_id: GroupId
     member_id: MemberId
@@ -99,7 +98,7 @@ class MemberRejoined:
 
 @value(frozen=True, slots=True, kw_only=True)
 class StaticMemberAdded:
-    """A process joined under an instance id that the group did not know, and was given an id."""
+    """A process joined with a new instance id and received a member id."""
 
     group_id: GroupId
     state: GroupState
@@ -109,9 +108,10 @@ class StaticMemberAdded:
 
 @value(frozen=True, slots=True, kw_only=True)
 class StaticMemberReplaced:
-    """A process joined under a known instance id: its place has a new holder, the former is fenced.
+    """A process joined with a known instance id and replaced the former member, which is fenced.
 
-    In Stable that is all, unless its protocols change the vote; in other states a round follows.
+    In Stable no rebalance follows, unless the new protocols change the vote. In other states a
+    rebalance follows.
     """
 
     group_id: GroupId
@@ -124,7 +124,7 @@ class StaticMemberReplaced:
 
 @value(frozen=True, slots=True, kw_only=True)
 class DamagedMetadataRefused:
-    """A ``consumer`` member's metadata of ``size`` bytes claims more than it holds."""
+    """The metadata of a ``consumer`` member, ``size`` bytes, names more bytes than it has."""
 
     group_id: GroupId
     member_id: MemberId
@@ -136,7 +136,7 @@ class DamagedMetadataRefused:
 
 @value(frozen=True, slots=True, kw_only=True)
 class JoinRefused:
-    """A JoinGroup was answered with an error that a client takes as final or starts over from."""
+    """A JoinGroup was answered with an error after which a client gives up or starts anew."""
 
     group_id: GroupId
     member_id: MemberId
@@ -149,8 +149,8 @@ class JoinRefused:
 class RebalanceStarted:
     """The group went to PreparingRebalance.
 
-    ``generation_id`` is the old one, ``previous_state`` the state that the cause met.
-    ``member_ids`` are those that caused it, in order.
+    ``generation_id`` is the old generation, ``previous_state`` the state before the cause.
+    ``member_ids`` are the members that caused the rebalance, in order.
     """
 
     group_id: GroupId
@@ -167,7 +167,7 @@ class RebalanceStarted:
 
 @value(frozen=True, slots=True, kw_only=True)
 class InitialDelayExtended:
-    """A newcomer arrived in the initial window, so that it runs for another stretch (KIP-134)."""
+    """A new member joined during the initial delay, so that the delay is extended (KIP-134)."""
 
     group_id: GroupId
     delay_ms: int
@@ -176,7 +176,7 @@ class InitialDelayExtended:
 
 @value(frozen=True, slots=True, kw_only=True)
 class MembersNotRejoined:
-    """The join phase closed without these dynamic members; they were removed."""
+    """The join phase ended without these dynamic members; they were removed."""
 
     group_id: GroupId
     generation_id: GenerationId
@@ -185,7 +185,7 @@ class MembersNotRejoined:
 
 @value(frozen=True, slots=True, kw_only=True)
 class NobodyRejoined:
-    """The join phase ran out with static members only, none of which rejoined; it runs again."""
+    """The join phase timed out and no member had rejoined (all are static); it runs again."""
 
     group_id: GroupId
     generation_id: GenerationId
@@ -193,7 +193,7 @@ class NobodyRejoined:
 
 @value(frozen=True, slots=True, kw_only=True)
 class JoinPhaseCompleted:
-    """A new generation was told to its members (the log's word for it is "Stabilized")."""
+    """The members of a new generation got their JoinGroup answers (in logs: "Stabilized")."""
 
     group_id: GroupId
     generation_id: GenerationId
@@ -205,7 +205,7 @@ class JoinPhaseCompleted:
 
 @value(frozen=True, slots=True, kw_only=True)
 class SubscriptionNotParsed:
-    """Metadata of a ``consumer`` member is no subscription; the group works, topics are unknown."""
+    """The metadata of a ``consumer`` member is not a subscription; its topics are unknown."""
 
     group_id: GroupId
     member_id: MemberId
@@ -214,7 +214,7 @@ class SubscriptionNotParsed:
 
 @value(frozen=True, slots=True, kw_only=True)
 class AssignmentReceived:
-    """The leader's SyncGroup arrived; it is not durable yet."""
+    """The leader's SyncGroup arrived; the assignment is not durable yet."""
 
     group_id: GroupId
     generation_id: GenerationId
@@ -225,7 +225,7 @@ class AssignmentReceived:
 
 @value(frozen=True, slots=True, kw_only=True)
 class EmptyAssignmentsSet:
-    """The leader's assignment left these members out; they get zero bytes."""
+    """The leader's assignment has no entry for these members; they get zero bytes."""
 
     group_id: GroupId
     generation_id: GenerationId
@@ -234,7 +234,7 @@ class EmptyAssignmentsSet:
 
 @value(frozen=True, slots=True, kw_only=True)
 class GroupStabilized:
-    """The assignment is durable and every waiting member was answered: the rebalance is over.
+    """The assignment is durable and each waiting member got its answer: the rebalance is over.
 
     ``assignments`` are the bytes by member, in the group's order.
     """
@@ -246,7 +246,7 @@ class GroupStabilized:
 
 @value(frozen=True, slots=True, kw_only=True)
 class AssignmentDelivered:
-    """A member was given its assignment, of ``size`` bytes, in a successful SyncGroup answer."""
+    """A member got its assignment of ``size`` bytes in a successful SyncGroup answer."""
 
     group_id: GroupId
     generation_id: GenerationId
@@ -256,7 +256,7 @@ class AssignmentDelivered:
 
 @value(frozen=True, slots=True, kw_only=True)
 class GroupEmptied:
-    """The last member is gone; the generation counts on."""
+    """The last member was removed; the next generation continues the numbers."""
 
     group_id: GroupId
     generation_id: GenerationId
@@ -264,7 +264,7 @@ class GroupEmptied:
 
 @value(frozen=True, slots=True, kw_only=True)
 class MemberExpired:
-    """A member showed no life within its session timeout and was removed."""
+    """A member sent no sign of life within its session timeout and was removed."""
 
     group_id: GroupId
     generation_id: GenerationId
@@ -282,9 +282,10 @@ class PendingMemberExpired:
 
 @value(frozen=True, slots=True, kw_only=True)
 class ParkedJoinDropped:
-    """The connection behind a parked JoinGroup is gone: its member counts as not joined.
+    """The connection of a parked JoinGroup was lost: its member counts as not joined.
 
-    ``removed`` if its client never heard of its id; otherwise its session runs.
+    ``removed``: the client never received the member id, so the member was removed. Otherwise its
+    session timeout runs.
     """
 
     group_id: GroupId
@@ -296,7 +297,7 @@ class ParkedJoinDropped:
 
 @value(frozen=True, slots=True, kw_only=True)
 class ParkedSyncDropped:
-    """The connection behind a parked SyncGroup is gone: its member's session runs again."""
+    """The connection of a parked SyncGroup was lost: the session timeout of its member runs."""
 
     group_id: GroupId
     generation_id: GenerationId
@@ -306,7 +307,7 @@ class ParkedSyncDropped:
 
 @value(frozen=True, slots=True, kw_only=True)
 class MemberLeft:
-    """A member was removed by LeaveGroup; ``pending`` if it had only been handed its id."""
+    """A member was removed by LeaveGroup; ``pending``: it had only received its id."""
 
     group_id: GroupId
     generation_id: GenerationId
@@ -328,7 +329,7 @@ class OffsetsCommitted:
 
 @value(frozen=True, slots=True, kw_only=True)
 class OffsetsExpired:
-    """Committed offsets outlived their retention and were removed."""
+    """Committed offsets were removed after their retention time."""
 
     group_id: GroupId
     partitions: tuple[TopicPartition, ...]
@@ -336,7 +337,7 @@ class OffsetsExpired:
 
 @value(frozen=True, slots=True, kw_only=True)
 class GroupDeleted:
-    """The group and its offsets are gone, durably; ``expired`` if nobody asked for it."""
+    """The group and its offsets were removed durably; ``expired``: without a request."""
 
     group_id: GroupId
     generation_id: GenerationId
@@ -346,10 +347,10 @@ class GroupDeleted:
 
 @value(frozen=True, slots=True, kw_only=True)
 class GroupLoaded:
-    """A group came back from the log.
+    """A group was loaded from the log.
 
-    ``members`` are those in it, each with its instance id; None: not told, since the history is of
-    a coordinator that only counted them.
+    ``members`` are its members, each with its instance id; None in histories of older coordinators,
+    which recorded the count only.
     """
 
     group_id: GroupId
@@ -360,7 +361,7 @@ class GroupLoaded:
 
 @value(frozen=True, slots=True, kw_only=True)
 class WriteFailed:
-    """A record of the group could not be made durable; ``purpose`` says which."""
+    """A record of the group could not be made durable; ``purpose`` names the record."""
 
     group_id: GroupId
     purpose: str
@@ -369,13 +370,13 @@ class WriteFailed:
 
 @value(frozen=True, slots=True, kw_only=True)
 class LimitReached:
-    """A bound that keeps strangers from filling memory refused a request."""
+    """A request was refused by a limit that protects the coordinator's memory."""
 
     group_id: GroupId
     setting: str
     limit: int
     asked: int | None = None
-    """What it would have been, where that is not just one more."""
+    """The requested value, if it is not just the limit plus one."""
 
 
 Fact: TypeAlias = (

@@ -1,7 +1,7 @@
 """Facts that a member observes about itself.
 
-Carried by the member's ``Observe``; written so that a log line, a metric or a history can be made
-of each without asking the member. Must not know: who reads them.
+In: nothing. Out: values of the member's ``Observe``, complete enough for a log line, a metric or a
+history. Must not know: readers of facts.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from kohort.model.values import value
 
 @value(frozen=True, slots=True, kw_only=True)
 class MemberStateChanged:
-    """A member went from one state to another, by the names of the member's states."""
+    """A member changed its state; the states are named as in the member."""
 
     at: Instant
     group_id: GroupId
@@ -39,7 +39,7 @@ class GenerationJoined:
     is_leader: bool
     assignment_bytes: int
     took_ms: Millis
-    """From asking the owner to prepare until the assignment."""
+    """From the request to prepare the join until the assignment."""
 
 
 @value(frozen=True, slots=True, kw_only=True)
@@ -56,7 +56,7 @@ class RequestRefused:
 
 @value(frozen=True, slots=True, kw_only=True)
 class SessionUnconfirmed:
-    """A whole session timeout went by without a confirmed sign of life: coordinator given up."""
+    """No heartbeat was confirmed for a session timeout; the membership is no longer certain."""
 
     at: Instant
     group_id: GroupId
@@ -66,7 +66,7 @@ class SessionUnconfirmed:
 
 @value(frozen=True, slots=True, kw_only=True)
 class PollIntervalExceeded:
-    """The application did not poll for max.poll.interval: the member gave up its place."""
+    """The application did not poll for max.poll.interval.ms; the member left the group."""
 
     at: Instant
     group_id: GroupId

@@ -1,9 +1,9 @@
-"""What crossed a coordinator's edge: requests, answers, writes to its log, timers, boots.
+"""Facts of a coordinator's edge: requests, answers, writes to its log, timers, starts.
 
-Recorded by the coordinator's engine, beside the facts that the coordinator itself observes
-(``kohort.model.facts``), and only while somebody records. Each request is paired with its answer by
-its token, each write with its outcome by its ticket. Bytes are kept as they came, so that a checker
-can read what was claimed and what was assigned. Must not know: who reads, api versions' layouts.
+In: nothing. Out: values that a recording engine of a coordinator emits, in addition to
+``kohort.model.facts``. Request and answer have the same token, a write and its outcome have the
+same ticket. Metadata and assignments are kept as bytes, for the checks. Must not know: readers of
+histories, the layout of API versions.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from kohort.model.values import value
 
 
 class GroupApi(StrEnum):
-    """The requests that concern groups, by Kafka's names."""
+    """The requests about groups, with Kafka's names."""
 
     JOIN_GROUP = "JoinGroup"
     SYNC_GROUP = "SyncGroup"
@@ -45,7 +45,7 @@ class GroupApi(StrEnum):
     DELETE_GROUPS = "DeleteGroups"
 
 
-# -- what a request says beyond its ids --------------------------------------------------------
+# -- contents of requests ----------------------------------------------------------------------
 
 
 @value(frozen=True, slots=True, kw_only=True)
@@ -62,7 +62,7 @@ class JoinAsked:
 
 @value(frozen=True, slots=True, kw_only=True)
 class SyncAsked:
-    """Content of a SyncGroup request; a leader's has everybody's assignment."""
+    """Content of a SyncGroup request; only the leader sends assignments."""
 
     assignments: tuple[tuple[MemberId, bytes], ...] = ()
 
@@ -83,7 +83,7 @@ class CommitAsked:
 
 @value(frozen=True, slots=True, kw_only=True)
 class FetchAsked:
-    """Content of an OffsetFetch request; None asks for everything."""
+    """Content of an OffsetFetch request; None means all partitions."""
 
     partitions: tuple[TopicPartition, ...] | None
 
@@ -91,12 +91,12 @@ class FetchAsked:
 RequestBody: TypeAlias = JoinAsked | SyncAsked | LeaveAsked | CommitAsked | FetchAsked
 
 
-# -- what an answer says beyond its ids --------------------------------------------------------
+# -- contents of answers -----------------------------------------------------------------------
 
 
 @value(frozen=True, slots=True, kw_only=True)
 class JoinTold:
-    """Content of a successful JoinGroup answer; ``members`` is filled for the leader only."""
+    """Content of a successful JoinGroup answer; only the leader gets ``members``."""
 
     leader_id: MemberId
     protocol_name: ProtocolName | None
@@ -112,21 +112,21 @@ class SyncTold:
 
 @value(frozen=True, slots=True, kw_only=True)
 class LeaveTold:
-    """What became of each entry of a LeaveGroup request, in its order."""
+    """The results of a LeaveGroup request, in the order of its entries."""
 
     members: tuple[tuple[MemberId, GroupInstanceId | None, ErrorCode], ...]
 
 
 @value(frozen=True, slots=True, kw_only=True)
 class CommitTold:
-    """What became of each partition of an OffsetCommit request."""
+    """The results of an OffsetCommit request for each partition."""
 
     errors: tuple[tuple[TopicPartition, ErrorCode], ...]
 
 
 @value(frozen=True, slots=True, kw_only=True)
 class FetchTold:
-    """Committed offsets; None where the coordinator says that nothing is committed."""
+    """Committed offsets; None for a partition without a committed offset."""
 
     offsets: tuple[tuple[TopicPartition, int | None], ...]
 
@@ -139,9 +139,9 @@ AnswerBody: TypeAlias = JoinTold | SyncTold | LeaveTold | CommitTold | FetchTold
 
 @value(frozen=True, slots=True, kw_only=True)
 class RequestReceived:
-    """A request arrived, before anything was done about it.
+    """A request arrived and is not handled yet.
 
-    What the coordinator observes before it answers belongs to this request, unless it parks it.
+    Facts between the request and its answer are effects of this request, unless it was parked.
     """
 
     group_id: GroupId
@@ -158,11 +158,10 @@ class RequestReceived:
 
 @value(frozen=True, slots=True, kw_only=True)
 class AnswerSent:
-    """An answer left the coordinator, whether or not its connection still stands.
+    """An answer left the coordinator; its connection may be lost.
 
-    ``member_id`` is the request's, or the one that a JoinGroup answer tells. ``generation_id`` is
-    the one told by JoinGroup, else the request's. ``error`` of a commit or fetch is the first that
-    any partition got.
+    ``member_id`` and ``generation_id`` are those of a JoinGroup answer, else those of the request.
+    ``error`` of a commit or fetch is the first error of a partition.
     """
 
     group_id: GroupId
@@ -179,7 +178,7 @@ class AnswerSent:
 
 @value(frozen=True, slots=True, kw_only=True)
 class RequestUnreadable:
-    """Bytes came that are no request, or none that may come; their connection was closed."""
+    """Bytes arrived that are not a legal request; their connection was closed."""
 
     connection: ConnectionId
     reason: str
@@ -190,11 +189,10 @@ class RequestUnreadable:
 
 @value(frozen=True, slots=True, kw_only=True)
 class PersistBegun:
-    """Records are on their way to the log: a group's metadata, offsets, or tombstones of either.
+    """A write to the log begins: a group's metadata, offsets, or tombstones of them.
 
-    ``generation_id`` is set when the group's metadata is among them; ``members`` are the members in
-    it. ``reserved`` is the generation that may be told once they are durable. An offset of None is
-    a tombstone.
+    ``generation_id`` and ``members`` are set if the group's metadata is written. ``reserved`` is a
+    generation that members may learn after the write is durable. The offset of a tombstone is None.
     """
 
     group_id: GroupId
@@ -223,7 +221,7 @@ class PersistNotOnDisk:
 
 @value(frozen=True, slots=True, kw_only=True)
 class PersistFailed:
-    """The records of a ticket are not durable and never will be."""
+    """The records of a ticket will never be durable."""
 
     group_id: GroupId
     ticket: Ticket
@@ -232,30 +230,30 @@ class PersistFailed:
 
 @value(frozen=True, slots=True, kw_only=True)
 class CoordinatorBooted:
-    """A coordinator read its log to the end and serves from now on.
+    """A coordinator has read its log and serves requests from now on.
 
-    The envelope's incarnation is the new one; what was durable before it is what it may know.
+    The envelope has the new incarnation. The coordinator may know only records that were durable.
     """
 
     records: int
-    """Records read back."""
+    """Records that were read."""
 
     truncated_bytes: int = 0
-    """Cut off a torn end."""
+    """Bytes that were cut off at the torn end of the log."""
     settings: tuple[tuple[str, int], ...] = ()
-    """Settings that bound what groups may do, by Kafka's names."""
+    """Settings that limit groups, with Kafka's names."""
 
 
 @value(frozen=True, slots=True, kw_only=True)
 class CoordinatorStopped:
-    """The coordinator is gone: in order, or (``crashed``) with everything that was not durable."""
+    """The coordinator ended; ``crashed``: it lost all records that were not durable."""
 
     crashed: bool
 
 
 @value(frozen=True, slots=True, kw_only=True)
 class CoordinatorStalled:
-    """The coordinator's process stood still for ``micros``; it moved its deadlines."""
+    """The coordinator's process was stopped for ``micros``; it moved its deadlines."""
 
     micros: int
 
@@ -264,7 +262,7 @@ class CoordinatorStalled:
 
 
 class TimerChange(StrEnum):
-    """What happened to a timer."""
+    """The change of a timer."""
 
     SET = "set"
     CANCELLED = "cancelled"

@@ -1,8 +1,8 @@
-"""What the world around a group did or promised: topics, faults, policies, deferrals.
+"""Facts of the surroundings of a group: topics, faults, policies, deferrals.
 
-Recorded by whoever knows: a broker that makes topics, the lab that injects faults, the leader whose
-policy waits for a lost member. A checker needs them to know what a group may be held to. Must not
-know: who reads.
+In: nothing. Out: values that a broker records when it creates topics, the lab when it injects
+faults, and a leader with a policy that waits for lost members. Checks need them, since they decide
+which promises hold. Must not know: readers of histories.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from kohort.model.values import value
 
 @value(frozen=True, slots=True, kw_only=True)
 class TopicSized:
-    """A topic has this many partitions from now on; 0: it is gone."""
+    """A topic has this many partitions from now on; 0: the topic was deleted."""
 
     topic: str
     partitions: int
@@ -24,7 +24,7 @@ class TopicSized:
 
 @value(frozen=True, slots=True, kw_only=True)
 class FaultBegan:
-    """Something was broken on purpose; ``target`` names a process, a link or a disk."""
+    """A fault was injected; ``target`` names a process, a link or a disk."""
 
     name: str
     target: str
@@ -32,7 +32,7 @@ class FaultBegan:
 
 @value(frozen=True, slots=True, kw_only=True)
 class FaultsHealed:
-    """No fault touches these sources any more; what they form must become stable, and stay."""
+    """No fault touches these sources any more; their group must become stable and stay so."""
 
     group_id: GroupId
     core: tuple[str, ...]
@@ -40,16 +40,17 @@ class FaultsHealed:
 
 @value(frozen=True, slots=True, kw_only=True)
 class HistoryCalmed:
-    """The history ends here on purpose, in a calm world: what was to happen has happened."""
+    """The history ends in a calm state: all expected events have occurred."""
 
     group_id: GroupId
 
 
 @value(frozen=True, slots=True, kw_only=True)
 class PolicyDeclared:
-    """What a group's policy promises under a protocol name, with its numbers.
+    """The promises of a group's policy under a protocol name, with their limits.
 
-    ``promises`` are words of ``kohort.history.promises``; it replaces what is known of that name.
+    ``promises`` are names in ``kohort.history.promises``. The fact replaces earlier declarations
+    of the same protocol name.
     """
 
     protocol_name: ProtocolName
@@ -63,7 +64,7 @@ class PolicyDeclared:
 class DeferralStarted:
     """A leader keeps the partitions of a lost member for its return until ``deadline``.
 
-    Told again with each generation while it runs.
+    Recorded again with each generation until the deferral ends.
     """
 
     group_id: GroupId
@@ -75,7 +76,7 @@ class DeferralStarted:
 
 @value(frozen=True, slots=True, kw_only=True)
 class DeferralEnded:
-    """The wait is over: the lost member came back as ``returned_as``, or nobody did (None)."""
+    """The deferral ended: the lost member returned as ``returned_as``, or did not return (None)."""
 
     group_id: GroupId
     generation_id: GenerationId
