@@ -4,7 +4,7 @@
 #   make long [ARGS=...]               what the suite leaves out: minutes of simulation
 #   make check                         format, lint, types (tests and bench too), layers, fast tests: under two minutes
 #   make fuzz [SECONDS=N] [ARGS=...]   every fuzz target for N seconds (30), guided by coverage
-#   make bench [ARGS=...]              the measurements
+#   make bench [ARGS=...]              the measurements; ARGS='--json FILE' keeps them for a comparison
 #   make setup | format | docs | clean environment only | house format | generated pages | drop the environment
 # PYTHON=/path/to/python3.12 chooses the interpreter; VENV=dir another place for the environment.
 

@@ -1,18 +1,22 @@
-"""``make bench``: every measurement in turn; ``python -m bench codec heartbeat`` some of them.
+"""Runs every measurement in turn: ``make bench``; ``python -m bench codec consume`` runs two.
 
-Each runs in a process of its own, so that none inherits the memory or the warmth of another. Where
-a real Kafka was fetched (``kohort kafka fetch``), what can be measured on it is, beside kohort's.
-Nothing else should run on the machine meanwhile: figures are of the machine as it is.
+Each measurement runs in a process of its own, so that none inherits memory or warm caches. If a
+real Kafka was fetched (``kohort kafka fetch``), it is measured in the same run. Nothing else should
+run on the machine. ``--json FILE`` keeps the rows with the load of the machine; ``python -m
+bench.results BEFORE AFTER`` prints the ratios of two such files.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
+
+from bench.results import Row, rows_in, save
 
 from kohort.testing.kafka_jars import installed
 from kohort.testing.real_kafka import RealKafka
@@ -20,11 +24,11 @@ from kohort.testing.real_kafka import RealKafka
 ROOT = Path(__file__).parent.parent
 ORDER = ("codec", "coordinator", "lab", "startup", "consume", "pipeline")
 ALONE = ("heartbeat",)
-"""Measured when it is named: the coordinator's bench has it too."""
+"""Runs only if it is named: the measurement of the coordinator contains it."""
 
 BESIDE = ("coordinator", "heartbeat", "consume")
 TOGETHER = ("coordinator",)
-"""Measures kohort and the real Kafka in one run, where there is one."""
+"""Measures kohort and the real Kafka in one process, if there is a Kafka."""
 
 WITH_PID = ("coordinator", "heartbeat")
 KAFKA_SETTINGS = {"group.initial.rebalance.delay.ms": 0}
@@ -34,6 +38,10 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="Measure kohort.", prog="python -m bench")
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(ORDER + ALONE)}")
     parser.add_argument("--no-kafka", action="store_true", help="without a real Kafka beside it")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write all rows into this file")
+    parser.add_argument(
+        "--small", action="store_true", help="small sizes: shows that all runs, measures nothing"
+    )
     options = parser.parse_args()
     unknown = sorted(set(options.names) - {*ORDER, *ALONE})
     if unknown:
@@ -46,38 +54,69 @@ def main() -> int:
         together: list[str] = []
     else:
         together = [name for name in names if name in TOGETHER]
-    failed = [n for n in names if n not in together and not run(n, f"{n}: kohort")]
+    runs = Runs(small=options.small)
+    for name in names:
+        if name not in together:
+            runs.run(name, f"{name}: kohort")
     if beside and not options.no_kafka:
-        failed += run_beside(beside)
-    if failed:
-        print(f"failed: {', '.join(failed)}", file=sys.stderr)
-    return 1 if failed else 0
+        run_beside(runs, beside)
+    if options.json:
+        save(options.json, runs.rows)
+    if runs.failed:
+        print(f"failed: {', '.join(runs.failed)}", file=sys.stderr)
+    return 1 if runs.failed else 0
 
 
-def run(name: str, title: str, arguments: Sequence[str] = ()) -> bool:
-    print(f"\n=== {title} ===", flush=True)
-    command = [sys.executable, "-m", f"bench.{name}", *arguments]
-    return subprocess.run(command, check=False, cwd=ROOT).returncode == 0
+SMALL = {
+    "codec": ["--seconds", "0.05"],
+    "coordinator": ["--small"],
+    "heartbeat": ["--connections", "20", "--rounds", "2", "--seconds", "0.2"],
+    "lab": ["--small"],
+    "startup": ["--records", "10000"],
+    "consume": ["--records", "20000", "--rounds", "1"],
+}
+"""Arguments for a run that takes seconds; the pipeline has no small size."""
 
 
-def run_beside(names: Sequence[str]) -> list[str]:
+class Runs:
+    """The measurements of one run: their rows, and the names of those that failed."""
+
+    def __init__(self, *, small: bool) -> None:
+        self.rows: list[Row] = []
+        self.failed: list[str] = []
+        self._small = small
+
+    def run(self, name: str, title: str, arguments: Sequence[str] = ()) -> None:
+        """Run one measurement, print its output, keep its rows."""
+        print(f"\n=== {title} ===", flush=True)
+        small = SMALL.get(name, []) if self._small else []
+        command = [sys.executable, "-m", f"bench.{name}", *small, *arguments]
+        before = os.getloadavg()[0]
+        found: list[Row] = []
+        with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
+            assert process.stdout is not None
+            for line in process.stdout:
+                print(line, end="", flush=True)
+                found += rows_in(line)
+        load = [round(before, 1), round(os.getloadavg()[0], 1)]
+        self.rows += [{"bench": name} | row | {"load": load} for row in found]
+        if process.returncode:
+            self.failed.append(name)
+
+
+def run_beside(runs: Runs, names: Sequence[str]) -> None:
+    """Run the measurements that a real Kafka can take part in."""
     if installed() is None:
         print("\nno real Kafka beside it: `kohort kafka fetch` gets one", flush=True)
-        return []
+        return
     with (
         tempfile.TemporaryDirectory(prefix="kohort-bench-") as directory,
         RealKafka(Path(directory), settings=KAFKA_SETTINGS) as kafka,
     ):
         there = ["--bootstrap", kafka.bootstrap_servers]
-        return [
-            name
-            for name in names
-            if not run(
-                name,
-                f"{name}: a real Kafka",
-                [*there, "--pid", str(kafka.pids[1])] if name in WITH_PID else there,
-            )
-        ]
+        for name in names:
+            pid = ["--pid", str(kafka.pids[1])] if name in WITH_PID else []
+            runs.run(name, f"{name}: a real Kafka", [*there, *pid])
 
 
 if __name__ == "__main__":

@@ -1,16 +1,16 @@
-"""CPU microseconds per message: kohort's codec against kio's and kafka-python's, in one run.
+"""Measures CPU microseconds for a message: kohort's codec, kio and kafka-python, in one run.
 
-    python bench/codec.py [--seconds 0.4]
+    python -m bench.codec [--seconds 0.4]
 
-Each library gets the same content as its own objects, and all must produce the same bytes before
-anything is timed. A figure is the best of many short batches of CPU time of this process, the
-libraries taking turns, so that a busy neighbour harms all of them alike. Building the objects that
-are encoded is not counted, except in the heartbeat turn, which is what a broker does for a frame:
-read header and request, make the response, write it with header and size.
+Each library gets the same content as its own objects, and all must produce the same bytes first. A
+figure is the best of many short batches of CPU time of this process. The libraries take turns, so
+that other work on the machine affects them equally. Making the objects does not count, except in
+the heartbeat turn. That is the work of a broker for one frame: decode header and request, make the
+response, encode it with header and size.
 
-The heartbeat turn goes through the frames of 2,000 members, again and again, as a broker sees them.
-A connection knows its last heartbeat by its bytes (``kohort.engine.coordinator_connection``).
-The second line is every frame read in full, as where something else is under way on a connection.
+The heartbeat turn goes through the frames of 2,000 members again and again, as a broker sees them.
+A connection recognises its previous heartbeat (``kohort.engine.coordinator_connection``). In the
+second line each frame is decoded, as if another request were open on the connection.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from datetime import timedelta
 from itertools import cycle
 from typing import Any
 
+from bench.results import Row, emit
 from kafka.protocol.consumer import group as kafka_group
 from kafka.protocol.metadata.metadata import MetadataResponse as KafkaMetadata
 from kio.schema.errors import ErrorCode as KioError
@@ -423,6 +424,8 @@ def main() -> None:
     print(head + f"{'kio':>18}{'kafka-python':>18}")
     gc.disable()
     turn: dict[str, float] = {}
+    rows: list[Row] = []
+    message = ""
     for case in cases():
         best = measure(case, options.seconds)
         turn = turn or best
@@ -431,12 +434,16 @@ def main() -> None:
             f"{best[n]:10.2f} ({best[n] / ours:4.1f}x)" for n in ("kio", "kafka-python")
         )
         print(f"{case.name:52}{case.size:9,}{ours:10.2f} {others}")
+        message = case.name.replace("the same", message.rpartition(", ")[0] or message)
+        rows.append({"message": message} | {f"{n}_us": round(us, 3) for n, us in best.items()})
         gc.collect()
     ratio = turn["kio"] / turn["kohort"]
     print(
         f"heartbeat turn: {turn['kohort']:.2f} us (goal {GOAL_TURN_US:.0f}), "
         f"{ratio:.1f} times as fast as kio (goal {GOAL_TIMES_KIO:.0f})"
     )
+    for row in rows:
+        emit("codec", row)
 
 
 if __name__ == "__main__":

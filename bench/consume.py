@@ -1,9 +1,13 @@
-"""Records a second: kohort's Consumer beside the other Python clients, in one run.
+"""Measures records a second of kohort's Consumer and of the other Python clients, in one run.
 
-One topic is filled once; then each client, in a process of its own and as the only member of a
-group of its own, reads all of it from the start. The clock runs from the first record to the last,
-so that joining does not count; CPU is that of the client's process. A client that takes too long
-is stopped after ``--seconds`` and judged by what it had read.
+One topic is filled once. Then each client, in a process of its own and as the only member of a
+group of its own, reads the topic from the start. The time runs from the first record to the last
+one, so joining does not count. CPU is that of the client's process. A slow client is stopped after
+``--seconds`` and measured by the records it has read.
+
+First the broker warms up: one client reads until it stops getting faster. Then all clients take
+turns. The first round does not count; medians of the others do, and ratios are from one round.
+Clients marked «tuned» have large fetches and queues.
 
     python bench/consume.py                          # kohort's broker, started here
     python bench/consume.py --bootstrap HOST:PORT    # any Kafka that runs already
@@ -15,6 +19,7 @@ import argparse
 import asyncio
 import contextlib
 import json
+import statistics
 import subprocess
 import sys
 import threading
@@ -27,6 +32,8 @@ import aiokafka
 import confluent_kafka
 import kafka
 from bench.peers import own_broker
+from bench.results import emit
+from bench.warming import warm
 
 from kohort import Consumer
 from kohort.client.admin import Admin
@@ -35,10 +42,11 @@ PARTITIONS = 8
 BATCH = 10_000
 FIRST_RECORD_S = 30
 TUNED = {"fetch.queue.backoff.ms": 5, "queued.min.messages": 200_000}
+LARGE_FETCHES = {"max_partition_fetch_bytes": 8 << 20, "fetch_max_bytes": 64 << 20}
 
 
 class Meter:
-    """Counts records from the first to the last, or until time is over, and prints the result."""
+    """Counts records from the first to the last, or until time is over, then prints a row."""
 
     def __init__(self, records: int, seconds: float) -> None:
         self.records = records
@@ -49,14 +57,14 @@ class Meter:
         self.begun = time.perf_counter()
 
     def add(self, count: int) -> bool:
-        """Take note of so many records; tells whether to go on."""
+        """Count records; return whether the client has to continue."""
         now = time.perf_counter()
         if not self.first:
             if not count:
                 if now - self.begun > FIRST_RECORD_S:
                     raise SystemExit(f"no record within {FIRST_RECORD_S} s")
                 return True
-            # The first batch only starts the clock: what waited in a queue cost nothing here.
+            # The first batch only starts the time: its records waited in a queue.
             self.first, self.cpu = now, time.process_time()
             self.records -= count
             return True
@@ -67,7 +75,7 @@ class Meter:
         return False
 
     def tell(self, seconds: float) -> None:
-        """Print rate and CPU, before the client is closed: closing is not what is measured."""
+        """Print rate and CPU before the client closes, because closing is not measured."""
         micros = (time.process_time() - self.cpu) / self.count * 1e6
         result = {
             "records": self.count,
@@ -153,6 +161,7 @@ def kafka_python_poll(bootstrap: str, topic: str, group: str, meter: Meter) -> N
         group_id=group,
         auto_offset_reset="earliest",
         max_poll_records=BATCH,
+        **LARGE_FETCHES,
     )
     while meter.add(sum(len(records) for records in consumer.poll(100).values())):
         pass
@@ -162,7 +171,11 @@ def kafka_python_poll(bootstrap: str, topic: str, group: str, meter: Meter) -> N
 def aiokafka_getmany(bootstrap: str, topic: str, group: str, meter: Meter) -> None:
     async def run() -> None:
         consumer = aiokafka.AIOKafkaConsumer(
-            topic, bootstrap_servers=bootstrap, group_id=group, auto_offset_reset="earliest"
+            topic,
+            bootstrap_servers=bootstrap,
+            group_id=group,
+            auto_offset_reset="earliest",
+            **LARGE_FETCHES,
         )
         await consumer.start()
         while True:
@@ -174,15 +187,16 @@ def aiokafka_getmany(bootstrap: str, topic: str, group: str, meter: Meter) -> No
     asyncio.run(run())
 
 
+FIRST = "kohort consume(10000)"
 CLIENTS: dict[str, Callable[[str, str, str, Meter], None]] = {
-    "kohort consume(10000)": kohort_consume,
+    FIRST: kohort_consume,
     "confluent-kafka consume(10000), tuned": confluent_consume_tuned,
     "confluent-kafka consume(10000), defaults": confluent_consume,
     "kohort poll()": kohort_poll,
     "kohort, for record in consumer": kohort_iterate,
     "confluent-kafka poll(), tuned": confluent_poll_tuned,
-    "aiokafka getmany(10000)": aiokafka_getmany,
-    "kafka-python poll(10000)": kafka_python_poll,
+    "aiokafka getmany(10000), tuned": aiokafka_getmany,
+    "kafka-python poll(10000), tuned": kafka_python_poll,
 }
 
 
@@ -212,7 +226,7 @@ def fill(bootstrap: str, topic: str, records: int, size: int) -> None:
 
 
 def measure(options: argparse.Namespace, name: str, topic: str) -> dict[str, Any]:
-    """One client's figures; a client that fails is no reason to lose the others'."""
+    """The row of one client; a failed client has a row too, so that the others are kept."""
     command = [sys.executable, "-m", "bench.consume", "--bootstrap", options.bootstrap]
     command += ["--topic", topic, "--client", name]
     command += ["--records", str(options.records), "--seconds", str(options.seconds)]
@@ -244,7 +258,7 @@ def child(options: argparse.Namespace) -> None:
 @contextlib.contextmanager
 def broker(options: argparse.Namespace) -> Iterator[str]:
     if options.bootstrap:
-        yield options.bootstrap
+        yield "kafka"
         return
     with own_broker() as peer:
         options.bootstrap = f"{peer.host}:{peer.port}"
@@ -257,7 +271,7 @@ def main() -> None:
     parser.add_argument("--records", type=int, default=1_000_000)
     parser.add_argument("--size", type=int, default=100, help="bytes of a value")
     parser.add_argument("--seconds", type=float, default=8.0, help="longest time of one client")
-    parser.add_argument("--rounds", type=int, default=2, help="the best of so many counts")
+    parser.add_argument("--rounds", type=int, default=3, help="rounds that count")
     parser.add_argument("--topic", help=argparse.SUPPRESS)
     parser.add_argument("--client", help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -267,25 +281,34 @@ def main() -> None:
     with broker(options) as server:
         topic = f"bench-{uuid.uuid4().hex[:8]}"
         fill(options.bootstrap, topic, options.records, options.size)
-        best: dict[str, dict[str, Any]] = {}
-        for _ in range(options.rounds):
-            for name in CLIENTS:
-                measured = measure(options, name, topic)
-                if (
-                    measured["records_per_s"]
-                    > best.get(name, {"records_per_s": 0})["records_per_s"]
-                ):
-                    best[name] = measured
-        report(best, server, options.size)
+        warm(lambda: 1 / max(1, measure(options, FIRST, topic)["records_per_s"]), window=2)
+        rounds = [
+            {name: measure(options, name, topic) for name in CLIENTS}
+            for _ in range(options.rounds + 1)
+        ]
+        report(rounds[1:], server, options.size)
 
 
-def report(best: dict[str, dict[str, Any]], server: str, size: int) -> None:
-    ours = best["kohort consume(10000)"]["records_per_s"]
-    for name, measured in best.items():
-        theirs = measured["records_per_s"]
-        ratio = round(ours / theirs, 2) if theirs else None
-        line = {"bench": "consume", "server": server, "bytes": size, "client": name}
-        print(json.dumps(line | measured | {"kohort_is_times_faster": ratio}), flush=True)
+def report(rounds: list[dict[str, dict[str, Any]]], server: str, size: int) -> None:
+    """Print a row for each client: medians of all rounds, and the ratio within a round."""
+    for name in CLIENTS:
+        rows = [each[name] for each in rounds]
+        failed = [row["failed"] for row in rows if "failed" in row]
+        ratios = [
+            each[FIRST]["records_per_s"] / each[name]["records_per_s"]
+            for each in rounds
+            if each[name]["records_per_s"]
+        ]
+        row: dict[str, Any] = {"server": server, "value_bytes": size, "client": name}
+        if failed:
+            row["failed"] = failed[0]
+        else:
+            for number in ("records_per_s", "cpu_us_per_record"):
+                row[number] = round(statistics.median(each[number] for each in rows), 2)
+            row["best_records_per_s"] = max(each["records_per_s"] for each in rows)
+        if ratios:
+            row["times_slower_than_kohort_consume"] = round(statistics.median(ratios), 2)
+        emit("consume", row)
 
 
 if __name__ == "__main__":

@@ -1,14 +1,15 @@
-"""What the group coordinator does in a second, and what it costs: kohort, the floor, a real Kafka.
+"""Measures the group coordinator: rates and CPU of kohort and of a real Kafka, in one run.
 
-*Heartbeat*: server CPU a request, as ``bench.heartbeat`` measures it. *Rebalance*: all members of a
-group join again at once, with 100 B of metadata and of assignment each; the clock runs from the
-first join written to the last sync answered. *Commits*: 100 members of one group commit one
-partition each, in a closed loop; kohort answers after an fdatasync, Kafka without any. *Memory*:
-what a connection costs the server, and then a member. *Calm*: heartbeats of another group while
-5,000 members rebalance.
+*Heartbeat*: server CPU of a request, as in ``bench.heartbeat``. *Rebalance*: all members of a group
+join again at once, each with 100 B of metadata and 100 B of assignment; the time runs from the
+first written JoinGroup to the last answered SyncGroup. *Commits*: 100 members of one group commit
+one partition each, in a closed loop; kohort answers after an fdatasync, Kafka without one.
+*Memory*: the bytes of a connection, and of a member, in the server. *Calm*: heartbeats of another
+group while 5,000 members rebalance.
 
-One member a connection, prepared frames, every answer compared. The load is one process, the server
-another; CPU is the server's, from ``/proc``. Goals are of issue 5.
+Each member has a connection, frames are prepared, each answer is compared. All servers warm up
+until they stop getting faster, then take turns. The load is one process, each server another one;
+CPU is the server's, from ``/proc``.
 
     python -m bench.coordinator                                   # kohort's broker, started here
     python -m bench.coordinator --only rebalance --members 1000
@@ -29,18 +30,24 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 from bench import frames, heartbeat
 from bench.members import Members, NeverSettles
 from bench.peers import ROOT, Peer, floor_server, own_broker, running
+from bench.results import emit
+from bench.warming import warm
 
 from kohort.client.admin import Admin
 
-REBALANCE_GOALS_S = {1_000: 0.12, 5_000: 0.5, 10_000: 1.2}
-"""By members; the first is what Kafka took at most, in ``reference/baselines.md``."""
+REBALANCE_GOALS_S = {1_000: None, 5_000: 0.25, 10_000: 0.5, 20_000: 1.2}
+"""Members -> seconds; None: the time of a warm Kafka in the same run."""
 
-COMMITS_GOAL = 40_000
+SPARE_FILES = 1_000
+"""Open files that connections of members do not use, besides the eighth that the broker keeps."""
+
+COMMITS_GOAL = 50_000
 MEMBER_GOAL_BYTES = 2_048
 CONNECTION_GOAL_BYTES = 6_144
 CALM_GOAL_MS = 100.0
@@ -50,7 +57,7 @@ CALM_PAUSE_S = 0.02
 CALM_MEMBERS = 5_000
 MEMORY_MEMBERS = 2_000
 MEMORY_TIMES = 3
-"""How often so many come; the first time is not counted."""
+"""How often the members are added; the first time is not counted."""
 
 
 def main() -> None:
@@ -59,7 +66,9 @@ def main() -> None:
     parser.add_argument("--pid", type=int, help="its process id")
     parser.add_argument("--only", nargs="+", choices=list(SCENARIOS), default=list(SCENARIOS))
     parser.add_argument("--members", type=int, nargs="+", default=list(REBALANCE_GOALS_S))
-    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--rounds", type=int, default=9)
+    parser.add_argument("--seconds", type=float, default=1.0, help="length of a round of requests")
+    parser.add_argument("--small", action="store_true", help="sizes that run in seconds")
     parser.add_argument("--beat", nargs=2, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if bool(options.bootstrap) != bool(options.pid):
@@ -67,20 +76,30 @@ def main() -> None:
     if options.beat:
         beat_calmly(*options.beat)
         return
-    allow_many_files()
+    options.connections, options.crowd = heartbeat.CONNECTIONS, CALM_MEMBERS
+    options.memory_members = MEMORY_MEMBERS
+    if options.small:
+        options.members, options.connections, options.crowd = [50], (20,), 1_000
+        options.rounds, options.seconds, options.memory_members = 2, 0.2, 50
+    most = allow_many_files()
     for name in options.only:
-        for row in SCENARIOS[name](options):
-            print(json.dumps({"bench": "coordinator", "scenario": name} | row), flush=True)
+        for row in SCENARIOS[name](options, most):
+            emit("coordinator", {"scenario": name} | row)
 
 
-def allow_many_files() -> None:
+def allow_many_files() -> int:
+    """Raise the limit of open files; return the members that a broker then has connections for."""
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with contextlib.suppress(ValueError, OSError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (65_536, 65_536))
+        most = 65_536
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    return most * 7 // 8 - SPARE_FILES
 
 
 @contextlib.contextmanager
 def servers(options: argparse.Namespace) -> Iterator[list[Peer]]:
-    """kohort, and the Kafka that runs."""
+    """A broker of kohort, and the running Kafka if there is one."""
     with own_broker() as own:
         more = [running(options.bootstrap, options.pid)] if options.bootstrap else []
         yield [own, *more]
@@ -89,88 +108,147 @@ def servers(options: argparse.Namespace) -> Iterator[list[Peer]]:
 Rows = Iterator[dict[str, object]]
 
 
-def heartbeats(options: argparse.Namespace) -> Rows:
+def heartbeats(options: argparse.Namespace, most: int) -> Rows:
+    """Rows of ``bench.heartbeat``."""
     with servers(options) as peers, floor_server() as floor:
-        for count in heartbeat.CONNECTIONS:
-            yield from heartbeat.measure([floor, *peers], count, 1.0, options.rounds)
+        for count in options.connections:
+            if count <= most:
+                yield from heartbeat.measure(
+                    [floor, *peers], count, options.seconds, options.rounds
+                )
 
 
-def rebalance(options: argparse.Namespace) -> Rows:
+def rebalance(options: argparse.Namespace, most: int) -> Rows:
+    """Rows for each size; a server that does not settle is not tried with more members."""
     with servers(options) as peers:
-        for count in options.members:
-            kafka_s: float | None = None
-            for peer in reversed(peers):
-                row, took = rebalances(peer, count, options.rounds)
-                if peer.name == "kohort":
-                    goal = REBALANCE_GOALS_S.get(count)
-                    row |= goal_of(took, goal, "goal_s") if goal and took else {}
-                    row |= {"times_kafka": round(took / kafka_s, 2)} if kafka_s and took else {}
-                else:
-                    kafka_s = took
-                yield row
+        able = list(reversed(peers))
+        for wanted in options.members:
+            count = min(wanted, most)
+            rows, able = rebalances(able, count, options.rounds)
+            for row in rows:
+                yield row | ({"wanted_members": wanted} if count < wanted else {})
 
 
-def rebalances(peer: Peer, count: int, rounds: int) -> tuple[dict[str, object], float | None]:
-    row: dict[str, object] = {"server": peer.name, "members": count}
+def rebalances(
+    peers: list[Peer], count: int, rounds: int
+) -> tuple[list[dict[str, object]], list[Peer]]:
+    """One row for each server, and the servers that settled."""
+    rows: list[dict[str, object]] = []
+    groups: dict[Peer, Members] = {}
+    warm_ups: dict[Peer, int] = {}
     with contextlib.ExitStack() as stack:
-        try:
-            members = Members(stack, peer, fresh("rebalance"), count)
-            members.rebalance()
-            done = [members.rebalance() for _ in range(rounds)]
-        except NeverSettles as error:
-            return row | {"settled": False, "told": str(error)}, None
-    took = statistics.median(one.took_s for one in done)
-    cpu = statistics.median(one.cpu_s for one in done)
-    return row | {
-        "median_s": round(took, 3),
-        "best_s": round(min(one.took_s for one in done), 3),
-        "server_cpu_s": round(cpu, 3),
-        "server_cpu_us_per_member": round(cpu / count * 1e6, 1),
-    }, took
+        for peer in peers:
+            try:
+                members = Members(stack, peer, fresh("rebalance"), count)
+                warm_ups[peer] = warm(partial(rebalance_seconds, members))
+                groups[peer] = members
+            except NeverSettles as error:
+                told = {"settled": False, "told": str(error)}
+                rows.append({"server": peer.name, "members": count} | told)
+        done = [
+            {peer: members.rebalance() for peer, members in groups.items()} for _ in range(rounds)
+        ]
+    kafka_s: float | None = None
+    for peer in groups:
+        took = statistics.median(one[peer].took_s for one in done)
+        cpu = statistics.median(one[peer].cpu_s for one in done)
+        row = {
+            "server": peer.name,
+            "members": count,
+            "median_s": round(took, 4),
+            "best_s": round(min(one[peer].took_s for one in done), 4),
+            "server_cpu_s": round(cpu, 3),
+            "server_cpu_us_per_member": round(cpu / count * 1e6, 1),
+            "warm_up_rounds": warm_ups[peer],
+        }
+        if peer.name == "kohort":
+            goal = REBALANCE_GOALS_S.get(count) or kafka_s
+            row |= goal_of(took, goal, "goal_s") if goal else {}
+            row |= {"times_kafka": round(took / kafka_s, 2)} if kafka_s else {}
+        else:
+            kafka_s = took
+        rows.append(row)
+    return rows, list(groups)
 
 
-def commits(options: argparse.Namespace) -> Rows:
-    with servers(options) as peers:
-        kafka_rate = 0.0
-        for peer in reversed(peers):
-            row, rate = commit_rate(peer, options.rounds)
-            if peer.name == "kohort":
-                row |= {"goal_per_s": COMMITS_GOAL, "goal_met": rate >= COMMITS_GOAL}
-                row |= {"times_kafka": round(rate / kafka_rate, 2)} if kafka_rate else {}
-            else:
-                kafka_rate = rate
-            yield row
+def rebalance_seconds(members: Members) -> float:
+    """The seconds of one round."""
+    return members.rebalance().took_s
 
 
-def commit_rate(peer: Peer, rounds: int) -> tuple[dict[str, object], float]:
+def commits(options: argparse.Namespace, most: int) -> Rows:
+    """Commits a second; the servers take turns, round by round."""
+    del most
+    with contextlib.ExitStack() as stack:
+        peers = list(reversed(stack.enter_context(servers(options))))
+        seats = {peer: committing(stack, peer) for peer in peers}
+        rounds: dict[Peer, list[tuple[float, float, list[float]]]] = {peer: [] for peer in peers}
+        warm_ups = {
+            peer: warm(partial(commit_cost, peer, seats[peer], options.seconds)) for peer in peers
+        }
+        for _ in range(options.rounds):
+            for peer in peers:
+                rounds[peer].append(commit_round(peer, seats[peer], options.seconds))
+    kafka_rate = 0.0
+    for peer in peers:
+        latencies = [took for _, _, each in rounds[peer] for took in each]
+        rate = statistics.median(len(each) / elapsed for elapsed, _, each in rounds[peer])
+        cuts = statistics.quantiles(latencies, n=100)
+        row = {
+            "server": peer.name,
+            "connections": COMMITTERS,
+            "commits_per_s": round(rate),
+            "server_cpu_us_per_request": round(
+                sum(cpu for _, cpu, _ in rounds[peer]) / len(latencies) * 1e6, 1
+            ),
+            "p50_ms": round(cuts[49] * 1e3, 2),
+            "p99_ms": round(cuts[98] * 1e3, 2),
+            "synced": peer.name == "kohort",
+            "warm_up_rounds": warm_ups[peer],
+        }
+        if peer.name == "kohort":
+            row |= {"goal_per_s": COMMITS_GOAL, "goal_met": rate >= COMMITS_GOAL}
+            row |= {"times_kafka": round(rate / kafka_rate, 2)} if kafka_rate else {}
+        else:
+            kafka_rate = rate
+        yield row
+
+
+Committing = dict[int, tuple[Any, bytes, bytes]]
+"""Connections by file descriptor, each with its prepared commit and the expected answer."""
+
+
+def committing(stack: contextlib.ExitStack, peer: Peer) -> Committing:
+    """The members of a new group, with a partition each."""
     group, topic = fresh("commits"), fresh("committed")
     with Admin({"bootstrap.servers": f"{peer.host}:{peer.port}"}) as admin:
         admin.create_topic(topic, partitions=COMMITTERS)
-    with contextlib.ExitStack() as stack:
-        members = Members(stack, peer, group, COMMITTERS)
-        seats = {}
-        for number, seat in enumerate(members.seats):
-            frame = frames.commit(group, seat.generation, seat.member, topic, number)
-            seats[seat.sock.fileno()] = seat.sock, frame, frames.committed(topic, number)
-        commit_for(seats, 0.5)
-        cpu, started = peer.cpu_seconds(), time.perf_counter()
-        latencies = [took for _ in range(rounds) for took in commit_for(seats, 1.0)]
-        elapsed, cpu = time.perf_counter() - started, peer.cpu_seconds() - cpu
-    cuts = statistics.quantiles(latencies, n=100)
-    rate = len(latencies) / elapsed
+    members = Members(stack, peer, group, COMMITTERS)
     return {
-        "server": peer.name,
-        "connections": COMMITTERS,
-        "commits_per_s": round(rate),
-        "server_cpu_us_per_request": round(cpu / len(latencies) * 1e6, 1),
-        "p50_ms": round(cuts[49] * 1e3, 2),
-        "p99_ms": round(cuts[98] * 1e3, 2),
-        "synced": peer.name == "kohort",
-    }, rate
+        seat.sock.fileno(): (
+            seat.sock,
+            frames.commit(group, seat.generation, seat.member, topic, number),
+            frames.committed(topic, number),
+        )
+        for number, seat in enumerate(members.seats)
+    }
 
 
-def commit_for(seats: dict[int, tuple[Any, bytes, bytes]], seconds: float) -> list[float]:
-    """One commit in flight on every connection, each of a higher offset; seconds of each."""
+def commit_round(peer: Peer, seats: Committing, seconds: float) -> tuple[float, float, list[float]]:
+    """The elapsed seconds and the server's CPU seconds of a round, and the latencies."""
+    cpu, started = peer.cpu_seconds(), time.perf_counter()
+    latencies = commit_for(seats, seconds)
+    return time.perf_counter() - started, peer.cpu_seconds() - cpu, latencies
+
+
+def commit_cost(peer: Peer, seats: Committing, seconds: float) -> float:
+    """The mean seconds of a commit in one round."""
+    elapsed, _, latencies = commit_round(peer, seats, seconds)
+    return elapsed / len(latencies)
+
+
+def commit_for(seats: Committing, seconds: float) -> list[float]:
+    """The seconds of each commit, with one in flight on each connection and rising offsets."""
     poller = select.epoll()
     number = 0
     put = struct.Struct(">q").pack
@@ -208,53 +286,57 @@ def commit_for(seats: dict[int, tuple[Any, bytes, bytes]], seconds: float) -> li
     return latencies
 
 
-def memory(options: argparse.Namespace) -> Rows:
-    """Of kohort alone: a Java heap says nothing of one member.
+def memory(options: argparse.Namespace, most: int) -> Rows:
+    """Memory of kohort's broker alone: the heap of a JVM does not show the bytes of one member.
 
-    What comes first is not counted: it fills what the storm before it left to Python's allocator,
-    which seldom gives anything back. That is told by itself.
+    The first members are not counted: they fill the memory that earlier joins left to Python's
+    allocator, which seldom returns memory. A row of its own has that amount.
     """
+    del most
+    count = options.memory_members
     with own_broker() as peer, contextlib.ExitStack() as stack:
-        Members(stack, peer, fresh("storm"), MEMORY_MEMBERS).rebalance()
-        _, *more = [grown_by(peer, idle(stack, peer)) for _ in range(MEMORY_TIMES)]
+        Members(stack, peer, fresh("storm"), count).rebalance()
+        _, *more = [grown_by(peer, idle(stack, peer, count), count) for _ in range(MEMORY_TIMES)]
         connection = statistics.fmean(more)
         yield {"server": peer.name, "what": "a connection, idle"} | bytes_of(
             connection, CONNECTION_GOAL_BYTES
         )
     with own_broker() as peer, contextlib.ExitStack() as stack:
-        first, *more = [grown_by(peer, beating(stack, peer)) for _ in range(MEMORY_TIMES)]
+        first, *more = [
+            grown_by(peer, beating(stack, peer, count), count) for _ in range(MEMORY_TIMES)
+        ]
         whole = statistics.fmean(more)
         yield {"server": peer.name, "what": "a member that beats, without its connection"} | (
             bytes_of(whole - connection, MEMBER_GOAL_BYTES)
         )
         yield {
             "server": peer.name,
-            "what": f"left to the allocator by {MEMORY_MEMBERS} members that come",
-            "bytes": round((first - whole) * MEMORY_MEMBERS),
+            "what": f"left to the allocator by {count} joining members",
+            "bytes": round((first - whole) * count),
         }
 
 
-def grown_by(peer: Peer, come: Callable[[], None]) -> float:
-    """Bytes that the server has grown by, for each of those that ``come``."""
+def grown_by(peer: Peer, add: Callable[[], None], count: int) -> float:
+    """The growth of the server in bytes, for each of the ``count`` members that ``add`` adds."""
     settle()
     before = peer.own_bytes()
-    come()
+    add()
     settle()
-    return (peer.own_bytes() - before) / MEMORY_MEMBERS
+    return (peer.own_bytes() - before) / count
 
 
-def idle(stack: contextlib.ExitStack, peer: Peer) -> Callable[[], None]:
-    def come() -> None:
-        for _ in range(MEMORY_MEMBERS):
+def idle(stack: contextlib.ExitStack, peer: Peer, count: int) -> Callable[[], None]:
+    def add() -> None:
+        for _ in range(count):
             sock = stack.enter_context(heartbeat.connect(peer))
             heartbeat.ask(sock, frames.find_coordinator("anything"))
 
-    return come
+    return add
 
 
-def beating(stack: contextlib.ExitStack, peer: Peer) -> Callable[[], None]:
-    def come() -> None:
-        members = Members(stack, peer, fresh("memory"), MEMORY_MEMBERS)
+def beating(stack: contextlib.ExitStack, peer: Peer, count: int) -> Callable[[], None]:
+    def add() -> None:
+        members = Members(stack, peer, fresh("memory"), count)
         beats = {
             seat.sock.fileno(): (
                 seat.sock,
@@ -264,11 +346,11 @@ def beating(stack: contextlib.ExitStack, peer: Peer) -> Callable[[], None]:
         }
         heartbeat.beat(beats, 0.1)
 
-    return come
+    return add
 
 
 def settle() -> None:
-    """Let the server come to rest."""
+    """Wait until the server has no work left."""
     time.sleep(1.0)
 
 
@@ -276,23 +358,24 @@ def bytes_of(each: float, goal: int) -> dict[str, object]:
     return {"bytes": round(each), "goal_bytes": goal, "goal_met": each <= goal}
 
 
-def calm(options: argparse.Namespace) -> Rows:
+def calm(options: argparse.Namespace, most: int) -> Rows:
+    """Latencies of heartbeats in one group while another group rebalances."""
     with servers(options) as peers:
         for peer in peers:
-            yield calmness(peer, options.rounds)
+            yield calmness(peer, min(options.crowd, most), options.rounds)
 
 
-def calmness(peer: Peer, rounds: int) -> dict[str, object]:
-    """Heartbeats of another group, from a process of their own, during rebalances."""
-    row: dict[str, object] = {"server": peer.name, "members": CALM_MEMBERS}
+def calmness(peer: Peer, count: int, rounds: int) -> dict[str, object]:
+    """The row of one server; a process of its own sends the heartbeats."""
+    row: dict[str, object] = {"server": peer.name, "members": count}
     command = [sys.executable, "-m", "bench.coordinator", "--beat", peer.host, str(peer.port)]
     beater = subprocess.Popen(
         command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )
     try:
         with contextlib.ExitStack() as stack:
-            members = Members(stack, peer, fresh("calm"), CALM_MEMBERS)
-            members.rebalance()
+            members = Members(stack, peer, fresh("calm"), count)
+            warm(partial(rebalance_seconds, members), window=4)
             time.sleep(1)
             quiet = time.monotonic() - 0.8
             done = [members.rebalance() for _ in range(rounds)]
@@ -316,7 +399,7 @@ def calmness(peer: Peer, rounds: int) -> dict[str, object]:
 
 
 def beat_calmly(host: str, port: str) -> None:
-    """Heartbeats of one group, each member's after a pause, until told to stop; then say all."""
+    """Send heartbeats for one group until standard input has a line; then print all latencies."""
     peer = Peer("any", host, int(port), os.getpid())
     with contextlib.ExitStack() as stack:
         members = Members(stack, peer, fresh("other"), CALM_CONNECTIONS)
@@ -349,7 +432,7 @@ def beat_calmly(host: str, port: str) -> None:
                 del due[fd]
                 sent[fd] = time.monotonic()
                 by_fd[fd][0].send(by_fd[fd][1])
-    # An answer that never came counts as long as it was waited for.
+    # A missing answer counts with the time since its request.
     turns += [(at, time.monotonic() - at) for at in sent.values()]
     print(json.dumps(turns))
 
@@ -366,7 +449,7 @@ def fresh(what: str) -> str:
     return f"bench-{what}-{os.getpid()}-{time.monotonic_ns()}"
 
 
-SCENARIOS: dict[str, Callable[[argparse.Namespace], Rows]] = {
+SCENARIOS: dict[str, Callable[[argparse.Namespace, int], Rows]] = {
     "heartbeat": heartbeats,
     "rebalance": rebalance,
     "commits": commits,

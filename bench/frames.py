@@ -1,7 +1,7 @@
-"""Kafka frames put together by hand: the load costs little, and the codec measured is the server's.
+"""Builds Kafka frames by hand, so that the load is cheap and uses no codec of kohort.
 
-JoinGroup v5 and SyncGroup v3 are in the classic encoding, Heartbeat v4 and OffsetCommit v8 in the
-compact one. Whatever is sent again and again is prepared once; only numbers at known places change.
+JoinGroup v5 and SyncGroup v3 have the classic encoding, Heartbeat v4 and OffsetCommit v8 the
+compact encoding. Repeated frames are prepared once; only numbers at known positions change.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ SESSION_TIMEOUT_MS = 120_000
 PROTOCOL = "range"
 MEMBER_ID_REQUIRED = 79
 NOT_YET = (14, 15, 16)
-"""What a fresh Kafka says until its offsets topic is there and its coordinator has read it."""
+"""Errors of a fresh Kafka until its coordinator has loaded the new offsets topic."""
 
 HEARTBEAT_OK = struct.pack(">iibihb", 12, CORRELATION_ID, 0, 0, 0, 0)
 
@@ -41,7 +41,7 @@ def find_coordinator(group: str) -> bytes:
 
 
 def subscription(user_data_bytes: int) -> bytes:
-    """A consumer's subscription to one topic, version 0, with as much user data as told."""
+    """A subscription to one topic, version 0, with user data of the given size."""
     metadata = struct.pack(">hi", 0, 1) + text("bench")
     return metadata + (data(bytes(user_data_bytes)) if user_data_bytes else struct.pack(">i", -1))
 
@@ -59,7 +59,7 @@ def sync(group: str, generation: int, member: str, plan: dict[str, bytes]) -> by
 
 
 def sync_generation_at(group: str) -> int:
-    """Where the generation stands in a ``sync`` of that group."""
+    """The position of the generation in a ``sync`` of this group."""
     return len(framed(14, 3, text(group)))
 
 
@@ -69,18 +69,18 @@ def heartbeat(group: str, generation: int, member: str) -> bytes:
 
 
 def commit(group: str, generation: int, member: str, topic: str, partition: int) -> bytes:
-    """A commit of offset 0; ``COMMITTED_FROM_END`` says where that number stands."""
+    """A commit of offset 0; the offset is ``COMMITTED_FROM_END`` bytes before the end."""
     body = compact(group) + struct.pack(">i", generation) + compact(member) + b"\x00\x02"
     body += compact(topic) + b"\x02" + struct.pack(">iqi", partition, 0, -1)
     return framed(8, 8, body + b"\x01" + b"\x00\x00\x00", tagged=True)
 
 
 COMMITTED_FROM_END = 8 + 4 + 1 + 3
-"""The offset of a ``commit`` begins so many bytes before its end."""
+"""The distance from the offset of a ``commit`` to the end of the frame, in bytes."""
 
 
 def committed(topic: str, partition: int) -> bytes:
-    """The answer to a ``commit`` that was stored."""
+    """The answer to a stored ``commit``."""
     body = struct.pack(">ibi", CORRELATION_ID, 0, 0) + b"\x02" + compact(topic) + b"\x02"
     body += struct.pack(">ih", partition, 0) + b"\x00\x00\x00"
     return struct.pack(">i", len(body)) + body
@@ -93,7 +93,7 @@ def synced(assignment: bytes) -> bytes:
 
 
 GENERATION_AT = 14
-"""Where the generation stands in the frame of a JoinGroup response, behind size, correlation id,
+"""The position of the generation in the frame of a JoinGroup response: after size, correlation id,
 throttle time and error."""
 
 
@@ -112,7 +112,7 @@ def generation_of(frame: bytes) -> int:
 
 
 def texts_of_join(frame: bytes) -> tuple[str, str, str, int]:
-    """Protocol, leader and member id of a JoinGroup response, and how many members it lists."""
+    """Protocol, leader, member id and number of members of a JoinGroup response."""
     position, found = GENERATION_AT + 4, []
     for _ in range(3):
         (length,) = struct.unpack_from(">h", frame, position)
@@ -123,5 +123,5 @@ def texts_of_join(frame: bytes) -> tuple[str, str, str, int]:
 
 
 def followed(frame: bytes) -> bytes:
-    """A follower's JoinGroup response without its generation: what differs from round to round."""
+    """A follower's JoinGroup response without its generation: the same in each round."""
     return frame[:GENERATION_AT] + frame[GENERATION_AT + 4 :]

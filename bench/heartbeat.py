@@ -1,11 +1,13 @@
-"""Server CPU per Heartbeat request: one member a connection, all beating in a closed loop.
+"""Measures the server CPU of a Heartbeat request, with one member on each connection.
 
-The load runs in this process, the servers in others, whose CPU time is read from ``/proc``. Every
-connection joins a group of its own for real and then sends one prepared Heartbeat v4 frame again
-and again, as soon as the last one is answered; every answer is compared with the expected bytes.
-Beside each server stands the floor: a server on the same kind of loop that reads a frame and writes
-a constant, without looking at either. Both take turns, round by round, since a neighbour on the
-same cores makes every request dearer. The median of the rounds counts, and their ratio.
+The load runs in this process. The servers are other processes; their CPU time comes from ``/proc``.
+Each connection joins a group of its own and then sends one prepared Heartbeat v4 frame again and
+again, as soon as the previous one is answered. Each answer is compared with the expected bytes.
+
+The floor is a server on the same kind of loop that reads a frame and writes a constant. All servers
+warm up until they stop getting faster. Then they take turns, round by round, because other work on
+the same cores makes each request more expensive. The median of the rounds counts, and its ratio to
+the floor.
 
     python -m bench.heartbeat                                     # kohort's broker, started here
     python -m bench.heartbeat --bootstrap HOST:PORT --pid PID     # any Kafka that runs already
@@ -15,7 +17,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import json
 import os
 import select
 import socket
@@ -24,9 +25,12 @@ import struct
 import sys
 import time
 from collections.abc import Sequence
+from functools import partial
 
 from bench import frames
 from bench.peers import Peer, floor_server, own_broker, running
+from bench.results import emit
+from bench.warming import warm
 
 CONNECTIONS = (100, 2_000)
 GOAL_MICROS = 15.0
@@ -50,27 +54,38 @@ def main() -> None:
         peers.insert(0, stack.enter_context(floor_server()))
         for count in options.connections:
             for row in measure(peers, count, options.seconds, options.rounds):
-                print(json.dumps({"bench": "heartbeat"} | row), flush=True)
+                emit("heartbeat", row)
 
 
 def measure(
     peers: Sequence[Peer], count: int, seconds: float, rounds: int
 ) -> list[dict[str, object]]:
-    """Beat at each server in turns; the first is the floor, where nobody needs to join."""
+    """The rows of all servers, which take turns; the first is the floor, which needs no join."""
     costs: dict[Peer, list[float]] = {peer: [] for peer in peers}
     latencies: dict[Peer, list[float]] = {peer: [] for peer in peers}
     with contextlib.ExitStack() as stack:
         beating = {peer: seats(stack, peer, count) for peer in peers}
-        for peer in peers:
-            beat(beating[peer], seconds / 2)
+
+        def beat_once(peer: Peer) -> tuple[float, list[float]]:
+            cpu = peer.cpu_seconds()
+            turns = beat(beating[peer], seconds)
+            return (peer.cpu_seconds() - cpu) / len(turns) * 1e6, turns
+
+        def cost_of_a_round(peer: Peer) -> float:
+            return beat_once(peer)[0]
+
+        warm_ups = {peer: warm(partial(cost_of_a_round, peer)) for peer in peers}
         for _ in range(rounds):
             for peer in peers:
-                cpu = peer.cpu_seconds()
-                turns = beat(beating[peer], seconds)
-                costs[peer].append((peer.cpu_seconds() - cpu) / len(turns) * 1e6)
+                cost, turns = beat_once(peer)
+                costs[peer].append(cost)
                 latencies[peer] += turns
     floor = statistics.median(costs[peers[0]])
-    return [report(peer, count, costs[peer], latencies[peer], floor) for peer in peers]
+    return [
+        report(peer, count, costs[peer], latencies[peer], floor)
+        | {"warm_up_rounds": warm_ups[peer]}
+        for peer in peers
+    ]
 
 
 def report(
@@ -94,7 +109,7 @@ def report(
 
 
 Seats = dict[int, tuple[socket.socket, bytes]]
-"""Connections by file descriptor, each with the frame that it sends."""
+"""Connections by file descriptor, each with its prepared frame."""
 
 
 def seats(stack: contextlib.ExitStack, peer: Peer, count: int) -> Seats:
@@ -117,7 +132,7 @@ def connect(peer: Peer) -> socket.socket:
 
 
 def beat(frames_by_fd: Seats, seconds: float) -> list[float]:
-    """One frame in flight on every connection until the time is over; seconds of each turn."""
+    """The seconds of each turn, with one frame in flight on each connection until time is over."""
     poller = select.epoll()
     sent: dict[int, float] = {}
     latencies: list[float] = []
@@ -161,7 +176,7 @@ def ask(sock: socket.socket, frame: bytes) -> bytes:
 
 
 def enter(sock: socket.socket, group: str) -> tuple[int, str]:
-    """Become the only member of a group; its generation and member id."""
+    """The generation and the member id of a new member, alone in its group."""
     member = ""
     for _ in range(60):
         answer = ask(sock, frames.join(group, member, frames.subscription(0)))

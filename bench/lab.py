@@ -1,23 +1,26 @@
-"""Simulated groups: events a second, group-hours a minute, memory of a large hour.
+"""Measures the lab: events a second, group-hours a minute, and the memory of a large group.
 
-*Core*: heartbeats a second that a bare coordinator serves. *Engines*: events a second of a
-world in which a hundred consumers live, bytes, frames and logs included: alone, telling facts that
-nobody keeps, and with the checker behind it that takes each fact as it comes. *Swarm*: group-hours
-a minute of drawn worlds, checked. *Memory*: the largest size of a process in which a thousand
-members live for an hour and are checked. Seconds are the processor's, so that a busy machine says
-nearly the same.
+*Core*: heartbeats a second of a bare coordinator. *Engines*: events a second of a world with a
+hundred consumers, with bytes, frames and logs: without facts, with facts that are dropped, and with
+a checker that takes each fact at once. *Swarm*: group-hours a minute of random worlds with the
+checker. *Memory*: the largest size of a process with a thousand members for an hour and the
+checker. Seconds are CPU seconds, so that a busy machine gives similar results.
 
-    python bench/lab.py
-    python bench/lab.py --members 100 --minutes 5 --memory-members 100 --memory-minutes 10
+    python -m bench.lab
+    python -m bench.lab --members 100 --minutes 5 --memory-members 100 --memory-minutes 10
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import resource
 import subprocess
 import sys
 import time
+
+from bench.peers import ROOT
+from bench.results import emit
 
 from kohort.coordinator.coordinator import Coordinator
 from kohort.coordinator.interface import (
@@ -56,36 +59,50 @@ def main() -> int:
     parser.add_argument("--seeds", type=int, default=10)
     parser.add_argument("--memory-members", type=int, default=1_000)
     parser.add_argument("--memory-minutes", type=int, default=60, help="simulated")
+    parser.add_argument("--small", action="store_true", help="sizes that run in seconds")
     parser.add_argument("--only-memory", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
+    core_rounds = 100
+    if options.small:
+        options.members, options.minutes, options.seeds, core_rounds = 10, 1, 1, 5
+        options.memory_members, options.memory_minutes = 10, 1
     if options.only_memory:
         world, spent = checked(plan(options.memory_members, options.memory_minutes))
         size = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
-        rate = world.scheduler.count / spent
-        print(f"{size} MiB; {world.facts:,} facts checked, {rate:,.0f} events/s")
+        found = {
+            "mib": size,
+            "facts": world.facts,
+            "events_per_s": round(world.scheduler.count / spent),
+        }
+        print(json.dumps(found))
         return 0
-    core = bare_core()
-    print(f"core: {core:,.0f} heartbeats/s (goal {CORE_GOAL:,})")
-    alone, told, judged = engines(options.members, options.minutes)
-    print(f"engines: {alone:,.0f} events/s; telling facts {told:,.0f}", end="")
-    print(f"; with checker {judged:,.0f} (goal {ENGINES_GOAL:,})")
-    print(f"swarm: {swarm(options.seeds):,.1f} checked group-hours/min")
+    emit(
+        "lab",
+        {"what": "core", "heartbeats_per_s": round(bare_core(core_rounds)), "goal": CORE_GOAL},
+    )
+    rates = engines(options.members, options.minutes)
+    for what, rate in zip(("engines", "engines, facts", "engines, checker"), rates, strict=True):
+        emit("lab", {"what": what, "members": options.members, "events_per_s": round(rate)})
+    hours = swarm(options.seeds)
+    emit("lab", {"what": "swarm, checked", "group_hours_per_minute": round(hours, 1)})
     used = subprocess.run(
         [
-            *(sys.executable, __file__, "--only-memory"),
+            *(sys.executable, "-m", "bench.lab", "--only-memory"),
             *("--memory-members", str(options.memory_members)),
             *("--memory-minutes", str(options.memory_minutes)),
         ],
         capture_output=True,
         text=True,
         check=True,
-    ).stdout.strip()
-    print(f"memory: {options.memory_members} members, {options.memory_minutes} min: {used}")
+        cwd=ROOT,
+    ).stdout
+    minutes = f"memory, {options.memory_minutes} simulated minutes, checked"
+    emit("lab", {"what": minutes, "members": options.memory_members} | json.loads(used))
     return 0
 
 
-def bare_core(rounds: int = 100) -> float:
-    """Heartbeats a second, one member in each of many groups."""
+def bare_core(rounds: int) -> float:
+    """Heartbeats a second, with one member in each of many groups."""
     coordinator = Coordinator(
         GroupConfig(initial_rebalance_delay_ms=0), lambda prefix: f"{prefix}-1"
     )
@@ -115,7 +132,7 @@ def bare_core(rounds: int = 100) -> float:
 
 
 def join(coordinator: Coordinator, group_id: GroupId) -> MemberId:
-    """A group of one, Stable; its member's id."""
+    """The member id of a Stable group with one member."""
     effects = feed(
         coordinator,
         JoinGroup(
@@ -153,7 +170,7 @@ def join(coordinator: Coordinator, group_id: GroupId) -> MemberId:
 
 
 def feed(coordinator: Coordinator, event: Event) -> list[Effect]:
-    """Handle an event on a log that is durable at once."""
+    """All effects of an event, with a log that is durable at once."""
     todo: list[Event] = [event]
     effects: list[Effect] = []
     while todo:
@@ -165,7 +182,7 @@ def feed(coordinator: Coordinator, event: Event) -> list[Effect]:
 
 
 def plan(members: int, minutes: int) -> Plan:
-    """A quiet group."""
+    """The plan of a group without faults."""
     return Plan(
         seed=1,
         topics=(TopicPlan(name="t", partitions=2 * members, records_per_second=0.1),),
@@ -175,7 +192,7 @@ def plan(members: int, minutes: int) -> Plan:
 
 
 def engines(members: int, minutes: int) -> tuple[float, float, float]:
-    """Happenings a second: alone, telling facts, with facts that are checked as they come."""
+    """Events a second: without facts, with facts, and with facts that are checked at once."""
     rates = []
     for recording in (False, True):
         world = World(plan(members, minutes), recording=recording, take=lambda _fact: None)
@@ -187,7 +204,7 @@ def engines(members: int, minutes: int) -> tuple[float, float, float]:
 
 
 def checked(planned: Plan) -> tuple[World, float]:
-    """A world that has run with the checker behind it, and the seconds it took."""
+    """A finished world with a checker, and the CPU seconds of the run."""
     checker = Checker()
     world = World(planned, take=checker.feed)
     began = time.process_time()
@@ -195,12 +212,12 @@ def checked(planned: Plan) -> tuple[World, float]:
     report = checker.finish()
     spent = time.process_time() - began
     if not report.clean:
-        raise SystemExit(f"a quiet group broke a promise: {report.violations[0].message}")
+        raise SystemExit(f"a group without faults broke a promise: {report.violations[0].message}")
     return world, spent
 
 
 def swarm(seeds: int) -> float:
-    """Checked group-hours a minute."""
+    """Group-hours a minute of random worlds with the checker."""
     began, simulated = time.process_time(), 0
     for seed in range(seeds):
         drawn = draw(seed)

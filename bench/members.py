@@ -1,7 +1,7 @@
-"""Many members of one group, one connection each: how they come, and how they all join again.
+"""Makes a group of many members, each on a connection of its own, and lets all join again.
 
-One thread and one ``epoll`` drive all connections. Frames are prepared before the clock runs;
-every answer is compared with the bytes that are expected of it, but for the generation's number.
+One thread and one ``epoll`` drive all connections. Frames are prepared before the time starts. Each
+answer is compared with the expected bytes, except for the number of the generation.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from bench.heartbeat import ask, connect
 from bench.peers import Peer
 
 ANSWER_S = 60
-"""Longest wait for the next answer of anybody."""
+"""Longest wait for the next answer on any connection."""
 
 AT_ONCE = 500
-"""Members that are introduced before their answers are read."""
+"""Members that ask for an id before their answers are read."""
 
 ASSIGNMENT_BYTES = 100
 METADATA_BYTES = 100
@@ -32,7 +32,7 @@ OnAnswer = Callable[["Seat", bytes], None]
 
 
 class NeverSettles(Exception):
-    """The group was told an error where a Kafka that copes says none."""
+    """A member got an error, so the group does not become stable."""
 
 
 class Seat:
@@ -53,12 +53,12 @@ class Seat:
         self.assigned = b""
 
     def prepare(self, plan: dict[str, bytes]) -> None:
-        """Put together what is sent in every round; the leader has a ``plan``."""
+        """Prepare the frames of each round; the leader has a ``plan``."""
         self.joins = tuple(map(self.join, (0, 1)))
         self.sync = frames.sync(self.group, self.generation, self.member, plan)
 
     def join(self, variant: int) -> bytes:
-        """A JoinGroup; the two variants differ in their metadata, so either starts a rebalance."""
+        """A JoinGroup; the metadata of the variants differs, so each starts a rebalance."""
         bare = len(frames.subscription(0))
         metadata = frames.subscription(METADATA_BYTES - bare)
         return frames.join(self.group, self.member, metadata[:-1] + bytes([variant]))
@@ -66,18 +66,18 @@ class Seat:
 
 @dataclass(frozen=True)
 class Round:
-    """Everybody joined again, and has its assignment."""
+    """One round: all members joined again and got their assignments."""
 
     started: float
     ended: float
-    """On the monotonic clock: first join written, last sync answered."""
+    """The monotonic instants of the first written join and the last answered sync."""
 
     cpu_s: float
-    """Of the server."""
+    """CPU seconds of the server."""
 
     @property
     def took_s(self) -> float:
-        """Seconds."""
+        """Seconds from start to end."""
         return self.ended - self.started
 
 
@@ -105,10 +105,10 @@ class Members:
         self._gather()
 
     def rebalance(self) -> Round:
-        """All join again with other metadata, all sync.
+        """One round in which all members join again with other metadata.
 
         Raises:
-            NeverSettles: the server told an error.
+            NeverSettles: the server answered with an error.
         """
         left = len(self.seats)
         at = frames.sync_generation_at(self.group)
@@ -117,13 +117,13 @@ class Members:
             nonlocal left
             if seat.synced:
                 if frame != seat.assigned:
-                    raise NeverSettles(f"SyncGroup: {_told(frame)}")
+                    raise NeverSettles(f"SyncGroup: {_error(frame)}")
                 left -= 1
                 return
             if not seat.leads and frames.followed(frame) != seat.followed:
-                raise NeverSettles(f"JoinGroup: {_told(frame)}")
+                raise NeverSettles(f"JoinGroup: {_error(frame)}")
             if seat.leads and frames.texts_of_join(frame)[3] != len(self.seats):
-                raise NeverSettles(f"JoinGroup of the leader: {_told(frame)}")
+                raise NeverSettles(f"JoinGroup of the leader: {_error(frame)}")
             seat.synced = True
             seat.generation = frames.generation_of(frame)
             number = frame[frames.GENERATION_AT : frames.GENERATION_AT + 4]
@@ -141,9 +141,9 @@ class Members:
         return Round(started, ended, self.peer.cpu_seconds() - cpu)
 
     def _await_group(self) -> None:
-        """A fresh Kafka makes its offsets topic when somebody first looks for a coordinator.
+        """Wait for a coordinator: a fresh Kafka makes its offsets topic at the first lookup.
 
-        With a member that nobody knows: an id that was handed out would hold up the join phase.
+        The JoinGroup has an unknown member id, because a handed-out id would delay the join phase.
         """
         sock = self.seats[0].sock
         nobody = frames.join(self.group, "nobody", frames.subscription(0))
@@ -155,11 +155,11 @@ class Members:
         sys.exit("no coordinator within 30 s")
 
     def _introduce(self) -> None:
-        """Get an id for everybody."""
+        """Get an id for each member."""
 
         def take(seat: Seat, frame: bytes) -> None:
             if frames.error_of_join(frame) != frames.MEMBER_ID_REQUIRED:
-                sys.exit(f"an id was expected; the answer to JoinGroup is {_told(frame)}")
+                sys.exit(f"expected a member id, but the answer to JoinGroup is {_error(frame)}")
             seat.member = frames.texts_of_join(frame)[2]
             left.discard(seat)
 
@@ -171,10 +171,10 @@ class Members:
             self._drive(take, lambda: not left)
 
     def _gather(self) -> None:
-        """Join until one generation has everybody; sync it; prepare what comes again.
+        """Join until one generation has all members, then sync and prepare the frames of a round.
 
-        With an initial delay of 0 the first generations have only some of the members: those join
-        again with other metadata as soon as the leader has seen how many they are.
+        With an initial delay of 0 the first generations have only some of the members. These
+        members join again with other metadata after the leader's answer shows their number.
         """
         sizes: dict[int, int] = {}
         waiting: dict[int, list[Seat]] = {}
@@ -182,7 +182,7 @@ class Members:
 
         def take(seat: Seat, frame: bytes) -> None:
             if frames.error_of_join(frame):
-                sys.exit(f"JoinGroup of a new member: {_told(frame)}")
+                sys.exit(f"JoinGroup of a new member: {_error(frame)}")
             seat.generation = generation = frames.generation_of(frame)
             seat.followed = frames.followed(frame)
             members = frames.texts_of_join(frame)[3]
@@ -210,7 +210,7 @@ class Members:
         def take(seat: Seat, frame: bytes) -> None:
             nonlocal left
             if frame != seat.assigned:
-                raise NeverSettles(f"SyncGroup: {_told(frame)}")
+                raise NeverSettles(f"SyncGroup: {_error(frame)}")
             left -= 1
 
         for seat in self.seats:
@@ -220,7 +220,7 @@ class Members:
         self._drive(take, lambda: left == 0)
 
     def _drive(self, take: OnAnswer, done: Callable[[], bool]) -> None:
-        """Hand every whole answer to ``take`` until ``done``."""
+        """Pass each complete answer to ``take`` until ``done``."""
         poll, by_fd = self._poller.poll, self._by_fd
         while not done():
             ready = poll(ANSWER_S)
@@ -245,5 +245,5 @@ class Members:
                     take(seat, frame)
 
 
-def _told(frame: bytes) -> str:
+def _error(frame: bytes) -> str:
     return f"error {frames.error_of_join(frame)}"

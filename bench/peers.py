@@ -1,6 +1,6 @@
-"""Servers under measurement: kohort's broker as a user starts it, the floor, any Kafka that runs.
+"""The measured servers: kohort's broker as users start it, the floor, and a running Kafka.
 
-Linux only: CPU time and memory come from ``/proc``, CPU time in ticks of usually 10 ms.
+Linux only: CPU time and memory come from ``/proc``; CPU time has ticks of usually 10 ms.
 """
 
 from __future__ import annotations
@@ -33,17 +33,17 @@ class Peer:
 
     @property
     def address(self) -> tuple[str, int]:
-        """Where it listens."""
+        """Host and port."""
         return self.host, self.port
 
     def cpu_seconds(self) -> float:
-        """User and system time that the process has used."""
+        """User and system time of the process so far."""
         stat = Path(f"/proc/{self.pid}/stat").read_text(encoding="ascii")
         fields = stat.rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
     def own_bytes(self) -> int:
-        """Memory of the process that no file stands behind."""
+        """Memory of the process that belongs to no file."""
         status = Path(f"/proc/{self.pid}/status").read_text(encoding="ascii")
         line = next(line for line in status.splitlines() if line.startswith("RssAnon:"))
         return int(line.split()[1]) * 1024
@@ -56,7 +56,7 @@ def running(bootstrap: str, pid: int) -> Peer:
 
 @contextlib.contextmanager
 def own_broker(*settings: str) -> Iterator[Peer]:
-    """A broker as a user starts it, on a free port; the initial delay differs, and ``settings``."""
+    """A broker on a free port, without initial rebalance delay and with ``settings``."""
     with tempfile.TemporaryDirectory() as folder:
         command = [
             *(sys.executable, "-m", "kohort.cli.main", "broker", "--port", "0"),
@@ -79,7 +79,7 @@ def own_broker(*settings: str) -> Iterator[Peer]:
 
 @contextlib.contextmanager
 def floor_server() -> Iterator[Peer]:
-    """The least a server on this kind of loop can cost, in a process of its own."""
+    """A server that answers with a constant: the least cost of a server on this kind of loop."""
     command = [sys.executable, "-c", "from bench.peers import serve_floor; serve_floor()"]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT)
     try:
@@ -94,7 +94,7 @@ ROOT = Path(__file__).parent.parent
 
 
 def serve_floor() -> None:
-    """Answer whatever comes with a constant, until killed."""
+    """Answer each read with a constant until the process is killed."""
     buffer = memoryview(bytearray(65536))
 
     class Constant(asyncio.BufferedProtocol):

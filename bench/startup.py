@@ -1,20 +1,19 @@
-"""Start-up on a million records of committed offsets: from exec to the line that says ready.
+"""Measures a start of the broker on a million committed offsets, from exec to the ready line.
 
-Two logs of ``__consumer_offsets`` with 50 partitions, written by kohort's own storage as the
-broker writes them: ``commits of 100`` holds every committed offset once, a hundred in a batch, as
-consumers of many partitions commit; ``commits of 1`` has as many records of fewer keys, each in a
-batch of its own, as nothing has been compacted yet. Each is started after a clean stop, after a
-kill, and without any checkpoint, when every batch is read twice: to be checked, and to be replayed.
+kohort's storage writes two logs of ``__consumer_offsets`` with 50 partitions, as the broker writes
+them. ``commits of 100`` holds each committed offset once, a hundred in a batch, as consumers of
+many partitions commit. ``commits of 1`` has the same number of records for fewer keys, each in a
+batch of its own, as before a compaction. Each log is started after a clean stop, after a kill, and
+without checkpoints. Without checkpoints each batch is read twice: for its checksum and for replay.
 
-    python bench/startup.py [--records N] [--goal SECONDS]
+    python -m bench.startup [--records N] [--goal SECONDS]
 
-Exits with 1 when a start took longer than the goal.
+The exit status is 1 if a start took longer than the goal.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import resource
 import signal
 import subprocess
@@ -24,6 +23,8 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+
+from bench.results import emit
 
 from kohort.broker.topics import Topics, log_defaults
 from kohort.coordinator.partitions import partition_for
@@ -45,7 +46,7 @@ GROUPS = 500
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """How the records came to be."""
+    """The sizes of batches and the number of keys."""
 
     name: str
     batch: int
@@ -65,21 +66,21 @@ def main() -> int:
         with tempfile.TemporaryDirectory(prefix="kohort-startup-") as directory:
             data = Path(directory) / "data"
             size = write(data, shape, options.records)
-            row = {"bench": "startup", "shape": shape.name, "records": options.records}
-            # The first start is after a clean stop of the writer, and is killed.
+            row = {"shape": shape.name, "records": options.records}
+            # The first start follows a clean stop of the writer, and ends with a kill.
             for before in ("clean stop", "kill"):
                 measured = start(data, kill=before == "clean stop")
                 slowest = max(slowest, measured["seconds"])
-                print(json.dumps(row | {"log_mib": size, "after": before} | measured), flush=True)
+                emit("startup", row | {"log_mib": size, "after": before} | measured)
             forget_checkpoints(data)
             measured = start(data, kill=True)
             slowest = max(slowest, measured["seconds"])
-            print(json.dumps(row | {"log_mib": size, "after": "no checkpoint"} | measured))
+            emit("startup", row | {"log_mib": size, "after": "no checkpoint"} | measured)
     return int(slowest > options.goal)
 
 
 def write(data: Path, shape: Shape, records: int) -> int:
-    """Make the log; its size in MiB."""
+    """Write the log; return its size in MiB."""
     settings = BrokerSettings(offsets_topic_num_partitions=PARTITIONS)
     log_dir = LogDir.open(
         RealFiles(),
@@ -136,13 +137,13 @@ def batches(
 
 
 def forget_checkpoints(data: Path) -> None:
-    """As if nothing had ever been checkpointed: every batch is checked."""
+    """Delete all checkpoints, so that a start checks each batch."""
     for path in data.rglob("*.snapshot"):
         path.unlink()
 
 
 def start(data: Path, *, kill: bool) -> dict[str, float]:
-    """Seconds from exec to the readiness line, the server's CPU until then, and its memory."""
+    """Seconds from exec to the ready line, with the CPU time and the memory until the end."""
     command = [sys.executable, "-m", "kohort", "broker", "--port", "0", "--data-dir", str(data)]
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     began = time.perf_counter()

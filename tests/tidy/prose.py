@@ -146,14 +146,16 @@ def _without_indents(text: str) -> str:
 
 def main() -> None:
     paths = [Path(argument).resolve() for argument in sys.argv[1:] if not argument.startswith("--")]
+    found = found_in_project()
     shown = [
         finding
-        for finding in found_in_project()
+        for finding in found
         if not paths or any((ROOT / finding.name).is_relative_to(path) for path in paths)
     ]
     counts = Counter(room_of(finding.name) for finding in shown)
     if "--tighten" in sys.argv:
-        rows = [f'"{room}" = {count}' for room, count in lowered(ceilings(), counts).items()]
+        lower = lowered(ceilings(), Counter(room_of(finding.name) for finding in found))
+        rows = [f'"{room}" = {count}' for room, count in lower.items()]
         CEILINGS.write_text("\n".join([*_note(), *rows, ""]), encoding="utf-8")
     lines = [f"{f.name}:{f.line}: {f.text}\n    → {f.instead}" for f in shown]
     lines += [f"{count:6} {room}" for room, count in sorted(counts.items())]
