@@ -1,7 +1,7 @@
-"""What one topic's settings say about a batch that is to be appended.
+"""Applies a topic's settings to a batch before the batch is appended.
 
-In: settings, the batch, the time of day; out: a refusal, or whether a new segment begins with it.
-What every batch must fulfil, whatever the settings, is in ``record_batch``.
+In: settings, the batch, the time of day. Out: a refusal, or whether the batch starts a new segment.
+Must not know: the rules for every batch, which ``record_batch`` checks.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from kohort.storage.segment import Segment
 
 
 class AppendResult(NamedTuple):
-    """Where a batch is in the log.
+    """The place of a batch in the log.
 
     Attributes:
-        base_offset: offset of its first record; of the first copy when it is a repetition.
+        base_offset: offset of its first record; for a repeated batch, that of the first copy.
         last_offset: offset of its last record.
         log_append_time_ms: -1 unless ``message.timestamp.type`` is LogAppendTime.
-        duplicate: the same batch was there before, nothing was written.
+        duplicate: the log has the same batch already; nothing was written.
         wait_for_sync: answer only after ``durable_end_offset`` has passed ``last_offset``.
     """
 
@@ -42,7 +42,9 @@ def check_content(
     *,
     keyed: bool = False,
 ) -> None:
-    """Refuse a sound batch that this topic does not take; ``keyed``: its records have keys.
+    """Refuse a sound batch that this topic does not accept.
+
+    With ``keyed`` the caller vouches that all records have keys.
 
     Raises:
         RefusedBatch: RECORD_LIST_TOO_LARGE, INVALID_TIMESTAMP, or INVALID_RECORD for records

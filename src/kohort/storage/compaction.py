@@ -1,12 +1,15 @@
-"""Compaction: of each key only the last record stays, and in the end no tombstone.
+"""Compaction: keeps the last record of each key, and removes tombstones in the end.
 
-In: a log's sealed segments, the time; out: a job that writes fewer and smaller segments beside them
-(``run``, in any thread) and puts them in their place (``PartitionLog.complete_compaction``).
+In: a log's sealed segments, the time. Out: a job that writes fewer and smaller segments beside them
+(``run``, in any thread) and puts them in place (``Compactions.complete``). Must not know: appends,
+reads, syncs of the active segment.
+
 Offsets never change: batches keep their base offset and get gaps inside and between them.
 
-Safe at every moment: new segments are whole and synced under another name before the first old one
-goes, the name says what they replace, and recovery finishes what was begun. Oldest first, so that a
-tombstone outlives what it deletes.
+A crash at any moment loses nothing. New segments are complete and synced under another name before
+the first old one goes, the name tells which segments they replace, and recovery finishes the
+replacement. The oldest segments go first, so that a tombstone stays longer than the records that it
+deletes.
 
 Source: Kafka's log cleaner. A tombstone goes ``delete.retention.ms`` after its batch's greatest
 timestamp (Kafka counts from the first cleaning that saw it).
@@ -28,14 +31,14 @@ from kohort.storage.segment import Segment
 from kohort.storage.segment_list import SegmentList
 
 MAX_KEYS: Final = 500_000
-"""Keys looked at in one compaction; what follows waits for the next one. Bounds the memory."""
+"""Most keys that one compaction looks at, which limits its memory; later records wait."""
 
 _MAX_RELATIVE_OFFSET: Final = (1 << 31) - 1
 
 
 @dataclass(slots=True, kw_only=True)
 class Replacement:
-    """A segment that is ready, and those whose place it takes."""
+    """A finished segment, and the segments that it replaces."""
 
     old: tuple[Segment, ...]
     new: Segment
@@ -44,24 +47,27 @@ class Replacement:
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class CompactionJob:
-    """One compaction of one log, over segments that nobody changes meanwhile."""
+    """One compaction of one log; nothing else changes its segments while it runs."""
 
     files: Files
     directory: str
     config: LogConfig
     segments: tuple[Segment, ...]
     dirty_from: int
-    """Everything before this offset was compacted before."""
+    """An earlier compaction handled everything before this offset."""
     now_ms: int
     compacted_to: int = -1
-    """Set by ``run``: everything before this offset is compacted now."""
+    """``run`` sets it: everything before this offset is compacted."""
     replacements: list[Replacement] = field(default_factory=list)
     error: OSError | StorageError | None = None
     cancelled: bool = False
-    """May be set from another thread: the job then ends soon and replaces nothing."""
+    """Another thread may set it: the job then ends soon and replaces nothing."""
 
     def run(self) -> None:
-        """Read the segments and write new ones. Never raises: the error is kept for the log."""
+        """Read the segments and write new ones.
+
+        Never raises: ``error`` keeps the error for the log.
+        """
         try:
             latest = self._latest_offsets()
             rest = [s for s in self.segments if s.base_offset < self.compacted_to]
@@ -73,7 +79,10 @@ class CompactionJob:
             self.error = error
 
     def _latest_offsets(self) -> dict[bytes, int]:
-        """The last offset of each key in what is new; ``compacted_to`` says how far it reached."""
+        """The last offset of each key in the records that were never compacted.
+
+        Sets ``compacted_to`` to the offset at which the search ended.
+        """
         latest: dict[bytes, int] = {}
         self.compacted_to = self.segments[-1].next_offset
         for segment in self.segments:
@@ -95,7 +104,7 @@ class CompactionJob:
             while position < segment.size and not self.cancelled:
                 header = parse_header(file.pread(HEADER_SIZE, position))
                 batch = file.pread(header.size, position)
-                # A record copied out of a damaged batch would get a checksum that says it is sound.
+                # A copied record would get a checksum that hides the damage of its old batch.
                 check_stored(header, batch, f"{segment.path}: position {position}")
                 yield header, batch
                 position += header.size
@@ -103,7 +112,7 @@ class CompactionJob:
             file.close()
 
     def _rewrite(self, rest: list[Segment], latest: dict[bytes, int]) -> Replacement:
-        """One new segment out of as many of ``rest``, from the first on, as surely fit into it."""
+        """One new segment from the first few segments of ``rest``, as many as surely fit."""
         new = Segment(self.files, self.directory, rest[0].base_offset)
         path = f"{new.path}{CLEANED_SUFFIX}"
         file = self.files.open(path, create=True)
@@ -124,7 +133,7 @@ class CompactionJob:
         return Replacement(old=tuple(old), new=new, name=name)
 
     def _has_room(self, new: Segment, segment: Segment) -> bool:
-        # Nothing of it may be left out in the end, so that the whole must fit.
+        # In the worst case no record is removed, so the whole segment must fit.
         return (
             new.size + segment.size <= self.config.segment_bytes
             and segment.next_offset - new.base_offset <= _MAX_RELATIVE_OFFSET
@@ -138,7 +147,7 @@ class CompactionJob:
                 new.account(parse_header(kept), self.config.index_interval_bytes)
 
     def _compacted(self, header: BatchHeader, batch: bytes, latest: dict[bytes, int]) -> bytes:
-        """The batch without superseded records; empty when none is left."""
+        """The batch without superseded records; empty when no record is left."""
         if header.base_offset >= self.compacted_to or header.is_control:
             return batch
         forget_tombstones = (
@@ -159,7 +168,7 @@ class CompactionJob:
         return assemble(header._replace(record_count=len(kept)), b"".join(kept))
 
     def discard(self) -> None:
-        """Remove what was written, after an error or when the log went away."""
+        """Remove the new files, after an error or when the log was closed."""
         for replacement in self.replacements:
             self.files.remove(f"{self.directory}/{replacement.name}")
         for segment in self.segments:
@@ -207,7 +216,7 @@ class Compactions:
         return self.job
 
     def complete(self, job: CompactionJob, segments: SegmentList, *, closed: bool) -> None:
-        """Put the compacted segments in place.
+        """Put the compacted segments in place of the old ones.
 
         Raises:
             OSError: the disk.

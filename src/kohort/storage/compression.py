@@ -1,8 +1,9 @@
-"""Kafka's five compression types over byte strings.
+"""Compresses and decompresses record sections with Kafka's five compression types.
 
-In: the record section of a batch and its type; out: the other form of it. Used only where records
-must be looked into (time look-up, compaction, tools); the produce path never decompresses. What
-comes out is bounded, since a stranger chose what goes in.
+In: the record section of a batch and its type. Out: the compressed or the plain section. Must not
+know: batches, files. Only code that looks into records needs it (searches by time, compaction,
+tools); the produce path never decompresses. The output has a limit, because a client chose the
+input.
 
 Source: attributes of a record batch (KIP-98); gzip (RFC 1952), snappy in xerial framing as Java's
 clients write it, LZ4 frames with independent blocks, zstd (KIP-110).
@@ -21,7 +22,7 @@ from kohort.model.errors import ErrorCode
 from kohort.storage.errors import RefusedBatch
 
 MAX_DECOMPRESSED_BYTES: Final = 64 << 20
-"""Default bound on one batch's records: 64 times Kafka's largest batch by default."""
+"""Default limit for one batch's records: 64 times Kafka's default for the largest batch."""
 
 _XERIAL_MAGIC: Final = b"\x82SNAPPY\x00"
 _XERIAL_HEADER: Final = _XERIAL_MAGIC + struct.pack(">ii", 1, 1)
@@ -51,7 +52,7 @@ def compress(data: bytes, kind: CompressionType) -> bytes:
         case CompressionType.SNAPPY:
             return _snappy(data)
         case CompressionType.LZ4:
-            # Java's reader refuses blocks that refer to earlier ones.
+            # Java's reader refuses blocks that refer to earlier blocks.
             encoder = cramjam.lz4.Compressor(level=1, content_checksum=False, block_linked=False)
             encoder.compress(data)
             return bytes(encoder.finish())
@@ -141,8 +142,8 @@ def _unsnappy_block(block: bytes, limit: int) -> bytes:
 
 
 def _growing(module: object, data: bytes, limit: int) -> memoryview:
-    # Neither format must say its size in advance, and a frame of some hundred bytes may hold
-    # gigabytes: so the output buffer grows in steps and never beyond the limit.
+    # Neither format must declare its size, and a frame of some hundred bytes may hold gigabytes. So
+    # the output buffer grows in steps and never beyond the limit.
     into = module.decompress_into  # type: ignore[attr-defined]
     size = min(limit, max(1 << 14, 8 * len(data)))
     while True:

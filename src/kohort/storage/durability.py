@@ -1,8 +1,8 @@
-"""How far one log is on the disk, and what it takes to get further.
+"""Tracks how far one log is durable, and prepares its syncs.
 
-In: segments that were sealed, batches that were appended, jobs that ran; out: the next job, the
-offset below which everything is durable, or the failure that ends it. Part of ``PartitionLog``,
-which appends; nothing here does.
+In: sealed segments, appended batches, finished jobs. Out: the next job, the offset below which
+everything is durable, or the failure that ends all appends. Must not know: how batches are
+appended; ``PartitionLog`` does that.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from kohort.storage.segment import Segment
 from kohort.storage.segment_list import SegmentList
 
 _SNAPSHOTS_KEPT: Final = 2
-"""One older is kept, should the newest turn out torn."""
+"""The older snapshot is a reserve in case the newest one is torn."""
 
 _CHECKPOINT_BYTES: Final = 4 << 20
-"""A flush after so many bytes writes index and snapshot too: bounds what a restart reads again."""
+"""A flush after so many bytes also writes index and snapshot, so that a restart reads less."""
 
 
 class Durability:
-    """State of one log's syncs; at most one job is under way."""
+    """State of one log's syncs; at most one job runs at a time."""
 
     __slots__ = (
         "_checkpoint_size",
@@ -59,9 +59,9 @@ class Durability:
         self._snapshot_offset = snapshot_offset
         self._checkpoint_size = segments.active.size
         self.directory_dirty = False
-        """Names were made in the directory that are not synced."""
+        """The directory has new names that are not synced."""
         self.end_offset = segments.active.next_offset
-        """Everything below it is on the disk."""
+        """Everything below this offset is on the disk."""
         self.first_unsynced_ms: int | None = None
         self.failure: StorageError | None = None
 
@@ -72,17 +72,17 @@ class Durability:
 
     @property
     def busy_segments(self) -> tuple[Segment, ...]:
-        """Sealed segments whose sync is due or under way; they may not be removed."""
+        """Sealed segments that wait for their sync or are being synced; they may not be removed."""
         flushing = self._flushing.sealed if self._flushing is not None else ()
         return (*self._unsynced_sealed, *flushing)
 
     def sealed(self, segment: Segment) -> None:
-        """``segment`` is no longer the active one, and a new one was made."""
+        """``segment`` was replaced by a new active segment."""
         self._unsynced_sealed.append(segment)
         self.directory_dirty = True
 
     def begin(self, *, checkpoint: bool) -> FlushJob | None:
-        """As ``PartitionLog.begin_flush``."""
+        """See ``PartitionLog.begin_flush``."""
         active = self._segments.active
         if self._flushing is not None or self.failure is not None:
             return None
@@ -120,7 +120,7 @@ class Durability:
         )
 
     def complete(self, job: FlushJob, *, closed: bool) -> None:
-        """As ``PartitionLog.complete_flush``."""
+        """See ``PartitionLog.complete_flush``."""
         if self._flushing is job:
             self._flushing = None
         if closed:
@@ -135,7 +135,7 @@ class Durability:
             self._remove_old_snapshots()
 
     def fail(self, reason: str) -> StorageError:
-        """Stop appending and acknowledging for good; reading goes on."""
+        """Stop all appends and acknowledgements for good; reads continue."""
         if self.failure is None:
             self.failure = StorageError(
                 f"{self._directory}: {reason}; nothing more is acknowledged: look at the disk, "
@@ -144,7 +144,7 @@ class Durability:
         return self.failure
 
     def make_durable(self) -> None:
-        """After a recovery: sync all that was found, and note that it need not be read again.
+        """Sync everything that a recovery found, so that the next start need not read it.
 
         Raises:
             OSError: the disk.

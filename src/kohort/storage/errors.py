@@ -1,7 +1,7 @@
-"""What can go wrong with stored data, each with the Kafka error code a client is told.
+"""Errors of stored data, each with the Kafka error code for the client.
 
-Raised by every module of this room; the broker turns ``code`` into the answer. Nothing here knows
-of files or batches.
+In: nothing. Out: exceptions that every module of this room raises; the broker turns ``code`` into
+the answer. Must not know: files, batches.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ from kohort.model.errors import ErrorCode, KohortError
 
 
 class StorageError(KohortError):
-    """The disk failed, or what lies on it is not what was written; a log refuses to go on.
+    """The disk failed, or its content is not what was written; a log then accepts no appends.
 
     Attributes:
-        code: what a client that asked for the operation is to be told.
+        code: the error code for the client that asked for the operation.
     """
 
     code: ErrorCode = ErrorCode.KAFKA_STORAGE_ERROR
@@ -25,7 +25,7 @@ class StorageError(KohortError):
 
 
 class CorruptLog(StorageError):
-    """Data that was durable fails its check; the message names file and position."""
+    """Durable data fails its check; the message names file and position."""
 
 
 class DirectoryInUse(StorageError):

@@ -1,9 +1,10 @@
-"""Facts as plain JSON values and back, by the types of their fields.
+"""Turns facts into plain JSON values and back, by the types of their fields.
 
-In: any fact of the model. Out: a dict that json can write, and the fact again. Codecs are made once
-for each class from its annotations, so that a new kind of fact needs nothing here. Fields that are
-at their default are left out; fields that a file does not have get their default. Must not know:
-files, who records.
+In: any fact of the model. Out: a dict for json, and the fact again. Must not know: files,
+recorders.
+
+Codecs are made once for each class from its annotations, so a new kind of fact needs no code here.
+Fields with their default value are left out; fields that a file does not have get their default.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from kohort.model.ids import TopicPartition
 
 _Convert = Callable[[Any], Any]
 _KIND: Final = "kind"
-"""Key that tells which class of a union a nested value is."""
+"""Key for the class of a nested value, if its field allows several classes."""
 
 
 def encode_fact(fact: object) -> dict[str, Any]:
@@ -33,7 +34,7 @@ def decode_fact(name: str, fields: dict[str, Any]) -> Any:
     """The fact of that name.
 
     Raises:
-        ProtocolError: no such fact, or its fields are not what they should be.
+        ProtocolError: no such fact, or its fields have wrong types.
     """
     kind = FACT_TYPES.get(name)
     if kind is None:
@@ -77,7 +78,7 @@ def _make_writer(kind: type[Any]) -> Callable[[Any], dict[str, Any]]:
 
 
 def _value_writer(hint: Any) -> _Convert | None:
-    """How to make JSON of a value, or None if it is JSON already."""
+    """The function that makes JSON of a value; None if the value is JSON already."""
     hint = _bare(hint)
     if hint is TopicPartition:
         return list

@@ -1,11 +1,12 @@
-"""Histories on disk: JSON lines that can be appended to and survive a crash, or Parquet.
+"""Reads and writes histories on disk: JSON lines that survive a crash, or Parquet.
 
-A JSON file starts with a header line, and so does every later life that appends to it; each other
-line is one fact in its envelope. A last line that was not written to its end is left out, and said
-so. A file of a newer schema is refused. Several files are merged by time: files of one machine
-share its monotonic clock, others are laid over each other by their time of day.
+In: recorded facts. Out: lines, tables, and recorded facts again. Must not know: the meaning of
+facts.
 
-In: recorded facts. Out: lines, tables, and recorded facts again. Must not know: what facts mean.
+A JSON file starts with a header line, and so does every later life that appends to it. Every other
+line is one fact in its envelope. An incomplete last line is left out and reported. A file of a
+newer schema is refused. Several files are merged by time: files of one machine share its monotonic
+clock; other files are aligned by their time of day.
 """
 
 from __future__ import annotations
@@ -39,17 +40,17 @@ class HistoryFileError(KohortError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Header:
-    """What a life says of itself before its first fact.
+    """The header line that a process writes before its first fact.
 
-    ``clock`` names the monotonic clock (files with the same one need no alignment);
-    ``wall_micros`` is the time of day, in microseconds, at instant 0 of it.
+    ``clock`` names the monotonic clock; files with the same clock need no alignment.
+    ``wall_micros`` is the time of day, in microseconds, at instant 0 of that clock.
     """
 
     clock: str = "virtual"
     wall_micros: int = 0
 
     def line(self) -> str:
-        """As a line without its end."""
+        """The header as a line without a line end."""
         return json.dumps(
             {_MARK: SCHEMA_VERSION, "clock": self.clock, "wall_micros": self.wall_micros},
             separators=(",", ":"),
@@ -58,7 +59,7 @@ class Header:
 
 @dataclass(slots=True, kw_only=True)
 class History:
-    """Facts in their order, and what is to be said about the files they came from."""
+    """Facts in their order, with remarks about the files that they came from."""
 
     facts: list[Recorded]
     remarks: list[str] = field(default_factory=list)
@@ -68,7 +69,7 @@ class History:
 
 
 def fact_line(recorded: Recorded) -> str:
-    """One fact as a line without its end."""
+    """One fact as a line without a line end."""
     return json.dumps(
         {
             "n": recorded.sequence,
@@ -98,9 +99,9 @@ def write_history(path: Path, facts: Iterable[Recorded], header: Header | None =
 
 
 def next_life(path: Path) -> int:
-    """Which life of its source a recorder is that appends to ``path`` now, from 1 on.
+    """The number of the life that starts to append to ``path`` now, from 1 on.
 
-    A line that an earlier life did not finish is cut off.
+    Cuts off an incomplete last line of an earlier life.
     """
     if not path.exists() or not path.stat().st_size:
         return 1
@@ -126,20 +127,19 @@ def next_life(path: Path) -> int:
 
 
 class OpenHistory:
-    """Facts of files, read from them each time they are gone through: never all of them at once.
+    """The facts of several files, read anew for each iteration and never all in memory.
 
     Args:
-        paths: files; their facts are merged by time and, if there is anything to merge, numbered
-            anew.
+        paths: files; facts of several files are merged by time and numbered anew.
 
     Raises:
-        HistoryFileError: one cannot be read, is no history, or newer; what is damaged before its
-            end is found out only when the facts are gone through.
+        HistoryFileError: a file cannot be read, is no history, or is newer. Damage before its end
+            shows only during the iteration.
     """
 
     def __init__(self, paths: Sequence[Path]) -> None:
         self.remarks: list[str] = []
-        """What is to be said about the files."""
+        """Remarks about the files."""
         pieces = [piece for path in paths for piece in _pieces(path, self.remarks)]
         shifts = _shifts([piece.header for piece in pieces])
         if len(set(shifts)) > 1:
@@ -159,7 +159,7 @@ class OpenHistory:
 
 
 def read_history(path: Path) -> History:
-    """All facts of a file; a truncated end is left out and remarked.
+    """All facts of a file; an incomplete end is left out and remarked.
 
     Raises:
         HistoryFileError: it cannot be read, is no history, is damaged before its end, or newer.
@@ -179,7 +179,7 @@ def read_histories(paths: Sequence[Path]) -> History:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Piece:
-    """One life's part of a file, and how to go through it."""
+    """One life's part of a file, and a way to iterate over it."""
 
     header: Header
     facts: Callable[[], Iterator[Recorded]]
@@ -192,7 +192,7 @@ def _shifted(piece: _Piece, shift: int) -> Iterator[Recorded]:
 
 
 def _shifts(headers: list[Header]) -> list[int]:
-    """By how many microseconds each piece moves so that all share the first one's clock."""
+    """For each piece, the microseconds to add so that all pieces share the first one's clock."""
     if not headers:
         return []
     first = headers[0]
@@ -214,7 +214,7 @@ def _pieces(path: Path, remarks: list[str]) -> list[_Piece]:
 
 
 def _line_pieces(path: Path, remarks: list[str]) -> list[_Piece]:
-    """Where in a file each life begins, and where its last whole line ends."""
+    """The position of each life in a file, and the end of its last complete line."""
     starts: list[tuple[Header, int, int]] = []
     at = whole = last = number = 0
     with path.open("rb") as data:
@@ -242,7 +242,7 @@ def _line_pieces(path: Path, remarks: list[str]) -> list[_Piece]:
 
 
 def _header_of(line: bytes, path: Path, number: int) -> Header | None:
-    """The header that a line is, or None: facts may hold the mark, too."""
+    """The header in a line, or None; a fact may contain the header's mark, too."""
     try:
         held = json.loads(line)
     except ValueError:
@@ -260,9 +260,9 @@ def _is_fact(data: BinaryIO, start: int) -> bool:
 
 
 def _lines(path: Path, start: int, end: int, number: int) -> Iterator[Recorded]:
-    """The facts of the lines between two places of a file; ``number`` is that of the line before.
+    """The facts of the lines between two positions; ``number`` is that of the line before.
 
-    The header of the next life may stand at the end.
+    The header of the next life may be the last line.
     """
     try:
         with path.open("rb") as data:

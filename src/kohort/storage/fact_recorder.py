@@ -1,8 +1,8 @@
-"""Writes facts to a history file as they happen, on a thread of its own.
+"""Writes facts to a history file on a thread of its own.
 
-In: facts with their instants, from any thread; taking one is an append to a queue. Out: lines in a
-file that is appended to from life to life. A disk that fails ends the recording, with one warning,
-and nothing else: nobody's work depends on it. Must not know: what facts mean, who observes them.
+In: facts with their instants, from any thread; accepting a fact is an append to a queue. Out: lines
+in a file to which each life appends. Must not know: the meaning of facts, their observers. A disk
+that fails ends the recording with one warning; nothing else depends on the recording.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ LOG: Final = logging.getLogger(__name__)
 
 WRITE_EVERY_S: Final = 0.05
 MOST_WAITING: Final = 500_000
-"""Facts that may wait for the disk; beyond that they are dropped, and the file says so."""
+"""Most facts that wait for the disk. Later facts are dropped, and a warning tells their number."""
 
 
 class FactRecorder:
@@ -31,7 +31,7 @@ class FactRecorder:
     Args:
         path: made if absent; an earlier life's facts stay.
         source: the process's name, the same in all its lives.
-        header: says which clock the instants are of.
+        header: names the clock of the instants.
 
     Raises:
         ConfigError: the file cannot be written.
@@ -57,19 +57,19 @@ class FactRecorder:
         self._thread.start()
 
     def record(self, fact: AnyFact, at: Instant) -> None:
-        """Take a fact; it is in the file soon. Any thread may call this."""
+        """Accept a fact; it reaches the file soon. Any thread may call this."""
         if len(self._waiting) >= MOST_WAITING:
             self._dropped += 1
             return
         self._waiting.append((at, fact))
 
     def write(self) -> None:
-        """Write what waits, before returning: for what others will see before this process dies."""
+        """Write all waiting facts now; they survive the death of the process."""
         with self._writing:
             self._write()
 
     def close(self) -> None:
-        """Write what waits and end. Closing twice is harmless."""
+        """Write all waiting facts and end. Closing twice is harmless."""
         self._closing.set()
         self._thread.join()
 

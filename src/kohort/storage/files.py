@@ -1,9 +1,8 @@
-"""The file layer: everything this room asks of a disk, and the real disk behind it.
+"""The file operations that this room needs, and the real disk.
 
-In: paths and bytes; out: bytes, or ``OSError`` as the system gives it. The Protocols are what tests
-and a simulated world put in the disk's place (``faulty_files``). Nothing here knows what a log is.
-
-Positions are explicit, so that a write never depends on where an earlier one ended.
+In: paths and bytes. Out: bytes, or ``OSError`` as the system raises it. Must not know: logs. Tests
+and simulated worlds implement the same Protocols (``faulty_files``). Every read and write names its
+position, so that no write depends on an earlier one.
 """
 
 from __future__ import annotations
@@ -22,35 +21,35 @@ class File(Protocol):
 
     @property
     def path(self) -> str:
-        """Where it was opened."""
+        """The path under which it was opened."""
 
     def size(self) -> int:
-        """Bytes in the file, preallocated ones included."""
+        """Bytes in the file, preallocated bytes included."""
 
     def pread(self, size: int, position: int) -> bytes:
         """Up to ``size`` bytes at ``position``; fewer only at the end of the file."""
 
     def pwrite(self, parts: Sequence[bytes], position: int) -> None:
-        """Write all of ``parts``, one after another; on OSError some of it may be there."""
+        """Write all of ``parts`` in order; after an OSError some bytes may be written."""
 
     def allocate(self, position: int, length: int) -> None:
-        """Make room: the file then reaches to ``position + length`` with zeros where nothing is."""
+        """Extend the file to ``position + length`` with zeros if it is shorter."""
 
     def truncate(self, size: int) -> None:
         """Cut the file to ``size`` bytes."""
 
     def sync(self) -> None:
-        """Return when everything written before is on the disk; callable from any thread."""
+        """Return when all earlier writes are on the disk; any thread may call it."""
 
     def close(self) -> None:
-        """Give the file back; waits for a ``sync`` in another thread, may be called twice."""
+        """Close the file; waits for a ``sync`` in another thread, may be called twice."""
 
 
 class Lock(Protocol):
     """An exclusive lock that is held until released or until the process dies."""
 
     def release(self) -> None:
-        """Give it up; may be called twice."""
+        """Release the lock; may be called twice."""
 
 
 class Files(Protocol):
@@ -75,18 +74,18 @@ class Files(Protocol):
         """Remove an empty directory; no error when it is not there."""
 
     def replace(self, source: str, target: str) -> None:
-        """Rename in one step, in place of what was at ``target``."""
+        """Rename in one step; an existing ``target`` is replaced."""
 
     def sync_directory(self, path: str) -> None:
-        """Return when names made, renamed and removed in ``path`` are on the disk."""
+        """Return when all new, renamed and removed names in ``path`` are on the disk."""
 
     def lock(self, path: str) -> Lock:
         """Take the lock at ``path``; BlockingIOError when another process holds it."""
 
     def boot_id(self) -> str:
-        """Changes when the machine starts anew: until then nothing written is lost by a kill.
+        """A text that changes when the machine boots; without a boot a kill loses no written data.
 
-        Empty when the system does not say, which is taken as "may have lost what was not synced".
+        Empty when the system has no such text; unsynced data then counts as lost.
         """
 
 
@@ -98,16 +97,16 @@ class RealFile:
     def __init__(self, path: str, fd: int) -> None:
         self._path = path
         self._fd = fd
-        # Closing while another thread syncs could sync a stranger's file under the same number.
+        # Without the lock, a sync in another thread could hit a new file with the same number.
         self._lock = threading.Lock()
 
     @property
     def path(self) -> str:
-        """Where it was opened."""
+        """The path under which it was opened."""
         return self._path
 
     def size(self) -> int:
-        """Bytes in the file, preallocated ones included."""
+        """Bytes in the file, preallocated bytes included."""
         return os.fstat(self._fd).st_size
 
     def pread(self, size: int, position: int) -> bytes:
@@ -126,7 +125,7 @@ class RealFile:
         return b"".join(parts)
 
     def pwrite(self, parts: Sequence[bytes], position: int) -> None:
-        """Write all of ``parts``, one after another; on OSError some of it may be there."""
+        """Write all of ``parts`` in order; after an OSError some bytes may be written."""
         written = os.pwritev(self._fd, parts, position)
         if written == sum(map(len, parts)):
             return
@@ -135,7 +134,7 @@ class RealFile:
             written += os.pwrite(self._fd, rest[written:], position + written)
 
     def allocate(self, position: int, length: int) -> None:
-        """Make room: the file then reaches to ``position + length`` with zeros where nothing is."""
+        """Extend the file to ``position + length`` with zeros if it is shorter."""
         if hasattr(os, "posix_fallocate"):
             os.posix_fallocate(self._fd, position, length)
 
@@ -144,14 +143,14 @@ class RealFile:
         os.ftruncate(self._fd, size)
 
     def sync(self) -> None:
-        """Return when everything written before is on the disk; callable from any thread."""
+        """Return when all earlier writes are on the disk; any thread may call it."""
         with self._lock:
-            # macOS has no fdatasync; there fsync does not reach the platter either, and the
-            # documents say so.
+            # macOS has no fdatasync, and its fsync does not wait for the disk's cache either
+            # (docs).
             getattr(os, "fdatasync", os.fsync)(self._fd)
 
     def close(self) -> None:
-        """Give the file back; waits for a ``sync`` in another thread, may be called twice."""
+        """Close the file; waits for a ``sync`` in another thread, may be called twice."""
         with self._lock:
             fd, self._fd = self._fd, -1
             if fd >= 0:
@@ -167,7 +166,7 @@ class RealLock:
         self._fd = fd
 
     def release(self) -> None:
-        """Give it up; may be called twice."""
+        """Release the lock; may be called twice."""
         fd, self._fd = self._fd, -1
         if fd >= 0:
             os.close(fd)
@@ -206,11 +205,11 @@ class RealFiles:
             os.rmdir(path)
 
     def replace(self, source: str, target: str) -> None:
-        """Rename in one step, in place of what was at ``target``."""
+        """Rename in one step; an existing ``target`` is replaced."""
         os.replace(source, target)
 
     def sync_directory(self, path: str) -> None:
-        """Return when names made, renamed and removed in ``path`` are on the disk."""
+        """Return when all new, renamed and removed names in ``path`` are on the disk."""
         fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             os.fsync(fd)
@@ -254,7 +253,7 @@ def make_durable_directory(files: Files, path: str) -> None:
 
 
 def read_file(files: Files, path: str) -> bytes | None:
-    """The whole content of a small file, or None when it is not there."""
+    """The whole content of a small file, or None when the file does not exist."""
     try:
         file = files.open(path)
     except FileNotFoundError:
@@ -266,7 +265,7 @@ def read_file(files: Files, path: str) -> bytes | None:
 
 
 def write_file(files: Files, path: str, content: bytes) -> None:
-    """Put ``content`` at ``path`` in one step: after a crash the old or the new, never a mix.
+    """Replace a file's content in one step: a crash leaves the old or the new content.
 
     The caller syncs the directory, after which the new content is durable.
     """

@@ -1,8 +1,9 @@
-"""Group commit: one round of syncs for all who wait, and the interval of those who do not.
+"""Group commit: one round of syncs serves all waiters and all logs with an ended interval.
 
-In: "this waiter wants that log durable up to that offset", appends under an interval, the time;
-out: a round to run in another thread, then the waiters to wake, each with the error if any.
-While a round runs, the next one's waiters gather: the queue forms in the shadow of the disk.
+In: waiters with a log and an offset, appends under an interval, the time. Out: a round to run in
+another thread, then the finished waiters, each with an error if there is one. Must not know:
+clocks, threads, futures; a waiter is any object of the shell. While a round runs, the waiters of
+the next round gather.
 
 The shell's part, for instance on asyncio::
 
@@ -13,8 +14,6 @@ The shell's part, for instance on asyncio::
         await loop.run_in_executor(None, flush.run)
         for future, error in commits.complete(flush):
             answer
-
-No clock, no thread and no future in here: a waiter is whatever the shell wants back.
 """
 
 from __future__ import annotations
@@ -39,24 +38,24 @@ class _Waiting(NamedTuple, Generic[W]):
 
 @dataclass(slots=True, eq=False)
 class FlushRound:
-    """Syncs of several logs, taken up together. ``run`` may happen in any thread."""
+    """Syncs of several logs in one round. ``run`` may happen in any thread."""
 
     jobs: list[tuple[PartitionLog, FlushJob]]
 
     def run(self) -> None:
-        """Blocks for as long as the disk does; never raises."""
+        """Run all syncs, however long the disk takes; never raises."""
         for _, job in self.jobs:
             job.run()
 
 
 class GroupCommit(Generic[W]):
-    """Who waits for which log; at most one round is under way."""
+    """The waiters of each log; at most one round runs at a time."""
 
     __slots__ = ("_dirty", "_round", "_waiting")
 
     def __init__(self) -> None:
         self._waiting: dict[PartitionLog, list[_Waiting[W]]] = {}
-        # Logs with unsynced appends that nobody waits for, for the intervals.
+        # Logs with unsynced appends and without waiters; their intervals run.
         self._dirty: set[PartitionLog] = set()
         self._round: FlushRound | None = None
 
@@ -64,10 +63,10 @@ class GroupCommit(Generic[W]):
         return sum(map(len, self._waiting.values()))
 
     def wait(self, log: PartitionLog, end_offset: int, waiter: W) -> bool:
-        """Have ``waiter`` come back when the log is durable up to ``end_offset``.
+        """Let ``waiter`` come back when the log is durable up to ``end_offset``.
 
         Returns:
-            True when it is already: the waiter does not come back then.
+            True when the log is durable so far already: the waiter does not come back then.
 
         Raises:
             StorageError: the log has failed, or is deleted.
@@ -82,15 +81,15 @@ class GroupCommit(Generic[W]):
         return False
 
     def appended(self, log: PartitionLog) -> None:
-        """The log has batches that nobody waits for; its ``flush.ms`` runs.
+        """The log has batches without a waiter; its ``flush.ms`` runs.
 
-        Cheap, and needed only for logs with that setting and for those whose segments roll.
+        Needed only for logs with that setting and for logs that begin new segments.
         """
         if log.config.flush_ms != FOREVER or log.needs_flush:
             self._dirty.add(log)
 
     def next_due_ms(self) -> int | None:
-        """When ``begin`` should be called for an interval's sake; None when no interval runs."""
+        """When to call ``begin`` for the next interval; None when no interval runs."""
         dues = [
             log.first_unsynced_ms + log.config.flush_ms
             for log in self._dirty
@@ -99,15 +98,15 @@ class GroupCommit(Generic[W]):
         return min(dues, default=None)
 
     def begin(self, now_ms: int, *, checkpoint: Iterable[PartitionLog] = ()) -> FlushRound | None:
-        """Everything that somebody waits for or that is due, as one round.
+        """One round for all logs with waiters or with an interval that is over.
 
         Args:
             now_ms: time of day.
-            checkpoint: logs to sync whether or not anybody waits, with index and snapshot, so
-                that a restart reads nothing that is in them now.
+            checkpoint: logs to sync in any case, with index and snapshot, so that a restart
+                reads nothing of their present content.
 
         Returns:
-            None when there is nothing, or when a round is under way: ask again after ``complete``.
+            None when there is nothing to sync, or when a round runs: ask again after ``complete``.
         """
         if self._round is not None:
             return None
@@ -130,10 +129,10 @@ class GroupCommit(Generic[W]):
         return log.needs_flush or (first is not None and now_ms - first >= log.config.flush_ms)
 
     def complete(self, finished: FlushRound) -> list[tuple[W, StorageError | None]]:
-        """Take up a round that ran.
+        """Accept the outcome of a round that ran.
 
         Returns:
-            Every waiter that is done, with the reason if its records are not durable.
+            Every finished waiter, with an error if its records are not durable.
         """
         assert finished is self._round, "the round under way is completed, once"
         self._round = None
@@ -142,7 +141,10 @@ class GroupCommit(Generic[W]):
         return self.settled()
 
     def settled(self) -> list[tuple[W, StorageError | None]]:
-        """Waiters whose log reached their offset, failed or was deleted; each comes back once."""
+        """Waiters that are finished because their log reached the offset, failed or was deleted.
+
+        Each waiter comes back once.
+        """
         self._dirty = {log for log in self._dirty if not log.closed}
         done: list[tuple[W, StorageError | None]] = []
         for log, waiting in list(self._waiting.items()):
@@ -163,8 +165,8 @@ class GroupCommit(Generic[W]):
 
 
 def _has_outcome(log: PartitionLog, waiting: list[_Waiting[W]]) -> bool:
-    # Something else than a round synced, failed or closed the log: nothing is left to sync, and
-    # yet somebody waits to hear of it.
+    # The log was synced, failed or was closed outside a round. No sync is left, but waiters must
+    # learn the outcome.
     reached = any(log.durable_end_offset >= entry.end_offset for entry in waiting)
     return reached or log.closed or log.failure is not None
 

@@ -1,7 +1,7 @@
-"""The blocking part of making a log durable, cut out so that it can run in another thread.
+"""The blocking part of a flush, which can run in another thread.
 
-In: open files and the content of small files beside them, as they were at one moment; out: done, or
-the error. A job touches no state of the log; the log takes up its outcome with ``complete_flush``.
+In: open files and the content of small files beside them, as of one moment. Out: success, or the
+error. Must not know: the state of the log, which ``complete_flush`` changes afterwards.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from kohort.storage.segment import Segment
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class FlushJob:
-    """Syncs of one log, taken at one moment; ``run`` in any thread, then ``complete_flush``."""
+    """The syncs of one log for one moment; ``run`` in any thread, then ``complete_flush``."""
 
     files: Files
     to_sync: tuple[File, ...]
@@ -25,11 +25,15 @@ class FlushJob:
     error: OSError | None = None
 
     def run(self) -> None:
-        """Blocks for as long as the disk does. Never raises: the error is kept for the log."""
+        """Sync, however long the disk takes.
+
+        Never raises: ``error`` keeps the error for the log.
+        """
         try:
             for file in self.to_sync:
                 file.sync()
-            # Only now may index and snapshot say that what they describe is on the disk.
+            # Index and snapshot may be written only after the data that they describe is on the
+            # disk.
             if self.artifacts and self.directory is not None:
                 self.files.sync_directory(self.directory)
             for path, content in self.artifacts:

@@ -1,13 +1,13 @@
-"""Keys and values of ``__consumer_offsets``, byte for byte as Kafka 4.3 writes them.
+"""Reads and writes keys and values of ``__consumer_offsets``, byte for byte as Kafka 4.3.
 
-Comes in: the coordinator's typed records, or bytes off a log that kohort or a Kafka wrote. Goes
-out: the other of the two. Must not know: batches, segments, what a record means for a group.
+In: the coordinator's typed records, or bytes of a log that kohort or Kafka wrote. Out: the other
+form. Must not know: batches, segments, the meaning of a record for a group.
 
-A key opens with an int16 type, a value with an int16 version; a null value is a tombstone. Types
-0 and 1 are committed offsets (1 is written), 2 is a classic group. One type is kohort's own, a
-reserved generation; Kafka's reader passes over types it does not know, with a warning. Other types
-(KIP-848, share and streams groups) are skipped here. A value of a version nobody here knows is an
-error: skipping it would lose a group without a word.
+A key starts with an int16 type, a value with an int16 version; a null value is a tombstone. Types 0
+and 1 are committed offsets (1 is written), 2 is a classic group. Kohort has one type of its own,
+the reserved generation; Kafka's reader skips unknown types with a warning. Other types (KIP-848,
+share and streams groups) are skipped here. A value of an unknown version is an error, because a
+skipped value could lose a group silently.
 """
 
 from __future__ import annotations
@@ -56,12 +56,12 @@ T = TypeVar("T")
 OFFSET_KEY_TYPES = (0, 1)
 GROUP_KEY_TYPE = 2
 GENERATION_KEY_TYPE = 0x6B67
-"""Far from Kafka's types, which count up from 0."""
+"""Far from Kafka's types, which count from 0."""
 
 OFFSET_KEY_WRITTEN = 1
 OFFSET_VALUE_WRITTEN = 4
 OFFSET_VALUE_WITH_EXPIRY = 1
-"""The only version that can carry an expire timestamp (clients with OffsetCommit v2-4)."""
+"""The only version with an expire timestamp (clients with OffsetCommit v2-4)."""
 
 GROUP_VALUE_WRITTEN = 3
 GENERATION_VALUE_WRITTEN = 0
@@ -82,7 +82,10 @@ class OffsetCommitKey:
 
 @struct(versions="0-4", flexible="4+")
 class OffsetCommitValue:
-    """A committed offset. Version 1 knows an expire timestamp, 3 the leader epoch, 4 topic ids."""
+    """A committed offset.
+
+    Version 1 has an expire timestamp, 3 the leader epoch, 4 the topic id.
+    """
 
     offset: int = field(INT64)
     leader_epoch: int = field(INT32, versions="3+", default=-1, ignorable=True)
@@ -101,7 +104,7 @@ class GroupMetadataKey:
 
 @struct()
 class GroupMember:
-    """A member in a group's value. Version 1 knows a rebalance timeout, 3 the instance id."""
+    """A member in a group's value. Version 1 has a rebalance timeout, 3 the instance id."""
 
     member_id: str = field(STRING)
     group_instance_id: str | None = field(
@@ -117,7 +120,7 @@ class GroupMember:
 
 @struct(versions="0-4", flexible="4+")
 class GroupMetadataValue:
-    """A classic group. Version 2 knows since when it is in its state; 4 is not written yet."""
+    """A classic group. Version 2 has the time of the last change of state; 4 is not written yet."""
 
     protocol_type: str = field(STRING)
     generation: int = field(INT32)
@@ -135,8 +138,8 @@ class GenerationKey:
 
 
 @struct()
-class StaticPlace:
-    """Who holds a static member's place."""
+class StaticMember:
+    """A static member: its instance id and its present member id."""
 
     group_instance_id: str = field(STRING)
     member_id: str = field(STRING)
@@ -147,7 +150,7 @@ class GenerationValue:
     """A reserved generation; flexible, so that fields can be added."""
 
     generation: int = field(INT32)
-    static_members: list[StaticPlace] = field(array(StaticPlace))
+    static_members: list[StaticMember] = field(array(StaticMember))
 
 
 def write_record(record: Record) -> tuple[bytes, bytes | None]:
@@ -166,10 +169,10 @@ def write_record(record: Record) -> tuple[bytes, bytes | None]:
 
 
 def read_record(key: bytes | None, value: bytes | None) -> Record | None:
-    """The record of a key and a value; None for records of a type that is not a classic group's.
+    """The record of a key and a value; None if the type is neither of a classic group nor ours.
 
     Raises:
-        ProtocolError: the bytes are no such record, or of a version that nobody here knows.
+        ProtocolError: the bytes are no such record, or have an unknown version.
     """
     if key is None or len(key) < _TYPE_BYTES:
         raise ProtocolError(
@@ -210,7 +213,7 @@ def _make_offset_key(group: str, topic: str, partition: int) -> bytes:
 
 
 _SHORT_NAMES = 256
-"""Characters of a group and a topic whose keys are kept: strangers choose them."""
+"""Longest names, in characters, of cached keys: clients choose the names."""
 
 _known_offset_key = lru_cache(maxsize=8_192)(_make_offset_key)
 """A group commits the same partitions again and again."""
@@ -220,7 +223,7 @@ def _offset_value(offset: CommittedOffset | None) -> bytes | None:
     if offset is None:
         return None
     if not offset.metadata and offset.expire_timestamp is None and offset.topic_id is None:
-        # By hand, as it is read: tens of thousands are written in a second.
+        # By hand, because a broker writes tens of thousands of these values in a second.
         try:
             return _PLAIN_OFFSET.pack(
                 OFFSET_VALUE_WRITTEN,
@@ -231,7 +234,7 @@ def _offset_value(offset: CommittedOffset | None) -> bytes | None:
                 _NO_TAGS,
             )
         except binary.error:
-            return _any_offset_value(offset)  # which says what does not fit
+            return _any_offset_value(offset)  # it names the field that does not fit
     return _any_offset_value(offset)
 
 
@@ -249,28 +252,31 @@ def _any_offset_value(offset: CommittedOffset) -> bytes:
     return _typed(version, encode(value, version))
 
 
-_PLACES: dict[bytes, tuple[GroupId, str]] = {}
-"""Group and topic by the bytes of a key without its partition: a log repeats few of them."""
+_NAMES: dict[bytes, tuple[GroupId, str]] = {}
+"""Group and topic for the bytes of a key without its partition: a log repeats few of them."""
 
-_MOST_PLACES = 10_000
+_MOST_NAMES = 10_000
 _PARTITION_BYTES = 4
 _PLAIN_OFFSET = binary.Struct(">hqibqb")
-"""A value as it is nearly always written: version 4, no metadata, no topic id."""
+"""The layout of nearly all values: version 4, no metadata, no topic id."""
 
 _EMPTY_TEXT = 1
 _NO_TAGS = 0
 
 
 def _read_offset_record(key: bytes, value: bytes | None) -> OffsetRecord:
-    """The record of Kafka's present key: a start may read millions, so by hand where it may be."""
-    place = _PLACES.get(key[:-_PARTITION_BYTES])
+    """The record of a key of the present type.
+
+    By hand where possible, because a start may read millions.
+    """
+    place = _NAMES.get(key[:-_PARTITION_BYTES])
     if place is None:
         read, end = decode(OffsetCommitKey, OFFSET_KEY_WRITTEN, key, _TYPE_BYTES)
         place = GroupId(read.group), read.topic
         if end == len(key):
-            if len(_PLACES) >= _MOST_PLACES:
-                _PLACES.clear()
-            _PLACES[key[:-_PARTITION_BYTES]] = place
+            if len(_NAMES) >= _MOST_NAMES:
+                _NAMES.clear()
+            _NAMES[key[:-_PARTITION_BYTES]] = place
         partition = read.partition
     else:
         partition = int.from_bytes(key[-_PARTITION_BYTES:], "big", signed=True)
@@ -362,7 +368,7 @@ def _generation_value(reserved: ReservedGeneration | None) -> bytes | None:
     value = GenerationValue(
         generation=reserved.generation_id,
         static_members=[
-            StaticPlace(group_instance_id=instance, member_id=member_id)
+            StaticMember(group_instance_id=instance, member_id=member_id)
             for instance, member_id in reserved.static_members
         ],
     )
@@ -376,14 +382,14 @@ def _read_generation(data: bytes | None) -> ReservedGeneration | None:
     return ReservedGeneration(
         generation_id=GenerationId(value.generation),
         static_members=tuple(
-            (GroupInstanceId(place.group_instance_id), MemberId(place.member_id))
-            for place in value.static_members
+            (GroupInstanceId(static.group_instance_id), MemberId(static.member_id))
+            for static in value.static_members
         ),
     )
 
 
 def _versioned(cls: type[T], data: bytes) -> T:
-    """Read a value by the version it opens with."""
+    """Read a value by the version at its start."""
     layout = layout_of(cls)
     if len(data) < _TYPE_BYTES:
         raise ProtocolError(

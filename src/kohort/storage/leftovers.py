@@ -1,10 +1,9 @@
-"""Directories of deleted topics: renamed aside at once, removed when there is time.
+"""Renames directories of deleted topics at once, and removes them later.
 
-In: directories of partitions that are gone; out: directories aside, which nobody else looks at, and
-their removal, file by file, from any thread. Removing the files of thousands of partitions takes
-seconds; renaming a directory takes microseconds and frees its name.
-
-A name aside holds no topic's name, which may be as long as a file name can be.
+In: partition directories of deleted topics. Out: directories under other names, and the removal of
+their files from any thread. Must not know: topics, logs. Removing the files of thousands of
+partitions takes seconds; renaming a directory takes microseconds and frees its name. The other name
+does not contain the topic's name, which may be as long as a file name can be.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ _ASIDE: Final = re.compile(r"\d+\.(\d+)-delete")
 
 
 class Leftovers:
-    """What is left of deleted topics in one data directory.
+    """The directories of deleted topics in one data directory.
 
     Args:
         files: the disk.
@@ -38,11 +37,11 @@ class Leftovers:
         self._made = max((int(match[1]) for match in found), default=0)
 
     def leave(self, directories: Iterable[str]) -> None:
-        """These are no longer anybody's. Those that do not exist are passed over."""
+        """Mark these directories for removal; those that do not exist are skipped."""
         self._leaving.extend(directories)
 
     def put_aside(self, most: int) -> bool:
-        """Rename up to ``most`` directories; True when none is left under its old name.
+        """Rename up to ``most`` directories; True when all marked directories are renamed.
 
         Raises:
             OSError: the disk.
@@ -58,7 +57,7 @@ class Leftovers:
         return not self._leaving
 
     def take_removable(self) -> list[str]:
-        """The directories aside, once each; the caller removes them."""
+        """Renamed directories, once each; the caller removes them."""
         taken, self._removable = self._removable, []
         return taken
 
@@ -66,7 +65,7 @@ class Leftovers:
 def remove_directories(
     files: Files, directories: Iterable[str], cancelled: Callable[[], bool]
 ) -> None:
-    """Remove directories with their files, until told to stop; the rest goes at the next start.
+    """Remove directories with their files until cancelled; the next start removes the rest.
 
     Raises:
         OSError: the disk.

@@ -1,9 +1,10 @@
-"""The settings of one log: Kafka's topic settings by Kafka's names and defaults.
+"""The settings of one log: Kafka's topic settings with Kafka's names and defaults.
 
-In: a topic's dotted settings as strings, over the broker's defaults; out: a frozen ``LogConfig``.
-``TOPIC_SETTINGS`` is the one table of what exists; DescribeConfigs, CreateTopics and
-IncrementalAlterConfigs read it too. Settings that nothing here goes by (replicas, remote storage,
-compression by the broker) are checked, kept and told, so that tools made for Kafka can be used.
+In: a topic's dotted settings as strings, and the broker's defaults. Out: a frozen ``LogConfig``.
+Must not know: files, requests. ``TOPIC_SETTINGS`` is the only table of settings; DescribeConfigs,
+CreateTopics and IncrementalAlterConfigs read it too. Settings without effect here (replicas, remote
+storage, compression by the broker) are validated, stored and returned, so that tools made for Kafka
+can be used.
 
 Source: Kafka 4.x topic configuration reference.
 """
@@ -26,7 +27,7 @@ _INT_MAX: Final = (1 << 31) - 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogConfig:
-    """Settings of one log; times in milliseconds, sizes in bytes, -1 for "no bound"."""
+    """Settings of one log; times in milliseconds, sizes in bytes, -1 for no limit."""
 
     segment_bytes: int = 1 << 30
     segment_ms: int = 168 * _HOUR_MS
@@ -44,16 +45,16 @@ class LogConfig:
     delete: bool = True
     compact: bool = False
     sync_before_answer: bool = False
-    """Every append waits for its sync, and nothing is read before it (``__consumer_offsets``)."""
+    """Every append waits for its sync, and readers wait for it, too (``__consumer_offsets``)."""
     preallocate_bytes: int = 0
-    """Room made ahead of the end, in steps of this size: halves the cost of small synced writes."""
+    """Step in which the file is extended ahead of its end: halves the cost of small syncs."""
     producer_id_expiration_ms: int = 24 * _HOUR_MS
     max_producers: int = 10_000
-    """Producers remembered a partition; beyond it the one silent for longest is forgotten."""
+    """Most producers remembered for a partition; then the longest silent one is forgotten."""
 
 
 class ConfigType(IntEnum):
-    """What a setting's value is, in DescribeConfigs' numbers (KIP-569)."""
+    """The type of a setting's value, in DescribeConfigs' numbers (KIP-569)."""
 
     BOOLEAN = 1
     STRING = 2
@@ -71,7 +72,7 @@ class TopicSetting(NamedTuple):
     type: ConfigType
     parse: Callable[[str], Mapping[str, int | float | bool]]
     only_kept: str | None = None
-    """The default of a setting that nothing here goes by; None: the broker has a setting for it."""
+    """The default of a setting without effect; None: the broker has a setting for the default."""
 
 
 def _number(
@@ -225,11 +226,11 @@ TOPIC_SETTINGS: Final[Mapping[str, TopicSetting]] = {
         _kept_flag("preallocate"),
         _kept_flag("remote.log.copy.disable"),
         _kept_flag("remote.log.delete.on.disable"),
-        # As a Kafka without a remote storage says, too.
+        # The same value as in a Kafka without remote storage.
         _kept_flag("remote.storage.enable", possible=("false",)),
         _long("retention.bytes", "log.retention.bytes", "retention_bytes", -1),
         _long("retention.ms", "log.retention.ms", "retention_ms", -1),
-        # Kafka asks for at least 1 MiB since 4.1 and for 14 bytes before; small ones serve tests.
+        # Kafka requires at least 1 MiB since 4.1, and 14 bytes before; tests need small segments.
         _int("segment.bytes", "log.segment.bytes", "segment_bytes", 14),
         _kept_number("segment.index.bytes", ConfigType.INT, 10_485_760, 4),
         _kept_number("segment.jitter.ms", ConfigType.LONG, 0, 0),

@@ -1,20 +1,19 @@
 """The data directory: one broker's identity, its topics and their logs.
 
-In: a path, topics to create and delete; out: open ``PartitionLog`` objects by topic and partition,
-ids that are never given twice. One process at a time: the directory is locked.
+In: a path, topics to create and delete. Out: open ``PartitionLog`` objects by topic and partition,
+and ids that are never used twice. Must not know: requests, clients. One process at a time uses it:
+the directory is locked. Its content::
 
-What lies in it::
-
-    .lock               held while a broker runs
-    meta.properties     version of this layout, cluster id, node id, how often it was opened
-    topics.json         every topic: name, id, partitions, settings; and those being deleted
-    producer-ids.json   the first producer id not handed out yet
-    start-offsets.json  where logs begin whose first records were deleted by hand
+    .lock               locked while a broker runs
+    meta.properties     version of this layout, cluster id, node id, number of starts
+    topics.json         every topic: name, id, partitions, settings; and topics being deleted
+    producer-ids.json   the first producer id that was not given out
+    start-offsets.json  start offsets of logs with deleted records
     TOPIC-N/            one log
-    0.N-delete/         what is left of a log whose topic was deleted
+    0.N-delete/         the rest of a log of a deleted topic
 
-Each of the small files is replaced as a whole, so a crash leaves the old or the new. A topic
-exists from the moment ``topics.json`` names it, and no longer when it does not.
+Each of the small files is replaced as a whole, so a crash leaves the old or the new content. A
+topic exists exactly while ``topics.json`` names it.
 """
 
 from __future__ import annotations
@@ -100,10 +99,10 @@ class LogDir:
         Args:
             files: the disk.
             path: absolute path of the directory.
-            node_id: must be the one the directory was made with.
-            new_cluster_id: asked once, for a new directory.
-            defaults: what topics have that were created without a setting.
-            report: takes one sentence about everything that recovery cut or removed.
+            node_id: must be the node id of the directory's first start.
+            new_cluster_id: called once, for a new directory.
+            defaults: values for settings that a topic does not set.
+            report: receives a sentence about each part that recovery cut or removed.
 
         Raises:
             DirectoryInUse: another process has it open.
@@ -155,9 +154,9 @@ class LogDir:
         self._machine_restarted = not boot_id or boot_id != stored.boot_id
         stored.incarnation += 1
         self._meta = stored
-        # Written before any log: the epoch of what will be appended must never have been used.
-        # The boot id stays the old one until all logs are recovered, since a second kill during
-        # recovery must not make the first crash forgotten.
+        # Written before any log opens: new batches must get an epoch that was never used. The boot
+        # id stays the old one until all logs are recovered: a kill during recovery must not hide an
+        # earlier crash of the machine.
         self._write_meta()
         self._leftovers = Leftovers(self._files, self.path)
         for name, partitions in self._table.deleted:
@@ -178,9 +177,10 @@ class LogDir:
         self._producer_ids = ProducerIds(self._files, self.path)
 
     def _outlive_the_logs(self) -> None:
-        """Choose a new leader epoch if a log was written in the present one or a later one.
+        """Choose a new leader epoch if a log was written in the present epoch or a later one.
 
-        An older ``meta.properties`` was restored then, and the same epoch must not name two lives.
+        That happens after a restore of an older ``meta.properties``. One epoch must not name two
+        lives.
         """
         found = max((log.epoch_found for log in self._logs.values()), default=-1)
         if found < self.incarnation:
@@ -208,14 +208,14 @@ class LogDir:
 
     @property
     def incarnation(self) -> int:
-        """How often the directory was opened before; the leader epoch of all partitions now."""
+        """The number of earlier starts; it is also the present leader epoch of all partitions."""
         return self._meta.incarnation
 
     def _write_meta(self) -> None:
         replace_durably(self._files, self.path, META, self._meta.to_text())
 
     def allocate_producer_id(self) -> int:
-        """A producer id that was never given before, also not by an earlier life of this broker.
+        """A producer id that was never used before, in this life of the broker or an earlier one.
 
         Raises:
             StorageError: the disk.
@@ -246,11 +246,11 @@ class LogDir:
         return log
 
     def logs(self) -> Iterator[PartitionLog]:
-        """Every open log."""
+        """All open logs."""
         return iter(self._logs.values())
 
     def config_of(self, topic: Topic) -> LogConfig:
-        """All settings of a topic, given or not.
+        """All settings of a topic, defaults included.
 
         Raises:
             RefusedTopic: INVALID_CONFIG.
@@ -258,10 +258,10 @@ class LogDir:
         return config_of(topic, self._defaults)
 
     def check_new_topic(self, topic: Topic) -> None:
-        """Whether ``create_topic`` would accept this.
+        """Return if ``create_topic`` would accept this topic.
 
         Raises:
-            RefusedTopic: with Kafka's code for the rule that it breaks.
+            RefusedTopic: with Kafka's code for the broken rule.
         """
         if topic.name in self.topics:
             raise RefusedTopic(
@@ -283,13 +283,13 @@ class LogDir:
     def create_partitions(
         self, name: str, partitions: int, replicas: tuple[tuple[int, ...], ...] = ()
     ) -> None:
-        """Let a topic have ``partitions`` partitions in all. Durable on return.
+        """Extend a topic to ``partitions`` partitions in all. Durable on return.
 
-        ``replicas`` are the nodes of all of them, if those of any were chosen.
+        ``replicas`` names the nodes of all partitions, if a client chose the nodes of any.
 
         Raises:
-            RefusedTopic: UNKNOWN_TOPIC_OR_PARTITION, or INVALID_PARTITIONS when it has as many.
-            StorageError: the disk; the topic is as before then.
+            RefusedTopic: UNKNOWN_TOPIC_OR_PARTITION, or INVALID_PARTITIONS unless it grows.
+            StorageError: the disk; the topic is unchanged.
         """
         topic = self._topic(name)
         if not topic.partitions < partitions <= MAX_PARTITIONS:
@@ -313,7 +313,7 @@ class LogDir:
 
     def _create_logs(self, topic: Topic, partitions: range) -> None:
         try:
-            # A directory of that name may be on its way out.
+            # A deleted topic may still have a directory of that name.
             self.put_aside(_ALL)
             self._starts.forget([f"{topic.name}-{partition}" for partition in partitions])
             for partition in partitions:
@@ -326,7 +326,7 @@ class LogDir:
             self._open_log(topic, partition)
 
     def _make_directory(self, directory: str) -> None:
-        # One may be there, empty, from a creation that a crash cut short.
+        # A crash during an earlier creation may have left an empty one.
         if self._files.exists(directory) and self._files.list_directory(directory):
             raise StorageError(
                 f"{directory} has files in it, and no topic of that name exists; move it away"
@@ -334,11 +334,11 @@ class LogDir:
         self._files.make_directory(directory)
 
     def alter_topic(self, name: str, configs: Mapping[str, str]) -> None:
-        """Give a topic these settings and no others. Durable, and in force, on return.
+        """Replace all settings of a topic. Durable, and in force, on return.
 
         Raises:
             RefusedTopic: UNKNOWN_TOPIC_OR_PARTITION, or INVALID_CONFIG.
-            StorageError: the disk; the topic is as before then.
+            StorageError: the disk; the topic is unchanged.
         """
         topic = replace(self._topic(name), configs=dict(configs))
         config = self.config_of(topic)
@@ -350,7 +350,7 @@ class LogDir:
             self._logs[name, partition].config = config
 
     def give_ids(self, new_topic_id: Callable[[], bytes]) -> None:
-        """Give an id to every topic that was made before topics had ids. Durable on return.
+        """Give an id to every topic from the time before topics had ids. Durable on return.
 
         Raises:
             StorageError: the disk.
@@ -364,14 +364,14 @@ class LogDir:
             raise StorageError(f"cannot store the ids of topics: {error}") from error
 
     def delete_records(self, topic: str, partition: int, offset: int) -> None:
-        """Let a log begin at ``offset``, if it does not begin later. Durable on return.
+        """Start a log at ``offset``, unless it starts later already. Durable on return.
 
-        ``offset`` must be at or below what is durable of the log, or a crash could leave a log that
-        begins behind its end.
+        ``offset`` must not exceed the log's durable end, or a crash could leave a log that starts
+        behind its end.
 
         Raises:
             RefusedTopic: UNKNOWN_TOPIC_OR_PARTITION.
-            OffsetOutOfRange: the log does not reach that far.
+            OffsetOutOfRange: the log ends before ``offset``.
             StorageError: the disk.
         """
         log = self.log(topic, partition)
@@ -385,10 +385,10 @@ class LogDir:
         log.delete_before(offset)
 
     def delete_topic(self, name: str) -> Topic:
-        """Delete a topic and its records. Durable on return, though its files are still there.
+        """Delete a topic and its records. Durable on return, although its files are still there.
 
-        ``put_aside`` and then ``remove_directories`` take those away; if nobody does, the next
-        start will.
+        ``put_aside`` and then ``remove_directories`` remove the files, otherwise the next start
+        does.
 
         Raises:
             RefusedTopic: UNKNOWN_TOPIC_OR_PARTITION.
@@ -405,7 +405,10 @@ class LogDir:
         return topic
 
     def put_aside(self, most: int) -> bool:
-        """Free the names of up to ``most`` directories of deleted topics; True when all are free.
+        """Free the names of up to ``most`` directories of deleted topics.
+
+        Returns:
+            True when all are free.
 
         Raises:
             StorageError: the disk.
@@ -420,7 +423,7 @@ class LogDir:
         return done
 
     def take_removable(self) -> list[str]:
-        """Directories that only wait to be removed, by any thread; each is told once."""
+        """Renamed directories that wait for their removal by any thread, once each."""
         return self._leftovers.take_removable()
 
     @property
@@ -445,13 +448,13 @@ class LogDir:
             start_offset=self._starts.of(f"{topic.name}-{partition}"),
         )
 
-    # The end
+    # Closing
 
     def close(self) -> None:
-        """Make every log durable, close it, release the lock; the next start reads no batch.
+        """Make every log durable, close it, release the lock. The next start reads no batch.
 
         Raises:
-            StorageError: a log could not be synced; all the others were, and the lock is released.
+            StorageError: a log could not be synced. The other logs were synced, the lock is free.
         """
         failures: list[StorageError] = []
         for log in self._logs.values():
@@ -464,7 +467,7 @@ class LogDir:
             raise failures[0]
 
     def abandon(self) -> None:
-        """Give back files and lock as they are, without a sync."""
+        """Close all files and release the lock without a sync."""
         for log in self._logs.values():
             with contextlib.suppress(OSError):
                 log.abandon()

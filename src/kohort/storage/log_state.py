@@ -1,8 +1,9 @@
-"""What a log knows that its batches tell only all together: producers and leader epochs.
+"""Producers and leader epochs of one log, which follow from all of its batches together.
 
-In: batch headers in log order; out: both tables, and their stored form, a ``.snapshot`` file named
-by the offset up to which it holds. A snapshot is written only after everything before its offset
-was synced, so the newest one that is whole is the log's recovery point too.
+In: batch headers in log order. Out: both tables, and their stored form: a ``.snapshot`` file, named
+by the offset up to which it is true. Must not know: segments, files. A snapshot is written only
+after everything before its offset was synced, so the newest whole snapshot is also the log's
+recovery point.
 
 Source: Kafka's producer snapshots and leader epoch checkpoint (KIP-101), in one file here.
 """
@@ -31,14 +32,14 @@ UNDEFINED_OFFSET: Final = -1
 
 
 class EpochStart(NamedTuple):
-    """The first offset that was or will be written in a leader epoch."""
+    """The first offset of a leader epoch."""
 
     epoch: int
     start_offset: int
 
 
 class LeaderEpochs:
-    """The leader epochs of one log, ascending in both columns."""
+    """The leader epochs of one log, with ascending epochs and offsets."""
 
     __slots__ = ("starts",)
 
@@ -60,12 +61,12 @@ class LeaderEpochs:
         starts.append(EpochStart(epoch, start_offset))
 
     def forget_before(self, log_start_offset: int) -> None:
-        """Epochs that ended before the log's start are of no use to anybody."""
+        """Remove epochs that ended before the start of the log."""
         while len(self.starts) > 1 and self.starts[1].start_offset <= log_start_offset:
             self.starts.pop(0)
 
     def end_offset(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
-        """(epoch, end offset) of the greatest epoch at or below ``epoch``, as KIP-101 has it."""
+        """(epoch, end offset) of the greatest epoch at or below ``epoch`` (KIP-101)."""
         starts = self.starts
         if not starts or epoch > starts[-1].epoch or epoch < 0:
             return UNDEFINED_EPOCH, UNDEFINED_OFFSET
@@ -79,7 +80,7 @@ class LeaderEpochs:
         return found, end
 
     def epoch_of(self, offset: int) -> int:
-        """The epoch in which ``offset`` was or will be written; -1 when that is not known."""
+        """The epoch of the batch at ``offset``, present or future; -1 when it is unknown."""
         for epoch, start_offset in reversed(self.starts):
             if start_offset <= offset:
                 return epoch
@@ -97,14 +98,14 @@ class LogState:
         self.epochs = LeaderEpochs()
 
     def replay(self, header: BatchHeader) -> None:
-        """Count a batch that was found in the log."""
+        """Count a batch of the log."""
         self.epochs.assign(header.partition_leader_epoch, header.base_offset)
         if header.producer_id >= 0 and not header.is_control:
             self.producers.appended(header, header.base_offset, header.max_timestamp)
         self.offset = header.next_offset
 
     def to_bytes(self, offset: int) -> bytes:
-        """The snapshot's content, which holds up to ``offset``."""
+        """A snapshot that is true up to ``offset``."""
         body = json.dumps(
             {
                 "version": _FORMAT,
@@ -121,7 +122,7 @@ class LogState:
 
 
 def load_state(content: bytes, max_producers: int) -> LogState | None:
-    """What ``to_bytes`` made, or None when it is torn or of another format."""
+    """Read a snapshot; None when it is torn or has another format."""
     crc, _, body = content.partition(b"\n")
     if crc != b"%08x" % google_crc32c.value(body):
         return None
@@ -137,5 +138,5 @@ def load_state(content: bytes, max_producers: int) -> LogState | None:
 
 
 def snapshot_path(directory: str, offset: int) -> str:
-    """The snapshot that holds up to ``offset``."""
+    """The path of the snapshot for ``offset``."""
     return f"{directory}/{offset:0{NAME_DIGITS}d}{SNAPSHOT_SUFFIX}"

@@ -1,7 +1,7 @@
-"""``meta.properties``: whose data directory this is, and how often it was opened.
+"""``meta.properties``: the identity of a data directory, and its number of starts.
 
-In and out: the file's text, and the names beside it. Kafka's keys where Kafka has them; the rest is
-this layout's.
+In and out: the file's text, and the names in the directory. Must not know: files, logs. The keys
+are Kafka's where Kafka has them.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ class Meta:
     cluster_id: str
     node_id: int
     incarnation: int
-    """How often the directory was opened before this time."""
+    """The number of earlier starts."""
     boot_id: str
-    """The machine's boot in which the directory was last recovered; empty when not known."""
+    """The machine's boot during the last recovery; empty when it is unknown."""
 
     def to_text(self) -> str:
         """The file's content."""
@@ -37,7 +37,7 @@ class Meta:
 
 
 def read_meta(text: str, path: str) -> Meta:
-    """What ``to_text`` made.
+    """Read the text of ``meta.properties``.
 
     Raises:
         StorageError: the layout is newer than this code, or the file is not of this kind.
@@ -65,12 +65,12 @@ def read_meta(text: str, path: str) -> Meta:
 
 
 def check_is_ours(names: Collection[str], path: str) -> None:
-    """Whether a directory with these names in it is new, or one that a broker has made.
+    """Return if a directory with these names is new, or was made by a broker.
 
-    Beside the lock a broker that died while it made the directory leaves its first small files.
+    A broker that died during the first start leaves the lock and its first small files.
 
     Raises:
-        StorageError: it is somebody else's.
+        StorageError: the directory belongs to another program.
     """
     first = (LOCK, META, "topics.json")
     others = [name for name in names if name not in first and not name.endswith(".tmp")]

@@ -1,13 +1,13 @@
 """One partition: an append-only log of record batches with consecutive offsets.
 
-In: batches as producers sent them, offsets and times to look for; out: offsets, bytes of whole
-batches, and jobs (``FlushJob``) that make what was appended durable. The log holds no clock and no
-thread: time of day comes as ``now_ms``, and all calls come from one thread, except a job's
-``run``, which may happen in another.
+In: batches as producers sent them, offsets and times to search. Out: offsets, bytes of whole
+batches, and jobs (``FlushJob``) that make appended batches durable. Must not know: clocks, threads,
+requests. The time of day comes as ``now_ms``. All calls come from one thread, except a job's
+``run``, which may happen in another thread.
 
-What is promised: an appended batch survives the death of this process (the system has it); it
-survives the death of the machine when ``durable_end_offset`` has passed it. With
-``sync_before_answer`` nothing can be read before that.
+An appended batch survives the death of this process, because the system has it. It survives the
+death of the machine when ``durable_end_offset`` has passed it. With ``sync_before_answer`` no
+reader gets it earlier.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from kohort.storage.time_search import TimestampAndOffset, find_by_time
 
 
 class PartitionLog:
-    """A log in a directory of its own; ``open`` makes or recovers it."""
+    """A log in its own directory; ``open`` makes or recovers it."""
 
     __slots__ = (
         "_compactions",
@@ -93,19 +93,19 @@ class PartitionLog:
         report: Callable[[str], None],
         start_offset: int = 0,
     ) -> PartitionLog:
-        """Open the log in ``directory``, which is made when it is not there.
+        """Open the log in ``directory``; a missing directory is made.
 
         Args:
             files: the disk.
-            directory: absolute, ends with the partition's name, ``topic-number``.
+            directory: absolute; it ends with the partition's name, ``topic-number``.
             config: the topic's settings.
-            leader_epoch: written into batches; greater than in every earlier life of the log.
-            machine_restarted: whether unsynced data may have been lost since it was written.
-            report: takes one sentence about everything that was cut or removed.
-            start_offset: records before it were deleted, though their segment may be there.
+            leader_epoch: goes into batches; greater than in every earlier life of the log.
+            machine_restarted: whether unsynced data may be lost.
+            report: receives a sentence about each part that was cut or removed.
+            start_offset: records before it were deleted, although their segment may exist.
 
         Raises:
-            CorruptLog: durable data is damaged; nothing was changed by that.
+            CorruptLog: durable data is damaged; nothing was changed.
             StorageError: the disk.
         """
         try:
@@ -127,7 +127,7 @@ class PartitionLog:
         self.leader_epoch = epoch
         self._state.epochs.assign(epoch, self.log_end_offset)
 
-    # What it holds
+    # Content
 
     @property
     def log_start_offset(self) -> int:
@@ -136,12 +136,12 @@ class PartitionLog:
 
     @property
     def log_end_offset(self) -> int:
-        """The offset the next record will get."""
+        """The offset of the next record."""
         return self._segments.active.next_offset
 
     @property
     def high_watermark(self) -> int:
-        """The offset below which consumers may read."""
+        """Consumers may read below this offset."""
         return (
             self._durability.end_offset if self.config.sync_before_answer else self.log_end_offset
         )
@@ -166,11 +166,11 @@ class PartitionLog:
     def append(
         self, records: bytes | bytearray | memoryview, now_ms: int, *, keyed: bool = False
     ) -> AppendResult:
-        """Append exactly one batch, as it came from a producer or from ``build_batch``.
+        """Append exactly one batch, as a producer or ``build_batch`` made it.
 
         Raises:
             RefusedBatch: the batch breaks a rule; its ``code`` is the answer. Nothing was written.
-                That its records have keys, in a compacted topic, is taken for granted if ``keyed``.
+                With ``keyed`` nobody checks that records of a compacted topic have keys.
             StorageError: the disk is full or broken. Nothing was written.
         """
         self._check_usable()
@@ -234,8 +234,8 @@ class PartitionLog:
             )
 
     def _append_failed(self, segment: Segment, error: OSError) -> StorageError:
-        # Part of the batch may be in the file. The next append goes to the same place; cutting it
-        # off keeps a restart from finding half a batch there.
+        # Part of the batch may be in the file. The next append writes to the same position; the cut
+        # keeps a restart from finding half a batch there.
         try:
             segment.cut_to_size()
         except OSError:
@@ -248,13 +248,13 @@ class PartitionLog:
         segment = Segment(self._files, self.directory, sealed.next_offset)
         if self._files.exists(segment.path):
             self._files.remove(segment.path)
-        _ = segment.file  # made now: the file's name is what keeps the log's end
+        _ = segment.file  # made now: the next segment's name preserves the log's end
         self._segments.add(segment)
         self._durability.sealed(sealed)
         return segment
 
     def roll(self) -> None:
-        """Begin a new segment, if the active one has any batch."""
+        """Begin a new segment, unless the active one is empty."""
         self._check_usable()
         if self._segments.active.size:
             try:
@@ -262,44 +262,44 @@ class PartitionLog:
             except OSError as error:
                 raise StorageError(f"{self.name}: cannot begin a segment: {error}") from error
 
-    # Making it durable
+    # Durability
 
     @property
     def durable_end_offset(self) -> int:
-        """Everything below it is on the disk."""
+        """Everything below this offset is on the disk."""
         return self._durability.end_offset
 
     @property
     def failure(self) -> StorageError | None:
-        """Set once a sync failed: nothing is appended or acknowledged until a restart."""
+        """The error of a failed sync: then nothing is appended or acknowledged until a restart."""
         return self._durability.failure
 
     @property
     def first_unsynced_ms(self) -> int | None:
-        """When the first batch was appended that no flush has taken up yet."""
+        """When the first batch was appended that no flush includes yet."""
         return self._durability.first_unsynced_ms
 
     @property
     def needs_flush(self) -> bool:
-        """Whether a segment was sealed since the last flush, which then should not wait long."""
+        """Whether a segment was sealed since the last flush; then the next flush should be soon."""
         return self._durability.has_sealed
 
     def begin_flush(self, *, checkpoint: bool = False) -> FlushJob | None:
-        """What must be synced so that all that was appended until now is durable.
+        """A job that makes everything appended so far durable.
 
         Args:
-            checkpoint: also write index and snapshot, so that a restart reads nothing before this.
+            checkpoint: also write index and snapshot; a restart then does not read these batches.
 
         Returns:
-            None when there is nothing to do, when a flush is under way, or after a failure.
+            None when there is nothing to do, when a flush runs, or after a failure.
         """
         return None if self.closed else self._durability.begin(checkpoint=checkpoint)
 
     def complete_flush(self, job: FlushJob) -> None:
-        """Take up the outcome of a job that ran; after a failed one the log is of no use.
+        """Accept the outcome of a job that ran; after a failed one the log refuses appends.
 
-        A failed sync is never tried again: the system may have dropped the pages and would report
-        success the second time.
+        A failed sync is never repeated: the system may have dropped the pages, and a second sync
+        would report success.
         """
         self._durability.complete(job, closed=self.closed)
 
@@ -317,10 +317,10 @@ class PartitionLog:
             raise self.failure
 
     def close(self) -> None:
-        """Make everything durable and give back the files; the next open reads no batch.
+        """Make everything durable and close the files; the next open then reads no batch.
 
         Raises:
-            StorageError: the sync failed; the files are given back all the same.
+            StorageError: the sync failed; the files are closed.
         """
         if self.closed:
             return
@@ -334,7 +334,7 @@ class PartitionLog:
             self.abandon()
 
     def abandon(self) -> None:
-        """Give back the files as they are; for a log that is deleted, or a process that dies."""
+        """Close the files without a sync, for a deleted log or a dying process."""
         self.closed = True
         if self._compactions.job is not None:
             self._compactions.job.cancelled = True
@@ -350,16 +350,16 @@ class PartitionLog:
         min_one: bool = True,
         end_offset: int | None = None,
     ) -> bytes:
-        """Whole batches from the one that holds ``offset`` on; empty at the end of the log.
+        """Whole batches from the batch that holds ``offset``; empty at the end of the log.
 
-        The first batch may begin before ``offset``: clients skip what they did not ask for. A read
-        does not cross the end of a segment.
+        The first batch may begin before ``offset``: clients skip records that they did not request.
+        A read does not cross the end of a segment.
 
         Args:
             offset: from ``log_start_offset`` to ``high_watermark``.
-            max_bytes: bound on the answer.
-            min_one: answer the first batch even if it alone is larger than ``max_bytes``.
-            end_offset: read below it only; the high watermark when None.
+            max_bytes: limit for the answer.
+            min_one: return the first batch even if it exceeds ``max_bytes``.
+            end_offset: read only below it; None means the high watermark.
 
         Raises:
             OffsetOutOfRange: the offset is outside the log.
@@ -379,7 +379,7 @@ class PartitionLog:
         min_one: bool = True,
         end_offset: int | None = None,
     ) -> FileRange | None:
-        """As ``read``, but where the bytes lie instead of the bytes."""
+        """Like ``read``, but the position of the bytes in a file instead of the bytes."""
         end = self.high_watermark if end_offset is None else end_offset
         if not self.log_start_offset <= offset <= self.log_end_offset:
             raise OffsetOutOfRange(
@@ -391,7 +391,7 @@ class PartitionLog:
         return self._segments.locate(offset, max_bytes, min_one=min_one, end_offset=end)
 
     def offset_for_timestamp(self, timestamp: int) -> TimestampAndOffset:
-        """The first record at or after ``timestamp``, or Kafka's negative numbers for the ends.
+        """The first record at or after ``timestamp``; Kafka's negative numbers name the ends.
 
         Raises:
             StorageError: the disk, or a batch that does not decompress.
@@ -412,7 +412,7 @@ class PartitionLog:
         """Remove segments that ``retention.ms`` or ``retention.bytes`` no longer keep.
 
         Returns:
-            How many were removed. A segment without timestamps is kept by time for ever.
+            The number of removed segments. A segment without timestamps never becomes too old.
 
         Raises:
             StorageError: the disk.
@@ -426,8 +426,8 @@ class PartitionLog:
             return 0
         try:
             if count == len(self._segments):
-                # Nothing was written for the whole retention time, so that nothing is left to
-                # sync but a name, and nobody else would ask for it.
+                # Nothing was written for the whole retention time. Only a name is left to sync, and
+                # no other flush would include it.
                 self._roll()
                 self.flush()
             return self._remove_first(count)
@@ -443,7 +443,7 @@ class PartitionLog:
             )
 
     def delete_before(self, offset: int) -> None:
-        """The log begins at ``offset``, also if StorageError says that no segment can go."""
+        """Start the log at ``offset``, even if StorageError reports that no segment was removed."""
         self._segments.kept_from = offset
         try:
             self._remove_first(self._segments.count_before_start())
@@ -451,8 +451,8 @@ class PartitionLog:
             raise StorageError(f"{self.name}: cannot remove old segments: {error}") from error
 
     def _remove_first(self, count: int) -> int:
-        # What is removed was synced, and with it the name of the segment that follows: the end of
-        # the log is never forgotten with the records before it.
+        # Removed segments were synced, with the name of the next segment: a crash never forgets the
+        # end of the log together with its records.
         busy = self._durability.busy_segments
         removed = 0
         while removed < count and self._segments.first not in busy:
@@ -462,10 +462,10 @@ class PartitionLog:
         return removed
 
     def begin_compaction(self, now_ms: int) -> CompactionJob | None:
-        """A compaction of the sealed segments, when the log is compacted and enough is new in it.
+        """A job that compacts the sealed segments, when the log needs it.
 
         Returns:
-            A job whose ``run`` may happen in another thread; ``complete_compaction`` must follow.
+            A job: ``run`` it in any thread, then call ``complete_compaction``.
         """
         unusable = self.closed or self.failure is not None
         if not self.config.compact or self._compactions.job is not None or unusable:
@@ -478,7 +478,7 @@ class PartitionLog:
         """Put the compacted segments in place.
 
         Raises:
-            StorageError: the disk; the log is as it was, or partly compacted, and can go on.
+            StorageError: the disk; the log is unchanged or partly compacted, and still works.
         """
         try:
             self._compactions.complete(job, self._segments, closed=self.closed)

@@ -1,7 +1,7 @@
-"""``producer-ids.json``: which producer ids were given, so that none is given twice.
+"""``producer-ids.json``: producer ids that were given, so that no id is given twice.
 
-Ids are reserved a block at a time; a crash loses the rest of a block, which nobody misses. Must
-not know: producers.
+In: nothing. Out: new ids. Must not know: producers. A block of ids is reserved at a time; a crash
+loses the rest of the block.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class ProducerIds:
         self._next = self._end = 0 if content is None else int(json.loads(content)["next"])
 
     def allocate(self) -> int:
-        """An id that was never given before, also not in an earlier life of the directory.
+        """An id that was never given before, in this life of the directory or an earlier one.
 
         Raises:
             StorageError: the disk.

@@ -1,11 +1,13 @@
-"""Idempotent producers of one partition: who wrote what last, and is this batch a repetition.
+"""Idempotent producers of one partition: detects repeated and missing batches.
 
-In: batch headers in log order; out: go on, "that batch is already here, at this offset", or a
-refusal with Kafka's code. Five batches a producer are remembered, as many as a client may have in
-flight. State is rebuilt from batch headers and may be stored beside the log (``log_state``).
+In: batch headers in log order. Out: permission to append, the place of an earlier copy, or a
+refusal with Kafka's code. Must not know: files. Five batches of each producer are remembered, as
+many as a client may have in flight. The state can be rebuilt from batch headers and stored beside
+the log (``log_state``).
 
-Source: KIP-98, KIP-360; Kafka's producer state manager: an unknown producer may begin with any
-sequence (its records may have been deleted), a new epoch begins with 0, an older one is fenced.
+Source: KIP-98, KIP-360; Kafka's producer state manager. An unknown producer may start with any
+sequence, because its records may have been deleted; a new epoch starts with 0; an older epoch is
+fenced.
 """
 
 from __future__ import annotations
@@ -34,16 +36,17 @@ class AppendedBatch(NamedTuple):
 
 @dataclass(slots=True)
 class ProducerEntry:
-    """One producer: its newest epoch, and the last batches in it, oldest first."""
+    """One producer: its newest epoch, and its last batches in that epoch, oldest first."""
 
     epoch: int
     batches: deque[AppendedBatch] = field(default_factory=lambda: deque(maxlen=BATCHES_REMEMBERED))
     last_seen_ms: int = -1
-    """Broker's time of the last append, or the batch's timestamp when rebuilt from the log."""
+    """The broker's time of the last append, or the batch's timestamp after a rebuild from the log.
+    """
 
 
 class ProducerStates:
-    """All producers of one partition, the longest silent first."""
+    """All producers of one partition, the longest silent one first."""
 
     __slots__ = ("_entries", "_limit")
 
@@ -55,18 +58,18 @@ class ProducerStates:
         return len(self._entries)
 
     def entries(self) -> dict[int, ProducerEntry]:
-        """Entries by producer id, the longest silent first; not to be changed."""
+        """Entries by producer id, the longest silent one first; callers must not change them."""
         return self._entries
 
     def restore(self, producer_id: int, entry: ProducerEntry) -> None:
-        """Put back an entry that was stored."""
+        """Restore a stored entry."""
         self._entries[producer_id] = entry
 
     def check(self, header: BatchHeader) -> AppendedBatch | None:
-        """Whether this batch may be appended now.
+        """Return if this batch may be appended now.
 
         Returns:
-            None to append it; the batch that is already in the log when it is a repetition.
+            None to append it; for a repeated batch, the batch in the log.
 
         Raises:
             RefusedBatch: INVALID_PRODUCER_EPOCH or OUT_OF_ORDER_SEQUENCE_NUMBER.
@@ -78,7 +81,7 @@ class ProducerStates:
         if header.producer_epoch < entry.epoch:
             raise RefusedBatch(
                 f"producer {header.producer_id} wrote with epoch {header.producer_epoch}, "
-                f"its epoch is {entry.epoch} by now: another instance has taken its place",
+                f"another instance has epoch {entry.epoch} now",
                 ErrorCode.INVALID_PRODUCER_EPOCH,
             )
         if header.producer_epoch > entry.epoch:
@@ -96,13 +99,13 @@ class ProducerStates:
         return None
 
     def appended(self, header: BatchHeader, base_offset: int, now_ms: int) -> None:
-        """A checked batch is in the log at ``base_offset``; called too when the log is replayed."""
+        """Note an appended batch at ``base_offset``; also called when the log is replayed."""
         entry = self._entries.pop(header.producer_id, None)
         if entry is None or entry.epoch != header.producer_epoch:
             entry = ProducerEntry(header.producer_epoch)
             if len(self._entries) >= self._limit:
                 del self._entries[next(iter(self._entries))]
-        # Taken out and put back at the end: the order of the table is that of the last append.
+        # Moved to the end: the table is in the order of the last appends.
         self._entries[header.producer_id] = entry
         entry.last_seen_ms = now_ms
         entry.batches.append(
@@ -116,7 +119,7 @@ class ProducerStates:
         )
 
     def expire(self, now_ms: int, after_ms: int) -> int:
-        """Forget producers silent for more than ``after_ms``; how many they were."""
+        """Forget producers that were silent for more than ``after_ms``; returns their number."""
         silent = []
         for producer_id, entry in self._entries.items():
             if now_ms - entry.last_seen_ms <= after_ms:

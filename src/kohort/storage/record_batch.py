@@ -1,10 +1,11 @@
-"""Kafka's record batch, version 2, seen from outside: header, check, walk.
+"""The header of Kafka's record batch, version 2: reads it, checks it, walks over batches.
 
-In: the bytes of a produce request or of a segment; out: headers as named tuples, and the promise
-that a batch is whole. Batches are stored as they were sent: only base offset and partition leader
-epoch are the broker's, and both lie outside the checksum. Records themselves are in ``records``.
+In: the bytes of a produce request or of a segment. Out: headers as named tuples, and the guarantee
+that a batch is whole. Must not know: records (``records``), files. Batches are stored as they were
+sent: the broker sets only base offset and partition leader epoch, and both lie outside the
+checksum.
 
-Source: KIP-98 "Message Format"; the order of checks is that of Kafka's log validation.
+Source: KIP-98 "Message Format"; the checks have the order of Kafka's log validation.
 """
 
 from __future__ import annotations
@@ -21,9 +22,9 @@ from kohort.storage.errors import CorruptLog, RefusedBatch
 HEADER: Final = struct.Struct(">qiibIhiqqqhii")
 HEADER_SIZE: Final = HEADER.size
 LENGTH_END: Final = 12
-"""Bytes before those that the batch's length counts."""
+"""Bytes before the part that the batch's length counts."""
 CRC_START: Final = 21
-"""Where the bytes begin that the checksum covers."""
+"""Where the bytes for the checksum begin."""
 MAGIC: Final = 2
 NO_PRODUCER_ID: Final = -1
 NO_PRODUCER_EPOCH: Final = -1
@@ -65,12 +66,12 @@ class BatchHeader(NamedTuple):
 
     @property
     def last_offset(self) -> int:
-        """Offset of the last record (of those it had when it was first written)."""
+        """Offset of the last record (of those that the batch had at first)."""
         return self.base_offset + self.last_offset_delta
 
     @property
     def next_offset(self) -> int:
-        """The offset after this batch's last."""
+        """The offset after the batch's last offset."""
         return self.base_offset + self.last_offset_delta + 1
 
     @property
@@ -80,37 +81,37 @@ class BatchHeader(NamedTuple):
 
     @property
     def is_log_append_time(self) -> bool:
-        """Whether every record has the batch's max timestamp, set by the broker."""
+        """Whether every record has the batch's max timestamp, which the broker set."""
         return bool(self.attributes & LOG_APPEND_TIME_BIT)
 
     @property
     def is_control(self) -> bool:
-        """Whether this batch holds a transaction marker, which no application sees."""
+        """Whether the batch holds a transaction marker, which no application sees."""
         return bool(self.attributes & CONTROL_BIT)
 
     @property
     def last_sequence(self) -> int:
-        """The producer's sequence number of the last record; wraps after 2**31 - 1."""
+        """The producer's sequence number for the last record; wraps after 2**31 - 1."""
         if self.base_sequence == NO_SEQUENCE:
             return NO_SEQUENCE
         return (self.base_sequence + self.last_offset_delta) & _MAX_SEQUENCE
 
 
 def parse_header(data: bytes | bytearray | memoryview, position: int = 0) -> BatchHeader:
-    """The header at ``position``; checks nothing but that 61 bytes are there (struct.error)."""
+    """The header at ``position``; the only check is for 61 bytes (struct.error)."""
     return BatchHeader._make(HEADER.unpack_from(data, position))
 
 
 def check_batch(
     records: bytes | bytearray | memoryview, max_message_bytes: int
 ) -> tuple[BatchHeader, bytes]:
-    """Check what a producer sent for one partition: exactly one whole, sound batch.
+    """Check a producer's data for one partition: exactly one whole, sound batch.
 
     Returns:
         Its header and the bytes from ``CRC_START`` on, a copy that may outlive the buffer.
 
     Raises:
-        RefusedBatch: with the code Kafka answers in the same case.
+        RefusedBatch: with Kafka's code for the same case.
     """
     size = len(records)
     if size < HEADER_SIZE:
@@ -139,7 +140,7 @@ def check_batch(
 
 
 def check_header_of_producer(header: BatchHeader) -> None:
-    """Refuse what no producer may send, whatever the checksum says.
+    """Refuse batches that no producer may send, even with a correct checksum.
 
     Raises:
         RefusedBatch: counts that disagree, control or transactional batches, half an identity.
@@ -179,7 +180,7 @@ def _refuse_size(header: BatchHeader, size: int) -> None:
 
 
 def stored_prefix(header: BatchHeader, base_offset: int, leader_epoch: int) -> bytes:
-    """The bytes before ``CRC_START`` as they are stored: offset and epoch are the broker's."""
+    """The stored bytes before ``CRC_START``, with the broker's offset and epoch."""
     return _PREFIX.pack(base_offset, header.batch_length, leader_epoch, MAGIC, header.crc)
 
 
@@ -197,7 +198,7 @@ def with_log_append_time(
 
 
 def check_stored(header: BatchHeader, batch: bytes | memoryview, where: str) -> None:
-    """Refuse a whole batch off a log whose bytes are not the ones that were written.
+    """Refuse a batch of a log if its bytes have changed since they were written.
 
     Args:
         header: its header.
@@ -205,7 +206,7 @@ def check_stored(header: BatchHeader, batch: bytes | memoryview, where: str) -> 
         where: file and position, for the message.
 
     Raises:
-        CorruptLog: the checksum is another.
+        CorruptLog: the checksum differs.
     """
     crc = google_crc32c.value(bytes(batch[CRC_START:]))
     if crc != header.crc:
@@ -221,7 +222,7 @@ DAMAGE_ADVICE: Final = (
 
 
 def iterate_batches(data: bytes | memoryview) -> Iterator[tuple[BatchHeader, memoryview]]:
-    """The whole batches in ``data``, in order; a part of one at the end is left out.
+    """The whole batches in ``data``, in order; an incomplete batch at the end is left out.
 
     Raises:
         RefusedBatch: a length that no batch has, or another message format.

@@ -1,8 +1,8 @@
-"""Records inside a batch: building batches of the broker's own, and looking into stored ones.
+"""Builds batches of the broker's own, and reads records of stored batches.
 
-In: keys, values, headers and timestamps, or the bytes of batches; out: one batch, or records with
-their offsets. The produce and fetch paths do not come here. Plain tuples and local variables
-throughout, since a replay of ``__consumer_offsets`` runs through this loop once a record.
+In: keys, values, headers and timestamps, or the bytes of batches. Out: one batch, or records with
+their offsets. Must not know: files, logs. The produce and fetch paths do not come here. A replay of
+``__consumer_offsets`` runs this loop for each record, so it uses plain tuples and local variables.
 
 Source: KIP-98 "Message Format": zigzag varints, offsets and timestamps relative to the batch.
 """
@@ -35,7 +35,7 @@ Headers = Sequence[tuple[str, bytes | None]]
 
 
 class Record(NamedTuple):
-    """One record. ``offset`` is the log's; builders ignore it and number from the batch's base."""
+    """One record. ``offset`` is the log's; builders ignore it and count from the batch's base."""
 
     key: bytes | None
     value: bytes | None
@@ -45,7 +45,7 @@ class Record(NamedTuple):
 
 
 class RawRecord(NamedTuple):
-    """One record as compaction wants it: its bytes, and what decides whether it stays."""
+    """One record for compaction: its bytes, and the fields that decide if it stays."""
 
     offset: int
     key: bytes | None
@@ -95,7 +95,7 @@ def build_batch(
 
 
 def assemble(header: BatchHeader, records: bytes) -> bytes:
-    """A batch of encoded ``records``; length and checksum of ``header`` are worked out here."""
+    """A batch of encoded ``records``; length and checksum of ``header`` are computed here."""
     section = compress(records, CompressionType(header.compression))
     length = HEADER_SIZE - LENGTH_END + len(section)
     head = HEADER.pack(*header._replace(batch_length=length, crc=0))
@@ -104,7 +104,7 @@ def assemble(header: BatchHeader, records: bytes) -> bytes:
 
 
 def iterate_records(data: bytes | memoryview) -> Iterator[Record]:
-    """Every record of the whole batches in ``data``; control batches are passed over.
+    """Every record of the whole batches in ``data``; control batches are skipped.
 
     Raises:
         RefusedBatch: bytes that are no batch, or records that do not fit their batch.
@@ -153,7 +153,7 @@ def records_of(header: BatchHeader, batch: bytes | memoryview) -> Iterator[Recor
 def keys_and_values(
     header: BatchHeader, batch: bytes | memoryview
 ) -> Iterator[tuple[bytes | None, bytes | None]]:
-    """Keys and values of one batch, for those who want nothing else, and fast.
+    """Keys and values of one batch, without offsets and timestamps, which is faster.
 
     Raises:
         RefusedBatch: records that do not fit the batch.
@@ -178,7 +178,7 @@ def keys_and_values(
 
 
 def raw_records_of(header: BatchHeader, batch: bytes | memoryview) -> Iterator[RawRecord]:
-    """The records of one batch as stored bytes, for those who copy and do not read them.
+    """The records of one batch as stored bytes, to copy them without reading them.
 
     Raises:
         RefusedBatch: records that do not fit the batch.
@@ -205,7 +205,7 @@ def raw_records_of(header: BatchHeader, batch: bytes | memoryview) -> Iterator[R
 
 
 def all_have_keys(header: BatchHeader, batch: bytes | memoryview) -> bool:
-    """Whether every record has a key, as a compacted topic demands."""
+    """Whether every record has a key, as a compacted topic requires."""
     return all(record.key is not None for record in raw_records_of(header, batch))
 
 
@@ -218,7 +218,7 @@ def _misfit(header: BatchHeader, error: Exception) -> RefusedBatch:
 
 
 def _varint(data: bytes, position: int) -> tuple[int, int]:
-    # Nearly every number in a record is small: one byte, decided at once.
+    # Nearly every number in a record is small: one byte.
     byte = data[position]
     if byte < 0x80:
         return (byte >> 1) ^ -(byte & 1), position + 1
@@ -300,7 +300,7 @@ def _make_varint(number: int) -> bytes:
 
 _SMALL: Final = 1_024
 _SMALL_VARINTS: Final = tuple(_make_varint(number) for number in range(_SMALL))
-"""Lengths and deltas are nearly always small, and a batch has four of them a record."""
+"""Lengths and deltas are nearly always small, and each record has four of them."""
 
 _NULL: Final = _make_varint(-1)
 _NO_HEADERS: Final = _make_varint(0)

@@ -1,18 +1,19 @@
-"""Opening a log: which bytes are good, what is cut, what is refused.
+"""Opens a log: finds the sound bytes, cuts torn ends, refuses damage.
 
-In: a directory with segments, index files and snapshots; out: segments with their extents, and the
-log's state. What the newest whole snapshot covers was synced and is not read again (the index files
-say how far each segment reaches); what follows is checked batch by batch.
+In: a directory with segments, index files and snapshots. Out: segments with their extents, and the
+log's state. Must not know: appends, readers. Data below the offset of the newest whole snapshot was
+synced and is not read again (the index files tell how far each segment reaches); later data is
+checked batch by batch.
 
-The rules, for a batch that fails its check:
+The rules for a batch that fails its check:
 
-- below the recovery point: it was on the disk whole. ``CorruptLog``, with file and position.
-- above it, and the machine was started anew since: what was not synced may be gone in any pattern
-  (reliability.md D5). Everything from there on is cut, and a message says how much.
-- above it, same boot: a kill loses nothing that was written, so only the last write can be torn.
-  Nothing sound may follow; otherwise it is damage, and ``CorruptLog``.
+- below the recovery point: it was whole on the disk. ``CorruptLog``, with file and position.
+- above it, after a start of the machine: any part of unsynced data may be missing (reliability.md
+  D5). Everything from there on is cut, and a report tells how much.
+- above it, in the same boot: a kill loses no written data, so only the last write can be torn. No
+  sound batch may follow; otherwise it is damage, and ``CorruptLog``.
 
-Recovering twice gives the same as once.
+A second recovery gives the same result.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ Report = Callable[[str], None]
 
 @dataclass(slots=True, kw_only=True)
 class RecoveredLog:
-    """What ``recover`` found; ``changed`` when the disk does not yet hold it safely."""
+    """The result of ``recover``; ``changed`` if the disk does not yet hold it safely."""
 
     segments: list[Segment]
     state: LogState
@@ -59,7 +60,7 @@ class RecoveredLog:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Defect:
-    """Where the good part of a segment ends before the file does."""
+    """The end of a segment's good part, if the file does not end there."""
 
     position: int
     reason: str
@@ -75,10 +76,10 @@ def recover(
     machine_restarted: bool,
     report: Report,
 ) -> RecoveredLog:
-    """Open what is in ``directory``; an empty one is an empty log.
+    """Open the log in ``directory``; an empty directory is an empty log.
 
     Raises:
-        CorruptLog: durable data is damaged or missing; nothing was changed by that.
+        CorruptLog: durable data is damaged or missing; nothing was changed.
         OSError: the disk.
     """
     names = _finish_interrupted_work(files, directory)
@@ -108,7 +109,7 @@ def recover(
                 _drop(files, directory, later, segment.next_offset, report)
                 break
         if i + 1 < len(bases):
-            # Sealed, and most are never read again: their indexes stay on the disk.
+            # Most sealed segments are never read again: their indexes stay on the disk.
             segment.write_index_if_stale()
             segment.forget_index()
     end = segments[-1].next_offset if segments else 0
@@ -122,7 +123,7 @@ def recover(
 
 
 def _finish_interrupted_work(files: Files, directory: str) -> list[str]:
-    """Carry out a swap that was decided, remove what was not; the names that are left."""
+    """Finish replacements that a compaction decided, remove others; returns the names left."""
     names = files.list_directory(directory)
     for name in names:
         if name.endswith((CLEANED_SUFFIX, TEMPORARY_SUFFIX)):
@@ -134,19 +135,19 @@ def _finish_interrupted_work(files: Files, directory: str) -> list[str]:
 
 
 def swap_name(base_offset: int, end_offset: int) -> str:
-    """Name of a segment that takes the place of all from base offset to below the end."""
+    """Name of a segment that replaces all segments from base offset to below the end."""
     return f"{base_offset:020d}.{end_offset:020d}{SWAP_SUFFIX}"
 
 
 def finish_swap(files: Files, directory: str, name: str) -> None:
-    """Put a cleaned segment in the place of those it was made from; may be repeated."""
+    """Put a cleaned segment in place of the segments that it replaces; may be repeated."""
     base_offset, end_offset = map(int, name.removesuffix(SWAP_SUFFIX).split("."))
     for other in files.list_directory(directory):
         stem, _, suffix = other.partition(".")
         is_segment = stem.isdigit() and f".{suffix}" in (LOG_SUFFIX, INDEX_SUFFIX)
         if is_segment and base_offset < int(stem) < end_offset:
             files.remove(f"{directory}/{other}")
-    # The old index does not fit the new segment: better none than that.
+    # The old index does not fit the new segment; without an index it still works.
     files.remove(segment_path(directory, base_offset, INDEX_SUFFIX))
     files.replace(f"{directory}/{name}", segment_path(directory, base_offset))
     files.sync_directory(directory)
@@ -174,7 +175,7 @@ def _judge_gap(
 
 
 def _load(segment: Segment, recovery_point: int) -> bool:
-    """Take the extent from the index file, if what it describes was synced and is there."""
+    """Read the extent from the index file if the described data was synced and exists."""
     if (
         segment.load()
         and segment.next_offset <= recovery_point
@@ -186,7 +187,7 @@ def _load(segment: Segment, recovery_point: int) -> bool:
 
 
 def _scan(segment: Segment, config: LogConfig) -> Defect | None:
-    """Count the batches after the extent that is known, each checked; where the sound ones end."""
+    """Check and count the batches after the known extent; returns the defect, if any."""
     file_size = segment.file.size()
     reader = _ChunkReader(segment, file_size)
     while segment.size < file_size:
@@ -221,7 +222,7 @@ class _ChunkReader:
         return self._chunk[start : start + size]
 
     def check_next(self) -> tuple[BatchHeader | None, str]:
-        """The sound batch at the segment's end, or why there is none."""
+        """The sound batch at the segment's end, or the reason why there is none."""
         return self.check_at(self._segment.size, self._segment.next_offset)
 
     def check_at(self, position: int, lowest_offset: int) -> tuple[BatchHeader | None, str]:
@@ -249,14 +250,14 @@ class _ChunkReader:
         return crc
 
     def rest_is_zero(self) -> bool:
-        """Whether only zeros follow: room that was made in advance and not used."""
+        """Whether only zeros follow: preallocated and never used."""
         for position in range(self._segment.size, self._size, _CHUNK):
             if any(self._bytes(position, min(_CHUNK, self._size - position))):
                 return False
         return True
 
     def sound_batch_after(self, position: int, epoch: int) -> int | None:
-        """Where a whole batch follows after ``position``, found by its epoch and format bytes."""
+        """The position of a whole batch after ``position``, found by its epoch and format bytes."""
         pattern = _EPOCH_AND_MAGIC.pack(epoch, MAGIC)
         at = position + 1 + _EPOCH_AT
         while at < self._size:
@@ -280,7 +281,7 @@ def _judge(
 ) -> None:
     """Refuse a defect that no crash explains."""
     if defect.rest_is_zero:
-        # Whether anything is missing shows in where the next segment or the log ends.
+        # Missing data shows in the start of the next segment or in the end of the log.
         return
     advice = DAMAGE_ADVICE
     if segment.next_offset < recovery_point:
@@ -302,7 +303,7 @@ def _judge(
 
 
 def _last_epoch(segment: Segment, defect_position: int) -> int:
-    # Everything above the recovery point was written by one process, in one epoch.
+    # One process wrote everything above the recovery point, in one epoch.
     last = -1
     for _, header in segment.headers():
         last = header.partition_leader_epoch
@@ -322,7 +323,7 @@ def _cut(segment: Segment, defect: Defect, config: LogConfig, report: Report) ->
 
 
 def _drop(files: Files, directory: str, bases: list[int], end: int, report: Report) -> None:
-    """Remove segments that follow a cut: offsets must not go on behind a hole."""
+    """Remove the segments after a cut, since offsets must not continue behind a hole."""
     for base_offset in bases:
         path = segment_path(directory, base_offset)
         report(f"{path}: removed, since the records before it, from {end} on, were never synced")

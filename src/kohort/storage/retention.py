@@ -1,6 +1,7 @@
-"""Which segments ``retention.ms`` and ``retention.bytes`` no longer keep.
+"""Finds the segments that ``retention.ms`` and ``retention.bytes`` no longer keep.
 
-In: a log's segments, its settings, the time; out: how many of the oldest may go.
+In: a log's segments, its settings, the time. Out: the number of old segments to remove. Must not
+know: files, syncs.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from kohort.storage.segment_list import SegmentList
 
 
 def expired_segments(segments: SegmentList, config: LogConfig, now_ms: int) -> int:
-    """How many segments, from the oldest on, may be removed; the active one by time only.
+    """The number of segments to remove, from the oldest on; the active one only by time.
 
     A segment without timestamps is never too old.
     """

@@ -1,10 +1,9 @@
 """One file of batches with consecutive offsets, and its sparse index.
 
-In: checked batches to append, offsets, positions and timestamps to find; out: bytes of whole
-batches. Knows nothing of producers, syncing policy, retention or other segments; those are the
-partition log's.
+In: checked batches to append, offsets, positions and timestamps to search. Out: bytes of whole
+batches. Must not know: producers, the times of syncs, retention, other segments.
 
-A segment may be preallocated: its file is then longer than ``size``, and zero from there on.
+A segment may be preallocated: its file is then longer than ``size``, with zeros behind ``size``.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ _MAX_RELATIVE_OFFSET: Final = (1 << 31) - 1
 
 
 class FileRange(NamedTuple):
-    """Whole batches as they lie in a file, for those who would rather send than read."""
+    """A range of whole batches in a file, for callers that send bytes without reading them."""
 
     file: File
     position: int
@@ -47,12 +46,12 @@ class FileRange(NamedTuple):
 
 
 def segment_path(directory: str, base_offset: int, suffix: str = LOG_SUFFIX) -> str:
-    """Kafka's name of the segment whose first offset is ``base_offset``."""
+    """Kafka's name of the segment with the first offset ``base_offset``."""
     return f"{directory}/{base_offset:0{NAME_DIGITS}d}{suffix}"
 
 
 class Segment:
-    """A segment. Only the last of a log is appended to; the file opens when it is first needed."""
+    """A segment. Only a log's last segment gets appends; the file opens on first use."""
 
     __slots__ = (
         "_allocated",
@@ -80,7 +79,7 @@ class Segment:
         self._cursors: dict[int, int] = {}
         self.base_offset = base_offset
         self.next_offset = base_offset
-        """The offset after the last record in here."""
+        """The offset after the segment's last record."""
         self.size = 0
         """Bytes of batches."""
         self.first_timestamp = NO_TIMESTAMP
@@ -103,7 +102,7 @@ class Segment:
 
     @property
     def file(self) -> File:
-        """The open file; made when it is not there."""
+        """The open file; a missing file is made."""
         if self._file is None:
             self._file = self._files.open(self.path, create=True)
             self._allocated = self._file.size()
@@ -111,12 +110,12 @@ class Segment:
 
     @property
     def is_open(self) -> bool:
-        """Whether a file descriptor is held."""
+        """Whether a file descriptor is open."""
         return self._file is not None
 
     @property
     def extent(self) -> SegmentExtent:
-        """What this segment holds now."""
+        """The extent of the present content."""
         return SegmentExtent(
             self.base_offset,
             self.size,
@@ -127,26 +126,26 @@ class Segment:
         )
 
     def reset(self) -> None:
-        """Forget extent and index, to count the batches in the file anew."""
+        """Forget extent and index, to count the batches in the file again."""
         self._index = SparseIndex()
         self._index_bytes = 0
         self._cursors.clear()
         self._take(SegmentExtent(self.base_offset, 0, self.base_offset, NO_TIMESTAMP, -1, -1))
 
     def close(self) -> None:
-        """Give back the file descriptor; the next access takes one again."""
+        """Close the file; the next use opens it again."""
         if self._file is not None:
             self._file.close()
             self._file = None
 
     def forget_index(self) -> None:
-        """Let go of a sealed segment's index and file; both come back when they are needed."""
+        """Drop a sealed segment's index and close its file; both return on use."""
         self._index = None
         self._cursors.clear()
         self.close()
 
     def remove(self) -> None:
-        """Remove the files; what is read meanwhile from an open descriptor is still there."""
+        """Remove the files; open descriptors can still read them."""
         self.close()
         self._files.remove(self.path)
         self._files.remove(self.index_path)
@@ -154,7 +153,7 @@ class Segment:
     # Appending
 
     def fits(self, size: int, next_offset: int, segment_bytes: int) -> bool:
-        """Whether a batch of ``size`` bytes may go in here; the first always may."""
+        """Whether a batch of ``size`` bytes fits; the first batch always fits."""
         if not self.size:
             return True
         return (
@@ -163,10 +162,10 @@ class Segment:
         )
 
     def append(self, header: BatchHeader, parts: tuple[bytes, bytes], preallocate: int) -> None:
-        """Write one batch, whose header already has its offset, at the end.
+        """Write one batch at the end; its header already has its offset.
 
         Raises:
-            OSError: and nothing of this segment has changed but bytes beyond its end.
+            OSError: only bytes beyond the segment's end have changed.
         """
         file = self._file or self.file
         end = self.size + header.size
@@ -176,7 +175,7 @@ class Segment:
         file.pwrite(parts, self.size)
 
     def account(self, header: BatchHeader, index_interval_bytes: int) -> None:
-        """Count a batch that is at the end of the file, appended or found there."""
+        """Count a batch at the end of the file, appended or found."""
         index = self._index
         if index is not None and self._index_bytes > index_interval_bytes:
             index.add(header.base_offset - self.base_offset, self.size, self.max_timestamp)
@@ -191,7 +190,7 @@ class Segment:
             self.max_timestamp_offset = header.last_offset
 
     def cut_to_size(self) -> None:
-        """Cut from the file whatever lies beyond the last batch."""
+        """Cut the file after the last batch."""
         if self.file.size() != self.size:
             self.file.truncate(self.size)
         self._allocated = self.size
@@ -199,13 +198,13 @@ class Segment:
     # Index
 
     def index_content(self) -> bytes:
-        """The index file's content for what the segment holds now."""
+        """The index file for the present content."""
         return self._indexed().to_bytes(self.extent)
 
     def load(self) -> bool:
-        """Take extent and index from the index file; False when it is missing or torn.
+        """Read extent and index from the index file; False when it is missing or torn.
 
-        The file of batches may be longer than the extent: what follows was appended later.
+        The file of batches may be longer than the extent, because of later appends.
         """
         content = read_file(self._files, self.index_path)
         loaded = load_index(content) if content is not None else None
@@ -223,8 +222,8 @@ class Segment:
         self.max_timestamp_offset = extent.max_timestamp_offset
 
     def _indexed(self) -> SparseIndex:
-        # A sealed segment's index was let go: from its file, or without one entry, which is
-        # slower and still right, since every search walks on from the entry it finds.
+        # A sealed segment's index was dropped. Without its file one entry is enough, only slower:
+        # every search walks on from the entry that it finds.
         if self._index is None:
             content = read_file(self._files, self.index_path)
             loaded = load_index(content) if content is not None else None
@@ -234,7 +233,7 @@ class Segment:
         return self._index
 
     def write_index_if_stale(self) -> None:
-        """Write the index file, unless it already says what the segment holds."""
+        """Write the index file, unless it is up to date."""
         content = self.index_content()
         if read_file(self._files, self.index_path) != content:
             write_file(self._files, self.index_path, content)
@@ -244,13 +243,13 @@ class Segment:
     def locate(
         self, offset: int, max_bytes: int, *, min_one: bool, end_offset: int
     ) -> FileRange | None:
-        """Whole batches from the one that holds ``offset`` on, at most ``max_bytes`` of them.
+        """Whole batches from the batch that holds ``offset``, at most ``max_bytes`` of them.
 
         Args:
-            offset: the first offset wanted; one that compaction removed means the next there is.
-            max_bytes: bound on the size.
-            min_one: give the first batch even when it is larger than the bound.
-            end_offset: batches that begin at or after it are not given.
+            offset: the first wanted offset; if compaction removed it, the next offset.
+            max_bytes: limit for the size.
+            min_one: return the first batch even if it exceeds the limit.
+            end_offset: batches that begin at or after it are left out.
         """
         start = self._position_of(offset)
         if start is None:
@@ -265,7 +264,7 @@ class Segment:
         return FileRange(self.file, start, end - start, next_offset)
 
     def _remember(self, offset: int, position: int) -> None:
-        # The next fetch of the same consumer begins where this one ends.
+        # The next fetch of the same consumer begins at the end of this fetch.
         if len(self._cursors) >= _CURSORS:
             del self._cursors[next(iter(self._cursors))]
         self._cursors[offset] = position
@@ -285,12 +284,12 @@ class Segment:
         return None
 
     def position_at_or_after(self, offset: int) -> int:
-        """Where the batch that holds ``offset``, or the next there is, begins; else the end."""
+        """The position of the batch that holds ``offset``, or of the next one; else the end."""
         position = self._position_of(offset)
         return self.size if position is None else position
 
     def _walk_back_to(self, start: int, max_bytes: int, end_offset: int) -> tuple[int, int]:
-        """End of the last whole batch within the bounds, and the offset after it."""
+        """End of the last whole batch within the limits, and the offset after it."""
         limit = min(self.size, start + max_bytes)
         if limit == self.size and end_offset >= self.next_offset:
             return self.size, self.next_offset
@@ -307,7 +306,7 @@ class Segment:
             if base_offset >= end_offset:
                 break
             if position + size > limit:
-                # What comes next is this batch, whether or not one was passed.
+                # This batch comes next, whether or not a batch was passed.
                 return end, base_offset
             end, next_offset = position + size, base_offset + delta + 1
         return end, next_offset
@@ -350,7 +349,7 @@ class Segment:
             position += header.size
 
     def _check_length(self, position: int, data: bytes) -> None:
-        """Refuse a file that is shorter than what was counted."""
+        """Refuse a file that is shorter than the counted batches."""
         if len(data) < HEADER_SIZE:
             raise CorruptLog(
                 f"{self.path}: cut at position {position}: {len(data)} bytes are left where a "
@@ -358,7 +357,7 @@ class Segment:
             )
 
     def _check_size(self, position: int, size: int) -> None:
-        """Refuse a batch that cannot be there: who went on would read nonsense, or for ever."""
+        """Refuse a batch that cannot be there; otherwise a reader gets nonsense or never ends."""
         if not HEADER_SIZE <= size <= self.size - position:
             raise CorruptLog(
                 f"{self.path}: damaged at position {position}: a batch of {size} bytes is "
@@ -366,7 +365,7 @@ class Segment:
             )
 
     def first_position_at_time(self, timestamp: int) -> int | None:
-        """Where the first batch begins that has a record at or after ``timestamp``."""
+        """The position of the first batch with a record at or after ``timestamp``."""
         if self.max_timestamp < timestamp:
             return None
         start = self._indexed().floor_of_timestamp(timestamp)

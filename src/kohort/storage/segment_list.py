@@ -1,8 +1,8 @@
-"""The segments of one log in order: which holds an offset or a time, and who holds a descriptor.
+"""The segments of one log in order: finds the segment for an offset or a time.
 
-In: offsets and timestamps; out: ranges of whole batches, single records. Only the last segment is
-appended to, by the partition log. A sealed segment's file and index are in memory only while it is
-being read: few at a time.
+In: offsets and timestamps. Out: ranges of whole batches, single records. Must not know: appends,
+syncs. A sealed segment keeps its file and index in memory only while it is read, and only a few do
+so at a time.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class SegmentList:
         self._segments = segments
         self._open_sealed: list[Segment] = []
         self.kept_from = 0
-        """Records before it were deleted, though their segment may be there."""
+        """Records before this offset were deleted, although their segment may exist."""
 
     def __iter__(self) -> Iterator[Segment]:
         return iter(self._segments)
@@ -45,18 +45,18 @@ class SegmentList:
         return max(self._segments[0].base_offset, self.kept_from)
 
     def count_before_start(self) -> int:
-        """How many segments, from the oldest on, hold no record that may be read."""
+        """The number of segments, from the oldest on, without a readable record."""
         start = self.start_offset
         return sum(1 for segment in self.sealed if segment.next_offset <= start)
 
     @property
     def active(self) -> Segment:
-        """The segment that is appended to."""
+        """The segment that gets appends."""
         return self._segments[-1]
 
     @property
     def sealed(self) -> tuple[Segment, ...]:
-        """All but the active one."""
+        """All segments except the active one."""
         return tuple(self._segments[:-1])
 
     @property
@@ -65,17 +65,17 @@ class SegmentList:
         return sum(segment.size for segment in self._segments)
 
     def add(self, segment: Segment) -> None:
-        """``segment`` is the active one from now on."""
+        """Make ``segment`` the active one."""
         self._segments.append(segment)
 
     def remove_first(self) -> Segment:
-        """Take the oldest out."""
+        """Remove the oldest segment from the list."""
         segment = self._segments.pop(0)
         self._closed(segment)
         return segment
 
     def replace(self, old: tuple[Segment, ...], new: Segment) -> None:
-        """Put ``new`` in the place of neighbours that it was made from."""
+        """Replace neighbours by the segment that was made from them."""
         start = self._segments.index(old[0])
         self._segments[start : start + len(old)] = [new]
         for segment in old:
@@ -87,12 +87,12 @@ class SegmentList:
             self._open_sealed.remove(segment)
 
     def seal(self, segment: Segment) -> None:
-        """A segment that is sealed and synced gives back its descriptor and its index."""
+        """A segment is sealed and synced: close its file and drop its index."""
         self._closed(segment)
         segment.forget_index()
 
     def close(self) -> None:
-        """Give back all descriptors."""
+        """Close all files."""
         for segment in self._segments:
             segment.close()
 
@@ -101,13 +101,13 @@ class SegmentList:
             return
         self._open_sealed.append(segment)
         if len(self._open_sealed) > _OPEN_SEALED_SEGMENTS:
-            # Closing waits for a sync in another thread; one that is not synced yet opens again.
+            # Closing waits for a sync in another thread; an unsynced file opens again.
             self._open_sealed.pop(0).close()
 
     def locate(
         self, offset: int, max_bytes: int, *, min_one: bool, end_offset: int
     ) -> FileRange | None:
-        """As ``Segment.locate``, in the segment that holds ``offset`` or the next offset there is.
+        """See ``Segment.locate``; in the segment that holds ``offset`` or the next offset.
 
         A range does not cross the end of a segment.
         """
@@ -120,7 +120,7 @@ class SegmentList:
         return None
 
     def _index_of(self, offset: int) -> int:
-        # From the end: nearly all reads are of the newest segment.
+        # Backwards, because nearly all reads need the newest segment.
         for i in range(len(self._segments) - 1, 0, -1):
             if self._segments[i].base_offset <= offset:
                 return i
@@ -140,13 +140,13 @@ class SegmentList:
         """(timestamp, offset) of the first record with the greatest timestamp."""
         greatest = max(self._segments, key=lambda segment: segment.max_timestamp).max_timestamp
         if self.kept_from > self._segments[0].base_offset:
-            # The greatest may have been among the records that were deleted.
+            # The greatest timestamp may belong to a deleted record.
             headers = (header for segment in self._segments for _, header in self._kept(segment))
             greatest = max((header.max_timestamp for header in headers), default=NO_TIMESTAMP)
         return None if greatest == NO_TIMESTAMP else self.at_timestamp(greatest)
 
     def _kept(self, segment: Segment, position: int = 0) -> Iterator[tuple[int, BatchHeader]]:
-        """Position and header of the batches from ``position`` on that hold records to be read."""
+        """Position and header of the batches from ``position`` on with readable records."""
         self._use(segment)
         for place, header in segment.headers(position):
             if header.last_offset >= self.start_offset:
@@ -163,6 +163,6 @@ class SegmentList:
                     if record.timestamp >= timestamp and record.offset >= self.start_offset:
                         return record.timestamp, record.offset
                 if header.base_offset >= self.start_offset:
-                    # Its greatest timestamp was that of a record which compaction removed.
+                    # The record with the batch's greatest timestamp was removed by compaction.
                     return header.max_timestamp, header.last_offset
         return None

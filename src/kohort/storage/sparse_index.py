@@ -1,11 +1,12 @@
-"""A sparse index of one segment: every few kilobytes, where a batch begins.
+"""A sparse index of one segment: the position of one batch for every few kilobytes.
 
-In: positions as batches are appended; out: for an offset, a position or a timestamp the nearest
-entry at or below it, from which the segment walks on. Three compact arrays, 16 bytes an entry, for
-offsets and times at once: a million records of 100 bytes take 400 kB with the default interval.
+In: positions, as batches are appended. Out: for an offset, a position or a timestamp the nearest
+entry at or below it; the segment walks on from there. Must not know: files. Three compact arrays
+with 16 bytes an entry serve offsets and times at once: a million records of 100 bytes take 400 kB
+with the default interval.
 
-On disk (``.sparse``) the arrays are a cache of what the segment says: checksummed, and built anew
-from the segment when they are missing or do not fit it.
+The file (``.sparse``) is a cache with a checksum: it is built again from the segment when it is
+missing or does not fit.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ _HEAD: Final = struct.Struct("<HqqqqqqI")
 
 
 class SegmentExtent(NamedTuple):
-    """What the index was true for: the segment up to ``size`` bytes and ``next_offset``."""
+    """The extent for which the index was true: up to ``size`` bytes and ``next_offset``."""
 
     base_offset: int
     size: int
@@ -52,7 +53,7 @@ class SparseIndex:
         self.timestamps.append(max_timestamp_before)
 
     def floor_of_offset(self, relative_offset: int) -> int:
-        """Position of a batch at or before the one that holds the offset."""
+        """Position of the batch that holds the offset, or of an earlier one."""
         i = bisect_right(self.offsets, relative_offset)
         return self.positions[i - 1] if i else 0
 
@@ -62,12 +63,12 @@ class SparseIndex:
         return self.positions[i - 1] if i else 0
 
     def floor_of_timestamp(self, timestamp: int) -> int:
-        """Position of a batch before which every batch is older than ``timestamp``."""
+        """Position of a batch; all batches before it are older than ``timestamp``."""
         i = bisect_left(self.timestamps, timestamp)
         return self.positions[i - 1] if i else 0
 
     def to_bytes(self, extent: SegmentExtent) -> bytes:
-        """The file's content."""
+        """The content of the file."""
         arrays = self.offsets.tobytes() + self.positions.tobytes() + self.timestamps.tobytes()
         body = _HEAD.pack(_FORMAT, *extent, len(self)) + arrays
         crc: int = google_crc32c.value(body)
@@ -75,7 +76,7 @@ class SparseIndex:
 
 
 def load_index(content: bytes) -> tuple[SparseIndex, SegmentExtent] | None:
-    """What ``to_bytes`` made, or None when it is torn or of another format."""
+    """Read an index; None when it is torn or has another format."""
     body = content[len(_MAGIC) : -4]
     if not content.startswith(_MAGIC) or len(body) < _HEAD.size:
         return None

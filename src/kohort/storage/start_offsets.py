@@ -1,8 +1,8 @@
-"""``start-offsets.json``: where logs begin whose first records were deleted by hand.
+"""``start-offsets.json``: the start offsets of logs with deleted records.
 
-In: offsets by a log's name; out: the same after a restart. A log's segments say where it begins,
-but for records deleted in the middle of one (KIP-107); this file is for those. It is replaced as a
-whole, and durable before a deletion is told of. Must not know: logs.
+In: offsets by a log's name. Out: the same after a restart. Must not know: logs. A log's segments
+show its start, except for records that were deleted in the middle of a segment (KIP-107); this file
+holds those starts. It is replaced as a whole, and durable before a client learns of the deletion.
 """
 
 from __future__ import annotations
@@ -41,22 +41,22 @@ class StartOffsets:
             ) from error
 
     def of(self, name: str) -> int:
-        """The offset below which a log's records were deleted; 0 where none were."""
+        """The offset below which a log's records were deleted; 0 if none were."""
         return self._offsets.get(name, 0)
 
     def set(self, name: str, offset: int) -> None:
-        """A log begins at ``offset`` from now on. Durable on return.
+        """Start a log at ``offset``. Durable on return.
 
         Raises:
-            OSError: the disk; nothing has changed then.
+            OSError: the disk; nothing has changed.
         """
         self._write(self._offsets | {name: offset})
 
     def forget(self, names: list[str]) -> None:
-        """New logs get these names: they begin at 0. Durable on return.
+        """Forget the starts of these names, because new logs get them. Durable on return.
 
         Raises:
-            OSError: the disk; nothing has changed then.
+            OSError: the disk; nothing has changed.
         """
         gone = set(names)
         others = {name: at for name, at in self._offsets.items() if name not in gone}

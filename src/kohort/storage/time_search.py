@@ -1,7 +1,8 @@
-"""Offsets by time: what ListOffsets asks.
+"""Finds offsets by time, for ListOffsets.
 
-In: segments and a timestamp, or one of Kafka's negative numbers for the ends; out: a timestamp and
-an offset. Source: KIP-79, KIP-734 (the record with the greatest timestamp), KIP-405.
+In: segments and a timestamp, or one of Kafka's negative numbers for the ends. Out: a timestamp and
+an offset. Must not know: requests. Source: KIP-79, KIP-734 (the record with the greatest
+timestamp), KIP-405.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ class TimestampAndOffset(NamedTuple):
 
 
 def find_by_time(segments: SegmentList, timestamp: int, high_watermark: int) -> tuple[int, int]:
-    """(timestamp, offset) of the first record at or after ``timestamp`` that may be read.
+    """(timestamp, offset) of the first readable record at or after ``timestamp``.
 
     For the ends of the log the timestamp is -1; both are -1 when there is no such record.
     """

@@ -1,7 +1,6 @@
-"""Topics as they are stored: what one may be, and ``topics.json``, which names all of them.
+"""Stored topics: their rules, and ``topics.json``, which names all of them.
 
-In: the file's text; out: topics by name and those whose directories are still to be taken away, and
-the other way round. Must not know: files, logs.
+In: topics to add, replace and delete. Out: all topics, durable. Must not know: logs, requests.
 """
 
 from __future__ import annotations
@@ -29,24 +28,24 @@ OFFSETS_TOPIC_CONFIGS: Final[Mapping[str, str]] = {
 TOPICS: Final = "topics.json"
 
 MAX_PARTITIONS: Final = 10_000
-"""Of one topic. Each holds a directory and a descriptor once it is written to."""
+"""Limit for one topic. Each partition has a directory, and a descriptor once it is written to."""
 
 _OFFSETS_PREALLOCATE: Final = 256 << 10
 _OFFSETS_MAX_MESSAGE_BYTES: Final = (1 << 31) - 1
-"""What a batch may have at all: the coordinator is the only writer, and has bounds of its own."""
+"""The format's own limit: only the coordinator writes, and it has its own limits."""
 _TOPIC_NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _LOG_NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,249}-\d+")
 
 NO_TOPIC_ID: Final = bytes(16)
-"""Of a topic that was made before topics had ids; ``LogDir.give_ids`` gives it one."""
+"""For a topic from the time before topics had ids; ``LogDir.give_ids`` replaces it."""
 
 Deleted = tuple[str, int]
-"""Name and number of partitions of a topic that is gone, and whose directories are not."""
+"""Name and number of partitions of a deleted topic that still has directories."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Topic:
-    """A topic as it is stored. ``topic_id`` has 16 bytes; ``configs`` are those that were given."""
+    """A stored topic. ``topic_id`` has 16 bytes; ``configs`` are the settings that were given."""
 
     name: str
     topic_id: bytes
@@ -54,16 +53,16 @@ class Topic:
     configs: Mapping[str, str]
     replication_factor: int = 1
     replicas: tuple[tuple[int, ...], ...] = ()
-    """The nodes of each partition, its leader first, where somebody chose them; else empty."""
+    """The nodes of each partition, its leader first, if a client chose them; else empty."""
 
     @property
     def internal(self) -> bool:
-        """Whether it is the broker's own."""
+        """Whether the broker itself uses the topic."""
         return self.name == OFFSETS_TOPIC
 
 
 def check_topic(topic: Topic) -> None:
-    """Whether a topic may be called that and have so many partitions.
+    """Return if this name and this number of partitions are legal.
 
     Raises:
         RefusedTopic: INVALID_TOPIC_EXCEPTION or INVALID_PARTITIONS.
@@ -83,7 +82,7 @@ def check_topic(topic: Topic) -> None:
 
 
 def config_of(topic: Topic, defaults: LogConfig) -> LogConfig:
-    """All settings of a topic, given or not.
+    """All settings of a topic, defaults included.
 
     Raises:
         RefusedTopic: INVALID_CONFIG.
@@ -103,7 +102,7 @@ def read_topics(content: bytes, path: str) -> tuple[dict[str, Topic], list[Delet
     """Read the text of ``topics.json``.
 
     Raises:
-        CorruptLog: it is not of this kind.
+        CorruptLog: the file is damaged.
     """
     try:
         stored = json.loads(content)
@@ -125,10 +124,10 @@ def read_topics(content: bytes, path: str) -> tuple[dict[str, Topic], list[Delet
 
 
 def _check_has_no_logs(names: Iterable[str], path: str) -> None:
-    """Whether a data directory with these names in it may be without its table of topics.
+    """Return if a data directory with these names may lack its table of topics.
 
     Raises:
-        CorruptLog: it holds logs, which the table at ``path`` would name.
+        CorruptLog: it holds logs, and the table at ``path`` named them.
     """
     logs = [name for name in names if _LOG_NAME.fullmatch(name)]
     if logs:
@@ -193,7 +192,7 @@ class StoredTopics:
 
 
 def _topics_text(topics: Iterable[Topic], deleted: Iterable[Deleted]) -> str:
-    """The file's text."""
+    """The text of ``topics.json``."""
     stored = {
         "version": 1,
         "topics": [
