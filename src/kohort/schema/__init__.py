@@ -1,7 +1,7 @@
 """Layer 1. Wire types, message declarations and the compiler of straight-line codecs.
 
-A message is a class whose body is a table; ``encode`` and ``decode`` compile that table, per
-version, on first use:
+The body of a message class is a table; ``encode`` and ``decode`` compile that table, per version,
+on first use:
 
     @struct(versions="0-1")
     class Subscription:

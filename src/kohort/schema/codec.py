@@ -1,10 +1,10 @@
-"""Encode and decode any declared message: picks the compiled function and words its errors.
+"""Encodes and decodes any declared message, and explains failures.
 
-In: a message and a version, or bytes, a class and a version. Out: bytes, or a message.
-Must not know: which messages exist, what stands around them on the wire.
+In: a message and a version, or bytes, a class and a version. Out: bytes, or a message. Must not
+know: which messages exist, their surroundings on the wire.
 
-A codec is compiled the first time its (class, version) is used and kept on the class. The only
-error that leaves is ProtocolError, and it says which message, version, field and byte.
+A codec is compiled when its (class, version) is used for the first time, and kept on the class.
+Every failure is a ProtocolError that names the message, version, field and byte.
 """
 
 from __future__ import annotations
@@ -23,9 +23,10 @@ from kohort.schema.source import place_of
 T = TypeVar("T")
 
 MAX_ELEMENTS = 4_000_000
-"""Array elements that one message may hold unless the caller says otherwise.
+"""Limit for array elements in one message unless the caller sets another one.
 
-A peer pays one byte for an element that costs a hundred here; the frame's size alone is no limit.
+A peer pays one byte for an element that costs a hundred here, so the frame's size alone is no
+limit.
 """
 
 _DECODING = (IndexError, ValueError, _struct.error)
@@ -51,11 +52,11 @@ def decode(
 ) -> tuple[T, int]:
     """Read a ``cls`` of ``version`` at ``offset``; return it and the offset behind it.
 
-    Bytes behind the message are left to the caller. ``data`` other than ``bytes`` is copied once.
+    Bytes behind the message are ignored. ``data`` other than ``bytes`` is copied once.
 
     Raises:
         ProtocolError: The version does not exist, or the bytes are not such a message. Nothing is
-            allocated beyond what the bytes at hand and ``max_elements`` allow.
+            allocated beyond the limits of the given bytes and ``max_elements``.
     """
     function = decoder(cls, version)
     if type(data) is not bytes:
@@ -117,7 +118,7 @@ def _compiled(
 def refuse_decoding(
     function: Callable[..., Any], cls: type, version: int, data: bytes, error: Exception
 ) -> NoReturn:
-    """Raise the ProtocolError that says where ``function`` stopped reading, and why."""
+    """Raise the ProtocolError that names the place at which ``function`` stopped, and the cause."""
     path, offset = place_of(function, error)
     where = f" at {path}" if path else ""
     at = "" if offset is None else f", byte {min(offset, len(data))} of {len(data)}"
@@ -127,7 +128,7 @@ def refuse_decoding(
 
 
 def refuse_encoding(message: object, version: int, error: Exception) -> NoReturn:
-    """Raise the ProtocolError that says which value of ``message`` cannot be written, and why."""
+    """Raise the ProtocolError that names the value of ``message`` that cannot be written."""
     path, reason = find_fault(message, version) or ("", str(error))
     where = f": {path}" if path else ""
     raise ProtocolError(

@@ -1,13 +1,12 @@
-"""Declaring messages: classes whose body is a table of fields.
+"""Declares messages: a class body is a table of fields.
 
 In: class bodies that assign ``field(...)`` to names. Out: the same classes with slots, a keyword
-constructor in which every field has its default, comparison, a short ``repr`` and, in
-``__layout__``, the table that the generators compile.
-Must not know: bytes.
+constructor with defaults for all fields, comparison, a short ``repr`` and, in ``__layout__``, the
+table that the generators compile. Must not know: bytes.
 
-One class describes all versions of a message: a field says in which versions it exists. A field
-that a version lacks is decoded to its default. The table follows Kafka's own message definitions
-(names in snake case, KIP-482 for tags).
+One class describes all versions of a message: a field names the versions that have it. A field that
+a version lacks is decoded to its default. The table follows Kafka's own message definitions (names
+in snake case, KIP-482 for tags).
 """
 
 from __future__ import annotations
@@ -75,13 +74,13 @@ class FieldSpec:
 
     @property
     def default_is_fresh(self) -> bool:
-        """Whether every object needs a default of its own, since it can be changed in place."""
+        """Whether each object needs its own default, because its value is mutable."""
         return self.default is _UNSET
 
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """The table of one class: what the generators read."""
+    """The table of one class, for the generators."""
 
     name: str
     fields: tuple[FieldSpec, ...]
@@ -108,13 +107,13 @@ class Layout:
         return sorted(rows, key=lambda f: -1 if f.tag is None else f.tag)
 
     def absent(self, version: int) -> list[FieldSpec]:
-        """Fields that ``version`` does not know."""
+        """Fields that ``version`` lacks."""
         return [f for f in self.fields if version not in f.versions]
 
 
 @dataclass(frozen=True, slots=True)
 class _Row:
-    """What ``field`` leaves in a class body until the class is finished."""
+    """The value of ``field`` in a class body until the class is finished."""
 
     kind: Kind[Any] | type
     versions: str
@@ -200,20 +199,16 @@ def field(
         tag: The tag of an optional field (KIP-482); a tagged field is written only when it differs
             from its default. A tagged struct has the default None, "not sent".
         tagged: Versions that write it as a tagged field; all of ``versions`` when left out.
-        ignorable: Whether a version that lacks the field drops its value in silence. Otherwise
+        ignorable: Whether a version that lacks the field drops its value silently. Otherwise
             encoding a value other than the default raises ProtocolError.
-        default: The value when left out, and when a version lacks the field.
+        default: The value if a caller or a version leaves the field out.
     """
     return _Row(kind, versions, nullable, tag, tagged, ignorable, default)
 
 
 @dataclass_transform(kw_only_default=True)
 def struct(*, versions: str = "0+", flexible: str = "none") -> Callable[[C], C]:
-    """Make a class a structure: part of a message, an embedded protocol or a record's key or value.
-
-    ``versions`` and ``flexible`` count for structures that are encoded by themselves. Inside a
-    message its own version holds.
-    """
+    """Make a class a structure: part of a message, an embedded protocol or a record."""
 
     def finish(cls: C) -> C:
         return _finish(cls, versions, flexible, api_key=None, is_request=False)
@@ -277,12 +272,12 @@ def _finish(cls: C, versions: str, flexible: str, *, api_key: int | None, is_req
         "__hash__": None,
         "__repr__": _short_repr,
     }
-    # A class gets its slots when it is made, so the decorated one is made again.
+    # A class gets its slots when it is made, so the decorated class is made again.
     return type(cls)(cls.__name__, cls.__bases__, body)
 
 
 def _constructor(cls: type, layout: Layout) -> Callable[..., None]:
-    """A keyword-only ``__init__``, written out so that a call costs no loop."""
+    """A keyword-only ``__init__`` as source text, so that a call costs no loop."""
     scope: dict[str, Any] = {"UNSET": _UNSET}
     arguments, lines = [], []
     for f in layout.fields:
@@ -311,7 +306,7 @@ def _equal(self: Any, other: Any) -> Any:
 
 
 def _short_repr(self: Any) -> str:
-    """Only what differs from the defaults, long values cut: messages end up in log lines."""
+    """Fields that differ from their defaults, long values cut: messages end up in log lines."""
     parts = []
     for f in layout_of(type(self)).fields:
         value = getattr(self, f.name, None)

@@ -1,14 +1,14 @@
-"""Writes the decoder of one message in one version.
+"""Generates the decoder of one message in one version.
 
 In: a class with a table of fields and a version. Out: a function ``decode(d, o, budget)`` of
-straight-line code that returns the message and the offset behind it.
-Must not know: sockets, which messages exist.
+straight-line code that returns the message and the offset behind it. Must not know: sockets, which
+messages exist.
 
-Why generated: Python pays for every call and every branch. Written out per version, adjacent
-fixed-size fields, including the length of what follows them, are one ``unpack_from``; nothing is
-asked twice. A slice beyond the end is silently short in Python, so the end is compared once, at
-the end: until then no step reads outside the data, and an array's count is bounded before its
-first element is made.
+The decoder is generated because Python pays for every call and every branch. Adjacent fixed-size
+fields, with the length of the next field, are one ``unpack_from``, and nothing is tested twice. A
+slice beyond the end is silently short in Python, so the end is compared once, at the end. Until
+then no step reads outside the data, and an array's count is limited before its first element is
+made.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from kohort.schema.source import Source
 def make_decoder(cls: type, version: int) -> Callable[..., Any]:
     """Compile ``decode(d, o, budget)``, which returns the message and the offset behind it.
 
-    ``d`` must be ``bytes``; ``budget`` is how many array elements may be made.
+    ``d`` must be ``bytes``; ``budget`` is the limit for array elements.
     """
     return _Decoder(cls, version).message().compile("decode")
 
@@ -51,7 +51,7 @@ def make_request_decoder(cls: type, version: int, header: type) -> Callable[...,
 
 
 def decoder_source(cls: type, version: int) -> str:
-    """The text of the decoder of a message alone, for people and tests."""
+    """The source of the decoder of a message alone, for people and tests."""
     return _Decoder(cls, version).message().text()
 
 
@@ -117,14 +117,14 @@ class _Decoder:
         self.struct(self.cls, "m", whole=whole)
         self.flush()
         if not self.flexible:
-            # A flexible message ends with its tags, and reading those is a check in itself.
+            # A flexible message ends with tags, and reading the tags is a check in itself.
             with self.source.block("if o > len(d):"):
                 self.source.add("raise Malformed('the last field reaches beyond the end')")
 
     def struct(self, cls: type, target: str, *, whole: bool = False) -> None:
         """Fill ``target`` with a new object of ``cls``. The run may stay open at its end.
 
-        ``whole`` says that nothing but the end of the data comes after it.
+        ``whole``: the end of the data must follow.
         """
         self.flush()
         layout = layout_of(cls)
@@ -159,7 +159,7 @@ class _Decoder:
             self.value(f.kind, f"{target}.{f.name}", nullable=self.version in f.nullable)
 
     def null_tail(self, layout: Layout) -> list[FieldSpec]:
-        """The fields at the end that may be null: usually all are, which one comparison tells."""
+        """The nullable fields at the end: usually all are null, which one comparison shows."""
         tail: list[FieldSpec] = []
         if layout.tagged(self.version):
             return tail
@@ -180,13 +180,16 @@ class _Decoder:
             return repr(f.default)
         return self.source.constant("default", f.default, f)
 
-    # Fixed-size fields wait in a run and are read together.
+    # Fixed-size fields are collected in a run and read together.
 
     def fixed(self, code: str, target: str) -> None:
         self.run.append((code, target))
 
     def flush(self, *, stay: int = 0) -> None:
-        """Read the run. The cursor ends behind it, or ``stay`` bytes before that."""
+        """Read the run.
+
+        Afterwards the cursor is behind the run, or ``stay`` bytes before its end.
+        """
         if not self.run:
             return
         run, self.run = self.run, []
@@ -293,7 +296,7 @@ class _Decoder:
         self.counted(element, target, n, nullable=nullable)
 
     def counted(self, element: Kind[Any] | type, target: str, n: str, *, nullable: bool) -> None:
-        """Elements whose count, as the wire has it, is in ``n``."""
+        """Elements; ``n`` is their count in the form of the wire."""
         if self.flexible:
             with self.source.block(f"if {n} > 127:"):
                 self.source.add(f"{n}, o = wide_count(d, o)")
@@ -307,7 +310,7 @@ class _Decoder:
             self.elements(element, target, n)
 
     def short_numbers(self, element: Any, target: str, n: str, *, nullable: bool) -> None:
-        """A compact array of numbers: up to some thirty need no other check than their reading."""
+        """A compact array of numbers: up to about thirty need no other check than reading them."""
         readers = self.source.constant("readers", _READERS[element.code], key=element.code)
         with self.source.block(f"if 0 < {n} <= {SHORT_ARRAY}:"):
             self.source.add(f"budget -= {n}")
@@ -317,7 +320,7 @@ class _Decoder:
             self.counted(element, target, n, nullable=nullable)
 
     def elements(self, element: Kind[Any] | type, target: str, n: str) -> None:
-        """Read ``n`` elements; each takes at least one byte, so the rest of the data bounds n."""
+        """Read ``n`` elements; each takes at least one byte, so the rest of the data limits n."""
         self.source.add(f"budget -= {n}")
         with self.source.block(f"if not 0 <= {n} <= len(d) - o or budget < 0:"):
             self.source.add(f"raise Malformed(f'{{{n}}} elements')")

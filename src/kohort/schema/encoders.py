@@ -1,12 +1,11 @@
-"""Writes the encoder of one message in one version, alone or with the frame around it.
+"""Generates the encoder of one message in one version, alone or with its frame.
 
-In: a class with a table of fields and a version. Out: a function of straight-line code that
-returns bytes.
-Must not know: sockets; what a header means. It is told a frame's header as a list of fixed fields.
+In: a class with a table of fields and a version. Out: a function of straight-line code that returns
+bytes. Must not know: sockets; the meaning of a header, which comes as a list of fixed fields.
 
-Adjacent fixed-size fields, including the length of what follows them, are one ``pack``; the parts
-are joined once. Numbers out of range, None where nothing may be null and the like surface as
-Python's own errors, which ``codec`` turns into a ProtocolError that names the field.
+Adjacent fixed-size fields, with the length of the next field, are one ``pack``; the parts are
+joined once. Numbers out of range, forbidden None and the like raise Python's own errors, which
+``codec`` turns into a ProtocolError that names the field.
 """
 
 from __future__ import annotations
@@ -54,7 +53,7 @@ def make_request_encoder(cls: type, version: int) -> Callable[..., bytes]:
 
 
 def encoder_source(cls: type, version: int) -> str:
-    """The text of the encoder of the message alone, for people and tests."""
+    """The source of the encoder of a message alone, for people and tests."""
     encoder = _Encoder(cls, version, "m")
     encoder.body()
     return encoder.source.text()
@@ -112,7 +111,7 @@ class _Encoder:
         return self.source.compile("encode")
 
     def finish_fixed(self, start: int, prefix: list[tuple[str, str]]) -> None:
-        """Nothing varies in length: the whole is one ``pack``."""
+        """All fields have a fixed length: the message is one ``pack``."""
         self.source.cut(start)
         run, self.run = prefix + self.run, []
         if prefix:
@@ -123,7 +122,8 @@ class _Encoder:
     def finish_frame(self) -> None:
         packer = self.source.packer("i")
         if _holds_records(self.cls):
-            # Few parts, some of them megabytes: adding their lengths beats copying them twice.
+            # Parts are few and may have megabytes: adding their lengths is cheaper than copying
+            # them twice.
             self.source.add(f"p[0] = {packer}(total(p))")
             self.source.add("return b''.join(p)")
         else:
@@ -144,7 +144,7 @@ class _Encoder:
             self.tags(layout, holder)
 
     def refuse(self, f: FieldSpec, holder: str) -> None:
-        """A field that this version lacks may only hold its default."""
+        """A field that this version lacks may only have its default."""
         default = self.source.constant("default", f.fresh_default(), key=f)
         with self.source.at(f.name), self.source.block(f"if {holder}.{f.name} != {default}:"):
             self.source.add(
@@ -186,7 +186,7 @@ class _Encoder:
             self.slice(kind, value, nullable=nullable)
 
     def check_uuid(self, value: str) -> None:
-        # ``pack`` would cut or fill up without a word.
+        # ``pack`` would cut or fill up silently.
         with self.source.block(f"if len({value}) != 16:"):
             self.source.add(f"raise Malformed(f'a uuid has 16 bytes, not {{len({value})}}')")
 
@@ -286,7 +286,7 @@ class _Encoder:
         for f, flag in sent.items():
             value = f"{holder}.{f.name}"
             if isinstance(f.kind, type) and f.default is None:
-                # A struct that says nothing but defaults is not written either.
+                # A struct with nothing but defaults is not written either.
                 default = self.source.constant("default", f.kind(), key=f)
                 self.source.add(f"{flag} = {value} is not None and {value} != {default}")
             else:
@@ -299,7 +299,7 @@ class _Encoder:
                 self.tagged_value(f, f"{holder}.{f.name}")
 
     def tagged_value(self, f: FieldSpec, value: str) -> None:
-        """Tag, size, content; the content is put together apart, since its size comes first."""
+        """Tag, size, content; the content is built separately, because its size comes first."""
         outer, content = self.source.fresh("q"), self.source.fresh("b")
         self.source.add(f"{outer} = p")
         self.source.add("p = []")

@@ -1,8 +1,8 @@
-"""Finds out which value of a message cannot be written, after its encoder has failed.
+"""Finds the value of a message that cannot be written, after its encoder has failed.
 
-In: a message and a version. Out: the path of the first value that does not fit, and why.
-Must not know: bytes. The encoder itself checks nothing twice; this slow walk runs only when the
-message has been refused already, to say what a person needs to know.
+In: a message and a version. Out: the path of the first value that does not fit, and the reason.
+Must not know: bytes. The encoder checks nothing twice; this slow walk runs only after a refusal, to
+tell a person the cause.
 """
 
 from __future__ import annotations

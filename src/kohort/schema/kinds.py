@@ -1,8 +1,7 @@
-"""Kafka's wire types as values: what a field of a message may hold and how wide it is.
+"""Kafka's wire types as values: the content and width of a message's fields.
 
 In: nothing. Out: one ``Kind`` per primitive type and ``array(...)`` of any kind or struct class.
-Must not know: how a kind is read or written in a given version (that is the generators' work),
-what any message means.
+Must not know: how a version reads or writes a kind, the meaning of messages.
 
 Source: the protocol primitive types of the Kafka protocol guide, KIP-482 for the compact forms.
 """
@@ -18,10 +17,10 @@ S = TypeVar("S")
 
 @dataclass(frozen=True, slots=True)
 class Kind(Generic[T]):
-    """One wire type. ``T`` is what Python holds for it.
+    """One wire type. ``T`` is its type in Python.
 
-    ``code`` is the ``struct`` format character of a fixed-size type and empty for every other.
-    ``element`` is what an array holds: another kind or a struct class.
+    ``code`` is the ``struct`` format character of a fixed-size type and empty for others.
+    ``element`` is the type of an array's elements: another kind or a struct class.
     """
 
     name: str
@@ -45,10 +44,10 @@ STRING = Kind("string", "")
 """UTF-8 text, at most 32,767 bytes."""
 
 BYTES = Kind("bytes", b"")
-"""Opaque bytes. Written from anything ``bytes.join`` takes, read as ``bytes``."""
+"""Opaque bytes. Written from anything that ``bytes.join`` accepts, read as ``bytes``."""
 
 RECORDS: Kind[bytes | memoryview] = Kind("records", cast("bytes | memoryview", b""))
-"""Record batches as they were sent: never looked into here, read as ``bytes``."""
+"""Record batches as they were sent: opaque here, read as ``bytes``."""
 
 
 def array(element: Kind[S] | type[S]) -> Kind[list[S]]:

@@ -1,7 +1,6 @@
-"""What generated codecs call: the rare and slow steps that are not worth writing out inline.
+"""Helpers of generated codecs: the rare and slow steps that are not generated inline.
 
-In: bytes and an offset, or a number. Out: numbers, offsets, bytes.
-Must not know: messages.
+In: bytes and an offset, or a number. Out: numbers, offsets, bytes. Must not know: messages.
 
 Source: KIP-482 (unsigned varints, tagged fields).
 """
@@ -12,10 +11,10 @@ import struct
 from collections.abc import Callable, Sequence
 
 ONE_BYTE = tuple(bytes((n,)) for n in range(128))
-"""Unsigned varints of one byte, ready made: nearly every length in the protocol is one of them."""
+"""All unsigned varints of one byte: nearly every length in the protocol is one of them."""
 
 MAX_STRING_BYTES = 32_767
-"""Of a string, in every version: Kafka neither writes nor reads a longer one."""
+"""Limit for a string in every version: Kafka neither writes nor reads a longer one."""
 
 _MAX_VARINT_BYTES = 5
 _MAX_UINT32 = 0xFFFF_FFFF
@@ -24,7 +23,7 @@ SHORT_ARRAY = 32
 
 
 class Malformed(ValueError):
-    """Bytes that no peer that follows the protocol sends; becomes a ProtocolError."""
+    """Bytes that break the protocol; becomes a ProtocolError."""
 
 
 def uvarint(data: bytes, offset: int) -> tuple[int, int]:
@@ -47,9 +46,9 @@ def uvarint(data: bytes, offset: int) -> tuple[int, int]:
 
 
 def wide_length(data: bytes, offset: int) -> tuple[int, int]:
-    """Read in full the compact length at ``offset``; return it and the place of its last byte.
+    """Read the whole compact length at ``offset``; return it and the place of its last byte.
 
-    Zero means null, which the caller has already ruled out or does not allow.
+    Zero means null; the caller has already excluded null.
     """
     length, offset = uvarint(data, offset)
     if length == 0:
@@ -58,10 +57,10 @@ def wide_length(data: bytes, offset: int) -> tuple[int, int]:
 
 
 def wide_text_length(data: bytes, offset: int) -> tuple[int, int]:
-    """As ``wide_length``, of a string, which is no longer in compact form than in the plain one.
+    """Like ``wide_length``, for a string, which has the same limit in compact and plain form.
 
     Raises:
-        Malformed: it is null, or longer than ``MAX_STRING_BYTES``; Kafka closes on that, too.
+        Malformed: it is null, or longer than ``MAX_STRING_BYTES``; Kafka closes then, too.
     """
     length, offset = wide_length(data, offset)
     if length > MAX_STRING_BYTES + 1:
@@ -70,12 +69,12 @@ def wide_text_length(data: bytes, offset: int) -> tuple[int, int]:
 
 
 def wide_count(data: bytes, offset: int) -> tuple[int, int]:
-    """Read again, in full, the count whose first byte stands before ``offset``."""
+    """Read the whole count; its first byte is before ``offset``."""
     return uvarint(data, offset - 1)
 
 
 def skip_tags(data: bytes, offset: int) -> int:
-    """Step over a section of tagged fields, none of which is known; return the offset behind it."""
+    """Skip a section of unknown tagged fields; return the offset behind it."""
     count, offset = uvarint(data, offset)
     for _ in range(count):
         _, offset = uvarint(data, offset)
@@ -110,12 +109,12 @@ def text_length_bytes(length: int) -> bytes:
 
 
 def readers_of(code: str) -> tuple[Callable[[bytes, int], tuple[int, ...]], ...]:
-    """``unpack_from`` for 0, 1, 2 … numbers of one type: arrays are short nearly always."""
+    """``unpack_from`` for 0, 1, 2 … numbers of one type: arrays are nearly always short."""
     return tuple(struct.Struct(f">{n}{code}").unpack_from for n in range(SHORT_ARRAY))
 
 
 def read_numbers(code: str, count: int, data: bytes, offset: int) -> tuple[int, ...]:
-    """``count`` numbers of one type; the caller has made sure that count is within the data."""
+    """``count`` numbers of one type; the caller has checked that the data holds them."""
     return struct.unpack_from(f">{count}{code}", data, offset)
 
 

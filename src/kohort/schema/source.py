@@ -1,8 +1,8 @@
-"""Source text under construction: lines, the names they use, and which field each line serves.
+"""Source text under construction: lines, the names they use, and the field of each line.
 
 In: lines from the two generators. Out: a compiled function, with a map from its line numbers to
-field paths so that an error in the middle of straight-line code can say where it happened.
-Must not know: layouts, kinds, versions.
+field paths, so that an error in straight-line code can name its field. Must not know: layouts,
+kinds, versions.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Source:
 
     @contextmanager
     def block(self, head: str) -> Iterator[None]:
-        """Append ``head`` and indent what is added inside."""
+        """Append ``head`` and indent the lines that are added inside."""
         self.add(head)
         self._depth += 1
         yield
@@ -74,7 +74,7 @@ class Source:
         return self.constant("unpack", struct.Struct(">" + codes).unpack_from, key=codes)
 
     def mark(self) -> int:
-        """A position to cut back to."""
+        """A position for ``since`` and ``cut``."""
         return len(self._lines)
 
     def since(self, mark: int) -> list[str]:
@@ -94,7 +94,7 @@ class Source:
         return made
 
     def text(self) -> str:
-        """The source as it stands, for people."""
+        """The present source, for people."""
         return "\n".join(self._lines)
 
 

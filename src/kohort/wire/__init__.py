@@ -1,1 +1,1 @@
-"""Layer 4. Kafka frames and messages to and from events. API versions stop here."""
+"""Layer 4. Converts Kafka's frames and messages to events and back. API versions stop here."""

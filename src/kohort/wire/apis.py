@@ -1,19 +1,20 @@
-"""The table of APIs: which keys exist here, under which names, in which versions on which side.
+"""The table of APIs: their keys, names and versions for the client and the broker.
 
-In: nothing. Out: rows by key, by name and by message class; what the broker announces.
-Must not know: connections. Importing it loads no message; a row loads its own on first use.
+In: nothing. Out: rows by key, by name and by message class; the APIs that the broker announces.
+Must not know: connections. Importing this module loads no message; a row loads its own on first
+use.
 
-``broker`` is what kohort's broker announces, which is what it handles and no more. Two entries
-need a reason:
+``broker`` is announced by kohort's broker, which handles exactly these versions. Two entries need a
+reason:
 
-- Produce is announced from 0 and handled from 3: librdkafka before 2.11 takes a higher minimum for
-  a broker without compression (KAFKA-18659), and no client sends 0 to 2 to a broker of today.
+- Produce is announced from 0 and handled from 3. Librdkafka before 2.11 takes a higher minimum as a
+  broker without compression (KAFKA-18659), and no client sends 0 to 2 to a present broker.
 - FindCoordinator stops at 4 on the broker, since 5 and 6 promise transactions and share groups.
 
-kohort's own client names topics, so its ranges end below the versions that have ids only (Fetch 13,
+kohort's own client names topics, so its ranges end below the versions that have only ids (Fetch 13,
 OffsetCommit and OffsetFetch 10); the broker serves those. Produce ends at 9: 10 to 13 serve leaders
-that move and transactions. Telemetry (71, 72) and the new group protocol (68, 69) are not
-announced: clients would start using them.
+that move, and transactions. Telemetry (71, 72) and the new group protocol (68, 69) are not
+announced, because clients would start to use them.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from kohort.schema import VersionRange
 
 
 class Api(NamedTuple):
-    """One API: a key of Kafka's protocol and what kohort speaks of it."""
+    """One API: a key of Kafka's protocol and the versions that kohort supports."""
 
     key: int
     name: str
@@ -37,11 +38,11 @@ class Api(NamedTuple):
     broker: VersionRange
     """Versions that kohort's broker announces."""
     handled: VersionRange
-    """Versions that kohort's broker takes; smaller than ``broker`` only for Produce."""
+    """Versions that kohort's broker accepts; smaller than ``broker`` only for Produce."""
 
     @property
     def declared(self) -> VersionRange:
-        """Versions that one side or the other speaks: those that the messages have."""
+        """Versions of the client or the broker: the messages have all of them."""
         return VersionRange(
             min(self.client.low, self.handled.low), max(self.client.high, self.handled.high)
         )
@@ -67,7 +68,7 @@ class Api(NamedTuple):
 
 @cache
 def _load(key: int, name: str, side: str) -> type:
-    # Asked for with every answer, so the name of the module is made on first use only.
+    # Every answer needs it, so the name of the module is made on first use only.
     loaded: type = getattr(importlib.import_module(_module(key, name)), name + side)
     return loaded
 
@@ -129,7 +130,7 @@ API_VERSIONS = BY_NAME["ApiVersions"]
 
 
 def api_of(key: int) -> Api:
-    """The API with ``key``; ProtocolError for a key that nobody here knows."""
+    """The API with ``key``; ProtocolError for an unknown key."""
     api = BY_KEY.get(key)
     if api is None:
         raise ProtocolError(f"unknown API key {key}: kohort speaks {sorted(BY_KEY)}")

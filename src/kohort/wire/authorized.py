@@ -1,6 +1,7 @@
-"""What a client is told that it may do (KIP-430), as bits by operation.
+"""The operations that a client may perform (KIP-430), as bits.
 
-Without an authorizer Kafka reports every operation that a resource knows; so does this broker.
+In: nothing. Out: numbers for answers. Must not know: requests. Without an authorizer Kafka reports
+every operation of a resource; so does this broker.
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 NOT_ASKED: Final = -(2**31)
-"""Authorized operations that nobody asked for (KIP-430)."""
+"""Authorized operations, if the client did not request them (KIP-430)."""
 
 _OPERATIONS: Final = {
     "read": 3,

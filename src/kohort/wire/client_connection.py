@@ -1,11 +1,11 @@
 """The client's side of one connection, without the socket.
 
-In: requests to send; bytes that arrived. Out: bytes to send; responses with correlation ids.
-Must not know: what the requests are for, which broker this is, time-outs.
+In: requests to send; received bytes. Out: bytes to send; responses with correlation ids. Must not
+know: the purpose of requests, the broker, time-outs.
 
-The first thing on a connection is ApiVersions; from its answer comes the version of every other
-request: the highest that both sides speak. Requests handed in before that answer wait here and
-come out of ``take_output``.
+The first request on a connection is ApiVersions. Its answer decides the version of every other
+request: the highest version that both sides know. Requests that come before the answer wait here
+and leave through ``take_output``.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _MAX_CORRELATION_ID = 0x7FFF_FFFF
 
 
 class _Route:
-    """How requests of one class go, and how their responses come, once the versions are known."""
+    """How to encode requests of one class and decode their responses, in the common version."""
 
     __slots__ = ("answered", "api", "client", "encode", "read", "version")
 
@@ -49,11 +49,11 @@ class _Route:
         self.encode = request_encoder(request, version)
         self.read: Callable[[bytes, int], Any] = response_reader(api.response, version)
         self.answered = request is not ProduceRequest
-        """Whether every request of this class is."""
+        """Whether requests of this class are flexible."""
 
 
 class _Expected(NamedTuple):
-    """A response that is due."""
+    """An expected response."""
 
     correlation_id: int
     api: Api
@@ -63,13 +63,13 @@ class _Expected(NamedTuple):
 
 
 class ClientConnection:
-    """Requests out, responses in; speaks the versions that the broker announced.
+    """Requests out, responses in, in the versions that the broker announced.
 
     Args:
         client_id: Sent with every request; None sends none.
-        software_name: Told to the broker, which may log it (KIP-511).
+        software_name: For the broker, which may log it (KIP-511).
         software_version: The same.
-        apis: What this side may use.
+        apis: The APIs that this side may use.
         max_frame: Bytes of the largest response.
     """
 
@@ -102,32 +102,32 @@ class ClientConnection:
 
     @property
     def correlation_id(self) -> int:
-        """The correlation id of the request that was handed to ``send`` last."""
+        """The correlation id of the last request that was handed to ``send``."""
         return self._correlation_id
 
     @property
     def unanswered(self) -> int:
-        """Requests whose responses are due, those that still wait for the versions included."""
+        """The number of expected responses, with those of requests that wait for the versions."""
         return len(self._expected) + len(self._waiting)
 
     @property
     def broker_versions(self) -> dict[int, VersionRange]:
-        """What the broker announced, by API key; empty before it has answered."""
+        """The versions that the broker announced, by API key; empty before its answer."""
         return dict(self._versions or {})
 
     def open(self) -> bytes:
-        """The first bytes to send: what does the broker speak?"""
+        """The first bytes to send: the request for the broker's versions."""
         return self._ask_versions(API_VERSIONS.client.high)
 
     def send(self, message: object, *, max_version: int | None = None) -> bytes:
         """Number ``message``, encode it in the best common version and return the bytes to send.
 
-        Empty while the broker's versions are unknown: the bytes come out of ``take_output`` later.
-        ``correlation_id`` is the number given. Produce with acks=0 gets no response.
+        Returns no bytes while the broker's versions are unknown; ``take_output`` returns them
+        later. ``correlation_id`` is the message's number. Produce with acks=0 gets no response.
 
         Raises:
             ProtocolError: The broker has no version of this API in common with us, or the message
-                holds something that the common version cannot carry.
+                has a value that the common version cannot carry.
         """
         correlation_id = self._next_correlation_id()
         if self._versions is None:
@@ -151,12 +151,12 @@ class ClientConnection:
         return self._common(api, None)
 
     def receive(self, data: bytes | bytearray | memoryview) -> list[tuple[int, Any]]:
-        """Take bytes off the wire; return correlation id and response of those that are whole.
+        """Accept received bytes; return correlation id and response of each complete response.
 
         The answer to ``open`` is kept here and not returned. Call ``take_output`` afterwards.
 
         Raises:
-            ProtocolError: The bytes break the protocol, answer what was not asked, or the broker
+            ProtocolError: The bytes break the protocol or answer no request, or the broker
                 and this side share no version of a request that waits. Close the connection.
         """
         responses: list[tuple[int, Any]] = []
@@ -172,7 +172,7 @@ class ClientConnection:
         return responses
 
     def take_output(self) -> bytes:
-        """Bytes that ``receive`` made ready to be sent; empty most of the time."""
+        """Bytes to send that ``receive`` prepared; mostly none."""
         if not self._output:
             return b""
         data = b"".join(self._output)
@@ -267,7 +267,7 @@ class ClientConnection:
 
 
 def _api_versions_response(frame: bytes, version: int) -> ApiVersionsResponse:
-    """Read the answer to ApiVersions: one that refuses the version has the layout of version 0."""
+    """Read the answer to ApiVersions; a refusal of the version has the layout of version 0."""
     if len(frame) >= 6 and _ERROR_CODE.unpack_from(frame, 4)[0] == ErrorCode.UNSUPPORTED_VERSION:
         version = 0
     _, response = decode_response(ApiVersionsResponse, version, frame)

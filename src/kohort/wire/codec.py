@@ -1,18 +1,17 @@
-"""Frames and messages: how Kafka's bytes are cut, read and written.
+"""Frames and messages: cuts, reads and writes Kafka's bytes.
 
 In: bytes as a socket delivers them; frames; messages with the fields of their header. Out: whole
 frames; headers and messages; frames with their size, ready to send. Must not know: connections, the
 order of answers, the meaning of a message.
 
-A frame is four bytes of size, a header and a message. A request header is key, version,
-correlation id and client id. Its version 2 (flexible requests) adds tagged fields and keeps the
-int16 length of the client id. A response header is the correlation id; its version 1 adds tagged
-fields. ApiVersions is the exception: its response always has header version 0, because a client
-that sends ApiVersions does not know yet which versions the broker can read (KIP-511).
+A frame is four bytes of size, a header and a message. A request header is key, version, correlation
+id and client id. Its version 2 (flexible requests) adds tagged fields and keeps the int16 length of
+the client id. A response header is the correlation id; its version 1 adds tagged fields.
+ApiVersions is the exception: its response always has header version 0, because a client that sends
+ApiVersions does not know yet which versions the broker can read (KIP-511).
 
 The table of APIs names the message classes. Each class is imported when its first frame arrives.
-The functions that are compiled for it are kept here, under the four bytes of key and version with
-which a request begins.
+Compiled functions are kept here, under the four bytes of key and version at the start of a request.
 """
 
 from __future__ import annotations
@@ -47,7 +46,7 @@ _MAX_CLIENT_ID = 32_767
 _SIZE = struct.Struct(">i")
 
 MAX_REQUEST_ELEMENTS = 250_000
-"""Array elements in one request: far beyond any real one, some 50 MB when a stranger sends it."""
+"""Limit for array elements in one request: far beyond real ones, about 50 MB in an attack."""
 
 HEAD = struct.Struct(">Iih").unpack_from
 """Key and version as one number, correlation id, length of the client id."""
@@ -68,8 +67,11 @@ class FrameSplitter:
         self._buffer = bytearray()
         self._needed = 4
         self.started = 0
-        """Frames of which a part came first. While ``buffered`` is not 0, the present one's number:
-        whoever has a clock can see how long one frame takes."""
+        """Number of frames that arrived in parts.
+
+        While ``buffered`` is not 0, it names the present one: a caller with a clock can measure how
+        long one frame takes.
+        """
 
     @property
     def buffered(self) -> int:
@@ -77,7 +79,7 @@ class FrameSplitter:
         return len(self._buffer)
 
     def feed(self, data: bytes | bytearray | memoryview) -> list[bytes]:
-        """Take ``data`` and return the frames that are whole now, in order.
+        """Add ``data`` and return the complete frames, in order.
 
         Raises:
             ProtocolError: A frame announces a negative size or one above ``max_frame``. The stream
@@ -85,7 +87,7 @@ class FrameSplitter:
         """
         buffer = self._buffer
         if not buffer:
-            # Nearly always one whole frame arrives by itself: no detour through the buffer.
+            # Nearly always one whole frame arrives alone; then no buffer is needed.
             size = len(data)
             if size >= 4 and _SIZE.unpack_from(data)[0] == size - 4 <= self.max_frame:
                 return [bytes(data[4:])]
@@ -122,7 +124,10 @@ class FrameSplitter:
 
 @dataclass(slots=True)
 class RequestHeader:
-    """What stands before every request. Made once per request, so cheap and not to be changed."""
+    """The header of a request.
+
+    Made for every request, so it is cheap; callers must not change it.
+    """
 
     api_key: int
     api_version: int
@@ -131,13 +136,13 @@ class RequestHeader:
 
 
 def response_header_is_tagged(layout: Layout, version: int) -> bool:
-    """Whether the header of this response, in ``version``, ends in tagged fields."""
+    """Whether the header of this response, in ``version``, ends with tagged fields."""
     return version in layout.flexible and layout.api_key != API_VERSIONS_KEY
 
 
 @lru_cache(maxsize=256)
 def client_id_bytes(client_id: str | None) -> bytes:
-    """A client id as a request header writes it.
+    """A client id in the form of a request header.
 
     Raises:
         ProtocolError: It takes more than 32,767 bytes.
@@ -151,11 +156,11 @@ def client_id_bytes(client_id: str | None) -> bytes:
 
 
 ResponseEncoder = Callable[[Any, int], bytes]
-"""Writes a response with the correlation id, in its frame."""
+"""Writes a response with its correlation id, as a frame."""
 
 
 _ALIKE = frozenset(BY_NAME[name].key for name in ("Heartbeat", "Metadata", "ApiVersions"))
-"""Responses that say the same again and again, and to everybody."""
+"""Responses without content, which are the same for every client."""
 
 RequestDecoder = Callable[[bytes, int, int, int], tuple[RequestHeader, Any]]
 """From a frame, its correlation id, the client id's length and the most elements to a request."""
@@ -166,7 +171,7 @@ _readers: dict[tuple[type, int], Callable[[bytes, int], Any]] = {}
 
 
 def request_route(key: int, version: int) -> RequestDecoder:
-    """How requests of this key and version are read: what ``decode_request`` looks up.
+    """The reader of requests of this key and version, for ``decode_request``.
 
     Raises:
         ProtocolError: The key or version is unknown.
@@ -203,7 +208,7 @@ def decode_request(
 
 
 def refuse_request(frame: bytes, error: Exception) -> NoReturn:
-    """Raise the ProtocolError that says where reading ``frame`` stopped, and why."""
+    """Raise the ProtocolError that names the position in ``frame`` and the cause."""
     key, version, _ = peek(frame)
     cls = api_of(key).request
     decode = request_decoder(cls, version, RequestHeader)
@@ -211,7 +216,7 @@ def refuse_request(frame: bytes, error: Exception) -> NoReturn:
 
 
 def peek(frame: bytes) -> tuple[int, int, int]:
-    """API key, API version and correlation id of a request, whatever the rest is.
+    """API key, API version and correlation id of a request; the rest may be unreadable.
 
     Raises:
         ProtocolError: The frame is shorter than that.
@@ -254,9 +259,9 @@ def encode_response(message: object, version: int, correlation_id: int) -> bytes
 
 
 def response_route(cls: type, version: int) -> ResponseEncoder:
-    """How responses of this class and version are written: what ``encode_response`` looks up.
+    """The writer of responses of this class and version, for ``encode_response``.
 
-    What it raises for a value that does not fit is among ``ENCODING_ERRORS``.
+    For a value that does not fit it raises one of ``ENCODING_ERRORS``.
 
     Raises:
         ProtocolError: The version is unknown.
@@ -272,7 +277,7 @@ def response_route(cls: type, version: int) -> ResponseEncoder:
 def decode_response(
     cls: type[T], version: int, frame: bytes, *, max_elements: int = MAX_ELEMENTS
 ) -> tuple[int, T]:
-    """Correlation id and response in a whole frame; the caller knows what it asked for.
+    """Correlation id and response in a whole frame; the caller knows the expected class.
 
     Raises:
         ProtocolError: The bytes are no such response.
@@ -282,10 +287,10 @@ def decode_response(
 
 
 def response_reader(cls: type[T], version: int) -> Callable[[bytes, int], T]:
-    """What reads responses of this class and version, past their correlation id.
+    """The reader of responses of this class and version, behind their correlation id.
 
-    It takes a whole frame and how many elements an array may have at most, and raises ProtocolError
-    when the bytes are no such response.
+    It takes a whole frame and the limit for array elements, and raises ProtocolError when the bytes
+    are no such response.
     """
     known = _readers.get((cls, version))
     if known is not None:
@@ -311,10 +316,10 @@ _CORRELATION_ID_BYTES = 4
 
 
 def recalling(read: Callable[[bytes, int], T]) -> Callable[[bytes, int], T]:
-    """``read``, the reader of a response, but the same bytes as last time are not read again.
+    """A reader of a response that does not read the same bytes twice in a row.
 
-    What a broker tells about thousands of partitions seldom changes, and is the same for all of a
-    process's clients. They share one message, so nobody may change it.
+    A broker's answer about thousands of partitions seldom changes, and is the same for all clients
+    of a process. They share one message, so nobody may change it.
     """
     last: tuple[bytes, int, T] | None = None
 
@@ -331,7 +336,7 @@ def recalling(read: Callable[[bytes, int], T]) -> Callable[[bytes, int], T]:
 
 
 def correlation_id_of(frame: bytes) -> int:
-    """The correlation id that opens a response; ProtocolError when the frame is shorter."""
+    """The correlation id at the start of a response; ProtocolError when the frame is shorter."""
     try:
         (correlation_id,) = _CORRELATION.unpack_from(frame)
     except struct.error as error:

@@ -1,10 +1,9 @@
-"""Kafka's messages as a coordinator's events, and its answers as Kafka's messages.
+"""Converts Kafka's messages to a coordinator's events, and its answers to messages.
 
-Comes in: a request with its token and version; an answer with the version it was asked in. Goes
-out: an event; a response message. Here versions stop: what a version changes for a client travels
-as a fact in words (``accepts_member_id_required``). Must not know: groups, connections, the log.
-
-This file is the door and holds membership; offsets and pictures of groups have files of their own.
+In: a request with its token and version; an answer with the version of the request. Out: an event;
+a response message. Must not know: groups, connections, the log. Versions stop here: an effect of a
+version on a client travels as a named fact (``accepts_member_id_required``). This module holds the
+entry and membership; offsets and descriptions of groups have their own modules.
 """
 
 from __future__ import annotations
@@ -168,7 +167,7 @@ def heartbeat_event(asked: Received, _client: ServerConnection, _knows: Knows) -
 
 
 _ALIVE: Final = HeartbeatResponse()
-"""Nearly every heartbeat is answered so; nobody changes a response that was handed over."""
+"""The answer to nearly every heartbeat; nobody changes a response after it was handed over."""
 
 
 def _beaten(answer: HeartbeatAnswer, _version: int) -> HeartbeatResponse:
@@ -203,7 +202,7 @@ def _leave(asked: Received, _client: ServerConnection, _knows: Knows) -> LeaveGr
 
 def _left(answer: LeaveAnswer, version: int) -> LeaveGroupResponse:
     if version < _LEAVE_IN_BATCHES:
-        # One member, no entries: its error is the whole's.
+        # With one member and no entries, that member's error is the error of the whole request.
         errors = [answer.error, *(m.error for m in answer.members)]
         return LeaveGroupResponse(error_code=next((e for e in errors if e), ErrorCode.NONE))
     return LeaveGroupResponse(
@@ -232,7 +231,7 @@ EVENT_MAKERS: Final[dict[type, Callable[[Received, ServerConnection, Knows], Req
     DeleteGroupsRequest: of_views.delete_event,
 }
 
-"""What turns a request into an event, by the request's class; other requests are the broker's."""
+"""The function that makes an event of a request, by class; others go to the broker."""
 
 RESPONSE_MAKERS: Final[dict[type, Callable[[Any, int], object]]] = {
     JoinAnswer: _joined,
@@ -246,4 +245,4 @@ RESPONSE_MAKERS: Final[dict[type, Callable[[Any, int], object]]] = {
     ListAnswer: of_views.list_response,
     DeleteAnswer: of_views.delete_response,
 }
-"""What turns an answer into the response to a client that asked in a version."""
+"""The function that makes a response of an answer, for the version of the request."""

@@ -1,7 +1,8 @@
 """OffsetCommit, OffsetFetch and OffsetDelete: messages to events, answers to messages.
 
-Partitions are nested under topics on the wire and flat in events; the order is kept. What an
-OffsetFetch error looks like depends on the version: version 1 has room for it on partitions only.
+In: requests and answers. Out: events and responses. Must not know: groups, the log. Partitions are
+nested under topics on the wire and flat in events; the order is kept. The place of an OffsetFetch
+error depends on the version: version 1 has room for it on partitions only.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ _FETCH_GROUP_ERROR: Final = 2
 _FETCH_MANY_GROUPS: Final = 8
 
 _NOTHING: Final = CommittedOffset(offset=-1)
-"""What a client is told of a partition that nobody committed."""
+"""The answer for a partition without a commit."""
 
 
 def by_topic(
@@ -107,9 +108,9 @@ def commit_again(
     offsets: Iterable[int],
     knows: Knows,
 ) -> OffsetCommit:
-    """The event of a request that says the same as that of ``event``, but for its ``offsets``.
+    """The event of a request that equals ``event``'s request except for its ``offsets``.
 
-    It came over the same connection.
+    Both came over the same connection.
     """
     wanted = tuple(
         [
@@ -117,7 +118,7 @@ def commit_again(
             for (tp, last), offset in zip(event.offsets, offsets, strict=True)
         ]
     )
-    return OffsetCommit(  # all of its fields, in their order
+    return OffsetCommit(  # by position: all fields in their order
         token,
         event.group_id,
         event.generation_id,

@@ -1,4 +1,7 @@
-"""DescribeGroups, ListGroups and DeleteGroups: messages to events, answers to messages."""
+"""DescribeGroups, ListGroups and DeleteGroups: messages to events, answers to messages.
+
+In: requests and answers. Out: events and responses. Must not know: groups, the log.
+"""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""A member's requests as Kafka's messages, and the coordinator's answers as a member's events.
+"""Converts a member's requests to Kafka's messages, and answers to a member's events.
 
 In: values of `member/requests.py` and a version; response messages. Out: request messages that fit
-that version; values of `member/events.py`. Here versions stop: the member never sees one. Must not
-know: connections, correlation ids, states.
+that version; values of `member/events.py`. Must not know: connections, correlation ids, states.
+Versions stop here: the member never sees one.
 """
 
 from __future__ import annotations
@@ -62,12 +62,12 @@ _LEAVE_WITH_MEMBERS = 3
 
 
 def request_class(request: Request) -> type:
-    """The class of the message that says ``request``: its version is agreed upon before."""
+    """The message class of ``request``; its version is chosen before the message is made."""
     return _REQUEST_CLASSES[type(request)]
 
 
 def to_message(request: Request, version: int) -> Any:
-    """The message that says ``request`` in ``version`` of its API."""
+    """The message for ``request`` in ``version`` of its API."""
     match request:
         case Heartbeat():  # the most frequent one first
             return HeartbeatRequest(
@@ -129,7 +129,7 @@ def _leave(request: LeaveGroup, version: int) -> LeaveGroupRequest:
 
 
 def to_event(request_id: RequestId, response: Any) -> Answer:
-    """The event that a response message means to the member that sent ``request_id``.
+    """The event for the member that sent ``request_id``, from a response message.
 
     Raises:
         TypeError: the response belongs to no request of a member.

@@ -1,12 +1,12 @@
 """The broker's side of one connection, without the socket.
 
-In: bytes that arrived; answers to requests, in any order. Out: requests with tokens; bytes to
-send, in the order of the requests.
-Must not know: what a request means, who answers it and when.
+In: received bytes; answers to requests, in any order. Out: requests with tokens; bytes to send, in
+the order of the requests. Must not know: the meaning of a request, the source and time of its
+answer.
 
-Kafka's clients take answers in the order of their requests, so an answer that is ready early waits
-for those before it: a parked JoinGroup holds up its own connection and no other. What a stranger
-can fill is bounded: frames, array elements, unanswered requests, bytes of answers that wait.
+Kafka's clients expect answers in the order of their requests, so an early answer waits for earlier
+requests: a parked JoinGroup blocks its own connection and no other. Everything that a client can
+fill has a limit: frames, array elements, unanswered requests, bytes of waiting answers.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ from kohort.wire.messages.k18_api_versions import (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerLimits:
-    """What one client may make the broker hold for it."""
+    """Limits for the memory that one client can make the broker hold."""
 
     max_frame: int = DEFAULT_MAX_FRAME
     """Bytes of a request."""
@@ -58,14 +58,17 @@ class ServerLimits:
     pause_at: int = 256
     """Unanswered requests at which the shell should stop reading (``wants_data``)."""
     max_unanswered: int = 4_096
-    """Unanswered requests at which the connection is given up. Above ``pause_at`` by more than
-    one read can bring, so that only a shell that does not pause lets a client get there."""
+    """Unanswered requests at which the connection is closed.
+
+    It exceeds ``pause_at`` by more than one read can bring, so only a shell that does not pause
+    lets a client reach it.
+    """
     max_held: int = 256 * 1024 * 1024
     """Bytes of answers that wait for an earlier one."""
 
 
 _DEFAULT_LIMITS = ServerLimits()
-_make = tuple.__new__  # a third of what calling the named tuple costs
+_make = tuple.__new__  # costs a third of calling the named tuple
 
 
 Knows: TypeAlias = Callable[[TopicPartition], bool]
@@ -92,16 +95,16 @@ class _Route:
 
 
 _Slot = tuple[_Route | None, int]
-"""An unanswered request: its route, None for a refused ApiVersions version, and correlation id."""
+"""An unanswered request: route (None for a refused ApiVersions version), correlation id."""
 
 
 class ServerConnection:
     """Requests in, answers out in the same order.
 
     Args:
-        apis: What the broker serves: anything else is a ProtocolError.
-        limits: Bounds on what the client can fill.
-        next_token: Where tokens come from; an engine gives all its connections the same source.
+        apis: The served APIs; a request for another one is a ProtocolError.
+        limits: Limits for the client.
+        next_token: Source of tokens; an engine gives all its connections the same source.
         id: The number of the connection. A connection that was opened later has a higher number.
         host: The client's host as Kafka writes it: a slash and the address.
 
@@ -149,25 +152,25 @@ class ServerConnection:
 
     @property
     def unanswered(self) -> int:
-        """Requests that were handed out and whose answers have not left."""
+        """Number of requests without an answer."""
         return len(self._pending)
 
     @property
     def closed(self) -> str:
-        """Why the connection is to be closed; empty while it is not.
+        """Why the connection must be closed; empty while it may stay open.
 
-        An answer can bring that about: when too many bytes wait for an earlier one.
+        An answer can cause that, when too many bytes wait for an earlier answer.
         """
         return self._closed
 
     @property
     def wants_data(self) -> bool:
-        """False while the client has so much unanswered that the shell should not read on."""
+        """False while the client has so many unanswered requests that the shell should not read."""
         return len(self._pending) < self._limits.pause_at and not self._closed
 
     @property
     def unfinished(self) -> tuple[int, int]:
-        """The request that has come in part: its number on this connection, and its bytes so far.
+        """The incomplete request: its number on this connection, and its bytes so far.
 
         (0, 0) while there is none.
         """
@@ -175,14 +178,14 @@ class ServerConnection:
         return (splitter.started, splitter.buffered) if splitter.buffered else (0, 0)
 
     def receive(self, data: bytes | bytearray | memoryview) -> list[Received]:
-        """Take bytes off the wire and return the requests that are whole now.
+        """Accept received bytes and return the complete requests.
 
-        A request for ApiVersions in a version that is not served comes out like any other, with
-        empty fields; whatever it is answered with, the client gets UNSUPPORTED_VERSION and the
-        range of ApiVersions in the layout of version 0, as KIP-511 wants it.
+        A request for ApiVersions in an unknown version is returned with empty fields. Whatever its
+        answer is, the client gets UNSUPPORTED_VERSION and the range of ApiVersions in the layout of
+        version 0, as KIP-511 requires.
 
         Raises:
-            ProtocolError: The bytes break the protocol or a limit, or ask for what is not served.
+            ProtocolError: The bytes break the protocol or a limit, or the API is not served.
                 The connection must be closed; requests of the same call are not handed out.
         """
         if self._closed:
@@ -204,10 +207,10 @@ class ServerConnection:
         return received
 
     def receive_known(self, header: RequestHeader, correlation_id: int) -> Token:
-        """Take a request whose bytes the caller knows, instead of ``receive``; its token.
+        """Accept a request with bytes that the caller knows; returns its token.
 
-        It came whole and behind no part of another, under an id of its own and else with ``header``
-        of an earlier one.
+        It came complete, behind no incomplete request. Except for its correlation id it has the
+        header of an earlier request.
         """
         route = self._routes[header.api_key << 16 | header.api_version]
         token: Token = self._next_token()
@@ -216,7 +219,7 @@ class ServerConnection:
         return token
 
     def answer_with(self, token: Token, frame: bytes) -> bytes:
-        """As ``answer``, with the bytes that the response is written in.
+        """Like ``answer``, with the encoded response.
 
         Raises:
             InvariantViolation: The token was answered before.
@@ -226,9 +229,9 @@ class ServerConnection:
         return self._release(token, frame)
 
     def answer(self, token: Token, response: object) -> bytes:
-        """Answer the request of ``token``; return what may be sent now, maybe nothing.
+        """Answer the request of ``token``; return the bytes that may be sent now, maybe none.
 
-        After ``close`` the answer is dropped, since nobody is there to read it.
+        After ``close`` the answer is dropped.
 
         Raises:
             ProtocolError: ``response`` does not fit the version that the client asked in.
@@ -251,7 +254,7 @@ class ServerConnection:
         return self._release(token, data)
 
     def skip(self, token: Token) -> bytes:
-        """Settle a request that gets no answer (Produce with acks=0); return what may be sent now.
+        """Finish a request without an answer (Produce with acks=0); return bytes to send now.
 
         Raises:
             InvariantViolation: The token was answered before.
@@ -259,7 +262,7 @@ class ServerConnection:
         return self.answer_with(token, b"")
 
     def close(self, reason: str = "the connection was closed") -> list[Token]:
-        """Forget everything; return the tokens whose requests were still unanswered.
+        """Forget everything; return the tokens of the unanswered requests.
 
         Answers that come later are dropped.
         """
@@ -284,7 +287,7 @@ class ServerConnection:
         return (route, correlation_id), header, request
 
     def _refuse(self, frame: bytes) -> tuple[_Slot, RequestHeader, Any]:
-        """A request that is not served: only ApiVersions has a way to be told so."""
+        """Refuse a request that is not served; only ApiVersions can carry a refusal."""
         key, version, correlation_id = peek(frame)
         if key != API_VERSIONS_KEY or not self._serves_versions:
             raise ProtocolError(f"API key {key} version {version} is not served here")
@@ -323,7 +326,7 @@ class ServerConnection:
 
 
 class _Routes(dict[int, _Route]):
-    """Served keys and versions by the number that opens a request; filled as they are used."""
+    """Served keys and versions by the number at the start of a request; filled on first use."""
 
     def __init__(self, apis: tuple[Api, ...]) -> None:
         super().__init__()

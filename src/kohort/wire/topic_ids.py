@@ -1,8 +1,8 @@
-"""Topics by id in OffsetCommit and OffsetFetch (version 10): ids to names on the way in, and back.
+"""Topic ids in OffsetCommit and OffsetFetch (version 10): to names, and back to ids.
 
-In: requests that give ids, responses that have names; out: the same messages with both. A
-coordinator knows topics by name only. An id that nobody knows gets a stand-in that can be no
-topic's name, and is answered UNKNOWN_TOPIC_ID.
+In: requests with ids, responses with names. Out: the same messages with both. Must not know:
+groups. A coordinator knows topics by name only. An unknown id gets a stand-in that no topic can
+have as its name, and the answer is UNKNOWN_TOPIC_ID.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from kohort.wire.messages.k08_offset_commit import OffsetCommitRequest, OffsetCo
 from kohort.wire.messages.k09_offset_fetch import OffsetFetchRequest, OffsetFetchResponse
 
 FROM_VERSION: Final = 10
-"""The first version of either that has ids in place of names; no other group API goes that far."""
+"""The first version of both with ids instead of names; no other group API has such a version."""
 
 _STAND_IN: Final = "?"
-"""No topic's name may hold it."""
+"""A character that no topic's name contains."""
 
 
 class TopicIds(Protocol):
-    """Who knows the ids of topics."""
+    """A table of topics and their ids."""
 
     def name_of(self, topic_id: bytes) -> str | None:
         """The name of the topic that has this id."""
@@ -32,7 +32,7 @@ class TopicIds(Protocol):
 
 
 class NoTopicIds:
-    """Where topics have no ids."""
+    """The table of a broker without topic ids."""
 
     def name_of(self, topic_id: bytes) -> str | None:
         """None: no topic has this id."""
@@ -44,7 +44,7 @@ class NoTopicIds:
 
 
 def put_names(request: object, topics: TopicIds) -> dict[str, bytes]:
-    """Give the topics of a request by id their names; returns the ids by those."""
+    """Set the names of a request's topics from their ids; returns the ids by these names."""
     ids: dict[str, bytes] = {}
     for topic in _topics_of(request):
         topic.name = topics.name_of(topic.topic_id) or f"{_STAND_IN}{topic.topic_id.hex()}"
@@ -61,10 +61,10 @@ def _topics_of(request: object) -> list[Any]:
 
 
 def put_ids(response: object, asked: Mapping[str, bytes], topics: TopicIds) -> None:
-    """Give the topics of a response the ids that were asked for, or else those that they have.
+    """Set the ids of a response's topics: the requested ids, or else the present ones.
 
-    Topics that nobody asked for by id, in the answer to a question for all, are left out when they
-    are gone: they have no id any more.
+    In the answer to a request for all topics, deleted topics are left out, because they have no id
+    any more.
     """
     if isinstance(response, OffsetCommitResponse):
         for topic in response.topics:

@@ -93,7 +93,7 @@ class TopicProduceResponse:
 
 @response(api_key=0, versions="3-9", flexible="9+")
 class ProduceResponse:
-    """Where each batch went, or why not."""
+    """The offset of each batch, or its error."""
 
     responses: list[TopicProduceResponse] = field(array(TopicProduceResponse))
     throttle_time_ms: int = field(INT32)

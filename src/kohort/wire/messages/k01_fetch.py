@@ -109,7 +109,7 @@ class EpochEndOffset:
 
 @struct()
 class LeaderIdAndEpoch:
-    """Who leads now."""
+    """The present leader."""
 
     leader_id: int = field(INT32, versions="12+", default=-1)
     leader_epoch: int = field(INT32, versions="12+", default=-1)
@@ -125,7 +125,7 @@ class SnapshotId:
 
 @struct()
 class AbortedTransaction:
-    """A transaction whose records a committed reader passes over."""
+    """An aborted transaction: readers of committed records skip its records."""
 
     producer_id: int = field(INT64)
     first_offset: int = field(INT64)
@@ -133,7 +133,7 @@ class AbortedTransaction:
 
 @struct()
 class PartitionData:
-    """What was read of one partition."""
+    """The records of one partition."""
 
     partition_index: int = field(INT32)
     error_code: int = field(INT16)
@@ -156,7 +156,7 @@ class PartitionData:
 
 @struct()
 class FetchableTopicResponse:
-    """What was read of one topic."""
+    """The records of one topic."""
 
     topic: str = field(STRING, versions="4-12", ignorable=True)
     topic_id: bytes = field(UUID, versions="13+", ignorable=True)
@@ -165,7 +165,7 @@ class FetchableTopicResponse:
 
 @struct()
 class NodeEndpoint:
-    """Where a leader listens that a partition names."""
+    """The address of a leader that a partition names."""
 
     node_id: int = field(INT32, versions="16+")
     host: str = field(STRING, versions="16+")
@@ -175,7 +175,7 @@ class NodeEndpoint:
 
 @response(api_key=1, versions="4-18", flexible="12+")
 class FetchResponse:
-    """What was read, by partition."""
+    """The records, by partition."""
 
     throttle_time_ms: int = field(INT32)
     error_code: int = field(INT16, versions="7+", ignorable=True)

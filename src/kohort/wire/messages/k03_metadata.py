@@ -1,4 +1,4 @@
-"""API key 3, Metadata: brokers, topics, partitions and who leads them.
+"""API key 3, Metadata: brokers, topics, partitions and their leaders.
 
 | version | request | response |
 |---|---|---|

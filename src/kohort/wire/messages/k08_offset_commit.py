@@ -79,7 +79,7 @@ class OffsetCommitResponseTopic:
 
 @response(api_key=8, versions="2-10", flexible="8+")
 class OffsetCommitResponse:
-    """One error code a partition."""
+    """One error code for each partition."""
 
     throttle_time_ms: int = field(INT32, versions="3+", ignorable=True)
     topics: list[OffsetCommitResponseTopic] = field(array(OffsetCommitResponseTopic))

@@ -33,7 +33,7 @@ from kohort.schema import (
 
 @struct()
 class JoinGroupRequestProtocol:
-    """A protocol on offer, with what its assignor wants to know."""
+    """An offered protocol, with the metadata for its assignor."""
 
     name: str = field(STRING)
     metadata: bytes = field(BYTES)

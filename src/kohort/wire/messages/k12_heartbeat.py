@@ -1,4 +1,4 @@
-"""API key 12, Heartbeat: a member is alive, and hears of rebalances.
+"""API key 12, Heartbeat: a member is alive, and learns that a rebalance runs.
 
 | version | request | response |
 |---|---|---|
@@ -32,7 +32,7 @@ class HeartbeatRequest:
 
 @response(api_key=12, versions="0-4", flexible="4+")
 class HeartbeatResponse:
-    """NONE, REBALANCE_IN_PROGRESS, or why the member is none of this generation."""
+    """NONE, REBALANCE_IN_PROGRESS, or why the member is not in this generation."""
 
     throttle_time_ms: int = field(INT32, versions="1+", ignorable=True)
     error_code: int = field(INT16)

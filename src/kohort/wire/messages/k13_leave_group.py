@@ -1,4 +1,4 @@
-"""API key 13, LeaveGroup: members go, and say why.
+"""API key 13, LeaveGroup: members leave, with a reason.
 
 | version | request | response |
 |---|---|---|

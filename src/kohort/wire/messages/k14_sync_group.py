@@ -1,4 +1,4 @@
-"""API key 14, SyncGroup: the leader hands in the assignments, everybody collects their own.
+"""API key 14, SyncGroup: the leader sends all assignments, each member gets its own.
 
 | version | request | response |
 |---|---|---|
@@ -26,7 +26,7 @@ from kohort.schema import (
 
 @struct()
 class SyncGroupRequestAssignment:
-    """What one member gets."""
+    """The assignment of one member."""
 
     member_id: str = field(STRING)
     assignment: bytes = field(BYTES)

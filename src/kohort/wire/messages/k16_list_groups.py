@@ -25,7 +25,7 @@ from kohort.schema import (
 
 @request(api_key=16, versions="0-5", flexible="3+")
 class ListGroupsRequest:
-    """Ask for groups; an empty filter lets everything through."""
+    """Ask for groups; an empty filter selects all."""
 
     states_filter: list[str] = field(array(STRING), versions="4+")
     types_filter: list[str] = field(array(STRING), versions="5+")

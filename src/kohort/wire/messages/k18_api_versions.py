@@ -1,4 +1,4 @@
-"""API key 18, ApiVersions: what a broker speaks, asked before anything else.
+"""API key 18, ApiVersions: a broker's APIs and versions; the first request of a connection.
 
 The response's header never has tagged fields, whatever the version: the client cannot know yet
 what the broker understands. A version that the broker does not have is answered in version 0's
@@ -30,7 +30,7 @@ from kohort.schema import (
 
 @request(api_key=18, versions="0-4", flexible="3+")
 class ApiVersionsRequest:
-    """Ask what the broker speaks; says who asks."""
+    """Request the broker's APIs and versions; names the client's software."""
 
     client_software_name: str = field(STRING, versions="3+", ignorable=True)
     client_software_version: str = field(STRING, versions="3+", ignorable=True)

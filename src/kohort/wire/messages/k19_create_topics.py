@@ -56,7 +56,7 @@ class CreatableTopic:
 
 @request(api_key=19, versions="2-7", flexible="5+")
 class CreateTopicsRequest:
-    """Create topics, or only check whether they could be."""
+    """Create topics, or only check whether that is possible."""
 
     topics: list[CreatableTopic] = field(array(CreatableTopic))
     timeout_ms: int = field(INT32, default=60_000)
@@ -76,7 +76,7 @@ class CreatableTopicConfigs:
 
 @struct()
 class CreatableTopicResult:
-    """What became of one topic."""
+    """The result for one topic."""
 
     name: str = field(STRING)
     topic_id: bytes = field(UUID, versions="7+", ignorable=True)
@@ -92,7 +92,7 @@ class CreatableTopicResult:
 
 @response(api_key=19, versions="2-7", flexible="5+")
 class CreateTopicsResponse:
-    """One result a topic."""
+    """One result for each topic."""
 
     throttle_time_ms: int = field(INT32)
     topics: list[CreatableTopicResult] = field(array(CreatableTopicResult))

@@ -44,7 +44,7 @@ class DeleteTopicsRequest:
 
 @struct()
 class DeletableTopicResult:
-    """What became of one topic."""
+    """The result for one topic."""
 
     name: str | None = field(STRING, nullable="6+")
     topic_id: bytes = field(UUID, versions="6+", ignorable=True)
@@ -56,7 +56,7 @@ class DeletableTopicResult:
 
 @response(api_key=20, versions="1-6", flexible="4+")
 class DeleteTopicsResponse:
-    """One result a topic."""
+    """One result for each topic."""
 
     throttle_time_ms: int = field(INT32)
     responses: list[DeletableTopicResult] = field(array(DeletableTopicResult))

@@ -24,7 +24,7 @@ from kohort.schema import (
 
 @struct()
 class DeleteRecordsPartition:
-    """The first offset to keep in a partition; -1 keeps nothing of what is there."""
+    """The first offset to keep in a partition; -1 deletes all present records."""
 
     partition_index: int = field(INT32)
     offset: int = field(INT64)
@@ -65,7 +65,7 @@ class DeleteRecordsTopicResult:
 
 @response(api_key=21, versions="0-2", flexible="2+")
 class DeleteRecordsResponse:
-    """One result a partition."""
+    """One result for each partition."""
 
     throttle_time_ms: int = field(INT32)
     topics: list[DeleteRecordsTopicResult] = field(array(DeleteRecordsTopicResult))

@@ -44,7 +44,7 @@ class AlterConfigsResource:
 
 @request(api_key=33, versions="0-2", flexible="2+")
 class AlterConfigsRequest:
-    """Replace settings, or only check whether they could be."""
+    """Replace settings, or only check whether that is possible."""
 
     resources: list[AlterConfigsResource] = field(array(AlterConfigsResource))
     validate_only: bool = field(BOOL)
@@ -52,7 +52,7 @@ class AlterConfigsRequest:
 
 @struct()
 class AlterConfigsResourceResponse:
-    """What became of one resource."""
+    """The result for one resource."""
 
     error_code: int = field(INT16)
     error_message: str | None = field(STRING, nullable="0+")
@@ -62,7 +62,7 @@ class AlterConfigsResourceResponse:
 
 @response(api_key=33, versions="0-2", flexible="2+")
 class AlterConfigsResponse:
-    """One result a resource."""
+    """One result for each resource."""
 
     throttle_time_ms: int = field(INT32)
     responses: list[AlterConfigsResourceResponse] = field(array(AlterConfigsResourceResponse))

@@ -42,7 +42,7 @@ class CreatePartitionsTopic:
 
 @request(api_key=37, versions="0-3", flexible="2+")
 class CreatePartitionsRequest:
-    """Raise the number of partitions, or only check whether it could be."""
+    """Raise the number of partitions, or only check whether that is possible."""
 
     topics: list[CreatePartitionsTopic] = field(array(CreatePartitionsTopic))
     timeout_ms: int = field(INT32)
@@ -51,7 +51,7 @@ class CreatePartitionsRequest:
 
 @struct()
 class CreatePartitionsTopicResult:
-    """What became of one topic."""
+    """The result for one topic."""
 
     name: str = field(STRING)
     error_code: int = field(INT16)
@@ -60,7 +60,7 @@ class CreatePartitionsTopicResult:
 
 @response(api_key=37, versions="0-3", flexible="2+")
 class CreatePartitionsResponse:
-    """One result a topic."""
+    """One result for each topic."""
 
     throttle_time_ms: int = field(INT32)
     results: list[CreatePartitionsTopicResult] = field(array(CreatePartitionsTopicResult))

@@ -29,7 +29,7 @@ class DeleteGroupsRequest:
 
 @struct()
 class DeletableGroupResult:
-    """What became of one group."""
+    """The result for one group."""
 
     group_id: str = field(STRING)
     error_code: int = field(INT16)
@@ -37,7 +37,7 @@ class DeletableGroupResult:
 
 @response(api_key=42, versions="0-2", flexible="2+")
 class DeleteGroupsResponse:
-    """One result a group."""
+    """One result for each group."""
 
     throttle_time_ms: int = field(INT32)
     results: list[DeletableGroupResult] = field(array(DeletableGroupResult))

@@ -24,7 +24,7 @@ from kohort.wire.messages.k33_alter_configs import AlterConfigsResourceResponse
 
 @struct()
 class AlterableConfig:
-    """A setting and what is done to it: 0 set, 1 delete, 2 append to a list, 3 take from it."""
+    """A setting and its change: 0 set, 1 delete, 2 append to a list, 3 subtract from a list."""
 
     name: str = field(STRING)
     config_operation: int = field(INT8)
@@ -33,7 +33,7 @@ class AlterableConfig:
 
 @struct()
 class AlterConfigsResource:
-    """A resource (topic or broker) and what is to change."""
+    """A resource (topic or broker) and its changes."""
 
     resource_type: int = field(INT8)
     resource_name: str = field(STRING)
@@ -42,7 +42,7 @@ class AlterConfigsResource:
 
 @request(api_key=44, versions="0-1", flexible="1+")
 class IncrementalAlterConfigsRequest:
-    """Change settings, or only check whether they could be."""
+    """Change settings, or only check whether that is possible."""
 
     resources: list[AlterConfigsResource] = field(array(AlterConfigsResource))
     validate_only: bool = field(BOOL)
@@ -50,7 +50,7 @@ class IncrementalAlterConfigsRequest:
 
 @response(api_key=44, versions="0-1", flexible="1+")
 class IncrementalAlterConfigsResponse:
-    """One result a resource."""
+    """One result for each resource."""
 
     throttle_time_ms: int = field(INT32)
     responses: list[AlterConfigsResourceResponse] = field(array(AlterConfigsResourceResponse))
