@@ -1,10 +1,13 @@
-"""One Spark session and one broker for all tests that need them, and ways to feed and ask."""
+"""One Spark session and one broker for all tests that need them; helpers to feed and to run."""
 
 from __future__ import annotations
 
 import threading
+import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -12,12 +15,14 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer
 
+from kohort import Consumer
 from kohort.broker.embedded import EmbeddedBroker
 from kohort.client.admin import Admin
 from kohort.client.config import ClientSettings, parse_client_settings
+from kohort.spark.sqlite_ledger import SqliteLedger
 
 PATIENCE_S = 240
-"""For what a machine under load is slow at, and only a hang never does."""
+"""A machine under load needs seconds for each wait; only a hang lasts this long."""
 
 Record = tuple[bytes | None, bytes | None]
 
@@ -98,3 +103,38 @@ def run(spark: Any, tmp_path: Path) -> Callable[..., list[Any]]:
         return progress
 
     return run
+
+
+def run_two(
+    run: Callable[..., list[Any]], source: Feed, table: Path, limit: int
+) -> list[list[Any]]:
+    """Run two available-now queries that share the group; the progress of each.
+
+    A third member keeps a share without committing until both queries own a share. The group is
+    not done before that, however late the second query starts.
+    """
+    give_up = time.monotonic() + PATIENCE_S
+    with (
+        closing(SqliteLedger(table, source.topic)) as ledger,
+        ThreadPoolExecutor(2) as pool,
+        Consumer(
+            bootstrap_servers=source.bootstrap,
+            group_id=source.topic,
+            enable_auto_commit=False,
+            auto_offset_reset="earliest",
+        ) as third,
+    ):
+        third.subscribe([source.topic])
+        while not third.assignment():
+            assert time.monotonic() < give_up
+            third.poll(0.05)
+        runs = [
+            pool.submit(run, source, "SELECT value FROM records", table, name=name, limit=limit)
+            for name in ("a", "b")
+        ]
+        while len({at.member for at in ledger.all_positions().values()}) < 2:
+            if any(done.done() for done in runs) or time.monotonic() > give_up:
+                break
+            third.poll(0.05)
+        third.close()
+        return [done.result(timeout=PATIENCE_S) for done in runs]

@@ -23,10 +23,8 @@ from kohort.spark.sqlite_ledger import SqliteLedger
 
 
 def open_ledger(directory: Path) -> SqliteLedger:
-    """A ledger that does not wait for the disk: processes die here, machines do not."""
-    ledger = SqliteLedger(directory, "g")
-    ledger._connection.execute("PRAGMA synchronous = OFF")
-    return ledger
+    """The ledger of the group, with the settings that applications use."""
+    return SqliteLedger(directory, "g")
 
 
 class FakeTopics:

@@ -9,7 +9,6 @@ import sqlite3
 import time
 from collections import defaultdict
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from importlib import resources
 from pathlib import Path
@@ -17,10 +16,9 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
-from tests.spark.conftest import PATIENCE_S, Feed
+from tests.spark.conftest import PATIENCE_S, Feed, run_two
 
 from kohort.client.admin import Admin
-from kohort.client.consumer import Consumer
 from kohort.model.errors import ConfigError
 from kohort.model.ids import TopicPartition
 from kohort.spark.judging import SparkJudge
@@ -84,46 +82,17 @@ def test_the_group_knows_how_far_the_table_is(run: Run, feed: MakeFeed, tmp_path
     ledger.close()
 
 
-def _member(source: Feed) -> Consumer:
-    """A consumer in the group of the pipelines on this topic; it commits nothing."""
-    consumer = Consumer(
-        bootstrap_servers=source.bootstrap,
-        group_id=source.topic,
-        enable_auto_commit=False,
-        auto_offset_reset="earliest",
-    )
-    consumer.subscribe([source.topic])
-    return consumer
-
-
 @pytest.mark.timeout(600)
 def test_two_queries_share_a_group_and_end_when_the_group_has_it_all(
     run: Run, feed: MakeFeed, tmp_path: Path
 ) -> None:
     source = feed(6, numbered(6_000))
-    ledger = SqliteLedger(tmp_path / "table", source.topic)
-    give_up = time.monotonic() + PATIENCE_S
-    # A third member keeps a share without committing, so that the group is not done before both
-    # queries have a share, however late the second one starts.
-    with ThreadPoolExecutor(2) as pool, _member(source) as member:
-        while not member.assignment():
-            assert time.monotonic() < give_up
-            member.poll(0.05)
-        runs = [
-            pool.submit(run, source, "SELECT value FROM records", name=name, limit=300)
-            for name in ("a", "b")
-        ]
-        while len({at.member for at in ledger.all_positions().values()}) < 2:
-            if any(done.done() for done in runs) or time.monotonic() > give_up:
-                break
-            member.poll(0.05)
-        member.close()
-        progress = [done.result(timeout=PATIENCE_S) for done in runs]
-    ledger.close()
+    progress = run_two(run, source, tmp_path / "table", limit=300)
     assert verify(tmp_path / "table", source.settings).total("rows") == 6_000
     assert sum(p.rows for batches in progress for p in batches) >= 6_000
     assert [any(p.rows for p in batches) for batches in progress] == [True, True]
-    # The source's process leaves on its own when Spark ends it: much sooner than a session ends.
+    # Spark's processes for the sources leave the group when the queries end. That is much sooner
+    # than the end of a session.
     give_up = time.monotonic() + 40
     with Admin(source.settings) as admin:
         while admin.describe_group(source.topic).members:

@@ -11,6 +11,7 @@ from tests.spark.conftest import Feed
 from kohort.model.ids import TopicPartition
 from kohort.spark.planning import Piece
 from kohort.spark.reading import ReadFailed, read_pieces, warm_up
+from kohort.testing.fault_proxy import FaultProxy
 
 pytestmark = pytest.mark.slow
 
@@ -98,5 +99,23 @@ def test_headers_and_nulls_survive(feed: Callable[..., Feed]) -> None:
     assert [row["headers"] for row in rows] == [two, two, None]
 
 
-def test_warming_up_reads_nothing(feed: Callable[..., Feed]) -> None:
-    warm_up(feed(1).settings)
+def test_warm_up_connects_and_fetches_no_record(
+    feed: Callable[..., Feed], kohort_fault_proxy: Callable[..., FaultProxy]
+) -> None:
+    source = feed(1, [(None, b"needle")])
+    proxy = kohort_fault_proxy(source.bootstrap)
+    source.bootstrap = proxy.bootstrap_servers
+    answers: list[bytes] = []
+
+    def note(answer: bytes) -> bytes:
+        answers.append(answer)
+        return answer
+
+    def read() -> None:
+        assert places(source, [piece(source, 0, 0, 1)]) == [(0, 0, b"needle")]
+
+    for work in (lambda: warm_up(source.settings), read):
+        proxy.change_answer("Fetch", note)
+        work()
+        assert proxy.open_connections > 0
+    assert [b"needle" in answer for answer in answers] == [False, True]

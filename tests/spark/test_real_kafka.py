@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
 from confluent_kafka import Producer
-from tests.spark.conftest import PATIENCE_S, Feed
+from tests.spark.conftest import PATIENCE_S, Feed, run_two
 
 from kohort.client.admin import Admin
 from kohort.client.config import parse_client_settings
@@ -37,13 +36,8 @@ def test_two_queries_share_a_group_of_a_real_kafka(
 ) -> None:
     source = make(real_kafka, "spark-shared", 4)
     source.put([(b"k", b"%d" % n) for n in range(4_000)])
-    with ThreadPoolExecutor(2) as pool:
-        runs = [
-            pool.submit(run, source, "SELECT value FROM records", name=name, limit=400)
-            for name in ("a", "b")
-        ]
-        for done in runs:
-            done.result(timeout=2 * PATIENCE_S)
+    progress = run_two(run, source, tmp_path / "table", limit=400)
+    assert [any(p.rows for p in batches) for batches in progress] == [True, True]
     verdict = verify(tmp_path / "table", source.settings)
     assert verdict.ok, [p.troubles for p in verdict.partitions]
     assert (verdict.total("rows"), verdict.total("unread")) == (4_000, 0)
