@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import re
 import signal
 import sqlite3
 import subprocess
@@ -257,6 +259,44 @@ def start(tmp_path: Path) -> Iterator[Start]:
             kill_tree(process)
 
 
+def assert_stopped(process: subprocess.Popen[str], source: Feed) -> None:
+    """The application ended with status 0 and one last line, without a stack trace."""
+    _, errors = process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == 0, errors
+    said = errors.partition(": reading ")[2].splitlines()[1:]
+    assert re.fullmatch(
+        rf"\w+: stopped; [\d,]+ records are committed to the table; left group {source.topic}",
+        said[-1],
+    ), errors
+    assert "Traceback" not in errors
+    assert len(said) == 1 or all("WARN" in line for line in said[:-1]), errors
+
+
+def test_sigterm_in_a_batch_to_one_process_or_to_all_ends_with_one_line(
+    feed: MakeFeed, tmp_path: Path, start: Start
+) -> None:
+    """A terminal or ``kill`` signals one process, a service manager all processes of a service."""
+    count = 200_000
+    source = feed(4, numbered(count))
+    ledger = Ledger(tmp_path / "table")
+    one, every = start(source, "one"), start(source, "every")
+    wait_for(lambda: ledger.owners() == {"one", "every"}, "two owners", [one, every])
+    for name, process in (("one", one), ("every", every)):
+        wait_for(partial(ledger.batch_under_way, name), "a batch", [process])
+        tree = psutil.Process(process.pid).children(recursive=True) if name == "every" else []
+        process.send_signal(signal.SIGTERM)
+        for member in tree:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                member.terminate()
+        assert_stopped(process, source)
+    assert ledger.consumed() < count
+    clean(tmp_path / "table", older_than_s=0)
+    verdict = verify(tmp_path / "table", source.settings)
+    assert verdict.ok, [p.troubles for p in verdict.partitions]
+    with Admin(source.settings) as admin:
+        assert admin.describe_group(source.topic).members == ()
+
+
 @pytest.mark.timeout(1_800)
 def test_three_applications_one_killed_and_restarted_land_every_record_once(
     feed: MakeFeed, tmp_path: Path, start: Start
@@ -282,8 +322,7 @@ def test_three_applications_one_killed_and_restarted_land_every_record_once(
     for process in alive:
         process.send_signal(signal.SIGTERM)
     for process in alive:
-        _, errors = process.communicate(timeout=PATIENCE_S)
-        assert process.returncode == 0, errors
+        assert_stopped(process, source)
     clean(tmp_path / "table", older_than_s=0)
     verdict = verify(tmp_path / "table", source.settings)
     assert verdict.ok, [p.troubles for p in verdict.partitions]
@@ -323,8 +362,7 @@ def test_an_application_whose_jvm_stands_still_loses_its_partitions_and_comes_ba
     for process in both:
         process.send_signal(signal.SIGTERM)
     for process in both:
-        _, errors = process.communicate(timeout=PATIENCE_S)
-        assert process.returncode == 0, errors
+        assert_stopped(process, source)
     clean(tmp_path / "table", older_than_s=0)
     verdict = verify(tmp_path / "table", source.settings)
     assert verdict.ok, [p.troubles for p in verdict.partitions]

@@ -112,22 +112,30 @@ def _run(config: PipelineConfig, *, as_json: bool) -> None:
     from kohort.spark.pipeline import PipelineFailed, run_pipeline  # noqa: PLC0415 - as above
 
     stop = threading.Event()
+    application, records = "", 0
 
     def report(progress: Progress) -> None:
+        nonlocal records
+        records += progress.rows
         click.echo(_as_json(progress) if as_json else _as_line(progress))
 
     def started(name: str) -> None:
+        nonlocal application
+        application = name
         # Spark's session has put a handler of its own on SIGINT, which breaks off its jobs.
         _set_on_signals(stop)
         note(f"{name}: reading {config.topics} in group {config.group}, writing {config.output}")
 
     _set_on_signals(stop)
     try:
-        run_pipeline(config, report, stop, started)
+        left = run_pipeline(config, report, stop, started)
     except PipelineFailed as error:
         # Not a mistake in what was asked: status 1, so that a supervisor starts it again.
         note(f"kohort: {error}")
         sys.exit(1)
+    if stop.is_set():
+        group = f"left group {config.group}" if left else f"group {config.group} was not left yet"
+        note(f"{application}: stopped; {records:,} records are committed to the table; {group}")
 
 
 def _set_on_signals(stop: threading.Event) -> None:

@@ -21,6 +21,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
+from py4j.protocol import Py4JError
 from pyspark.errors.exceptions.base import PySparkException, StreamingQueryException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
@@ -32,7 +33,7 @@ from kohort.spark.layout import CHECKPOINTS
 from kohort.spark.options import SourceOptions, parse_options
 from kohort.spark.parquet_sink import SMALL_ROW, ParquetSink
 from kohort.spark.rowwise import apply_sql
-from kohort.spark.session import make_session, stop_session
+from kohort.spark.session import make_session, stop_session, stop_workers
 from kohort.spark.source import KohortDataSource
 from kohort.spark.sqlite_ledger import SqliteLedger
 
@@ -114,7 +115,7 @@ def run_pipeline(
     started: Callable[[str], None] = lambda name: None,
     *,
     session: SparkSession | None = None,
-) -> None:
+) -> bool:
     """Run one application until its query ends, or until ``stop`` is set.
 
     Args:
@@ -123,6 +124,9 @@ def run_pipeline(
         stop: set it to leave the group and end between two micro-batches.
         started: called with the application's name when the query runs.
         session: a Spark session to use; None starts one and stops it at the end.
+
+    Returns:
+        False if the member may still be in its group: its process did not end in time.
 
     Raises:
         ConfigError: something is wrong with what was asked: nothing was started.
@@ -140,14 +144,17 @@ def run_pipeline(
                 if session is not None
                 else make_session(app_name, config.master, config.spark)
             )
-            application = _Application(spark, config, ledger, checkpoint, report, stop)
+            before_stop = stop_workers if session is None else _nothing
+            application = _Application(spark, config, ledger, checkpoint, report, stop, before_stop)
+            left = True
             try:
                 tell: Callable[[], None] = partial(started, name)
                 while not application.run(tell):
                     tell = _nothing
             finally:
                 if session is None:
-                    stop_session(spark)
+                    left = stop_session(spark)
+            return left
     finally:
         ledger.close()
 
@@ -162,6 +169,7 @@ class _Application:
     checkpoint: Path
     report: Callable[[Progress], None]
     stop: threading.Event
+    before_stop: Callable[[], None]
     late: LateStarts = field(default_factory=LateStarts)
 
     def run(self, started: Callable[[], None]) -> bool:
@@ -170,7 +178,7 @@ class _Application:
         query, sink = _start(self.spark, self.config, options, self.ledger, self.checkpoint)
         started()
         try:
-            _watch(query, self._note, self.stop)
+            _watch(query, self._note, self.stop, self.before_stop)
         except _PythonLate:
             if not self.late.failed():
                 raise PipelineFailed(given_up(self.spark.sparkContext.pythonExec)) from None
@@ -237,21 +245,27 @@ def _start(
 
 
 def _watch(
-    query: StreamingQuery, report: Callable[[Progress], None], stop: threading.Event
+    query: StreamingQuery,
+    report: Callable[[Progress], None],
+    stop: threading.Event,
+    before_stop: Callable[[], None],
 ) -> None:
     last = -1
     try:
         while query.isActive and not stop.wait(_LOOK_S):
             last = _report_new(query, report, last)
         if stop.is_set():
+            before_stop()
             query.stop()
         else:
             query.awaitTermination(1)
         _report_new(query, report, last)
-    except StreamingQueryException as error:
-        raise _explained(error) from error
-    except (PySparkException, OSError) as error:
-        raise PipelineFailed(f"Spark ended unexpectedly: {error}") from error
+    except (PySparkException, Py4JError, OSError) as error:
+        # A service manager signals all processes at once. Spark's workers may end before this
+        # process stops the query, and the query then fails.
+        if not stop.wait(_LOOK_S):
+            raise _explained(error) from error
+        LOG.info("the query failed while it was being stopped: %s", error)
 
 
 def _report_new(query: StreamingQuery, report: Callable[[Progress], None], last: int) -> int:
@@ -282,17 +296,19 @@ def _by_number(partition: str) -> tuple[str, int]:
     return topic, int(number)
 
 
-def _explained(error: StreamingQueryException) -> KohortError:
-    """Kohort's own sentence or Spark's, handed on at the end of a stack trace."""
+def _explained(error: Exception) -> KohortError:
+    """The error for the user: the sentence of kohort or Spark at the end of the stack traces."""
     text = str(error)
+    if not isinstance(error, StreamingQueryException):
+        return PipelineFailed(f"Spark ended unexpectedly: {text}")
     if is_late_worker(text):
         return _PythonLate(text)
     configured = _CONFIG_ERROR.findall(text)
     if configured:
         return ConfigError(configured[-1].strip())
-    told = _KOHORT_ERROR.findall(text) or _SPARK_ERROR.findall(text)
-    said = told[-1] if told else _ABOUT_THE_JVM.split(text, maxsplit=1)[0]
-    return PipelineFailed(f"the query stopped: {said.strip()}")
+    sentences = _KOHORT_ERROR.findall(text) or _SPARK_ERROR.findall(text)
+    sentence = sentences[-1] if sentences else _ABOUT_THE_JVM.split(text, maxsplit=1)[0]
+    return PipelineFailed(f"the query stopped: {sentence.strip()}")
 
 
 @contextmanager

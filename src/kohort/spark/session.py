@@ -1,44 +1,48 @@
-"""A Spark session as kohort needs it: a Java that is there, this Python, sockets that are fast.
+"""Starts and stops Spark sessions for kohort's commands, tests and benchmarks.
 
-What lives here: the builder of sessions for ``kohort pipeline``, ``kohort table``, tests and
-benchmarks. In go a master and settings, out comes a ``SparkSession``. It must not know sources,
-sinks or groups. A user who has a session of their own does not need this module.
+In: a master and settings. Out: a ``SparkSession`` on an installed Java and this Python. Must not
+know: sources, sinks, groups. Users with a Spark session of their own do not need this module.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
+import signal
+import subprocess
 import sys
 import tempfile
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import psutil
+from py4j.protocol import Py4JError
+from pyspark import java_gateway
 from pyspark.sql import SparkSession
 
 from kohort.host.java import find_java, spark_java_home
 
 DRIVER_JAVA_OPTIONS = "-Xss16m -XX:+UseParallelGC"
-"""Spark's check of an error text in foreachBatch recurses deeply when a query is stopped; the
-parallel collector takes 0.6 us of CPU a row less than G1 where two cores are all there are."""
+"""Spark's check of an error text in foreachBatch recurses deeply when a query is stopped. On two
+cores the parallel collector takes 0.6 us of CPU a row less than G1."""
 
 WORKER_DAEMON = "kohort.spark.worker_daemon"
-
-_DAEMONS_END_S = 5.0
+_SOURCE = "pyspark.sql.streaming.python_streaming_source_runner"
+_PROCESSES_END_S = 5.0
 
 DEFAULTS: Mapping[str, str] = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
-    # What stops a query is raised, as one sentence; its Java stack trace is for --conf
-    # spark.log.level=ERROR.
+    # The error that stops a query is raised in Python, as one sentence. The Java stack trace is in
+    # the log with --conf spark.log.level=ERROR.
     "spark.log.level": "FATAL",
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
     # Between JVM and Python worker a socket in the file system costs a fifth of loopback TCP.
     "spark.python.unix.domain.socket.enabled": "true",
-    # Spark's own prints a stack trace for each idle worker when the application ends.
+    # Spark's own daemon prints a stack trace for each idle worker when the application ends.
     "spark.python.daemon.module": WORKER_DAEMON,
     # Data files are named by kohort's own sink; a job that only writes results needs no shuffle.
     "spark.sql.shuffle.partitions": "2",
@@ -60,8 +64,8 @@ def make_session(
 ) -> SparkSession:
     """Start Spark, or return the process's running session.
 
-    Sets ``JAVA_HOME`` and ``PYSPARK_PYTHON`` in this process's environment, since Spark's scripts
-    look there and would otherwise take any ``python3`` from ``PATH`` for their workers.
+    Sets ``JAVA_HOME`` and ``PYSPARK_PYTHON`` in this process's environment: Spark's scripts read
+    them, and would otherwise start their workers with any ``python3`` on ``PATH``.
 
     Raises:
         ConfigError: no Java 17 or newer was found.
@@ -70,40 +74,77 @@ def make_session(
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     # local-cluster would otherwise write a work folder into the installed package.
-    os.environ.setdefault("SPARK_WORKER_DIR", str(_scratch()))
+    scratch = Path(tempfile.gettempdir()) / f"kohort-spark-work-{os.getuid()}"
+    os.environ.setdefault("SPARK_WORKER_DIR", str(scratch))
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     chosen = {"spark.driver.extraJavaOptions": DRIVER_JAVA_OPTIONS, **DEFAULTS}
     builder = SparkSession.Builder().appName(name).master(master)
     for key, value in (chosen | dict(settings or {})).items():
         builder = builder.config(key, value)
-    # Nothing broke with pandas 3; Spark 4.3 says on every import that something might.
+    # kohort works with pandas 3; Spark 4.3 warns on every import that something might not.
     warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)
-    return builder.getOrCreate()
+    with _jvm_ignores_sigterm():
+        return builder.getOrCreate()
 
 
-def stop_session(spark: SparkSession) -> None:
-    """End a session of this process's own, its Python workers first.
+def stop_session(spark: SparkSession) -> bool:
+    """End this process's own session; False if a source still runs, a member of its group."""
+    sources = _children(_SOURCE)
+    stop_workers()
+    # The JVM may be gone already.
+    with contextlib.suppress(OSError, Py4JError):
+        spark.stop()
+    return not psutil.wait_procs(sources, timeout=_PROCESSES_END_S)[1]
 
-    Those that planned the query run under Spark's own daemon, whatever the settings say, and wait
-    for more. When Spark closes their sockets each prints a stack trace; a daemon that is told to
-    end takes its workers along without a word.
+
+def stop_workers() -> None:
+    """End all Python workers of this process's own session; call this before a query is stopped.
+
+    Some workers run under Spark's own daemon, whatever the settings say. Each of them prints a
+    stack trace when Spark closes its socket. A daemon that gets SIGTERM ends its workers silently.
     """
-    mine = psutil.Process().children(recursive=True)
-    daemons = [process for process in mine if _is_daemon(process)]
+    daemons = _children("pyspark.daemon", WORKER_DAEMON)
     for daemon in daemons:
         with contextlib.suppress(psutil.NoSuchProcess):
             daemon.terminate()
-    psutil.wait_procs(daemons, timeout=_DAEMONS_END_S)
-    spark.stop()
+    psutil.wait_procs(daemons, timeout=_PROCESSES_END_S)
 
 
-def _is_daemon(process: psutil.Process) -> bool:
-    """Whether it is a Python daemon of Spark's, or a worker forked from one."""
+def _children(*modules: str) -> list[psutil.Process]:
+    """The processes below this one that run ``python -m MODULE``, and their forks."""
+    return [
+        process
+        for process in psutil.Process().children(recursive=True)
+        if _command(process)[1:3] in [["-m", module] for module in modules]
+    ]
+
+
+def _command(process: psutil.Process) -> list[str]:
     try:
-        return process.cmdline()[1:3] in [["-m", "pyspark.daemon"], ["-m", WORKER_DAEMON]]
+        return process.cmdline()
     except psutil.Error:
-        return False
+        return []
 
 
-def _scratch() -> Path:
-    return Path(tempfile.gettempdir()) / f"kohort-spark-work-{os.getuid()}"
+@contextlib.contextmanager
+def _jvm_ignores_sigterm() -> Iterator[None]:
+    """Let a JVM that is started meanwhile ignore SIGTERM, as PySpark lets it ignore SIGINT.
+
+    A service manager sends SIGTERM to all processes. The JVM must live until this process has
+    stopped the query; it ends when this process ends.
+    """
+
+    def start(command: list[str], **more: Any) -> object:
+        ignore_sigint: Callable[[], None] = more["preexec_fn"]
+
+        def prepare() -> None:
+            ignore_sigint()
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)
+
+        return subprocess.Popen(command, **(more | {"preexec_fn": prepare}))
+
+    java_gateway.Popen = start
+    try:
+        yield
+    finally:
+        java_gateway.Popen = subprocess.Popen

@@ -10,13 +10,14 @@ calls only one of them on the driver. So nothing happens before the first driver
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 import threading
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from types import FrameType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import (
@@ -39,6 +40,7 @@ SCHEMA = (
     "timestamp timestamp, timestampType int"
 )
 HEADERS = ", headers array<struct<key: string, value: binary>>"
+_SIGTERM_STATUS: Final = 128 + signal.SIGTERM
 
 
 class KohortDataSource(DataSource):
@@ -131,20 +133,25 @@ class KohortStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def stop(self) -> None:
         """Leave the group, if it was ever joined."""
-        _Ending.begun = True
-        if self._made is not None:
-            self._made.stop()
+        signalled, _Ending.begun = _Ending.begun, True
+        try:
+            if self._made is not None:
+                self._made.stop()
+        finally:
+            if signalled:
+                # Spark's runner would report the exit to a closed socket, and print that error.
+                os._exit(_SIGTERM_STATUS)
 
 
 class _Ending:
-    # Not an Event: a second signal may come while the first one sets it, and would wait for its
-    # lock for ever, with a member that goes on beating.
+    # Not an Event: a second signal may arrive while the first one sets the Event. It would wait for
+    # the lock of the Event for ever, while the member goes on with its heartbeats.
     begun = False
 
 
 def _exit(signum: int, frame: FrameType | None) -> None:
-    # Spark sends the signal more than once at times, and closes the socket besides. A second
-    # exception would cut off the farewell to the group.
+    # Spark sometimes sends the signal more than once. A second exception would interrupt the
+    # LeaveGroup request.
     if not _Ending.begun:
         _Ending.begun = True
-        sys.exit(128 + signum)
+        sys.exit(_SIGTERM_STATUS)
