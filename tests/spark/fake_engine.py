@@ -8,16 +8,19 @@ not resuming it is a pause; a new one on the same ``Checkpoint`` is a restart.
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
+from kohort.client.membership import MembershipSnapshot
 from kohort.model.errors import KohortError
 from kohort.model.ids import TopicPartition
-from kohort.spark.driver import DriverConfig, SourceDriver
+from kohort.spark.driver import SourceDriver
 from kohort.spark.ledger import WrittenFile
+from kohort.spark.options import SourceOptions, parse_options
 from kohort.spark.planning import Piece
 from kohort.spark.sqlite_ledger import SqliteLedger
 
@@ -25,6 +28,20 @@ from kohort.spark.sqlite_ledger import SqliteLedger
 def open_ledger(directory: Path) -> SqliteLedger:
     """The ledger of the group, with the settings that applications use."""
     return SqliteLedger(directory, "g")
+
+
+def options_of(application: str) -> SourceOptions:
+    """The options of a query that does not wait for records."""
+    options = parse_options(
+        {
+            "bootstrap": "nowhere:1",
+            "group.id": "g",
+            "subscribe": "t",
+            "startingOffsets": "earliest",
+            "application": application,
+        }
+    )
+    return dataclasses.replace(options, idle_wait_s=0.0)
 
 
 class FakeTopics:
@@ -47,22 +64,11 @@ class FakeTopics:
         pass
 
 
-@dataclass(frozen=True, kw_only=True)
-class Snapshot:
-    generation: int
-    member: str
-    owned: frozenset[TopicPartition]
-    revoking: frozenset[TopicPartition]
-    confirmations: int
-    confirmed: bool
-    assignments: int = 1
-
-
 @dataclass
 class Member:
     name: str
     alive: bool = True
-    view: Snapshot | None = None
+    view: MembershipSnapshot | None = None
     """What a member believes that the coordinator has expired without its knowledge."""
 
 
@@ -115,10 +121,11 @@ class Coordinator:
                 else:
                     self.owner[partition] = wanted
 
-    def snapshot(self, name: str) -> Snapshot:
+    def snapshot(self, name: str) -> MembershipSnapshot:
         self.beats += 1
         owned = frozenset(p for p, owner in self.owner.items() if owner == name)
-        return Snapshot(
+        return MembershipSnapshot(
+            assignments=1,
             generation=self.generation,
             member=name,
             owned=owned,
@@ -143,12 +150,13 @@ class FakeGroup:
     def touch(self) -> None:
         pass
 
-    def snapshot(self) -> Snapshot:
+    def snapshot(self) -> MembershipSnapshot:
         member = self.coordinator.members.get(self.name)
         if member is not None and not member.alive:
             assert member.view is not None
             view = member.view
-            return Snapshot(
+            return MembershipSnapshot(
+                assignments=1,
                 generation=view.generation,
                 member=view.member,
                 owned=view.owned,
@@ -272,7 +280,7 @@ class Application:
             self.group,
             self.ledger,
             world.topics,
-            DriverConfig(application=name, reset="earliest", read_tasks=2, idle_wait_s=0.0),
+            options_of(name),
             clock=lambda: world.clock,
             sleep=world.sleep,
         )

@@ -95,7 +95,7 @@ def test_wrong_sql_is_told_before_a_record_is_read(feed: MakeFeed, tmp_path: Pat
     [
         (("--set", "session.timeout=1"), "session.timeout"),
         (("--set", "nonsense"), "expected NAME=VALUE"),
-        (("--name", "a/b"), "no name of an application"),
+        (("--name", "a/b"), "--name is"),
         (("--sql", "/nowhere/at/all.sql"), "cannot read the SQL"),
     ],
 )
@@ -139,7 +139,7 @@ def test_verify_starts_a_spark_of_its_own_to_ask_a_filter_again(
     told = run([*arguments, "--bootstrap", source.bootstrap, "--json"])
     assert told.returncode == 0, told.stderr
     document = json.loads(told.stdout)
-    assert (document["rows"], document["filtered"], document["untold"]) == (98, 2, 0)
+    assert (document["rows"], document["filtered"], document["undecided"]) == (98, 2, 0)
 
 
 # --- without a Java of the machine's own

@@ -19,6 +19,7 @@ from tests.spark.fake_engine import (
     FakeTopics,
     World,
     open_ledger,
+    options_of,
     ranges,
     run_until,
     survives,
@@ -26,10 +27,9 @@ from tests.spark.fake_engine import (
 
 from kohort.model.errors import ConfigError, InvariantViolation
 from kohort.model.ids import TopicPartition
-from kohort.spark.driver import DriverConfig, SourceDriver
-from kohort.spark.ledger import Acquired
+from kohort.spark.driver import SourceDriver
+from kohort.spark.ledger import Acquired, UnfencedLedger
 from kohort.spark.sqlite_ledger import SqliteLedger
-from kohort.spark.unfenced import UnfencedLedger
 
 A, B = TopicPartition("t", 0), TopicPartition("t", 1)
 
@@ -208,7 +208,7 @@ def test_a_topic_that_was_made_anew_is_told(world: World) -> None:
     ledger.close()
     _, steps = start(world)
     run_until(steps, "committed")
-    with pytest.raises(ConfigError, match="made anew"):
+    with pytest.raises(ConfigError, match="made again"):
         next(steps)
 
 
@@ -242,7 +242,7 @@ def test_without_a_ledger_a_restart_reads_again_from_the_group_s_offset(world: W
             app.group,
             UnfencedLedger(nonce),
             world.topics,
-            DriverConfig(application=name, reset="earliest", idle_wait_s=0),
+            options_of(name),
             clock=lambda: world.clock,
             sleep=world.sleep,
         )

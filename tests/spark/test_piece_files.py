@@ -45,7 +45,7 @@ def rows(
 
 def written(directory: Path, batches: Iterator[pa.RecordBatch]) -> list[WrittenFile]:
     return [
-        written_file(row)
+        written_file(row["file"])
         for report in write_files(str(directory), "mark", batches)
         for row in report.to_pylist()
     ]

@@ -111,11 +111,9 @@ def test_warm_up_connects_and_fetches_no_record(
         answers.append(answer)
         return answer
 
-    def read() -> None:
-        assert places(source, [piece(source, 0, 0, 1)]) == [(0, 0, b"needle")]
-
-    for work in (lambda: warm_up(source.settings), read):
-        proxy.change_answer("Fetch", note)
-        work()
-        assert proxy.open_connections > 0
+    proxy.change_answer("Fetch", note)
+    warm_up(source.settings)
+    assert proxy.open_connections > 0
+    proxy.change_answer("Fetch", note)
+    assert places(source, [piece(source, 0, 0, 1)]) == [(0, 0, b"needle")]
     assert [b"needle" in answer for answer in answers] == [False, True]

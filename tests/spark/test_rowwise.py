@@ -82,7 +82,7 @@ def test_a_filter_that_would_judge_otherwise_another_time_is_known(
 
 
 def test_a_query_is_asked_again_under_the_settings_that_it_had(spark: Any) -> None:
-    from kohort.spark.judging import SparkJudge
+    from kohort.spark.missing_rows import SparkQueryRunner
 
     at = datetime.datetime(2026, 11, 22, 20, tzinfo=datetime.UTC)
     row = (b"k", b"v", "t", 0, 5, at, 0)
@@ -96,7 +96,7 @@ def test_a_query_is_asked_again_under_the_settings_that_it_had(spark: Any) -> No
             filtering=True,
             unrepeatable=None,
         )
-        return list(SparkJudge(spark).kept(query, table))
+        return list(SparkQueryRunner(spark).kept(query, table))
 
     assert (kept("Asia/Tokyo"), kept("UTC")) == ([5], [])
 

@@ -6,6 +6,7 @@ import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -118,8 +119,8 @@ def test_a_position_that_moved_without_a_fence_is_loud_and_changes_nothing(
 @pytest.mark.parametrize(
     ("files", "said"),
     [
-        ([written(A, 5, 10, "x")], "which no intended piece"),
-        ([written(B, 0, 3, "x")], "which no intended piece"),
+        ([written(A, 5, 10, "x")], "no intended piece of this batch"),
+        ([written(B, 0, 3, "x")], "no intended piece of this batch"),
         ([written(A, 0, 3, "x"), written(A, 4, 9, "y")], "two files"),
     ],
 )
@@ -141,12 +142,20 @@ def test_pieces_must_join(ledger: SqliteLedger) -> None:
         ledger.commit("app", [])
 
 
-def test_a_table_is_fed_by_one_group(ledger: SqliteLedger, tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="is fed by group g, not by other"):
+def test_the_table_of_one_group_is_refused_to_another_group(
+    ledger: SqliteLedger, tmp_path: Path
+) -> None:
+    own(ledger, A)
+    with pytest.raises(ConfigError, match=r"group g writes the table .* is in group other"):
         SqliteLedger(tmp_path, "other")
-    same = SqliteLedger.of_table(tmp_path)
-    assert same.group_id == "g"
-    same.close()
+    with closing(SqliteLedger.of_table(tmp_path)) as same:
+        assert same.positions([A]) == ledger.positions([A])
+
+
+def test_a_commit_waits_for_the_disk(ledger: SqliteLedger) -> None:
+    (mode,) = ledger._connection.execute("PRAGMA journal_mode").fetchone()
+    (synchronous,) = ledger._connection.execute("PRAGMA synchronous").fetchone()
+    assert (mode, synchronous) == ("wal", 2), "2 is FULL: the log is synced at every commit"
 
 
 def test_a_directory_without_a_table_is_told(tmp_path: Path) -> None:
@@ -165,7 +174,7 @@ def test_a_damaged_ledger_is_told(tmp_path: Path) -> None:
 
 def test_a_ledger_of_another_version_is_refused(ledger: SqliteLedger, tmp_path: Path) -> None:
     ledger.describe("version", "99")
-    with pytest.raises(LedgerError, match="has version 99"):
+    with pytest.raises(LedgerError, match="is a ledger of version 99"):
         SqliteLedger(tmp_path, "g")
 
 

@@ -22,7 +22,7 @@ from kohort.cli.table import table as table_command
 from kohort.client.admin import Admin
 from kohort.model.errors import ConfigError
 from kohort.model.ids import TopicPartition
-from kohort.spark import filtering
+from kohort.spark import missing_rows
 from kohort.spark import verify as verifying
 from kohort.spark.ledger import NotedQuery
 from kohort.spark.sqlite_ledger import LEDGER_PATH
@@ -131,15 +131,15 @@ def filtered(feed: Callable[..., Feed], tmp_path: Path) -> tuple[Feed, Path]:
 
 
 def numbers(verdict: Verdict) -> tuple[int, ...]:
-    return tuple(verdict.total(name) for name in ("rows", "filtered", "untold", "holes"))
+    return tuple(verdict.total(name) for name in ("rows", "filtered", "undecided", "holes"))
 
 
 def test_what_the_sql_leaves_out_again_was_filtered(filtered: tuple[Feed, Path]) -> None:
-    judge = EveryThird(filtered[0])
-    verdict = verify(filtered[1], filtered[0].settings, judge)
+    runner = EveryThird(filtered[0])
+    verdict = verify(filtered[1], filtered[0].settings, runner)
     assert verdict.ok, troubles(verdict)
     assert numbers(verdict) == (26, 14, 0, 0)
-    assert judge.asked == 14
+    assert runner.asked == 14
 
 
 def test_null_and_empty_are_not_the_same_to_a_filter(
@@ -147,9 +147,9 @@ def test_null_and_empty_are_not_the_same_to_a_filter(
 ) -> None:
     source = feed(1, [(None, None), (None, b""), (b"", None), (b"", b"")] * 3)
     land(source, tmp_path / "table", {0: (0, 12)}, query=noted(), drop=lambda offset: True)
-    judge = EveryThird(source)
-    verdict = verify(tmp_path / "table", source.settings, judge)
-    assert judge.asked == 12
+    runner = EveryThird(source)
+    verdict = verify(tmp_path / "table", source.settings, runner)
+    assert runner.asked == 12
     assert (verdict.total("filtered"), verdict.total("holes")) == (4, 8)
 
 
@@ -180,7 +180,7 @@ def test_a_judge_that_takes_minutes_is_no_broker_that_is_silent(
             now += 10 * verifying._PATIENCE_S
             return super().kept(query, records)
 
-    monkeypatch.setattr(filtering, "_ASK_RECORDS", 1)
+    monkeypatch.setattr(missing_rows, "_MOST_RECORDS", 1)
     monkeypatch.setattr(verifying, "time", SimpleNamespace(monotonic=lambda: now))
     verdict = verify(filtered[1], filtered[0].settings, Slow(filtered[0]))
     assert verdict.ok
@@ -217,15 +217,17 @@ def test_what_cannot_be_asked_again_is_said_and_no_fault_while_the_files_are_who
 ) -> None:
     source = feed(1, [(None, b"%d" % n) for n in range(30)])
     land(source, tmp_path / "table", {0: (0, 30)}, query=query, drop=lambda offset: offset < 4)
-    judge = EveryThird(source) if query.unrepeatable else None
-    verdict = verify(tmp_path / "table", source.settings, judge)
+    runner = EveryThird(source) if query.unrepeatable else None
+    verdict = verify(tmp_path / "table", source.settings, runner)
     assert verdict.ok
     assert numbers(verdict) == (26, 0, 4, 0)
     (remark,) = verdict.partitions[0].remarks
-    assert remark.startswith("whether 4 records without a row were filtered or lost cannot be told")
+    assert remark.startswith(
+        "it is undecided whether 4 records without a row were filtered or lost"
+    )
     assert said in remark
     rewrite(first_file(tmp_path / "table"), lambda table: table.slice(1))
-    verdict = verify(tmp_path / "table", source.settings, judge)
+    verdict = verify(tmp_path / "table", source.settings, runner)
     assert not verdict.ok
     assert numbers(verdict) == (25, 0, 0, 5)
 
@@ -236,20 +238,20 @@ def test_a_table_of_an_older_kohort_is_verified_as_far_as_can_be_told(
     source, directory = filtered
     change_manifest(directory, "DROP TABLE evidence")
     change_manifest(directory, "INSERT INTO meta VALUES ('filtering', 'true')")
-    judge = EveryThird(source)
-    verdict = verify(directory, source.settings, judge)
+    runner = EveryThird(source)
+    verdict = verify(directory, source.settings, runner)
     assert verdict.ok
     assert numbers(verdict) == (26, 0, 14, 0)
-    assert judge.asked == 0
+    assert runner.asked == 0
     assert "an older kohort" in verdict.partitions[0].remarks[0]
     told = CliRunner().invoke(
         table_command, ["verify", str(directory), "--bootstrap", source.bootstrap]
     )
     assert told.exit_code == 0
-    assert "cannot be told: an older kohort" in told.output
+    assert "filtered or lost: an older kohort" in told.output
     assert "every record once, as far as can be told" in told.output
     rewrite(first_file(directory), lambda table: table.slice(1))
-    verdict = verify(directory, source.settings, judge)
+    verdict = verify(directory, source.settings, runner)
     assert not verdict.ok
     assert verdict.total("holes") > 0
 
@@ -267,7 +269,7 @@ def test_a_changed_value_is_found_although_its_place_and_hash_are_right(
     verdict = compare(whole)
     assert not verdict.ok
     assert numbers(verdict) == (90, 0, 0, 0)
-    assert "is not as it was written" in troubles(verdict)
+    assert "has changed since it was written" in troubles(verdict)
 
 
 def test_a_row_lost_where_the_topic_has_forgotten_the_record_is_found(
@@ -283,7 +285,7 @@ def test_a_row_lost_where_the_topic_has_forgotten_the_record_is_found(
     rewrite(first_file(directory), lambda table: table.slice(1))
     verdict = compare(whole)
     assert not verdict.ok
-    assert f"the manifest says {size} with 0x" in troubles(verdict)
+    assert f"the manifest has {size} with 0x" in troubles(verdict)
 
 
 def test_a_doubled_row_is_found(whole: tuple[Feed, Path]) -> None:

@@ -79,17 +79,17 @@ def clean(directory: Path, *, older_than: float, as_json: bool) -> None:
 def verify(directory: Path, *, bootstrap: str, isolation_level: str, as_json: bool) -> None:
     """Compare every row with the topic: holes, duplicates, strangers, orphans. Exit 1 if any.
 
-    Where the SQL filters, Spark is started and asked again about every record without a row.
+    If the SQL filters, Spark runs the SQL again on every record without a row.
     """
     from kohort.client.config import parse_client_settings  # noqa: PLC0415
-    from kohort.spark.judging import SparkJudge  # noqa: PLC0415
+    from kohort.spark.missing_rows import SparkQueryRunner  # noqa: PLC0415
     from kohort.spark.verify import verify as compare  # noqa: PLC0415
 
     settings = parse_client_settings(
         {"bootstrap.servers": bootstrap, "isolation.level": isolation_level}
     )
-    with SparkJudge() as judge:
-        verdict = compare(directory, settings, judge)
+    with SparkQueryRunner() as runner:
+        verdict = compare(directory, settings, runner)
     if as_json:
         print_json(_as_json(verdict))
     else:
@@ -99,7 +99,7 @@ def verify(directory: Path, *, bootstrap: str, isolation_level: str, as_json: bo
 
 
 _NUMBERS = (
-    "records", "rows", "dead_letters", "filtered", "untold", "holes", "duplicates", "strangers",
+    "records", "rows", "dead_letters", "filtered", "undecided", "holes", "duplicates", "strangers",
     "unread", "unchecked",
 )  # fmt: skip
 
@@ -133,5 +133,5 @@ def _print(verdict: Verdict) -> None:
             f"orphan: {orphan.path} ({orphan.size} bytes) counts for nothing; "
             "`kohort table clean` removes it"
         )
-    so_far = ", as far as can be told" if verdict.total("untold") else ""
+    so_far = " except the undecided records" if verdict.total("undecided") else ""
     note(f"every record once{so_far}" if verdict.ok else "NOT WHOLE")

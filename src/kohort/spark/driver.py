@@ -1,15 +1,14 @@
-"""The rules of a streaming source that is a group member, one call of Spark's at a time.
+"""The rules of a streaming source that is a member of a consumer group.
 
-What lives here: ``SourceDriver``, which answers Spark's driver-side calls (``initialOffset``,
-``latestOffset``, ``partitions``, ``stop``) out of a group membership, a ledger and the topics'
-ends. In go Spark's offset documents, out come offset documents and read tasks. It must not know
-pyspark, sockets or threads: those come in as the ``Group``, ``Ledger`` and ``Topics`` it is given.
+In: Spark's driver-side calls (``initialOffset``, ``latestOffset``, ``partitions``, ``stop``) with
+offset documents. Out: offset documents and read tasks. Must not know: pyspark, sockets, threads. A
+group membership, a ledger and the topics are handed in.
 
-The order of Spark's calls, on which every rule here rests: a new query calls ``initialOffset``,
-then ``latestOffset(start)``, journals the answer, then ``partitions(start, end)``, then runs the
-batch. ``latestOffset(start)`` comes only when the batch before is in Spark's commit log, so
-``start`` is what was processed. A restart may begin with ``partitions``: the replay of a batch
-that was journalled but not committed.
+All rules rely on the order of Spark's calls. A new query calls ``initialOffset``, then
+``latestOffset(start)``; Spark writes the answer to its offset log, calls ``partitions(start, end)``
+and runs the batch. ``latestOffset(start)`` is called only after the batch that ends at ``start`` is
+in Spark's commit log, so everything up to ``start`` is processed. A restart may begin with
+``partitions``: the replay of a batch that is in the offset log but not in the commit log.
 """
 
 from __future__ import annotations
@@ -17,69 +16,39 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from kohort.model.errors import ConfigError, InvariantViolation, KohortError
 from kohort.model.ids import TopicPartition
-from kohort.spark.ledger import Ledger
+from kohort.spark.ledger import SourceLedger
 from kohort.spark.offsets import SourceOffset, parse, render
+from kohort.spark.options import SourceOptions
 from kohort.spark.planning import Dropped, Piece, pack, pieces_of, plan, replay_filter
+
+if TYPE_CHECKING:
+    from kohort.client.membership import MembershipSnapshot
 
 LOG: Final = logging.getLogger(__name__)
 
-
-class GroupSnapshot(Protocol):
-    """What the membership knows at one moment; ``kohort.client.membership`` has one."""
-
-    @property
-    def assignments(self) -> int:
-        """How many assignments were applied; 0 before the first."""
-        ...
-
-    @property
-    def generation(self) -> int:
-        """Of the assignment applied last; for the ledger's notes."""
-        ...
-
-    @property
-    def member(self) -> str:
-        """The member id; for the ledger's notes."""
-        ...
-
-    @property
-    def owned(self) -> frozenset[TopicPartition]:
-        """Assigned to this member and not given up yet, ``revoking`` included."""
-        ...
-
-    @property
-    def revoking(self) -> frozenset[TopicPartition]:
-        """To be released as soon as no batch reads them."""
-        ...
-
-    @property
-    def confirmations(self) -> int:
-        """Grows with each heartbeat, sync or commit that the coordinator confirmed."""
-        ...
-
-    @property
-    def confirmed(self) -> bool:
-        """Whether the last of these is younger than the session timeout."""
-        ...
+FIRST_ASSIGNMENT_S: Final = 120.0
+"""How long a replay waits for the first assignment of the group."""
+STEP_S: Final = 0.1
+"""Longest pause between two looks at the group and the topics; the first pauses are shorter."""
 
 
 class Group(Protocol):
-    """The membership that the driver needs; its heartbeats run by themselves."""
+    """The membership of the driver, such as ``kohort.client.membership.GroupMembership``."""
 
     def join(self) -> None:
-        """Begin to join, in the background; once."""
+        """Begin to join, in the background."""
         ...
 
     def touch(self) -> None:
-        """Spark called: the poll deadline starts anew."""
+        """Restart the poll deadline."""
         ...
 
-    def snapshot(self) -> GroupSnapshot:
-        """The present state; raises KohortError if the membership ended for good."""
+    def snapshot(self) -> MembershipSnapshot:
+        """The present state; raises KohortError after a fatal error of the membership."""
         ...
 
     def commit(self, offsets: Mapping[TopicPartition, int]) -> None:
@@ -91,7 +60,7 @@ class Group(Protocol):
         ...
 
     def release(self, partitions: Collection[TopicPartition]) -> None:
-        """Give up partitions that are being revoked."""
+        """Give up revoked partitions."""
         ...
 
     def leave(self) -> None:
@@ -100,18 +69,18 @@ class Group(Protocol):
 
 
 class Topics(Protocol):
-    """The subscribed topics' offsets on the brokers."""
+    """The subscribed topics and their offsets on the brokers."""
 
     def partitions(self) -> list[TopicPartition]:
-        """All partitions of the subscribed topics; ConfigError for a topic that is unknown."""
+        """All partitions of the subscribed topics; ConfigError for an unknown topic."""
         ...
 
     def beginnings(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        """The first offset that each log still has."""
+        """The first offset in each log."""
         ...
 
     def ends(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        """The first offset that cannot be read yet."""
+        """The first offset that cannot be read yet, for each log."""
         ...
 
     def close(self) -> None:
@@ -119,34 +88,9 @@ class Topics(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DriverConfig:
-    """What a user may set.
-
-    Attributes:
-        application: names this start of this application in the ledger; unique.
-        reset: ``earliest`` or ``latest``, for a partition without any position.
-        read_tasks: into how many tasks a batch is packed at most.
-        idle_wait_s: how long ``latestOffset`` waits for records before it says "nothing new".
-        first_assignment_s: how long a replay waits for the group's first assignment.
-        step_s: longest pause between two looks at the group and the topics while waiting; the
-            first pauses are shorter.
-        fail_on_data_loss: stop when records were deleted before they were read; else go on
-            behind them.
-    """
-
-    application: str
-    reset: str = "latest"
-    read_tasks: int = 2
-    idle_wait_s: float = 0.25
-    first_assignment_s: float = 120.0
-    step_s: float = 0.1
-    fail_on_data_loss: bool = True
-
-
 @dataclass(slots=True, kw_only=True)
 class _Holding:
-    """A partition that was acquired: its fence number and the first offset not processed."""
+    """An acquired partition: its fence number and the first offset that is not processed."""
 
     epoch: int
     position: int
@@ -154,31 +98,30 @@ class _Holding:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadPlan:
-    """What the executors do for one batch: pieces task by task; warm-up tasks read nothing."""
+    """The pieces of each read task of one batch, and the number of tasks that only warm up."""
 
     tasks: list[list[Piece]] = field(default_factory=list)
     warm_up_tasks: int = 0
 
 
 class SourceDriver:
-    """One query's source on Spark's driver; see the module for the rules.
+    """The source of one query on Spark's driver.
 
     Args:
-        group: the membership, not joined yet.
-        ledger: positions and fences; ``kohort.spark.unfenced.UnfencedLedger`` where the sink has
-            none, which makes the query at-least-once.
-        topics: the brokers' offsets.
-        config: what the user set.
-        clock: seconds that only grow.
-        sleep: lets other threads run for so many seconds.
+        group: the membership, before its join.
+        ledger: positions and fences; an ``UnfencedLedger`` makes the query at-least-once.
+        topics: the topics on the brokers.
+        options: the options of the query.
+        clock: a monotonic clock, in seconds.
+        sleep: waits for a number of seconds.
     """
 
     def __init__(
         self,
         group: Group,
-        ledger: Ledger,
+        ledger: SourceLedger,
         topics: Topics,
-        config: DriverConfig,
+        options: SourceOptions,
         *,
         clock: Callable[[], float],
         sleep: Callable[[float], None],
@@ -186,7 +129,7 @@ class SourceDriver:
         self._group = group
         self._ledger = ledger
         self._topics = topics
-        self._config = config
+        self._options = options
         self._clock = clock
         self._sleep = sleep
         self._warm = False
@@ -202,16 +145,16 @@ class SourceDriver:
         return frozenset(self._held)
 
     def initial_offset(self) -> dict[str, Any]:
-        """Spark's ``initialOffset``: no partition is owned yet. Reports an unknown topic early."""
+        """Spark's ``initialOffset``: no partitions. Raises early for an unknown topic."""
         self._group.touch()
         self._topics.partitions()
         return render(SourceOffset())
 
     def prepare_available_now(self) -> None:
-        """Spark's ``prepareForTriggerAvailableNow``: what is in the topics now, and no more.
+        """Spark's ``prepareForTriggerAvailableNow``: read up to the present ends of the topics.
 
-        The query then ends when the *group* has processed up to these ends, whoever did it: a
-        partition whose owner dies meanwhile comes to this application before it can end.
+        The query ends when the *group* has processed up to these ends. If the owner of a partition
+        dies meanwhile, this application gets the partition and processes the rest.
         """
         self._group.touch()
         partitions = self._topics.partitions()
@@ -223,22 +166,22 @@ class SourceDriver:
         }
 
     def latest_offset(self, document: dict[str, Any], limit: int | None) -> dict[str, Any]:
-        """Spark's ``latestOffset``: settle what was processed, then plan what comes next.
+        """Spark's ``latestOffset``: settle the processed batch, then plan the next one.
 
         Args:
-            document: the end of the batch before, which Spark holds for processed.
-            limit: how many offsets the batch may span; None for all there are.
+            document: the end of the previous batch, which is processed.
+            limit: most offsets of the next batch; None for no limit.
         """
         self._group.touch()
         start = parse(document)
         if not self._warm:
-            # Fresh workers take seconds for their first batch. Partitions must not wait for that.
+            # New workers take seconds for their first batch. No partition may wait for that.
             self._warm = True
             return render(start.warmed_up())
         self._join()
         self._settle(start)
-        give_up = self._clock() + self._config.idle_wait_s
-        pause = self._config.step_s / 8
+        give_up = self._clock() + self._options.idle_wait_s
+        pause = STEP_S / 8
         while True:
             self._group.touch()
             self._look_around()
@@ -252,12 +195,12 @@ class SourceDriver:
             if finished:
                 return document
             self._sleep(pause)
-            pause = min(2 * pause, self._config.step_s)
+            pause = min(2 * pause, STEP_S)
 
     def read_plan(self, document: dict[str, Any]) -> ReadPlan:
-        """Spark's ``partitions``: who reads what of the batch that ends at ``document``.
+        """Spark's ``partitions``: the read tasks of the batch that ends at ``document``.
 
-        A range that is not this member's to read any more is left out and never committed.
+        A range that this member may no longer read is left out and never committed.
         """
         self._group.touch()
         end = parse(document)
@@ -270,10 +213,10 @@ class SourceDriver:
         kept, dropped = replay_filter(end, self._epochs(), self._ledger_positions(end))
         for partition, reason in dropped.items():
             self._forget(partition, reason)
-        tasks = pack(kept, self._config.read_tasks)
-        self._ledger.intend(self._config.application, pieces_of(tasks))
+        tasks = pack(kept, self._options.read_tasks)
+        self._ledger.intend(self._options.application, pieces_of(tasks))
         if not tasks and (replayed or end.warm_up is not None):
-            return ReadPlan(warm_up_tasks=self._config.read_tasks)
+            return ReadPlan(warm_up_tasks=self._options.read_tasks)
         return ReadPlan(tasks=tasks)
 
     def stop(self) -> None:
@@ -285,13 +228,13 @@ class SourceDriver:
             self._topics.close()
             self._ledger.close()
 
-    # --- what was processed
+    # --- processed batches
 
     def _settle(self, start: SourceOffset) -> None:
-        """Take over and commit what ``start`` says was processed, if it is ours to say.
+        """Move the positions of our partitions to ``start`` and commit them to the group.
 
-        An entry of another epoch claims records that nobody may have processed: a replay of it
-        was dropped, or the partition was acquired anew.
+        Entries with another epoch are ignored: their records may be unprocessed, because a replay
+        dropped the range or the partition was acquired again.
         """
         ours = {
             partition: done.end
@@ -308,8 +251,8 @@ class SourceDriver:
             if partition in known and known[partition].next_offset != end:
                 raise InvariantViolation(
                     f"Spark has processed {partition} up to {end} under epoch {holding.epoch}, but "
-                    f"the ledger stands at {known[partition].next_offset}: the query's sink does "
-                    "not commit to the ledger that its source was given"
+                    f"the ledger's position is {known[partition].next_offset}: the query's sink "
+                    "does not commit to the ledger of its source; give both the same directory"
                 )
             holding.position = end
             if self._told.get(partition) != end:
@@ -319,7 +262,7 @@ class SourceDriver:
         try:
             self._group.commit(news)
         except KohortError as error:
-            # With a ledger the group's offsets are for lag tools and for the first start only.
+            # With a ledger, the group's offsets serve lag tools and the first start only.
             LOG.warning("committing %d partitions to the group failed: %s", len(news), error)
         else:
             self._told.update(news)
@@ -332,19 +275,20 @@ class SourceDriver:
             self._group.join()
 
     def _await_first_assignment(self) -> None:
-        give_up = self._clock() + self._config.first_assignment_s
+        give_up = self._clock() + FIRST_ASSIGNMENT_S
         while not self._group.snapshot().assignments:
             if self._clock() >= give_up:
                 raise KohortError(
-                    f"the group gave no assignment within {self._config.first_assignment_s:g} s: "
-                    "is its coordinator reachable, and is a rebalance held open by a slow member?"
+                    f"the group gave this member no assignment within {FIRST_ASSIGNMENT_S:g} s; "
+                    "check that the coordinator is reachable (`kohort group describe`) and that no "
+                    "slow member holds a rebalance open"
                 )
             self._group.touch()
-            self._sleep(self._config.step_s)
+            self._sleep(STEP_S)
         self._look_around()
 
     def _look_around(self) -> None:
-        """Release what is to go, forget what is lost, acquire what is new. No batch is running."""
+        """Release revoked partitions, forget lost ones, acquire new ones. No batch is running."""
         snapshot = self._group.snapshot()
         gone = [p for p in self._held if p not in snapshot.owned or p in snapshot.revoking]
         for partition in gone:
@@ -359,19 +303,19 @@ class SourceDriver:
         if ready:
             self._acquire(ready, snapshot)
 
-    def _may_acquire(self, partition: TopicPartition, snapshot: GroupSnapshot) -> bool:
-        """Whether the group itself said, recently enough, that the partition is ours.
+    def _may_acquire(self, partition: TopicPartition, snapshot: MembershipSnapshot) -> bool:
+        """Whether the coordinator confirmed this membership recently enough.
 
-        Without this a process that slept beyond its session would wake up and fence the member
-        that took over. Somebody who was fenced waits for a confirmation that is younger.
+        Otherwise a process that was stopped beyond its session would continue and fence the new
+        owner. A member that was fenced waits for a confirmation that is younger than the fence.
         """
         if not snapshot.confirmed:
             return False
         fenced_at = self._fenced_at.get(partition)
-        # Two, since the first may answer a heartbeat sent before the fence was seen.
+        # Two, since the first may answer a heartbeat from before the fence.
         return fenced_at is None or snapshot.confirmations >= fenced_at + 2
 
-    def _acquire(self, partitions: list[TopicPartition], snapshot: GroupSnapshot) -> None:
+    def _acquire(self, partitions: list[TopicPartition], snapshot: MembershipSnapshot) -> None:
         acquired = self._ledger.acquire(partitions, snapshot.generation, snapshot.member)
         epochs = {partition: a.epoch for partition, a in acquired.items()}
         positions = {p: a.position for p, a in acquired.items() if a.position is not None}
@@ -392,11 +336,11 @@ class SourceDriver:
         )
 
     def _first_positions(self, partitions: list[TopicPartition]) -> dict[TopicPartition, int]:
-        """Where the group stands, or else where the reset policy says."""
+        """The group's committed offsets, or the offsets that ``startingOffsets`` chooses."""
         positions = self._group.committed(partitions)
         unknown = [partition for partition in partitions if partition not in positions]
         if unknown:
-            earliest = self._config.reset == "earliest"
+            earliest = self._options.client.auto_offset_reset == "earliest"
             look = self._topics.beginnings if earliest else self._topics.ends
             positions = positions | look(unknown)
         return positions
@@ -407,19 +351,19 @@ class SourceDriver:
         for partition, position in positions.items():
             if position > ends[partition]:
                 raise ConfigError(
-                    f"{partition} is to be read from offset {position}, but ends at "
-                    f"{ends[partition]}: the topic was made anew since. Use another group and "
-                    "another output directory for the new topic"
+                    f"expected to read {partition} from offset {position}, but it ends at "
+                    f"{ends[partition]}: the topic was deleted and made again; use another group "
+                    "and another output directory for the new topic"
                 )
-            if position < beginnings[partition] and self._config.fail_on_data_loss:
+            if position < beginnings[partition] and self._options.fail_on_data_loss:
                 raise ConfigError(
-                    f"{partition} is to be read from offset {position}, but begins at "
-                    f"{beginnings[partition]}: records were deleted before they were read. Set "
-                    "failOnDataLoss=false to go on behind them"
+                    f"expected to read {partition} from offset {position}, but it begins at "
+                    f"{beginnings[partition]}: records were deleted before they were read; the "
+                    "option failOnDataLoss=false of format kohort continues behind them"
                 )
 
     def _forget(self, partition: TopicPartition, reason: Dropped) -> None:
-        """A range is not read or does not count: what Spark says of it must not count either."""
+        """Note that a range is not read, so that Spark's claim to have processed it is ignored."""
         LOG.warning("a range of %s is left out: %s", partition, reason.value)
         if reason is Dropped.MOVED_ON and self._held.pop(partition, None) is not None:
             self._told.pop(partition, None)
@@ -434,7 +378,7 @@ class SourceDriver:
         return {partition: holding.position for partition, holding in self._held.items()}
 
     def _ledger_positions(self, end: SourceOffset) -> dict[TopicPartition, int]:
-        """The authoritative positions: the ledger's under our fence numbers, else our own."""
+        """The ledger's positions under our fence numbers; our own where the ledger has none."""
         known = self._ledger.positions(p for p, r in end.ranges.items() if r.size)
         positions = {p: at for p, at in self._positions().items() if p not in known}
         for partition, position in known.items():

@@ -1,10 +1,9 @@
-"""Where a table keeps what: names and columns that writers, readers and the checker share.
+"""Paths and column names of a table, and the hash of a record; writers and readers share them.
 
-What lives here: constants and the hash of a record. In goes nothing, out come names. It must not
-know Spark, Arrow or a ledger.
+In: keys and values. Out: names and hashes. Must not know: Spark, Arrow, a ledger.
 
-``DIR/data/TOPIC/PARTITION/*.parquet`` are rows, ``DIR/_kohort/dead-letters/TOPIC/PARTITION/`` the
-malformed records, ``DIR/_kohort/ledger.db`` says which of the files count.
+``DIR/data/TOPIC/PARTITION/*.parquet`` holds rows, ``DIR/_kohort/dead-letters/TOPIC/PARTITION/``
+malformed records. ``DIR/_kohort/ledger.db`` lists the committed files.
 """
 
 from __future__ import annotations
@@ -15,26 +14,26 @@ DATA = "data"
 DEAD_LETTERS = "_kohort/dead-letters"
 CHECKPOINTS = "_kohort/checkpoints"
 TEMPORARY = ".writing"
-"""End of the name of a file that a task has not finished."""
+"""Suffix of an unfinished file."""
 
 PLACE = ("topic", "partition", "offset")
-"""Columns that every row keeps by itself: where its record stands."""
+"""Columns that every row has: the partition and offset of its record."""
 
 RECORD_HASH = "record_hash"
-"""Column with the hash of the record that a row came from."""
+"""Column with the hash of the row's record."""
 
 DEAD_LETTER = "dead_letter"
-"""A column of the query that says why a record is malformed; NULL for good ones."""
+"""Column of the query with the reason why a record is malformed; NULL for good records."""
 
 HIDDEN = "__kohort_"
-"""Beginning of the names of columns that travel along and are not the user's."""
+"""Prefix of columns that kohort adds to the user's columns."""
 
 
 def record_hash(key: bytes | None, value: bytes | None) -> int:
     """CRC-32 of the key above CRC-32 of the value, as a signed 64-bit number.
 
-    Null counts as empty. Spark computes the same with its ``crc32``, at native speed on both
-    sides; 64 bits over two parts tell a wrong record from a right one, not a forged one.
+    Null counts as empty. Spark's ``crc32`` gives the same; both are native code. 64 bits find a
+    wrong record, but not a forged one.
     """
     number = (zlib.crc32(key or b"") << 32) | zlib.crc32(value or b"")
     return number - (1 << 64) if number >= 1 << 63 else number

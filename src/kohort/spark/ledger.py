@@ -1,18 +1,18 @@
-"""What an exactly-once sink asks of its ledger.
+"""The interface of the exactly-once ledger, its values and its errors.
 
-What lives here: the interface, its values and its errors. A ledger holds a position and a fence
-number for each (group, topic, partition), the intents of the batches under way, and the manifest
-of the files that count. It must not know Spark, a group member or a file format.
+In: partitions, pieces, written files. Out: fence numbers, positions, manifest rows. Must not know:
+Spark, a group member, a file format. A ledger holds a position and a fence number for each (group,
+topic, partition), the intents of running batches, and the manifest of the committed files.
 
-The rules (each closes a hole that was seen to lose or double records):
+Three rules make a table exactly-once:
 
-* *Fence on acquire*: before a new owner reads a position, the fence number grows, so that whoever
-  owned the partition before can no longer write.
-* *Intend before reading*: the reader says which pieces a batch reads. A piece that is not intended
-  is never committed, so a range that a replay dropped cannot be taken for an empty one.
+* *Fence on acquire*: the fence number grows before a new owner reads a position. The former owner
+  can then no longer write.
+* *Intend before reading*: the source writes down the pieces that a batch will read. Only intended
+  pieces are committed, so a range that a replay dropped does not count as an empty range.
 * *Compare and set on commit*: the position moves from begin to end only under the same fence
-  number, in the transaction that makes the files visible. The range is the intended one, never
-  what the surviving rows happen to span.
+  number, in the transaction that makes the files visible. The range is the intended range; the rows
+  may span less.
 """
 
 from __future__ import annotations
@@ -21,12 +21,14 @@ import dataclasses
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Final, Protocol
 
 from kohort.model.errors import InvariantViolation, KohortError
 from kohort.model.ids import TopicPartition
 from kohort.spark.offsets import OwnedRange
 from kohort.spark.planning import Piece
+
+NONCE_BITS: Final = 32
 
 
 class LedgerError(KohortError):
@@ -34,14 +36,14 @@ class LedgerError(KohortError):
 
 
 class LedgerConflict(InvariantViolation):
-    """A position is not where an unfenced writer left it; nothing was committed."""
+    """A position is not the begin of its range, without a newer fence; nothing is committed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Acquired:
     """A partition that was fenced for a new owner.
 
-    ``epoch`` is the fence number; ``position`` the first offset that was not committed, None if
+    ``epoch`` is the fence number. ``position`` is the first offset that was not committed; None if
     the ledger has none yet.
     """
 
@@ -51,7 +53,7 @@ class Acquired:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Position:
-    """Where a partition stands: ``next_offset``, and who acquired it last under which number."""
+    """The first offset of a partition that was not committed, and its last owner."""
 
     next_offset: int | None
     epoch: int
@@ -61,14 +63,14 @@ class Position:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NotedQuery:
-    """What made a table's rows, as far as it is needed to ask the same again.
+    """The query that made rows of a table, with everything needed to run it again.
 
     Attributes:
         sql: the text.
-        settings: Spark's settings by which the text means what it meant.
-        filtering: whether it can leave records out.
-        unrepeatable: what makes it leave out other records another time (chance, the clock);
-            None if nothing does.
+        settings: the settings of Spark that change the meaning of the text.
+        filtering: whether the query can drop records.
+        unrepeatable: why the query may drop other records in a second run (chance, the clock);
+            None if it drops the same ones.
     """
 
     sql: str
@@ -77,31 +79,26 @@ class NotedQuery:
     unrepeatable: str | None
 
     def as_json(self) -> str:
-        """For a ledger; the same query is the same text."""
+        """The text for a ledger; equal queries give equal texts."""
         return json.dumps(dataclasses.asdict(self), sort_keys=True)
 
     @classmethod
     def parse(cls, text: str) -> NotedQuery:
-        """What ``as_json`` made."""
+        """The query that ``as_json`` wrote."""
         return cls(**json.loads(text))
 
 
 @dataclass(frozen=True, slots=True)
 class Seal:
-    """A file's bytes as they were when it was written: how many, and their CRC-32C."""
+    """Size and CRC-32C of a file when it was written."""
 
     size: int
     crc: int
 
-    @classmethod
-    def noted(cls, size: int | None, crc: int | None) -> Seal | None:
-        """As it was noted; None where none was."""
-        return None if size is None or crc is None else cls(size, crc)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WrittenFile:
-    """What a sink's task wrote of one partition in one batch; paths are below the table."""
+    """The result of writing one piece; paths are below the table's directory."""
 
     partition: TopicPartition
     first_offset: int
@@ -116,10 +113,10 @@ class WrittenFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ManifestRow:
-    """One committed piece: its range, and the files that hold what became of its records.
+    """One committed piece: its range and the files with its rows and its malformed records.
 
-    ``seal`` and ``dead_seal`` are those of the files, ``query`` names the query that made the
-    rows; None where an older kohort, which did not note them, committed the piece.
+    ``seal`` and ``dead_seal`` belong to the two files. ``query`` names the query that made the
+    rows. They are None for pieces that were committed by older versions of kohort.
     """
 
     partition: TopicPartition
@@ -137,61 +134,123 @@ class ManifestRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Committed:
-    """The outcome of a batch: what counts now, and what a newer owner's fence kept out."""
+    """The committed pieces of a batch, and the partitions that a newer fence excluded."""
 
     rows: Sequence[ManifestRow]
     fenced: frozenset[TopicPartition]
 
 
-class Ledger(Protocol):
-    """The ledger of one group's table. Every method is one transaction."""
+class SourceLedger(Protocol):
+    """The part of a ledger that a streaming source needs. Every method is one transaction."""
 
     def acquire(
         self, partitions: Iterable[TopicPartition], generation: int, member: str
     ) -> dict[TopicPartition, Acquired]:
-        """Fence the partitions for a new owner: the number before plus one."""
+        """Fence the partitions for a new owner: add one to their fence numbers."""
         ...
 
     def establish(
         self, positions: Mapping[TopicPartition, int], epochs: Mapping[TopicPartition, int]
     ) -> None:
-        """Set first positions, where the ledger has none and the fence number is still ours."""
+        """Set first positions where there are none and the fence numbers are still ``epochs``."""
         ...
 
     def positions(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Position]:
-        """What is known of the partitions; unknown ones are missing."""
+        """The positions of the partitions; partitions without an owner so far are missing."""
         ...
 
     def intend(self, application: str, pieces: Sequence[Piece]) -> None:
-        """Replace what an application's batch under way is going to commit."""
+        """Replace the intended pieces of an application's running batch."""
         ...
+
+    def close(self) -> None:
+        """Release all resources."""
+        ...
+
+
+class Ledger(SourceLedger, Protocol):
+    """The ledger of one group's table. Every method is one transaction."""
 
     def commit(
         self, application: str, files: Sequence[WrittenFile], query: str | None = None
     ) -> Committed:
-        """Commit the intended pieces with the files written for them.
+        """Commit the intended pieces of an application with the files written for them.
 
-        ``query`` names what made the rows, so that the same can be asked again of the same records.
+        ``query`` is the name from ``note_query``.
 
         Raises:
-            LedgerConflict: a position is neither ours nor fenced, or a file holds offsets that no
-                piece intends. Nothing is committed.
+            LedgerConflict: a position differs from the begin of its range without a newer fence,
+                or a file holds offsets that no piece intends. Nothing is committed.
         """
+        ...
+
+    def all_positions(self) -> dict[TopicPartition, Position]:
+        """The positions of all partitions that ever had an owner."""
         ...
 
     def manifest(self) -> list[ManifestRow]:
         """All committed pieces, by partition and offset."""
         ...
 
-    def close(self) -> None:
-        """Give back what the ledger holds open."""
+    def describe(self, name: str, value: str) -> None:
+        """Set a property of the table."""
         ...
+
+    def described(self, name: str) -> str | None:
+        """A property of the table; None if it was never set."""
+        ...
+
+    def note_query(self, query: NotedQuery) -> str:
+        """Note a query that makes rows; returns its name for ``commit``."""
+        ...
+
+    def queries(self) -> dict[str, NotedQuery]:
+        """All noted queries, by name."""
+        ...
+
+
+class UnfencedLedger:
+    """The ledger of a query without a table: fence numbers only. At least once, not exactly once.
+
+    The group's committed offsets are the positions. A fence number is ``generation * 2**32 +
+    nonce``, so a replay of an earlier start never matches: its records are read again from the
+    group's committed offset.
+
+    Args:
+        nonce: 32 random bits of this start. Two starts can reach the same generation, and so can a
+            group that was deleted and made again.
+    """
+
+    def __init__(self, nonce: int) -> None:
+        self._nonce = nonce % (1 << NONCE_BITS)
+
+    def acquire(
+        self, partitions: Iterable[TopicPartition], generation: int, member: str
+    ) -> dict[TopicPartition, Acquired]:
+        """See ``SourceLedger.acquire``; without positions."""
+        epoch = (generation << NONCE_BITS) + self._nonce
+        return {partition: Acquired(epoch=epoch, position=None) for partition in partitions}
+
+    def establish(
+        self, positions: Mapping[TopicPartition, int], epochs: Mapping[TopicPartition, int]
+    ) -> None:
+        """Do nothing."""
+
+    def positions(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Position]:
+        """No positions."""
+        return {}
+
+    def intend(self, application: str, pieces: Sequence[Piece]) -> None:
+        """Do nothing."""
+
+    def close(self) -> None:
+        """Do nothing."""
 
 
 def match_files(
     pieces: Sequence[Piece], files: Iterable[WrittenFile]
 ) -> list[tuple[Piece, WrittenFile | None]]:
-    """Each piece with the file written for it; None where no row came out of the piece.
+    """Each piece with its file; None for a piece without rows.
 
     Raises:
         LedgerConflict: a file belongs to no piece, or a piece has two files.
@@ -202,7 +261,7 @@ def match_files(
         if owner is None:
             raise LedgerConflict(
                 f"a file holds offsets {file.first_offset} to {file.last_offset} of "
-                f"{file.partition}, which no intended piece of this batch covers "
+                f"{file.partition}, but no intended piece of this batch covers them "
                 f"({[(p.begin, p.end) for p in pieces if p.partition == file.partition]})"
             )
         if owner in found:
@@ -215,7 +274,7 @@ def match_files(
 
 
 def ranges_of(pieces: Iterable[Piece]) -> dict[TopicPartition, OwnedRange]:
-    """The range of each partition that its pieces make up.
+    """The range of each partition, put together from its pieces.
 
     Raises:
         LedgerConflict: the pieces of a partition leave a gap, overlap, or differ in epoch.

@@ -1,12 +1,10 @@
-"""Options of ``spark.readStream.format("kohort")``, read once.
+"""Checks the options of ``spark.readStream.format("kohort")``.
 
-What lives here: ``SourceOptions``. In goes Spark's mapping of option texts, out comes a checked
-value. It must not know what is done with them.
+In: Spark's mapping of option texts. Out: ``SourceOptions``. Must not know: the use of the options.
 
-Names are those of Spark's own Kafka source where it has the same thing: ``subscribe``,
+The names are those of Spark's own Kafka source where that has the same option: ``subscribe``,
 ``startingOffsets``, ``maxOffsetsPerTrigger``, ``includeHeaders``, ``failOnDataLoss``,
-``kafka.bootstrap.servers`` and any other ``kafka.*`` setting of the client. Names are not case
-sensitive.
+``kafka.bootstrap.servers`` and any other ``kafka.*`` setting of the client. Case is ignored.
 """
 
 from __future__ import annotations
@@ -22,32 +20,31 @@ from kohort.client.config import ClientSettings, parse_client_settings
 from kohort.model.errors import ConfigError
 
 DEFAULT_LIMIT: Final = 1_000_000
-"""A micro-batch cannot be interrupted for a revocation, so batches have an end by default."""
+"""A micro-batch cannot be interrupted for a revocation, so batches are limited by default."""
 
 _KNOWN: Final = {
-    "bootstrap": "kafka.bootstrap.servers under a shorter name",
-    "subscribe": "topics, comma separated",
-    "group.id": "the group to join",
-    "startingoffsets": "earliest or latest, where a partition has no position yet",
-    "maxoffsetspertrigger": "most offsets of a micro-batch",
-    "includeheaders": "true to read headers too",
-    "failondataloss": "false to go on where records were deleted unread",
-    "ledger": "directory of the table whose ledger holds the positions",
-    "application": "name of this start of the application in the ledger; unique",
-    "readtasks": "most read tasks of a micro-batch",
-    "idlewaitms": "how long to wait for records before telling Spark that there are none",
-}
+    "bootstrap", "subscribe", "group.id", "startingoffsets", "maxoffsetspertrigger",
+    "includeheaders", "failondataloss", "ledger", "application", "readtasks", "idlewaitms",
+}  # fmt: skip
 _TOPIC: Final = re.compile(r"[A-Za-z0-9._-]{1,249}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceOptions:
-    """What a query asks of its source.
+    """The checked options of one query.
 
     Attributes:
-        topics: subscribed, without doubles.
-        client: settings of membership, admin and fetching.
+        topics: the subscribed topics, each once.
+        client: settings of membership, admin and fetching; ``auto_offset_reset`` comes from
+            ``startingOffsets``.
         ledger: directory of the exactly-once table; None makes the query at-least-once.
+        application: the name of this start of this application in the ledger; unique.
+        limit: most offsets of a micro-batch.
+        read_tasks: most read tasks of a micro-batch.
+        idle_wait_s: how long ``latestOffset`` waits for records before it reports none.
+        include_headers: whether to read the headers of records.
+        fail_on_data_loss: stop when records were deleted before they were read; else continue
+            behind them.
     """
 
     topics: tuple[str, ...]
@@ -85,7 +82,7 @@ def parse_options(given: Mapping[str, str]) -> SourceOptions:
     if "group.id" not in kafka:
         raise ConfigError("format kohort needs the option group.id: the group to join")
     if "auto.offset.reset" in kafka:
-        raise ConfigError("say startingOffsets instead of kafka.auto.offset.reset")
+        raise ConfigError("use the option startingOffsets instead of kafka.auto.offset.reset")
     kafka["auto.offset.reset"] = _word(options, "startingoffsets", "latest", "earliest", "latest")
     client = parse_client_settings(kafka)
     _ = client.bootstrap
@@ -106,11 +103,12 @@ def _topics(options: Mapping[str, str]) -> tuple[str, ...]:
     topics = dict.fromkeys(part.strip() for part in options.get("subscribe", "").split(","))
     topics.pop("", None)
     if not topics:
-        raise ConfigError("format kohort needs the option subscribe: topics, comma separated")
+        raise ConfigError("format kohort needs the option subscribe: topics with commas between")
     for topic in topics:
         if not _TOPIC.fullmatch(topic):
             raise ConfigError(
-                f"{topic!r} is no name of a topic: letters, digits, '.', '_' and '-', at most 249"
+                f"option subscribe names the topic {topic!r}: expected at most 249 letters, "
+                "digits, '.', '_' and '-'"
             )
     return tuple(topics)
 

@@ -1,13 +1,12 @@
-"""The exactly-once sink: Parquet files by partition range, made visible by the ledger alone.
+"""The exactly-once sink: one Parquet file for each range of a partition, committed by the ledger.
 
-What lives here: ``ParquetSink``, whose ``write_batch`` is the function of ``foreachBatch``, and
-what is noted about the table. In goes a checked query's DataFrame of one micro-batch, out come
-files (``kohort.spark.piece_files`` writes them, on executors) and one transaction in the ledger.
-It must not know topics, groups or who planned the batch: that is in the ledger's intents.
+In: the DataFrame of one micro-batch of a checked query. Out: files, which executors write
+(``kohort.spark.piece_files``), and one transaction in the ledger, which has the intended pieces of
+the batch. Must not know: topics, groups.
 
-A file is written under a temporary name, synced and renamed; it still counts for nothing until
-its manifest row is committed. A task that dies or runs twice leaves files without a manifest row:
-orphans, which readers never see and ``kohort table clean`` removes.
+A file is written under a temporary name, synced and renamed. It is committed with its manifest row.
+A task that dies or runs twice leaves orphans: files without a manifest row. Readers ignore them,
+and ``kohort table clean`` removes them.
 """
 
 from __future__ import annotations
@@ -37,10 +36,9 @@ from pyspark.sql.types import (
 
 from kohort.model.errors import ConfigError
 from kohort.spark.layout import DEAD_LETTER, HIDDEN, PLACE, RECORD_HASH
-from kohort.spark.ledger import Committed, NotedQuery, WrittenFile
+from kohort.spark.ledger import Committed, Ledger, NotedQuery, WrittenFile
 from kohort.spark.piece_files import REPORT, remove_marked, write_files, written_file
 from kohort.spark.rowwise import RowwiseQuery
-from kohort.spark.sqlite_ledger import SqliteLedger
 
 LOG: Final = logging.getLogger(__name__)
 
@@ -48,19 +46,19 @@ CAREFUL: Final = {
     "spark.sql.execution.arrow.maxRecordsPerBatch": "20000",
     "spark.sql.execution.arrow.maxBytesPerBatch": str(64 << 20),
 }
-"""What Spark hands to a writing task at once. It adds up the bytes anew with every row, which
-takes two fifths of all that the JVM does for a small one."""
+"""How many rows and bytes Spark hands to a writing task at once. Spark sums up the bytes again for
+every row: two fifths of the JVM's work for a small row."""
 
 QUICK: Final = {
     "spark.sql.execution.arrow.maxRecordsPerBatch": "2000",
-    # The one value with which Spark does not count.
+    # Spark counts no bytes with this value only.
     "spark.sql.execution.arrow.maxBytesPerBatch": str((1 << 31) - 1),
 }
-"""The same where no row is larger than ``SMALL_ROW``: as many bytes, uncounted."""
+"""The same settings if no row is larger than ``SMALL_ROW``: as many bytes, without counting."""
 
 SMALL_ROW: Final = 32 << 10
-"""Most bytes of texts and binaries in a row that is handed over uncounted. The query looks at the
-lengths of every row, which costs next to nothing, and refuses a larger one."""
+"""Most bytes of strings and binaries in a row that is not counted. The query checks the lengths in
+every row, which costs almost nothing, and refuses larger rows."""
 
 _LARGE: Final = "kohort: a row is too large to be handed over uncounted"
 _FIXED: Final = (BooleanType, DateType, NullType, NumericType, TimestampNTZType, TimestampType)
@@ -68,33 +66,33 @@ _SIZED: Final = (BinaryType, StringType)
 
 _ROWS: Final = "rows"
 _COUNTED: Final = "counted"
-"""What the ledger notes of a table that had a row too large to be handed over uncounted."""
+"""The ledger's note that a table had a row larger than ``SMALL_ROW``."""
 
 _ABOUT_RUNNING: Final = ("spark.sql.execution.", "spark.sql.shuffle.", "spark.sql.streaming.")
-"""Settings of SQL that say how it is carried out, not what it means."""
+"""Settings of SQL that change its execution, not its meaning."""
 
 
 class ParquetSink:
     """Writes the batches of one application into the table of its group.
 
     Args:
-        directory: of the table.
-        ledger: of the table.
+        directory: the directory of the table.
+        ledger: the ledger of the table.
         application: the name under which the source intends its batches.
-        query: the checked query whose rows are written; its columns become the table's.
+        query: the checked query; its columns become the columns of the table.
 
     Raises:
-        ConfigError: the table holds other columns already.
+        ConfigError: the table already has other columns.
     """
 
     def __init__(
-        self, directory: Path, ledger: SqliteLedger, application: str, query: RowwiseQuery
+        self, directory: Path, ledger: Ledger, application: str, query: RowwiseQuery
     ) -> None:
         self._directory = directory
         self._ledger = ledger
         self._application = application
         self.refused_large_row = False
-        """Whether the query was stopped by a row that another query, made anew, will count."""
+        """Whether a large row stopped the query; a new query counts rows."""
         counted = ledger.described(_ROWS) == _COUNTED or not can_be_sized(query)
         self._handed_over = CAREFUL if counted else QUICK
         self._frame = table_frame(query, refuse_large=not counted)
@@ -103,22 +101,22 @@ class ParquetSink:
 
     @property
     def frame(self) -> DataFrame:
-        """What is to be written: hand its batches to ``write_batch``."""
+        """The rows to write; ``write_batch`` takes its micro-batches."""
         return self._frame
 
     def write_batch(self, batch: DataFrame, batch_id: int) -> None:
         """Write one micro-batch and commit it; the function for ``foreachBatch``.
 
         Raises:
-            LedgerConflict: the ledger does not stand where the batch begins, and nobody else
-                acquired the partition. The query stops; nothing was committed.
+            LedgerConflict: a position in the ledger is not the begin of the batch, and no other
+                member acquired the partition. The query stops; nothing is committed.
         """
         mark = uuid.uuid4().hex
         write = partial(write_files, str(self._directory), mark)
         for name, value in self._handed_over.items():
             batch.sparkSession.conf.set(name, value)
         try:
-            # Only when the tasks are done have the source's intents surely been written.
+            # The source's intents are written for certain only after the tasks are done.
             reports = batch.mapInArrow(write, REPORT).collect()
         except PySparkException as error:
             remove_marked(self._directory, mark)
@@ -126,32 +124,32 @@ class ParquetSink:
                 self._ledger.describe(_ROWS, _COUNTED)
                 self.refused_large_row = True
             raise
-        files = [written_file(report) for report in reports]
+        files = [written_file(report.file) for report in reports]
         committed = self._ledger.commit(self._application, files, self._query_name)
         self._discard(files, committed)
 
     def _discard(self, files: Sequence[WrittenFile], committed: Committed) -> None:
-        """Remove what a newer owner kept out; its own batch holds the same records."""
+        """Remove files of partitions that a newer owner fenced; its own batch has the records."""
         for file in files:
             if file.partition in committed.fenced:
-                LOG.warning("%s was taken over: its rows are left to the owner", file.partition)
+                LOG.warning("%s has a new owner, which writes these rows", file.partition)
                 for path in (file.path, file.dead_path):
                     if path is not None:
                         (self._directory / path).unlink(missing_ok=True)
 
 
 def can_be_sized(query: RowwiseQuery) -> bool:
-    """Whether the lengths of its columns say how large a row is; those of nested ones do not."""
+    """Whether the lengths of the columns give the size of a row; False for nested columns."""
     return all(
         isinstance(query.frame.schema[name].dataType, (*_FIXED, *_SIZED)) for name in query.columns
     )
 
 
 def table_frame(query: RowwiseQuery, *, refuse_large: bool = False) -> DataFrame:
-    """The rows as the table holds them, with key and value beside them for dead letters only.
+    """The rows of the table; dead letters also have the key and value of their record.
 
     Args:
-        query: whose rows.
+        query: the query that makes the rows.
         refuse_large: fail at a row of more than ``SMALL_ROW`` bytes.
     """
     hidden = {name: F.col(HIDDEN + name) for name in (*PLACE, "key", "value")}
@@ -195,10 +193,8 @@ def hash_column(key: Column, value: Column) -> Column:
     )
 
 
-def describe_table(
-    ledger: SqliteLedger, directory: Path, frame: DataFrame, query: RowwiseQuery
-) -> None:
-    """Note the table's columns in the ledger, or see that they are the ones it has."""
+def describe_table(ledger: Ledger, directory: Path, frame: DataFrame, query: RowwiseQuery) -> None:
+    """Note the table's columns in the ledger, or check that it has the same columns already."""
     fields = [
         field
         for field in frame.schema.fields
@@ -211,16 +207,16 @@ def describe_table(
         if _columns(there) != _columns(schema):
             raise ConfigError(
                 f"the table in {directory} has the columns ({_columns(there)}), the SQL makes "
-                f"({_columns(schema)}): name another output directory, or keep the columns"
+                f"({_columns(schema)}): change the SQL, or name another output directory"
             )
     ledger.describe("schema", schema.json())
-    # Once a filter was in force, a record that is missing may have been filtered.
+    # If any query of the table filtered, a missing record may have been filtered.
     filtering = query.filtering or ledger.described("filtering") == "true"
     ledger.describe("filtering", str(filtering).lower())
 
 
 def noted_query(query: RowwiseQuery) -> NotedQuery:
-    """What ``kohort table verify`` needs to ask a record's fate again."""
+    """The query with its settings, so that ``kohort table verify`` can run it again."""
     conf = query.frame.sparkSession.conf
     settings = {
         name: value

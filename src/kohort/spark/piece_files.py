@@ -1,19 +1,20 @@
-"""Rows of one task into Parquet files: what the exactly-once sink runs on executors.
+"""Writes the rows of one task into Parquet files; the exactly-once sink runs this on executors.
 
-What lives here: ``write_files``, a function for ``mapInArrow``, and the reading of its reports. In
-go a task's rows in Arrow, out come files below ``DIR/data`` (and ``DIR/_kohort/dead-letters``), one
-for each partition's piece, and a report of each. It must not know Spark, queries or the ledger.
+In: the rows of a task in Arrow. Out: a file below ``DIR/data`` (and one for malformed records below
+``DIR/_kohort/dead-letters``) for each piece, and a report of the files. Must not know: Spark,
+queries, the ledger's transactions.
 """
 
 from __future__ import annotations
 
 import itertools
 import os
+import pickle
 import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -29,51 +30,33 @@ COMPRESSION = "zstd"
 ROWS_PER_GROUP = 128 * 1024
 BYTES_PER_GROUP = 32 * 1024 * 1024
 
-REPORT: Final = (
-    "topic string, `partition` int, first_offset bigint, last_offset bigint, path string, "
-    "`rows` bigint, dead_path string, dead_letters bigint, size bigint, crc bigint, "
-    "dead_size bigint, dead_crc bigint"
-)
-"""A task's report of one piece, as Spark names the columns; paths are below the table."""
+REPORT: Final = "file binary"
+"""Spark's schema of the reports of a task: one pickled ``WrittenFile`` for each piece."""
 
-_REPORT_ARROW: Final = pa.schema(
-    [
-        ("topic", pa.string()),
-        ("partition", pa.int32()),
-        ("first_offset", pa.int64()),
-        ("last_offset", pa.int64()),
-        ("path", pa.string()),
-        ("rows", pa.int64()),
-        ("dead_path", pa.string()),
-        ("dead_letters", pa.int64()),
-        ("size", pa.int64()),
-        ("crc", pa.int64()),
-        ("dead_size", pa.int64()),
-        ("dead_crc", pa.int64()),
-    ]
-)
-_DEAD_SCHEMA: Final = pa.schema(
+PLACE_SCHEMA: Final = pa.schema(
     [
         ("topic", pa.string()),
         ("partition", pa.int32()),
         ("offset", pa.int64()),
         (RECORD_HASH, pa.int64()),
-        ("key", pa.binary()),
-        ("value", pa.binary()),
-        (DEAD_LETTER, pa.string()),
     ]
+)
+"""The columns that every row has."""
+
+DEAD_SCHEMA: Final = pa.schema(
+    [*PLACE_SCHEMA, ("key", pa.binary()), ("value", pa.binary()), (DEAD_LETTER, pa.string())]
 )
 
 
 def write_files(
     directory: str, mark: str, batches: Iterator[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    """Write one task's rows: a file for each partition's piece; yields a report of each.
+    """Write the rows of one task, a function for ``mapInArrow``; yields a report for each piece.
 
     Args:
-        directory: of the table.
-        mark: beginning of the files' names.
-        batches: the task's rows, piece after piece.
+        directory: the directory of the table.
+        mark: beginning of all file names.
+        batches: the rows, piece after piece.
     """
     writer: _PieceWriter | None = None
     try:
@@ -93,21 +76,21 @@ def write_files(
 
 
 def remove_marked(directory: Path, mark: str) -> None:
-    """Remove what tasks wrote under a mark, whose batch failed."""
+    """Remove the files of a failed batch, by the beginning of their names."""
     for folder in (DATA, DEAD_LETTERS):
         for path in (directory / folder).rglob(f"{mark}-*"):
             path.unlink(missing_ok=True)
 
 
 def _runs(batch: pa.RecordBatch) -> Iterator[tuple[TopicPartition, pa.RecordBatch]]:
-    """The batch cut where another partition's rows begin. A task reads piece after piece."""
+    """The batch, cut between the rows of different partitions. A task reads piece after piece."""
     if not batch.num_rows:
         return
     numbers = batch.column("partition").to_numpy()
     topics = batch.column("topic")
     cuts = set((np.flatnonzero(numbers[1:] != numbers[:-1]) + 1).tolist())
     former, latter = topics.slice(0, len(topics) - 1), topics.slice(1)
-    # Nearly always there is one topic, which a comparison of bytes tells at a tenth of the price.
+    # Usually there is one topic only. A comparison of bytes finds that at a tenth of the cost.
     if not latter.equals(former):
         changed = pc.not_equal(latter, former)
         cuts |= set((np.flatnonzero(changed.to_numpy(zero_copy_only=False)) + 1).tolist())
@@ -119,7 +102,7 @@ def _runs(batch: pa.RecordBatch) -> Iterator[tuple[TopicPartition, pa.RecordBatc
 
 @dataclass(slots=True)
 class _Output:
-    """One Parquet file in the making."""
+    """One Parquet file that is being written."""
 
     directory: Path
     folder: str
@@ -151,7 +134,7 @@ class _Output:
             self._flush()
 
     def finish(self) -> str | None:
-        """The file's path below the table, synced and under its own name; None if without rows."""
+        """Sync the file and give it its final name; its path below the table, None without rows."""
         if not self.rows:
             return None
         self._flush()
@@ -186,7 +169,7 @@ class _Output:
 
 
 class _PieceWriter:
-    """Writes the rows of one piece, good ones and dead letters apart."""
+    """Writes the rows of one piece, and its malformed records into a second file."""
 
     def __init__(
         self, directory: Path, mark: str, partition: TopicPartition, schema: pa.Schema
@@ -198,7 +181,7 @@ class _PieceWriter:
         name = f"{mark}-{uuid.uuid4().hex}.parquet"
         kept = pa.schema([schema.field(n) for n in self._names])
         self._good = _Output(directory, f"{DATA}/{folder}", name, kept)
-        self._dead = _Output(directory, f"{DEAD_LETTERS}/{folder}", name, _DEAD_SCHEMA)
+        self._dead = _Output(directory, f"{DEAD_LETTERS}/{folder}", name, DEAD_SCHEMA)
         self._first: int | None = None
         self._last = -1
 
@@ -214,19 +197,20 @@ class _PieceWriter:
         self._good.add(rows.select(self._names))
 
     def finish(self) -> pa.RecordBatch:
-        report = {
-            "topic": self.partition.topic,
-            "partition": self.partition.partition,
-            "first_offset": self._first,
-            "last_offset": self._last,
-            "path": self._good.finish(),
-            "rows": self._good.rows,
-            "dead_path": self._dead.finish(),
-            "dead_letters": self._dead.rows,
-            **_sealed("", self._good.seal),
-            **_sealed("dead_", self._dead.seal),
-        }
-        return pa.RecordBatch.from_pylist([report], schema=_REPORT_ARROW)
+        assert self._first is not None
+        path, dead_path = self._good.finish(), self._dead.finish()
+        file = WrittenFile(
+            partition=self.partition,
+            first_offset=self._first,
+            last_offset=self._last,
+            path=path,
+            rows=self._good.rows,
+            dead_path=dead_path,
+            dead_letters=self._dead.rows,
+            seal=self._good.seal,
+            dead_seal=self._dead.seal,
+        )
+        return pa.RecordBatch.from_pydict({"file": [pickle.dumps(file)]})
 
     def abandon(self) -> None:
         self._good.abandon()
@@ -234,18 +218,11 @@ class _PieceWriter:
 
 
 def _dead_rows(rows: pa.RecordBatch) -> pa.RecordBatch:
-    named = [HIDDEN + n if n in {"key", "value"} else n for n in _DEAD_SCHEMA.names]
+    named = [HIDDEN + n if n in {"key", "value"} else n for n in DEAD_SCHEMA.names]
     columns = [
-        rows.column(name).cast(kind) for name, kind in zip(named, _DEAD_SCHEMA.types, strict=True)
+        rows.column(name).cast(kind) for name, kind in zip(named, DEAD_SCHEMA.types, strict=True)
     ]
-    return pa.RecordBatch.from_arrays(columns, schema=_DEAD_SCHEMA)
-
-
-def _sealed(prefix: str, seal: Seal | None) -> dict[str, int | None]:
-    return {
-        f"{prefix}size": seal.size if seal else None,
-        f"{prefix}crc": seal.crc if seal else None,
-    }
+    return pa.RecordBatch.from_arrays(columns, schema=DEAD_SCHEMA)
 
 
 def _sync(path: Path) -> None:
@@ -256,16 +233,7 @@ def _sync(path: Path) -> None:
         os.close(handle)
 
 
-def written_file(report: Any) -> WrittenFile:
-    """What ``write_files`` reports of a file, for the ledger."""
-    return WrittenFile(
-        partition=TopicPartition(report["topic"], report["partition"]),
-        first_offset=report["first_offset"],
-        last_offset=report["last_offset"],
-        path=report["path"],
-        rows=report["rows"],
-        dead_path=report["dead_path"],
-        dead_letters=report["dead_letters"],
-        seal=Seal.noted(report["size"], report["crc"]),
-        dead_seal=Seal.noted(report["dead_size"], report["dead_crc"]),
-    )
+def written_file(report: bytes) -> WrittenFile:
+    """The file in a report of ``write_files``."""
+    file: WrittenFile = pickle.loads(report)
+    return file

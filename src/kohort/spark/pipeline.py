@@ -1,8 +1,7 @@
-"""One Spark application of a pipeline: topic, row-wise SQL, exactly-once table.
+"""Runs one Spark application of a pipeline: from a topic through row-wise SQL into a table.
 
-What lives here: ``run_pipeline``, which checks what can be checked before Spark starts, starts
-Spark, runs the query until it ends or is told to, and reports its progress. In goes a
-``PipelineConfig``, out comes a table that grows. It must not know the command line.
+In: a ``PipelineConfig``. Out: a table that grows, and a progress report for each micro-batch. Must
+not know: the command line.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ import re
 import threading
 import uuid
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -27,19 +26,25 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from kohort.model.errors import ConfigError, KohortError
-from kohort.spark.assembly import KafkaTopics
-from kohort.spark.late_workers import LateStarts, given_up, is_late_worker
+from kohort.spark.kafka_topics import KafkaTopics
 from kohort.spark.layout import CHECKPOINTS
+from kohort.spark.ledger import Ledger
 from kohort.spark.options import SourceOptions, parse_options
 from kohort.spark.parquet_sink import SMALL_ROW, ParquetSink
 from kohort.spark.rowwise import apply_sql
 from kohort.spark.session import make_session, stop_session, stop_workers
 from kohort.spark.source import KohortDataSource
-from kohort.spark.sqlite_ledger import SqliteLedger
+from kohort.spark.table import open_ledger
 
 LOG: Final = logging.getLogger(__name__)
 
+STARTS: Final = 6
+"""Starts of a query in a row before the pipeline gives up: 60 s, as long as Spark waits for the
+workers that its daemon forks."""
+SPARK_WAITS_S: Final = 10
+
 _LOOK_S: Final = 0.2
+_LATE: Final = "Python worker failed to connect back"
 _CONFIG_ERROR: Final = re.compile(r"kohort\.model\.errors\.ConfigError: (.+)")
 _SPARK_ERROR: Final = re.compile(r"pyspark\.errors\.[a-z_.]+\.[A-Za-z]+: (.+)")
 _ABOUT_THE_JVM: Final = re.compile(r"\n=== Streaming Query|JVM stacktrace|\n\tat ")
@@ -47,26 +52,26 @@ _KOHORT_ERROR: Final = re.compile(r"kohort\.[a-z_.]+\.[A-Za-z]+: (.+)")
 
 
 class PipelineFailed(KohortError):
-    """The query stopped by itself; what was committed before counts, nothing is half-written."""
+    """The query failed. All earlier batches are committed; nothing is half-written."""
 
 
-class _PythonLate(PipelineFailed):
-    """Spark did not wait for the source's process: nothing was read."""
+class PythonLate(PipelineFailed):
+    """The source's process did not connect to Spark in time (ADR 0041). Nothing was read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PipelineConfig:
-    """What one application runs.
+    """The settings of one application.
 
     Attributes:
-        bootstrap: brokers, ``host:port`` and commas.
-        topics: to read, separated by commas.
+        bootstrap: brokers as ``host:port``, separated by commas.
+        topics: the topics to read, separated by commas.
         group: the group that all applications of this pipeline share.
         sql: text of the row-wise query over the view ``records``.
-        output: directory of the table; shared by the group, on one host.
-        name: of this application; its checkpoint is kept under it. None for the first free one.
-        master: Spark's, such as ``local[2]``.
-        available_now: end when the group has processed what is there at the start.
+        output: directory of the table; all applications of the group use it, on one host.
+        name: name of this application and of its checkpoint; None for the first free name.
+        master: Spark master, such as ``local[2]``.
+        available_now: end when the group has processed all records that exist at the start.
         starting_offsets: ``earliest`` or ``latest``, where neither ledger nor group has a position.
         limit: most offsets of a micro-batch.
         trigger_ms: least time between the beginnings of two micro-batches.
@@ -91,10 +96,10 @@ class PipelineConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
-    """One micro-batch that was committed.
+    """One committed micro-batch.
 
-    ``rows`` were read; ``seconds`` is the whole batch with planning and commits; ``partitions``
-    are those owned when the batch was planned.
+    ``rows`` is the number of records read, ``seconds`` the time of the whole batch with planning
+    and commits, ``partitions`` the owned partitions when the batch was planned.
     """
 
     batch: int
@@ -104,7 +109,7 @@ class Progress:
 
     @property
     def rows_per_second(self) -> float:
-        """Rows by time of this batch."""
+        """The rate of this batch."""
         return self.rows / self.seconds if self.seconds else 0.0
 
 
@@ -119,9 +124,9 @@ def run_pipeline(
     """Run one application until its query ends, or until ``stop`` is set.
 
     Args:
-        config: see there.
+        config: the settings of the application.
         report: called after each micro-batch.
-        stop: set it to leave the group and end between two micro-batches.
+        stop: when set, the application stops its query and leaves the group.
         started: called with the application's name when the query runs.
         session: a Spark session to use; None starts one and stops it at the end.
 
@@ -129,71 +134,98 @@ def run_pipeline(
         False if the member may still be in its group: its process did not end in time.
 
     Raises:
-        ConfigError: something is wrong with what was asked: nothing was started.
+        ConfigError: a setting is wrong; nothing was started.
         ClientError: the brokers cannot be reached.
-        PipelineFailed: the query stopped by itself.
+        PipelineFailed: the query failed.
     """
     _check_topics(parse_options(_source_options(config)))
-    ledger = SqliteLedger(config.output, config.group)
-    try:
-        with _checkpoint(config.output, config.name) as (name, checkpoint):
-            app_name = f"kohort-{config.group}-{name}"
-            # The view `records` belongs to a session: two pipelines in one would swap theirs.
-            spark = (
-                session.newSession()
-                if session is not None
-                else make_session(app_name, config.master, config.spark)
-            )
-            before_stop = stop_workers if session is None else _nothing
-            application = _Application(spark, config, ledger, checkpoint, report, stop, before_stop)
-            left = True
-            try:
-                tell: Callable[[], None] = partial(started, name)
-                while not application.run(tell):
-                    tell = _nothing
-            finally:
-                if session is None:
-                    left = stop_session(spark)
-            return left
-    finally:
-        ledger.close()
+    with (
+        closing(open_ledger(config.output, config.group)) as ledger,
+        _checkpoint(config.output, config.name) as (name, checkpoint),
+    ):
+        # The view `records` belongs to a session, so each pipeline needs a session of its own.
+        spark = (
+            session.newSession()
+            if session is not None
+            else make_session(f"kohort-{config.group}-{name}", config.master, config.spark)
+        )
+        before_stop = stop_workers if session is None else _nothing
+        application = Application(spark, config, ledger, checkpoint, report, stop, before_stop)
+        left = True
+        try:
+            note_start: Callable[[], None] = partial(started, name)
+            while not application.run(note_start):
+                note_start = _nothing
+        finally:
+            if session is None:
+                left = stop_session(spark)
+        return left
 
 
-@dataclass(frozen=True, slots=True)
-class _Application:
-    """What its queries have in common: one follows another on the same checkpoint."""
+@dataclass(slots=True)
+class Application:
+    """Runs queries one after the other on the same checkpoint."""
 
     spark: SparkSession
     config: PipelineConfig
-    ledger: SqliteLedger
+    ledger: Ledger
     checkpoint: Path
     report: Callable[[Progress], None]
     stop: threading.Event
     before_stop: Callable[[], None]
-    late: LateStarts = field(default_factory=LateStarts)
+    late_starts: int = 0
+    """How many starts in a row failed because the source's process was late."""
 
     def run(self, started: Callable[[], None]) -> bool:
-        """One query from its start to its end; False if another one has to follow."""
-        options = _source_options(self.config)
-        query, sink = _start(self.spark, self.config, options, self.ledger, self.checkpoint)
+        """Run one query until it ends; False if another query must follow."""
+        query, sink = self._start_query(_source_options(self.config))
         started()
         try:
             _watch(query, self._note, self.stop, self.before_stop)
-        except _PythonLate:
-            if not self.late.failed():
-                raise PipelineFailed(given_up(self.spark.sparkContext.pythonExec)) from None
-            LOG.warning("%s: the query is started again on its checkpoint", str(self.late))
-            return self.stop.is_set()
+        except PythonLate:
+            return self._note_late_start()
         except KohortError:
             if not sink.refused_large_row:
                 raise
-            LOG.warning("a row of more than %d bytes: from here on rows are counted", SMALL_ROW)
+            LOG.warning("a row has more than %d bytes: from now on rows are counted", SMALL_ROW)
             return False
         return True
 
+    def _start_query(self, options: Mapping[str, str]) -> tuple[StreamingQuery, ParquetSink]:
+        spark, config = self.spark, self.config
+        spark.dataSource.register(KohortDataSource)
+        tasks = str(spark.sparkContext.defaultParallelism)
+        source = spark.readStream.format("kohort").options(**options).option("readTasks", tasks)
+        query = apply_sql(spark, source.load(), config.sql)
+        sink = ParquetSink(config.output.resolve(), self.ledger, options["application"], query)
+        writer = (
+            sink.frame.writeStream.queryName(self.checkpoint.name)
+            .foreachBatch(sink.write_batch)
+            .option("checkpointLocation", self.checkpoint.resolve().as_uri())
+        )
+        if config.available_now:
+            return writer.trigger(availableNow=True).start(), sink
+        return writer.trigger(processingTime=f"{config.trigger_ms} milliseconds").start(), sink
+
     def _note(self, progress: Progress) -> None:
-        self.late.worked()
+        self.late_starts = 0
         self.report(progress)
+
+    def _note_late_start(self) -> bool:
+        """Count a late start; True if the application is told to stop."""
+        self.late_starts += 1
+        if self.late_starts >= STARTS:
+            raise PipelineFailed(
+                f"the query stopped: {STARTS} times in a row Spark's Python process did not "
+                f"connect within {SPARK_WAITS_S} s; either the machine is overloaded, or "
+                f"{self.spark.sparkContext.pythonExec} (PYSPARK_PYTHON) has no pyspark and kohort; "
+                "start `kohort pipeline` again to continue"
+            ) from None
+        LOG.warning(
+            "Spark's Python process did not connect within %d s (start %d of %d): the query starts "
+            "again on its checkpoint", SPARK_WAITS_S, self.late_starts, STARTS,
+        )  # fmt: skip
+        return self.stop.is_set()
 
 
 def _nothing() -> None:
@@ -201,7 +233,7 @@ def _nothing() -> None:
 
 
 def _source_options(config: PipelineConfig) -> dict[str, str]:
-    """Of one start of the query, which has a name of its own in the ledger."""
+    """The options for one start of the query, with a new name for the ledger."""
     return {
         **{f"kafka.{name}": value for name, value in config.kafka.items()},
         "kafka.bootstrap.servers": config.bootstrap,
@@ -215,33 +247,8 @@ def _source_options(config: PipelineConfig) -> dict[str, str]:
 
 
 def _check_topics(options: SourceOptions) -> None:
-    topics = KafkaTopics(options.topics, options.client)
-    try:
+    with closing(KafkaTopics(options.topics, options.client)) as topics:
         topics.partitions()
-    finally:
-        topics.close()
-
-
-def _start(
-    spark: SparkSession,
-    config: PipelineConfig,
-    options: Mapping[str, str],
-    ledger: SqliteLedger,
-    checkpoint: Path,
-) -> tuple[StreamingQuery, ParquetSink]:
-    spark.dataSource.register(KohortDataSource)
-    tasks = str(spark.sparkContext.defaultParallelism)
-    records = spark.readStream.format("kohort").options(**options).option("readTasks", tasks).load()
-    query = apply_sql(spark, records, config.sql)
-    sink = ParquetSink(config.output.resolve(), ledger, options["application"], query)
-    writer = (
-        sink.frame.writeStream.queryName(checkpoint.name)
-        .foreachBatch(sink.write_batch)
-        .option("checkpointLocation", checkpoint.resolve().as_uri())
-    )
-    if config.available_now:
-        return writer.trigger(availableNow=True).start(), sink
-    return writer.trigger(processingTime=f"{config.trigger_ms} milliseconds").start(), sink
 
 
 def _watch(
@@ -271,7 +278,7 @@ def _watch(
 def _report_new(query: StreamingQuery, report: Callable[[Progress], None], last: int) -> int:
     for progress in query.recentProgress:
         batch = int(progress["batchId"])
-        # Spark also reports, under the number of the batch to come, that there was nothing to do.
+        # Spark also reports triggers without work, under the number of the next batch.
         if batch <= last or "addBatch" not in progress["durationMs"]:
             continue
         last = batch
@@ -301,8 +308,8 @@ def _explained(error: Exception) -> KohortError:
     text = str(error)
     if not isinstance(error, StreamingQueryException):
         return PipelineFailed(f"Spark ended unexpectedly: {text}")
-    if is_late_worker(text):
-        return _PythonLate(text)
+    if _LATE in text:
+        return PythonLate(text)
     configured = _CONFIG_ERROR.findall(text)
     if configured:
         return ConfigError(configured[-1].strip())
@@ -313,12 +320,14 @@ def _explained(error: Exception) -> KohortError:
 
 @contextmanager
 def _checkpoint(output: Path, name: str | None) -> Iterator[tuple[str, Path]]:
-    """An application's name and its checkpoint, locked while it runs.
+    """An application's name and its checkpoint, locked while the application runs.
 
-    Two queries on one checkpoint would each believe to be the other's restart.
+    Two queries on one checkpoint would each look like a restart of the other.
     """
     if name is not None and not re.fullmatch(r"[A-Za-z0-9._-]{1,100}", name):
-        raise ConfigError(f"{name!r} is no name of an application: letters, digits, '.', '_', '-'")
+        raise ConfigError(
+            f"--name is {name!r}, expected at most 100 letters, digits, '.', '_' and '-'"
+        )
     folder = output / CHECKPOINTS
     folder.mkdir(parents=True, exist_ok=True)
     candidates = [name] if name is not None else [f"application-{n}" for n in range(1, 1_000)]
@@ -335,6 +344,6 @@ def _checkpoint(output: Path, name: str | None) -> Iterator[tuple[str, Path]]:
             os.close(handle)
         return
     raise ConfigError(
-        f"an application called {candidates[0]} runs on {output} already: give this one another "
-        "--name, or none"
+        f"an application called {candidates[0]} already runs on {output}: give this application "
+        "another --name, or no name"
     )

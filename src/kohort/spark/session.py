@@ -121,7 +121,7 @@ def _children(*modules: str) -> list[psutil.Process]:
 
 def _command(process: psutil.Process) -> list[str]:
     try:
-        return process.cmdline()
+        return list(process.cmdline())
     except psutil.Error:
         return []
 
@@ -143,8 +143,8 @@ def _jvm_ignores_sigterm() -> Iterator[None]:
 
         return subprocess.Popen(command, **(more | {"preexec_fn": prepare}))
 
-    java_gateway.Popen = start
+    vars(java_gateway)["Popen"] = start
     try:
         yield
     finally:
-        java_gateway.Popen = subprocess.Popen
+        vars(java_gateway)["Popen"] = subprocess.Popen

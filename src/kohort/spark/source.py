@@ -1,19 +1,20 @@
-"""``format("kohort")``: the classes that Spark sees. They hold no logic.
+"""``format("kohort")``: the classes that Spark calls.
 
-What lives here: Spark's ``DataSource``, its stream reader and its input partition, each a few
-lines that hand a call on to ``kohort.spark.driver`` or ``kohort.spark.reading``. In go Spark's
-calls, out come Spark's types. Nothing here may decide anything.
+In: Spark's calls. Out: Spark's types. Must not know: any rule. Each method forwards its call to
+``kohort.spark.driver`` or ``kohort.spark.reading``.
 
-Spark makes a stream reader in more than one process, pickles one of them for the executors, and
-calls only one of them on the driver. So nothing happens before the first driver-side call.
+Spark makes stream readers in several processes, pickles one of them for the executors, and calls
+only one of them on the driver. So a reader starts nothing before the first driver-side call.
 """
 
 from __future__ import annotations
 
 import os
+import secrets
 import signal
 import sys
 import threading
+import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from types import FrameType
@@ -57,13 +58,13 @@ class KohortDataSource(DataSource):
         return SCHEMA + (HEADERS if wanted else "")
 
     def streamReader(self, schema: StructType) -> KohortStreamReader:
-        """The reader of one query."""
+        """A reader for one query."""
         return KohortStreamReader(dict(self.options))
 
 
 @dataclass
 class PiecesPartition(InputPartition):
-    """What one read task reads; a warm-up task reads nothing."""
+    """The pieces that one read task reads; a warm-up task reads none."""
 
     task: int
     pieces: list[Piece] = field(default_factory=list)
@@ -83,11 +84,8 @@ class KohortStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     @property
     def _driver(self) -> SourceDriver:
         if self._made is None:
-            # Imported here: executors must not pay for what only the driver needs.
-            from kohort.spark.assembly import make_driver  # noqa: PLC0415
-
             self._made = make_driver(self._options)
-            # Spark ends a query by sending SIGTERM, and calls stop() only if that raises.
+            # Spark ends a query with SIGTERM, and calls stop() only if the handler raises.
             if threading.current_thread() is threading.main_thread():
                 signal.signal(signal.SIGTERM, _exit)
         return self._made
@@ -141,6 +139,31 @@ class KohortStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             if signalled:
                 # Spark's runner would report the exit to a closed socket, and print that error.
                 os._exit(_SIGTERM_STATUS)
+
+
+def make_driver(options: SourceOptions) -> SourceDriver:
+    """The driver of one query; it has sent nothing and joined no group yet.
+
+    Raises:
+        ConfigError: a setting is wrong, or the ledger belongs to another group.
+    """
+    # Executors do not need these modules.
+    from kohort.client.membership import GroupMembership  # noqa: PLC0415
+    from kohort.spark.driver import SourceDriver  # noqa: PLC0415
+    from kohort.spark.kafka_topics import KafkaTopics  # noqa: PLC0415
+    from kohort.spark.ledger import NONCE_BITS, UnfencedLedger  # noqa: PLC0415
+    from kohort.spark.table import open_ledger  # noqa: PLC0415
+
+    return SourceDriver(
+        GroupMembership(options.topics, options.client),
+        UnfencedLedger(secrets.randbits(NONCE_BITS))
+        if options.ledger is None
+        else open_ledger(options.ledger, options.client.group_id),
+        KafkaTopics(options.topics, options.client),
+        options,
+        clock=time.monotonic,
+        sleep=time.sleep,
+    )
 
 
 class _Ending:

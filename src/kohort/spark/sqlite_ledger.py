@@ -1,12 +1,11 @@
 """The ledger in a SQLite file beside the table: ``DIR/_kohort/ledger.db``.
 
-What lives here: the schema and the transactions. In go partitions, pieces and written files, out
-come fence numbers, positions and manifest rows. It must not know Spark, a group member or what is
-in the files.
+In: partitions, pieces and written files. Out: fence numbers, positions and manifest rows. Must not
+know: Spark, a group member, the contents of files.
 
-Several processes use one ledger at once, on one host (SQLite's write-ahead log needs shared
-memory): every writing transaction begins as ``IMMEDIATE``, so that reading a position and moving
-it cannot be parted, and waits for its turn. A commit is on disk before it is reported.
+Several processes on one host use one ledger at once (SQLite's write-ahead log needs shared memory).
+Every writing transaction begins as ``IMMEDIATE`` and waits for its turn: no other process can write
+between the read of a position and its move. A commit is on disk before ``commit`` returns.
 """
 
 from __future__ import annotations
@@ -64,7 +63,7 @@ _SCHEMA = (
          path TEXT, rows INTEGER NOT NULL, dead_path TEXT, dead_letters INTEGER NOT NULL,
          committed_at_ms INTEGER NOT NULL,
          PRIMARY KEY (group_id, topic, partition, begin_offset)) WITHOUT ROWID, STRICT""",
-    # Beside the manifest and not in it: an older kohort goes on writing the same table.
+    # Not columns of the manifest: an older kohort can go on writing the same table.
     """CREATE TABLE IF NOT EXISTS evidence (
          group_id TEXT NOT NULL, topic TEXT NOT NULL, partition INTEGER NOT NULL,
          begin_offset INTEGER NOT NULL, query TEXT,
@@ -74,24 +73,24 @@ _SCHEMA = (
 
 
 class SqliteLedger:
-    """The ledger of the table in ``directory``, fed by ``group_id``; made if it is not there.
+    """The ledger of the table in ``directory``, written by ``group_id``; made if it is missing.
 
     Raises:
-        ConfigError: the table is fed by another group, or the directory cannot be written.
-        LedgerError: the file is no ledger of this version.
+        ConfigError: another group writes the table, or the directory cannot be written.
+        LedgerError: the file is not a ledger of this version.
     """
 
     def __init__(self, directory: Path, group_id: str) -> None:
         self._group_id = group_id
         self._path = directory / LEDGER_PATH
-        # Spark calls foreachBatch on threads of its own choice.
+        # Spark calls foreachBatch on changing threads.
         self._lock = threading.Lock()
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise ConfigError(
                 f"cannot write to the output directory {directory}: {error.strerror}; "
-                "name a directory that can be made or written to"
+                "name a directory that this user may make or write"
             ) from error
         self._connection = _connect(self._path)
         try:
@@ -102,7 +101,7 @@ class SqliteLedger:
 
     @classmethod
     def of_table(cls, directory: Path) -> SqliteLedger:
-        """The ledger of a table that exists, whichever group feeds it.
+        """The ledger of an existing table, with the group from its file.
 
         Raises:
             ConfigError: there is no table in the directory.
@@ -111,7 +110,7 @@ class SqliteLedger:
         if not path.is_file():
             raise ConfigError(
                 f"{directory} holds no kohort table: {LEDGER_PATH} is missing; "
-                "name the directory given to `kohort pipeline --output`"
+                "name the directory that `kohort pipeline --output` was given"
             )
         connection = _connect(path)
         try:
@@ -124,13 +123,8 @@ class SqliteLedger:
             raise LedgerError(f"{path} is not a kohort ledger: it names no group")
         return cls(directory, str(row[0]))
 
-    @property
-    def group_id(self) -> str:
-        """The group that feeds the table."""
-        return self._group_id
-
     def describe(self, name: str, value: str) -> None:
-        """Note a property of the table, in place of what was noted under the name."""
+        """See ``Ledger.describe``."""
         with self._transaction() as connection:
             connection.execute(
                 "INSERT INTO meta VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET value = ?",
@@ -138,7 +132,7 @@ class SqliteLedger:
             )
 
     def described(self, name: str) -> str | None:
-        """A property of the table, or None."""
+        """See ``Ledger.described``."""
         with self._lock:
             row = self._connection.execute(
                 "SELECT value FROM meta WHERE name = ?", (name,)
@@ -146,14 +140,14 @@ class SqliteLedger:
         return None if row is None else str(row[0])
 
     def note_query(self, query: NotedQuery) -> str:
-        """Note what rows are made with; returns the name to commit them under."""
+        """See ``Ledger.note_query``."""
         text = query.as_json()
         name = hashlib.sha256(text.encode()).hexdigest()[:16]
         self.describe(_QUERY + name, text)
         return name
 
     def queries(self) -> dict[str, NotedQuery]:
-        """Every query that made rows of the table, by name."""
+        """See ``Ledger.queries``."""
         with self._lock:
             rows = self._connection.execute(
                 "SELECT name, value FROM meta WHERE substr(name, 1, ?) = ?", (len(_QUERY), _QUERY)
@@ -163,7 +157,7 @@ class SqliteLedger:
     def acquire(
         self, partitions: Iterable[TopicPartition], generation: int, member: str
     ) -> dict[TopicPartition, Acquired]:
-        """See ``Ledger.acquire``."""
+        """See ``SourceLedger.acquire``."""
         acquired: dict[TopicPartition, Acquired] = {}
         with self._transaction() as connection:
             for partition in partitions:
@@ -181,7 +175,7 @@ class SqliteLedger:
     def establish(
         self, positions: Mapping[TopicPartition, int], epochs: Mapping[TopicPartition, int]
     ) -> None:
-        """See ``Ledger.establish``."""
+        """See ``SourceLedger.establish``."""
         with self._transaction() as connection:
             connection.executemany(
                 """UPDATE position SET next_offset = ? WHERE group_id = ? AND topic = ?
@@ -193,12 +187,12 @@ class SqliteLedger:
             )
 
     def positions(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Position]:
-        """See ``Ledger.positions``."""
+        """See ``SourceLedger.positions``."""
         known = self.all_positions()
         return {partition: known[partition] for partition in partitions if partition in known}
 
     def all_positions(self) -> dict[TopicPartition, Position]:
-        """The positions of every partition that was ever acquired."""
+        """See ``Ledger.all_positions``."""
         with self._lock:
             rows = self._connection.execute(
                 """SELECT topic, partition, next_offset, epoch, generation, member
@@ -213,7 +207,7 @@ class SqliteLedger:
         }
 
     def intend(self, application: str, pieces: Sequence[Piece]) -> None:
-        """See ``Ledger.intend``."""
+        """See ``SourceLedger.intend``."""
         now = _wall_ms()
         with self._transaction() as connection:
             connection.execute(
@@ -280,20 +274,20 @@ class SqliteLedger:
             ManifestRow(
                 partition=TopicPartition(row[0], row[1]), begin=row[2], end=row[3], epoch=row[4],
                 path=row[5], rows=row[6], dead_path=row[7], dead_letters=row[8], query=row[9],
-                seal=Seal.noted(*row[10:12]), dead_seal=Seal.noted(*row[12:14]),
+                seal=_seal(*row[10:12]), dead_seal=_seal(*row[12:14]),
             )
             for row in rows
         ]  # fmt: skip
 
     def close(self) -> None:
-        """See ``Ledger.close``."""
+        """See ``SourceLedger.close``."""
         with self._lock:
             self._connection.close()
 
     def _move(
         self, connection: sqlite3.Connection, partition: TopicPartition, planned: OwnedRange
     ) -> bool:
-        """Compare and set one position; False if a newer owner's fence forbids it."""
+        """Compare and set one position; False if a newer owner has fenced the partition."""
         moved = connection.execute(
             """UPDATE position SET next_offset = ? WHERE group_id = ? AND topic = ?
                AND partition = ? AND next_offset = ? AND epoch = ?""",
@@ -327,13 +321,14 @@ class SqliteLedger:
             raise LedgerError(_unusable(self._path, error)) from error
         if known["version"] != SCHEMA_VERSION:
             raise LedgerError(
-                f"{self._path} has version {known['version']}, this kohort reads {SCHEMA_VERSION}"
+                f"{self._path} is a ledger of version {known['version']}, this kohort reads "
+                f"version {SCHEMA_VERSION}; use the kohort that wrote it"
             )
         if known["group"] != self._group_id:
             raise ConfigError(
-                f"the table in {self._path.parent.parent} is fed by group {known['group']}, not "
-                f"by {self._group_id}: two groups would each write every record; "
-                "name another output directory or the table's own group"
+                f"group {known['group']} writes the table in {self._path.parent.parent}, but this "
+                f"application is in group {self._group_id}: two groups would each write every "
+                f"record; give --group {known['group']}, or another output directory"
             )
 
     @contextmanager
@@ -349,7 +344,7 @@ class SqliteLedger:
 
 
 def _code(error: sqlite3.Error) -> int | None:
-    """SQLite's own code; errors that Python's module makes itself have none."""
+    """SQLite's error code; None for an error that Python's module raised itself."""
     return getattr(error, "sqlite_errorcode", None)
 
 
@@ -357,12 +352,12 @@ def _unusable(path: Path, error: sqlite3.Error) -> str:
     if _code(error) == sqlite3.SQLITE_BUSY:
         return (
             f"{path} is locked: another process has held it for {_BUSY_TIMEOUT_S:.0f} s; "
-            "end what reads or copies it, and start again"
+            "end the process that reads or copies it, and start again"
         )
     return (
-        f"{path} cannot be used as a ledger: {error}; bring back a copy of it, or name another "
-        "output directory and read the topic anew: without its ledger nobody knows which files of "
-        "a table count"
+        f"{path} cannot be used as a ledger: {error}; only the ledger knows the committed files "
+        "of a table: restore a copy of the ledger, or name another output directory and read the "
+        "topic again"
     )
 
 
@@ -383,10 +378,10 @@ def _connect(path: Path) -> sqlite3.Connection:
 
 
 def _log_ahead(connection: sqlite3.Connection) -> None:
-    """Give the file its write-ahead log.
+    """Switch the file to a write-ahead log.
 
-    Of two that do so with a new file at once SQLite refuses one without a wait, whatever its
-    timeout: each would wait for the other's lock.
+    If two processes do so with a new file at once, SQLite refuses one of them without a wait,
+    whatever its timeout: each would wait for the other's lock.
     """
     deadline = time.monotonic() + _BUSY_TIMEOUT_S
     while True:
@@ -410,6 +405,10 @@ def _intended(connection: sqlite3.Connection, application: str) -> list[Piece]:
         Piece(partition=TopicPartition(row[0], row[1]), begin=row[2], end=row[3], epoch=row[4])
         for row in rows
     ]
+
+
+def _seal(size: int | None, crc: int | None) -> Seal | None:
+    return None if size is None or crc is None else Seal(size, crc)
 
 
 def _as_columns(seal: Seal | None) -> tuple[int | None, int | None]:

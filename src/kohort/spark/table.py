@@ -1,13 +1,14 @@
-"""The files of a table: which of them count, which are litter, and the litter's removal.
+"""Opens the ledger of a table, lists its committed files, finds and removes orphaned files.
 
-What lives here: the list of committed pieces, the search for orphans and ``clean``. In goes a
-directory, out come paths. It must not know Spark, groups, topics or running queries.
+In: the directory of a table. Out: a ledger, manifest rows, paths. Must not know: Spark, topics,
+running queries.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -15,7 +16,7 @@ from typing import Final
 import google_crc32c
 
 from kohort.spark.layout import DATA, DEAD_LETTERS
-from kohort.spark.ledger import ManifestRow, Seal
+from kohort.spark.ledger import Ledger, ManifestRow, Seal
 from kohort.spark.sqlite_ledger import SqliteLedger
 
 _CHUNK: Final = 1 << 20
@@ -25,8 +26,8 @@ _CHUNK: Final = 1 << 20
 class Orphan:
     """A file below the table that no manifest row names.
 
-    Left by a task that died, ran twice or was fenced, or being written at this moment.
-    ``age_s`` is the time since it was last written to.
+    A task died, ran twice, was fenced, or is still writing the file. ``age_s`` is the time since
+    the last write.
     """
 
     path: str
@@ -34,11 +35,28 @@ class Orphan:
     age_s: float
 
 
-def seal_of(path: Path) -> Seal:
-    """A file's bytes as they are now, to compare with what they were.
+def open_ledger(directory: Path, group_id: str | None = None) -> Ledger:
+    """The ledger of a table.
+
+    Args:
+        directory: the directory of the table.
+        group_id: the group that writes the table; the ledger is made if it is missing. None to open
+            the ledger of an existing table.
 
     Raises:
-        OSError: it cannot be read.
+        ConfigError: there is no table, another group writes it, or the directory cannot be written.
+        LedgerError: the file is not a ledger of this version.
+    """
+    if group_id is None:
+        return SqliteLedger.of_table(directory)
+    return SqliteLedger(directory, group_id)
+
+
+def seal_of(path: Path) -> Seal:
+    """Size and CRC-32C of a file as it is now.
+
+    Raises:
+        OSError: the file cannot be read.
     """
     size = crc = 0
     with path.open("rb") as file:
@@ -50,17 +68,14 @@ def seal_of(path: Path) -> Seal:
 
 def manifest_of(directory: Path) -> list[ManifestRow]:
     """All committed pieces of a table, by partition and offset; ConfigError without a table."""
-    ledger = SqliteLedger.of_table(directory)
-    try:
+    with closing(open_ledger(directory)) as ledger:
         return ledger.manifest()
-    finally:
-        ledger.close()
 
 
 def orphans_of(directory: Path) -> list[Orphan]:
-    """Files below the table that do not count; those of running tasks are among them."""
+    """Files below the table that are not committed, including the files of running tasks."""
     found = list(_files(directory))
-    # The manifest is read last: a file that is committed in between is then not an orphan.
+    # The manifest is read last: a file that was committed meanwhile is not an orphan.
     known = {path for row in manifest_of(directory) for path in (row.path, row.dead_path) if path}
     orphans: list[Orphan] = []
     now = time.time()
@@ -77,10 +92,10 @@ def orphans_of(directory: Path) -> list[Orphan]:
 
 
 def clean(directory: Path, older_than_s: float) -> list[Orphan]:
-    """Remove orphans that were not written to for so long; returns what was removed.
+    """Remove and return the orphans that were last written ``older_than_s`` or longer ago.
 
-    A file that a running batch has written but not committed yet is an orphan too, hence the age:
-    it must exceed the longest micro-batch, or no application may be running.
+    A file of a running batch is an orphan until the batch is committed. So the age must exceed the
+    longest micro-batch, unless no application is running.
     """
     removed = [orphan for orphan in orphans_of(directory) if orphan.age_s >= older_than_s]
     for orphan in removed:

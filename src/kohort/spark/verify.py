@@ -1,14 +1,15 @@
-"""The table against its topic: is every record there, once, and unharmed.
+"""Compares a table with its topics: every record must have one unchanged row.
 
-What lives here: ``verify``. In go a table's directory and a cluster's settings, out comes a
-verdict for each partition. The files themselves are opened and every row is compared with the
-record it claims to come from: place and hash. It must not know Spark or how the files were made.
+In: the directory of a table and the settings of a cluster. Out: a verdict for each partition. Must
+not know: Spark, how the files were made. Every committed file is read, and every row is compared
+with its record: partition, offset and hash.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -23,14 +24,13 @@ from kohort.client.errors import FetchFailed
 from kohort.client.fetching import ProblemKind, RecordFetcher
 from kohort.model.ids import TopicPartition
 from kohort.model.positions import EARLIEST, LATEST, Position
-from kohort.spark.filtering import Docket, Judge, TableQueries
 from kohort.spark.layout import PLACE, RECORD_HASH, record_hash
 from kohort.spark.ledger import ManifestRow, Seal
-from kohort.spark.sqlite_ledger import SqliteLedger
-from kohort.spark.table import Orphan, orphans_of, seal_of
+from kohort.spark.missing_rows import MissingRows, QueryRunner, TableQueries
+from kohort.spark.table import Orphan, open_ledger, orphans_of, seal_of
 
 EXAMPLES: Final = 5
-"""So many offsets of each kind of trouble are named; all are counted."""
+"""How many offsets a sentence about a fault names; the counts include all."""
 
 _TAKE: Final = 10_000
 _WAIT_S: Final = 0.2
@@ -42,22 +42,23 @@ Array = Any
 
 @dataclass(slots=True, kw_only=True)
 class PartitionVerdict:
-    """One partition, from its first committed offset to its position.
+    """The verdict on one partition, from its first committed offset to its position.
 
     Attributes:
-        begin, end: the offsets that the table claims to hold.
-        records: that the topic has there.
-        rows: in committed files.
-        dead_letters: in committed files of malformed records.
-        filtered: records without a row that the SQL, asked again, leaves out.
-        untold: records without a row that it cannot be asked about; ``remarks`` say why.
+        begin, end: the range of committed offsets.
+        records: records of the topic in the range.
+        rows: rows in committed files.
+        dead_letters: malformed records in committed files.
+        filtered: records without a row that the SQL, run again, also drops.
+        undecided: records without a row that were filtered or lost; ``remarks`` give the reason
+            why that cannot be decided.
         holes: records that the table lost.
         duplicates: rows that repeat a record.
-        strangers: rows that no record of the topic belongs to, or of another hash.
+        strangers: rows without a record in the topic, or with another hash than their record.
         unchecked: offsets that the topic has deleted since.
-        unread: records behind ``end``: not consumed yet, no fault.
-        troubles: sentences about what is wrong, with examples.
-        remarks: sentences about what cannot be told, which is no fault.
+        unread: records behind ``end``; not a fault.
+        troubles: sentences about faults, with examples.
+        remarks: sentences about undecided records; not a fault.
     """
 
     partition: TopicPartition
@@ -67,7 +68,7 @@ class PartitionVerdict:
     rows: int = 0
     dead_letters: int = 0
     filtered: int = 0
-    untold: int = 0
+    undecided: int = 0
     holes: int = 0
     duplicates: int = 0
     strangers: int = 0
@@ -79,46 +80,40 @@ class PartitionVerdict:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """The whole table. ``ok`` if nothing is missing, doubled, strange or left lying about.
-
-    What cannot be told (``untold``) is no fault.
-    """
+    """The verdict on the whole table. Undecided records are not a fault."""
 
     partitions: Sequence[PartitionVerdict]
     orphans: Sequence[Orphan]
 
     @property
     def ok(self) -> bool:
-        """Whether the table holds what it claims, and nothing else."""
+        """Whether the table has no hole, duplicate, stranger or orphan."""
         return not self.orphans and not any(p.troubles for p in self.partitions)
 
     def total(self, name: str) -> int:
-        """The sum of one of ``PartitionVerdict``'s numbers."""
+        """The sum of one attribute of all partitions."""
         return sum(getattr(partition, name) for partition in self.partitions)
 
 
-def verify(directory: Path, settings: ClientSettings, judge: Judge | None = None) -> Verdict:
+def verify(directory: Path, settings: ClientSettings, runner: QueryRunner | None = None) -> Verdict:
     """Compare a table with its topics.
 
     Args:
-        directory: of the table.
-        settings: of the cluster.
-        judge: tells records that the SQL left out from lost ones, such as
-            ``kohort.spark.judging.SparkJudge``; without one they count as ``untold``.
+        directory: the directory of the table.
+        settings: the settings of the cluster.
+        runner: runs the SQL of the table again to tell filtered records from lost ones; None to
+            count them as ``undecided``.
 
     Raises:
         ConfigError: there is no table in the directory.
         ClientError: the cluster cannot be reached, or does not have the topics.
     """
-    ledger = SqliteLedger.of_table(directory)
-    try:
+    with closing(open_ledger(directory)) as ledger:
         positions = ledger.all_positions()
         manifest = ledger.manifest()
         queries = TableQueries(
             by_name=ledger.queries(), filtering=ledger.described("filtering") == "true"
         )
-    finally:
-        ledger.close()
     by_partition: dict[TopicPartition, list[ManifestRow]] = {p: [] for p in positions}
     for row in manifest:
         by_partition.setdefault(row.partition, []).append(row)
@@ -130,14 +125,14 @@ def verify(directory: Path, settings: ClientSettings, judge: Judge | None = None
         position = positions.get(partition)
         end = position.next_offset if position and position.next_offset is not None else 0
         check = _PartitionCheck(directory, partition, rows, end)
-        docket = Docket(rows, check.whole, queries, judge)
-        check.against(settings, begins[partition].offset, ends[partition].offset, docket)
+        missing = MissingRows(rows, check.whole, queries, runner)
+        check.compare(settings, begins[partition].offset, ends[partition].offset, missing)
         verdicts.append(check.verdict)
     return Verdict(partitions=verdicts, orphans=orphans_of(directory))
 
 
 class _PartitionCheck:
-    """Compares one partition."""
+    """Compares the files of one partition with its records."""
 
     def __init__(
         self,
@@ -151,12 +146,12 @@ class _PartitionCheck:
         self._directory = directory
         self._manifest = manifest
         self.whole: set[int] = set()
-        """Begins of the pieces whose files are what was committed."""
+        """Begins of the pieces with unchanged files."""
 
-    def against(
-        self, settings: ClientSettings, log_begin: int, log_end: int, docket: Docket
+    def compare(
+        self, settings: ClientSettings, log_begin: int, log_end: int, missing: MissingRows
     ) -> None:
-        """Read the files and the topic, and note what differs."""
+        """Read the files and the topic, and note all differences."""
         verdict = self.verdict
         verdict.unread = max(0, log_end - verdict.end)
         self._check_tiles()
@@ -166,16 +161,16 @@ class _PartitionCheck:
         begin = max(verdict.begin, log_begin)
         verdict.unchecked = begin - verdict.begin
         messages = _messages(settings, verdict.partition, begin, min(verdict.end, log_end))
-        expected, expected_hashes = _compare_presence(messages, offsets, docket)
+        expected, expected_hashes = _compare_presence(messages, offsets, missing)
         verdict.records = len(expected)
         again = offsets[1:][offsets[1:] == offsets[:-1]]
         verdict.duplicates = len(again)
         self._trouble(again, "rows that repeat a record")
         self._check_strangers(offsets, hashes, expected, expected_hashes, begin)
-        self._note_missing(docket)
+        self._note_missing(missing)
 
     def _check_tiles(self) -> None:
-        """Committed pieces lie end to end, from the first to the ledger's position."""
+        """Check that each piece begins at the end of the previous one, up to the position."""
         verdict = self.verdict
         at = verdict.begin
         for row in self._manifest:
@@ -208,7 +203,7 @@ class _PartitionCheck:
     def _read(
         self, row: ManifestRow, path: str | None, count: int, seal: Seal | None
     ) -> tuple[Array, Array]:
-        """One file's offsets and hashes; notes where it is not what the manifest says."""
+        """Offsets and hashes of one file; notes differences from the manifest."""
         if path is None:
             return (_EMPTY, _EMPTY)
         troubles = self.verdict.troubles
@@ -220,26 +215,26 @@ class _PartitionCheck:
             return _EMPTY, _EMPTY
         if seal is not None and found != seal:
             troubles.append(
-                f"{path} is not as it was written: it has {found.size} bytes with the CRC-32C "
-                f"{found.crc:#010x}, the manifest says {seal.size} with {seal.crc:#010x}"
+                f"{path} has changed since it was written: it has {found.size} bytes with the "
+                f"CRC-32C {found.crc:#010x}, the manifest has {seal.size} with {seal.crc:#010x}"
             )
         offsets = table.column("offset").to_numpy().astype(np.int64)
         if len(offsets) != count:
-            troubles.append(f"{path} holds {len(offsets)} rows, the manifest says {count}")
+            troubles.append(f"{path} holds {len(offsets)} rows, the manifest has {count}")
         for name, expected in zip(PLACE, row.partition, strict=False):
             if set(table.column(name).unique().to_pylist()) - {expected}:
-                troubles.append(f"{path} holds rows that are not of {row.partition}")
+                troubles.append(f"{path} holds rows of another partition than {row.partition}")
         if len(offsets) and not row.begin <= offsets.min() <= offsets.max() < row.end:
             troubles.append(
                 f"{path} holds offsets {offsets.min()} to {offsets.max()}, "
-                f"the manifest says {row.begin} to {row.end - 1}"
+                f"the manifest has {row.begin} to {row.end - 1}"
             )
         return offsets, table.column(RECORD_HASH).to_numpy().astype(np.int64)
 
     def _check_strangers(
         self, offsets: Array, hashes: Array, expected: Array, expected_hashes: Array, begin: int
     ) -> None:
-        """Rows without a record, or whose record has another hash."""
+        """Find rows without a record, and rows with another hash than their record."""
         checked = offsets >= begin
         offsets, hashes = offsets[checked], hashes[checked]
         if len(expected):
@@ -253,16 +248,16 @@ class _PartitionCheck:
         self._trouble(unknown, "rows of offsets at which the topic has no record")
         self._trouble(other, "rows whose hash is not their record's")
 
-    def _note_missing(self, docket: Docket) -> None:
+    def _note_missing(self, missing: MissingRows) -> None:
         verdict = self.verdict
-        verdict.filtered = docket.filtered
-        verdict.untold = sum(docket.untold.values())
+        verdict.filtered = missing.filtered
+        verdict.undecided = sum(missing.undecided.values())
         verdict.remarks += [
-            f"whether {count} records without a row were filtered or lost cannot be told: {why}"
-            for why, count in docket.untold.items()
+            f"it is undecided whether {count} records without a row were filtered or lost: {why}"
+            for why, count in missing.undecided.items()
         ]
-        verdict.holes = len(docket.lost)
-        self._trouble(np.sort(np.array(docket.lost, np.int64)), "records without a row")
+        verdict.holes = len(missing.lost)
+        self._trouble(np.sort(np.array(missing.lost, np.int64)), "records without a row")
 
     def _trouble(self, offsets: Array, what: str) -> None:
         if len(offsets):
@@ -279,21 +274,21 @@ def _join(arrays: Iterable[Array]) -> Array:
 
 
 def _compare_presence(
-    messages: Iterable[list[Any]], have: Array, docket: Docket
+    messages: Iterable[list[Any]], have: Array, missing: MissingRows
 ) -> tuple[Array, Array]:
-    """Offsets and hashes of the records; those that are not among ``have`` go to the docket."""
+    """Offsets and hashes of the records; records that are not in ``have`` go to ``missing``."""
     offsets, hashes = [_EMPTY], [_EMPTY]
     for some in messages:
         offsets.append(np.array([message.offset() for message in some], np.int64))
         hashes.append(np.array([record_hash(m.key(), m.value()) for m in some], np.int64))
         for index in _absent(offsets[-1], have):
-            docket.add(some[index])
-    docket.settle()
+            missing.add(some[index])
+    missing.settle()
     return np.concatenate(offsets), np.concatenate(hashes)
 
 
 def _absent(offsets: Array, have: Array) -> list[int]:
-    """Indexes of the offsets that are not among the sorted ones in ``have``."""
+    """Indexes of the offsets that are not in the sorted array ``have``."""
     at: Array = np.searchsorted(have, offsets)
     known: Array = at < len(have)
     known[known] = have[at[known]] == offsets[known]
@@ -304,17 +299,16 @@ def _absent(offsets: Array, have: Array) -> list[int]:
 def _messages(
     settings: ClientSettings, partition: TopicPartition, begin: int, end: int
 ) -> Iterator[list[Any]]:
-    """The records that the topic has in a range.
+    """The records of the topic in a range.
 
-    Read by librdkafka and not by ``kohort.spark.reading``: what is judged is no witness.
+    librdkafka reads them, not ``kohort.spark.reading``: an error there would hide itself.
 
     Raises:
-        FetchFailed: nothing came for a whole minute, or the broker refuses.
+        FetchFailed: no record arrived for one minute, or the broker refuses.
     """
     if begin >= end:
         return
-    fetcher = RecordFetcher(settings, tell_ends=True)
-    try:
+    with closing(RecordFetcher(settings, tell_ends=True)) as fetcher:
         fetcher.add({partition: Position(begin)})
         at, heard = begin, time.monotonic()
         while at < end:
@@ -322,7 +316,7 @@ def _messages(
             if messages:
                 at = messages[-1].offset() + 1
                 yield [message for message in messages if message.offset() < end]
-                heard = time.monotonic()  # now: who looks at them may start Spark for it
+                heard = time.monotonic()  # after the yield: the caller may have started Spark
             for problem in fetcher.problems():
                 if problem.kind is ProblemKind.END:
                     # The last offsets of a range may hold no record.
@@ -331,8 +325,6 @@ def _messages(
                     raise problem.as_error()
             if time.monotonic() - heard > _PATIENCE_S:
                 raise FetchFailed(
-                    f"no record of {partition} from offset {at} (up to {end}) came within "
-                    f"{_PATIENCE_S:g} s: is its leader reachable?"
+                    f"expected records of {partition} from offset {at} up to {end}, none arrived "
+                    f"within {_PATIENCE_S:g} s; check that the leader of {partition} is reachable"
                 )
-    finally:
-        fetcher.close()

@@ -1,0 +1,66 @@
+"""Asks the brokers for the partitions of the subscribed topics and for their offsets.
+
+In: topic names and client settings. Out: partitions and offsets. Must not know: Spark, groups.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from kohort.client.admin import Admin
+from kohort.client.config import ClientSettings
+from kohort.client.errors import RequestFailed
+from kohort.model.errors import ConfigError, ErrorCode
+from kohort.model.ids import TopicPartition
+from kohort.model.positions import EARLIEST, LATEST
+
+
+class KafkaTopics:
+    """The subscribed topics; see ``kohort.spark.driver.Topics``."""
+
+    def __init__(self, names: Sequence[str], settings: ClientSettings) -> None:
+        self._names = tuple(names)
+        self._servers = settings.bootstrap_servers
+        self._admin = Admin(settings)
+
+    def partitions(self) -> list[TopicPartition]:
+        """All partitions of the subscribed topics.
+
+        Raises:
+            ConfigError: a topic does not exist.
+        """
+        try:
+            found = self._admin.topics(self._names)
+        except RequestFailed as error:
+            if error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                raise
+            existing = ", ".join(sorted(self._admin.topics())[:10]) or "none"
+            raise ConfigError(
+                f"{error.about} does not exist on {self._servers} (existing topics: {existing}); "
+                "make it with `kohort topics create`, or correct the name"
+            ) from error
+        return sorted(
+            TopicPartition(name, partition.partition)
+            for name, topic in found.items()
+            for partition in topic.partitions
+        )
+
+    def beginnings(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        """The first offset in each log."""
+        return self._offsets(partitions, EARLIEST)
+
+    def ends(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        """The first offset that cannot be read yet, for each log."""
+        return self._offsets(partitions, LATEST)
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._admin.close()
+
+    def _offsets(
+        self, partitions: Collection[TopicPartition], at: int
+    ) -> dict[TopicPartition, int]:
+        if not partitions:
+            return {}
+        found = self._admin.list_offsets(partitions, at)
+        return {partition: position.offset for partition, position in found.items()}
