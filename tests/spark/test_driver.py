@@ -52,7 +52,7 @@ def positions(ledger: SqliteLedger) -> dict[TopicPartition, int | None]:
     return {p: at.next_offset for p, at in ledger.all_positions().items()}
 
 
-def test_the_first_batch_only_warms_up_and_the_join_comes_after_it(world: World) -> None:
+def test_the_first_batch_only_warms_up_and_the_member_joins_after_it(world: World) -> None:
     app, steps = start(world)
     run_until(steps, "journalled")
     assert ranges(app.checkpoint.offsets[0][1]) == {}
@@ -65,7 +65,7 @@ def test_the_first_batch_only_warms_up_and_the_join_comes_after_it(world: World)
     assert list(world.coordinator.members) == ["a"]
 
 
-def test_a_batch_is_committed_to_the_group_at_the_top_of_the_next_call(world: World) -> None:
+def test_a_batch_is_committed_to_the_group_in_the_next_latest_offset_call(world: World) -> None:
     app, steps = start(world)
     run_until(steps, "committed")
     run_until(steps, "committed")
@@ -74,7 +74,7 @@ def test_a_batch_is_committed_to_the_group_at_the_top_of_the_next_call(world: Wo
     assert app.group.commits == [{A: 5, B: 5}]
 
 
-def test_the_last_batch_is_committed_to_the_group_although_nothing_follows(world: World) -> None:
+def test_the_last_batch_is_committed_to_the_group_without_a_following_batch(world: World) -> None:
     app, steps = start(world)
     run_until(steps, "idle")
     assert world.coordinator.offsets == {A: 20, B: 20}
@@ -83,7 +83,9 @@ def test_the_last_batch_is_committed_to_the_group_although_nothing_follows(world
     assert len(app.group.commits) == 4
 
 
-def test_a_partition_is_released_between_two_batches_and_not_in_one(world: World) -> None:
+def test_a_revoked_partition_is_released_between_batches_and_not_within_a_batch(
+    world: World,
+) -> None:
     _, a = start(world, "a")
     run_until(a, "committed")
     run_until(a, "reading")
@@ -99,7 +101,7 @@ def test_a_partition_is_released_between_two_batches_and_not_in_one(world: World
     run_until(b, "journalled")
 
 
-def test_the_new_owner_goes_on_where_the_ledger_stands(world: World) -> None:
+def test_a_new_owner_continues_at_the_position_of_the_ledger(world: World) -> None:
     app, a = start(world, "a")
     run_until(a, "committed")
     run_until(a, "sunk")
@@ -128,7 +130,7 @@ def test_a_kill_at_any_point_of_a_batch_loses_and_doubles_nothing(world: World, 
     assert again.calls[0] == first
 
 
-def test_a_replay_reads_nothing_that_was_planned_under_an_older_fence(world: World) -> None:
+def test_a_replay_drops_ranges_from_an_older_fence(world: World) -> None:
     checkpoint = Checkpoint()
     app, steps = start(world, "a-1", checkpoint)
     run_until(steps, "committed")
@@ -154,7 +156,7 @@ def test_a_replay_within_one_start_is_read_again(world: World) -> None:
     ]
 
 
-def test_a_fenced_range_is_left_out_and_acquired_again_after_a_new_confirmation(
+def test_a_fenced_partition_is_dropped_and_acquired_again_after_a_new_confirmation(
     world: World,
 ) -> None:
     app, steps = start(world)
@@ -170,7 +172,7 @@ def test_a_fenced_range_is_left_out_and_acquired_again_after_a_new_confirmation(
     zombie.close()
 
 
-def test_a_member_that_is_not_confirmed_acquires_nothing(world: World) -> None:
+def test_a_member_without_confirmation_acquires_no_partition(world: World) -> None:
     app, steps = start(world)
     run_until(steps, "committed")
     app.group.join()
@@ -181,7 +183,9 @@ def test_a_member_that_is_not_confirmed_acquires_nothing(world: World) -> None:
     assert app.ledger.all_positions() == {}
 
 
-def test_available_now_ends_when_the_group_has_it_all_and_takes_no_more(world: World) -> None:
+def test_available_now_ends_at_the_initial_ends_of_the_topic_for_the_whole_group(
+    world: World,
+) -> None:
     app, a = start(world, "a", available_now=True)
     other, b = start(world, "b", available_now=True)
     run_until(a, "committed")
@@ -201,7 +205,7 @@ def test_available_now_ends_when_the_group_has_it_all_and_takes_no_more(world: W
     positions.close()
 
 
-def test_a_topic_that_was_made_anew_is_told(world: World) -> None:
+def test_a_topic_that_ends_before_the_position_is_an_error(world: World) -> None:
     ledger = open_ledger(world.directory)
     epochs = {A: ledger.acquire([A], 0, "m")[A].epoch}
     ledger.establish({A: 21}, epochs)
@@ -212,7 +216,7 @@ def test_a_topic_that_was_made_anew_is_told(world: World) -> None:
         next(steps)
 
 
-def test_records_that_were_deleted_before_they_were_read_are_told(world: World) -> None:
+def test_records_that_were_deleted_before_they_were_read_are_an_error(world: World) -> None:
     ledger = open_ledger(world.directory)
     epochs = {A: ledger.acquire([A], 0, "m")[A].epoch}
     ledger.establish({A: 3}, epochs)
@@ -224,7 +228,7 @@ def test_records_that_were_deleted_before_they_were_read_are_told(world: World) 
         next(steps)
 
 
-def test_a_sink_that_does_not_commit_to_the_ledger_is_told(
+def test_a_sink_that_does_not_commit_to_the_ledger_is_an_error(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     app, steps = start(world)
@@ -235,7 +239,9 @@ def test_a_sink_that_does_not_commit_to_the_ledger_is_told(
         next(steps)
 
 
-def test_without_a_ledger_a_restart_reads_again_from_the_group_s_offset(world: World) -> None:
+def test_without_a_ledger_a_restart_reads_from_the_committed_offset_of_the_group(
+    world: World,
+) -> None:
     def driver(name: str, nonce: int) -> SourceDriver:
         app = Application(world, name, Checkpoint())
         return SourceDriver(
@@ -261,7 +267,7 @@ def test_without_a_ledger_a_restart_reads_again_from_the_group_s_offset(world: W
     assert {name: r[:2] for name, r in after["p"].items()} == {"t-0": [5, 10], "t-1": [5, 10]}
 
 
-def test_a_foreign_checkpoint_is_told(world: World) -> None:
+def test_a_checkpoint_of_another_source_is_an_error(world: World) -> None:
     app, _ = start(world)
     with pytest.raises(ConfigError, match="malformed kohort offset"):
         app.driver.latest_offset({"sources": 1}, 10)
@@ -359,7 +365,7 @@ def play(script: Iterable[tuple[str, object, int]], zombie_confirmed: bool, worl
 @pytest.mark.slow
 @given(script=st.lists(actions, max_size=60), zombie_confirmed=st.booleans())
 @examples(150)
-def test_every_record_lands_once_whatever_happens(
+def test_every_record_lands_once_under_kills_pauses_and_rebalances(
     script: list[tuple[str, object, int]], zombie_confirmed: bool
 ) -> None:
     with (
@@ -406,7 +412,7 @@ def after_a_zombie(world: World) -> Iterator[str]:
     return owner
 
 
-def test_the_harness_sees_what_a_ledger_without_fences_does(tmp_path: Path) -> None:
+def test_the_fake_engine_detects_a_ledger_without_fences(tmp_path: Path) -> None:
     """A zombie writes after the new owner read its position and before its first write."""
     with World(tmp_path, FakeTopics(1), lambda at: FencelessLedger(at, "g")) as world:
         owner = after_a_zombie(world)
@@ -414,7 +420,7 @@ def test_the_harness_sees_what_a_ledger_without_fences_does(tmp_path: Path) -> N
             run_until(owner, "sunk")
 
 
-def test_with_fences_the_same_zombie_is_kept_out(tmp_path: Path) -> None:
+def test_a_fence_excludes_a_member_that_writes_after_the_takeover(tmp_path: Path) -> None:
     with World(tmp_path, FakeTopics(1)) as world:
         owner = after_a_zombie(world)
         assert world.table() == []

@@ -40,7 +40,7 @@ def offsets(batches: list[Batch], *aborted: tuple[int, int]) -> list[int]:
     return [header.base_offset for header, _ in committed(batches, told)]
 
 
-def test_records_of_aborted_transactions_are_passed_over_up_to_their_mark() -> None:
+def test_records_of_aborted_transactions_are_skipped_up_to_the_abort_marker() -> None:
     log = [
         batch(0, producer=1),
         batch(1, producer=2),
@@ -65,13 +65,13 @@ def test_a_producer_may_abort_twice_and_commit_between() -> None:
     assert offsets(log, (1, 4), (1, 0)) == [2]
 
 
-def test_a_transaction_that_began_before_the_answer_is_known_by_its_first_offset() -> None:
+def test_an_aborted_transaction_that_began_before_the_answer_is_skipped() -> None:
     log = [batch(7, producer=1), batch(8, producer=1, mark=ABORT), batch(9, producer=1)]
     assert offsets(log, (1, 2)) == [9]
 
 
 @pytest.mark.parametrize("codec", list(CompressionType))
-def test_every_compression_is_opened(codec: CompressionType) -> None:
+def test_every_compression_is_decompressed(codec: CompressionType) -> None:
     header, whole = batch(5, codec=codec)
     plain = batch(5)[1][61:]
     assert list(open_batches([(header, whole)], check=True)) == [Section(header, bytes(plain))]
@@ -88,7 +88,7 @@ def test_a_damaged_batch_is_refused_if_checksums_are_checked() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("codec", ["gzip", "snappy", "lz4", "zstd"])
-def test_what_librdkafka_compressed_is_read(codec: str, feed: Callable[..., Feed]) -> None:
+def test_batches_compressed_by_librdkafka_are_read(codec: str, feed: Callable[..., Feed]) -> None:
     source = feed(1)
     source.put([(b"k", b"%d" % n * 9) for n in range(2_000)], compression=codec)
     fetcher = BatchFetcher(source.settings)
@@ -100,7 +100,7 @@ def test_what_librdkafka_compressed_is_read(codec: str, feed: Callable[..., Feed
 
 
 @pytest.mark.slow
-def test_a_broker_that_is_gone_is_a_problem_that_may_pass(broker: EmbeddedBroker) -> None:
+def test_an_unreachable_broker_is_a_retriable_problem(broker: EmbeddedBroker) -> None:
     settings = {"bootstrap.servers": broker.bootstrap_servers, "default.api.timeout.ms": "3000"}
     fetcher = BatchFetcher(parse_client_settings(settings))
     fetcher.ask(TopicPartition("no-such-topic", 0), 0, 1)

@@ -67,7 +67,7 @@ def application(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Application:
     )
 
 
-def test_a_late_query_is_started_so_many_times_in_a_row_and_no_more(
+def test_six_late_starts_in_a_row_end_the_application(
     application: Application,
 ) -> None:
     for _ in range(STARTS - 1):

@@ -18,7 +18,7 @@ RECORDS = "spark.sql.execution.arrow.maxRecordsPerBatch"
 BYTES = "spark.sql.execution.arrow.maxBytesPerBatch"
 
 
-def test_uncounted_rows_take_no_more_than_counted_ones() -> None:
+def test_a_batch_of_uncounted_rows_is_no_larger_than_one_of_counted_rows() -> None:
     assert int(QUICK[RECORDS]) * SMALL_ROW <= int(CAREFUL[BYTES])
     assert QUICK.keys() == CAREFUL.keys()
 
@@ -59,7 +59,7 @@ def test_rows_that_grow_from_small_to_huge_are_counted_and_land_once(
         ("SELECT named_struct('v', value) AS s FROM records", None),
     ],
 )
-def test_the_size_of_a_row_is_that_of_what_the_sql_makes(
+def test_the_size_of_a_row_is_the_size_of_the_row_that_the_sql_makes(
     spark: Any, sql: str, limited: bool | None
 ) -> None:
     from kohort.spark.parquet_sink import can_be_sized, table_frame

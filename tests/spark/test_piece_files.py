@@ -65,7 +65,7 @@ def written(directory: Path, batches: Iterator[pa.RecordBatch]) -> list[WrittenF
     ],
 )
 @pytest.mark.parametrize("batch_rows", [1, 2, 100])
-def test_each_run_of_a_partition_is_a_file(
+def test_consecutive_rows_of_a_partition_become_one_file(
     tmp_path: Path, places: list[TopicPartition], batch_rows: int
 ) -> None:
     whole = rows(places)
@@ -85,7 +85,7 @@ def test_each_run_of_a_partition_is_a_file(
         assert table["value"].to_pylist() == [b"%d" % offset for offset in offsets]
 
 
-def test_good_rows_and_dead_letters_are_sealed_as_they_lie_on_the_disk(tmp_path: Path) -> None:
+def test_the_seals_of_both_files_match_their_bytes_on_disk(tmp_path: Path) -> None:
     (file,) = written(tmp_path, iter([rows([A0] * 1_000), rows([A0] * 10, 1_000, dead=[1_003])]))
     assert (file.rows, file.dead_letters) == (1_009, 1)
     for path, seal in ((file.path, file.seal), (file.dead_path, file.dead_seal)):
@@ -103,7 +103,7 @@ def test_a_seal_is_the_crc_32c_of_all_bytes(tmp_path: Path) -> None:
     assert seal_of(path) == Seal((3 << 20) + 9, google_crc32c.value(path.read_bytes()))
 
 
-def test_a_task_that_breaks_off_leaves_no_file(tmp_path: Path) -> None:
+def test_a_failed_task_leaves_no_file(tmp_path: Path) -> None:
     def broken() -> Iterator[pa.RecordBatch]:
         yield rows([A0] * 200_000)
         raise OSError("gone")

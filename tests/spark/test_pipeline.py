@@ -46,7 +46,7 @@ def rows_of(spark: Any, table: Path, *columns: str) -> list[tuple[Any, ...]]:
     return sorted(tuple(row) for row in read_table(spark, table).select(*columns).collect())
 
 
-def test_every_record_becomes_one_row_with_its_place_and_hash(
+def test_every_record_becomes_one_row_with_its_offset_and_hash(
     spark: Any, run: Run, feed: MakeFeed, tmp_path: Path
 ) -> None:
     source = feed(4, numbered(1_000))
@@ -67,7 +67,9 @@ def test_every_record_becomes_one_row_with_its_place_and_hash(
     )  # fmt: skip
 
 
-def test_the_group_knows_how_far_the_table_is(run: Run, feed: MakeFeed, tmp_path: Path) -> None:
+def test_the_committed_offsets_of_the_group_equal_the_positions_of_the_ledger(
+    run: Run, feed: MakeFeed, tmp_path: Path
+) -> None:
     source = feed(3, numbered(30))
     run(source, "SELECT value FROM records")
     partitions = [TopicPartition(source.topic, n) for n in range(3)]
@@ -82,7 +84,7 @@ def test_the_group_knows_how_far_the_table_is(run: Run, feed: MakeFeed, tmp_path
 
 
 @pytest.mark.timeout(600)
-def test_two_queries_share_a_group_and_end_when_the_group_has_it_all(
+def test_two_queries_share_a_group_and_end_when_the_group_has_read_the_topic(
     run: Run, feed: MakeFeed, tmp_path: Path
 ) -> None:
     source = feed(6, numbered(6_000))
@@ -99,7 +101,9 @@ def test_two_queries_share_a_group_and_end_when_the_group_has_it_all(
             time.sleep(0.05)
 
 
-def test_two_applications_of_one_name_are_refused(run: Run, feed: MakeFeed, tmp_path: Path) -> None:
+def test_two_applications_with_the_same_name_are_refused(
+    run: Run, feed: MakeFeed, tmp_path: Path
+) -> None:
     folder = tmp_path / "table" / "_kohort" / "checkpoints"
     folder.mkdir(parents=True)
     with (folder / "a.lock").open("w") as held:
@@ -108,7 +112,7 @@ def test_two_applications_of_one_name_are_refused(run: Run, feed: MakeFeed, tmp_
             run(feed(1), "SELECT value FROM records", name="a")
 
 
-def test_a_restart_goes_on_behind_what_the_table_has(
+def test_a_restart_continues_behind_the_committed_rows_with_any_checkpoint(
     spark: Any, run: Run, feed: MakeFeed, tmp_path: Path
 ) -> None:
     source = feed(2, numbered(100))
@@ -141,7 +145,7 @@ def test_a_filter_leaves_ranges_without_a_file_and_no_hole(
     assert len(rows_of(spark, tmp_path / "table", "offset")) == 30
 
 
-def test_a_loss_that_no_file_and_no_manifest_shows_is_found_by_asking_the_sql_again(
+def test_verify_finds_a_loss_without_trace_in_files_or_manifest_by_running_the_sql_again(
     spark: Any, run: Run, feed: MakeFeed, tmp_path: Path
 ) -> None:
     """As if the pipeline had never seen the record: file, count and seal are made to agree."""
@@ -201,7 +205,9 @@ def test_malformed_records_become_dead_letters(
     assert (verdict.total("rows"), verdict.total("dead_letters")) == (2, 3)
 
 
-def test_a_table_keeps_its_columns_and_its_group(run: Run, feed: MakeFeed, tmp_path: Path) -> None:
+def test_a_table_refuses_other_columns_and_another_group(
+    run: Run, feed: MakeFeed, tmp_path: Path
+) -> None:
     source = feed(1, numbered(3))
     run(source, "SELECT value FROM records")
     with pytest.raises(ConfigError, match="has the columns"):
@@ -211,7 +217,7 @@ def test_a_table_keeps_its_columns_and_its_group(run: Run, feed: MakeFeed, tmp_p
     assert verify(tmp_path / "table", source.settings).ok
 
 
-def test_a_query_that_fails_half_way_leaves_nothing_half_written(
+def test_a_failed_query_leaves_complete_batches_only(
     run: Run, feed: MakeFeed, tmp_path: Path
 ) -> None:
     from kohort.spark.pipeline import PipelineFailed
@@ -247,7 +253,7 @@ def test_an_empty_topic_makes_an_empty_table(
     assert table.count() == 0
 
 
-def test_a_topic_made_anew_is_told_and_nothing_is_written(
+def test_a_topic_that_was_deleted_and_made_again_is_an_error(
     run: Run, feed: MakeFeed, tmp_path: Path
 ) -> None:
     source = feed(1, numbered(10))
@@ -260,7 +266,7 @@ def test_a_topic_made_anew_is_told_and_nothing_is_written(
         run(source, "SELECT value FROM records")
 
 
-def test_a_query_of_one_s_own_sees_spark_s_kafka_columns(
+def test_a_user_s_query_on_format_kohort_gets_the_columns_of_spark_s_kafka_source(
     spark: Any, feed: MakeFeed, tmp_path: Path
 ) -> None:
     """Without a ledger, with headers, registered by the package pyspark_kohort alone."""
@@ -349,7 +355,7 @@ def plain_traffic(lines: list[str]) -> dict[tuple[str, datetime.datetime], tuple
     [DATA / "access_log_1000.txt", *[log for log in [WHOLE_LOG] if log.is_file()]],
     ids=lambda log: "whole" if log == WHOLE_LOG else "excerpt",
 )
-def test_the_traffic_of_a_real_access_log_is_what_plain_python_says(
+def test_sums_over_a_real_access_log_equal_the_sums_of_plain_python(
     spark: Any, run: Run, feed: MakeFeed, tmp_path: Path, log: Path
 ) -> None:
 

@@ -16,7 +16,7 @@ def owned(begin: int, end: int, epoch: int) -> OwnedRange:
     return OwnedRange(begin=begin, end=end, epoch=epoch)
 
 
-def test_nothing_new_returns_the_very_same_offset() -> None:
+def test_without_new_records_the_same_offset_is_returned() -> None:
     start = SourceOffset(ranges={A: owned(0, 10, 4), B: owned(3, 3, 1)})
     assert plan(start, {A: 4, B: 1}, {A: 10, B: 3}, {A: 10, B: 3}, None) is start
 
@@ -26,19 +26,19 @@ def test_after_the_warm_up_the_same_offset_stays_the_same() -> None:
     assert plan(start, {}, {}, {}, None) is start
 
 
-def test_an_unchanged_partition_stands_at_its_end() -> None:
+def test_a_partition_without_new_records_has_an_empty_range_at_its_end() -> None:
     start = SourceOffset(ranges={A: owned(0, 10, 4), B: owned(0, 3, 1)})
     end = plan(start, {A: 4, B: 1}, {A: 10, B: 3}, {A: 12, B: 3}, None)
     assert end == SourceOffset(ranges={A: owned(10, 12, 4), B: owned(3, 3, 1)})
 
 
-def test_a_change_of_ownership_alone_is_a_change() -> None:
+def test_a_change_of_ownership_gives_a_new_offset() -> None:
     start = SourceOffset(ranges={A: owned(0, 10, 4)})
     assert plan(start, {}, {}, {}, None) == SourceOffset()
     assert plan(start, {A: 5}, {A: 10}, {A: 10}, None) == SourceOffset(ranges={A: owned(10, 10, 5)})
 
 
-def test_a_new_partition_carries_its_begin() -> None:
+def test_the_range_of_a_new_partition_has_its_begin() -> None:
     end = plan(SourceOffset(), {A: 1}, {A: 70}, {A: 100}, None)
     assert end.ranges[A] == owned(70, 100, 1)
 
@@ -54,7 +54,7 @@ backlogs = st.dictionaries(
 
 
 @given(backlogs, st.integers(0, 5000))
-def test_shares_use_the_limit_and_starve_nobody(
+def test_shares_use_the_whole_limit_and_starve_no_partition(
     backlog: dict[TopicPartition, int], limit: int
 ) -> None:
     shares = share(backlog, limit)
@@ -65,7 +65,7 @@ def test_shares_use_the_limit_and_starve_nobody(
         assert max(shares.values()) <= min(hungry) + 1
 
 
-def test_a_replayed_range_counts_only_if_owner_epoch_and_position_are_the_same() -> None:
+def test_a_replayed_range_is_kept_only_with_the_same_owner_epoch_and_position() -> None:
     end = SourceOffset(
         ranges={
             A: owned(0, 10, 4),
@@ -111,7 +111,7 @@ def test_packing_reads_every_offset_once_in_few_even_tasks(
         assert len({piece.partition for piece in pieces}) == len(pieces)
 
 
-def test_a_fat_partition_is_split_and_small_ones_share_a_task() -> None:
+def test_a_large_range_is_split_and_small_ranges_share_a_task() -> None:
     packed = pack({A: owned(0, 100_000, 1), B: owned(5, 10_005, 2), C: owned(0, 10_000, 3)}, 4)
     assert packed == [
         [Piece(partition=A, begin=0, end=30_000, epoch=1)],

@@ -43,7 +43,7 @@ def expected(feed: Feed, pieces: list[Piece]) -> list[tuple[int, int, bytes | No
     ]
 
 
-def test_pieces_come_one_after_the_other_and_no_further_than_their_ends(
+def test_pieces_are_read_in_turn_and_up_to_their_ends(
     feed: Callable[..., Feed],
 ) -> None:
     source = feed(3, [(None, b"%d" % n) for n in range(90_000)])
@@ -64,7 +64,7 @@ def test_two_pieces_of_one_partition_are_read_in_turn(feed: Callable[..., Feed])
     assert places(source, pieces) == expected(source, pieces)
 
 
-def test_a_reader_that_stops_half_way_leaves_a_usable_worker(feed: Callable[..., Feed]) -> None:
+def test_a_worker_stays_usable_after_a_reader_that_stopped_early(feed: Callable[..., Feed]) -> None:
     source = feed(2, [(None, b"%d" % n) for n in range(50_000)])
     reading = read_pieces(source.settings, [piece(source, 0, 0, 25_000)])
     next(reading)
@@ -73,19 +73,21 @@ def test_a_reader_that_stops_half_way_leaves_a_usable_worker(feed: Callable[...,
     assert places(source, pieces) == expected(source, pieces)
 
 
-def test_an_end_that_is_not_there_gives_up_and_says_so(feed: Callable[..., Feed]) -> None:
+def test_a_range_beyond_the_end_of_the_log_fails_after_the_patience(
+    feed: Callable[..., Feed],
+) -> None:
     source = feed(1, [(None, b"x")] * 5)
     with pytest.raises(ReadFailed, match=r"from offset 5 \(up to 9\) within 0.5 s"):
         list(read_pieces(source.settings, [piece(source, 0, 0, 9)], patience_s=0.5))
 
 
-def test_a_beginning_behind_the_end_is_told(feed: Callable[..., Feed]) -> None:
+def test_a_range_that_begins_behind_the_log_end_fails_at_once(feed: Callable[..., Feed]) -> None:
     source = feed(1, [(None, b"x")] * 5)
-    with pytest.raises(ReadFailed, match="the range is not in the log"):
+    with pytest.raises(ReadFailed, match="made again, or its log was cut"):
         list(read_pieces(source.settings, [piece(source, 0, 70, 90)], patience_s=20))
 
 
-def test_headers_and_nulls_survive(feed: Callable[..., Feed]) -> None:
+def test_headers_nulls_and_empty_values_are_kept_apart(feed: Callable[..., Feed]) -> None:
     source = feed(1)
     source.put([(None, None), (b"", b"")], headers=[("a", b"1"), ("a", None)])
     source.put([(b"k", b"v")])

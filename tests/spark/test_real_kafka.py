@@ -43,7 +43,7 @@ def test_two_queries_share_a_group_of_a_real_kafka(
     assert (verdict.total("rows"), verdict.total("unread")) == (4_000, 0)
 
 
-def test_ranges_that_end_without_a_record_are_read_to_their_end(
+def test_ranges_that_end_with_transaction_markers_are_read_to_their_end(
     real_kafka: RealKafka, run: Run, tmp_path: Path
 ) -> None:
     """The marks of transactions take offsets; the last one is the last offset of the log."""

@@ -43,7 +43,7 @@ def records(spark: Any) -> Any:
         ),
     ],
 )  # fmt: skip
-def test_row_wise_sql_runs_and_keeps_the_place(  # noqa: PLR0917
+def test_row_wise_sql_runs_and_keeps_partition_and_offset(  # noqa: PLR0917
     spark: Any, records: Any, sql: str, columns: tuple[str, ...], filtering: bool, rows: Any
 ) -> None:
     from kohort.spark.parquet_sink import table_frame
@@ -72,7 +72,7 @@ def test_row_wise_sql_runs_and_keeps_the_place(  # noqa: PLR0917
         ("SELECT value FROM records WHERE timestamp > '2026-01-01' AND key RLIKE '^a'", None),
     ],
 )
-def test_a_filter_that_would_judge_otherwise_another_time_is_known(
+def test_a_filter_with_another_result_in_a_second_run_is_unrepeatable(
     spark: Any, records: Any, sql: str, said: str | None
 ) -> None:
     from kohort.spark.rowwise import apply_sql
@@ -81,7 +81,7 @@ def test_a_filter_that_would_judge_otherwise_another_time_is_known(
     assert why == said or (said is not None and said in str(why))
 
 
-def test_a_query_is_asked_again_under_the_settings_that_it_had(spark: Any) -> None:
+def test_a_query_runs_again_with_its_noted_settings(spark: Any) -> None:
     from kohort.spark.missing_rows import SparkQueryRunner
 
     at = datetime.datetime(2026, 11, 22, 20, tzinfo=datetime.UTC)
@@ -134,7 +134,7 @@ def test_a_query_is_asked_again_under_the_settings_that_it_had(spark: Any) -> No
         ("SELECT 1 AS dead_letter FROM records", "expected a string"),
     ],
 )
-def test_other_sql_is_refused_with_a_sentence(
+def test_sql_that_is_not_row_wise_is_refused_with_the_reason(
     spark: Any, records: Any, sql: str, said: str
 ) -> None:
     from kohort.spark.rowwise import apply_sql

@@ -53,7 +53,7 @@ for line in range(1, 30):
 
 
 @pytest.mark.slow
-def test_a_second_signal_neither_holds_up_the_first_nor_breaks_off_the_farewell() -> None:
+def test_a_second_sigterm_neither_blocks_nor_interrupts_leaving_the_group() -> None:
     """Spark sends SIGTERM when a query fails and when it stops its source, at times at once."""
     done = subprocess.run(
         [sys.executable, "-c", SOURCE], stdout=subprocess.PIPE, text=True, check=True

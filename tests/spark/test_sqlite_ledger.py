@@ -53,7 +53,7 @@ def own(
     return epochs
 
 
-def test_each_owner_gets_the_next_fence_number_and_is_noted(ledger: SqliteLedger) -> None:
+def test_each_owner_gets_the_next_fence_number_and_is_stored(ledger: SqliteLedger) -> None:
     assert ledger.acquire([A], 7, "first")[A].epoch == 1
     assert ledger.acquire([A, B], 9, "second")[A].epoch == 2
     position = ledger.positions([A])[A]
@@ -61,7 +61,9 @@ def test_each_owner_gets_the_next_fence_number_and_is_noted(ledger: SqliteLedger
     assert position.next_offset is None
 
 
-def test_a_first_position_is_set_once_and_only_by_the_owner(ledger: SqliteLedger) -> None:
+def test_a_first_position_is_set_once_and_only_under_the_owner_s_fence(
+    ledger: SqliteLedger,
+) -> None:
     ledger.acquire([A], 1, "old")
     ledger.acquire([A], 2, "new")
     ledger.establish({A: 100}, {A: 1})
@@ -86,7 +88,7 @@ def test_a_commit_moves_the_position_and_writes_the_manifest(ledger: SqliteLedge
     assert ledger.commit("app", []).rows == []
 
 
-def test_what_was_not_intended_is_not_committed(ledger: SqliteLedger) -> None:
+def test_a_piece_that_was_not_intended_is_not_committed(ledger: SqliteLedger) -> None:
     own(ledger, A, B)
     ledger.intend("app", [piece(A, 0, 10, 1)])
     ledger.intend("app", [piece(B, 0, 10, 1)])
@@ -95,7 +97,7 @@ def test_what_was_not_intended_is_not_committed(ledger: SqliteLedger) -> None:
     assert ledger.positions([B])[B].next_offset == 10
 
 
-def test_a_fenced_partition_is_kept_out_and_the_others_count(ledger: SqliteLedger) -> None:
+def test_a_commit_excludes_fenced_partitions_and_commits_the_others(ledger: SqliteLedger) -> None:
     own(ledger, A, B)
     ledger.intend("old", [piece(A, 0, 10, 1), piece(B, 0, 10, 1)])
     assert ledger.acquire([A], 2, "new")[A].position == 0
@@ -105,7 +107,7 @@ def test_a_fenced_partition_is_kept_out_and_the_others_count(ledger: SqliteLedge
     assert ledger.positions([A])[A].next_offset == 0
 
 
-def test_a_position_that_moved_without_a_fence_is_loud_and_changes_nothing(
+def test_a_position_that_moved_without_a_fence_is_a_conflict_and_changes_nothing(
     ledger: SqliteLedger,
 ) -> None:
     own(ledger, A, B)
@@ -124,7 +126,7 @@ def test_a_position_that_moved_without_a_fence_is_loud_and_changes_nothing(
         ([written(A, 0, 3, "x"), written(A, 4, 9, "y")], "two files"),
     ],
 )
-def test_files_that_do_not_fit_the_plan_are_refused(
+def test_files_outside_the_intended_pieces_are_refused(
     ledger: SqliteLedger, files: list[WrittenFile], said: str
 ) -> None:
     own(ledger, A)
@@ -135,7 +137,7 @@ def test_files_that_do_not_fit_the_plan_are_refused(
     assert ledger.positions([A])[A].next_offset == 0
 
 
-def test_pieces_must_join(ledger: SqliteLedger) -> None:
+def test_intended_pieces_with_a_gap_are_refused(ledger: SqliteLedger) -> None:
     own(ledger, A)
     ledger.intend("app", [piece(A, 0, 10, 1), piece(A, 11, 20, 1)])
     with pytest.raises(LedgerConflict, match="do not join"):
@@ -158,12 +160,12 @@ def test_a_commit_waits_for_the_disk(ledger: SqliteLedger) -> None:
     assert (mode, synchronous) == ("wal", 2), "2 is FULL: the log is synced at every commit"
 
 
-def test_a_directory_without_a_table_is_told(tmp_path: Path) -> None:
+def test_a_directory_without_a_table_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="holds no kohort table"):
         SqliteLedger.of_table(tmp_path)
 
 
-def test_a_damaged_ledger_is_told(tmp_path: Path) -> None:
+def test_a_damaged_ledger_is_an_error_that_names_its_file(tmp_path: Path) -> None:
     (tmp_path / LEDGER_PATH).parent.mkdir()
     (tmp_path / LEDGER_PATH).write_bytes(b"not a database, " * 100)
     with pytest.raises(LedgerError, match="ledger"):
@@ -178,15 +180,13 @@ def test_a_ledger_of_another_version_is_refused(ledger: SqliteLedger, tmp_path: 
         SqliteLedger(tmp_path, "g")
 
 
-def test_an_output_that_cannot_be_made_is_told(tmp_path: Path) -> None:
+def test_an_output_directory_that_cannot_be_made_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(ConfigError, match="cannot write to the output directory"):
         SqliteLedger(tmp_path / "file", "g")
 
 
-def test_a_transaction_that_breaks_off_leaves_no_trace(
-    ledger: SqliteLedger, tmp_path: Path
-) -> None:
+def test_a_failed_transaction_changes_nothing(ledger: SqliteLedger, tmp_path: Path) -> None:
     own(ledger, A)
     with pytest.raises(sqlite3.IntegrityError):
         ledger.intend("app", [piece(A, 0, 5, 1), piece(A, 0, 6, 1)])
@@ -234,7 +234,7 @@ def beginner(tmp_path: Path) -> Iterator[sqlite3.Connection]:
     connection.close()
 
 
-def test_applications_that_begin_a_table_at_once_all_get_its_ledger(
+def test_two_applications_can_make_the_same_ledger_at_once(
     beginner: sqlite3.Connection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """SQLite refuses one of two that make a file's write-ahead log, however long it may wait."""
@@ -257,7 +257,7 @@ def test_applications_that_begin_a_table_at_once_all_get_its_ledger(
 
 
 @pytest.mark.usefixtures("beginner")
-def test_a_ledger_that_stays_locked_is_told(
+def test_a_ledger_that_stays_locked_is_an_error_after_60_s(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = iter(range(0, 10_000, 30))

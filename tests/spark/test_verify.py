@@ -66,7 +66,7 @@ def troubles(verdict: Verdict) -> str:
     return "\n".join(text for partition in verdict.partitions for text in partition.troubles)
 
 
-def test_a_whole_table_is_found_whole(whole: tuple[Feed, Path]) -> None:
+def test_a_complete_table_is_ok(whole: tuple[Feed, Path]) -> None:
     verdict = compare(whole)
     assert verdict.ok, troubles(verdict)
     assert [(p.begin, p.end, p.records, p.rows, p.unread) for p in verdict.partitions] == [
@@ -134,7 +134,7 @@ def numbers(verdict: Verdict) -> tuple[int, ...]:
     return tuple(verdict.total(name) for name in ("rows", "filtered", "undecided", "holes"))
 
 
-def test_what_the_sql_leaves_out_again_was_filtered(filtered: tuple[Feed, Path]) -> None:
+def test_records_that_the_sql_drops_again_count_as_filtered(filtered: tuple[Feed, Path]) -> None:
     runner = EveryThird(filtered[0])
     verdict = verify(filtered[1], filtered[0].settings, runner)
     assert verdict.ok, troubles(verdict)
@@ -142,7 +142,7 @@ def test_what_the_sql_leaves_out_again_was_filtered(filtered: tuple[Feed, Path])
     assert runner.asked == 14
 
 
-def test_null_and_empty_are_not_the_same_to_a_filter(
+def test_a_filter_that_runs_again_gets_null_and_empty_values_unchanged(
     feed: Callable[..., Feed], tmp_path: Path
 ) -> None:
     source = feed(1, [(None, None), (None, b""), (b"", None), (b"", b"")] * 3)
@@ -168,7 +168,7 @@ def test_a_record_lost_before_its_file_was_written_is_found_in_a_filtered_table(
     assert troubles(verdict) == "1 records without a row: offsets 16"
 
 
-def test_a_judge_that_takes_minutes_is_no_broker_that_is_silent(
+def test_a_slow_query_runner_does_not_count_as_a_silent_broker(
     filtered: tuple[Feed, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Spark may start between two fetches, and a machine may be slow."""
@@ -195,7 +195,7 @@ def test_a_row_lost_from_a_file_is_found_in_a_filtered_table(filtered: tuple[Fee
     assert "1 records without a row: offsets 1" in troubles(verdict)
 
 
-def test_a_query_that_does_not_filter_excuses_nothing_beside_one_that_does(
+def test_a_missing_row_of_a_query_without_filter_is_lost_although_another_query_filters(
     filtered: tuple[Feed, Path],
 ) -> None:
     source, directory = filtered
@@ -210,9 +210,12 @@ def test_a_query_that_does_not_filter_excuses_nothing_beside_one_that_does(
 
 @pytest.mark.parametrize(
     ("query", "said"),
-    [(noted(unrepeatable="it filters by chance"), "by chance"), (noted(), "nobody was there")],
+    [
+        (noted(unrepeatable="it filters by chance"), "by chance"),
+        (noted(), "no Spark"),
+    ],
 )
-def test_what_cannot_be_asked_again_is_said_and_no_fault_while_the_files_are_whole(
+def test_undecided_records_are_a_remark_and_no_fault_while_the_files_are_unchanged(
     feed: Callable[..., Feed], tmp_path: Path, query: NotedQuery, said: str
 ) -> None:
     source = feed(1, [(None, b"%d" % n) for n in range(30)])
@@ -232,7 +235,7 @@ def test_what_cannot_be_asked_again_is_said_and_no_fault_while_the_files_are_who
     assert numbers(verdict) == (25, 0, 0, 5)
 
 
-def test_a_table_of_an_older_kohort_is_verified_as_far_as_can_be_told(
+def test_missing_rows_of_an_older_kohort_are_undecided_and_other_faults_are_found(
     filtered: tuple[Feed, Path],
 ) -> None:
     source, directory = filtered
@@ -249,14 +252,14 @@ def test_a_table_of_an_older_kohort_is_verified_as_far_as_can_be_told(
     )
     assert told.exit_code == 0
     assert "filtered or lost: an older kohort" in told.output
-    assert "every record once, as far as can be told" in told.output
+    assert "every record once except the undecided records" in told.output
     rewrite(first_file(directory), lambda table: table.slice(1))
     verdict = verify(directory, source.settings, runner)
     assert not verdict.ok
     assert verdict.total("holes") > 0
 
 
-def test_a_changed_value_is_found_although_its_place_and_hash_are_right(
+def test_a_changed_value_is_found_although_offset_and_hash_are_right(
     whole: tuple[Feed, Path],
 ) -> None:
     def other_value(table: pa.Table) -> pa.Table:
@@ -272,7 +275,7 @@ def test_a_changed_value_is_found_although_its_place_and_hash_are_right(
     assert "has changed since it was written" in troubles(verdict)
 
 
-def test_a_row_lost_where_the_topic_has_forgotten_the_record_is_found(
+def test_a_lost_row_of_a_record_that_the_topic_has_deleted_is_found(
     whole: tuple[Feed, Path],
 ) -> None:
     source, directory = whole
@@ -328,7 +331,7 @@ def test_a_changed_row_is_found(whole: tuple[Feed, Path]) -> None:
     verdict = compare(whole)
     assert not verdict.ok
     assert verdict.total("strangers") == 1
-    assert "hash is not their record's: offsets 4" in troubles(verdict)
+    assert "another hash than their record: offsets 4" in troubles(verdict)
 
 
 def test_a_row_without_a_record_is_found(whole: tuple[Feed, Path]) -> None:
@@ -349,10 +352,10 @@ def test_a_row_of_another_partition_is_found(whole: tuple[Feed, Path]) -> None:
         first_file(whole[1]),
         lambda table: table.set_column(1, "partition", pa.array([1] * table.num_rows, pa.int32())),
     )
-    assert "rows that are not of" in troubles(compare(whole))
+    assert "rows of another partition" in troubles(compare(whole))
 
 
-def test_a_position_that_the_manifest_does_not_reach_is_found(whole: tuple[Feed, Path]) -> None:
+def test_a_position_behind_the_end_of_the_manifest_is_found(whole: tuple[Feed, Path]) -> None:
     change_manifest(
         whole[1], "UPDATE position SET next_offset = next_offset + 1 WHERE partition = 1"
     )
@@ -372,7 +375,7 @@ def test_a_gap_in_the_manifest_is_found(whole: tuple[Feed, Path]) -> None:
     assert [orphan.path for orphan in verdict.orphans] == [rows[1].path]
 
 
-def test_an_orphan_is_found_and_cleaned(whole: tuple[Feed, Path]) -> None:
+def test_an_orphan_is_found_and_removed(whole: tuple[Feed, Path]) -> None:
     source, directory = whole
     for name in ("left.parquet", "half.parquet.writing"):
         (first_file(directory).parent / name).write_bytes(b"litter")
@@ -389,7 +392,7 @@ def test_an_orphan_is_found_and_cleaned(whole: tuple[Feed, Path]) -> None:
     assert verify(directory, source.settings).ok
 
 
-def test_the_command_prints_numbers_and_exits_with_1(whole: tuple[Feed, Path]) -> None:
+def test_table_verify_prints_numbers_and_exits_with_1(whole: tuple[Feed, Path]) -> None:
     source, directory = whole
     arguments = ["verify", str(directory), "--bootstrap", source.bootstrap]
     good = CliRunner().invoke(table_command, arguments)
@@ -405,7 +408,7 @@ def test_the_command_prints_numbers_and_exits_with_1(whole: tuple[Feed, Path]) -
     assert (document["ok"], document["holes"], document["rows"]) == (False, 2, 88)
 
 
-def test_the_command_lists_and_cleans(whole: tuple[Feed, Path]) -> None:
+def test_table_files_lists_and_table_clean_removes(whole: tuple[Feed, Path]) -> None:
     directory = whole[1]
     listed = CliRunner().invoke(table_command, ["files", str(directory), "--json"])
     rows = json.loads(listed.stdout)
@@ -422,6 +425,6 @@ def test_the_command_lists_and_cleans(whole: tuple[Feed, Path]) -> None:
     assert not litter.exists()
 
 
-def test_no_table_is_told(tmp_path: Path, feed: Callable[..., Feed]) -> None:
+def test_a_missing_table_is_an_error(tmp_path: Path, feed: Callable[..., Feed]) -> None:
     with pytest.raises(ConfigError, match="holds no kohort table"):
         verify(tmp_path, feed(1).settings)

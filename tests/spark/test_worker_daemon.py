@@ -52,10 +52,10 @@ def conversation(daemon: subprocess.Popen[bytes]) -> str:
     return daemon.stderr.read().decode()
 
 
-def test_a_worker_that_waits_for_a_task_ends_quietly() -> None:
+def test_an_idle_worker_ends_without_output() -> None:
     assert last_words("kohort.spark.worker_daemon") == ""
 
 
-def test_sparks_own_worker_does_not() -> None:
+def test_an_idle_worker_of_spark_s_own_daemon_prints_a_stack_trace() -> None:
     """Fails as soon as Spark mends this: then ``worker_daemon`` has no reason to be."""
     assert "BrokenPipeError" in last_words("pyspark.daemon")

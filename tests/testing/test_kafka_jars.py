@@ -1,4 +1,4 @@
-"""Fetching Kafka: whole or not at all, and an absence that says what to do. No network is used."""
+"""Fetching jars: all of them or none, and the message for missing jars. No network is used."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import pytest
 
 from kohort.model.errors import ConfigError
 from kohort.testing import kafka_jars
-from kohort.testing.kafka_fixture import kafka_for_session
 from kohort.testing.kafka_jars import KafkaUnavailable
+from kohort.testing.plugin import kafka_for_session
 from kohort.testing.ports import free_ports
 from kohort.testing.real_kafka import RealKafka, absence, classpath
 
@@ -42,32 +42,32 @@ def empty_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
 
 
-def test_nothing_is_installed_at_first() -> None:
+def test_without_jars_the_class_path_is_an_error_with_the_command_to_fetch_them() -> None:
     assert kafka_jars.installed() is None
     with pytest.raises(KafkaUnavailable, match="kohort kafka fetch"):
         classpath()
 
 
-def test_what_failed_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_fetch_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
     ivy = Ivy(1, 0)
     monkeypatch.setattr(kafka_jars, "_run", ivy)
     libs = kafka_jars.fetch()
     assert ivy.calls == 2
     assert kafka_jars.installed() == libs
     assert kafka_jars.fetch() == libs
-    assert ivy.calls == 2, "what is there is not fetched again"
+    assert ivy.calls == 2, "present jars are not fetched again"
 
 
-def test_a_failure_leaves_nothing_that_looks_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_fetches_leave_no_jars_that_look_installed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kafka_jars, "_run", Ivy(1, 1, 1))
     with pytest.raises(KafkaUnavailable, match=r"some#jar") as raised:
         kafka_jars.fetch()
-    assert "bye" not in str(raised.value), "only what went wrong is worth a reader's time"
+    assert "bye" not in str(raised.value), "the message has the error lines only"
     assert kafka_jars.installed() is None
 
 
 @pytest.mark.parametrize("required", [False, True])
-def test_the_fixture_skips_or_fails(
+def test_the_fixture_skips_without_jars_or_fails_where_peers_are_required(
     required: bool, monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     monkeypatch.setenv("KOHORT_REQUIRE_PEERS", "1" if required else "0")
@@ -76,12 +76,12 @@ def test_the_fixture_skips_or_fails(
         next(kafka_for_session(tmp_path_factory))
 
 
-def test_two_nodes_are_no_quorum(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="2 nodes was asked for; 1 and 3"):
+def test_a_cluster_has_one_or_three_nodes_and_two_ports_each(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="nodes is 2, expected 1 or 3"):
         RealKafka(tmp_path, nodes=2)
-    with pytest.raises(ConfigError, match="3 nodes need 6 ports, 3 were given"):
+    with pytest.raises(ConfigError, match="expected 6 ports for 3 nodes, got 3"):
         RealKafka(tmp_path, nodes=3, ports=free_ports(3))
 
 
-def test_the_absence_names_place_and_command(tmp_path: Path) -> None:
+def test_the_message_for_missing_jars_names_their_directory(tmp_path: Path) -> None:
     assert str(tmp_path) in absence()

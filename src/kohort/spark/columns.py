@@ -1,16 +1,14 @@
-"""Record batches of Kafka's format 2, decoded into Arrow columns without an object a record.
+"""Decodes record batches of Kafka's format 2 into Arrow columns, without an object for each record.
 
-What lives here: ``to_arrow`` and the schema of Spark's Kafka columns. In go the record sections of
-batches, decompressed and checked, with their headers; out comes one Arrow record batch. It must
-not know brokers, compression, transactions or tasks.
+In: the decompressed and checked records of batches, with the batch headers. Out: one Arrow record
+batch in Spark's Kafka columns. Must not know: brokers, compression, transactions, tasks.
 
-Only where a record begins depends on the record before it: that is one small loop. All other
-numbers of all records are then read at once with numpy, varint by varint; keys and values are
-never touched: an Arrow array of every second gap between their edges is laid over the bytes as
-they came, and Arrow gathers what is wanted.
+A small loop finds the begin of each record. numpy then reads each number of all records at once.
+Keys and values are not touched: an Arrow array over the received bytes has the fields and the gaps
+between them in turn, and Arrow gathers the fields.
 
-Source: KIP-98 "Message Format"; tests compare with ``kohort.storage.records``, which decodes
-record by record, and with librdkafka.
+Source: KIP-98 "Message Format". Tests compare with ``kohort.storage.records``, which decodes record
+by record, and with librdkafka.
 """
 
 from __future__ import annotations
@@ -42,25 +40,25 @@ _SMALLEST_RECORD: Final = 7
 """Bytes of a record of nulls: its length, attributes, two deltas, two lengths and a count."""
 
 _PADDING: Final = bytes(64)
-"""Longer than the varints at the head of a record: reading those needs no look at the end."""
+"""Longer than the varints at the head of a record: they are read without a check of the end."""
 
 Array = Any
 """A numpy array."""
 
 
 class Malformed(KohortError):
-    """Bytes that are no records, although their batch's checksum fits."""
+    """The bytes of a batch are not records, although its checksum is right."""
 
 
 class Section(NamedTuple):
-    """A batch's header and its records, decompressed."""
+    """The header and the decompressed records of a batch."""
 
     header: BatchHeader
     records: bytes | memoryview
 
 
 def arrow_schema(*, headers: bool) -> pa.Schema:
-    """Spark's Kafka columns, as Arrow names them."""
+    """The Arrow schema of Spark's Kafka columns."""
     return pa.schema([*_FIELDS, ("headers", _HEADERS)] if headers else _FIELDS)
 
 
@@ -75,7 +73,7 @@ def to_arrow(
     """The records of one partition with ``begin <= offset < end``, in order of offsets.
 
     Raises:
-        Malformed: the sections do not hold the records that their headers announce.
+        Malformed: the sections do not hold the number of records in their headers.
     """
     data = b"".join([*(section.records for section in sections), _PADDING])
     raw = np.frombuffer(data, np.uint8)
@@ -111,7 +109,7 @@ def to_arrow(
 
 
 def _starts(data: bytes, sections: Sequence[Section]) -> list[int]:
-    """Where each record begins, when the sections lie end to end."""
+    """The begin of each record in the joined sections."""
     starts: list[int] = []
     note = starts.append
     at = section_end = 0
@@ -131,14 +129,14 @@ def _starts(data: bytes, sections: Sequence[Section]) -> list[int]:
                     length, at = _varint(data, at)
                     _check(length > 0, "a record's length is not positive")
                     at += length
-            _check(at == section_end, "the records end elsewhere than their batch")
+            _check(at == section_end, "the last record does not end at the end of its batch")
     except IndexError as error:
-        raise Malformed("malformed records: one reaches beyond its batch") from error
+        raise Malformed("malformed records: a record reaches beyond its batch") from error
     return starts
 
 
 def _varints(raw: Array, at: Array) -> tuple[Array, Array]:
-    """The zigzag varints at many places, and the places behind them."""
+    """The zigzag varints at many positions, and the positions behind them."""
     byte = raw[at]
     behind = at + 1
     number = (byte & 0x7F).astype(np.uint64)
@@ -157,7 +155,7 @@ def _varints(raw: Array, at: Array) -> tuple[Array, Array]:
 
 
 def _field(data: bytes, raw: Array, at: Array, ends: Array) -> tuple[pa.Array, Array]:
-    """Keys, or values: length-prefixed bytes at many places, and the places behind them."""
+    """Length-prefixed keys or values at many positions, and the positions behind them."""
     length, begin = _varints(raw, at)
     missing = length < 0
     length[missing] = 0
@@ -169,7 +167,7 @@ def _field(data: bytes, raw: Array, at: Array, ends: Array) -> tuple[pa.Array, A
     edges = np.empty(2 * count, np.int32)
     edges[0::2] = begin
     edges[1::2] = end
-    # Fields and the gaps between them in turn; the fields are every second one.
+    # The elements are fields and gaps in turn; every second element is a field.
     laid = pa.Array.from_buffers(
         pa.binary(), 2 * count - 1, [None, pa.py_buffer(edges), pa.py_buffer(data)]
     )
@@ -178,7 +176,7 @@ def _field(data: bytes, raw: Array, at: Array, ends: Array) -> tuple[pa.Array, A
 
 
 def _times(sections: Sequence[Section], counts: Array, since: Array) -> tuple[Array, Array]:
-    """Milliseconds since 1970, and Spark's type: 0 by the producer, 1 by the broker."""
+    """Milliseconds since 1970, and Spark's type: 0 for the producer's time, 1 for the broker's."""
     base = np.array([section.header.base_timestamp for section in sections], np.int64)
     times = np.repeat(base, counts) + since
     by_broker = np.array([section.header.is_log_append_time for section in sections], bool)
@@ -194,7 +192,7 @@ def _as_timestamps(milliseconds: Array) -> pa.Array:
 
 
 def _headers(data: bytes, raw: Array, at: Array, ends: Array) -> pa.Array:
-    """Headers are rare: one by one, where there are any."""
+    """The headers of each record, read one by one, since headers are rare."""
     found: list[list[dict[str, Any]] | None] = []
     counts, places = _varints(raw, at)
     for count, begin, end in zip(counts.tolist(), places.tolist(), ends.tolist(), strict=True):

@@ -141,7 +141,7 @@ class SourceDriver:
 
     @property
     def held(self) -> frozenset[TopicPartition]:
-        """The partitions whose records this application reads now."""
+        """The partitions that this application reads now."""
         return frozenset(self._held)
 
     def initial_offset(self) -> dict[str, Any]:

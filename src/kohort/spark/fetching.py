@@ -1,12 +1,11 @@
-"""Record batches straight from the partitions' leaders, for who decodes them into columns.
+"""Fetches record batches from the leaders of partitions.
 
-What lives here: ``BatchFetcher``, which asks for one partition at a time and has its next question
-under way while the last answer is being decoded. In go a partition and an offset, out come the
-batches that a reader may see, checked and decompressed, or an error. It must not know pieces,
-Arrow or how records look inside a batch.
+In: a partition and an offset. Out: the visible batches, checked and decompressed, or an error. Must
+not know: pieces, Arrow, the format of records in a batch. One request is in flight while the caller
+decodes the previous answer.
 
-Source: Fetch v4 to v12, KIP-98 (which batches a committed reader passes over), KIP-392 (a nearer
-replica), KIP-74 (the first batch comes whole, however large).
+Source: Fetch v4 to v12, KIP-98 (batches that read_committed skips), KIP-392 (fetch from the closest
+replica), KIP-74 (the first batch is complete, however large).
 """
 
 from __future__ import annotations
@@ -41,24 +40,24 @@ from kohort.storage.records import records_of
 from kohort.wire.messages.k01_fetch import FetchPartition, FetchRequest, FetchTopic
 
 _FIRST_GUESS: Final = 1_024
-"""Bytes of a record, before one was seen."""
+"""Assumed bytes of a record before the first answer."""
 _LEAST_BYTES: Final = 65_536
 _ABORT: Final = 0
 _CONTROL_KEY: Final = struct.Struct(">hh")
 
 Batch = tuple[BatchHeader, memoryview]
-"""A batch as it was stored, and its header."""
+"""The header of a batch, and the stored bytes of the batch."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fetched:
-    """An answer.
+    """The answer to a fetch.
 
     Attributes:
-        sections: what may be seen of it, in order of offsets; may begin before the offset asked.
-            Iterating raises RefusedBatch for one that is damaged.
-        next_offset: where to go on.
-        problem: why there is nothing, None if there might have been.
+        sections: the visible batches, in order of offsets. The first may begin before the requested
+            offset. Iterating raises RefusedBatch for a damaged batch.
+        next_offset: the offset for the next fetch.
+        problem: the error; None if the fetch succeeded.
     """
 
     sections: Iterable[Section] = ()
@@ -67,7 +66,7 @@ class Fetched:
 
 
 class BatchFetcher:
-    """Asks leaders for batches; one question at a time.
+    """Fetches batches from leaders; one request at a time.
 
     Args:
         settings: bootstrap servers and everything about fetching.
@@ -82,18 +81,18 @@ class BatchFetcher:
         self._failed: ClientError | None = None
 
     def warm_up(self) -> None:
-        """Connect, and compile what a fetch needs."""
+        """Connect to a broker and send it a fetch without partitions."""
         deadline = self._deadline()
         connection = self._brokers.any(deadline)
         connection.request(self._request([]), deadline)
 
     def ask(self, partition: TopicPartition, offset: int, records: int) -> None:
-        """Ask for batches from an offset on; an answer to an earlier question is dropped.
+        """Send a fetch; the answer to an earlier fetch is dropped.
 
         Args:
-            partition: whose.
-            offset: of the first record wanted.
-            records: how many are wanted at most; more may come.
+            partition: the partition to fetch.
+            offset: the offset of the first wanted record.
+            records: the number of wanted records; the answer may have more.
         """
         self._asked = self._failed = None
         wanted = records * self._record_bytes.get(partition.topic, _FIRST_GUESS)
@@ -113,10 +112,10 @@ class BatchFetcher:
             self._leaders.pop(partition, None)
 
     def answer(self) -> Fetched:
-        """The answer to the last question; waits for it.
+        """Wait for the answer to the last fetch.
 
         Raises:
-            RefusedBatch: what came is no batch of format 2, or is damaged.
+            RefusedBatch: a batch is damaged or not of format 2.
         """
         if self._asked is None:
             return Fetched(problem=self._failed)
@@ -133,14 +132,14 @@ class BatchFetcher:
             self._leaders.pop(partition, None)
             return Fetched(problem=RequestFailed(ErrorCode.of(code), f"fetching {partition}"))
         if found.preferred_read_replica >= 0:
-            # The leader sends us to a replica in our rack and hands out nothing itself.
+            # The leader names a replica in our rack and sends no records.
             self._leaders[partition] = self._brokers.node(
                 found.preferred_read_replica, self._deadline()
             )
         return self._open(partition, offset, found)
 
     def earliest(self, partition: TopicPartition) -> int:
-        """The first offset that the partition's log still has."""
+        """The first offset in the partition's log."""
         with Admin(self._settings) as admin:
             return admin.list_offsets([partition], EARLIEST)[partition].offset
 
@@ -155,7 +154,7 @@ class BatchFetcher:
             return Fetched(next_offset=offset)
         records = sum(header.record_count for header, _ in batches)
         size = sum(header.size for header, _ in batches)
-        # A quarter more, so that one answer more often holds all that is wanted.
+        # A quarter more, so that one answer more often has all wanted records.
         self._record_bytes[partition.topic] = size * 5 // (4 * max(records, 1)) + 1
         next_offset = max(offset, batches[-1][0].next_offset)
         if self._settings.isolation_level == "read_committed":
@@ -192,10 +191,10 @@ class BatchFetcher:
 
 
 def open_batches(batches: Iterable[Batch], *, check: bool) -> Iterator[Section]:
-    """Decompress one by one: all at once might be a hundred times what came.
+    """Check and decompress batches one by one; all at once could need a hundred times the memory.
 
     Raises:
-        RefusedBatch: one is damaged. Without ``check`` not every damage is found.
+        RefusedBatch: a batch is damaged. Without ``check`` some damage is not found.
     """
     for header, batch in batches:
         if check:
@@ -204,9 +203,9 @@ def open_batches(batches: Iterable[Batch], *, check: bool) -> Iterator[Section]:
 
 
 def committed(batches: Iterable[Batch], aborted: Sequence[Any]) -> Iterator[Batch]:
-    """The batches of records that a committed reader sees.
+    """The batches that read_committed shows.
 
-    Without those of aborted transactions, from the first offset told to the abort's mark.
+    It skips the batches of an aborted transaction, from its first offset to its abort marker.
     """
     waiting = sorted(aborted, key=lambda transaction: transaction.first_offset, reverse=True)
     under_way: set[int] = set()
@@ -221,7 +220,7 @@ def committed(batches: Iterable[Batch], aborted: Sequence[Any]) -> Iterator[Batc
 
 
 def _is_abort(header: BatchHeader, batch: memoryview) -> bool:
-    """A control record's key is a version and a type."""
+    """Whether a control batch is an abort marker: its record's key is a version and a type."""
     keys = [record.key for record in records_of(header, batch)]
     return bool(keys and keys[0] and _CONTROL_KEY.unpack_from(keys[0])[1] == _ABORT)
 
@@ -230,7 +229,7 @@ def _check_crc(header: BatchHeader, batch: memoryview) -> None:
     found = google_crc32c.value(bytes(batch[CRC_START:]))
     if found != header.crc:
         raise RefusedBatch(
-            f"the batch at offset {header.base_offset} has the checksum {header.crc:#010x}, its "
-            f"bytes give {found:#010x}: damaged on disk or on the way",
+            f"the batch at offset {header.base_offset} has the checksum {header.crc:#010x}, but "
+            f"its bytes have {found:#010x}: it was damaged on disk or on the network",
             ErrorCode.CORRUPT_MESSAGE,
         )

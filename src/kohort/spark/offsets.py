@@ -1,13 +1,11 @@
-"""The offset document that Spark journals for the source, and its typed form.
+"""Parses and writes the source's offset document, ``{"v":1,"p":{"topic-n":[begin,end,epoch]}}``.
 
-What lives here: parsing and writing of ``{"v":1,"p":{"topic-n":[begin,end,epoch]}}``. In goes what
-``json.loads`` made of a checkpoint, out come ``SourceOffset`` values, and back. It must not know
-Spark, groups or ledgers.
+In: a parsed JSON document from a checkpoint. Out: a ``SourceOffset``, and back. Must not know:
+Spark, groups, ledgers.
 
-Spark never looks inside the document: it compares the text of two documents and hands them back.
-So equal offsets have to be written alike (sorted keys), and a begin has to stand beside the end,
-since a partition that was just acquired is missing from the offset before (reference: the call
-orders of Spark's Python streaming sources).
+Spark stores the document, compares its text with other documents and returns it. So equal offsets
+need equal texts (sorted keys). The document has the begin of each range, because the previous
+document does not have the partitions that were acquired since.
 """
 
 from __future__ import annotations
@@ -23,8 +21,8 @@ from kohort.model.ids import TopicPartition
 VERSION = 1
 
 _WHAT_TO_DO = (
-    "the checkpoint was written by another source or another version of kohort: "
-    "start the query with a new checkpoint directory (with a ledger nothing is lost by that)"
+    "another source or another version of kohort wrote the checkpoint: start the query with a new "
+    "checkpoint directory (a query with a ledger loses nothing by that)"
 )
 
 
@@ -38,20 +36,20 @@ class OwnedRange:
 
     @property
     def size(self) -> int:
-        """How many offsets the range spans; records may be fewer (compaction, transactions)."""
+        """The number of offsets; there may be fewer records (compaction, transactions)."""
         return self.end - self.begin
 
     def settled(self) -> OwnedRange:
-        """The empty range at this one's end."""
+        """The empty range at the end of this range."""
         return OwnedRange(begin=self.end, end=self.end, epoch=self.epoch)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceOffset:
-    """Where one application's source stands: a range for each partition that it owned.
+    """One offset of a source: a range for each partition that the application owned.
 
-    ``warm_up`` counts the starts of the query that were marked by an empty first micro-batch; None
-    in every offset but that batch's.
+    ``warm_up`` counts the starts of the query that began with an empty micro-batch; it is None
+    except in the offset of that batch.
     """
 
     ranges: Mapping[TopicPartition, OwnedRange] = field(
@@ -60,7 +58,7 @@ class SourceOffset:
     warm_up: int | None = None
 
     def warmed_up(self) -> SourceOffset:
-        """The offset of the warm-up batch that follows this one: no records, another text."""
+        """The offset of a warm-up batch after this offset: no records, but another text."""
         return SourceOffset(
             ranges={partition: r.settled() for partition, r in self.ranges.items()},
             warm_up=(self.warm_up or 0) + 1,
@@ -68,10 +66,10 @@ class SourceOffset:
 
 
 def parse(document: object) -> SourceOffset:
-    """The offset that a JSON document holds.
+    """The offset in a JSON document.
 
     Raises:
-        ConfigError: the document is not one of this source's, or is damaged.
+        ConfigError: another source wrote the document, or it is damaged.
     """
     if not isinstance(document, Mapping):
         raise _malformed(f"expected a JSON object, found {document!r}")
@@ -94,7 +92,7 @@ def parse(document: object) -> SourceOffset:
 
 
 def render(offset: SourceOffset) -> dict[str, Any]:
-    """The document of an offset: equal offsets give documents of equal text."""
+    """The document of an offset; equal offsets give documents with equal texts."""
     ranges = {str(partition): r for partition, r in offset.ranges.items()}
     document: dict[str, Any] = {
         "v": VERSION,
@@ -110,7 +108,7 @@ def render(offset: SourceOffset) -> dict[str, Any]:
 
 def _partition(name: object) -> TopicPartition:
     topic, dash, number = str(name).rpartition("-")
-    # isdecimal alone would accept digits of other scripts, and a second spelling of a partition.
+    # isdecimal alone would accept digits of other scripts and leading zeros.
     if not dash or not topic or not number.isdecimal() or str(int(number)) != number:
         raise _malformed(f"expected topic-number as the name of a partition, found {name!r}")
     return TopicPartition(topic, int(number))
@@ -121,7 +119,7 @@ def _range(name: object, value: object) -> OwnedRange:
         raise _malformed(f"expected [begin, end, epoch] for {name}, found {value!r}")
     begin, end, epoch = value
     if begin > end:
-        raise _malformed(f"{name} begins at {begin}, behind its end {end}")
+        raise _malformed(f"{name} has the begin {begin}, which is greater than its end {end}")
     return OwnedRange(begin=begin, end=end, epoch=epoch)
 
 

@@ -1,9 +1,7 @@
-"""Which offsets the next micro-batch reads, which ranges of a replay still count, who reads what.
+"""Plans micro-batches: their ranges, the valid ranges of a replay, and the read tasks.
 
-What lives here: three pure functions and their values. ``plan`` makes the end offset of a batch,
-``replay_filter`` throws out ranges that are no longer this member's to read, ``pack`` cuts the
-ranges of a batch into read tasks. In go numbers, out come numbers; it must not know Spark, a group
-member, a ledger or a clock.
+In: offsets, positions and fence numbers. Out: ranges and pieces. Must not know: Spark, a group
+member, a ledger, a clock. All functions are pure.
 """
 
 from __future__ import annotations
@@ -17,11 +15,11 @@ from kohort.spark.offsets import OwnedRange, SourceOffset
 
 
 class Dropped(Enum):
-    """Why a range of a batch is not read."""
+    """The reason why a range of a batch is not read."""
 
-    NOT_OWNED = "the partition belongs to another member now"
-    OTHER_EPOCH = "the partition was acquired again since the range was planned"
-    MOVED_ON = "the position moved on, or somebody else acquired the partition"
+    NOT_OWNED = "the partition now belongs to another member"
+    OTHER_EPOCH = "the partition was acquired again after the range was planned"
+    MOVED_ON = "the position has moved, or another member acquired the partition"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,15 +39,14 @@ def plan(
     ends: Mapping[TopicPartition, int],
     limit: int | None,
 ) -> SourceOffset:
-    """The end offset of the batch that follows ``start``; ``start`` itself if nothing changed.
+    """The end offset of the batch after ``start``; ``start`` itself if nothing changed.
 
     Args:
-        start: the end of the batch before.
-        epochs: the partitions owned now and their fence numbers.
-        positions: of each owned partition, the first offset that was not processed.
-        ends: of owned partitions, the first offset that cannot be read yet; a partition that is
-            missing here has nothing to read.
-        limit: how many offsets the batch may span; None for all there are.
+        start: the end of the previous batch.
+        epochs: the owned partitions and their fence numbers.
+        positions: the first offset that is not processed, for each owned partition.
+        ends: the first offset that cannot be read yet; a missing partition has no records.
+        limit: most offsets of the batch; None for no limit.
     """
     backlog = {
         partition: max(0, ends.get(partition, 0) - positions[partition]) for partition in epochs
@@ -71,10 +68,10 @@ def plan(
 
 
 def share(backlog: Mapping[TopicPartition, int], limit: int | None) -> dict[TopicPartition, int]:
-    """Split ``limit`` over the partitions so that the smallest shares are as large as can be.
+    """Split ``limit`` over the partitions so that the smallest share is as large as possible.
 
-    A short partition is emptied and what it leaves goes to the longer ones: nobody starves behind
-    a fat partition. The shares add up to the limit or to the whole backlog.
+    A partition with a small backlog is read to its end, and the rest of its share goes to the
+    others. The sum of the shares is the limit, or the whole backlog if that is smaller.
     """
     if limit is None or sum(backlog.values()) <= limit:
         return dict(backlog)
@@ -82,7 +79,7 @@ def share(backlog: Mapping[TopicPartition, int], limit: int | None) -> dict[Topi
     left = limit
     in_order = sorted(backlog, key=lambda partition: (backlog[partition], partition))
     for index, partition in enumerate(in_order):
-        # Rounded up for the first ones and down for the last, so that the sum is exact.
+        # Rounding up gives the exact sum: each division is over the rest.
         even = -(-left // (len(in_order) - index))
         shares[partition] = min(backlog[partition], even)
         left -= shares[partition]
@@ -94,10 +91,10 @@ def replay_filter(
     epochs: Mapping[TopicPartition, int],
     positions: Mapping[TopicPartition, int],
 ) -> tuple[dict[TopicPartition, OwnedRange], dict[TopicPartition, Dropped]]:
-    """The ranges of a batch that this member may read now, and why it may not read the others.
+    """The ranges of a batch that this member may read, and the reasons for the other ranges.
 
-    A range counts if the partition is owned under the very epoch of the range and the
-    authoritative position (the ledger's) is still its begin. Empty ranges are neither.
+    A range is valid if the partition is owned under the epoch of the range and the ledger's
+    position is its begin. Empty ranges are in neither result.
     """
     kept: dict[TopicPartition, OwnedRange] = {}
     dropped: dict[TopicPartition, Dropped] = {}
@@ -120,9 +117,9 @@ def pack(
 ) -> list[list[Piece]]:
     """Cut ranges into at most ``tasks`` lists of about equal size.
 
-    The ranges are laid end to end and the line is cut, so that a fat partition is split and small
-    ones share a task. Every cut means one more file, so ranges are taken whole when that makes a
-    task at most an eighth larger, and tasks hold at least ``smallest_cut`` offsets.
+    The joined ranges are cut into tasks, so a large range is split and small ranges share a task.
+    Every cut makes one more file. So a range stays whole if its task is then at most an eighth
+    larger, and a task has at least ``smallest_cut`` offsets.
     """
     line = [
         Piece(partition=partition, begin=r.begin, end=r.end, epoch=r.epoch)

@@ -1,9 +1,8 @@
-"""What an executor does: read the pieces of one task from the brokers into Arrow.
+"""Reads the pieces of one task from the brokers into Arrow; executors run this.
 
-What lives here: ``read_pieces`` and ``warm_up``, and the fetcher that a worker process keeps from
-one micro-batch to the next. In go pieces, out come Arrow record batches in Spark's Kafka columns,
-piece after piece, in order of offsets. It must not know groups or ledgers: a task reads what it
-was given, however often Spark runs it.
+In: pieces. Out: Arrow record batches in Spark's Kafka columns, piece after piece, in order of
+offsets. Must not know: groups, ledgers. A task reads the same pieces however often Spark runs it. A
+worker process keeps its fetcher from one micro-batch to the next.
 """
 
 from __future__ import annotations
@@ -28,11 +27,11 @@ from kohort.storage.record_batch import HEADER_SIZE, parse_header
 from kohort.storage.records import Record, build_batch
 
 _DECODE_BYTES: Final = 8 << 20
-"""So many bytes of records are decoded at once, or one batch of records if it is larger."""
+"""Most bytes of records that are decoded at once, unless a single batch is larger."""
 
 
 class ReadFailed(KohortError):
-    """A piece could not be read: its records are gone, or nothing came for too long."""
+    """A piece could not be read: its records were deleted, or no record arrived in time."""
 
 
 def read_pieces(
@@ -43,15 +42,15 @@ def read_pieces(
     fail_on_data_loss: bool = True,
     patience_s: float = 120.0,
 ) -> Generator[pa.RecordBatch, None, None]:
-    """Read pieces one after the other; who stops half way closes the generator.
+    """Read pieces one after the other; a caller that stops early closes the generator.
 
     Args:
-        settings: of the cluster and of fetching.
-        pieces: what to read.
-        headers: whether to read the records' headers too.
-        fail_on_data_loss: raise if the beginning of a piece is no longer in the log, else go on
-            with what there is.
-        patience_s: how long a broker may give nothing at all.
+        settings: settings of the cluster and of fetching.
+        pieces: the pieces to read.
+        headers: whether to read the headers of records too.
+        fail_on_data_loss: raise if the begin of a piece was deleted from the log; else continue
+            with the first offset that is left.
+        patience_s: how long to wait without any new record.
 
     Raises:
         ReadFailed: see ``fail_on_data_loss`` and ``patience_s``, or the broker refuses.
@@ -63,7 +62,7 @@ def read_pieces(
 
 
 def warm_up(settings: ClientSettings) -> None:
-    """Load and connect everything that a read task needs, so that the first one need not wait."""
+    """Load all modules and open the connection that a read task needs."""
     _worker_fetcher(settings).warm_up()
     batch = build_batch([Record(None, b"warm-up")])
     section = Section(parse_header(batch), batch[HEADER_SIZE:])
@@ -71,7 +70,7 @@ def warm_up(settings: ClientSettings) -> None:
 
 
 class _Reading:
-    """Goes through pieces; the next question is under way while an answer is decoded."""
+    """Goes through pieces; the next fetch is in flight while an answer is decoded."""
 
     def __init__(
         self,
@@ -97,13 +96,13 @@ class _Reading:
                 self._go_to(self._after(piece, fetched.problem))
                 continue
             if fetched.next_offset == self._offset:
-                self._check_patience(piece, "no record came")
+                self._check_patience(piece, "no record arrived")
             self._go_to(fetched.next_offset)
             for sections in _portions(fetched.sections):
                 yield piece, sections
 
     def _go_to(self, offset: int) -> None:
-        """Ask for what follows: more of the piece, or the beginning of the next."""
+        """Fetch from an offset, or from the begin of the next piece after the end of this one."""
         if offset > self._offset:
             self._heard = time.monotonic()
         self._offset = offset
@@ -119,24 +118,27 @@ class _Reading:
             self._fetcher.ask(piece.partition, self._offset, piece.end - self._offset)
 
     def _after(self, piece: Piece, problem: ClientError) -> int:
-        """Where to go on after a problem; waits a little where it may pass."""
+        """The offset to continue with after an error; waits before a retry."""
         if isinstance(problem, RequestFailed) and problem.code is ErrorCode.OFFSET_OUT_OF_RANGE:
             return self._behind_deleted(piece)
         if not problem.retriable:
             raise ReadFailed(str(problem)) from problem
-        self._check_patience(piece, f"no record came ({problem})")
+        self._check_patience(piece, f"no record arrived ({problem})")
         time.sleep(self._backoff_s)
         return self._offset
 
     def _behind_deleted(self, piece: Piece) -> int:
         begin = self._fetcher.earliest(piece.partition)
-        lost = f"{piece.partition} is to be read from {self._offset}, but begins at {begin}"
+        lost = f"expected {piece.partition} from offset {self._offset}, but it begins at {begin}"
         if begin <= self._offset:
-            raise ReadFailed(f"{lost}: the range is not in the log; was the topic made anew?")
+            raise ReadFailed(
+                f"{lost} and ends earlier: the topic was deleted and made again, or its log was "
+                "cut; use another group and another output directory for the new topic"
+            )
         if self._fail_on_data_loss:
             raise ReadFailed(
-                f"{lost}: records were deleted before they were read. Set failOnDataLoss=false "
-                "to go on behind them"
+                f"{lost}: records were deleted before they were read; the option "
+                "failOnDataLoss=false of format kohort continues behind them"
             )
         return begin
 
@@ -144,12 +146,12 @@ class _Reading:
         if time.monotonic() - self._heard > self._patience_s:
             raise ReadFailed(
                 f"{what} of {piece.partition} from offset {self._offset} (up to {piece.end}) "
-                f"within {self._patience_s:g} s: is its leader reachable?"
+                f"within {self._patience_s:g} s; check that its leader is reachable"
             )
 
 
 def _portions(sections: Iterable[Section]) -> Iterator[list[Section]]:
-    """Lists of so many sections as are decoded at once; none is empty."""
+    """The sections in lists that are decoded at once; no list is empty."""
     portion: list[Section] = []
     size = 0
     for section in sections:
@@ -162,8 +164,8 @@ def _portions(sections: Iterable[Section]) -> Iterator[list[Section]]:
         yield portion
 
 
-# One fetcher a worker process: connections outlive a task. A forked child must not use its
-# parent's, hence the process id.
+# A worker process keeps one fetcher, since connections outlive a task. The process id shows whether
+# the fetcher belongs to this process or to the process that forked it.
 _kept: tuple[int, ClientSettings, BatchFetcher] | None = None
 
 
@@ -175,8 +177,8 @@ def _worker_fetcher(settings: ClientSettings) -> BatchFetcher:
         _kept[2].close()
     fetcher = BatchFetcher(settings)
     _kept = (os.getpid(), settings, fetcher)
-    # Spark's workers collect garbage after every task; with numpy and pyarrow loaded that took
-    # nine tenths of a small task's time. What is loaded now stays: leave it out of every look.
+    # Spark's workers collect garbage after every task. With numpy and pyarrow loaded that took nine
+    # tenths of the time of a small task. Loaded modules stay, so the collector may skip them.
     gc.collect()
     gc.freeze()
     return fetcher

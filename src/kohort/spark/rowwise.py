@@ -1,9 +1,8 @@
-"""The pipeline's SQL: checked to be row-wise, and carrying each record's place along.
+"""Checks that the pipeline's SQL is row-wise, and adds the record of each row to its result.
 
-What lives here: ``apply_sql``. In goes the text of a query over the view ``records``, out comes a
-DataFrame of the query's columns and, beside them, the topic, partition, offset, key and value of
-the record that each row came from. Spark's own parser and analyzer read the SQL; the check looks
-at the plan they made, never at the text. It must not know sinks, ledgers or groups.
+In: the text of a query over the view ``records``. Out: a DataFrame with the query's columns and the
+topic, partition, offset, key and value of each row's record. Must not know: sinks, ledgers, groups.
+Spark's parser and analyzer read the SQL; the check reads their plan, not the text.
 """
 
 from __future__ import annotations
@@ -58,10 +57,10 @@ class RowwiseQuery:
 
     Attributes:
         sql: the query's text.
-        frame: the query's own columns, then the carried ones under ``HIDDEN`` names.
-        columns: names of the query's own columns that the table gets, in order.
+        frame: the query's columns, then the columns of the record under ``HIDDEN`` names.
+        columns: names of the query's columns in the table, in order.
         filtering: whether the query can drop records.
-        unrepeatable: why it may drop others when it is asked again; None if it drops the same.
+        unrepeatable: why a second run may drop other records; None if it drops the same ones.
         dead_letters: whether the query has a ``dead_letter`` column.
     """
 
@@ -77,13 +76,13 @@ def apply_sql(spark: SparkSession, records: DataFrame, sql: str) -> RowwiseQuery
     """Run a row-wise query over ``records``, which may be a stream.
 
     Raises:
-        ConfigError: the text is no query, names something unknown, or needs more than one record
-            at a time; the message says which.
+        ConfigError: the text is not a query, uses an unknown name, or needs more than one record
+            at a time.
     """
     records.createOrReplaceTempView(VIEW)
     session: Any = spark._jsparkSession
     jvm: Any = spark._jvm
-    # pyspark prints every analysis error with a Java stack trace before it raises it.
+    # pyspark prints every analysis error with a Java stack trace before raising it.
     logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
     try:
         parsed = session.sessionState().sqlParser().parseQuery(sql.strip().rstrip(";"))
@@ -124,7 +123,7 @@ class _View:
 
 
 def _check(plan: Any, source: _View) -> None:
-    """Refuse what is not row-wise; the records' own plan below the view is not looked at."""
+    """Refuse a plan that is not row-wise; the plan of the records below the view is not checked."""
     if not plan.subqueriesAll().isEmpty():
         raise _refused("a subquery in an expression")
     reads = 0
@@ -142,7 +141,7 @@ def _check(plan: Any, source: _View) -> None:
 
 
 def _carry(jvm: Any, plan: Any, carried: list[Any]) -> Any:
-    """The plan with the carried columns added to every projection, so that they reach the top."""
+    """The plan with the columns of the record added to every projection."""
     if plan.nodeName() == "View":
         return plan
     children = [_carry(jvm, child, carried) for child in _items(plan.children())]
@@ -154,26 +153,26 @@ def _carry(jvm: Any, plan: Any, carried: list[Any]) -> Any:
 
 
 def _unrepeatable(jvm: Any, plan: Any) -> str | None:
-    """What makes the query's filters judge one record differently at different times."""
+    """Why the query's filters may decide differently about the same record in a second run."""
     filters = [node for node in _nodes(plan) if node.nodeName() == "Filter"]
     if not all(node.deterministic() for one in filters for node in _nodes(one)):
-        return "it filters by chance"
+        return "its SQL filters by chance"
     of_the_moment = jvm.org.apache.spark.sql.catalyst.trees.TreePattern.CURRENT_LIKE()
     if any(one.containsPattern(of_the_moment) for one in filters):
-        return "it filters by the time or the place at which it runs"
+        return "its SQL filters by the time or the place of its run"
     return None
 
 
 def _column_names(plan: Any, source: _View) -> list[str]:
-    """Names for the query's columns; those that repeat what is kept anyway are hidden."""
+    """Names for the query's columns; columns that every row has anyway get hidden names."""
     names: list[str] = []
     for number, column in enumerate(_items(plan.output())):
         name = str(column.name())
         if name.lower() in PLACE:
             if column.exprId() != source.attributes[name.lower()].exprId():
                 raise ConfigError(
-                    f"the SQL names a column {name}, which every row keeps by itself with the "
-                    f"record's own {name.lower()}: call the new column something else (AS ...)"
+                    f"the SQL makes a column {name}, but every row already has a column "
+                    f"{name.lower()} of its record: give the new column another name (AS ...)"
                 )
             name = f"{HIDDEN}{number}"
         names.append(name)
@@ -181,8 +180,8 @@ def _column_names(plan: Any, source: _View) -> list[str]:
     for name in names:
         if name.lower() in seen:
             raise ConfigError(
-                f"the SQL has two columns {name}, or one with a reserved name: "
-                f"give each its own (AS ...); {RECORD_HASH} is kohort's"
+                f"the SQL makes two columns {name}, or a column with the reserved name "
+                f"{RECORD_HASH}: give each column a name of its own (AS ...)"
             )
         seen.add(name.lower())
     return names
@@ -194,23 +193,23 @@ def _has_dead_letters(frame: DataFrame, names: list[str]) -> bool:
     kind = frame.schema[DEAD_LETTER].dataType
     if not isinstance(kind, StringType):
         raise ConfigError(
-            f"the SQL's column {DEAD_LETTER} is of type {kind.simpleString()}: expected a string "
-            "that says what is wrong with the record, or NULL for a good one"
+            f"the SQL's column {DEAD_LETTER} has the type {kind.simpleString()}: expected a string "
+            "with the reason why the record is malformed, or NULL for a good record"
         )
     return True
 
 
 def _refused(what: str) -> ConfigError:
     return ConfigError(
-        f"the SQL holds {what}, which needs more than one record at a time or does not keep one "
-        "row for one record. The pipeline's SQL is row-wise (SELECT expressions FROM records "
-        "WHERE condition), because its partitions move between applications; compute the rest "
-        "in a batch query over the table (kohort.spark.read_table)"
+        f"the SQL holds {what}, which needs more than one record at a time or does not make one "
+        "row of one record. The SQL must be row-wise (SELECT expressions FROM records WHERE "
+        "condition), because partitions move between applications; compute the rest in a batch "
+        "query over the table (kohort.spark.read_table)"
     )
 
 
 def _inline_with(jvm: Any, plan: Any) -> Any:
-    """The plan with the queries of its WITH clause put where they are used."""
+    """The plan with the queries of its WITH clause inserted at their uses."""
     rule = jvm.org.apache.spark.sql.catalyst.optimizer.InlineCTE
     others = (getattr(rule, f"apply$default${number}")() for number in (2, 3))
     return rule(True, *others).apply(plan)
@@ -239,7 +238,7 @@ def _nodes(plan: Any) -> Iterator[Any]:
 
 
 def _first_lines(error: PySparkException) -> str:
-    """Spark's message without the plan that it appends."""
+    """Spark's message without the plan at its end."""
     text = str(error).strip()
     for mark in ("\n'", "\nProject", "\n+-", "\n\tat "):
         text = text.split(mark)[0]

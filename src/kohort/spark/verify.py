@@ -246,7 +246,7 @@ class _PartitionCheck:
         unknown = offsets[~known]
         self.verdict.strangers = len(unknown) + len(other)
         self._trouble(unknown, "rows of offsets at which the topic has no record")
-        self._trouble(other, "rows whose hash is not their record's")
+        self._trouble(other, "rows with another hash than their record")
 
     def _note_missing(self, missing: MissingRows) -> None:
         verdict = self.verdict

@@ -1,7 +1,7 @@
-"""Kafka's frames as they pass a fault proxy: whose they are, and which rules they meet.
+"""Applies the rules of a fault proxy to the frames of one connection.
 
-In come bytes of one connection, both ways; out go pieces to pass on, late, changed or not at all.
-An answer belongs to the API of the request with its correlation id. It must not know sockets.
+In: the bytes of one connection, in both directions. Out: pieces to pass on, delayed, changed or
+dropped. Must not know: sockets. The correlation id of an answer gives its request and so its API.
 """
 
 from __future__ import annotations
@@ -26,21 +26,21 @@ _CORRELATION: Final = struct.Struct(">i")
 _METADATA, _FIND_COORDINATOR, _DESCRIBE_CLUSTER = 3, 10, 60
 _WITH_ADDRESSES: Final = frozenset({_METADATA, _FIND_COORDINATOR, _DESCRIBE_CLUSTER})
 _FORGOTTEN: Final = 10_000
-"""Requests without an answer (Produce with acks=0) that are remembered at most."""
+"""Most requests that are remembered without an answer (Produce with acks=0 has none)."""
 
 
 class Struck:
-    """Whether a rule has met its frame."""
+    """Whether a rule has been applied to its frame."""
 
     def __init__(self) -> None:
         self._event = threading.Event()
 
     def wait(self, seconds: float) -> bool:
-        """Wait until the rule has met its frame; False when it did not in that time."""
+        """Wait until the rule is applied; False if that did not happen in time."""
         return self._event.wait(seconds)
 
     def strike(self) -> None:
-        """The frame came."""
+        """Note that the rule was applied."""
         self._event.set()
 
     def __bool__(self) -> bool:
@@ -49,12 +49,12 @@ class Struck:
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class Rule:
-    """What happens to one frame; it is gone after that."""
+    """A change of one frame; a rule is removed after its frame."""
 
     way: str
     key: int
     left: int
-    """Frames of this API until the one that is meant, itself included."""
+    """Frames of this API up to the frame of the rule, including that frame."""
     change: Callable[[bytes], bytes | None] | None
     delay_ms: float
     reset: bool
@@ -67,14 +67,14 @@ class Piece(NamedTuple):
     data: bytes
     delay_ms: float = 0.0
     reset: bool = False
-    """The connection breaks behind them."""
+    """Reset the connection after these bytes."""
 
 
 def api_key(api: str | int) -> int:
-    """The key of an API, by its name in Kafka's protocol or as it is.
+    """The key of an API, from its name in Kafka's protocol or from a key.
 
     Raises:
-        ConfigError: no API of that name is known here.
+        ConfigError: there is no API with that name.
     """
     if isinstance(api, int):
         return api
@@ -89,10 +89,10 @@ class FrameTap:
     """Both directions of one connection.
 
     Args:
-        rules: those of the proxy, shared by its connections; one that struck is removed.
-        passed: how many frames of each kind came; shared too.
+        rules: the rules of the proxy, shared by its connections; an applied rule is removed.
+        passed: the number of frames of each API and direction; shared too.
         routes: addresses to replace in answers.
-        frames: False: look at nothing, pass on bytes as they come.
+        frames: False to pass on all bytes unchanged.
     """
 
     def __init__(
@@ -109,13 +109,13 @@ class FrameTap:
         self._splitters = {"up": FrameSplitter(), "down": FrameSplitter()} if frames else {}
         self._raw = {"up": bytearray(), "down": bytearray()}
         self._asked: dict[int, tuple[int, int]] = {}
-        """Correlation id of what was asked: API key and version."""
+        """Correlation id of a request -> its API key and version."""
 
     def feed(self, way: str, data: bytes) -> list[Piece]:
-        """Take bytes; return what is to be passed on now.
+        """Take bytes; return the pieces to pass on.
 
         Raises:
-            ProtocolError: these are no frames.
+            ProtocolError: the bytes are not frames.
         """
         splitter = self._splitters.get(way)
         if splitter is None:
@@ -132,12 +132,12 @@ class FrameTap:
         return pieces
 
     def give_up(self, way: str) -> list[Piece]:
-        """Look at frames no more; what was kept of this direction is to be passed on."""
+        """Stop looking at frames of a direction; return its kept bytes to pass on."""
         self._splitters.pop(way, None)
         return [Piece(data) for data in self.rest(way)]
 
     def rest(self, way: str) -> list[bytes]:
-        """Bytes of a frame that will not become whole."""
+        """The bytes of an incomplete frame."""
         raw = bytes(self._raw[way])
         self._raw[way].clear()
         return [raw] if raw else []
@@ -188,7 +188,7 @@ class FrameTap:
         return key, frame
 
     def _behind_proxies(self, key: int, version: int, frame: bytes) -> bytes:
-        """The answer with the addresses of proxies; as it came when this cannot read it."""
+        """The answer with the addresses of proxies; unchanged if it cannot be decoded."""
         try:
             answer: Any
             correlation, answer = decode_response(BY_KEY[key].response, version, frame)

@@ -1,13 +1,13 @@
-"""A proxy between Kafka's clients and one broker that breaks what passes, on command.
+"""A proxy between Kafka's clients and one broker that injects network faults.
 
-In come an upstream ``host:port`` and what is to go wrong; out goes an address that clients connect
-to. Toxics act on bytes and can be changed while connections are open; rules act on whole frames:
-the third answer to a JoinGroup, the next OffsetCommit. It runs on a loop in a thread of its own, so
-that tests need no asyncio. It must not know whose broker it stands before: a real Kafka will do.
+In: the ``host:port`` of a broker, toxics and rules. Out: an address for clients. Must not know: the
+kind of broker, so a real Kafka works too. Toxics act on bytes and can change while connections are
+open. Rules act on whole frames, such as the third answer to a JoinGroup. The proxy runs an event
+loop in a thread of its own, so tests need no asyncio.
 
-Addresses of the upstream in answers to Metadata, FindCoordinator and DescribeCluster are replaced
-by the proxy's, so that clients stay behind it. Several proxies before the nodes of one cluster
-share ``routes``.
+The proxy replaces the broker's address in answers to Metadata, FindCoordinator and DescribeCluster
+with its own address, so clients do not bypass it. The proxies for the nodes of one cluster share
+``routes``.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ T = TypeVar("T")
 
 _CHUNK: Final = 1 << 16
 _QUEUED: Final = 256
-"""Pieces under way in one direction before its source is read no more."""
+"""Most waiting pieces of one direction; the proxy then stops reading from the source."""
 
 _START_SECONDS: Final = 10.0
 _LAST_TURNS: Final = 3
-"""Turns of the loop in which aborted transports let go of their sockets."""
+"""Turns of the loop until aborted transports have closed their sockets."""
 
 _LINGER_RESET: Final = struct.pack("ii", 1, 0)
 
@@ -45,20 +45,20 @@ DOWN: Final = "down"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Toxics:
-    """What happens to bytes in one direction. The default lets them pass."""
+    """Faults of one direction. The default has none."""
 
     latency_ms: float = 0.0
-    """Every piece arrives so much later; the order stays."""
+    """Delay of every piece; the order stays."""
     jitter_ms: float = 0.0
-    """And up to so much more, evenly, from the proxy's seed."""
+    """Most additional delay, uniform, from the proxy's seed."""
     slice_bytes: int = 0
-    """Write at most so many bytes at a time, each in a packet of its own; 0: as they come."""
+    """Most bytes of one write and packet; 0 for no limit."""
     slice_pause_ms: float = 0.0
-    """Between two slices."""
+    """Pause between two slices."""
     merge_ms: float = 0.0
-    """Wait so long for more, and write it all at once."""
+    """How long to wait for more bytes before one joint write."""
     blackhole: bool = False
-    """Nothing passes. What was sent meanwhile arrives once that is over, as TCP would have it."""
+    """Nothing passes. Bytes that were sent meanwhile arrive later, as with TCP."""
 
 
 @dataclass(slots=True, eq=False)
@@ -75,17 +75,17 @@ class _Way:
 
 @dataclass(slots=True, eq=False)
 class _Connection:
-    """A client's connection and the one to the broker that was opened for it."""
+    """A client's connection, and the connection to the broker that belongs to it."""
 
     up: _Way
     down: _Way
     tap: FrameTap
     silent: bool = False
-    """Half open: it carries nothing any more, and no end is told."""
+    """Half open: it carries no more bytes and no close."""
 
 
 class FaultProxy:
-    """Stands before one broker.
+    """A proxy for one broker.
 
     Example::
 
@@ -97,10 +97,10 @@ class FaultProxy:
 
     Args:
         upstream: the broker, as ``host:port``.
-        frames: whether to look at frames. False: bytes only, torn as the client tears them.
-        routes: addresses that answers name, and what to name instead; shared by the proxies of one
-            cluster. This proxy adds its own.
-        seed: of the jitter.
+        frames: whether to look at frames; False to pass on bytes in the client's packets.
+        routes: addresses of brokers -> addresses of proxies, for answers; shared by the proxies of
+            one cluster. This proxy adds its own.
+        seed: the seed of the jitter.
     """
 
     def __init__(
@@ -138,20 +138,20 @@ class FaultProxy:
         """``host:port`` for clients.
 
         Raises:
-            ConfigError: the proxy does not run.
+            ConfigError: the proxy is not running.
         """
         if not self._address:
-            raise ConfigError("the fault proxy does not run: start it first")
+            raise ConfigError("the fault proxy is not running: call start() first")
         return self._address
 
     def start(self) -> FaultProxy:
         """Listen on a free port of the loopback interface.
 
         Raises:
-            ConfigError: it was started before.
+            ConfigError: the proxy was started before.
         """
         if self._thread is not None:
-            raise ConfigError("the fault proxy was started before: make a new one")
+            raise ConfigError("the fault proxy was started before: make a new FaultProxy")
         self._thread = threading.Thread(
             target=self._loop.run_forever, name="kohort-fault-proxy", daemon=True
         )
@@ -160,7 +160,7 @@ class FaultProxy:
         return self
 
     def close(self) -> None:
-        """Break all connections and stop. Closing twice is harmless."""
+        """Reset all connections and stop. A second call does nothing."""
         thread, self._address = self._thread, ""
         if thread is None or not thread.is_alive():
             return
@@ -184,7 +184,7 @@ class FaultProxy:
 
     @property
     def up(self) -> Toxics:
-        """What happens to bytes on their way to the broker; may be set any time."""
+        """The faults on the way to the broker; may be set at any time."""
         return self._toxics[UP]
 
     @up.setter
@@ -193,7 +193,7 @@ class FaultProxy:
 
     @property
     def down(self) -> Toxics:
-        """What happens to bytes on their way to clients; may be set any time."""
+        """The faults on the way to clients; may be set at any time."""
         return self._toxics[DOWN]
 
     @down.setter
@@ -201,18 +201,18 @@ class FaultProxy:
         self._set(DOWN, toxics)
 
     def heal(self) -> None:
-        """No toxics and no rules any more, and connections are let in; half-open ones stay."""
+        """Remove all toxics and rules and accept connections; half-open connections stay so."""
         self._call(self._rules.clear)
         self.refuse(False)
         self._set(UP, Toxics())
         self._set(DOWN, Toxics())
 
     def reset(self) -> int:
-        """Break all connections now, with a RST to both ends; how many there were."""
+        """Reset all connections at both ends (RST); returns their number."""
         return self._call(lambda: self._reset(list(self._connections)))
 
     def half_open(self) -> int:
-        """All connections carry nothing from now on, and no end is told; how many there were."""
+        """Let all present connections carry no more bytes and no close; returns their number."""
 
         def silence() -> int:
             for connection in self._connections:
@@ -222,52 +222,52 @@ class FaultProxy:
         return self._call(silence)
 
     def refuse(self, refusing: bool = True) -> None:
-        """Break every new connection at once, or let them in again."""
+        """Reset every new connection at once, or accept connections again."""
         self._refusing = refusing
 
     @property
     def open_connections(self) -> int:
-        """Connections of clients that are open now, half-open ones included."""
+        """The number of open connections of clients, including half-open ones."""
         return self._call(lambda: len(self._connections))
 
     # -- frames -----------------------------------------------------------------------------------
 
     def drop_request(self, api: str | int, nth: int = 1) -> Struck:
-        """The ``nth`` request of an API from now on does not reach the broker."""
+        """Drop the ``nth`` request of an API from now on."""
         return self._rule(UP, api, nth, lambda frame: None)
 
     def drop_answer(self, api: str | int, nth: int = 1) -> Struck:
-        """The ``nth`` answer of an API from now on does not reach its client."""
+        """Drop the ``nth`` answer of an API from now on."""
         return self._rule(DOWN, api, nth, lambda frame: None)
 
     def delay_request(self, api: str | int, ms: float, nth: int = 1) -> Struck:
-        """The ``nth`` request of an API arrives later, and with it what its client sends behind."""
+        """Delay the ``nth`` request of an API and the following bytes of its client."""
         return self._rule(UP, api, nth, None, delay_ms=ms)
 
     def delay_answer(self, api: str | int, ms: float, nth: int = 1) -> Struck:
-        """The ``nth`` answer of an API arrives later, and what stands behind it too."""
+        """Delay the ``nth`` answer of an API and the following bytes to its client."""
         return self._rule(DOWN, api, nth, None, delay_ms=ms)
 
     def cut_request(self, api: str | int, after_bytes: int, nth: int = 1) -> Struck:
-        """Of the ``nth`` request only so many bytes arrive; then the connection breaks."""
+        """Pass on only ``after_bytes`` bytes of the ``nth`` request, then reset the connection."""
         return self._rule(UP, api, nth, lambda frame: frame[:after_bytes], reset=True)
 
     def cut_answer(self, api: str | int, after_bytes: int, nth: int = 1) -> Struck:
-        """Of the ``nth`` answer only so many bytes arrive; then the connection breaks."""
+        """Pass on only ``after_bytes`` bytes of the ``nth`` answer, then reset the connection."""
         return self._rule(DOWN, api, nth, lambda frame: frame[:after_bytes], reset=True)
 
     def change_answer(
         self, api: str | int, change: Callable[[bytes], bytes | None], nth: int = 1
     ) -> Struck:
-        """The ``nth`` answer, its size in front, is replaced by what ``change`` makes of it."""
+        """Replace the ``nth`` answer by the result of ``change``; the size is part of the frame."""
         return self._rule(DOWN, api, nth, change)
 
     def requests(self, api: str | int) -> int:
-        """Requests of an API that came to the proxy whole."""
+        """The number of complete requests of an API so far."""
         return self._passed[UP, api_key(api)]
 
     def answers(self, api: str | int) -> int:
-        """Answers of an API that came to the proxy whole."""
+        """The number of complete answers of an API so far."""
         return self._passed[DOWN, api_key(api)]
 
     def _rule(
@@ -281,9 +281,11 @@ class FaultProxy:
         reset: bool = False,
     ) -> Struck:
         if not self._frames:
-            raise ConfigError("this fault proxy looks at no frames: make it with frames=True")
+            raise ConfigError("rules need frames: make the fault proxy with frames=True")
         if nth < 1:
-            raise ConfigError(f"nth is {nth}, expected 1 for the next one, 2 for the one after it")
+            raise ConfigError(
+                f"nth is {nth}, expected 1 for the next frame, 2 for the one after it"
+            )
         rule = Rule(
             way=way, key=api_key(api), left=nth, change=change, delay_ms=delay_ms, reset=reset
         )
@@ -341,7 +343,7 @@ class FaultProxy:
         try:
             await self._carry(reader, writer)
         except asyncio.CancelledError:
-            # Only ``close`` cancels, and it waits for this to end.
+            # Only ``close`` cancels tasks, and it waits for their end.
             _abort(writer)
         finally:
             self._tasks.discard(task)
@@ -378,14 +380,14 @@ class FaultProxy:
                 way.writer.close()
 
     async def _take(self, connection: _Connection, way: _Way) -> None:
-        """Read one end and put what is to arrive at the other, and when, into the queue."""
+        """Read from one end; put the pieces and their times for the other end into the queue."""
         while data := await way.reader.read(_CHUNK):
             if connection.silent:
                 continue
             try:
                 pieces = connection.tap.feed(way.name, data)
             except ProtocolError:
-                # Not Kafka's frames: from here on bytes are passed on as they come.
+                # Not Kafka's frames: from now on bytes are passed on unchanged.
                 pieces = connection.tap.give_up(way.name)
             for piece in pieces:
                 due = self._due(way.name, piece.delay_ms)
@@ -408,7 +410,7 @@ class FaultProxy:
         return self._loop.time() + late / 1000
 
     async def _deliver(self, connection: _Connection, way: _Way) -> None:
-        """Write what is due at the other end, in order."""
+        """Write the pieces at the other end, in order and at their times."""
         while True:
             due, data = await way.queue.get()
             await asyncio.sleep(max(0.0, due - self._loop.time()))
@@ -419,14 +421,14 @@ class FaultProxy:
                     if way.writer.can_write_eof():
                         way.writer.write_eof()
                     if way.name == DOWN:
-                        # The broker has hung up; Kafka's clients take that for the end.
+                        # The broker closed the connection; for Kafka's clients that is the end.
                         raise ConnectionResetError("the broker closed the connection")
                     continue
                 await self._write(way, data + await self._more(way))
             way.queue.task_done()
 
     async def _more(self, way: _Way) -> bytes:
-        """What comes within the time of a merge."""
+        """The bytes that arrive within ``merge_ms``."""
         merge_ms = self._toxics[way.name].merge_ms
         if not merge_ms:
             return b""
@@ -452,7 +454,7 @@ class FaultProxy:
 
 
 def _abort(writer: asyncio.StreamWriter) -> None:
-    """Break a connection with a RST, unsent bytes dropped."""
+    """Reset a connection and drop its unsent bytes."""
     sock = writer.get_extra_info("socket")
     with contextlib.suppress(OSError):
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _LINGER_RESET)

@@ -46,7 +46,7 @@ class JarSet:
     transitive: bool = True
 
 
-# Kafka 4.3 logs through slf4j 1.7, whose binding for log4j 2 is log4j-slf4j-impl.
+# Kafka 4.3 logs through slf4j 1.7; the binding of that version for log4j 2 is log4j-slf4j-impl.
 KAFKA: Final = JarSet(
     title=f"Apache Kafka {KAFKA_VERSION}",
     folder=f"real-kafka/{KAFKA_VERSION}",

@@ -1,15 +1,17 @@
-"""pytest fixtures: a real broker on a free port of the loopback interface, gone after the test.
+"""pytest fixtures: brokers, fault proxies and a real Kafka on free ports of the loopback interface.
 
-Registered as a pytest plugin by the distribution, so that ``pip install kohort`` is all a test
-needs. Nothing of kohort is imported before a fixture is asked for.
+In: settings. Out: running servers, which are closed at the end. Must not know: anything of kohort
+before a test uses a fixture. The distribution registers this plugin, so tests need only
+``pip install kohort``.
 
-The fixtures' brokers differ from Kafka's defaults in one setting, said here and nowhere else:
-``group.initial.rebalance.delay.ms`` is 0, as in Kafka's own sample configuration and Docker image,
-since a test should not wait three seconds for every first join.
+One setting of the brokers differs from Kafka's default: ``group.initial.rebalance.delay.ms`` is 0,
+as in Kafka's sample configuration and Docker image. Otherwise every first join takes 3 seconds.
 """
 
 from __future__ import annotations
 
+import os
+import shutil
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -25,13 +27,12 @@ FIXTURE_SETTINGS = {"group.initial.rebalance.delay.ms": 0}
 
 @pytest.fixture
 def kohort_broker_factory() -> Iterator[Callable[..., EmbeddedBroker]]:
-    """Start brokers with settings of your own: ``factory(**{"num.partitions": 8})``.
+    """Starts brokers with chosen settings: ``factory(**{"num.partitions": 8})``.
 
-    Takes what ``EmbeddedBroker`` takes; ``data_dir`` may be handed in to start again on the same
-    data, and ``nodes=3`` makes it appear as a cluster of three. All brokers are closed at the end
-    of the test.
+    The parameters are those of ``EmbeddedBroker``: an existing ``data_dir`` keeps its data, and
+    ``nodes=3`` starts three nodes. All brokers are closed at the end of the test.
     """
-    from kohort.broker.embedded import EmbeddedBroker  # noqa: PLC0415 (asked for, not before)
+    from kohort.broker.embedded import EmbeddedBroker  # noqa: PLC0415 - only when used
 
     started: list[EmbeddedBroker] = []
 
@@ -54,12 +55,12 @@ def kohort_broker(kohort_broker_factory: Callable[..., EmbeddedBroker]) -> Embed
 
 @pytest.fixture
 def kohort_fault_proxy() -> Iterator[Callable[..., FaultProxy]]:
-    """Put proxies that break what passes before brokers: ``kohort_fault_proxy("host:port")``.
+    """Starts fault proxies for brokers: ``kohort_fault_proxy("host:port")``.
 
-    Takes what ``FaultProxy`` takes and starts it; clients connect to ``proxy.bootstrap_servers``.
-    All proxies are closed at the end of the test.
+    The parameters are those of ``FaultProxy``; clients connect to ``proxy.bootstrap_servers``. All
+    proxies are closed at the end of the test.
     """
-    from kohort.testing.fault_proxy import FaultProxy  # noqa: PLC0415 (asked for, not before)
+    from kohort.testing.fault_proxy import FaultProxy  # noqa: PLC0415 - only when used
 
     started: list[FaultProxy] = []
 
@@ -74,7 +75,25 @@ def kohort_fault_proxy() -> Iterator[Callable[..., FaultProxy]]:
 
 @pytest.fixture(scope="session")
 def real_kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealKafka]:
-    """A node of real Apache Kafka for the whole run, or a skip that says how to get one."""
-    from kohort.testing.kafka_fixture import kafka_for_session  # noqa: PLC0415 (asked for)
+    """A node of real Apache Kafka for the whole run; skips without the jars of Kafka.
 
+    The node has no initial rebalance delay and allows sessions from 1 s. The environment variable
+    ``KOHORT_REQUIRE_PEERS`` turns the skip into a failure.
+    """
     yield from kafka_for_session(tmp_path_factory)
+
+
+def kafka_for_session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealKafka]:
+    """See ``real_kafka``."""
+    from kohort.testing.kafka_jars import installed  # noqa: PLC0415 - only when used
+    from kohort.testing.real_kafka import RealKafka, absence  # noqa: PLC0415 - as above
+
+    if installed() is None:
+        if os.environ.get("KOHORT_REQUIRE_PEERS", "") not in {"", "0"}:
+            pytest.fail(f"{absence()}, and KOHORT_REQUIRE_PEERS is set")
+        pytest.skip(absence())
+    directory = tmp_path_factory.mktemp("real-kafka")
+    settings = {"group.initial.rebalance.delay.ms": 0, "group.min.session.timeout.ms": 1_000}
+    with RealKafka(directory, settings=settings) as kafka:
+        yield kafka
+    shutil.rmtree(directory, ignore_errors=True)

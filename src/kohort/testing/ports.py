@@ -1,8 +1,8 @@
-"""Ports for servers that must be told theirs, or that come back on it.
+"""Finds free ports for servers that need a fixed port.
 
-Returns port numbers of the loopback address. They lie below the ports that the system gives to
-outgoing connections, where the system leaves room. An outgoing connection could take the port of a
-server that is down for a moment. A client that retries such a port can even connect to itself.
+In: a count. Out: port numbers of the loopback address. Must not know: the servers. If possible, the
+ports are below the range of ports for outgoing connections. An outgoing connection could take the
+port of a server that restarts. A client that retries such a port can even connect to itself.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ _TRIES: Final = 1_000
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports in a row that nobody has now.
+    """Consecutive ports that no process uses now.
 
     Raises:
-        OSError: none were found.
+        OSError: there are none.
     """
     below = _first_ephemeral() - count + 1
     if below <= _LOWEST:

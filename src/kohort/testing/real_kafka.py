@@ -1,9 +1,8 @@
-"""A real Apache Kafka on loopback, one KRaft node or three, for tests and measurements.
+"""Starts and stops a real Apache Kafka on loopback, with one KRaft node or three.
 
-What lives here: the nodes' settings and their processes. In go a directory and settings in Kafka's
-names, out come bootstrap addresses. The jars are those of ``kafka_jars``; the Java is the one that
-``kohort.host.java`` finds. It must not know what runs against the cluster, nor pytest, since
-``kohort kafka`` uses it too.
+In: a directory and settings by Kafka's names. Out: bootstrap addresses. Must not know: the clients
+of the cluster, pytest (``kohort kafka`` uses this module too). The jars come from ``kafka_jars``,
+the Java from ``kohort.host.java``.
 """
 
 from __future__ import annotations
@@ -41,12 +40,12 @@ rootLogger.appenderRef.file.ref=file
 
 
 class RealKafka:
-    """A cluster of one node or three below one directory; a context manager.
+    """A cluster of one node or three in one directory; a context manager.
 
-    ``settings`` are server properties by Kafka's names and override the ones chosen here, which are
-    Kafka's own defaults but for sizes that suit a test machine (8 partitions of
-    ``__consumer_offsets``, 4 of a created topic). ``ports`` are 2 per node (clients, controller);
-    free ones by default. ``heap`` is each node's, as Java writes it.
+    ``settings`` are server properties by Kafka's names. They override the defaults here, which are
+    Kafka's own except for sizes (8 partitions of ``__consumer_offsets``, 4 of a created topic).
+    ``ports`` are two for each node (clients, controller), free ports by default. ``heap`` is the
+    heap of each node, as Java writes it.
     """
 
     def __init__(
@@ -59,9 +58,9 @@ class RealKafka:
         heap: str = "512m",
     ) -> None:
         if nodes not in {1, 3}:
-            raise ConfigError(f"a cluster of {nodes} nodes was asked for; 1 and 3 are supported")
+            raise ConfigError(f"nodes is {nodes}, expected 1 or 3")
         if ports and len(ports) != 2 * nodes:
-            raise ConfigError(f"{nodes} nodes need {2 * nodes} ports, {len(ports)} were given")
+            raise ConfigError(f"expected {2 * nodes} ports for {nodes} nodes, got {len(ports)}")
         self.directory = directory
         self._nodes = range(1, nodes + 1)
         self._settings = dict(settings or {})
@@ -79,7 +78,7 @@ class RealKafka:
 
     @property
     def pids(self) -> dict[int, int]:
-        """Node id to process id, of the nodes that were started."""
+        """Node id -> process id, for the started nodes."""
         return {node: process.pid for node, process in self._processes.items()}
 
     def log(self, node: int = 1) -> Path:
@@ -87,10 +86,10 @@ class RealKafka:
         return self.directory / f"server-{node}.log"
 
     def start(self) -> Self:
-        """Format what is new, start every node, return when all of them serve.
+        """Format new directories, start all nodes, wait until all of them serve.
 
         Raises:
-            KafkaUnavailable: the jars are missing, or a node died or was not ready in 90 s.
+            KafkaUnavailable: the jars are missing, or a node ended or was not ready in 90 s.
             ConfigError: no Java 17 or newer.
         """
         self._java, self._classpath = str(find_java().executable), classpath()
@@ -107,7 +106,7 @@ class RealKafka:
         return self
 
     def stop(self) -> None:
-        """Ask every node to end, and end those that have not after 20 s."""
+        """End all nodes with SIGTERM, and after 20 s with SIGKILL."""
         for process in self._processes.values():
             process.terminate()
         deadline = time.monotonic() + STOP_TIMEOUT_S
@@ -120,22 +119,22 @@ class RealKafka:
         self._processes.clear()
 
     def kill(self, node: int = 1) -> None:
-        """End a node without warning (SIGKILL)."""
+        """End a node with SIGKILL."""
         process = self._processes.pop(node)
         process.kill()
         process.wait()
 
     def restart(self, node: int = 1) -> None:
-        """Start a node again that was killed, on its port and its data; return when it serves."""
+        """Start a killed node on its ports and its data, and wait until it serves."""
         self.log(node).unlink(missing_ok=True)
         self._launch(node)
         self._await_ready(node)
 
     def tool(self, main_class: str, *arguments: str, timeout_s: float = 60) -> str:
-        """Run one of Kafka's own tools, as ``org.apache.kafka.tools.TopicCommand``; its output.
+        """Run a tool of Kafka, such as ``org.apache.kafka.tools.TopicCommand``; returns its output.
 
         Raises:
-            KafkaUnavailable: it failed; the message ends with what it said.
+            KafkaUnavailable: the tool failed; the message ends with its output.
         """
         return run_tool(main_class, *arguments, timeout_s=timeout_s)
 
@@ -155,16 +154,18 @@ class RealKafka:
             for node in self._nodes:
                 properties = self.directory / f"server-{node}.properties"
                 properties.write_text(self._properties(node), encoding="utf-8")
-                told = self.directory / f"format-{node}.log"
-                out = files.enter_context(told.open("wb"))
+                output = self.directory / f"format-{node}.log"
+                out = files.enter_context(output.open("wb"))
                 command = [self._java, "-cp", self._classpath, "kafka.tools.StorageTool", "format"]
                 command += ["--ignore-formatted", "-t", cluster, "-c", str(properties)]
                 process = subprocess.Popen(command, stdout=out, stderr=subprocess.STDOUT)
-                running.append((node, process, told))
+                running.append((node, process, output))
             codes = [process.wait() for _, process, _ in running]
-        for (node, _, told), code in zip(running, codes, strict=True):
+        for (node, _, output), code in zip(running, codes, strict=True):
             if code != 0:
-                raise KafkaUnavailable(f"node {node} could not be formatted:\n{_tail(told)}")
+                raise KafkaUnavailable(
+                    f"the directory of node {node} could not be formatted:\n{_tail(output)}"
+                )
 
     def _launch(self, node: int) -> None:
         logging = self.directory / f"log4j2-{node}.properties"
@@ -174,7 +175,7 @@ class RealKafka:
         command += [f"-Dlog4j2.configurationFile={logging}", "-cp", self._classpath]
         command += ["kafka.Kafka", str(self.directory / f"server-{node}.properties")]
         with self._output(node).open("wb") as out:
-            # Its own session: a Ctrl-C at the terminal is for the tests, which then stop the node.
+            # A session of its own: Ctrl-C in the terminal ends the tests, and they stop the node.
             self._processes[node] = subprocess.Popen(
                 command,
                 stdin=subprocess.DEVNULL,
@@ -191,7 +192,7 @@ class RealKafka:
                 return
             if process.poll() is not None:
                 raise KafkaUnavailable(
-                    f"node {node} ended with {process.returncode} before it served:\n"
+                    f"node {node} ended with status {process.returncode} before it served:\n"
                     f"{_tail(self.log(node))}\n{_tail(self._output(node))}"
                 )
             time.sleep(_POLL_S)
@@ -236,10 +237,10 @@ class RealKafka:
 
 
 def classpath() -> str:
-    """Java's class path of the fetched jars.
+    """The Java class path of the fetched jars.
 
     Raises:
-        KafkaUnavailable: nothing was fetched yet.
+        KafkaUnavailable: the jars are missing.
     """
     jars = installed()
     if jars is None:
@@ -248,31 +249,31 @@ def classpath() -> str:
 
 
 def run_tool(main_class: str, *arguments: str, timeout_s: float = 60) -> str:
-    """Run one of Kafka's own tools, whatever broker its arguments name; its output.
+    """Run a tool of Kafka against the broker in its arguments; returns its output.
 
     Raises:
-        KafkaUnavailable: it failed; the message ends with what it said.
+        KafkaUnavailable: the tool failed; the message ends with its output.
     """
-    # A tool lives for a second, so that the optimising compiler is not worth its start.
+    # A tool runs for a second. The optimising compiler would take longer to start.
     command = [str(find_java().executable), "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"]
     command += ["-cp", classpath(), main_class, *arguments]
     done = subprocess.run(command, capture_output=True, text=True, timeout=timeout_s, check=False)
     if done.returncode != 0:
-        told = "\n".join((done.stdout + done.stderr).splitlines()[-10:])
-        raise KafkaUnavailable(f"{main_class} ended with {done.returncode}:\n{told}")
+        output = "\n".join((done.stdout + done.stderr).splitlines()[-10:])
+        raise KafkaUnavailable(f"{main_class} ended with status {done.returncode}:\n{output}")
     return done.stdout
 
 
 def absence() -> str:
-    """The sentence that says what is missing and how to get it."""
+    """A message that the jars are missing, with the command that fetches them."""
     return (
-        f"Apache Kafka {KAFKA_VERSION} is not in {home()}; `kohort kafka fetch` gets it from Maven "
-        "Central (60 MB, once)"
+        f"Apache Kafka {KAFKA_VERSION} is missing in {home()}; `kohort kafka fetch` fetches it "
+        "from Maven Central (60 MB, once)"
     )
 
 
 def _cluster_id() -> str:
-    # 16 bytes in the URL alphabet without padding; a leading "-" would be taken for an option.
+    # 16 bytes in the URL alphabet without padding; a leading "-" would look like an option.
     text = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
     return text.replace("-", "_", 1) if text.startswith("-") else text
 
