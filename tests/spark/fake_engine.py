@@ -68,7 +68,7 @@ class FakeTopics:
 class Member:
     name: str
     alive: bool = True
-    view: MembershipSnapshot | None = None
+    view: MembershipSnapshot[TopicPartition] | None = None
     """What a member believes that the coordinator has expired without its knowledge."""
 
 
@@ -121,7 +121,7 @@ class Coordinator:
                 else:
                     self.owner[partition] = wanted
 
-    def snapshot(self, name: str) -> MembershipSnapshot:
+    def snapshot(self, name: str) -> MembershipSnapshot[TopicPartition]:
         self.beats += 1
         owned = frozenset(p for p, owner in self.owner.items() if owner == name)
         return MembershipSnapshot(
@@ -150,7 +150,7 @@ class FakeGroup:
     def touch(self) -> None:
         pass
 
-    def snapshot(self) -> MembershipSnapshot:
+    def snapshot(self) -> MembershipSnapshot[TopicPartition]:
         member = self.coordinator.members.get(self.name)
         if member is not None and not member.alive:
             assert member.view is not None

@@ -47,7 +47,7 @@ class Group(Protocol):
         """Restart the poll deadline."""
         ...
 
-    def snapshot(self) -> MembershipSnapshot:
+    def snapshot(self) -> MembershipSnapshot[TopicPartition]:
         """The present state; raises KohortError after a fatal error of the membership."""
         ...
 
@@ -303,7 +303,9 @@ class SourceDriver:
         if ready:
             self._acquire(ready, snapshot)
 
-    def _may_acquire(self, partition: TopicPartition, snapshot: MembershipSnapshot) -> bool:
+    def _may_acquire(
+        self, partition: TopicPartition, snapshot: MembershipSnapshot[TopicPartition]
+    ) -> bool:
         """Whether the coordinator confirmed this membership recently enough.
 
         Otherwise a process that was stopped beyond its session would continue and fence the new
@@ -315,7 +317,9 @@ class SourceDriver:
         # Two, since the first may answer a heartbeat from before the fence.
         return fenced_at is None or snapshot.confirmations >= fenced_at + 2
 
-    def _acquire(self, partitions: list[TopicPartition], snapshot: MembershipSnapshot) -> None:
+    def _acquire(
+        self, partitions: list[TopicPartition], snapshot: MembershipSnapshot[TopicPartition]
+    ) -> None:
         acquired = self._ledger.acquire(partitions, snapshot.generation, snapshot.member)
         epochs = {partition: a.epoch for partition, a in acquired.items()}
         positions = {p: a.position for p, a in acquired.items() if a.position is not None}
