@@ -20,7 +20,8 @@ from kohort.consumer.effects import (
     StartReading,
     StopReading,
 )
-from kohort.consumer.events import CallbackDone, Event, Stopped
+from kohort.consumer.events import CallbackDone, Event, Seek, Stopped
+from kohort.engine.consumer_driver import ConsumerDriver
 from kohort.model.ids import GenerationId, TopicPartition
 from kohort.model.instants import Instant
 from kohort.model.positions import Position
@@ -47,6 +48,7 @@ class Fetcher:
 
     def __init__(self) -> None:
         self.records: list[Any] = []
+        self.at: dict[TopicPartition, Position] = {}
         self.while_taking: Callable[[], None] = lambda: None
         self.partitions: frozenset[TopicPartition] = frozenset()
         self.paused: frozenset[TopicPartition] = frozenset()
@@ -56,9 +58,11 @@ class Fetcher:
 
     def add(self, starts: Mapping[TopicPartition, Position]) -> None:
         self.partitions |= starts.keys()
+        self.at.update(starts)
 
     def seek(self, targets: Mapping[TopicPartition, Position]) -> None:
         assert targets.keys() <= self.partitions
+        self.at.update(targets)
 
     def remove(self, partitions: Iterable[TopicPartition]) -> None:
         self.partitions -= set(partitions)
@@ -93,7 +97,11 @@ class Scene:
         )
         self.driver = SimpleNamespace(due=deque(due), sure_until=sure_until, core=self.core)
         thread = SimpleNamespace(
-            driver=self.driver, handle=self.posted.append, error=None, group_id="g"
+            driver=self.driver,
+            handle=self.posted.append,
+            handled=self.posted.append,
+            error=None,
+            group_id="g",
         )
         settings = parse_client_settings({"bootstrap.servers": "localhost:1", "group.id": "g"})
         self.fetcher = Fetcher()
@@ -103,6 +111,7 @@ class Scene:
             cast("RecordFetcher", self.fetcher),
             lambda kind, tps: self.heard.append((kind, [*tps])),
         )
+        self.loop.subscribed = True
 
 
 def told(
@@ -220,7 +229,7 @@ def test_what_was_paused_is_paused_when_it_stays_after_it_was_stopped_and_only_t
     scene.fetcher.partitions = scene.fetcher.paused = all_three
     scene.driver.due.append(StopReading(step=5, partitions=all_three))
     scene.loop.work_off(commit=True)
-    scene.loop.resume([R])
+    scene.loop.resume(frozenset({R}))
     scene.core.staying = frozenset({P, R})
     start = StartReading(starts=dict.fromkeys(sorted(all_three), Position(7)))
     scene.driver.due.extend([callback(5, Callback.REVOKED, P, Q, R), start])
@@ -259,3 +268,33 @@ def test_poll_looks_again_when_the_place_ceases_to_be_sure() -> None:
     scene = Scene(sure_until=Instant(now + 3_000))
     scene.loop.look()
     assert scene.loop.look_at_ns <= (now + 3_000) * 1_000
+
+
+def test_seek_replaces_a_start_that_is_still_in_the_queue() -> None:
+    scene = Scene(
+        callback(4, Callback.ASSIGNED, P, Q),
+        StartReading(starts=dict.fromkeys([P, Q], Position(90))),
+    )
+    scene.loop.seek(P, Position(5))
+    assert scene.posted == [Seek(partition=P, position=Position(5))]
+    assert scene.fetcher.at == {P: Position(5)}
+    scene.loop.work_off(commit=True)
+    assert scene.fetcher.at == {P: Position(5), Q: Position(90)}
+
+
+def test_whether_to_call_the_listener_is_decided_once() -> None:
+    """The membership ceases to be sure right after the decision to call on_assign."""
+    scene = Scene(callback(4, Callback.ASSIGNED, P))
+    moments = iter([FAR, PAST, PAST])
+
+    class Driver:
+        due, core = scene.driver.due, scene.core
+
+        @property
+        def sure_until(self) -> Instant:
+            return next(moments)
+
+    scene.loop._driver = cast("ConsumerDriver[ConsumerCore]", Driver())
+    scene.loop.work_off(commit=True)
+    assert scene.heard == [(Callback.ASSIGNED, [P])]
+    assert scene.posted == [CallbackDone(step=4)]

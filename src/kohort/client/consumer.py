@@ -25,16 +25,19 @@ from typing import Final, TypeAlias
 
 import confluent_kafka
 
+from kohort.client import arguments
+from kohort.client.arguments import AnyPartition, PartitionLike
 from kohort.client.config import ClientSettings, parse_client_settings
-from kohort.client.driver_thread import consumer_thread
+from kohort.client.driver_thread import check_settings, consumer_thread
 from kohort.client.errors import (
     Closed,
     DeserializationFailed,
+    NoOffset,
     RequestTimedOut,
     WrongUse,
 )
 from kohort.client.fetching import RecordFetcher
-from kohort.client.listeners import Callbacks, PartitionsCallback, RebalanceListener, tell
+from kohort.client.listeners import PartitionsCallback, RebalanceListener, listener_of, tell
 from kohort.client.poll_loop import BUSY_WAIT_S, CommitCallback, PollLoop, place_of
 from kohort.client.recording import recorder_of
 from kohort.consumer.effects import Callback
@@ -79,9 +82,14 @@ class Consumer:
         if not isinstance(settings, ClientSettings):
             settings = parse_client_settings(settings, **more)
         self._settings = settings
-        self._recorder = recorder_of(settings)
-        self._thread = consumer_thread(settings, self._recorder)
+        check_settings(settings)
         self._fetcher = RecordFetcher(settings)
+        try:
+            self._recorder = recorder_of(settings)
+        except BaseException:
+            self._fetcher.close()
+            raise
+        self._thread = consumer_thread(settings, self._recorder)
         self._loop = PollLoop(settings, self._thread, self._fetcher, self._tell, self._recorder)
         self._due = self._thread.driver.due
         self._leaving = Token(0)
@@ -111,26 +119,24 @@ class Consumer:
         Args:
             topics: names. Topics that do not exist yet are taken up when they do; until then the
                 log warns of them.
-            listener: is told of assigned, revoked and lost partitions, inside poll.
+            listener: called for assigned, revoked and lost partitions, inside poll.
             on_assign: a function of (consumer, partitions), in place of a listener.
             on_revoke: the same.
-            on_lost: the same; when it is left out, a loss is told to ``on_revoke``.
+            on_lost: the same; without this function a loss calls ``on_revoke``.
 
         Raises:
             WrongUse: no topic, a single string, or both a listener and functions.
+            TypeError: a topic is no string, or a callback is no function.
         """
-        wanted = _topics(topics)
-        callbacks = Callbacks(on_assign=on_assign, on_revoke=on_revoke, on_lost=on_lost)
-        if listener is not None and callbacks != Callbacks():
-            raise WrongUse("give a listener or functions, not both")
+        wanted = arguments.topics(topics)
+        chosen = listener_of(listener, on_assign, on_revoke, on_lost)
         with self._alone():
-            self._listener = listener or callbacks
-            self._topics = wanted
             if self._recorder is not None:
                 self._recorder.subscribed(wanted)
-            self._loop.fatal = None
             # Wait: the next poll must not report a revocation that this makes needless.
             self._thread.handled(Subscribe(topics=wanted))
+            self._listener, self._topics, self._loop.fatal = chosen, wanted, None
+            self._loop.subscribed = True
             self._thread.warn_of_missing(wanted)
 
     def unsubscribe(self) -> None:
@@ -138,8 +144,10 @@ class Consumer:
 
         Raises:
             RequestTimedOut: that took longer than ``default.api.timeout.ms``.
+            WrongUse: a listener calls.
         """
         with self._alone():
+            self._loop.check_outside_callback()
             self._leave("the application unsubscribed", self._api_timeout_s(), commit=True)
 
     def subscription(self) -> frozenset[str]:
@@ -147,16 +155,22 @@ class Consumer:
         return self._topics
 
     def assignment(self) -> frozenset[TopicPartition]:
-        """What is assigned, as the listener was told so far."""
-        return frozenset(self._loop.assigned)
+        """The assigned partitions, by the callbacks so far."""
+        return self._loop.assigned
 
     def enforce_rebalance(self, reason: str) -> None:
         """Ask the group for a rebalance (KIP-568); nothing while one is running.
 
         Args:
             reason: shown in the broker's log.
+
+        Raises:
+            WrongUse: there is no subscription.
+            Fenced, RequestFailed: the group refuses this member.
         """
+        arguments.text(reason, "reason")
         with self._alone():
+            self._loop.check_member()
             if self._recorder is not None:
                 self._recorder.enforced(reason)
             self._thread.handle(RequestRejoin(reason=reason))
@@ -169,6 +183,7 @@ class Consumer:
         Runs listeners and automatic commits. Must be called every ``max.poll.interval.ms``.
 
         Raises:
+            WrongUse: there is no subscription, or a listener calls.
             NoOffset: a partition has no position and ``auto.offset.reset`` is none.
             DeserializationFailed: this record's key or value; the next poll goes on behind it.
             FetchFailed: a partition cannot be read on.
@@ -200,8 +215,7 @@ class Consumer:
             num_messages: longest list.
             timeout: longest wait for the first record, in seconds.
         """
-        if num_messages < 1:
-            raise WrongUse(f"num_messages is {num_messages}, expected at least 1")
+        arguments.whole(num_messages, "num_messages", arguments.MAX_INT32, 1)
         with self._alone():
             loop = self._loop
             count = len(loop.buffer) if loop.fill(num_messages, timeout) else 0
@@ -223,71 +237,74 @@ class Consumer:
 
     # -- positions and commits --------------------------------------------------------------------
 
-    def position(self, partition: TopicPartition, timeout: float | None = None) -> int:
+    def position(self, partition: PartitionLike, timeout: float | None = None) -> int:
         """The offset of the next record of an assigned partition.
 
         Args:
             partition: assigned to this consumer.
-            timeout: longest wait in seconds while it is being found out; the default is
+            timeout: longest wait in seconds for the start of the partition; the default is
                 ``default.api.timeout.ms``.
 
         Raises:
             WrongUse: the partition is not assigned.
-            RequestTimedOut: it could not be found out in time.
+            NoOffset: the partition has no position and ``auto.offset.reset`` is none.
+            RequestTimedOut: the brokers did not tell the start in time.
         """
+        wait = self._api_timeout_s() if timeout is None else arguments.seconds(timeout)
         with self._alone():
-            self._check_assigned([partition])
-            deadline = time.monotonic() + (self._api_timeout_s() if timeout is None else timeout)
+            (wanted,) = self._assigned([partition])
+            deadline = time.monotonic() + wait
+            core = self._thread.driver.core
             while True:
-                if partition in self._loop.readable:
-                    return self._loop.positions([partition])[partition].offset
-                start = self._thread.driver.core.position(partition)
+                if wanted in self._loop.readable:
+                    return self._loop.positions([wanted])[wanted].offset
+                start = core.position(wanted)
                 if start is not None:
                     return start.offset
+                if core.is_stuck(wanted):
+                    raise NoOffset({wanted: None})
                 if time.monotonic() >= deadline:
-                    raise RequestTimedOut(f"where {partition} starts is not known in time")
+                    raise RequestTimedOut(f"the start of {wanted} is not known in time")
                 time.sleep(BUSY_WAIT_S)
 
-    def seek(self, partition: TopicPartition, offset: int) -> None:
+    def seek(self, partition: PartitionLike, offset: int) -> None:
         """Go on reading an assigned partition at ``offset``.
 
         Raises:
             WrongUse: the partition is not assigned, or the offset is negative.
         """
-        if offset < 0:
-            raise WrongUse(f"offset is {offset}, expected 0 or more")
+        target = arguments.position(offset)
         with self._alone():
-            self._check_assigned([partition])
-            self._loop.seek(partition, Position(offset))
+            (wanted,) = self._assigned([partition])
+            self._loop.seek(wanted, target)
 
     def commit(
         self,
-        offsets: Mapping[TopicPartition, int | Position] | None = None,
+        offsets: Mapping[AnyPartition, int | Position] | None = None,
         *,
         asynchronous: bool = False,
         callback: CommitCallback | None = None,
     ) -> None:
-        """Commit offsets: the next ones to be read.
+        """Commit offsets: the next ones to read.
 
         Args:
-            offsets: default: behind the last record handed out, for every assigned partition.
+            offsets: default: behind the last record handed out, for every assigned partition, also
+                for those that a listener is called for.
             asynchronous: return at once.
             callback: with ``asynchronous``: a function of (error or None, offsets), called by a
                 later poll.
 
         Raises:
-            CommitFailed: the partitions may be another member's by now.
-            RebalanceInProgress, RequestTimedOut, BrokerUnreachable: it may work later.
+            CommitFailed: other members may own the partitions now.
+            RebalanceInProgress, RequestTimedOut, BrokerUnreachable: try again later.
             RequestFailed: a partition was refused; the others are committed.
         """
+        arguments.function(callback, "callback")
+        if callback is not None and not asynchronous:
+            raise WrongUse("a callback needs asynchronous=True")
+        given = None if offsets is None else arguments.offsets(offsets)
         with self._alone():
-            if offsets is None:
-                wanted = self._loop.positions(self._loop.readable)
-            else:
-                wanted = {
-                    tp: at if isinstance(at, Position) else Position(at)
-                    for tp, at in offsets.items()
-                }
+            wanted = self._loop.positions(self._loop.readable) if given is None else given
             if asynchronous:
                 self._loop.check_room()
             future = self._thread.commit(wanted) if wanted else _done()
@@ -298,42 +315,41 @@ class Consumer:
                 self._loop.acknowledge()
 
     def committed(
-        self, partitions: Collection[TopicPartition], timeout: float | None = None
+        self, partitions: Collection[PartitionLike], timeout: float | None = None
     ) -> dict[TopicPartition, int]:
-        """What the group has committed; partitions without a commit are missing.
+        """The group's committed offsets, without partitions that have none.
 
         Raises:
-            RequestTimedOut, BrokerUnreachable, RequestFailed: as they say.
+            RequestTimedOut, BrokerUnreachable, RequestFailed: as their names say.
         """
-        wanted = frozenset(partitions)
-        if not wanted:
-            return {}
+        wanted = arguments.partitions(partitions)
+        wait = None if timeout is None else arguments.seconds(timeout)
         with self._alone():
-            return self._thread.committed(wanted, timeout)
+            return self._thread.committed(wanted, wait) if wanted else {}
 
     # -- pausing ----------------------------------------------------------------------------------
 
-    def pause(self, partitions: Collection[TopicPartition]) -> None:
+    def pause(self, partitions: Collection[PartitionLike]) -> None:
         """Hand out no records of these until ``resume``; they stay assigned.
 
         Raises:
-            WrongUse: one is not assigned, or its position is still being found out.
+            WrongUse: a partition is not assigned.
         """
         with self._alone():
-            self._check_assigned(partitions)
-            held = self._loop.positions(partitions)
-            self._fetcher.pause(partitions)
-            if self._loop.unbuffer(frozenset(partitions)):
-                self._fetcher.seek(held)
+            self._loop.pause(self._assigned(partitions))
 
-    def resume(self, partitions: Collection[TopicPartition]) -> None:
-        """Undo ``pause``."""
+    def resume(self, partitions: Collection[PartitionLike]) -> None:
+        """Undo ``pause``.
+
+        Raises:
+            WrongUse: a partition is not assigned.
+        """
         with self._alone():
-            self._loop.resume(partitions)
+            self._loop.resume(self._assigned(partitions))
 
     def paused(self) -> frozenset[TopicPartition]:
-        """What is paused. A partition that is revoked and comes back is not."""
-        return self._fetcher.paused
+        """The paused partitions; a revocation ends the pause."""
+        return self._loop.paused
 
     # -- closing ----------------------------------------------------------------------------------
 
@@ -345,8 +361,10 @@ class Consumer:
         Raises:
             Exception: what a listener raised; everything is closed nevertheless.
         """
+        wait = arguments.seconds(timeout)
         with self._alone(closing=True):
-            self._close(timeout, commit=True)
+            self._loop.check_outside_callback()
+            self._close(wait, commit=True)
 
     def __enter__(self) -> Consumer:
         return self
@@ -382,6 +400,7 @@ class Consumer:
     def _leave(self, reason: str, timeout: float, *, commit: bool) -> None:
         deadline = time.monotonic() + timeout
         self._topics = frozenset()
+        self._loop.subscribed = False
         self._leaving = Token(self._leaving + 1)
         self._thread.handle(Unsubscribe(token=self._leaving, reason=reason))
         first: Exception | None = None
@@ -448,14 +467,16 @@ class Consumer:
     def _api_timeout_s(self) -> float:
         return self._settings.default_api_timeout_ms / 1_000
 
-    def _check_assigned(self, partitions: Iterable[TopicPartition]) -> None:
-        unknown = sorted(tp for tp in partitions if tp not in self._loop.assigned)
-        if unknown:
+    def _assigned(self, partitions: Collection[PartitionLike]) -> frozenset[TopicPartition]:
+        """The partitions, if all are assigned."""
+        wanted = arguments.partitions(partitions)
+        if unknown := sorted(wanted - self._loop.assigned):
             assigned = ", ".join(map(str, sorted(self._loop.assigned))) or "nothing"
             raise WrongUse(
                 f"not assigned: {', '.join(map(str, unknown))}; assigned: {assigned}. Partitions "
                 "come with a poll after subscribe()"
             )
+        return wanted
 
     @contextmanager
     def _alone(self, *, closing: bool = False) -> Iterator[None]:
@@ -473,12 +494,3 @@ def _done() -> Future[None]:
     future: Future[None] = Future()
     future.set_result(None)
     return future
-
-
-def _topics(topics: Iterable[str]) -> frozenset[str]:
-    if isinstance(topics, str):
-        raise WrongUse(f"topics is a string, expected a list of names: [{topics!r}]")
-    wanted = frozenset(topics)
-    if not wanted or not all(isinstance(topic, str) and topic for topic in wanted):
-        raise WrongUse("subscribe to at least one topic by name; unsubscribe() gives everything up")
-    return wanted

@@ -297,6 +297,13 @@ class DriverThread(Generic[C]):
         self._on_turn()
 
 
+def check_settings(settings: ClientSettings) -> None:
+    """Raise ConfigError if a member cannot be made of these settings."""
+    group_id_of(settings)
+    protocol_of(settings)
+    _ = settings.bootstrap
+
+
 def consumer_thread(
     settings: ClientSettings, recorder: ConsumerRecorder | None
 ) -> DriverThread[ConsumerCore]:

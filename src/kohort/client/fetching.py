@@ -110,7 +110,7 @@ class RecordFetcher:
         except KafkaException as error:
             raise ConfigError(f"librdkafka refuses the settings: {error.args[0]}") from error
         self._starts: dict[TopicPartition, Position] = {}
-        self._paused: set[TopicPartition] = set()
+        self._paused: frozenset[TopicPartition] = frozenset()
         self._met: set[str] = set()
         """Topics whose leaders librdkafka was made to look up."""
         self._problems: list[FetchProblem] = []
@@ -124,7 +124,7 @@ class RecordFetcher:
     @property
     def paused(self) -> frozenset[TopicPartition]:
         """Partitions that hand out no records until they are resumed."""
-        return frozenset(self._paused)
+        return self._paused
 
     def add(self, starts: Mapping[TopicPartition, Position]) -> None:
         """Start reading more partitions; those that are read already go on undisturbed.
@@ -259,6 +259,7 @@ class RecordFetcher:
         if not self._closed:
             self._closed = True
             self._starts.clear()
+            self._paused = frozenset()
             self._consumer.close()
 
     def _hurry(self, topics: set[str]) -> None:

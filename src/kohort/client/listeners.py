@@ -13,6 +13,8 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+from kohort.client import arguments
+from kohort.client.errors import WrongUse
 from kohort.consumer.effects import Callback
 from kohort.model.ids import TopicPartition
 
@@ -62,6 +64,30 @@ class Callbacks(RebalanceListener):
             self.on_lost(consumer, list(partitions))
         else:
             self.on_partitions_revoked(consumer, partitions)
+
+
+def listener_of(
+    listener: RebalanceListener | None,
+    on_assign: PartitionsCallback | None,
+    on_revoke: PartitionsCallback | None,
+    on_lost: PartitionsCallback | None,
+) -> RebalanceListener:
+    """The listener that an application gave, or one made of its functions.
+
+    Raises:
+        WrongUse: a listener and functions.
+        TypeError: no listener, or no function.
+    """
+    functions = Callbacks(on_assign=on_assign, on_revoke=on_revoke, on_lost=on_lost)
+    for name in ("on_assign", "on_revoke", "on_lost"):
+        arguments.function(getattr(functions, name), name)
+    if listener is None:
+        return functions
+    if functions != Callbacks():
+        raise WrongUse("give a listener or functions, not both")
+    if not isinstance(listener, RebalanceListener):
+        raise TypeError(f"listener is {listener!r}, expected a RebalanceListener")
+    return listener
 
 
 def tell(

@@ -16,6 +16,8 @@ from dataclasses import dataclass, field, replace
 from types import TracebackType
 from typing import Final, Generic, Self
 
+from kohort.client import arguments
+from kohort.client.arguments import AnyPartition, PartitionLike
 from kohort.client.client_loop import monotonic_now
 from kohort.client.config import ClientSettings, parse_client_settings
 from kohort.client.driver_thread import DriverThread, member_engine, protocol_of
@@ -86,7 +88,7 @@ class Membership(Generic[R]):
         protocol: GroupProtocol[R],
         on_change: Callable[[GiveUp[R] | Take[R] | LoseAll[R]], object] = lambda _change: None,
     ) -> None:
-        self._topics = frozenset(topics)
+        self._topics = arguments.topics(topics)
         self._session_micros = settings.session_timeout_ms * MICROS_PER_MILLI
         self._driver = ConsumerDriver(
             member_engine(settings, protocol), MembershipCore(protocol.embedded)
@@ -183,6 +185,7 @@ class Membership(Generic[R]):
         Raises:
             Closed: the member left the group.
         """
+        arguments.text(reason, "reason")
         self._check_joined()
         self._thread.handle(RequestRejoin(reason=reason))
 
@@ -273,7 +276,7 @@ class GroupMembership(Membership[TopicPartition]):
             settings = parse_client_settings(settings, **more)
         super().__init__(topics, settings, protocol_of(settings))
 
-    def commit(self, offsets: Mapping[TopicPartition, int | Position]) -> None:
+    def commit(self, offsets: Mapping[AnyPartition, int | Position]) -> None:
         """Commit next offsets, fenced by generation and member id.
 
         Raises:
@@ -284,16 +287,16 @@ class GroupMembership(Membership[TopicPartition]):
         if not offsets:
             return
         self._check_joined()
-        wanted = {tp: Position(at) if isinstance(at, int) else at for tp, at in offsets.items()}
+        wanted = arguments.offsets(offsets)
         self._thread.wait(self._thread.commit(wanted))
 
-    def committed(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+    def committed(self, partitions: Collection[PartitionLike]) -> dict[TopicPartition, int]:
         """The group's committed offsets, without partitions that have none.
 
         Raises:
             RequestTimedOut, BrokerUnreachable, RequestFailed: as their names say.
         """
-        wanted = frozenset(partitions)
+        wanted = arguments.partitions(partitions)
         if not wanted:
             return {}
         self._check_joined()

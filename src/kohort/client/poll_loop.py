@@ -17,10 +17,11 @@ from typing import Any, Final
 
 from confluent_kafka import Message
 
+from kohort.client import arguments
 from kohort.client.client_loop import monotonic_now
 from kohort.client.config import ClientSettings
 from kohort.client.driver_thread import DriverThread
-from kohort.client.errors import ClientError, Closed
+from kohort.client.errors import ClientError, Closed, WrongUse
 from kohort.client.failures import trouble_failure
 from kohort.client.fetching import FetchProblem, ProblemKind, RecordFetcher
 from kohort.client.recording import ConsumerRecorder
@@ -82,8 +83,10 @@ class PollLoop:
         self._core = thread.driver.core
         self._fetcher = fetcher
         self._tell = tell
-        self.assigned: set[TopicPartition] = set()
-        """The assigned partitions by the callbacks so far."""
+        self.assigned: frozenset[TopicPartition] = frozenset()
+        """The assigned partitions by the callbacks so far. Another thread may read this."""
+        self.subscribed = False
+        """Whether the application is subscribed."""
         self.buffer: deque[Message] = deque()
         """Records from librdkafka that were not handed out yet."""
         self.left = Token(0)
@@ -97,8 +100,9 @@ class PollLoop:
         """Whether the membership was sure at the last look, and so until the next look is due."""
         self._stopped: dict[TopicPartition, Position] = {}
         """Positions of partitions that were stopped and whose revocation is not over."""
-        self._paused: set[TopicPartition] = set()
-        """Stopped partitions that were paused: they are paused again if they stay."""
+        self._paused: frozenset[TopicPartition] = frozenset()
+        """Partitions that are not read at present and are paused when they are read."""
+        self._in_callback = False
         self._closed = False
         self._touched = Instant(0)
         self._touch_micros = min(
@@ -118,7 +122,7 @@ class PollLoop:
         Returns:
             False: none came within ``timeout`` seconds, or the membership is not sure.
         """
-        deadline = time.monotonic() + timeout
+        deadline = time.monotonic() + arguments.seconds(timeout)
         while True:
             self.look()
             wait = BUSY_WAIT_S if self._core.busy or not self.sure else IDLE_WAIT_S
@@ -151,6 +155,9 @@ class PollLoop:
         """
         if self._closed:
             raise Closed("this consumer was closed; make a new one")
+        self.check_outside_callback()
+        if not self.subscribed:
+            raise WrongUse("subscribe() first: there is nothing to read")
         now = monotonic_now()
         self._plan_next_look(now)
         if self._recorder is not None:
@@ -169,6 +176,18 @@ class PollLoop:
         error = self._thread.error or self.fatal
         if error is not None:
             raise error
+
+    def check_outside_callback(self) -> None:
+        """Raise WrongUse while a listener is called: the rebalance waits for its end."""
+        if self._in_callback:
+            raise WrongUse("a listener calls: return first, the rebalance waits for the listener")
+
+    def check_member(self) -> None:
+        """Raise WrongUse without a subscription, or the failure of a member that failed."""
+        if not self.subscribed:
+            raise WrongUse("subscribe() first: this consumer is in no group")
+        if self.fatal is not None:
+            raise self.fatal
 
     def _plan_next_look(self, now: Instant) -> None:
         """Set until when poll may hand out records of the buffer without a look."""
@@ -300,11 +319,24 @@ class PollLoop:
         self._paused -= paused
         self._fetcher.pause(paused)
 
-    def resume(self, partitions: Iterable[TopicPartition]) -> None:
+    def pause(self, partitions: frozenset[TopicPartition]) -> None:
+        """Hand out no records of these; those that are not read at present start with a pause."""
+        read = partitions & set(self._fetcher.partitions)
+        held = self.positions(read)
+        self._fetcher.pause(read)
+        self._paused |= partitions - read
+        if self.unbuffer(read):
+            self._fetcher.seek(held)
+
+    def resume(self, partitions: frozenset[TopicPartition]) -> None:
         """Hand out records of these again, also of those that are stopped at present."""
-        wanted = set(partitions)
-        self._paused -= wanted
-        self._fetcher.resume(wanted)
+        self._paused -= partitions
+        self._fetcher.resume(partitions)
+
+    @property
+    def paused(self) -> frozenset[TopicPartition]:
+        """The paused partitions. Another thread may read this."""
+        return self._fetcher.paused | self._paused
 
     def _stop(self, effect: StopReading, *, commit: bool) -> None:
         kept = effect.partitions & self._core.staying
@@ -338,10 +370,13 @@ class PollLoop:
         recorder = self._recorder
         if recorder is not None:
             recorder.callback(kind, partitions, effect.generation_id, ended=False)
+        self._in_callback = True
+        self.look_at_ns = 0  # a poll inside the callback must look, and so fail
         try:
             if partitions or kind is Callback.ASSIGNED:
                 self._tell(kind, partitions)
         finally:
+            self._in_callback = False
             if kind is not Callback.ASSIGNED:
                 self.assigned -= partitions
                 for tp in effect.partitions - kept:
@@ -383,7 +418,7 @@ class PollLoop:
         self._closed = True
         self._fetcher.close()
         self.buffer.clear()
-        self.assigned.clear()
+        self.assigned = self._paused = frozenset()
 
 
 def place_of(record: Message) -> TopicPartition:

@@ -166,6 +166,10 @@ class ConsumerCore:
         """The start of an owned partition; None while it is unknown."""
         return self._starting.known(partition) if self._ownership.owns(partition) else None
 
+    def is_stuck(self, partition: TopicPartition) -> bool:
+        """Whether an owned partition has no usable offset and waits for a seek."""
+        return self._starting.is_stuck(partition)
+
     # -- the contract of a core -------------------------------------------------------------------
 
     def handle(self, event: Event, now: Instant) -> list[Effect]:

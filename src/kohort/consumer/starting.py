@@ -70,6 +70,11 @@ class Starting:
         start = self._starts.get(partition)
         return start.position if start else None
 
+    def is_stuck(self, partition: TopicPartition) -> bool:
+        """Whether the partition waits for a seek."""
+        start = self._starts.get(partition)
+        return start is not None and start.stage is _Stage.STUCK
+
     def next_deadline(self) -> Instant | None:
         """When failed requests are sent again."""
         return self._retry_at

@@ -1,0 +1,124 @@
+"""Arguments of the client's public methods, checked in the caller's thread.
+
+In: values of any type. Out: values that the engines can encode, or TypeError and ``WrongUse`` with
+the expected form. Must not know: what the methods do with them.
+
+A wrong value that reached the driver's thread would end the membership.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final, Protocol, TypeAlias, TypeVar
+
+from kohort.client.errors import WrongUse
+from kohort.model.ids import TopicPartition
+from kohort.model.positions import Position
+from kohort.schema.runtime import MAX_STRING_BYTES
+
+MAX_INT32: Final = 2**31 - 1
+MAX_INT64: Final = 2**63 - 1
+
+
+class HasPartition(Protocol):
+    """A partition of another library: ``confluent_kafka.TopicPartition`` fits."""
+
+    @property
+    def topic(self) -> str:
+        """The topic's name."""
+        ...
+
+    @property
+    def partition(self) -> int:
+        """The partition's number."""
+        ...
+
+
+PartitionLike: TypeAlias = tuple[str, int] | HasPartition
+"""A partition: a (topic, number) pair such as ``TopicPartition``, or an object with both."""
+
+AnyPartition = TypeVar("AnyPartition", bound=PartitionLike)
+
+
+def text(value: object, name: str) -> str:
+    """A string that a request can carry."""
+    if not isinstance(value, str):
+        raise TypeError(f"{name} is {value!r}, expected a string")
+    if len(value.encode()) > MAX_STRING_BYTES:
+        raise WrongUse(f"{name} has {len(value)} characters, expected at most {MAX_STRING_BYTES}")
+    return value
+
+
+def whole(value: object, name: str, most: int, least: int = 0) -> int:
+    """A whole number between two bounds."""
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise TypeError(f"{name} is {value!r}, expected a whole number")
+    if not least <= value <= most:
+        expected = f"at least {least}" if value < least else f"at most {most}"
+        raise WrongUse(f"{name} is {value}, expected {expected}")
+    return value
+
+
+def seconds(value: object, name: str = "timeout") -> float:
+    """A time in seconds; infinity is allowed."""
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        raise TypeError(f"{name} is {value!r}, expected a number of seconds")
+    if math.isnan(value) or value < 0:
+        raise WrongUse(f"{name} is {value}, expected 0 or more seconds")
+    return value
+
+
+def function(value: Callable[..., Any] | None, name: str) -> None:
+    """Check that a callback can be called, if there is one."""
+    if value is not None and not callable(value):
+        raise TypeError(f"{name} is {value!r}, expected a function")
+
+
+def topics(values: Iterable[str]) -> frozenset[str]:
+    """The names of one topic or more."""
+    if isinstance(values, str):
+        raise WrongUse(f"topics is a string, expected a list of names: [{values!r}]")
+    wanted = frozenset(text(value, "a topic") for value in _each(values, "topics"))
+    if not wanted or "" in wanted:
+        raise WrongUse("subscribe to at least one topic by name; unsubscribe() gives everything up")
+    return wanted
+
+
+def partition(value: object) -> TopicPartition:
+    """A partition from a (topic, number) pair or from an object with both."""
+    if isinstance(value, tuple | list) and len(value) == 2:  # a pair
+        topic, number = value
+    else:
+        topic, number = getattr(value, "topic", None), getattr(value, "partition", None)
+    if not isinstance(topic, str) or not isinstance(number, int) or isinstance(number, bool):
+        raise TypeError(f"{value!r} is no partition, expected TopicPartition(topic, number)")
+    return TopicPartition(text(topic, "a topic"), whole(number, f"partition of {topic}", MAX_INT32))
+
+
+def partitions(values: Iterable[PartitionLike]) -> frozenset[TopicPartition]:
+    """Several partitions."""
+    return frozenset(partition(value) for value in _each(values, "partitions"))
+
+
+def position(value: object) -> Position:
+    """A position from an offset or a position."""
+    if isinstance(value, Position):
+        whole(value.offset, "offset", MAX_INT64)
+        whole(value.leader_epoch, "leader_epoch", MAX_INT32, -1)
+        text(value.metadata, "metadata")
+        return value
+    return Position(whole(value, "offset", MAX_INT64))
+
+
+def offsets(values: Mapping[AnyPartition, int | Position]) -> dict[TopicPartition, Position]:
+    """Positions by partition."""
+    if not isinstance(values, Mapping):
+        raise TypeError(f"offsets is {values!r}, expected a dict of offsets by partition")
+    return {partition(key): position(value) for key, value in values.items()}
+
+
+def _each(values: Any, name: str) -> Iterable[Any]:
+    if isinstance(values, str | bytes) or not isinstance(values, Iterable):
+        raise TypeError(f"{name} is {values!r}, expected a list")
+    return values
