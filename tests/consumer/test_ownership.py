@@ -216,8 +216,8 @@ def test_a_newer_attempt_takes_the_place_of_one_that_waits() -> None:
     assert prepared(ownership.released(tps(0))) == [(3, "['t', 'u'] [] 1")]
 
 
-def test_an_eager_plan_over_kept_partitions_is_final() -> None:
-    """A rollback from cooperative: others have the rest already, so no further round is needed."""
+def test_an_eager_plan_that_finds_owned_partitions_needs_no_second_round() -> None:
+    """Only a broker that chooses a protocol without an offer brings this: others own the rest."""
     ownership = owning((0, 1))
     ownership.prepare_join(prepare(2, 1, COOPERATIVE))
     effects = ownership.joined(joined(2, tps(1, 2), EAGER))
@@ -318,3 +318,18 @@ def test_giving_up_everything_before_leaving_brings_nothing_back() -> None:
     ownership.left()
     assert ownership.owned == {}
     assert prepared(ownership.prepare_join(prepare(2))) == [(2, "['t', 'u'] [] -1")]
+
+
+MIXED = replace(EMBEDDED, offers_eager=True)
+
+
+def test_a_member_that_offers_an_eager_protocol_gives_up_everything_before_each_join() -> None:
+    """Java's rule: the vote may fall on the eager protocol, whose plan other members apply."""
+    ownership = Ownership(MIXED)
+    ownership.subscribe(frozenset({"t"}))
+    ownership.prepare_join(prepare(1))
+    ownership.joined(joined(1, tps(0, 1), COOPERATIVE))
+    assert ownership.prepare_join(prepare(2, 1, COOPERATIVE)) == [GiveUp(resources=tps(0, 1))]
+    assert prepared(ownership.released(tps(0, 1))) == [(2, "['t'] [] 1")]
+    effects = ownership.joined(joined(2, tps(1, 2), EAGER))
+    assert effects == [Take(resources=tps(1, 2), generation_id=GenerationId(2))]

@@ -6,9 +6,11 @@ offsets, callbacks, connections, and the kind of the resources.
 
 Under an eager protocol the owner gives up everything before a join. Under a cooperative protocol
 the join is answered at once with everything that is still owned; the owner gives up only the
-resources that the new assignment withholds, and then another join follows. Under both, a join waits
-until the owner has stopped work on the resources that it lost, because the join tells the group
-that nothing is owned.
+resources that the new assignment withholds, and then another join follows. A member keeps resources
+only if every protocol that it offers is cooperative (Java's rule): otherwise the vote may fall on
+an eager protocol, and other members would apply its plan while this member still owns. Under both,
+a join waits until the owner has stopped work on the resources that it lost, because the join tells
+the group that nothing is owned.
 
 Sources: KIP-429; the order of Kafka's own consumer is in ``ConsumerCoordinator``.
 """
@@ -111,12 +113,14 @@ class EmbeddedProtocol(Generic[R]):
             leader left this member out; raises ProtocolError.
         is_cooperative: whether members keep resources while they join under this protocol name.
         name_of: the name in a subscription that covers a resource: a partition's topic.
+        offers_eager: whether one of the offers is an eager protocol.
     """
 
     offer: Callable[[Offer[R]], tuple[JoinProtocol, ...]]
     read_assignment: Callable[[bytes], tuple[frozenset[R], bytes | None]]
     is_cooperative: Callable[[ProtocolName], bool]
     name_of: Callable[[R], str]
+    offers_eager: bool = False
 
 
 class Ownership(Generic[R]):
@@ -228,13 +232,13 @@ class Ownership(Generic[R]):
     def prepare_join(self, event: PrepareJoin) -> list[OwnershipEffect[R]]:
         """Answer the member at once, or after the owner gave up what it must give up."""
         self._answer = event
-        eager = event.protocol_name is not None and not self._embedded.is_cooperative(
-            event.protocol_name
-        )
-        effects = self._give_up(frozenset(self._acquired)) if eager else []
-        if self._losing or (self._acquired and eager):
-            return effects
-        return [*effects, self._answer_join()]
+        embedded, protocol = self._embedded, event.protocol_name
+        eager = protocol is not None and not embedded.is_cooperative(protocol)
+        if eager or embedded.offers_eager:
+            effects = self._give_up(frozenset(self._acquired))
+            if self._acquired:
+                return effects
+        return [] if self._losing else [self._answer_join()]
 
     def joined(self, event: Joined) -> list[OwnershipEffect[R]]:
         """Apply an assignment: give up the resources that it withholds, take those that it adds."""

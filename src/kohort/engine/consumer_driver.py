@@ -444,6 +444,7 @@ def consumer_protocol(
             read_assignment=read_assignment,
             is_cooperative=is_cooperative,
             name_of=lambda partition: partition.topic,
+            offers_eager=not all(is_cooperative(each.name) for each in assignors),
         ),
         assigner=ConsumerAssigner(),
     )

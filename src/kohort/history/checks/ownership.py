@@ -390,7 +390,11 @@ class NoNeedlessRevoke(Assigned):
         generation = self.world.group(group_id).recent.get(generation_id)
         if generation is None or generation.targets is None:
             return None
-        if promises.COOPERATIVE not in self.world.promises(generation.protocol_name):
+        # A member that offers an eager protocol, too, gives up everything before each join.
+        asked = generation.offers.get(member_id)
+        offered = [name for name, _ in asked.protocols] if asked else []
+        names = [generation.protocol_name, *offered]
+        if any(promises.COOPERATIVE not in self.world.promises(name) for name in names):
             return None
         return generation.targets.get(member_id)
 
