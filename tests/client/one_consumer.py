@@ -1,4 +1,4 @@
-"""What tests of one consumer do again and again: make it, write, read, ask what is committed."""
+"""Helpers for tests of one consumer: make, write, read, committed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The pieces that are played on any broker: what must be so for users, whoever serves."""
+"""Scenes that must end the same on every broker."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def settings(bootstrap: str, group: str, **more: object) -> dict[str, object]:
 
 
 def members_come_and_go(bootstrap: str) -> None:
-    """Three cooperative consumers, one after the other; one leaves; no record lost or repeated."""
+    """Three cooperative consumers join in turn, one leaves; no record is lost or repeated."""
     with topic(bootstrap, PARTITIONS) as name, Feeder(bootstrap, name, PARTITIONS) as feeder:
         given = settings(bootstrap, f"g-{name}")
         players = [Player("first", given, [name])]
@@ -38,8 +38,8 @@ def members_come_and_go(bootstrap: str) -> None:
         first, *rest = players
         kept = rest[0].owned
         first.stop()
-        until(lambda: shared_out(rest, PARTITIONS), "the others have what the first had")
-        assert kept <= rest[0].owned, "what was kept did not move"
+        until(lambda: shared_out(rest, PARTITIONS), "the others have the partitions of the first")
+        assert kept <= rest[0].owned, "kept partitions did not move"
         feeder.stop()
         wanted = sum(feeder.acknowledged.values())
         until(lambda: len(coverage(players)) >= wanted, "everything was read")
@@ -56,12 +56,12 @@ def members_come_and_go(bootstrap: str) -> None:
 
 
 class HeldOpen(NamedTuple):
-    """What was seen while a rebalance was held open, in seconds."""
+    """Times during a rebalance that was held open, in seconds."""
 
     gap: float
-    """The longest without a record of a partition that stayed where it was."""
+    """The longest time without a record of a partition that stayed."""
     bystander: float
-    """The longest of a consumer in a group of its own: what the machine and the feed did."""
+    """The same for a consumer in another group: the delays of the machine and the feeder."""
     held: float
 
 
@@ -118,10 +118,10 @@ def only_what_moves_stops(bootstrap: str) -> None:
 
 
 def static_members_bounce(bootstrap: str) -> None:
-    """Static consumers stop and start, each in turn: the other one notices nothing.
+    """Static consumers stop and start in turn, and the other consumer notices nothing.
 
-    The returner has the partitions it had; nothing is lost or given twice. Then a second process
-    takes the place of a living one, which ends.
+    A consumer that returns has its partitions again; no record is lost or repeated. Then a second
+    process starts with the instance id of a running one, which ends.
     """
     with topic(bootstrap, PARTITIONS) as name, Feeder(bootstrap, name, PARTITIONS) as feeder:
         given = settings(bootstrap, f"g-{name}", **{"session.timeout.ms": 20_000})
@@ -140,12 +140,12 @@ def static_members_bounce(bootstrap: str) -> None:
             until(lambda: players[back].owned, f"{back} is back")  # noqa: B023
             seen = len(players[back].given)
             until(lambda: len(players[back].given) > seen + 50, f"{back} reads")  # noqa: B023
-            assert players[back].owned == had, "it has what it had"
-            assert players[stays].heard == heard, "the other heard of nothing"
+            assert players[back].owned == had, "the consumer has its partitions again"
+            assert players[stays].heard == heard, "the other consumer got no callback"
         former = players["one"]
         players["one"] = start("one")
         everybody.append(players["one"])
-        until(lambda: former.error is not None, "the one whose place was taken ends")
+        until(lambda: former.error is not None, "the fenced consumer ends")
         assert isinstance(former.error, Fenced)
         until(lambda: players["one"].owned == had, "its successor has its partitions")
         feeder.stop()

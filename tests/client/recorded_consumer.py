@@ -1,4 +1,4 @@
-"""A process that consumes and records, until it is told to stop or killed: for tests."""
+"""A process that consumes and records until a signal ends it."""
 
 from __future__ import annotations
 

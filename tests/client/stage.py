@@ -52,7 +52,7 @@ def topic(bootstrap: str, partitions: int) -> Iterator[str]:
 
 
 class Feeder:
-    """Writes to every partition in turn until it is stopped; knows what was acknowledged."""
+    """Writes to every partition in turn until ``stop``; counts acknowledged records."""
 
     def __init__(self, bootstrap: str, name: str, partitions: int, per_second: int = 400) -> None:
         self._topic = name
@@ -108,14 +108,14 @@ class Feeder:
 
 
 class Player:
-    """A consumer in a thread of its own that writes down what it is given, and when."""
+    """A consumer in a thread of its own that notes its records, with times."""
 
     def __init__(self, name: str, settings: dict[str, object], topics: list[str]) -> None:
         self.name = name
         self.given: list[tuple[float, TopicPartition, int]] = []
         """(monotonic seconds, partition, offset) of every record."""
         self.heard: list[tuple[str, frozenset[TopicPartition]]] = []
-        """What the listener was told."""
+        """The callbacks of the listener."""
         self.owned: frozenset[TopicPartition] = frozenset()
         self.error: BaseException | None = None
         self._settings = settings
@@ -151,7 +151,7 @@ class Player:
             self.owned = consumer.assignment() - frozenset(partitions)
 
     def stop(self) -> None:
-        """Leave the group in order; what went wrong in the thread is raised here."""
+        """Leave the group in order; raise the exception of the thread, if there was one."""
         self._stop.set()
         self._thread.join(40)
         assert not self._thread.is_alive(), f"{self.name} does not end"
@@ -248,7 +248,7 @@ def longest_gaps(
 
 
 def shared_out(players: list[Player], partitions: int) -> bool:
-    """Whether every partition has one owner and everybody has some."""
+    """Whether every partition has one owner and every player has some."""
     owned = [tp for player in players for tp in player.owned]
     return len(owned) == len(set(owned)) == partitions and all(p.owned for p in players)
 

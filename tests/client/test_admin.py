@@ -1,4 +1,4 @@
-"""Questions and orders to the embedded broker."""
+"""Admin requests to the embedded broker."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def refused(caught: pytest.ExceptionInfo[RequestFailed]) -> ErrorCode:
     return caught.value.code
 
 
-def test_the_cluster_is_the_broker(admin: Admin, kohort_broker: EmbeddedBroker) -> None:
+def test_cluster_description_has_the_broker(admin: Admin, kohort_broker: EmbeddedBroker) -> None:
     cluster = admin.describe_cluster()
     assert [f"{b.host}:{b.port}" for b in cluster.brokers] == [kohort_broker.bootstrap_servers]
     assert cluster.controller_id == cluster.brokers[0].node_id
@@ -50,12 +50,12 @@ def test_topics_are_created_seen_enlarged_and_deleted(admin: Admin) -> None:
     assert "t" not in admin.topics()
 
 
-def test_a_check_creates_nothing(admin: Admin) -> None:
+def test_validate_only_creates_nothing(admin: Admin) -> None:
     admin.create_topics([NewTopic(name="t", partitions=2)], validate_only=True)
     assert "t" not in admin.topics()
 
 
-def test_what_a_broker_refuses_is_told_with_kafkas_name_at_once(admin: Admin) -> None:
+def test_refusal_of_a_broker_is_raised_at_once_with_kafkas_name(admin: Admin) -> None:
     admin.create_topic("t", 2)
     start = time.monotonic()
     with pytest.raises(RequestFailed, match=r"topic t: .*TOPIC_ALREADY_EXISTS") as caught:
@@ -76,7 +76,7 @@ def test_what_a_broker_refuses_is_told_with_kafkas_name_at_once(admin: Admin) ->
     assert time.monotonic() - start < 5, "none of these is worth a second try"
 
 
-def test_settings_of_topics_are_told_and_changed(admin: Admin) -> None:
+def test_settings_of_topics_are_returned_and_changed(admin: Admin) -> None:
     admin.create_topic("t", 1, configs={"retention.ms": "5000"})
     settings = admin.topic_settings("t")
     assert (settings["retention.ms"].value, settings["retention.ms"].source) == ("5000", "topic")
@@ -169,13 +169,13 @@ def test_a_group_with_its_members_and_offsets(admin: Admin, kohort_broker: Embed
     assert admin.committed("g") == {}
 
 
-def test_nobody_at_the_address() -> None:
+def test_address_where_nothing_listens() -> None:
     admin = Admin(bootstrap_servers="127.0.0.1:1", socket_connection_setup_timeout_ms=300)
     with pytest.raises(BrokerUnreachable, match=r"127\.0\.0\.1:1, got: connection refused; check"):
         admin.topics()
 
 
-def test_somebody_else_at_the_address(kohort_broker: EmbeddedBroker) -> None:
+def test_address_where_another_program_listens(kohort_broker: EmbeddedBroker) -> None:
     import socket
     import threading
 
@@ -203,7 +203,7 @@ def test_a_second_bootstrap_server_serves_when_the_first_is_down(
         assert admin.describe_cluster().brokers
 
 
-def test_misuse(admin: Admin) -> None:
+def test_wrong_use_of_admin_is_an_error(admin: Admin) -> None:
     admin.close()
     with pytest.raises(Closed):
         admin.topics()

@@ -1,4 +1,4 @@
-"""What users write, and what each room gets of it."""
+"""Settings of the clients: spellings, values, and the share of each room."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def test_dotted_and_underscored_names_are_the_same_setting() -> None:
     assert dotted.session_timeout_ms == 6000
 
 
-def test_defaults_are_kafkas_where_nothing_is_said() -> None:
+def test_defaults_are_those_of_kafka() -> None:
     settings = parse_client_settings(bootstrap_servers="a:1")
     assert settings.session_timeout_ms == 45_000
     assert settings.heartbeat_interval_ms == 3_000
@@ -63,7 +63,7 @@ def test_librdkafkas_names_and_words_are_understood() -> None:
     assert settings.consumer.auto_offset_reset is OffsetReset.EARLIEST
 
 
-def test_an_unknown_name_is_told_with_its_nearest() -> None:
+def test_unknown_name_is_an_error_with_the_nearest_name() -> None:
     with pytest.raises(
         ConfigError, match=r"unknown setting sesion\.timeout\.ms.*session\.timeout\.ms"
     ):
@@ -83,7 +83,7 @@ def test_an_unknown_name_is_told_with_its_nearest() -> None:
         ({"retry.backoff.ms": 2_000}, "retry.backoff.max.ms"),
     ],
 )
-def test_a_wrong_value_names_the_setting_and_what_is_allowed(
+def test_wrong_value_is_an_error_with_the_setting_and_the_allowed_values(
     pairs: dict[str, object], text: str
 ) -> None:
     with pytest.raises(ConfigError, match=text):
@@ -104,7 +104,7 @@ def test_tls_and_sasl_are_refused_with_the_reason(pair: dict[str, object]) -> No
         parse_client_settings(pair)
 
 
-def test_plaintext_said_aloud_is_accepted() -> None:
+def test_explicit_plaintext_is_accepted() -> None:
     assert (
         parse_client_settings({"security.protocol": "PLAINTEXT", "client.id": "c"}).client_id == "c"
     )

@@ -1,4 +1,4 @@
-"""One consumer against the embedded broker: what a user writes, and what comes of it."""
+"""One consumer against the embedded broker: reading, seeking, pausing, closing."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_poll_gives_every_record_in_order(consumer: Consumer) -> None:
     assert consumer.subscription() == {"t"}
 
 
-def test_consume_gives_what_is_there_and_no_more_than_asked(consumer: Consumer) -> None:
+def test_consume_returns_available_records_up_to_the_limit(consumer: Consumer) -> None:
     total = 0
     while total < 200:
         records = consumer.consume(30, 5.0)
@@ -65,7 +65,7 @@ def test_a_consumer_is_an_iterator(consumer: Consumer) -> None:
     assert offsets(seen, 1) == list(range(100))
 
 
-def test_deserializers_are_applied_and_null_is_left_alone(broker: EmbeddedBroker) -> None:
+def test_deserializers_are_applied_except_to_null(broker: EmbeddedBroker) -> None:
     write(broker, (0, b'{"a": 1}'))
     producer = confluent_kafka.Producer({"bootstrap.servers": broker.bootstrap_servers})
     producer.produce("t", None, key=None, partition=0)
@@ -81,7 +81,7 @@ def test_deserializers_are_applied_and_null_is_left_alone(broker: EmbeddedBroker
 
 
 @pytest.mark.parametrize("at_once", [1, 1_000])
-def test_a_record_that_cannot_be_deserialized_is_told_and_passed(
+def test_record_that_cannot_be_deserialized_is_raised_and_skipped(
     broker: EmbeddedBroker, at_once: int
 ) -> None:
     write(broker, (0, b"{"), (0, b"7"))
@@ -143,7 +143,9 @@ def test_the_position_can_be_asked_for_inside_on_assign(broker: EmbeddedBroker) 
     assert found == {TP0: 100, TP1: 100}
 
 
-def test_paused_partitions_hand_out_nothing_and_go_on_where_they_were(consumer: Consumer) -> None:
+def test_paused_partition_returns_no_records_and_continues_at_its_position(
+    consumer: Consumer,
+) -> None:
     before = read(consumer, 20)
     consumer.pause([TP0])
     assert consumer.paused() == {TP0}
@@ -164,7 +166,7 @@ def test_reading_starts_at_the_end_by_default(broker: EmbeddedBroker) -> None:
         assert read(consumer, 1)[0].offset() == 100
 
 
-def test_without_an_offset_and_a_policy_the_user_is_asked(broker: EmbeddedBroker) -> None:
+def test_missing_offset_is_raised_without_a_reset_policy(broker: EmbeddedBroker) -> None:
     with make(broker, auto_offset_reset="none") as consumer:
         consumer.subscribe(["t"])
         with pytest.raises(NoOffset, match="seek") as caught:
@@ -188,7 +190,7 @@ def test_an_offset_beyond_the_log_falls_to_the_policy(broker: EmbeddedBroker) ->
 
 
 @pytest.mark.slow
-def test_the_broker_may_go_and_come_back(tmp_path: Path) -> None:
+def test_fetcher_continues_after_the_broker_restarted(tmp_path: Path) -> None:
     (port,) = free_ports(1)
     command = [sys.executable, "-m", "kohort", "broker", "--port", str(port), "--data-dir"]
     command += [str(tmp_path), "--set", "group.initial.rebalance.delay.ms=0"]
@@ -243,7 +245,7 @@ def test_a_consumer_needs_a_group_and_a_broker() -> None:
         )
 
 
-def test_a_topic_that_is_not_there_is_warned_of_and_not_made(
+def test_missing_topic_is_warned_of_and_not_created(
     broker: EmbeddedBroker, caplog: pytest.LogCaptureFixture
 ) -> None:
     with make(broker, group_id="searching") as consumer:
@@ -258,7 +260,7 @@ def test_a_topic_that_is_not_there_is_warned_of_and_not_made(
         assert "misspelt" not in admin.topics()
 
 
-def test_a_topic_dropped_and_taken_up_again_between_two_polls_is_not_revoked(
+def test_topic_dropped_and_subscribed_again_between_two_polls_is_not_revoked(
     broker: EmbeddedBroker,
 ) -> None:
     with Admin(bootstrap_servers=broker.bootstrap_servers) as admin:
@@ -286,7 +288,7 @@ def test_a_topic_dropped_and_taken_up_again_between_two_polls_is_not_revoked(
     assert offsets(records, 0) == offsets(records, 1) == list(range(100))
 
 
-def test_misuse_is_said(consumer: Consumer) -> None:
+def test_wrong_use_is_an_error_with_the_right_use(consumer: Consumer) -> None:
     with pytest.raises(WrongUse, match=r"expected a list of names: \['t'\]"):
         consumer.subscribe("t")
     with pytest.raises(WrongUse, match="at least one topic"):
@@ -322,7 +324,7 @@ def test_a_second_thread_is_refused(consumer: Consumer) -> None:
     assert "one thread at a time" in refused[0]
 
 
-def test_a_closed_consumer_says_so_and_closes_again(consumer: Consumer) -> None:
+def test_closed_consumer_raises_closed_and_a_second_close_is_harmless(consumer: Consumer) -> None:
     consumer.close()
     consumer.close()
     with pytest.raises(Closed):

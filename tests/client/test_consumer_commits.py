@@ -1,4 +1,4 @@
-"""One consumer against the embedded broker: commits, and what listeners hear."""
+"""One consumer against the embedded broker: commits and callbacks."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from kohort.model.ids import TopicPartition
 # -- committing -----------------------------------------------------------------------------------
 
 
-def test_the_next_consumer_goes_on_where_the_last_one_closed(broker: EmbeddedBroker) -> None:
+def test_next_consumer_continues_at_the_commits_of_a_closed_one(broker: EmbeddedBroker) -> None:
     with make(broker) as consumer:
         consumer.subscribe(["t"])
         first = read(consumer, 60)
@@ -78,7 +78,7 @@ def test_asynchronous_commits_are_answered_in_a_later_poll(broker: EmbeddedBroke
     assert committed(broker)[TP0] == 7
 
 
-def test_a_commit_without_a_place_is_refused(broker: EmbeddedBroker) -> None:
+def test_commit_after_the_membership_was_lost_is_refused(broker: EmbeddedBroker) -> None:
     with make(broker, max_poll_interval_ms=700, session_timeout_ms=6_000) as consumer:
         consumer.subscribe(["t"])
         read(consumer, 1)
@@ -119,7 +119,7 @@ def test_an_overdue_poll_loses_the_partitions_and_the_next_one_joins_again(
     assert heard == [("assigned", 2), ("lost", 2), ("assigned", 2), ("revoked", 2)]
 
 
-def test_what_a_listener_raises_comes_out_of_poll_and_changes_no_assignment(
+def test_exception_of_a_listener_is_raised_by_poll_and_changes_no_assignment(
     broker: EmbeddedBroker,
 ) -> None:
     def fail(consumer: Consumer, partitions: list[TopicPartition]) -> None:
@@ -133,7 +133,7 @@ def test_what_a_listener_raises_comes_out_of_poll_and_changes_no_assignment(
         assert len(read(consumer, 200)) == 200
 
 
-def test_a_listener_may_commit_what_is_being_revoked(broker: EmbeddedBroker) -> None:
+def test_listener_may_commit_partitions_that_are_being_revoked(broker: EmbeddedBroker) -> None:
     def save(consumer: Consumer, partitions: list[TopicPartition]) -> None:
         consumer.commit(dict.fromkeys(partitions, 42))
 

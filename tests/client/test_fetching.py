@@ -43,7 +43,7 @@ def fetcher(bootstrap: str) -> Iterator[RecordFetcher]:
 def take_until(
     fetcher: RecordFetcher, enough: Callable[[list[tuple[int, int]]], bool], at_once: int = 100
 ) -> list[tuple[int, int]]:
-    """(partition, offset) of what is taken, in order, until that is enough."""
+    """(partition, offset) of so many records, in order."""
     taken: list[tuple[int, int]] = []
     deadline = time.monotonic() + 20
     while not enough(taken):
@@ -60,7 +60,7 @@ def offsets(taken: list[tuple[int, int]], partition: int) -> list[int]:
     return [offset for at, offset in taken if at == partition]
 
 
-def test_reads_from_where_it_is_told_and_knows_where_it_stands(fetcher: RecordFetcher) -> None:
+def test_fetcher_reads_from_the_given_start_and_knows_its_position(fetcher: RecordFetcher) -> None:
     fetcher.add({TP0: Position(10), TP1: Position(990)})
     assert fetcher.positions([TP0, TP1]) == {TP0: Position(10), TP1: Position(990)}
     taken = take_until(fetcher, lambda got: len(got) == 990 + 10)
@@ -71,7 +71,9 @@ def test_reads_from_where_it_is_told_and_knows_where_it_stands(fetcher: RecordFe
     assert stands[TP0].leader_epoch >= 0
 
 
-def test_what_stays_is_not_touched_when_others_come_and_go(fetcher: RecordFetcher) -> None:
+def test_partitions_that_stay_are_not_interrupted_when_others_are_added_and_removed(
+    fetcher: RecordFetcher,
+) -> None:
     fetcher.add({TP0: Position(0)})
     taken = take_until(fetcher, lambda got: len(got) >= 50, at_once=50)
     for round_ in range(20):
@@ -82,7 +84,7 @@ def test_what_stays_is_not_touched_when_others_come_and_go(fetcher: RecordFetche
     assert offsets(taken, 0) == list(range(RECORDS))
 
 
-def test_nothing_of_a_partition_comes_after_it_was_removed(fetcher: RecordFetcher) -> None:
+def test_no_record_of_a_removed_partition_is_returned(fetcher: RecordFetcher) -> None:
     fetcher.add({TP0: Position(0), TP1: Position(0)})
     for start in range(100, 160):
         take_until(fetcher, bool, at_once=7)
@@ -95,7 +97,7 @@ def test_nothing_of_a_partition_comes_after_it_was_removed(fetcher: RecordFetche
         fetcher.seek({TP1: Position(0)})
 
 
-def test_remove_tells_where_each_stood(fetcher: RecordFetcher) -> None:
+def test_remove_returns_the_positions(fetcher: RecordFetcher) -> None:
     fetcher.add({TP0: Position(0), TP1: Position(5)})
     fetcher.pause([TP1])
     taken = take_until(fetcher, lambda got: len(got) >= 100)
@@ -117,7 +119,7 @@ def test_a_pause_holds_through_a_seek_and_ends_with_the_assignment(fetcher: Reco
     assert take_until(fetcher, bool, at_once=1) == [(0, 7)]
 
 
-def test_resume_goes_on_where_the_pause_began(fetcher: RecordFetcher) -> None:
+def test_resume_continues_at_the_position_of_the_pause(fetcher: RecordFetcher) -> None:
     fetcher.add({TP0: Position(0)})
     before = take_until(fetcher, lambda got: len(got) >= 10, at_once=10)
     fetcher.pause([TP0])
@@ -134,7 +136,7 @@ def test_seek_right_after_adding(fetcher: RecordFetcher) -> None:
     assert take_until(fetcher, bool, at_once=1) == [(0, 600)]
 
 
-def test_an_offset_out_of_range_is_told_and_a_seek_revives_the_partition(
+def test_offset_out_of_range_is_reported_and_a_seek_revives_the_partition(
     fetcher: RecordFetcher,
 ) -> None:
     fetcher.add({TP0: Position(70_000)})
@@ -151,7 +153,7 @@ def test_an_offset_out_of_range_is_told_and_a_seek_revives_the_partition(
     assert take_until(fetcher, bool, at_once=1) == [(0, 3)]
 
 
-def test_misuse_is_said_and_changes_nothing(fetcher: RecordFetcher) -> None:
+def test_wrong_use_is_an_error_and_changes_nothing(fetcher: RecordFetcher) -> None:
     fetcher.add({TP0: Position(0)})
     with pytest.raises(WrongUse, match="already being read: t-0"):
         fetcher.add({TP0: Position(1), TP1: Position(1)})
@@ -162,7 +164,7 @@ def test_misuse_is_said_and_changes_nothing(fetcher: RecordFetcher) -> None:
     assert set(fetcher.partitions) == {TP0}
 
 
-def test_a_closed_fetcher_says_so(bootstrap: str) -> None:
+def test_closed_fetcher_raises_closed(bootstrap: str) -> None:
     fetcher = RecordFetcher(parse_client_settings(bootstrap_servers=bootstrap, group_id="g"))
     fetcher.close()
     fetcher.close()

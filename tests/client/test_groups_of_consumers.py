@@ -22,5 +22,7 @@ def test_a_rebalance_that_is_held_open_stops_only_what_moves(
     pieces.only_what_moves_stops(kohort_broker.bootstrap_servers)
 
 
-def test_static_members_bounce_and_nobody_else_notices(kohort_broker: EmbeddedBroker) -> None:
+def test_static_members_bounce_and_other_members_notice_nothing(
+    kohort_broker: EmbeddedBroker,
+) -> None:
     pieces.static_members_bounce(kohort_broker.bootstrap_servers)

@@ -1,4 +1,4 @@
-"""A place in a group without consuming, as Spark's driver holds it."""
+"""Membership in a group without consuming, as in Spark's driver."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def make(broker: EmbeddedBroker, **more: object) -> GroupMembership:
     return GroupMembership(["t"], {**given, **more})
 
 
-def test_before_the_join_nothing_is_known_or_sent(broker: EmbeddedBroker) -> None:
+def test_membership_sends_nothing_before_the_join(broker: EmbeddedBroker) -> None:
     member = make(broker)
     assert member.snapshot().state is MemberState.UNJOINED
     assert not member.confirmed()
@@ -55,7 +55,7 @@ def test_before_the_join_nothing_is_known_or_sent(broker: EmbeddedBroker) -> Non
     member.leave()
 
 
-def test_the_snapshot_tells_what_is_owned_and_since_when(member: GroupMembership) -> None:
+def test_snapshot_has_owned_partitions_with_their_generations(member: GroupMembership) -> None:
     seen = member.snapshot()
     assert seen.state is MemberState.STABLE
     assert seen.acquired == dict.fromkeys(ALL, seen.generation)
@@ -86,10 +86,12 @@ def test_partitions_move_when_they_are_released_and_not_before(
         assert newcomer.committed(revoking) == dict.fromkeys(revoking, 5)
         kept = member.snapshot().acquired
         assert kept == dict.fromkeys(ALL - revoking, first_generation)
-    until(lambda: member.snapshot().owned == ALL, "what the leaver had comes back")
+    until(lambda: member.snapshot().owned == ALL, "the partitions of the second come back")
 
 
-def test_waiting_for_a_change(broker: EmbeddedBroker, member: GroupMembership) -> None:
+def test_wait_for_change_returns_at_a_change_or_after_the_timeout(
+    broker: EmbeddedBroker, member: GroupMembership
+) -> None:
     seen = member.snapshot()
     start = time.monotonic()
     assert member.wait_for_change(seen, 0.05).generation == seen.generation
@@ -98,7 +100,7 @@ def test_waiting_for_a_change(broker: EmbeddedBroker, member: GroupMembership) -
     assert member.wait_for_change(seen, 20).generation == seen.generation + 1
 
 
-def test_commits_come_back(member: GroupMembership) -> None:
+def test_committed_returns_the_commits(member: GroupMembership) -> None:
     member.commit({TP0: 42})
     assert member.committed(ALL) == {TP0: 42}
     assert member.committed([]) == {}
@@ -111,12 +113,12 @@ def test_a_commit_of_an_unknown_topic_is_refused(member: GroupMembership) -> Non
     assert caught.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-def test_without_touches_the_place_is_given_up_and_taken_again_with_the_next(
+def test_membership_ends_without_touches_and_the_next_touch_joins_again(
     broker: EmbeddedBroker,
 ) -> None:
     with make(broker, **{"max.poll.interval.ms": 500}) as member:
         until(lambda: member.snapshot().owned == ALL, "joined")
-        until(lambda: not member.snapshot().owned, "the place is given up")
+        until(lambda: not member.snapshot().owned, "the membership ends")
         assert not member.snapshot().confirmed
         with pytest.raises(CommitFailed):
             member.commit({TP0: 1})
@@ -124,7 +126,7 @@ def test_without_touches_the_place_is_given_up_and_taken_again_with_the_next(
         until(lambda: member.snapshot().owned == ALL, "joined again")
 
 
-def test_a_place_is_unconfirmed_when_the_broker_was_silent_for_a_session(
+def test_membership_is_unconfirmed_after_a_session_timeout_of_silence(
     kohort_broker_factory: Callable[..., EmbeddedBroker],
 ) -> None:
     broker = kohort_broker_factory(group_min_session_timeout_ms=500)
@@ -136,11 +138,11 @@ def test_a_place_is_unconfirmed_when_the_broker_was_silent_for_a_session(
     before = member.snapshot().confirmed_at
     until(lambda: member.snapshot().confirmed_at != before, "heartbeats are confirmed")
     broker.close()
-    until(lambda: not member.confirmed(), "the place is not sure any more", timeout_s=5)
+    until(lambda: not member.confirmed(), "the membership is not sure any more", timeout_s=5)
     member.leave(timeout_s=0.5)
 
 
-def test_leaving_tells_the_group_at_once(broker: EmbeddedBroker) -> None:
+def test_group_knows_at_once_that_the_member_left(broker: EmbeddedBroker) -> None:
     member = make(broker)
     member.join()
     until(lambda: member.snapshot().owned == ALL, "joined")

@@ -1,4 +1,4 @@
-"""Members whose lists of assignors differ: no partition has two owners while the vote changes."""
+"""Members with different lists of assignors: no partition gets two owners."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""kohort's own clients on a broker of several nodes, of which they are told one address."""
+"""kohort's own clients with the address of one node of several."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def owned_by(member: GroupMembership) -> frozenset[TopicPartition]:
     return member.snapshot().owned
 
 
-def test_questions_and_orders_go_to_the_nodes_that_answer_them(first: str) -> None:
+def test_requests_go_to_the_nodes_that_answer_them(first: str) -> None:
     with Admin(bootstrap_servers=first) as admin:
         admin.create_topic("t", PARTITIONS, 2)
         topic = admin.topics(["t"])["t"]
@@ -63,7 +63,7 @@ def test_questions_and_orders_go_to_the_nodes_that_answer_them(first: str) -> No
             assert {one.coordinator_id for one in described.values()} == {1, 2, 3}
             assert {len(one.members) for one in described.values()} == {1}
             listed = [group.group_id for group in admin.list_groups()]
-            assert listed == groups, "each once, whoever coordinates it"
+            assert listed == groups, "each group once, on any coordinator"
         for group in groups:
             admin.delete_group(group)
         assert admin.list_groups() == []
@@ -95,7 +95,7 @@ def test_consumers_come_and_go_where_another_node_coordinates(first: str) -> Non
 
 
 class Process:
-    """``kohort broker`` on ports that follow each other, with as many nodes as each start says."""
+    """``kohort broker`` on adjacent ports, with a number of nodes for each start."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -137,7 +137,7 @@ def _coordinator_of(group: str, nodes: int) -> int:
 
 @pytest.mark.slow
 def test_members_follow_their_coordinator_to_another_node(process: Process) -> None:
-    """Their old coordinator is still there and answers, but coordinates the group no more."""
+    """The old coordinator still answers but does not coordinate the group any more."""
     names = (f"g{n}" for n in range(100))
     group = next(g for g in names if (_coordinator_of(g, 3), _coordinator_of(g, 2)) == (2, 1))
     first = process.start(3)

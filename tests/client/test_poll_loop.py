@@ -1,4 +1,4 @@
-"""What the application is handed and hears when its place is lost, or may be."""
+"""Records and callbacks inside poll when the membership is lost or not sure."""
 
 from __future__ import annotations
 
@@ -40,11 +40,11 @@ PAST = Instant(0)
 
 
 RECORDS: list[Any] = ["r1", "r2"]
-"""Nobody looks inside."""
+"""No test looks inside."""
 
 
 class Fetcher:
-    """What librdkafka has."""
+    """Stands in for librdkafka."""
 
     def __init__(self) -> None:
         self.records: list[Any] = []
@@ -85,7 +85,7 @@ class Fetcher:
 
 
 class Scene:
-    """One application's side; the seat says until when the place is sure."""
+    """One poll loop; ``sure_until`` says how long the membership is sure."""
 
     def __init__(
         self, *due: ForApplication, void_before: int = 0, sure_until: Instant | None = FAR
@@ -122,7 +122,7 @@ def told(
     return [(kind, sorted(tps)) for kind, tps in scene.heard], scene.posted
 
 
-def test_an_assignment_whose_place_is_lost_is_not_told_and_nor_is_its_loss() -> None:
+def test_no_callback_for_an_assignment_under_a_lost_membership_nor_for_its_loss() -> None:
     heard, posted = told(
         callback(1, Callback.ASSIGNED, P), callback(3, Callback.LOST, P), void_before=2
     )
@@ -130,14 +130,14 @@ def test_an_assignment_whose_place_is_lost_is_not_told_and_nor_is_its_loss() -> 
     assert posted == [CallbackDone(step=1), CallbackDone(step=3)]
 
 
-def test_what_was_told_before_is_lost_and_what_was_not_is_left_out() -> None:
+def test_on_lost_has_only_partitions_that_on_assign_had() -> None:
     heard, _ = told(
         callback(4, Callback.ASSIGNED, P), callback(6, Callback.LOST, P, Q), void_before=2
     )
     assert heard == [(Callback.ASSIGNED, [P]), (Callback.LOST, [P])]
 
 
-def test_a_revocation_that_came_too_late_is_a_loss() -> None:
+def test_revocation_after_the_loss_of_the_membership_calls_on_lost() -> None:
     heard, _ = told(
         callback(4, Callback.ASSIGNED, P, Q), callback(5, Callback.REVOKED, P), void_before=4
     )
@@ -146,8 +146,8 @@ def test_a_revocation_that_came_too_late_is_a_loss() -> None:
     assert heard == [], "it never heard that it had it"
 
 
-def test_who_may_have_lost_its_place_hears_of_no_assignment_until_that_is_known() -> None:
-    """The process slept through its session; the assignment waited for it."""
+def test_on_assign_waits_while_the_membership_is_not_sure() -> None:
+    """The process slept longer than its session, and the assignment waited."""
     scene = Scene(callback(4, Callback.ASSIGNED, P), sure_until=PAST)
     scene.loop.work_off(commit=True)
     assert (scene.heard, scene.posted) == ([], [])
@@ -156,7 +156,7 @@ def test_who_may_have_lost_its_place_hears_of_no_assignment_until_that_is_known(
     assert scene.heard == [(Callback.ASSIGNED, [P])]
 
 
-def test_once_the_place_is_known_to_be_lost_the_assignment_is_not_told_at_all() -> None:
+def test_no_callback_for_an_assignment_after_the_membership_was_lost() -> None:
     scene = Scene(callback(4, Callback.ASSIGNED, P), sure_until=PAST)
     scene.loop.work_off(commit=True)
     scene.driver.sure_until, scene.core.void_before = None, 5
@@ -166,7 +166,7 @@ def test_once_the_place_is_known_to_be_lost_the_assignment_is_not_told_at_all() 
     assert scene.posted == [CallbackDone(step=4), CallbackDone(step=6)]
 
 
-def test_a_loss_is_told_at_once_to_who_has_no_place_any_more() -> None:
+def test_on_lost_is_called_at_once_without_a_membership() -> None:
     scene = Scene(callback(4, Callback.ASSIGNED, P))
     scene.loop.work_off(commit=True)
     scene.driver.sure_until, scene.core.void_before = None, 5
@@ -175,7 +175,7 @@ def test_a_loss_is_told_at_once_to_who_has_no_place_any_more() -> None:
     assert scene.heard[1:] == [(Callback.LOST, [P])]
 
 
-def test_who_closes_does_not_wait_to_know_and_hears_of_a_loss() -> None:
+def test_closing_consumer_calls_on_lost_without_waiting_for_the_coordinator() -> None:
     scene = Scene(callback(4, Callback.ASSIGNED, P))
     scene.loop.work_off(commit=True)
     scene.driver.sure_until = PAST
@@ -183,11 +183,11 @@ def test_who_closes_does_not_wait_to_know_and_hears_of_a_loss() -> None:
         [callback(5, Callback.ASSIGNED, Q), callback(6, Callback.REVOKED, P, Q)]
     )
     scene.loop.work_off(commit=True, closing=True)
-    assert scene.heard[1:] == [(Callback.LOST, [P])], "of Q it never heard"
+    assert scene.heard[1:] == [(Callback.LOST, [P])], "the listener does not know Q"
     assert not scene.driver.due
 
 
-def test_what_stays_after_all_is_neither_stopped_nor_told_to_be_revoked() -> None:
+def test_staying_partition_is_neither_stopped_nor_in_on_revoke() -> None:
     scene = Scene(callback(4, Callback.ASSIGNED, P, Q))
     scene.fetcher.partitions = frozenset({P, Q})
     scene.loop.work_off(commit=True)
@@ -213,7 +213,7 @@ def test_what_stays_after_all_is_neither_stopped_nor_told_to_be_revoked() -> Non
     ]
 
 
-def test_a_loss_is_told_of_all_whatever_was_to_stay() -> None:
+def test_loss_covers_partitions_that_were_to_stay() -> None:
     scene = Scene(callback(4, Callback.ASSIGNED, P))
     scene.loop.work_off(commit=True)
     scene.core.staying, scene.core.void_before = frozenset({P}), 6
@@ -223,7 +223,7 @@ def test_a_loss_is_told_of_all_whatever_was_to_stay() -> None:
     assert scene.posted[1:] == [CallbackDone(step=5)]
 
 
-def test_what_was_paused_is_paused_when_it_stays_after_it_was_stopped_and_only_then() -> None:
+def test_stopped_partition_is_paused_again_only_if_it_stays_and_was_not_resumed() -> None:
     scene = Scene(callback(4, Callback.ASSIGNED, P, Q, R))
     all_three = frozenset({P, Q, R})
     scene.fetcher.partitions = scene.fetcher.paused = all_three
@@ -238,20 +238,20 @@ def test_what_was_paused_is_paused_when_it_stays_after_it_was_stopped_and_only_t
     assert scene.fetcher.paused == {P}, "Q was revoked, R was resumed"
 
 
-def test_records_are_handed_out_only_while_the_place_is_sure() -> None:
+def test_records_are_handed_out_only_while_the_membership_is_sure() -> None:
     scene = Scene(sure_until=PAST)
     scene.fetcher.records = [*RECORDS]
     assert not scene.loop.fill(10, 0.02)
-    assert not scene.loop.buffer, "nothing is taken either"
+    assert not scene.loop.buffer, "no record is fetched either"
     scene.driver.sure_until = FAR
     assert scene.loop.fill(10, 0.02)
     assert list(scene.loop.buffer) == RECORDS
     scene.driver.sure_until = PAST
-    assert not scene.loop.fill(10, 0.02), "what waits in the buffer waits on"
+    assert not scene.loop.fill(10, 0.02), "buffered records stay in the buffer"
     assert list(scene.loop.buffer) == RECORDS
 
 
-def test_who_sleeps_inside_the_fetch_hands_out_nothing_afterwards() -> None:
+def test_process_that_slept_in_a_fetch_hands_out_no_records_afterwards() -> None:
     scene = Scene()
 
     def oversleep() -> None:
@@ -263,7 +263,7 @@ def test_who_sleeps_inside_the_fetch_hands_out_nothing_afterwards() -> None:
     assert list(scene.loop.buffer) == RECORDS[:1]
 
 
-def test_poll_looks_again_when_the_place_ceases_to_be_sure() -> None:
+def test_poll_looks_again_when_the_membership_ceases_to_be_sure() -> None:
     now = monotonic_now()
     scene = Scene(sure_until=Instant(now + 3_000))
     scene.loop.look()

@@ -1,4 +1,4 @@
-"""What a live broker and live consumers record is checked like what the lab does."""
+"""Histories of a live broker and live consumers pass the checks of the lab."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def shared(consumers: list[Consumer], total: int = PARTITIONS) -> bool:
 
 
 def play(bootstrap: str, folder: Path) -> list[Path]:
-    """Two consumers and a third in a process of its own that is killed; one leaves; one comes."""
+    """Two consumers and a third in a process that is killed; then one leaves and one joins."""
     files = [folder / f"{name}.jsonl" for name in ("one", "two", "killed", "late")]
     with (
         topic(bootstrap, PARTITIONS) as name,
@@ -106,7 +106,7 @@ JUDGED_LIVE = {1, 3, 4, 5, 6, 8, 11, 16, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27,
 JUDGED_LIVE |= {37, 38, 39, 40, 41, 42, 43, 44, 45, 49, 51}
 
 
-def test_a_group_on_the_embedded_broker_lives_clean(tmp_path: Path) -> None:
+def test_histories_of_a_group_on_the_embedded_broker_pass_all_checks(tmp_path: Path) -> None:
     history = tmp_path / "broker.jsonl"
     settings: dict[str, Any] = {"group.initial.rebalance.delay.ms": 0}
     with EmbeddedBroker(history=history, **settings) as broker:
@@ -146,7 +146,7 @@ def test_a_broker_that_comes_back_goes_on_in_its_file(tmp_path: Path) -> None:
     assert [r.incarnation for r in facts] == [1, 1, 2, 2]
 
 
-def test_a_history_that_cannot_be_written_is_said_at_once(tmp_path: Path) -> None:
+def test_history_that_cannot_be_written_is_an_error_at_once(tmp_path: Path) -> None:
     with (
         pytest.raises(ConfigError, match="cannot record to"),
         EmbeddedBroker(history=tmp_path / "none" / "broker.jsonl"),

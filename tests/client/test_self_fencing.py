@@ -1,4 +1,4 @@
-"""A process that stood still for longer than its session hands out nothing for its old place."""
+"""A process that stood still longer than its session hands out no records afterwards."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ SELF_FENCING = 25
 
 
 def since_it_woke(history: Path) -> list[RecordsDelivered | CallbackEnded]:
-    """What a process was handed and heard after it stood still the longest."""
+    """Deliveries and callbacks of a process after its longest stop."""
     facts = read_histories([history]).facts
     asleep, woke = max(pairwise(r.at for r in facts), key=lambda pair: pair[1] - pair[0])
-    assert woke - asleep > SESSION_MS * 1_000, "it stood still"
+    assert woke - asleep > SESSION_MS * 1_000, "the process stood still"
     found: list[RecordsDelivered | CallbackEnded] = []
     for recorded in facts:
         fact = recorded.fact
-        # What it was handed just before it fell asleep is told when it is awake again.
+        # Records of the moment before the stop are recorded after it.
         at = fact.handed_at if isinstance(fact, RecordsDelivered) else recorded.at
         if isinstance(fact, RecordsDelivered | CallbackEnded) and (at or 0) >= woke - 1_000_000:
             found.append(fact)
@@ -40,7 +40,7 @@ def since_it_woke(history: Path) -> list[RecordsDelivered | CallbackEnded]:
 
 
 @pytest.mark.slow
-def test_a_stopped_process_hears_that_it_lost_its_partitions_before_it_hands_out_anything(
+def test_stopped_process_calls_on_lost_before_it_hands_out_records(
     tmp_path: Path,
 ) -> None:
     files = [tmp_path / f"{name}.jsonl" for name in ("stopped", "other")]
@@ -81,9 +81,11 @@ def test_a_stopped_process_hears_that_it_lost_its_partitions_before_it_hands_out
             process.kill()
             process.communicate()
     woken = since_it_woke(files[0])
-    assert isinstance(woken[0], CallbackEnded), "it hands out nothing before"
+    assert isinstance(woken[0], CallbackEnded), "no record comes before the callback"
     assert (woken[0].kind, len(woken[0].partitions)) == (CallbackKind.LOST, PARTITIONS // 2)
-    assert any(isinstance(fact, RecordsDelivered) for fact in woken), "it goes on under a new place"
+    assert any(isinstance(fact, RecordsDelivered) for fact in woken), (
+        "the process reads under a new membership"
+    )
     report = judge([tmp_path / "broker.jsonl", *files])
     assert report.clean, told(report)
     fencing = next(r for r in report.results if r.number == SELF_FENCING)

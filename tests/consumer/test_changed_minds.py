@@ -1,4 +1,4 @@
-"""What was to be given up and comes back before the listener was told is kept, and nobody hears."""
+"""Partitions that come back before on_revoke are kept, and the listener is not called."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def owner(config: ConsumerConfig | None = None) -> World:
 
 
 def works_off(world: World, effects: list[Effect], stands: int = 150) -> list[Effect]:
-    """An application that does what it should; what it was asked, told and left out."""
+    """Carry out all effects as an application should; return them in order."""
     seen: list[Effect] = []
     while effects:
         effect = effects.pop(0)
@@ -67,8 +67,8 @@ def wishes(effects: list[Effect]) -> list[type[object]]:
     return [type(event) for event in told(effects)]
 
 
-def test_a_topic_dropped_and_taken_up_again_between_two_polls_is_read_on() -> None:
-    """The application is asked to stop when it polls; by then it wants the topic again."""
+def test_topic_dropped_and_subscribed_again_between_two_polls_is_still_read() -> None:
+    """When the application polls and must stop, it is subscribed to the topic again."""
     world = owner()
     stop = only(StopReading, world.subscribe("t"))
     assert stop.partitions == U
@@ -83,10 +83,10 @@ def test_a_topic_dropped_and_taken_up_again_between_two_polls_is_read_on() -> No
     assert not world.core.busy
 
 
-def test_a_revocation_that_waits_for_another_one_is_not_begun_once_it_is_needless() -> None:
-    """The application sat in a batch: a rebalance took t-1, then u was dropped and taken again.
+def test_revocation_that_waits_for_another_one_never_begins_if_its_partitions_stay() -> None:
+    """During one batch a rebalance takes t-1, and then u is dropped and subscribed again.
 
-    Found by the lab, seed 30330: the listener was told that u is revoked and, at once, assigned.
+    The lab found this (seed 30330): the listener was called for u as revoked and then as assigned.
     """
     world = owner()
     world.feed(prepare(2, 1, COOPERATIVE))
@@ -100,7 +100,7 @@ def test_a_revocation_that_waits_for_another_one_is_not_begun_once_it_is_needles
     assert world.core.readable == tps(0) | U
 
 
-def test_what_was_stopped_and_not_told_of_yet_is_read_on_from_where_it_stood() -> None:
+def test_stopped_partition_continues_at_its_position_if_it_stays() -> None:
     world = owner()
     commit = only(
         CommitOffsets,
@@ -114,7 +114,7 @@ def test_what_was_stopped_and_not_told_of_yet_is_read_on_from_where_it_stood() -
     assert world.core.readable == T | U
 
 
-def test_where_it_stood_counts_also_when_nothing_was_committed() -> None:
+def test_position_of_a_stopped_partition_counts_without_a_commit() -> None:
     world = owner(BY_HAND)
     revoked = only(
         RunCallback,
@@ -127,7 +127,7 @@ def test_where_it_stood_counts_also_when_nothing_was_committed() -> None:
     assert starts == {tp(0, "u"): Position(150), tp(1, "u"): Position(7)}
 
 
-def test_only_what_the_subscription_names_again_stays() -> None:
+def test_only_partitions_of_topics_that_are_subscribed_again_stay() -> None:
     world = owner()
     effects = world.subscribe("v")
     world.subscribe("u")
@@ -138,7 +138,7 @@ def test_only_what_the_subscription_names_again_stays() -> None:
     assert frozenset(world.core.ownership.owned) == U
 
 
-def test_what_the_listener_was_told_of_is_gone_and_comes_back_as_an_assignment() -> None:
+def test_revoked_partition_comes_back_only_with_an_on_assign() -> None:
     world = owner(BY_HAND)
     revoked = only(RunCallback, world.stopped(only(StopReading, world.subscribe("t")), {}))
     world.subscribe("t", "u")
@@ -147,7 +147,7 @@ def test_what_the_listener_was_told_of_is_gone_and_comes_back_as_an_assignment()
     assert (assigned.kind, assigned.partitions) == (Callback.ASSIGNED, U)
 
 
-def test_what_a_later_generation_brings_back_is_kept_too() -> None:
+def test_partition_that_a_later_generation_assigns_again_is_kept() -> None:
     world = owner()
     world.feed(prepare(2, 1, COOPERATIVE))
     effects = world.feed(joined(2, T))
@@ -159,7 +159,7 @@ def test_what_a_later_generation_brings_back_is_kept_too() -> None:
 
 
 @pytest.mark.parametrize("stopped", [False, True], ids=["before it stops", "before it is told"])
-def test_what_is_dropped_once_more_meanwhile_is_given_up_after_all(stopped: bool) -> None:
+def test_partition_of_a_topic_that_is_dropped_once_more_is_given_up(stopped: bool) -> None:
     """The application's word that it kept something crosses the group's that it must not."""
     world = owner(BY_HAND)
     effects = world.subscribe("t")
@@ -179,7 +179,7 @@ def test_what_is_dropped_once_more_meanwhile_is_given_up_after_all(stopped: bool
     assert world.core.readable == T
 
 
-def test_what_was_kept_under_a_place_that_is_lost_meanwhile_is_told_as_lost() -> None:
+def test_kept_partition_is_in_on_lost_if_the_membership_is_lost_meanwhile() -> None:
     world = owner(BY_HAND)
     effects = world.stopped(only(StopReading, world.subscribe("t")), {})
     world.subscribe("t", "u")
@@ -195,7 +195,7 @@ def test_what_was_kept_under_a_place_that_is_lost_meanwhile_is_told_as_lost() ->
     assert not world.core.busy
 
 
-def test_who_leaves_gives_up_also_what_it_kept() -> None:
+def test_leaving_member_gives_up_kept_partitions() -> None:
     world = owner(BY_HAND)
     stop = only(StopReading, world.subscribe("t"))
     world.subscribe("t", "u")

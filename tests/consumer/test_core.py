@@ -64,7 +64,7 @@ def test_offsets_are_asked_for_before_the_application_polls() -> None:
     assert world.core.busy
 
 
-def test_reading_starts_when_the_listener_was_told_and_the_offset_is_known() -> None:
+def test_reading_starts_after_on_assign_when_the_offset_is_known() -> None:
     world = World()
     world.subscribe()
     world.feed(prepare(1))
@@ -76,7 +76,7 @@ def test_reading_starts_when_the_listener_was_told_and_the_offset_is_known() -> 
     assert not world.core.busy
 
 
-def test_the_other_order_ends_the_same() -> None:
+def test_reading_starts_also_if_the_offset_is_known_after_on_assign() -> None:
     world = World()
     world.subscribe()
     world.feed(prepare(1))
@@ -104,7 +104,7 @@ def test_without_a_commit_the_policy_chooses(reset: OffsetReset, earliest: bool)
     assert only(StartReading, world.feed(listed)).starts == {tp(1): Position(33, 4)}
 
 
-def test_policy_none_troubles_the_application_and_a_seek_revives_the_partition() -> None:
+def test_policy_none_is_reported_and_a_seek_revives_the_partition() -> None:
     world = World(ConsumerConfig(auto_offset_reset=OffsetReset.NONE))
     world.subscribe()
     world.feed(prepare(1))
@@ -129,7 +129,7 @@ def test_a_seek_inside_the_callback_wins_over_the_commit() -> None:
     assert start.starts == {tp(0): Position(1)}
 
 
-def test_a_seek_of_what_is_not_owned_does_nothing() -> None:
+def test_seek_of_a_partition_that_is_not_owned_does_nothing() -> None:
     world = World()
     world.owning(tps(0))
     assert world.feed(Seek(partition=tp(9), position=Position(1))) == []
@@ -153,7 +153,7 @@ def test_a_failed_offset_fetch_is_sent_again_with_growing_pauses() -> None:
     assert world.core.next_deadline() is None
 
 
-def test_a_failure_that_cannot_be_mended_is_told() -> None:
+def test_permanent_failure_of_a_lookup_is_raised() -> None:
     world = World()
     world.subscribe()
     world.feed(prepare(1))
@@ -165,7 +165,7 @@ def test_a_failure_that_cannot_be_mended_is_told() -> None:
     assert world.core.next_deadline() is None
 
 
-def test_a_join_says_that_lost_partitions_are_free_when_the_listener_has_heard_it() -> None:
+def test_join_waits_until_on_lost_has_returned() -> None:
     """Their next owner reads on while this one's application still works on its last batch."""
     world = World()
     world.owning(tps(0))
@@ -202,7 +202,7 @@ def test_an_offset_that_left_the_log_falls_to_the_policy() -> None:
     assert only(StartReading, moved).starts == {tp(0): Position(400)}
 
 
-def test_an_offset_that_left_the_log_is_told_when_there_is_no_policy() -> None:
+def test_offset_that_left_the_log_is_raised_without_a_reset_policy() -> None:
     world = World(ConsumerConfig(auto_offset_reset=OffsetReset.NONE))
     world.owning(tps(0))
     trouble = only(Trouble, world.feed(OutOfRange(partition=tp(0), offset=100)))
@@ -212,7 +212,7 @@ def test_an_offset_that_left_the_log_is_told_when_there_is_no_policy() -> None:
 # -- handing over ---------------------------------------------------------------------------------
 
 
-def test_cooperative_revocation_stops_commits_tells_releases_and_rejoins() -> None:
+def test_cooperative_revocation_stops_commits_calls_back_releases_and_rejoins() -> None:
     world = World()
     world.owning(tps(0, 1, 2, 3))
     assert prepared(world.feed(prepare(2, 1, COOPERATIVE)))
@@ -235,7 +235,7 @@ def test_cooperative_revocation_stops_commits_tells_releases_and_rejoins() -> No
     assert (assigned.kind, assigned.partitions) == (Callback.ASSIGNED, frozenset())
 
 
-def test_what_stays_is_in_no_effect_of_a_cooperative_rebalance() -> None:
+def test_staying_partition_is_in_no_effect_of_a_cooperative_rebalance() -> None:
     world = World()
     world.owning(tps(0, 1))
     effects = world.feed(prepare(2, 1, COOPERATIVE)) + world.feed(joined(2, tps(0)))
@@ -247,7 +247,7 @@ def test_what_stays_is_in_no_effect_of_a_cooperative_rebalance() -> None:
     assert tp(0) in world.core.readable
 
 
-def test_without_automatic_commits_the_listener_is_told_as_soon_as_reading_stopped() -> None:
+def test_without_automatic_commits_on_revoke_is_called_as_soon_as_reading_stopped() -> None:
     world = World(BY_HAND)
     world.owning(tps(0, 1))
     world.feed(prepare(2, 1, COOPERATIVE))
@@ -265,7 +265,7 @@ def test_a_revocation_goes_on_when_its_commit_fails() -> None:
     assert only(RunCallback, effects).kind is Callback.REVOKED
 
 
-def test_eager_revocation_commits_and_tells_before_the_join_is_answered() -> None:
+def test_eager_revocation_commits_and_calls_back_before_the_join_is_answered() -> None:
     world = World()
     world.owning(tps(0, 1), EAGER)
     effects = world.feed(prepare(2, 1, EAGER))
@@ -277,7 +277,7 @@ def test_eager_revocation_commits_and_tells_before_the_join_is_answered() -> Non
     assert prepared(world.called(revoked)) == [(2, "['t', 'u'] [] 1")]
 
 
-def test_revoked_is_told_before_the_assigned_that_follows() -> None:
+def test_on_revoke_is_called_before_the_on_assign_that_follows() -> None:
     world = World(BY_HAND)
     world.owning(tps(0, 1))
     world.feed(prepare(2, 1, COOPERATIVE))
@@ -291,7 +291,7 @@ def test_revoked_is_told_before_the_assigned_that_follows() -> None:
     assert (assigned.kind, assigned.partitions) == (Callback.ASSIGNED, tps(5))
 
 
-def test_assigned_is_told_once_a_rebalance_also_when_nothing_came() -> None:
+def test_on_assign_is_called_once_for_each_rebalance_also_without_partitions() -> None:
     world = World(BY_HAND)
     world.owning(tps(0))
     world.feed(prepare(2, 1, COOPERATIVE))

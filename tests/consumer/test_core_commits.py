@@ -45,7 +45,7 @@ BY_HAND = ConsumerConfig(enable_auto_commit=False)
 # -- losing ---------------------------------------------------------------------------------------
 
 
-def test_a_lost_place_is_told_as_lost_and_nothing_is_committed() -> None:
+def test_lost_membership_calls_on_lost_and_commits_nothing() -> None:
     world = World()
     world.owning(tps(0, 1))
     effects = world.feed(lost(1))
@@ -57,7 +57,7 @@ def test_a_lost_place_is_told_as_lost_and_nothing_is_committed() -> None:
     assert world.core.readable == frozenset()
 
 
-def test_a_place_lost_before_the_revocation_was_told_is_told_as_lost() -> None:
+def test_loss_before_on_revoke_calls_on_lost_instead() -> None:
     world = World()
     world.owning(tps(0, 1))
     world.feed(prepare(2, 1, COOPERATIVE))
@@ -69,7 +69,7 @@ def test_a_place_lost_before_the_revocation_was_told_is_told_as_lost() -> None:
     assert world.stopped(stop, {tp(1): 150}) == [], "an answer to a step that is over"
 
 
-def test_a_revocation_that_is_with_the_application_is_void_when_the_place_is_lost() -> None:
+def test_revocation_in_the_queue_is_void_after_the_loss_of_the_membership() -> None:
     world = World(BY_HAND)
     world.owning(tps(0, 1))
     world.feed(prepare(2, 1, COOPERATIVE))
@@ -82,7 +82,7 @@ def test_a_revocation_that_is_with_the_application_is_void_when_the_place_is_los
     assert not told(effects), "there is no place under which anything could be released"
 
 
-def test_partitions_that_were_never_told_are_not_told_as_lost() -> None:
+def test_on_lost_has_no_partitions_without_an_on_assign() -> None:
     world = World(BY_HAND)
     world.owning(tps(0))
     world.feed(prepare(2, 1, COOPERATIVE))
@@ -95,7 +95,7 @@ def test_partitions_that_were_never_told_are_not_told_as_lost() -> None:
     assert [c.partitions for c in losses] == [tps(0, 1)], "t-2 waited behind t-1 in the chain"
 
 
-def test_a_member_that_cannot_go_on_troubles_the_application() -> None:
+def test_failed_member_is_reported_to_the_application() -> None:
     world = World()
     world.owning(tps(0))
     fenced = Failed(error=ErrorCode.FENCED_INSTANCE_ID, message="fenced by another instance")
@@ -141,7 +141,7 @@ def test_one_automatic_commit_at_a_time_and_a_failed_one_is_repeated_soon() -> N
     assert only(CommitOffsets, world.polled({tp(0): 180})).offsets == {tp(0): Position(180)}
 
 
-def test_positions_of_what_is_not_owned_are_not_committed() -> None:
+def test_positions_of_partitions_that_are_not_owned_are_not_committed() -> None:
     world = World()
     world.owning(tps(0))
     world.sleep(5_000)
@@ -149,7 +149,7 @@ def test_positions_of_what_is_not_owned_are_not_committed() -> None:
     assert commit.offsets == {tp(0): Position(150)}
 
 
-def test_switched_off_nothing_is_committed_by_itself() -> None:
+def test_without_automatic_commits_nothing_is_committed() -> None:
     world = World(BY_HAND)
     world.owning(tps(0))
     world.sleep(60_000)
@@ -169,7 +169,7 @@ def test_offsets_that_the_application_committed_are_not_committed_again() -> Non
 # -- leaving --------------------------------------------------------------------------------------
 
 
-def test_unsubscribing_gives_up_commits_tells_and_leaves() -> None:
+def test_unsubscribing_stops_commits_calls_back_and_leaves() -> None:
     world = World()
     world.owning(tps(0))
     stop = only(StopReading, world.feed(Unsubscribe()))
@@ -194,7 +194,7 @@ def test_unsubscribing_without_a_subscription_is_done_at_once() -> None:
     assert of(Idle, World().feed(Unsubscribe()))
 
 
-def test_while_leaving_joins_are_not_answered_and_assignments_not_taken() -> None:
+def test_leaving_member_answers_no_join_and_takes_no_assignment() -> None:
     world = World(BY_HAND)
     world.owning(tps(0))
     stop = only(StopReading, world.feed(Unsubscribe()))
@@ -203,7 +203,7 @@ def test_while_leaving_joins_are_not_answered_and_assignments_not_taken() -> Non
     assert kinds(world.stopped(stop, {})) == ["revoked"]
 
 
-def test_a_place_lost_while_leaving_is_told_as_lost_and_leaving_goes_on() -> None:
+def test_loss_while_leaving_calls_on_lost_and_leaving_goes_on() -> None:
     world = World()
     world.owning(tps(0))
     world.feed(Unsubscribe())

@@ -1,4 +1,4 @@
-"""Handing over: what is given up, taken and lost, and what the member is told of it."""
+"""Ownership: partitions that are given up, taken and lost, and the events for the member."""
 
 from __future__ import annotations
 
@@ -59,14 +59,14 @@ def test_an_assignment_is_taken_with_the_generation_that_brought_it() -> None:
     assert ownership.owned == {tp(0): 7, tp(1): 7}
 
 
-def test_cooperative_join_waits_for_nothing_and_claims_what_is_owned() -> None:
+def test_cooperative_join_waits_for_nothing_and_claims_owned_partitions() -> None:
     ownership = owning((0, 1))
     effects = ownership.prepare_join(prepare(2, 1, COOPERATIVE))
     assert prepared(effects) == [(2, "['t', 'u'] ['t-0', 't-1'] 1")]
     assert not of(GiveUp, effects)
 
 
-def test_cooperative_gives_up_only_what_is_withheld_and_rejoins_after_it() -> None:
+def test_cooperative_member_gives_up_only_withheld_partitions_and_then_rejoins() -> None:
     ownership = owning((0, 1, 2, 3))
     ownership.prepare_join(prepare(2, 1, COOPERATIVE))
     effects = ownership.joined(joined(2, tps(0, 1)))
@@ -109,7 +109,7 @@ def test_kept_partitions_keep_the_generation_that_brought_them() -> None:
     assert ownership.owned == {tp(0): 1, tp(1): 2}
 
 
-def test_a_join_that_comes_while_giving_up_still_claims_what_is_not_given_up_yet() -> None:
+def test_join_during_a_revocation_claims_the_partitions_that_are_not_given_up_yet() -> None:
     ownership = owning((0, 1))
     ownership.prepare_join(prepare(2, 1, COOPERATIVE))
     ownership.joined(joined(2, tps(0)))
@@ -119,7 +119,9 @@ def test_a_join_that_comes_while_giving_up_still_claims_what_is_not_given_up_yet
     assert [type(event) for event in told(ownership.released(tps(1)))] == [SubscriptionChanged]
 
 
-def test_what_is_assigned_again_while_being_given_up_comes_back_after_it() -> None:
+def test_partition_that_is_assigned_again_during_its_revocation_comes_back_after_its_release() -> (
+    None
+):
     ownership = owning((0, 1))
     ownership.prepare_join(prepare(2, 1, COOPERATIVE))
     ownership.joined(joined(2, tps(0)))
@@ -132,7 +134,7 @@ def test_what_is_assigned_again_while_being_given_up_comes_back_after_it() -> No
     assert ownership.owned == {tp(0): 1, tp(1): 3}
 
 
-def test_what_is_assigned_again_before_it_was_given_up_may_be_kept() -> None:
+def test_partition_that_is_assigned_again_before_its_release_may_be_kept() -> None:
     ownership = owning((0, 1, 2))
     ownership.prepare_join(prepare(2, 1, COOPERATIVE))
     ownership.joined(joined(2, tps(0)))
@@ -147,7 +149,7 @@ def test_what_is_assigned_again_before_it_was_given_up_may_be_kept() -> None:
     assert [type(event) for event in told(after)] == [SubscriptionChanged]
 
 
-def test_what_a_subscription_names_again_may_be_kept_and_then_the_group_is_told() -> None:
+def test_partition_of_a_topic_that_is_subscribed_again_may_be_kept_before_a_rejoin() -> None:
     ownership = owning((0,))
     assert ownership.subscribe(frozenset({"u"})) == [GiveUp(resources=tps(0))]
     assert ownership.returning == frozenset()
@@ -157,7 +159,7 @@ def test_what_a_subscription_names_again_may_be_kept_and_then_the_group_is_told(
     assert ownership.workable == tps(0)
 
 
-def test_a_subscription_that_is_again_what_the_group_knows_needs_no_rejoin() -> None:
+def test_subscription_that_the_group_knows_already_needs_no_rejoin() -> None:
     ownership = owning((0,))
     ownership.subscribe(frozenset({"u"}))
     ownership.subscribe(frozenset({"t", "u"}))
@@ -169,9 +171,7 @@ def test_a_subscription_that_is_again_what_the_group_knows_needs_no_rejoin() -> 
     assert [type(event) for event in told(overtaken.kept(tps(0)))] == [SubscriptionChanged]
 
 
-def test_what_was_assigned_for_the_older_subscription_may_be_kept_when_it_is_the_next_again() -> (
-    None
-):
+def test_partition_of_an_older_subscription_may_be_kept_if_that_subscription_returns() -> None:
     ownership = owning((0,))
     ownership.prepare_join(prepare(2, 1, COOPERATIVE))
     ownership.subscribe(frozenset({"u"}))
@@ -182,7 +182,7 @@ def test_what_was_assigned_for_the_older_subscription_may_be_kept_when_it_is_the
     assert ownership.returning == tps(0)
 
 
-def test_under_an_eager_protocol_a_join_that_waits_lets_nothing_be_kept() -> None:
+def test_no_partition_is_kept_while_an_eager_join_waits() -> None:
     ownership = owning((0,), EAGER)
     ownership.subscribe(frozenset({"u"}))
     ownership.subscribe(frozenset({"t", "u"}))
@@ -209,7 +209,7 @@ def test_eager_assignment_is_taken_whole_and_needs_no_second_round() -> None:
     assert effects == [Take(resources=tps(1, 2), generation_id=GenerationId(2))]
 
 
-def test_a_newer_attempt_takes_the_place_of_one_that_waits() -> None:
+def test_newer_attempt_replaces_an_attempt_that_waits() -> None:
     ownership = owning((0,), EAGER)
     ownership.prepare_join(prepare(2, 1, EAGER))
     assert ownership.prepare_join(prepare(3, 1, EAGER)) == []
@@ -228,7 +228,7 @@ def test_an_eager_plan_that_finds_owned_partitions_needs_no_second_round() -> No
     assert ownership.released(tps(0)) == []
 
 
-def test_a_lost_place_takes_everything_and_a_late_release_means_nothing() -> None:
+def test_lost_membership_takes_everything_and_a_late_release_changes_nothing() -> None:
     ownership = owning((0, 1))
     ownership.prepare_join(prepare(2, 1, COOPERATIVE))
     ownership.joined(joined(2, tps(0)))
@@ -242,7 +242,7 @@ def test_a_lost_place_takes_everything_and_a_late_release_means_nothing() -> Non
     ]
 
 
-def test_no_join_says_that_lost_partitions_are_free_before_their_owner_let_go() -> None:
+def test_join_waits_until_the_owner_let_lost_partitions_go() -> None:
     ownership = owning((0, 1))
     ownership.lost(lost(1))
     assert ownership.prepare_join(prepare(2, -1, COOPERATIVE)) == []
@@ -254,7 +254,7 @@ def test_no_join_says_that_lost_partitions_are_free_before_their_owner_let_go() 
     assert ownership.let_go() == []
 
 
-def test_a_place_lost_while_an_eager_join_waits_ends_the_waiting() -> None:
+def test_loss_while_an_eager_join_waits_ends_the_waiting() -> None:
     ownership = owning((0,), EAGER)
     ownership.prepare_join(prepare(2, 1, EAGER))
     ownership.lost(lost(1))
@@ -295,7 +295,7 @@ def test_topics_assigned_for_an_older_subscription_are_not_taken() -> None:
     assert [type(event) for event in told(effects)] == [RequestRejoin]
 
 
-def test_an_assignment_that_cannot_be_read_changes_nothing_but_is_said() -> None:
+def test_unreadable_assignment_changes_nothing_and_is_reported() -> None:
     ownership = owning((0, 1))
     ownership.prepare_join(prepare(2, 1, COOPERATIVE))
     effects = ownership.joined(replace(joined(2, ()), assignment=b"garbage"))
@@ -303,7 +303,7 @@ def test_an_assignment_that_cannot_be_read_changes_nothing_but_is_said() -> None
     assert ownership.workable == tps(0, 1)
 
 
-def test_no_bytes_are_an_assignment_of_nothing() -> None:
+def test_assignment_without_bytes_is_empty() -> None:
     ownership = owning((0,))
     ownership.prepare_join(prepare(2, 1, COOPERATIVE))
     effects = ownership.joined(replace(joined(2, ()), assignment=b""))
@@ -324,7 +324,7 @@ MIXED = replace(EMBEDDED, offers_eager=True)
 
 
 def test_a_member_that_offers_an_eager_protocol_gives_up_everything_before_each_join() -> None:
-    """Java's rule: the vote may fall on the eager protocol, whose plan other members apply."""
+    """Java's rule: the vote may fall on the eager protocol, and other members apply its plan."""
     ownership = Ownership(MIXED)
     ownership.subscribe(frozenset({"t"}))
     ownership.prepare_join(prepare(1))

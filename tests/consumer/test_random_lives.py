@@ -1,8 +1,8 @@
-"""Random lives of a consumer: whatever happens in whatever order, some things always hold.
+"""Random events of a consumer, in any order, keep the invariants.
 
-A group is played that may give, withhold and take away partitions at any time, together with an
-application that works off what it is asked for as late as it likes, and a coordinator whose answers
-come late, fail, or come in another order. The application drops topics and takes them up again.
+The test plays the group, the application and the coordinator. The group gives, withholds and takes
+away partitions at any time. The application carries out effects late, drops topics and subscribes
+to them again. Answers of the coordinator come late, fail, or come in another order.
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ class Life:
                 self.take(self.world.feed(CallbackDone(step=effect.step, kept=kept)))
 
     def tell(self, callback: RunCallback) -> frozenset[TopicPartition]:
-        """Tell the listener; what it is not told, since it stays."""
+        """Call the listener; return the partitions that stay and are left out."""
         if callback.kind is Callback.ASSIGNED:
             assert not callback.partitions & self.told, "assigned twice"
             self.told |= callback.partitions
@@ -217,7 +217,9 @@ STEPS = st.one_of(
 
 @examples(250)
 @given(st.sampled_from([COOPERATIVE, EAGER]), st.lists(STEPS, max_size=60))
-def test_a_random_life(protocol: ProtocolName, steps: list[tuple[object, ...]]) -> None:
+def test_random_events_keep_the_invariants(
+    protocol: ProtocolName, steps: list[tuple[object, ...]]
+) -> None:
     life = Life(protocol)
     for name, *arguments in steps:
         getattr(life, str(name))(*arguments)
@@ -229,7 +231,7 @@ def test_a_random_life(protocol: ProtocolName, steps: list[tuple[object, ...]]) 
         assert core.readable == life.assigned
 
 
-def test_the_lives_do_reach_the_rare_places() -> None:
+def test_random_events_reach_rare_states() -> None:
     """The steps above can bring a consumer through a revocation that is overtaken by a join."""
     life = Life(COOPERATIVE)
     life.prepare()
@@ -245,7 +247,7 @@ def test_the_lives_do_reach_the_rare_places() -> None:
     assert life.reading.keys() == tps(0, 1)
 
 
-def test_the_lives_do_reach_what_is_kept() -> None:
+def test_random_events_reach_kept_partitions() -> None:
     """The steps above can drop a topic and take it up again at each point of its revocation."""
     for worked_off in range(3):
         life = Life(COOPERATIVE)

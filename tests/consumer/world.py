@@ -1,4 +1,4 @@
-"""Plays everybody around a consumer's core: the member, the coordinator and the application."""
+"""Plays the member, the coordinator and the application around a consumer's core."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def read_assignment(data: bytes) -> tuple[frozenset[TopicPartition], bytes | Non
 
 
 def offer(value: Offer[TopicPartition]) -> tuple[JoinProtocol, ...]:
-    """Bytes that a test can read: what is wanted, what is owned, since when."""
+    """Bytes that a test can read: topics, owned partitions, generation."""
     text = f"{sorted(value.topics)} {sorted(map(str, value.owned))} {value.generation_id}"
     return (JoinProtocol(COOPERATIVE, text.encode()),)
 
@@ -105,7 +105,7 @@ def lost(generation: int, reason: str = "UNKNOWN_MEMBER_ID") -> Lost:
 
 
 def told(effects: Iterable[object]) -> list[OwnerEvent]:
-    """What the member is told, in order."""
+    """The events for the member, in order."""
     return [e.event for e in effects if isinstance(e, Tell)]
 
 
@@ -129,7 +129,7 @@ def only(kind: type[E], effects: Iterable[object]) -> E:
 
 
 class World:
-    """A core, a clock, and short ways to say what happens."""
+    """A core, a clock, and short ways to feed events."""
 
     def __init__(self, config: ConsumerConfig | None = None) -> None:
         self.core = ConsumerCore(config or ConsumerConfig(), EMBEDDED)
@@ -185,5 +185,5 @@ class World:
 
 
 def kinds(effects: Sequence[object]) -> list[str]:
-    """The effects' names, callbacks by what they tell."""
+    """The names of the effects; callbacks by their kind."""
     return [e.kind.value if isinstance(e, RunCallback) else type(e).__name__ for e in effects]
