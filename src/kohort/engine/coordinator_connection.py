@@ -21,7 +21,7 @@ from kohort.engine.not_coordinator_filter import Coordinates
 from kohort.model.errors import ErrorCode
 from kohort.model.ids import ConnectionId
 from kohort.model.values import shared
-from kohort.wire.apis import Api
+from kohort.wire.apis import BY_NAME, Api
 from kohort.wire.codec import encode_response
 from kohort.wire.coordinator_events import heartbeat_event
 from kohort.wire.coordinator_offsets import commit_event
@@ -30,6 +30,9 @@ from kohort.wire.messages.k12_heartbeat import HeartbeatRequest, HeartbeatRespon
 from kohort.wire.server_connection import Knows, Received, ServerConnection, ServerLimits
 
 Data: TypeAlias = bytes | bytearray | memoryview
+
+KEPT_APIS: Final = frozenset({BY_NAME["OffsetCommit"].key, BY_NAME["Heartbeat"].key})
+"""Keys of the APIs whose requests a connection keeps."""
 
 MAX_HEARTBEAT_SIZE: Final = 512
 """Bytes of the longest heartbeat that a connection keeps."""
@@ -79,8 +82,7 @@ class Connection(ServerConnection):
         handle_of: Callable[[Heartbeat], HeartbeatHandle | None],
     ) -> None:
         """Remember a request that arrived alone in ``data``, if requests like it come again."""
-        kind = type(received.request)
-        if kind is HeartbeatRequest:
+        if type(received.request) is HeartbeatRequest:
             mine = self.coordinates is None or self.coordinates(received.request.group_id)
             if mine and self.is_idle and len(data) <= MAX_HEARTBEAT_SIZE:
                 handle = handle_of(heartbeat_event(received, self, knows))
@@ -88,7 +90,7 @@ class Connection(ServerConnection):
                 self.heartbeat = (
                     None if handle is None else LastHeartbeat(bytes(data), version, handle)
                 )
-        elif kind is OffsetCommitRequest:
+        elif type(received.request) is OffsetCommitRequest:
             self.commits_read += 1
             # To remember a commit costs twice as much as to decode it. So a client whose commits
             # never repeat is tried at its commits 1, 2, 4, 8 and so on only.

@@ -34,7 +34,7 @@ from kohort.coordinator.interface import (
     TopicsDeleted,
 )
 from kohort.engine.coordinator_commits import KnownCommit
-from kohort.engine.coordinator_connection import Connection, Data, LastHeartbeat
+from kohort.engine.coordinator_connection import KEPT_APIS, Connection, Data, LastHeartbeat
 from kohort.engine.coordinator_writes import Write, replays, write_of
 from kohort.engine.not_coordinator_filter import Coordinates, NotCoordinatorFilter
 from kohort.model.errors import ErrorCode, InvariantViolation, ProtocolError
@@ -202,7 +202,12 @@ class CoordinatorEngine:
             if request.header.api_version >= topic_ids.FROM_VERSION:
                 self._name_topics(request)
             self._take(known, request, now)
-        if alone and len(requests) == 1 and self._knows_repeats:
+        if (
+            alone
+            and len(requests) == 1
+            and requests[0].header.api_key in KEPT_APIS
+            and self._knows_repeats
+        ):
             known.keep(requests[0], data, self._knows_partition, self._coordinator.heartbeat_handle)
         return self._settle(now)
 
