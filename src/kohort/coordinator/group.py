@@ -6,7 +6,7 @@ log, other groups.
 
 Three machines meet in a group:
 
-- the *state*, whose legal moves are ``TRANSITIONS``;
+- the *state*, with the legal moves ``TRANSITIONS``;
 - each *member*, which is away, parked in a join, or parked in a sync;
 - the *handed-out ids* (``pending``), which are no members yet and can hold up a join phase.
 """
@@ -114,7 +114,7 @@ class Group:
     """The join phase is over, but the record of its generation is not durable yet."""
 
     renamed: dict[GroupInstanceId, MemberId] = field(default_factory=dict)
-    """Static members whose present id may not be in the group's durable record."""
+    """Static members with an id that the group's durable record may not hold."""
 
     renamed_reserved: dict[GroupInstanceId, MemberId] = field(default_factory=dict)
     """Those of ``renamed`` that the last durable reservation holds."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 @dataclass(slots=True)
 class InitialDelay:
-    """One wait, and what is left for more of them.
+    """One wait, and the time that is left for more waits.
 
     Attributes:
         delay_ms: length of this wait.

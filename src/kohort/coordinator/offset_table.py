@@ -1,4 +1,4 @@
-"""The offsets of one group: what is durable, and the writes on their way to the log.
+"""The offsets of one group: the durable ones, and the writes on their way to the log.
 
 In: values that are sent to the log, and the outcome of their writes. Out: the durable offsets.
 Must not know: groups, requests, records.

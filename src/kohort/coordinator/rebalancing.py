@@ -8,8 +8,8 @@ A member learns a generation only when a record that reserves its number is dura
 used twice, also across a crash. The record is sent when the join phase starts, and is usually
 durable before the last member joins.
 
-Functions that can leave the group Empty return the ticket of the record that says so, for callers
-whose own answer must wait for this record.
+Functions that can leave the group Empty return the ticket of the record that says so. Callers hold
+their own answer back until this record is durable.
 """
 
 from __future__ import annotations

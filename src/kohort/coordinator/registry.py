@@ -31,7 +31,7 @@ MakeMemberId = Callable[[str], str]
 
 
 class Write(Protocol):
-    """What a phase does when records are durable, or when they never will be.
+    """The actions of a phase when records are durable, or when they never will be.
 
     Meanwhile the group may have changed, or be deleted and made again under the same id. Each write
     checks for itself whether its outcome still counts.

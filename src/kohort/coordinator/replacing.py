@@ -1,7 +1,7 @@
 """Static members that return: a new process replaces the one before it (KIP-345, KIP-814).
 
-In: a JoinGroup without member id whose instance id the group knows; the outcome of the record with
-the new member id. Out: the former id fenced; then a parked join, or, when the new id is durable,
+In: a JoinGroup without member id but with a known instance id; the outcome of the record with the
+new member id. Out: the former id fenced; then a parked join, or, when the new id is durable,
 the present generation without a rebalance. Must not know: how a join phase ends.
 """
 

@@ -1,13 +1,13 @@
-"""A commit that says what the last one of its connection said but for its offsets, told by bytes.
+"""Commits that differ from an earlier one of their connection in numbers only (ADR 0036).
 
-In: the bytes of a request that came alone, what they were read as, and the event that was made of
-it. Out: the event of later bytes, if nothing in them differs but numbers, and the bytes of the
-answer that says that all is stored. Must not know: groups, time, the log.
+In: the bytes of a commit that arrived alone, its decoded request, and its event. Out: the numbers in
+later bytes, if nothing else in them differs; the bytes of the answer "all offsets are stored". Must
+not know: groups, time, the log.
 
-Between two commits of a member nothing differs, as a rule, but the correlation id and the offsets.
-Where those stand is not guessed: the request is written twice more, once with all bits of every
-offset clear and once with all set, and what differs between the two are the offsets. What comes out
-is the event that reading in full would give; all that a coordinator decides, it decides again.
+Two commits of a member usually differ in nothing but the correlation id and the offsets. The
+positions of the offsets are not computed. The codec writes the request twice more, once with all
+bits of every offset clear and once with all bits set; the bytes that differ are the offsets. The
+coordinator decides about the resulting event as about any other.
 """
 
 from __future__ import annotations
@@ -28,26 +28,26 @@ from kohort.wire.coordinator_offsets import commit_response
 from kohort.wire.messages.k08_offset_commit import OffsetCommitRequest
 
 MAX_COMMIT_SIZE: Final = 2_048
-"""Bytes of the longest frame that is kept."""
+"""Bytes of the longest commit that a connection keeps."""
 
 _ID_AT: Final = 8
 _ID_ENDS: Final = 12
-"""Where the correlation id stands in a request's frame: behind size, key and version."""
+"""Position of the correlation id in a request's frame: behind size, key and version."""
 
 _ANSWER_ID_AT: Final = 4
 _ANSWER_ID_ENDS: Final = 8
-"""Where it stands in a response's frame: behind the size."""
+"""Position of the correlation id in a response's frame: behind the size."""
 
 _OFFSET_BYTES: Final = 8
 _ALL_BITS: Final = b"\xff" * _OFFSET_BYTES
 
 
 class KnownCommit:
-    """The last commit of a connection that was read in full.
+    """The last commit of a connection that was decoded.
 
     Attributes:
-        event: what the coordinator was told of it.
-        header: what stood before it; the correlation id is that of the first one.
+        event: its event.
+        header: its header, with its own correlation id.
         size: bytes of its frame.
     """
 
@@ -78,16 +78,16 @@ class KnownCommit:
         self._after_id = answer[_ANSWER_ID_ENDS:]
 
     def numbers(self, frame: bytes | bytearray | memoryview) -> tuple[int, ...] | None:
-        """Correlation id and offsets in ``frame``, of ``size`` bytes; None: more is different."""
+        """Correlation id and offsets in ``frame`` of ``size`` bytes; None: other bytes differ, too."""
         parts = self._unpack(frame)
         return parts[1::2] if parts[::2] == self._fixed else None
 
     def is_stored(self, answer: Answer) -> bool:
-        """Whether an answer says that all partitions are stored, and nothing else."""
+        """Whether an answer says exactly that all partitions are stored."""
         return type(answer) is OffsetCommitAnswer and answer.partitions == self._stored
 
     def response(self, correlation_id: int) -> bytes:
-        """The frame of an answer that ``is_stored``, to the request of that id."""
+        """The frame of an answer that ``is_stored``, for the request of that id."""
         return correlation_id.to_bytes(4, "big", signed=True).join(
             (self._before_id, self._after_id)
         )
@@ -96,10 +96,10 @@ class KnownCommit:
 def known_commit(
     frame: bytes, header: RequestHeader, request: OffsetCommitRequest, event: OffsetCommit
 ) -> KnownCommit | None:
-    """What makes the next commit like this one cheap; None if it cannot be known by its bytes.
+    """The commit to compare later ones with; None if it cannot be known by its bytes.
 
-    That is one that is long, names topics by id, or is not written as this project would write it.
-    ``request`` is used up: its offsets are not what they were.
+    A commit cannot be known if it is long, names topics by id, or has other bytes than this codec
+    writes. ``request`` is spoilt: its offsets are overwritten.
     """
     version = header.api_version
     if len(frame) > MAX_COMMIT_SIZE or version >= topic_ids.FROM_VERSION:
@@ -119,7 +119,7 @@ def known_commit(
 
 
 def _layout(clear: bytes, set_: bytes) -> struct.Struct:
-    """A request's frame as fixed bytes and numbers in turn, the first of them its id."""
+    """A request's frame as fixed bytes and numbers in turn; the first number is the id."""
     differ = (int.from_bytes(clear, "big") ^ int.from_bytes(set_, "big")).to_bytes(
         len(clear), "big"
     )
@@ -133,4 +133,4 @@ def _layout(clear: bytes, set_: bytes) -> struct.Struct:
 
 
 _struct = lru_cache(maxsize=256)(struct.Struct)
-"""Members of a group commit requests of one shape."""
+"""The commits of a group's members have one shape."""

@@ -32,7 +32,7 @@ from kohort.wire.server_connection import Knows, Received, ServerConnection, Ser
 Data: TypeAlias = bytes | bytearray | memoryview
 
 KEPT_APIS: Final = frozenset({BY_NAME["OffsetCommit"].key, BY_NAME["Heartbeat"].key})
-"""Keys of the APIs whose requests a connection keeps."""
+"""Keys of the APIs of ``Connection.keep``."""
 
 MAX_HEARTBEAT_SIZE: Final = 512
 """Bytes of the longest heartbeat that a connection keeps."""
@@ -92,8 +92,8 @@ class Connection(ServerConnection):
                 )
         elif type(received.request) is OffsetCommitRequest:
             self.commits_read += 1
-            # To remember a commit costs twice as much as to decode it. So a client whose commits
-            # never repeat is tried at its commits 1, 2, 4, 8 and so on only.
+            # To remember a commit costs twice as much as to decode it. So only commits 1, 2, 4, 8
+            # and so on are tried while none repeats.
             if self.commits_read & (self.commits_read - 1) == 0:
                 event = commit_event(received, self, knows)
                 self.commit = known_commit(bytes(data), received.header, received.request, event)

@@ -1,4 +1,4 @@
-"""The records of a coordinator's engine as bytes: what it writes to the log and reads back.
+"""The records of a coordinator's engine as bytes, on their way to the log and back.
 
 In: the records of one append; keys and values of the log. Out: a write, if a message to the log can
 hold the records; records. Must not know: connections, files.

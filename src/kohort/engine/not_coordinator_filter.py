@@ -1,10 +1,10 @@
-"""What a node answers about groups that other nodes coordinate.
+"""Refusals for groups that other nodes coordinate.
 
-In: a request as an event, and which groups the node coordinates that was asked. Out: a refusal, or
-the part of the request that the coordinator is to serve and how its answer becomes the whole one.
-Must not know: nodes, connections, which of them there are.
+In: a request as an event, and the groups that the asked node coordinates. Out: a refusal, or the
+part of the request that the coordinator must serve and a function that completes its answer. Must
+not know: nodes, connections.
 
-Kafka asks who owns a group last: a request that is wrong whoever is asked is told so first.
+Kafka checks the coordinator of a group last: an error of the request itself comes first.
 """
 
 from __future__ import annotations
@@ -46,16 +46,16 @@ from kohort.model.group_config import GroupConfig
 from kohort.model.ids import Token
 
 Coordinates: TypeAlias = Callable[[str], bool]
-"""Says of a group whether the node that was asked coordinates it."""
+"""Whether the asked node coordinates a group."""
 
-_ELSEWHERE: Final = ErrorCode.NOT_COORDINATOR
+_NOT_COORDINATOR: Final = ErrorCode.NOT_COORDINATOR
 
 
 class NotCoordinatorFilter:
-    """Takes requests that came to one node of several.
+    """Refuses requests, or parts of them, on one node of several.
 
     Attributes:
-        parts: what makes the answers whole of which the coordinator gives a part.
+        parts: the functions that complete the answers to parts of requests.
     """
 
     __slots__ = ("_config", "parts")
@@ -65,7 +65,7 @@ class NotCoordinatorFilter:
         self.parts: dict[Token, Callable[[Any], Answer]] = {}
 
     def take(self, event: Request, coordinates: Coordinates) -> Request | Respond:
-        """What the coordinator is to serve of a request, or the refusal of all of it."""
+        """The part of a request for the coordinator, or the refusal of the whole request."""
         answer = refusal(event, coordinates, self._config)
         if answer is not None:
             return Respond(token=event.token, answer=answer)
@@ -76,7 +76,7 @@ class NotCoordinatorFilter:
         return part.event
 
     def made_whole(self, effects: list[Effect]) -> list[Effect]:
-        """Effects of the coordinator with answers that speak of the groups elsewhere, too."""
+        """The effects, with answers that name the groups of other nodes, too."""
         if not self.parts:
             return effects
         whole: list[Effect] = []
@@ -89,19 +89,19 @@ class NotCoordinatorFilter:
         return whole
 
     def forget(self, token: Token) -> None:
-        """Nobody waits for that answer any more."""
+        """Forget a request: its client is gone."""
         self.parts.pop(token, None)
 
 
 class Part(NamedTuple):
-    """What of a request is for the coordinator, and what makes its answer the whole one."""
+    """A part of a request for the coordinator, and the function that completes its answer."""
 
     event: Request
     whole: Callable[[Any], Answer]
 
 
 def refusal(event: Request, coordinates: Coordinates, config: GroupConfig) -> Answer | None:
-    """The answer to a request about one group that is coordinated elsewhere; None: serve it."""
+    """The answer to a request about one group of another node; None: serve it."""
     refuse = _REFUSALS.get(type(event))
     if refuse is None or coordinates(event.group_id):  # type: ignore[union-attr] # those have one
         return None
@@ -110,7 +110,7 @@ def refusal(event: Request, coordinates: Coordinates, config: GroupConfig) -> An
 
 
 def part_of(event: Request, coordinates: Coordinates) -> Part | None:
-    """The part of a request about several groups that this node coordinates; None: all of it."""
+    """The part of a request that is about groups of this node; None: all of it."""
     part = _PARTS.get(type(event))
     return None if part is None else part(event, coordinates)
 
@@ -119,34 +119,34 @@ def _join(event: JoinGroup, config: GroupConfig) -> JoinAnswer | None:
     low, high = config.min_session_timeout_ms, config.max_session_timeout_ms
     if not event.group_id or not low <= event.session_timeout_ms <= high:
         return None
-    return JoinAnswer(error=_ELSEWHERE)
+    return JoinAnswer(error=_NOT_COORDINATOR)
 
 
 def _sync(event: SyncGroup, _config: GroupConfig) -> SyncAnswer | None:
     unnamed = event.names_protocol and None in (event.protocol_type, event.protocol_name)
-    return SyncAnswer(error=_ELSEWHERE) if event.group_id and not unnamed else None
+    return SyncAnswer(error=_NOT_COORDINATOR) if event.group_id and not unnamed else None
 
 
 def _heartbeat(event: Heartbeat, _config: GroupConfig) -> HeartbeatAnswer | None:
-    return HeartbeatAnswer(error=_ELSEWHERE) if event.group_id else None
+    return HeartbeatAnswer(error=_NOT_COORDINATOR) if event.group_id else None
 
 
 def _leave(event: LeaveGroup, _config: GroupConfig) -> LeaveAnswer | None:
-    return LeaveAnswer(error=_ELSEWHERE) if event.group_id else None
+    return LeaveAnswer(error=_NOT_COORDINATOR) if event.group_id else None
 
 
 def _commit(event: OffsetCommit, _config: GroupConfig) -> OffsetCommitAnswer:
     unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     return OffsetCommitAnswer(
         partitions=tuple(
-            (tp, unknown if tp in event.unknown_partitions else _ELSEWHERE)
+            (tp, unknown if tp in event.unknown_partitions else _NOT_COORDINATOR)
             for tp, _ in event.offsets
         )
     )
 
 
 def _delete_offsets(event: OffsetDelete, _config: GroupConfig) -> OffsetDeleteAnswer | None:
-    return OffsetDeleteAnswer(error=_ELSEWHERE) if event.group_id else None
+    return OffsetDeleteAnswer(error=_NOT_COORDINATOR) if event.group_id else None
 
 
 _REFUSALS: Final[dict[type, Callable[[Any, GroupConfig], Any]]] = {
@@ -172,7 +172,7 @@ def _fetch(event: OffsetFetch, coordinates: Coordinates) -> Part | None:
                 told.get(group.group_id)
                 or FetchedGroup(
                     group_id=group.group_id,
-                    error=_ELSEWHERE,
+                    error=_NOT_COORDINATOR,
                     offsets=tuple((tp, None) for tp in group.partitions or ()),
                 )
                 for group in event.groups
@@ -200,7 +200,7 @@ def _describe(event: DescribeGroups, coordinates: Coordinates) -> Part | None:
             answer,
             groups=tuple(
                 told.get(group_id)
-                or DescribedGroup(group_id=group_id, error=_ELSEWHERE, state=None)
+                or DescribedGroup(group_id=group_id, error=_NOT_COORDINATOR, state=None)
                 for group_id in event.group_ids
             ),
         )
@@ -211,7 +211,9 @@ def _describe(event: DescribeGroups, coordinates: Coordinates) -> Part | None:
 def _delete(event: DeleteGroups, coordinates: Coordinates) -> Part | None:
     def whole(answer: DeleteAnswer) -> DeleteAnswer:
         told = dict(answer.groups)
-        groups = tuple((group_id, told.get(group_id, _ELSEWHERE)) for group_id in event.group_ids)
+        groups = tuple(
+            (group_id, told.get(group_id, _NOT_COORDINATOR)) for group_id in event.group_ids
+        )
         return replace(answer, groups=groups)
 
     return _by_id(event, coordinates, whole)
