@@ -102,7 +102,7 @@ class RawClient:
             data += more
         return data
 
-    # What many tests ask.
+    # Requests of many tests.
 
     def create(
         self, name: str, partitions: int = 1, **configs: object
@@ -270,14 +270,14 @@ def values_of(records: bytes | memoryview | None) -> list[bytes | None]:
     return [record.value for record in iterate_records(records or b"")]
 
 
-def pump_of(broker: EmbeddedBroker) -> Any:
-    """What runs inside, to be looked at, private parts and all."""
+def loop_of(broker: EmbeddedBroker) -> Any:
+    """The broker loop of an embedded broker, private parts included."""
     assert broker._server is not None
     return broker._server._broker_loop
 
 
 class Reachable(Protocol):
-    """A broker, or what stands before one."""
+    """A broker, or a proxy in front of it."""
 
     @property
     def bootstrap_servers(self) -> str: ...

@@ -1,4 +1,4 @@
-"""What strangers send: the connection goes, nothing else does."""
+"""Damaged requests: their connection is closed, other connections notice nothing."""
 
 from __future__ import annotations
 

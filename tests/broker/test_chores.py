@@ -1,4 +1,4 @@
-"""What the broker does by the clock and in its threads: syncs, retention, compaction."""
+"""Work by the clock and in threads: syncs, retention, compaction."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from tests.broker.conftest import Connect, MakeProduce, bytes_of, pump_of
+from tests.broker.conftest import Connect, MakeProduce, bytes_of, loop_of
 
 from kohort.broker.embedded import EmbeddedBroker
 from kohort.model.errors import ErrorCode
@@ -66,7 +66,7 @@ def test_flush_messages_holds_the_answer_until_the_sync(
     assert safe.receive().responses[0].partition_responses[0].base_offset == 0
 
 
-def test_those_who_wait_share_a_sync(
+def test_waiting_writes_share_a_sync(
     disk: Disk, kohort_broker: EmbeddedBroker, connect: Connect, produce_request: MakeProduce
 ) -> None:
     clients = [connect(kohort_broker) for _ in range(10)]
@@ -112,7 +112,7 @@ def test_flush_ms_syncs_what_nobody_waits_for(
     client = connect(kohort_broker)
     client.create("t", flush_ms=30)
     assert client.produce("t", [b"a"]).error_code == 0
-    log = pump_of(kohort_broker)._journal._topics.log(TopicPartition("t", 0))
+    log = loop_of(kohort_broker)._journal._topics.log(TopicPartition("t", 0))
     wait_for(lambda: log.durable_end_offset == 1)
     client.produce("t", [b"b"])
     wait_for(lambda: log.durable_end_offset == 2)
@@ -162,7 +162,7 @@ def test_compacted_topics_keep_the_newest_of_each_key(
 def test_the_offsets_topic_is_compacted_too(
     kohort_broker_factory: Callable[..., EmbeddedBroker], connect: Connect, tmp_path: Path
 ) -> None:
-    """Hundreds of commits of one offset; what is left is read again on the next start."""
+    """Hundreds of commits of one offset; the next start reads the last ones."""
     settings = {
         "log.cleaner.backoff.ms": 20,
         "offsets.topic.segment.bytes": 2000,
@@ -182,7 +182,7 @@ def test_the_offsets_topic_is_compacted_too(
 
     for offset in range(300):
         commit(offset)
-    topics = pump_of(first)._journal._topics
+    topics = loop_of(first)._journal._topics
     log = topics.log(TopicPartition("__consumer_offsets", 0))
     wait_for(lambda: log.size < 5_000)
     first.close()

@@ -1,4 +1,4 @@
-"""Group records on their way to the disk: what waits for one sync shares a batch."""
+"""Group records on their way to the disk: records that wait for one sync share a batch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a client may make the broker hold: connections, half requests, unread answers, silence."""
+"""Limits of one client: connections, partial requests, unread answers, idle time."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_connections_of_one_address_are_bounded(
     assert connect(broker).hung_up()
 
 
-def test_a_flood_is_told_of_and_does_not_fill_the_log(
+def test_a_flood_of_connections_is_logged_without_filling_the_log(
     kohort_broker_factory: Callable[..., EmbeddedBroker],
     connect: Connect,
     caplog: pytest.LogCaptureFixture,
@@ -84,7 +84,7 @@ def test_a_request_that_drips_in_is_not_waited_for(
 
 
 class FakeSession:
-    """What the sweep asks of a session."""
+    """The part of a session that the sweep uses."""
 
     def __init__(self) -> None:
         self.peer_host = "there"
@@ -141,7 +141,7 @@ def test_the_next_request_has_a_time_of_its_own(swept: SweptWorld) -> None:
         assert not swept.run(4)
 
 
-def test_what_came_buys_time(swept: SweptWorld) -> None:
+def test_each_byte_that_arrives_extends_the_time(swept: SweptWorld) -> None:
     swept.session.half = (1, 10 * 16 * 1024)
     assert not swept.run(14)
     assert swept.run(3)

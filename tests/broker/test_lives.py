@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.broker.conftest import Connect, MakeFetch, pump_of
+from tests.broker.conftest import Connect, MakeFetch, loop_of
 
 from kohort.broker import service
 from kohort.broker.embedded import EmbeddedBroker
@@ -146,7 +146,7 @@ def test_a_group_record_that_cannot_be_read_stops_the_start(
 ) -> None:
     first = kohort_broker_factory(str(tmp_path / "data"))
     connect(first).become_member("g")
-    journal = pump_of(first)._journal
+    journal = loop_of(first)._journal
     log = journal._topics._log_dir.log("__consumer_offsets", 0)
     strange = Record(b"\x00\x02\x00\x01g", b"\x00\x63?", int(time.time() * 1000))
     log.append(build_batch([strange]), int(time.time() * 1000))

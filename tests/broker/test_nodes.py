@@ -1,4 +1,4 @@
-"""One broker as several nodes: who is told what, who answers what, and what a restart changes."""
+"""One broker as several nodes: their answers, their leaders, and the changes of a restart."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_topics_of_one_partition_are_spread_too() -> None:
 
 
 @pytest.mark.parametrize("count", range(1, 6))
-def test_a_group_is_coordinated_by_who_leads_its_partition(count: int) -> None:
+def test_the_leader_of_its_partition_coordinates_a_group(count: int) -> None:
     nodes = nodes_of(count, first=7)
     internal = topic_of("__consumer_offsets", OFFSETS, 3)
     for group in ("", "g", *(f"group-{n}" for n in range(100))):
@@ -123,7 +123,7 @@ def test_addresses_follow_each_other() -> None:
         ({"nodes": 2, "advertised": [Address("a", 65_535)]}, "need ports up to 65536"),
     ],
 )
-def test_what_cannot_be_is_refused_before_anything_is_done(
+def test_an_impossible_number_of_nodes_is_refused_before_the_start(
     arguments: dict[str, Any], part: str, tmp_path: Path
 ) -> None:
     with pytest.raises(ConfigError, match=part):
@@ -183,7 +183,7 @@ def by_hand(*nodes: list[int]) -> list[k19.CreatableReplicaAssignment]:
     ]
 
 
-def test_every_node_tells_of_all_of_them(cluster: Cluster) -> None:
+def test_every_node_lists_all_nodes(cluster: Cluster) -> None:
     for raw in cluster.at.values():
         metadata = raw.ask(k03.MetadataRequest(topics=[]))
         told = {row.node_id: f"{row.host}:{row.port}" for row in metadata.brokers}
@@ -288,7 +288,7 @@ def test_records_are_served_by_the_leader(cluster: Cluster) -> None:
         answer = raw.ask(k21.DeleteRecordsRequest(topics=gone))
         assert answer.topics[0].partitions[0].error_code == error
         assert raw.fetch("t", version=10).error_code == error
-    # Whoever knows that followers may be read (KIP-392) reads there, too.
+    # A client that may read followers (KIP-392) can read there, too.
     for node_id, error in {**wanted, follower: ErrorCode.NONE}.items():
         row = cluster.at[node_id].fetch("t", version=11)
         assert row.error_code == error
@@ -303,7 +303,7 @@ def test_records_are_served_by_the_leader(cluster: Cluster) -> None:
     ]
 
 
-def test_a_wrong_epoch_is_told_by_who_has_a_replica(cluster: Cluster) -> None:
+def test_nodes_with_a_replica_refuse_a_wrong_epoch(cluster: Cluster) -> None:
     cluster.create("t", 1, 2)
     leader, follower = cluster.placed("t")[0]
     stranger = ({1, 2, 3} - {leader, follower}).pop()
@@ -320,7 +320,7 @@ def test_a_wrong_epoch_is_told_by_who_has_a_replica(cluster: Cluster) -> None:
         assert row.error_code == error
 
 
-def test_a_fetch_that_waits_at_one_node_hears_of_records_from_another(cluster: Cluster) -> None:
+def test_a_fetch_that_waits_at_one_node_gets_records_from_another(cluster: Cluster) -> None:
     cluster.create("t", 1, 3)
     leader, follower, _ = cluster.placed("t")[0]
     request = fetch_request({("t", 0): 0}, max_wait_ms=20_000)

@@ -36,7 +36,7 @@ class Loop:
 
 
 class Engine:
-    """Answers with what it was sent, each request at a cost in time; ``beat...`` comes again."""
+    """Answers requests with their own bytes, after some time; ``beat...`` is known by its bytes."""
 
     has_more = False
     tells_beats = False
@@ -158,7 +158,7 @@ def test_when_all_is_served_requests_are_served_at_once_again(stage: Stage) -> N
     assert stage.sent[-1] == (8, b"later")
 
 
-def test_requests_of_who_is_gone_are_dropped(stage: Stage) -> None:
+def test_requests_of_lost_connections_are_dropped(stage: Stage) -> None:
     for who in range(6):
         stage.say(who, b"request")
     stage.clients[5].open = False

@@ -20,7 +20,7 @@ VERSIONS_OF_FETCH = range(4, 13)
 
 
 @pytest.mark.parametrize("version", VERSIONS_OF_PRODUCE)
-def test_what_is_produced_in_any_version_is_fetched_in_every_version(
+def test_records_of_any_produce_version_are_fetched_in_every_version(
     raw: RawClient, values_of: ValuesOf, version: int
 ) -> None:
     raw.create("t")

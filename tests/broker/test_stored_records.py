@@ -1,4 +1,4 @@
-"""What a start hands to the coordinator of the log: everything that still says something."""
+"""The records of the log that a start hands to the coordinator."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def loaded(pairs: Iterator[journal.KeyAndValue] | list[journal.KeyAndValue]) -> 
     return loading
 
 
-def test_what_is_left_out_would_have_changed_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_left_out_records_would_have_changed_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(journal, "MOST_SUPERSEDED", 5)
     for seed in range(SEED, SEED + 200):
         rng = random.Random(seed)

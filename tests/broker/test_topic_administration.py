@@ -34,7 +34,7 @@ def change(
     version: int | None = None,
     **fields: Any,
 ) -> tuple[ErrorCode, str | None]:
-    """IncrementalAlterConfigs of (setting, operation, value): the error, and what is said of it."""
+    """IncrementalAlterConfigs of (setting, operation, value): error and message."""
     resource = i.AlterConfigsResource(
         resource_type=kind,
         resource_name=name,
@@ -59,7 +59,7 @@ def told(raw: RawClient, setting: str, name: str = "t") -> tuple[str | None, int
 
 
 @pytest.mark.parametrize("version", [0, 1])
-def test_a_setting_is_changed_and_goes_by_at_once(raw: RawClient, version: int) -> None:
+def test_a_changed_setting_counts_at_once(raw: RawClient, version: int) -> None:
     raw.create("t")
     assert raw.produce("t", [bytes(500)]).error_code == 0
     assert change(raw, ("max.message.bytes", SET, "200"), version=version) == (0, None)
@@ -71,7 +71,7 @@ def test_a_setting_is_changed_and_goes_by_at_once(raw: RawClient, version: int) 
 
 
 @pytest.mark.parametrize("setting", [("retention.ms", "1"), ("retention.bytes", "100")])
-def test_retention_goes_by_a_changed_setting(
+def test_retention_honours_a_changed_setting(
     kohort_broker_factory: Callable[..., EmbeddedBroker], connect: Connect, setting: str
 ) -> None:
     raw = connect(kohort_broker_factory(log_retention_check_interval_ms=50))
@@ -95,7 +95,7 @@ def test_changes_stay_over_a_restart(
     assert change(raw, ("segment.jitter.ms", SET, "7"), ("retention.ms", SET, "9")) == (0, None)
     first.close()
     raw = connect(kohort_broker_factory(directory))
-    assert told(raw, "segment.jitter.ms") == ("7", 1), "kept and told, though nothing goes by it"
+    assert told(raw, "segment.jitter.ms") == ("7", 1), "stored and returned, without effect"
     assert told(raw, "retention.ms") == ("9", 1)
 
 
@@ -286,7 +286,7 @@ def test_a_deleted_topics_files_go_behind_the_answer(
     wait_until(lambda: sorted(leftovers(directory)) == ["big-0", "big-1", "big-2"])
 
 
-def test_what_a_crash_left_is_taken_away_after_the_next_start(
+def test_the_next_start_removes_the_files_that_a_crash_left(
     kohort_broker_factory: Callable[..., EmbeddedBroker], connect: Connect, tmp_path: Path
 ) -> None:
     directory = tmp_path / "data"

@@ -88,7 +88,7 @@ def test_create(raw: RawClient, version: int) -> None:
     assert {row.leader_id for row in topic.partitions} == {1}
 
 
-def test_what_cannot_be_created_is_told_topic_by_topic(raw: RawClient) -> None:
+def test_each_refused_topic_has_its_own_error(raw: RawClient) -> None:
     create(raw, creatable("there", 1))
     create(raw, creatable("a.b", 1))
     results = create(

@@ -1,4 +1,4 @@
-"""Who waits, for what, and whom it holds up: long polls, parked joins, clients that do not read."""
+"""Waiting requests: long polls, parked joins, clients that do not read their answers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.broker.conftest import (
     RawClient,
     ValuesOf,
     bytes_of,
-    pump_of,
+    loop_of,
 )
 
 from kohort.broker.embedded import EmbeddedBroker
@@ -68,7 +68,7 @@ def test_a_fetch_of_nothing_does_not_wait(raw: RawClient, fetch_request: MakeFet
     assert raw.receive(SOON_S).responses == []
 
 
-def test_deleting_a_topic_wakes_those_who_wait_for_it(
+def test_deleting_a_topic_wakes_the_fetches_that_wait_for_it(
     kohort_broker: EmbeddedBroker, connect: Connect, fetch_request: MakeFetch
 ) -> None:
     waiting, other = connect(kohort_broker), connect(kohort_broker)
@@ -147,7 +147,7 @@ def test_a_client_that_does_not_read_is_not_served_on(
 
 def _server_sessions(broker: EmbeddedBroker) -> list[Session]:
     # Looked at from another thread, which is good enough for a number that only grows.
-    return list(pump_of(broker).sessions.values())
+    return list(loop_of(broker).sessions.values())
 
 
 def test_connections_beyond_the_limit_are_refused(

@@ -1,4 +1,4 @@
-"""The index of parked fetches: who is woken by what."""
+"""The index of parked fetches: which fetch is ready after which event."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def park(
     return fetch
 
 
-def test_an_append_wakes_those_who_wait_for_its_partition(index: Index) -> None:
+def test_an_append_wakes_the_fetches_that_wait_for_its_partition(index: Index) -> None:
     first, second = park(index, 1, (A, B)), park(index, 2, (C,))
     index.appended(B, 10)
     assert index.take_ready() == [first]

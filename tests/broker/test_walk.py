@@ -10,7 +10,7 @@ from types import FrameType
 from typing import Any
 
 import pytest
-from tests.broker.conftest import SUBSCRIPTION, Connect, RawClient, pump_of
+from tests.broker.conftest import SUBSCRIPTION, Connect, RawClient, loop_of
 
 from kohort.broker.broker_loop import BrokerLoop
 from kohort.broker.embedded import EmbeddedBroker
@@ -23,7 +23,7 @@ ROOMS = ("kohort.broker", "kohort.engine", "kohort.wire", "kohort.coordinator")
 
 
 class Walk:
-    """The modules whose code the broker's thread runs from a request to the next answer.
+    """The modules that the broker's thread runs from a request to the next answer.
 
     While a write is on its way to the disk, nothing is noted. Constructors that ``dataclass``
     generates count for the module of their class.
@@ -72,7 +72,7 @@ def walk() -> Iterator[Walk]:
 
 @pytest.fixture
 def broker(walk: Walk) -> Iterator[EmbeddedBroker]:
-    """A broker whose thread was started under the profile function of ``walk``."""
+    """A broker with ``walk`` as the profile function of its thread."""
     with EmbeddedBroker(group_initial_rebalance_delay_ms=0) as broker:
         yield broker
 
@@ -108,7 +108,7 @@ def stable_pair(broker: EmbeddedBroker, a: RawClient, b: RawClient) -> tuple[str
 
 def parked(broker: EmbeddedBroker, count: int) -> None:
     """Wait until so many joins are parked and the next generation is durable."""
-    group = pump_of(broker)._engine._coordinator._registry.groups["g"]
+    group = loop_of(broker)._engine._coordinator._registry.groups["g"]
     end = time.monotonic() + 20
     while group.parked_joins < count or not group.is_reserved():
         assert time.monotonic() < end

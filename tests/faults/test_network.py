@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 
 import pytest
-from tests.broker.conftest import Connect, pump_of
+from tests.broker.conftest import Connect, loop_of
 from tests.faults.conftest import MakeMember
 from tests.faults.members import Member, committed, described, eventually, form
 
@@ -125,7 +125,7 @@ def test_n7_half_open_connections_are_given_up_and_their_descriptors_too(
     clients = [connect(proxy) for _ in range(20)]
     for client in clients:
         assert client.ask(FINE).error_code == 0
-    sessions = pump_of(broker).sessions
+    sessions = loop_of(broker).sessions
     assert len(sessions) == 20
     assert proxy.half_open() == 20
     for client in clients:

@@ -3,8 +3,9 @@
 In: OffsetDelete, DeleteGroups, TopicsDeleted, the sweep timer, the outcome of tombstones. Out:
 answers, when the tombstones are durable. Must not know: commits.
 
-While its tombstone is on its way, a group is Dead. Requests are then told to look for the coordinator
-again, and readers still see the offsets. If the write fails, the group is what it was before.
+While its tombstone is on its way, a group is Dead. Requests are then told to look for the
+coordinator again, and readers still see the offsets. If the write fails, the group is what it was
+before.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """DescribeGroups and ListGroups.
 
 In: the two requests. Out: values that do not change with the group. Must not know: how groups
-change. Everything that Kafka hides outside Stable (the protocol, members' metadata) is hidden here, too.
+change. Everything that Kafka hides outside Stable (the protocol, members' metadata) is hidden here,
+too.
 """
 
 from __future__ import annotations

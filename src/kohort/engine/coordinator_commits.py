@@ -1,8 +1,8 @@
 """Commits that differ from an earlier one of their connection in numbers only (ADR 0036).
 
-In: the bytes of a commit that arrived alone, its decoded request, and its event. Out: the numbers in
-later bytes, if nothing else in them differs; the bytes of the answer "all offsets are stored". Must
-not know: groups, time, the log.
+In: the bytes of a commit that arrived alone, its decoded request, and its event. Out: the numbers
+in later bytes, if nothing else in them differs; the bytes of the answer "all offsets are stored".
+Must not know: groups, time, the log.
 
 Two commits of a member usually differ in nothing but the correlation id and the offsets. The
 positions of the offsets are not computed. The codec writes the request twice more, once with all
@@ -78,7 +78,7 @@ class KnownCommit:
         self._after_id = answer[_ANSWER_ID_ENDS:]
 
     def numbers(self, frame: bytes | bytearray | memoryview) -> tuple[int, ...] | None:
-        """Correlation id and offsets in ``frame`` of ``size`` bytes; None: other bytes differ, too."""
+        """Correlation id and offsets of ``frame``; None: other bytes differ, too."""
         parts = self._unpack(frame)
         return parts[1::2] if parts[::2] == self._fixed else None
 
