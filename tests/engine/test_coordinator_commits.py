@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from tests.engine.coordinator_bench import Bench, Client, stable
 
-from kohort.engine.coordinator_commits import MAX_COMMIT_SIZE, KnownCommit, known_commit
+from kohort.engine.coordinator_connection import MAX_COMMIT_SIZE, KnownCommit, known_commit
 from kohort.engine.coordinator_engine import (
     CoordinatorEngine,
     Observed,

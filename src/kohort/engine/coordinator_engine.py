@@ -33,8 +33,13 @@ from kohort.coordinator.interface import (
     TokensDropped,
     TopicsDeleted,
 )
-from kohort.engine.coordinator_commits import KnownCommit
-from kohort.engine.coordinator_connection import KEPT_APIS, Connection, Data, LastHeartbeat
+from kohort.engine.coordinator_connection import (
+    KEPT_APIS,
+    Connection,
+    Data,
+    KnownCommit,
+    LastHeartbeat,
+)
 from kohort.engine.coordinator_writes import Write, replays, write_of
 from kohort.engine.not_coordinator_filter import Coordinates, NotCoordinatorFilter
 from kohort.model.errors import ErrorCode, InvariantViolation, ProtocolError
@@ -47,7 +52,6 @@ from kohort.wire import topic_ids
 from kohort.wire.apis import APIS, Api
 from kohort.wire.codec import RequestHeader
 from kohort.wire.coordinator_events import EVENT_MAKERS, RESPONSE_MAKERS
-from kohort.wire.coordinator_offsets import commit_again
 from kohort.wire.server_connection import Knows, Received, ServerLimits
 from kohort.wire.topic_ids import NoTopicIds, TopicIds
 
@@ -189,7 +193,7 @@ class CoordinatorEngine:
         reply = self.beat(known, data, now)
         if reply is not None:
             return [Transmit(conn, reply)]
-        if alone and self._commit_again(known, data, now):
+        if alone and known.commit is not None and self._commit_again(known, data, now):
             return self._settle(now)
         try:
             requests = known.receive(data)
@@ -391,17 +395,12 @@ class CoordinatorEngine:
 
     def _commit_again(self, known: Connection, data: Data, now: Instant) -> bool:
         """Serve a commit that differs from the known one in numbers only; False: it does not."""
-        commit = known.commit
-        if commit is None or len(data) != commit.size:
+        taken = known.commit_again(data, self._knows_partition)
+        if taken is None:
             return False
-        numbers = commit.numbers(data)
-        if numbers is None:
-            return False
-        known.commits_read = 0
-        correlation_id, version = numbers[0], commit.header.api_version
-        token = known.receive_known(commit.header, correlation_id)
-        self._owed[token] = (known, version, (commit, correlation_id))
-        event = commit_again(commit.event, token, numbers[1:], self._knows_partition)
+        commit, event, correlation_id = taken
+        version = commit.header.api_version
+        self._owed[event.token] = (known, version, (commit, correlation_id))
         self._serve(known, event, version, correlation_id, now)
         return True
 
