@@ -75,13 +75,13 @@ STEPS = st.lists(
 class LongWayEngine(CoordinatorEngine):
     """Reads every request in full."""
 
-    _knows_repeats = False
+    _kept_apis = frozenset()
 
 
 class LongWayRecordingEngine(RecordingCoordinatorEngine):
     """Reads every request in full, and tells."""
 
-    _knows_repeats = False
+    _kept_apis = frozenset()
 
 
 class Life(Bench):

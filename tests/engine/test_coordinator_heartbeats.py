@@ -23,7 +23,7 @@ from kohort.wire.messages.k12_heartbeat import HeartbeatRequest
 class LongWayEngine(CoordinatorEngine):
     """Reads every heartbeat in full."""
 
-    _knows_repeats = False
+    _kept_apis = frozenset()
 
 
 class LongWay(Bench):
@@ -182,7 +182,7 @@ class Recorded(Bench):
 
 
 class LongWayRecordingEngine(RecordingCoordinatorEngine):
-    _knows_repeats = False
+    _kept_apis = frozenset()
 
 
 class RecordedTheLongWay(Recorded):

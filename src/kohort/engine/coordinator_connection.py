@@ -16,7 +16,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable
 from functools import cache, lru_cache
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from kohort.coordinator.interface import (
     Answer,
@@ -31,13 +31,13 @@ from kohort.model.errors import ErrorCode
 from kohort.model.ids import ConnectionId
 from kohort.model.values import shared
 from kohort.wire import topic_ids
-from kohort.wire.apis import BY_NAME, Api
+from kohort.wire.apis import BY_NAME
 from kohort.wire.codec import RequestHeader, encode_request, encode_response
 from kohort.wire.coordinator_events import heartbeat_event
 from kohort.wire.coordinator_offsets import commit_again, commit_event, commit_response
 from kohort.wire.messages.k08_offset_commit import OffsetCommitRequest
 from kohort.wire.messages.k12_heartbeat import HeartbeatRequest, HeartbeatResponse
-from kohort.wire.server_connection import Knows, Received, ServerConnection, ServerLimits
+from kohort.wire.server_connection import Knows, Received, ServerConnection
 
 Data: TypeAlias = bytes | bytearray | memoryview
 
@@ -79,12 +79,9 @@ class Connection(ServerConnection):
         conn: ConnectionId,
         host: str,
         coordinates: Coordinates | None,
-        *,
-        apis: tuple[Api, ...],
-        limits: ServerLimits | None,
-        next_token: Callable[[], int],
+        **more: Any,
     ) -> None:
-        super().__init__(id=conn, host=host, apis=apis, limits=limits, next_token=next_token)
+        super().__init__(id=conn, host=host, **more)
         self.coordinates = coordinates
         self.heartbeat: LastHeartbeat | None = None
         self.commit: KnownCommit | None = None

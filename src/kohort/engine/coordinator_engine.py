@@ -117,8 +117,8 @@ class CoordinatorEngine:
     Before the first connection, call ``replay`` with the content of the log, then ``loaded``.
     """
 
-    _knows_repeats: ClassVar[bool] = True
-    """Whether a request that comes again is known by its bytes."""
+    _kept_apis: ClassVar[frozenset[int]] = KEPT_APIS
+    """Keys of the APIs whose requests are known by their bytes when they come again."""
 
     tells_beats: ClassVar[bool] = False
     """Whether ``beat`` leaves outputs, which ``advance`` returns."""
@@ -174,14 +174,8 @@ class CoordinatorEngine:
         """
         if conn in self._connections:
             raise InvariantViolation(f"connection id {conn} is in use already")
-        self._connections[conn] = Connection(
-            conn,
-            f"/{peer_host}",
-            owned,
-            apis=self._apis,
-            limits=self._limits,
-            next_token=self._next_token,
-        )
+        more = {"apis": self._apis, "limits": self._limits, "next_token": self._next_token}
+        self._connections[conn] = Connection(conn, f"/{peer_host}", owned, **more)
         return self.advance(now)
 
     def received(self, conn: ConnectionId, data: Data, now: Instant) -> list[Output]:
@@ -206,12 +200,7 @@ class CoordinatorEngine:
             if request.header.api_version >= topic_ids.FROM_VERSION:
                 self._name_topics(request)
             self._take(known, request, now)
-        if (
-            alone
-            and len(requests) == 1
-            and requests[0].header.api_key in KEPT_APIS
-            and self._knows_repeats
-        ):
+        if alone and len(requests) == 1 and requests[0].header.api_key in self._kept_apis:
             known.keep(requests[0], data, self._knows_partition, self._coordinator.heartbeat_handle)
         return self._settle(now)
 
