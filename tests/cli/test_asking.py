@@ -1,4 +1,4 @@
-"""How commands wait for a cluster: not long where nobody listens, and not without a word."""
+"""Commands that wait for a cluster: an unreachable broker is reported soon, a late answer too."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ def tries(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return seen
 
 
-def test_where_nobody_listens_a_command_says_so_after_a_few_tries(tries: list[str]) -> None:
+def test_a_command_gives_up_after_a_few_refused_connections(tries: list[str]) -> None:
     result = CliRunner().invoke(cli, ["topics", "list", "--bootstrap", NOBODY])
     assert isinstance(result.exception, ConnectionsRefused)
     assert "connection refused" in str(result.exception)
     assert tries == [NOBODY] * REFUSED_TRIES
 
 
-def test_a_program_waits_longer_since_a_broker_may_be_starting(tries: list[str]) -> None:
+def test_an_admin_of_a_program_waits_longer_than_a_command(tries: list[str]) -> None:
     settings = {"socket.connection.setup.timeout.ms": 1_500, "retry.backoff.max.ms": 100}
     with (
         Admin({"bootstrap.servers": NOBODY, **settings}) as admin,
@@ -50,7 +50,7 @@ def test_a_program_waits_longer_since_a_broker_may_be_starting(tries: list[str])
     assert len(tries) > REFUSED_TRIES
 
 
-def test_a_silent_broker_is_waited_for_and_the_user_told(
+def test_a_command_prints_a_line_while_it_waits_for_a_silent_broker(
     capsys: pytest.CaptureFixture[str], tries: list[str]
 ) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
@@ -65,11 +65,11 @@ def test_a_silent_broker_is_waited_for_and_the_user_told(
     assert not isinstance(caught.value, ConnectionsRefused)
     told = capsys.readouterr().err
     assert told.count("\n") == 1
-    assert f"waiting for an answer of {address}" in told
+    assert f"waiting for an answer from {address}" in told
     assert "1.8 s" in told
 
 
-def test_one_silent_address_among_refusing_ones_is_waited_for(tries: list[str]) -> None:
+def test_a_command_waits_for_a_silent_address_among_refusing_ones(tries: list[str]) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         address = f"{NOBODY},127.0.0.1:{silent.getsockname()[1]}"
         settings = parse_client_settings(
@@ -80,7 +80,7 @@ def test_one_silent_address_among_refusing_ones_is_waited_for(tries: list[str]) 
     assert not isinstance(caught.value, ConnectionsRefused)
 
 
-def test_who_is_answered_soon_is_told_nothing(kohort_broker: EmbeddedBroker) -> None:
+def test_a_command_with_a_quick_answer_prints_nothing(kohort_broker: EmbeddedBroker) -> None:
     result = CliRunner().invoke(
         cli, ["topics", "list", "--bootstrap", kohort_broker.bootstrap_servers]
     )

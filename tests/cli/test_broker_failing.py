@@ -1,4 +1,4 @@
-"""``kohort broker`` when the disk fails it: it says so and ends with status 1."""
+"""``kohort broker`` after a failure of the disk: one line and exit status 1."""
 
 import threading
 from pathlib import Path
@@ -23,7 +23,9 @@ def produce_until(stopped: threading.Event, port: int) -> None:
 
 
 @pytest.mark.slow
-def test_a_failed_sync_is_status_1(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_sync_ends_the_broker_with_status_1(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def fail(job: FlushJob) -> None:
         job.error = OSError(5, "the disk is gone")
 

@@ -1,4 +1,4 @@
-"""``kohort broker`` as a user starts it: ready, stopped, refused; killed and started again."""
+"""``kohort broker`` as a process: started, stopped, refused, killed and started again."""
 
 import os
 import re
@@ -43,7 +43,7 @@ class Broker:
 
 
 Start = Callable[..., Broker]
-"""Takes the options of the command, strings all."""
+"""Takes the options of the command as strings."""
 
 
 @pytest.fixture
@@ -79,7 +79,7 @@ def refused(*options: str) -> str:
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_it_says_when_it_is_ready_and_stops_cleanly(
+def test_the_broker_prints_that_it_is_ready_and_stops_cleanly(
     start: Start, number: signal.Signals, tmp_path: Path
 ) -> None:
     broker = start("--set", "group.initial.rebalance.delay.ms=0")
@@ -98,7 +98,7 @@ def test_it_says_when_it_is_ready_and_stops_cleanly(
     assert (tmp_path / "data" / "t-0" / "00000000000000000000.log").stat().st_size > 0
 
 
-def test_a_port_in_use(start: Start, tmp_path: Path) -> None:
+def test_a_port_in_use_is_refused(start: Start, tmp_path: Path) -> None:
     port = start().bootstrap.rpartition(":")[2]
     other = tmp_path / "other"
     line = refused("--port", port, "--data-dir", str(other))
@@ -107,7 +107,7 @@ def test_a_port_in_use(start: Start, tmp_path: Path) -> None:
     assert not other.exists()
 
 
-def test_a_data_directory_in_use(start: Start, tmp_path: Path) -> None:
+def test_a_data_directory_in_use_is_refused(start: Start, tmp_path: Path) -> None:
     start()
     line = refused("--port", "0", "--data-dir", str(tmp_path / "data"))
     assert "is in use by another broker" in line
@@ -131,7 +131,7 @@ def test_a_data_directory_in_use(start: Start, tmp_path: Path) -> None:
         (["--log-file", "{tmp}"], "cannot log to"),
     ],
 )
-def test_mistakes_are_told_in_one_line_and_nothing_is_written(
+def test_wrong_arguments_print_one_line_and_write_nothing(
     tmp_path: Path, options: list[str], part: str
 ) -> None:
     data = tmp_path / "data"
@@ -141,20 +141,20 @@ def test_mistakes_are_told_in_one_line_and_nothing_is_written(
 
 
 @pytest.mark.parametrize("port", ["65536", "99999", "-1"])
-def test_a_port_that_is_none(tmp_path: Path, port: str) -> None:
+def test_a_wrong_port_is_refused(tmp_path: Path, port: str) -> None:
     line = refused("--port", port, "--data-dir", str(tmp_path / "data"))
     assert line == f"kohort: port is {port}, expected 1 to 65535, or 0 for a free one"
     assert not (tmp_path / "data").exists()
 
 
-def test_somebody_elses_directory_stays_as_it_is(tmp_path: Path) -> None:
+def test_a_directory_with_other_files_is_not_changed(tmp_path: Path) -> None:
     (tmp_path / "letter.txt").write_text("Dear ...")
     line = refused("--port", "0", "--data-dir", str(tmp_path))
     assert "is not empty (letter.txt is in it); choose an empty directory" in line
     assert [path.name for path in tmp_path.iterdir()] == ["letter.txt"]
 
 
-def test_a_newer_or_damaged_data_directory_stays_as_it_is(start: Start, tmp_path: Path) -> None:
+def test_a_newer_or_damaged_data_directory_is_not_changed(start: Start, tmp_path: Path) -> None:
     assert start().end(signal.SIGTERM)[0] == 0
     meta = tmp_path / "data" / "meta.properties"
     newer = meta.read_text().replace("layout.version=1", "layout.version=2")
@@ -164,13 +164,15 @@ def test_a_newer_or_damaged_data_directory_stays_as_it_is(start: Start, tmp_path
         assert meta.read_text() == text
 
 
-def test_a_data_directory_that_cannot_be_one(tmp_path: Path) -> None:
+def test_a_file_as_data_directory_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x")
     line = refused("--port", "0", "--data-dir", str(tmp_path / "file" / "data"))
     assert "as data directory" in line
 
 
-def test_settings_of_a_file_and_an_advertised_address(start: Start, tmp_path: Path) -> None:
+def test_settings_come_from_a_file_and_the_advertised_address_is_used(
+    start: Start, tmp_path: Path
+) -> None:
     config = tmp_path / "server.properties"
     config.write_text("num.partitions=3\nauto.create.topics.enable=true\n")
     broker = start("--config", str(config), "--set", "num.partitions=5", "--log-level", "error")
@@ -228,7 +230,7 @@ def value_of(message: confluent_kafka.Message) -> bytes:
 
 
 def commit(consumer: confluent_kafka.Consumer) -> dict[int, int]:
-    """Commit what was consumed; what the broker acknowledged of it, by partition."""
+    """Commit the consumed offsets; returns the acknowledged ones by partition."""
     try:
         rows = consumer.commit(asynchronous=False)
     except confluent_kafka.KafkaException as error:
@@ -238,7 +240,7 @@ def commit(consumer: confluent_kafka.Consumer) -> dict[int, int]:
     return {row.partition: row.offset for row in rows if row.error is None}
 
 
-def test_kill_9_loses_nothing_that_was_acknowledged(start: Start) -> None:
+def test_sigkill_loses_no_acknowledged_record_or_commit(start: Start) -> None:
     """A producer with acks=all and a member that commits, while the broker is killed under them."""
     options = ("--set", "group.initial.rebalance.delay.ms=0", "--set", "num.partitions=3")
     broker = start(*options)
@@ -307,7 +309,7 @@ RECORDS = 1_000_000
 MOST_MEMORY_MIB = 150
 
 
-def test_a_million_records_pass_through_little_memory(start: Start) -> None:
+def test_a_million_records_need_little_memory(start: Start) -> None:
     """Produced as fast as librdkafka can, consumed by a group of two at the same time."""
     broker = start("--set", "num.partitions=4", "--set", "group.initial.rebalance.delay.ms=0")
     producer = confluent_kafka.Producer(

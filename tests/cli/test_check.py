@@ -1,4 +1,4 @@
-"""``kohort check``: what it prints, and what it says to bad input."""
+"""``kohort check``: its output, and its errors for bad input."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def bad(folder: Path) -> str:
     return str(folder / "bad.jsonl")
 
 
-def test_a_clean_history(tmp_path: Path) -> None:
+def test_a_clean_history_has_exit_status_0(tmp_path: Path) -> None:
     result = run(good(tmp_path))
     assert result.exit_code == 0
     assert "22     nothing-is-assigned-twice" in result.output
@@ -44,7 +44,7 @@ def test_a_clean_history(tmp_path: Path) -> None:
     assert "VIOLATED" not in result.output
 
 
-def test_a_violation_comes_with_its_story(tmp_path: Path) -> None:
+def test_a_violation_is_printed_with_its_story(tmp_path: Path) -> None:
     result = run(bad(tmp_path))
     assert result.exit_code == 1
     assert "VIOLATED 22 nothing-is-assigned-twice: group g" in result.output
@@ -53,7 +53,7 @@ def test_a_violation_comes_with_its_story(tmp_path: Path) -> None:
     assert "GroupStabilized" in result.output
 
 
-def test_json_for_programs(tmp_path: Path) -> None:
+def test_json_has_the_whole_report(tmp_path: Path) -> None:
     result = run(bad(tmp_path), "--json")
     assert result.exit_code == 1
     told = json.loads(result.stdout)
@@ -63,17 +63,17 @@ def test_json_for_programs(tmp_path: Path) -> None:
     assert told["violations"][0]["story"]
 
 
-def test_only_some_checks_by_number_or_name(tmp_path: Path) -> None:
+def test_checks_can_be_selected_by_number_or_name(tmp_path: Path) -> None:
     result = run(bad(tmp_path), "--only", "1", "--only", "legal-transitions", "--explain")
     assert result.exit_code == 0
     assert "2 checks passed, 0 violated" in result.output
     assert "Fencing compares generations for equality" in result.output
 
 
-def test_a_check_that_is_not_there(tmp_path: Path) -> None:
+def test_an_unknown_check_is_refused(tmp_path: Path) -> None:
     result = run(good(tmp_path), "--only", "nonsense")
     assert result.exit_code == 2
-    assert "--only nonsense: there is no such check; known are 1 to 54" in result.output
+    assert "--only nonsense: unknown check; the checks are 1 to 54" in result.output
 
 
 def test_a_truncated_history_is_checked_up_to_its_last_whole_fact(tmp_path: Path) -> None:
@@ -85,7 +85,7 @@ def test_a_truncated_history_is_checked_up_to_its_last_whole_fact(tmp_path: Path
     assert "checked up to the fact before it" in result.output
 
 
-def test_what_is_no_history(tmp_path: Path) -> None:
+def test_other_files_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "notes.txt"
     path.write_text("hello\n")
     result = run(str(path))
@@ -93,7 +93,7 @@ def test_what_is_no_history(tmp_path: Path) -> None:
     assert "is no history" in result.output
 
 
-def test_a_newer_schema(tmp_path: Path) -> None:
+def test_a_newer_schema_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "new.jsonl"
     path.write_text('{"kohort_history":99,"clock":"x","wall_micros":0}\n')
     result = run(str(path))
@@ -101,7 +101,7 @@ def test_a_newer_schema(tmp_path: Path) -> None:
     assert "this kohort reads 1 to 1" in result.output
 
 
-def test_a_topic_with_holes(tmp_path: Path) -> None:
+def test_gaps_of_a_sparse_topic_are_no_violation(tmp_path: Path) -> None:
     tale = Tale(booted=False).process("a").told("a", "assigned", 0)
     tale.position("a", 0, 0).deliver("a", 0, 0, 4).deliver("a", 0, 6, 9)
     path = tmp_path / "holes.jsonl"

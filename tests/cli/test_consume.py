@@ -1,4 +1,4 @@
-"""``kohort consume``: as a user runs it."""
+"""``kohort consume`` as a process."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.fixture
 def address(kohort_broker: EmbeddedBroker) -> str:
-    """A broker whose topic t holds v0 to v9 under k0 to k9, in one partition."""
+    """A broker with the topic t: one partition, keys k0 to k9, values v0 to v9."""
     with Admin(bootstrap_servers=kohort_broker.bootstrap_servers) as admin:
         admin.create_topic("t", 1, 1)
     producer = confluent_kafka.Producer({"bootstrap.servers": kohort_broker.bootstrap_servers})
@@ -33,7 +33,7 @@ def address(kohort_broker: EmbeddedBroker) -> str:
     return kohort_broker.bootstrap_servers
 
 
-def test_records_come_out_a_line_each_and_the_next_run_goes_on(address: str) -> None:
+def test_records_are_printed_one_a_line_and_the_next_run_continues(address: str) -> None:
     given = ("--topic", "t", "--group", "g", "--bootstrap", address, "--from-beginning")
     first = run(*given, "--max-messages", "4", "--key")
     assert first.returncode == 0, first.stderr
@@ -46,7 +46,7 @@ def test_records_come_out_a_line_each_and_the_next_run_goes_on(address: str) -> 
     assert rest.stderr == ""
 
 
-def test_sigterm_commits_leaves_and_ends_well(address: str) -> None:
+def test_sigterm_commits_leaves_and_ends_with_status_0(address: str) -> None:
     command = [sys.executable, "-m", "kohort", "consume", "--topic", "t", "--group", "g"]
     command += ["--bootstrap", address, "--from-beginning"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
@@ -67,7 +67,7 @@ def test_sigterm_commits_leaves_and_ends_well(address: str) -> None:
         (("--topic", "t", "--set", "security.protocol=SSL"), "PLAINTEXT only"),
     ],
 )
-def test_mistakes_end_with_one_line_and_status_2(
+def test_wrong_arguments_print_one_line_and_end_with_status_2(
     address: str, arguments: tuple[str, ...], text: str
 ) -> None:
     done = run(*arguments, "--group", "g", "--bootstrap", address)
@@ -76,7 +76,7 @@ def test_mistakes_end_with_one_line_and_status_2(
     assert done.stderr.count("\n") == 1
 
 
-def test_an_unreachable_broker_is_said() -> None:
+def test_an_unreachable_broker_is_reported() -> None:
     patience = "socket.connection.setup.timeout.ms=500"
     given = ("--topic", "t", "--group", "g", "--bootstrap", "127.0.0.1:1", "--set", patience)
     done = run(*given)

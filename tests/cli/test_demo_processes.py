@@ -63,8 +63,8 @@ def test_a_frozen_tree_stands_still_until_it_is_thawed_and_dies_as_a_whole(famil
 
 def test_a_tree_is_asked_to_end_before_it_is_killed(tmp_path: Path) -> None:
     script = (
-        "import signal,sys,time; signal.signal(15, lambda *_: sys.exit(7)); print(1, flush=True)"
-        "; print('last words', file=sys.stderr)\nwhile True: time.sleep(1)"
+        "import signal,sys,time; signal.signal(15, lambda *_: sys.exit(7))"
+        "; print('last words', file=sys.stderr); print(1, flush=True)\nwhile True: time.sleep(1)"
     )
     tree = Tree([sys.executable, "-c", script], tmp_path / "log", piped=True)
     assert tree.stdout.readline()

@@ -1,4 +1,4 @@
-"""The lab's commands: what they print, write, and refuse."""
+"""``kohort lab scenarios``, ``run`` and ``table``: output, files, refused arguments."""
 
 from __future__ import annotations
 
@@ -45,14 +45,14 @@ def test_scenarios_lists_every_scenario_and_policy() -> None:
     assert list(held["policies"]) == list(COMPARED_POLICIES)
 
 
-def test_run_says_what_it_cost() -> None:
+def test_run_prints_the_cost() -> None:
     shown = invoke("run", "restart", "--policy", "sticky", *SMALL).stdout
     assert "One member bounces · Eager, sticky" in shown
     assert "generations" in shown
     assert "regret" in shown
 
 
-def test_run_holds_the_run_to_its_promises(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_run_ends_with_status_1_if_a_promise_is_broken(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "0 violated" in invoke("run", "restart", *SMALL).stdout
     assert json.loads(invoke("run", "restart", "--json", *SMALL).stdout)["check"]["clean"]
     unchecked = invoke("run", "restart", "--no-check", *SMALL).stdout
@@ -68,14 +68,14 @@ def test_run_holds_the_run_to_its_promises(monkeypatch: pytest.MonkeyPatch) -> N
     assert CliRunner().invoke(cli, [*words, "--no-check"]).exit_code == 0
 
 
-def test_run_gives_the_same_bytes_for_the_same_seed_and_others_for_another() -> None:
+def test_run_prints_the_same_bytes_for_the_same_seed_only() -> None:
     words = ("run", "restart", "--json", *SMALL)
     one, same, other = (invoke(*words, "--seed", seed).stdout for seed in ("4", "4", "5"))
     assert one == same
     assert json.loads(one)["metrics"] != json.loads(other)["metrics"]
 
 
-def test_run_draws_and_writes_a_history_that_can_be_read(tmp_path: Path) -> None:
+def test_run_writes_a_picture_and_a_history(tmp_path: Path) -> None:
     svg, history = tmp_path / "a.svg", tmp_path / "a.jsonl"
     invoke("run", "scale-up", "--svg", str(svg), "--history", str(history), *SMALL)
     assert ET.parse(svg).getroot().tag.endswith("svg")
@@ -84,7 +84,7 @@ def test_run_draws_and_writes_a_history_that_can_be_read(tmp_path: Path) -> None
     assert {fact.source for fact in read.facts} >= {"broker", "pod-0", "pod-3"}
 
 
-def test_table_prints_for_people_for_documents_and_for_programs(
+def test_table_prints_text_markdown_and_json(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(lab_scenarios, "do", functools.cache(do))  # the same runs, printed
@@ -99,14 +99,14 @@ def test_table_prints_for_people_for_documents_and_for_programs(
     assert [cell["policy"] for cell in cells] == list(COMPARED_POLICIES)
 
 
-def test_table_draws_every_cell(tmp_path: Path) -> None:
+def test_table_draws_a_picture_for_each_cell(tmp_path: Path) -> None:
     words = ("table", "--scenario", "scale-up", "--policy", "range", "--seeds", "1")
     invoke(*words, "--processes", "1", "--svg-dir", str(tmp_path / "new"), *SMALL)
     assert [path.name for path in (tmp_path / "new").iterdir()] == ["scale-up.range.svg"]
 
 
 @pytest.mark.slow
-def test_processes_change_nothing_in_a_table() -> None:
+def test_a_table_is_the_same_with_any_number_of_processes() -> None:
     words = ("table", "--scenario", "scale-up", "--seeds", "2", "--json", *SMALL)
     alone, shared = (invoke(*words, "--processes", n).stdout for n in ("1", "2"))
     assert alone == shared
@@ -127,13 +127,13 @@ def test_processes_change_nothing_in_a_table() -> None:
         (("table", "--seeds", "0"), "at least"),
     ],
 )
-def test_what_cannot_be_done_is_refused_with_the_choices(
+def test_wrong_arguments_are_refused_with_the_choices(
     capsys: pytest.CaptureFixture[str], words: tuple[str, ...], choice: str
 ) -> None:
     assert choice in refused(capsys, *words)
 
 
-def test_a_file_that_cannot_be_written_is_named(
+def test_the_error_names_a_file_that_cannot_be_written(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     nowhere = str(tmp_path / "missing" / "a.svg")
@@ -146,7 +146,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "explanation" / "policies-compared.m
 
 @pytest.mark.long
 @pytest.mark.timeout(3_600)
-def test_the_page_that_compares_policies_is_what_its_command_prints() -> None:
+def test_the_page_that_compares_policies_equals_the_output_of_its_command() -> None:
     page = PAGE.read_text(encoding="utf-8")
     (command,) = [line for line in page.splitlines() if line.startswith("kohort lab table ")]
     assert page.endswith(invoke(*command.split()[2:]).stdout)

@@ -1,4 +1,4 @@
-"""``kohort lab seeds``, ``soak``, ``replay``, ``exhaust``: what they print, and refuse."""
+"""``kohort lab seeds``, ``soak``, ``replay`` and ``exhaust``: output and refused input."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def ran(*arguments: str, fails: bool = False) -> Result:
     return CliRunner().invoke(lab, arguments, catch_exceptions=not fails)
 
 
-def test_seeds_are_run_and_counted() -> None:
+def test_seeds_runs_and_counts_worlds() -> None:
     result = ran("seeds", "--mode", "safety", "--first", "3", "--count", "1", "--json")
     assert result.exit_code == 0, result.output
     summary = json.loads(result.stdout)
@@ -74,15 +74,15 @@ def test_a_plan_is_replayed_from_its_file(tmp_path: Path) -> None:
     assert (tmp_path / "h.jsonl").stat().st_size > 0
 
 
-@pytest.mark.parametrize(("content", "says"), [("{", "is no JSON"), ("[]", "is no plan")])
-def test_what_is_no_plan_is_refused(tmp_path: Path, content: str, says: str) -> None:
+@pytest.mark.parametrize(("content", "says"), [("{", "is not JSON"), ("[]", "is not a plan")])
+def test_other_files_than_plans_are_refused(tmp_path: Path, content: str, says: str) -> None:
     path = tmp_path / "p.json"
     path.write_text(content)
     with pytest.raises(ConfigError, match=says):
         ran("replay", str(path), fails=True)
 
 
-def test_small_worlds_are_exhausted() -> None:
+def test_exhaust_runs_all_placements_in_a_small_world() -> None:
     result = ran("exhaust", "reset", "--last-ms", "6", "--depth", "1")
     assert result.exit_code == 0, result.output
     assert "0 failed" in result.output

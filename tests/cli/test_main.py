@@ -1,4 +1,4 @@
-"""The command itself: lazy, quick, and plain about mistakes."""
+"""The command itself: lazy imports, budgets, one line for each mistake."""
 
 import resource
 import subprocess
@@ -15,7 +15,7 @@ from kohort.cli.output import table
 from kohort.model.errors import ConfigError
 
 
-def test_help_names_every_noun_and_imports_none() -> None:
+def test_help_names_every_command_and_imports_none() -> None:
     names = ", ".join(repr(entry[0].partition(":")[0]) for entry in COMMANDS.values())
     script = (
         "import sys\n"
@@ -48,7 +48,7 @@ def test_import_and_help_keep_their_budget_of_processor_time(script: str) -> Non
 
 
 @pytest.mark.parametrize("noun", ["", "topics", "groups", "table", "lab", "kafka"])
-def test_no_line_of_a_help_breaks_off(noun: str) -> None:
+def test_no_line_of_a_help_text_is_cut_off(noun: str) -> None:
     shown = CliRunner().invoke(cli, [*noun.split(), "--help"], terminal_width=80).output
     commands = shown.partition("Commands:")[2].splitlines()[1:]
     assert commands
@@ -56,13 +56,13 @@ def test_no_line_of_a_help_breaks_off(noun: str) -> None:
     assert "``" not in shown
 
 
-def test_every_noun_is_a_command() -> None:
+def test_every_name_is_a_command() -> None:
     for name in COMMANDS:
         result = CliRunner().invoke(cli, [name, "--help"])
         assert result.exit_code == 0, (name, result.output)
 
 
-def test_an_unknown_noun_is_a_user_error() -> None:
+def test_an_unknown_command_is_a_user_error() -> None:
     assert CliRunner().invoke(cli, ["nonsense"]).exit_code == 2
 
 
@@ -82,7 +82,7 @@ def test_a_kohort_error_is_one_line_and_status_2(
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="a device of Linux")
 @pytest.mark.parametrize("args", [("--help",), ("lab", "table", "--help")])
-def test_a_full_device_is_told_in_one_line(args: tuple[str, ...]) -> None:
+def test_a_full_device_is_reported_in_one_line(args: tuple[str, ...]) -> None:
     command = [sys.executable, "-m", "kohort.cli.main", *args]
     with open("/dev/full", "w") as full:
         done = subprocess.run(command, check=False, stdout=full, stderr=subprocess.PIPE, text=True)
@@ -90,7 +90,7 @@ def test_a_full_device_is_told_in_one_line(args: tuple[str, ...]) -> None:
     assert done.stderr == ("kohort: output cannot be written: No space left on device; make room\n")
 
 
-def test_tables_grow_and_show_what_is_missing() -> None:
+def test_tables_are_as_wide_as_their_content_and_show_missing_values() -> None:
     assert table(["GROUP", "LAG"], [["a-long-name", None], ["b", 12]]).splitlines() == [
         "GROUP        LAG",
         "a-long-name  -",

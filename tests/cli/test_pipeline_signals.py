@@ -1,4 +1,4 @@
-"""``kohort pipeline`` is told to end: at whatever moment, it hears it."""
+"""``kohort pipeline`` and its signals."""
 
 from __future__ import annotations
 
@@ -24,7 +24,9 @@ def _handlers_kept() -> Iterator[None]:
 @pytest.mark.timeout(60)
 @pytest.mark.usefixtures("_handlers_kept")
 @pytest.mark.parametrize("number", STOPPING)
-def test_a_signal_is_heard_also_while_the_event_is_locked(number: signal.Signals) -> None:
+def test_a_signal_sets_the_event_while_the_main_thread_holds_its_lock(
+    number: signal.Signals,
+) -> None:
     stop = threading.Event()
     _set_on_signals(stop)
     # As ``Event.wait`` holds it between two of its lines.

@@ -26,7 +26,7 @@ class Kohort:
         self._broker = broker
 
     def __call__(self, *args: str, error: type[Exception] | None = None) -> str:
-        """What the command prints, or the words of the ``error`` that it must raise."""
+        """The output of the command, or the text of the ``error`` that it must raise."""
         full = [*args, "--bootstrap-server", self._broker.bootstrap_servers]
         result = CliRunner().invoke(cli, full)
         if error is not None:
@@ -47,7 +47,7 @@ def rows(text: str) -> list[list[str]]:
     return [line.split() for line in text.strip().splitlines()]
 
 
-def test_create_list_describe_delete(kohort: Kohort) -> None:
+def test_topics_are_created_listed_described_and_deleted(kohort: Kohort) -> None:
     assert kohort("topics", "create", "b", "--partitions", "2") == "Created topic b.\n"
     made = kohort("topics", "create", "a", "--config", "retention.ms=5", "--json")
     assert json.loads(made) == {"topic": "a", "created": True}
@@ -100,7 +100,7 @@ def test_records_are_deleted(kohort: Kohort, kohort_broker: EmbeddedBroker) -> N
     )
 
 
-def test_mistakes_name_the_topic_and_the_code(kohort: Kohort) -> None:
+def test_errors_name_the_topic_and_the_code(kohort: Kohort) -> None:
     kohort("topics", "create", "t")
     again = kohort("topics", "create", "t", error=RequestFailed)
     assert "topic t" in again
@@ -109,7 +109,7 @@ def test_mistakes_name_the_topic_and_the_code(kohort: Kohort) -> None:
     for what in ("describe", "delete", "config"):
         assert kohort("topics", what, "nope", error=RequestFailed) == (
             "topic nope: the broker answered UNKNOWN_TOPIC_OR_PARTITION (3): "
-            "`kohort topics list` shows the topics there are"
+            "`kohort topics list` shows all topics"
         )
     assert kohort("topics", "delete", "nope", "--if-exists") == ""
     assert "expected name=value" in kohort(
@@ -118,7 +118,7 @@ def test_mistakes_name_the_topic_and_the_code(kohort: Kohort) -> None:
 
 
 @pytest.mark.slow
-def test_an_unreachable_broker_is_told() -> None:
+def test_an_unreachable_broker_is_reported() -> None:
     result = CliRunner().invoke(cli, ["topics", "list", "--bootstrap-server", "127.0.0.1:1"])
     assert isinstance(result.exception, BrokerUnreachable)
     assert "127.0.0.1:1" in str(result.exception)
@@ -179,7 +179,7 @@ def test_groups_are_listed_and_described(kohort: Kohort, member: confluent_kafka
     assert second[7:] == ["/127.0.0.1", "reader"]
 
 
-def test_members_and_state(kohort: Kohort, member: confluent_kafka.Consumer) -> None:
+def test_describe_shows_members_and_state(kohort: Kohort, member: confluent_kafka.Consumer) -> None:
     columns, row = rows(kohort("groups", "describe", "g", "--members", "--verbose"))
     assert columns == ["GROUP", "CONSUMER-ID", "HOST", "CLIENT-ID", "#PARTITIONS", "ASSIGNMENT"]
     assert row[4:] == ["2", "t:0,1"]
@@ -193,7 +193,7 @@ def test_members_and_state(kohort: Kohort, member: confluent_kafka.Consumer) -> 
     assert report["partitions"][1]["lag"] == 2
 
 
-def test_groups_without_members_and_without_existence(
+def test_empty_and_unknown_groups_are_reported(
     kohort: Kohort, member: confluent_kafka.Consumer
 ) -> None:
     member.close()
@@ -206,13 +206,13 @@ def test_groups_without_members_and_without_existence(
     )
 
 
-def test_assignments_are_written_as_kafkas_tool_does() -> None:
+def test_assignments_have_the_form_of_kafkas_tool() -> None:
     partitions = [TopicPartition("b", 3), TopicPartition("a", 1), TopicPartition("a", 0)]
     assert assignment_text(partitions) == "a:0,1;b:3"
 
 
 @pytest.mark.slow
-def test_the_total_lag_is_not_told_while_a_part_of_it_is_unknown(
+def test_the_total_lag_is_unknown_while_a_part_of_it_is_unknown(
     kohort: Kohort, kohort_broker: EmbeddedBroker, member: confluent_kafka.Consumer
 ) -> None:
     producer = confluent_kafka.Producer({"bootstrap.servers": kohort_broker.bootstrap_servers})

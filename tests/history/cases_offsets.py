@@ -317,7 +317,7 @@ def another_that_read_nothing_had_committed_less_than_was_read() -> Tale:
 
 @kept(43)
 def a_second_life_sought_back() -> Tale:
-    """What it committed before says nothing then."""
+    """Its earlier commits prove nothing then."""
     tale = _comes_back_after_a_kill(12).client_commit("a", p0=12).position("a", 0, 3, sought=True)
     return _asked_to_rejoin(tale).position("a", 0, 3).deliver("a", 0, 3, 99)
 

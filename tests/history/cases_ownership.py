@@ -442,7 +442,7 @@ def a_step_that_leads_nowhere() -> Tale:
 
 @kept(24)
 def a_new_place_while_the_application_has_not_heard_of_the_loss() -> Tale:
-    """Its member is back under another id; what it owns it owns under the old one."""
+    """Its member is back with another id; it owns its partitions with the old id."""
     tale = two_processes().careless().wait(9_000).beat("b").wait(1_500).expire("a")
     tale.start(cause=f.RebalanceCause.MEMBER_EXPIRED, members=("a",))
     tokens = {"b": tale.come_back("b", (2, 3)), "n": tale.arrive("n")}

@@ -426,7 +426,7 @@ class Tale:
         return self.heard(c.ProcessStarted(group_id=G, client_id=name, **more), name, life)
 
     def killed(self, name: str, *, seen: bool = True) -> Tale:
-        """A life ends; what comes from this process now is of the next."""
+        """The process ends; its next facts have the next incarnation."""
         if seen:
             self.heard(c.ProcessKilled(group_id=G, member_id=m(name)), name)
         self.lives[name] = self.lives.get(name, 1) + 1

@@ -1,4 +1,4 @@
-"""Each check flags the histories that break its promise, and none that keep it."""
+"""Each check finds broken promises, and accepts kept ones."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def without_ids(message: str) -> str:
 
 
 def verdict(tale: Tale, number: int) -> tuple[int, list[str]]:
-    """How often one check had something to judge, and what it found, all others running along."""
+    """The judgements and findings of one check; all other checks run too."""
     report = Checker().feed_all(tale.history).finish()
     result = next(r for r in report.results if r.number == number)
     assert result.name == BY_NUMBER[number].name
@@ -56,18 +56,18 @@ def verdict(tale: Tale, number: int) -> tuple[int, list[str]]:
 
 
 def others(tale: Tale, number: int) -> list[str]:
-    """What all other checks found."""
+    """The findings of all other checks."""
     report = Checker().feed_all(tale.history).finish()
     return [f"{v.check} {v.message}" for v in report.violations if v.check != number]
 
 
-def test_every_check_has_a_history_that_breaks_it_and_one_that_does_not() -> None:
+def test_every_check_has_a_history_with_a_broken_promise_and_one_with_a_kept_promise() -> None:
     assert [check.number for check in CHECKS] == list(range(1, 55))
     assert sorted(BROKEN) == sorted(KEPT) == sorted(BY_NUMBER)
 
 
 @pytest.mark.parametrize(("number", "teller", "messages"), BAD, ids=NAMES)
-def test_a_broken_promise_is_flagged_by_its_check_with_exactly_this_message(
+def test_a_broken_promise_is_found_by_its_check_with_this_message(
     number: int, teller: Teller, messages: tuple[str, ...]
 ) -> None:
     _, found = verdict(teller(), number)

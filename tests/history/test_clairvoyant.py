@@ -23,34 +23,34 @@ def absence(for_ms: int | None, *, members: int = 10, in_order: bool = False) ->
         (None, 5_000),  # fail over for good
     ],
 )
-def test_a_lost_process_costs_what_is_cheaper_waiting_or_failing_over(
+def test_a_lost_process_costs_the_cheaper_of_waiting_and_failing_over(
     for_ms: int | None, each: int
 ) -> None:
     assert best_cost_ms([absence(for_ms)], 200, COSTS) == 20 * each
 
 
-def test_leaving_in_order_flushes_first() -> None:
+def test_a_process_that_leaves_in_order_flushes_first() -> None:
     in_order = best_cost_ms([absence(2_000, in_order=True)], 200, COSTS)
     assert in_order == 20 * (50 + 2_000 + 100)
 
 
-def test_the_only_member_must_be_waited_for() -> None:
+def test_the_group_waits_for_its_only_member() -> None:
     assert best_cost_ms([absence(60_000, members=1)], 200, COSTS) == 200 * 60_100
     assert best_cost_ms([absence(None, members=1)], 200, COSTS) == 0
 
 
-def test_a_newcomer_is_handed_its_share_once() -> None:
+def test_a_new_member_gets_its_share_once() -> None:
     late = Arrival(members=11, waited_ms=None)
     assert best_cost_ms([late], 200, COSTS) == 18 * 5_050
 
 
-def test_one_of_those_that_form_a_group_is_waited_for_or_handed_its_share() -> None:
+def test_a_new_group_waits_for_a_member_or_hands_its_share_over_later() -> None:
     soon, late = Arrival(members=4, waited_ms=1_000), Arrival(members=4, waited_ms=60_000)
     assert best_cost_ms([soon], 200, COSTS) == 50 * (5_000 + 1_000)
     assert best_cost_ms([late], 200, COSTS) == 50 * (5_000 + 5_050)
 
 
-def test_costs_of_several_changes_add_up() -> None:
+def test_the_costs_of_several_changes_are_added() -> None:
     one, other = absence(None), Arrival(members=10, waited_ms=None)
     both = best_cost_ms([one, other], 200, COSTS)
     assert both == best_cost_ms([one], 200, COSTS) + best_cost_ms([other], 200, COSTS)

@@ -1,4 +1,4 @@
-"""The cost of rebalances, on short histories whose numbers can be checked by hand."""
+"""The cost of rebalances, in short histories with numbers that can be checked by hand."""
 
 from __future__ import annotations
 

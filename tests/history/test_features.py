@@ -1,4 +1,4 @@
-"""Every check that is not pending has something to judge in what real engines do; no other has."""
+"""Real engines give each check something to judge, except the pending checks."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ SAFETY, LIVENESS = range(1, 9), range(1, 3)
 
 
 class RecordedBench(Bench):
-    """A bench whose engine is recorded."""
+    """A bench with a recorded engine."""
 
     def __init__(self, **settings: Any) -> None:
         self.history: list[Recorded] = []
@@ -145,7 +145,7 @@ def reports() -> Iterator[Report]:
 
 
 @pytest.mark.slow
-def test_what_real_engines_give_to_judge_is_what_is_not_pending() -> None:
+def test_real_engines_give_each_check_something_to_judge_except_pending_ones() -> None:
     judged = {r.number for report in reports() for r in report.results if r.judged}
     pending = {int(number) for number in tomllib.loads(PENDING.read_text())["pending"]}
     assert pending <= BY_NUMBER.keys()
@@ -154,5 +154,5 @@ def test_what_real_engines_give_to_judge_is_what_is_not_pending() -> None:
 
 
 @pytest.mark.parametrize("scene", [static_members, followers_and_neighbours, a_group_of_three])
-def test_scenes_of_real_engines_are_clean(scene: Any) -> None:
+def test_histories_of_real_engines_break_no_promise(scene: Any) -> None:
     checked(scene().history)

@@ -1,4 +1,4 @@
-"""The optimum that check 30 asks for is the one that another computation finds."""
+"""The optimum for check 30 equals that of another algorithm."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tests.policies.flow import optimum
 from kohort.history.fewest_moves import fewest_moves
 
 
-def test_it_agrees_with_a_flow_that_augments_path_by_path() -> None:
+def test_the_optimum_equals_that_of_another_flow_algorithm() -> None:
     random = Random(30)
     for _ in range(200):
         sizes = {f"t{n}": random.randrange(1, 9) for n in range(random.randrange(1, 4))}

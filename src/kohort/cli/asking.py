@@ -1,7 +1,7 @@
-"""How commands ask a cluster: they say soon that nobody listens, and say that they wait.
+"""An ``Admin`` for commands, which reports an unreachable cluster or a late answer.
 
-In come settings; out comes an ``Admin``, and on standard error a line when an answer takes longer
-than a second, so that nobody wonders what the command does. Knows no requests.
+In: settings. Out: an ``Admin``, and a line on standard error if an answer takes longer than a
+second. Must not know: requests.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from kohort.client.errors import RequestFailed
 from kohort.model.errors import ErrorCode
 
 REFUSED_TRIES: Final = 4
-"""Tries, 0.7 s in all with the default back-off, before it is believed that nobody listens."""
+"""Refused connections before a command gives up: 0.7 s with the default back-off."""
 
 QUIET_S: Final = 1.0
-"""How long a command waits for an answer without a word."""
+"""A command that waits longer than this prints a line."""
 
 
 @contextmanager
@@ -31,16 +31,15 @@ def asking(bootstrap: str, settings: ClientSettings | None = None) -> Iterator[A
 
     Raises:
         ConfigError: a setting is wrong.
-        RequestFailed: what the command asked for was refused; of a topic that does not exist it
-            says how to find those that do.
+        RequestFailed: the request was refused; for an unknown topic with a hint.
     """
     settings = settings or parse_client_settings({"bootstrap.servers": bootstrap})
     longest_s = settings.socket_connection_setup_timeout_ms / 1_000
 
     def say() -> None:
         click.echo(
-            f"kohort: waiting for an answer of {bootstrap}; if nobody can be reached there, this "
-            f"ends after {longest_s:g} s",
+            f"kohort: waiting for an answer from {bootstrap}; gives up after {longest_s:g} s if no "
+            "broker can be reached",
             err=True,
         )
 
@@ -54,7 +53,7 @@ def asking(bootstrap: str, settings: ClientSettings | None = None) -> Iterator[A
         except RequestFailed as error:
             unknown = error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             if unknown and error.about.startswith("topic "):
-                hint = "`kohort topics list` shows the topics there are"
+                hint = "`kohort topics list` shows all topics"
                 raise RequestFailed(error.code, error.about, hint) from error
             raise
         finally:

@@ -1,8 +1,8 @@
 """``kohort broker``: run the embedded broker in this process until a signal ends it.
 
-In come flags and settings; out go a readiness line on standard output, log lines on standard error
-and an exit status: 0 after a clean stop, 1 when the disk failed it, 2 when it could not start as it
-was asked to. Nothing is written before every setting has been understood.
+In: flags and settings. Out: a line on standard output when the broker is ready, log lines on
+standard error, and an exit status: 0 after a clean stop, 1 if the disk failed, 2 if the broker
+could not start. Nothing is written before all settings are checked.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ from kohort.model.errors import ConfigError
 from kohort.storage.errors import StorageError
 
 LOGGERS = ("kohort", "org.apache.kafka")
-"""Our own lines, and the coordinator's in Kafka's words under Kafka's name."""
+"""Kohort's own lines, and the coordinator's lines with Kafka's wording and logger name."""
 
 GARBAGE_CHECK_OBJECTS = 50_000
-"""Objects made and not yet gone after which Python looks for cycles among them."""
+"""Python searches for reference cycles after this number of new objects."""
 
 
 @click.command()
@@ -42,26 +42,27 @@ GARBAGE_CHECK_OBJECTS = 50_000
     "--port",
     default=9092,
     show_default=True,
-    help="Port to listen on; 0: a free one. Further nodes take the ports that follow.",
+    help="Port to listen on; 0: a free port. Further nodes use the next ports.",
 )
 @click.option(
     "--nodes",
     default=1,
     show_default=True,
-    help="As how many nodes of a cluster to appear; their ids begin with node.id.",
+    help="Number of cluster nodes that clients see; their ids begin with node.id.",
 )
 @click.option(
     "--data-dir",
     required=True,
     type=click.Path(path_type=Path, file_okay=False),
-    help="Where topics and groups live; made when absent.",
+    help="Directory of topics and groups; made if it does not exist.",
 )
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
 @click.option(
     "--advertised",
     metavar="HOST:PORT",
-    help="Address that clients are told to connect to; by default the one listened on. With "
-    "several nodes one for each, with commas between them, or one, whose port is counted up.",
+    help="Address that clients connect to; by default the address of --host and --port. With "
+    "several nodes one address for each, separated by commas, or the address of the first node: "
+    "further nodes have the next ports.",
 )
 @click.option(
     "--config",
@@ -74,15 +75,19 @@ GARBAGE_CHECK_OBJECTS = 50_000
     "assignments",
     multiple=True,
     metavar="NAME=VALUE",
-    help="One setting by Kafka's name; wins over --config. May be repeated.",
+    help="A setting by Kafka's name; overrides --config. May be repeated.",
 )
 @click.option(
     "--history",
     type=click.Path(path_type=Path, dir_okay=False),
-    help="Record what happens to groups there, for `kohort check`.",
+    help="File for a history of all groups, for `kohort check`.",
 )
-@click.option("--log-file", type=click.Path(path_type=Path), help="Log there, not to stderr.")
-@click.option("--log-level", default="INFO", show_default=True, help="Least level that is logged.")
+@click.option(
+    "--log-file",
+    type=click.Path(path_type=Path),
+    help="File for log lines, instead of standard error.",
+)
+@click.option("--log-level", default="INFO", show_default=True, help="Lowest level that is logged.")
 def broker(
     *,
     port: int,
@@ -98,8 +103,8 @@ def broker(
 ) -> None:
     """Run an embedded Kafka-compatible broker.
 
-    It listens on the loopback interface unless told otherwise, keeps everything in one directory,
-    and has Kafka's settings with Kafka's defaults. SIGTERM and Ctrl-C stop it cleanly.
+    By default it listens on the loopback interface. It keeps all data in one directory and has
+    Kafka's settings with Kafka's defaults. SIGTERM and Ctrl-C stop it cleanly.
     """
     pairs = read_properties(config_path) if config_path else {}
     pairs.update(parse_assignments(assignments))
@@ -121,7 +126,7 @@ def broker(
 
 
 async def run_until_signal(server: BrokerServer) -> None:
-    """Start the server, say that it is ready, and stop it on SIGTERM or SIGINT."""
+    """Start the server, print that it is ready, and stop it on SIGTERM or SIGINT."""
     loop = asyncio.get_running_loop()
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -140,7 +145,7 @@ async def run_until_signal(server: BrokerServer) -> None:
 
 
 def runner(main: Coroutine[Any, Any, None]) -> None:
-    """Run a coroutine on uvloop when it is installed, on asyncio's own loop when not."""
+    """Run a coroutine on uvloop if it is installed, else on asyncio's own loop."""
     factory: Callable[[], asyncio.AbstractEventLoop] | None = None
     try:
         import uvloop  # noqa: PLC0415 (an extra)
@@ -153,11 +158,11 @@ def runner(main: Coroutine[Any, Any, None]) -> None:
 
 
 def collect_garbage_seldom() -> None:
-    """Look for reference cycles every so many objects, and never through what is there now.
+    """Search for reference cycles seldom, and never among the present objects.
 
-    Python's default looks through the youngest objects after 700 new ones, and through all of them
-    ever again while thousands of requests are parked, which are no garbage: a pause for everybody
-    and a twelfth of a rebalance's cost. Hardly anything here is held by a cycle.
+    By default Python searches the youngest objects after 700 new ones. While thousands of requests
+    are parked it searches all of them again and again, without finding garbage: a pause for all
+    clients and a twelfth of a rebalance's cost. The broker makes hardly any cycles.
     """
     gc.collect()
     gc.freeze()
@@ -165,7 +170,7 @@ def collect_garbage_seldom() -> None:
 
 
 def allow_many_files() -> None:
-    """Raise the soft limit of open files to the hard one: each connection and log takes one."""
+    """Raise the soft limit of open files to the hard limit, for connections and logs."""
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     with contextlib.suppress(ValueError, OSError):
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
@@ -175,7 +180,7 @@ def set_up_logging(level: str, path: Path | None) -> None:
     """Send log lines in Kafka's pattern to a file or to standard error.
 
     Raises:
-        ConfigError: no such level, or the file cannot be opened.
+        ConfigError: the level is unknown, or the file cannot be opened.
     """
     number = logging.getLevelNamesMapping().get(level.upper())
     if number is None:

@@ -1,8 +1,8 @@
-"""``kohort check``: hold recorded histories to the promises of group membership.
+"""``kohort check``: check recorded histories against the promises of group membership.
 
-In come files that a broker, consumers or the lab recorded; out go a table of all promises (passed,
+In: files that a broker, consumers or the lab recorded. Out: a table of all promises (passed,
 violated, vacuous), the violations with their stories, and an exit status: 0 clean, 1 violations, 2
-bad input. Everything is judged in ``kohort.history``.
+bad input. Must not know: how promises are judged (``kohort.history``).
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ MOST_STORIES: Final = 10
     "--sparse",
     multiple=True,
     metavar="TOPIC",
-    help="A topic whose offsets have holes (compacted, transactional); repeatable.",
+    help="A topic with holes in its offsets (compacted, transactional); repeatable.",
 )
-@click.option("--explain", is_flag=True, help="Say of each check shown what it argues.")
+@click.option("--explain", is_flag=True, help="Print the argument of each check.")
 @json_option
 def check(
     *,
@@ -53,10 +53,10 @@ def check(
     explain: bool,
     as_json: bool,
 ) -> None:
-    """Check what brokers and consumers recorded.
+    """Check the histories of brokers and consumers.
 
-    Several files are one history: a broker's and its consumers', merged by time. A check that had
-    nothing to judge is reported as vacuous: it says nothing about this history.
+    Several files are one history, merged by time: those of a broker and its consumers. A check
+    without anything to judge is reported as vacuous: it proves nothing about this history.
     """
     checks = tuple(_chosen(only))
     found = OpenHistory(files)
@@ -81,7 +81,7 @@ def _chosen(only: Iterable[str]) -> Iterator[Any]:
         chosen = by_name.get(word) or (BY_NUMBER.get(int(word)) if word.isdigit() else None)
         if chosen is None:
             raise ConfigError(
-                f"--only {word}: there is no such check; known are 1 to {len(CHECKS)}, or by name: "
+                f"--only {word}: unknown check; the checks are 1 to {len(CHECKS)}, or by name: "
                 f"{', '.join(by_name)}"
             )
         yield chosen
@@ -120,7 +120,7 @@ def _print(report: Report, *, explain: bool) -> None:
 
 
 def print_violations(report: Report) -> None:
-    """Print what is wrong, with its stories, and a line that sums up."""
+    """Print the violations with their stories, and a summary line."""
     for violation in report.violations[:MOST_STORIES]:
         _print_violation(violation)
     hidden = len(report.violations) - MOST_STORIES

@@ -1,7 +1,7 @@
 """``kohort consume``: read topics of any Kafka as a member of a group.
 
-In come topics and a group; out go records on standard output, one a line, and what happens to the
-partitions on standard error. Reading and membership are ``kohort.client.consumer``'s.
+In: topics and a group. Out: records on standard output, one a line; assigned, revoked and lost
+partitions on standard error. Must not know: membership and fetching (``kohort.client``).
 """
 
 from __future__ import annotations
@@ -30,20 +30,22 @@ from kohort.model.ids import TopicPartition
 
 @click.command()
 @click.option("--topic", "topics", multiple=True, required=True, help="May be repeated.")
-@click.option("--group", required=True, help="The group to join; partitions are shared in it.")
+@click.option("--group", required=True, help="The group to join; its members share the partitions.")
 @bootstrap_option
 @click.option(
-    "--from-beginning", is_flag=True, help="Without a committed offset, start with the oldest."
+    "--from-beginning", is_flag=True, help="Start with the oldest record if no offset is committed."
 )
-@click.option("--max-messages", type=click.IntRange(min=1), help="Leave after so many records.")
 @click.option(
-    "--timeout-ms", type=click.IntRange(min=1), help="Leave when no record came for so long."
+    "--max-messages", type=click.IntRange(min=1), help="Leave after this number of records."
+)
+@click.option(
+    "--timeout-ms", type=click.IntRange(min=1), help="Leave after this time without a record."
 )
 @click.option("--key", "show_key", is_flag=True, help="Print key, tab, value.")
 @click.option(
     "--set", "assignments", multiple=True, metavar="NAME=VALUE", help="A setting by Kafka's name."
 )
-@click.option("--quiet", is_flag=True, help="Say nothing about partitions.")
+@click.option("--quiet", is_flag=True, help="Print nothing about partitions.")
 @json_option
 def consume(
     *,
@@ -71,7 +73,7 @@ def consume(
     listener = Callbacks() if quiet else _talking()
     with _ended_by_signals(), Consumer(settings) as consumer:
         consumer.subscribe(topics, listener)
-        # The reader of our output, or the user, has had enough: that is no failure.
+        # Ctrl-C and a closed pipe are ordinary ends, not failures.
         with suppress(KeyboardInterrupt, BrokenPipeError):
             _copy(consumer, max_messages, timeout_ms, show_key=show_key, as_json=as_json)
 
@@ -84,7 +86,7 @@ def _check_topics(admin: Admin, topics: tuple[str, ...]) -> None:
             if error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                 raise
             raise ClientError(
-                f"topic {topic} does not exist; `kohort topics list` shows those that do, "
+                f"topic {topic} does not exist; `kohort topics list` shows all topics, "
                 f"`kohort topics create {topic}` makes it"
             ) from None
 
@@ -155,7 +157,7 @@ def _talking() -> Callbacks:
 
 @contextmanager
 def _ended_by_signals() -> Iterator[None]:
-    """SIGTERM ends like Ctrl-C: with a commit and a goodbye."""
+    """SIGTERM ends the command as Ctrl-C does: with a commit and a LeaveGroup."""
 
     def end(number: int, frame: FrameType | None) -> None:
         raise KeyboardInterrupt
@@ -165,7 +167,7 @@ def _ended_by_signals() -> Iterator[None]:
         yield
         sys.stdout.flush()
     except BrokenPipeError:
-        # Python flushes standard output once more at exit; there is nobody left to read it.
+        # Python flushes standard output again at exit, and the pipe is closed.
         sys.stdout = None
     finally:
         signal.signal(signal.SIGTERM, before)

@@ -1,7 +1,7 @@
 """``kohort groups``: list and describe consumer groups of any Kafka.
 
-In come flags; out go the tables of Kafka's own tool, with a head that tells state and total lag, or
-JSON. Warnings go to standard error. The talking is ``kohort.client.admin``'s.
+In: flags. Out: the tables of Kafka's own tool, after a head with state and total lag, or JSON.
+Warnings go to standard error. Must not know: requests (``kohort.client.admin``).
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def list_groups(*, with_state: bool, bootstrap: str, as_json: bool) -> None:
 @click.argument("group_ids", nargs=-1, required=True)
 @click.option("--members", is_flag=True, help="Show members instead of offsets.")
 @click.option("--state", "state", is_flag=True, help="Show the group's state only.")
-@click.option("--verbose", is_flag=True, help="With --members: show what each member has.")
+@click.option("--verbose", is_flag=True, help="With --members: show each member's partitions.")
 @bootstrap_option
 @json_option
 def describe(
@@ -92,7 +92,7 @@ def describe(
 
 @dataclass(frozen=True, slots=True)
 class PartitionRow:
-    """A partition of a group: how far it is, and who has it."""
+    """A partition of a group with its offsets and its owner."""
 
     partition: TopicPartition | None
     current_offset: int | None
@@ -101,7 +101,7 @@ class PartitionRow:
 
     @property
     def lag(self) -> int | None:
-        """Records behind the end; None when one of the two ends is not known."""
+        """Records that are not committed yet; None if one of the two offsets is unknown."""
         if self.current_offset is None or self.log_end_offset is None:
             return None
         return max(self.log_end_offset - self.current_offset, 0)
@@ -109,7 +109,7 @@ class PartitionRow:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """All there is to tell of one group."""
+    """All information about one group."""
 
     group: GroupDescription
     coordinator: str
@@ -117,7 +117,7 @@ class Report:
 
     @property
     def total_lag(self) -> int | None:
-        """Lag over all partitions; None when records wait where no position is known."""
+        """Lag of all partitions; None if a partition with records has no committed offset."""
         if any(row.lag is None and row.log_end_offset != 0 for row in self.rows if row.partition):
             return None
         return sum(row.lag or 0 for row in self.rows)
@@ -177,7 +177,7 @@ def _report(admin: Admin, group_id: str) -> Report:
 
 
 def _log_ends(admin: Admin, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-    """Log end offsets; a partition that does not exist any more has none."""
+    """Log end offsets; deleted partitions have none."""
     present = {
         partition for topic in admin.topics().values() for partition in topic.topic_partitions
     }
@@ -217,8 +217,8 @@ def _print_offsets(report: Report) -> None:
 def _cells(row: PartitionRow) -> tuple[object, ...]:
     topic, number = row.partition or (None, None)
     member = row.member
-    who = (member.member_id, member.client_host, member.client_id) if member else (None,) * 3
-    return (topic, number, row.current_offset, row.log_end_offset, row.lag, *who)
+    owner = (member.member_id, member.client_host, member.client_id) if member else (None,) * 3
+    return (topic, number, row.current_offset, row.log_end_offset, row.lag, *owner)
 
 
 def _print_members(report: Report, verbose: bool) -> None:
@@ -242,7 +242,7 @@ def _print_members(report: Report, verbose: bool) -> None:
 
 
 def assignment_text(partitions: Iterable[TopicPartition]) -> str:
-    """Partitions as Kafka's tool writes them: ``topic:0,1;topic2:3``."""
+    """Partitions in the form of Kafka's tool: ``topic:0,1;topic2:3``."""
     by_topic: dict[str, list[str]] = {}
     for topic, number in sorted(partitions):
         by_topic.setdefault(topic, []).append(str(number))

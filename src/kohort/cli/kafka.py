@@ -1,7 +1,7 @@
-"""``kohort kafka``: a real Apache Kafka on this machine, to try kohort's client side against.
+"""``kohort kafka``: a real Apache Kafka on this machine, for tests of clients.
 
-What lives here: the commands ``fetch``, ``start`` and ``stop``, and the file that remembers which
-processes ``start`` left running. How Kafka is fetched and started is known to ``kohort.testing``.
+In: the commands ``fetch``, ``start`` and ``stop``. Out: a running cluster, and a file with its
+process ids. Must not know: how Kafka is fetched and started (``kohort.testing``).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _POLL_S: Final = 0.1
 
 @click.group()
 def kafka() -> None:
-    """Fetch, start and stop a real Apache Kafka on loopback, for trying things out."""
+    """Fetch, start and stop a real Apache Kafka on loopback."""
 
 
 @kafka.command(short_help="Get Apache Kafka's jars from Maven Central, once.")
@@ -43,10 +43,14 @@ def fetch() -> None:
 
 @kafka.command(short_help="Start a cluster in the background.")
 @click.option("--nodes", type=click.Choice(["1", "3"]), default="1", help="Nodes of the cluster.")
-@click.option("--port", default=0, help="The first node's port; the others follow. 0: free ports.")
-@click.option("--dir", "directory", type=click.Path(path_type=Path), help="Data, logs and state.")
+@click.option(
+    "--port", default=0, help="Port of the first node; further nodes use free ports. 0: free ports."
+)
+@click.option(
+    "--dir", "directory", type=click.Path(path_type=Path), help="Directory of data, logs and state."
+)
 @click.option("--set", "settings", multiple=True, metavar="NAME=VALUE", help="A server property.")
-@click.option("--heap", default="512m", show_default=True, help="Each node's heap.")
+@click.option("--heap", default="512m", show_default=True, help="Heap of each node.")
 def start(
     nodes: str, port: int, directory: Path | None, settings: tuple[str, ...], heap: str
 ) -> None:
@@ -72,13 +76,18 @@ def start(
 
 
 @kafka.command()
-@click.option("--dir", "directory", type=click.Path(path_type=Path), help="As given to start.")
-@click.option("--wipe", is_flag=True, help="Delete the data and logs too.")
+@click.option(
+    "--dir",
+    "directory",
+    type=click.Path(path_type=Path),
+    help="The directory that was given to start.",
+)
+@click.option("--wipe", is_flag=True, help="Also delete data and logs.")
 def stop(directory: Path | None, wipe: bool) -> None:
-    """End what `kohort kafka start` started."""
+    """Stop the cluster of `kohort kafka start`."""
     place = (directory or default_directory()).absolute()
     if not (place / STATE).exists():
-        raise ConfigError(f"nothing was started from {place}")
+        raise ConfigError(f"no Kafka was started from {place}")
     pids = _running(place)
     for pid in pids:
         os.kill(pid, signal.SIGTERM)
@@ -94,19 +103,19 @@ def stop(directory: Path | None, wipe: bool) -> None:
 
 
 def default_directory() -> Path:
-    """Where a cluster lives that was given no directory."""
+    """The directory of a cluster without --dir."""
     return home() / "run"
 
 
 def _property(text: str) -> tuple[str, str]:
     name, equals, value = text.partition("=")
     if not equals or not name.strip():
-        raise ConfigError(f"--set takes NAME=VALUE, as group.max.size=100; it was given {text!r}")
+        raise ConfigError(f"--set is {text!r}, expected NAME=VALUE, for example group.max.size=100")
     return name.strip(), value.strip()
 
 
 def _running(place: Path) -> list[int]:
-    """The noted processes that still run Kafka from this directory; ids are reused by others."""
+    """The noted processes that still run Kafka from this directory; their ids may be reused."""
     try:
         pids = json.loads((place / STATE).read_text(encoding="utf-8"))["pids"]
     except FileNotFoundError:
@@ -126,7 +135,7 @@ def _command_line(pid: int) -> str:
             )
         except OSError:
             return ""
-    # macOS has no /proc, but always ps; a small Linux image has it the other way round.
+    # macOS has no /proc; a small Linux image may have no ps.
     asked = subprocess.run(
         ["ps", "-ww", "-o", "command=", "-p", str(pid)], capture_output=True, text=True, check=False
     )

@@ -1,6 +1,6 @@
-"""``kohort lab``: groups in a simulated world, where the same seed always gives the same history.
+"""``kohort lab``: groups in a simulated world; the same seed always gives the same history.
 
-In come commands; out goes nothing of its own: each command has a file beside this one.
+In: subcommands from the files beside this one. Out: the click group. Must not know: scenarios.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from kohort.cli import lab_scenarios, lab_seeds
 
 @click.group()
 def lab() -> None:
-    """Let things happen to groups in a simulated world, and measure them."""
+    """Run groups in a simulated world, with faults, and measure them."""
 
 
 lab.add_command(lab_scenarios.run)

@@ -1,7 +1,7 @@
-"""``kohort lab run``, ``table`` and ``scenarios``: what policies cost groups that things happen to.
+"""``kohort lab run``, ``table`` and ``scenarios``: the cost of policies in scenarios.
 
-In come names, sizes and seeds; out go tables, Markdown, JSON, pictures and histories. Runs of a
-table are shared among processes. Everything is computed in ``kohort.lab``.
+In: names, sizes and seeds. Out: tables, Markdown, JSON, pictures and histories. The runs of a table
+are distributed over processes. Must not know: how costs are computed (``kohort.history``).
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _PARTITIONS = click.option(
     "--partitions", type=int, default=200, show_default=True, help="Partitions of the one topic."
 )
 _SEED = click.option(
-    "--seed", type=int, default=1, show_default=True, help="Decides everything that is chance."
+    "--seed", type=int, default=1, show_default=True, help="Seed of all random choices."
 )
 _FILE = click.Path(path_type=Path, dir_okay=False)
 
@@ -55,22 +55,24 @@ def scenarios(*, as_json: bool) -> None:
             }
         )
         return
-    print_table(["SCENARIO", "WHAT HAPPENS"], [(n, s.about) for n, s in SCENARIOS.items()])
-    print_table(["POLICY", "WHAT IT IS"], [(n, c.title) for n, c in COMPARED_POLICIES.items()])
+    print_table(["SCENARIO", "EVENTS"], [(n, s.about) for n, s in SCENARIOS.items()])
+    print_table(["POLICY", "DESCRIPTION"], [(n, c.title) for n, c in COMPARED_POLICIES.items()])
 
 
 @click.command(short_help="Let SCENARIO happen to a group under a policy.")
 @click.argument("name", metavar="SCENARIO")
 @click.option(
     "--policy", default="cooperative-sticky", show_default=True, metavar="POLICY",
-    help="Who gets what; `kohort lab scenarios` lists them.",
+    help="The assignor; `kohort lab scenarios` lists them.",
 )  # fmt: skip
 @_MEMBERS
 @_PARTITIONS
 @_SEED
-@click.option("--svg", type=_FILE, help="Draw ownership over time into this file.")
-@click.option("--history", type=_FILE, help="Write all facts into this file, for `kohort check`.")
-@click.option("--check/--no-check", "checks", default=True, help="Hold the run to all promises.")
+@click.option("--svg", type=_FILE, help="File for a picture of ownership over time.")
+@click.option("--history", type=_FILE, help="File for all facts, for `kohort check`.")
+@click.option(
+    "--check/--no-check", "checks", default=True, help="Check the run against all promises."
+)
 @json_option
 def run(
     name: str,
@@ -84,10 +86,10 @@ def run(
     checks: bool,
     as_json: bool,
 ) -> None:
-    """Let SCENARIO happen to a group under a policy, and say what it cost.
+    """Run SCENARIO with a policy, and print its cost.
 
-    The same options give the same run, byte for byte. It is held to all promises of group
-    membership; the exit status is 1 if one was broken.
+    The same options give the same run, byte for byte. The run is checked against all promises of
+    group membership; the exit status is 1 if one was broken.
     """
     setup = Setup(policy=compared_policy(policy), members=members, partitions=partitions, seed=seed)
     what = scenario(name)
@@ -142,29 +144,31 @@ def _in_full(name: str, policy: str, measured: Measured) -> Iterator[tuple[str, 
 @click.command()
 @click.option(
     "--scenario", "names", multiple=True, metavar="SCENARIO",
-    help="Only this one; may be repeated. All without it.",
+    help="Only this scenario. May be repeated. By default all.",
 )  # fmt: skip
 @click.option(
     "--policy", "policies", multiple=True, metavar="POLICY",
-    help="Only this one; may be repeated. All without it.",
+    help="Only this policy. May be repeated. By default all.",
 )  # fmt: skip
 @_MEMBERS
 @_PARTITIONS
 @_SEED
-@click.option("--seeds", type=int, default=3, show_default=True, help="How many, from --seed on.")
+@click.option(
+    "--seeds", type=int, default=3, show_default=True, help="Number of seeds, from --seed on."
+)
 @click.option(
     "--processes", type=int, default=os.cpu_count() or 1, show_default="all cores",
-    help="How many runs at a time.",
+    help="Number of runs at a time.",
 )  # fmt: skip
-@click.option("--full", is_flag=True, help="Every metric, a line for each scenario and policy.")
+@click.option("--full", is_flag=True, help="All metrics, one line for each scenario and policy.")
 @click.option(
     "--markdown",
     is_flag=True,
-    help="Print Markdown: the short table, then each scenario with spreads.",
+    help="Print Markdown: the short table, then all scenarios with their spreads.",
 )
 @click.option(
     "--svg-dir", type=click.Path(path_type=Path, file_okay=False),
-    help="Draw the first seed's ownership over time of every cell into this directory.",
+    help="Directory for a picture of ownership for each cell, drawn from the first seed.",
 )  # fmt: skip
 @json_option
 def table(
@@ -181,9 +185,9 @@ def table(
     svg_dir: Path | None,
     as_json: bool,
 ) -> None:
-    """Compare policies in scenarios: what each cost, measured.
+    """Compare the measured cost of policies in scenarios.
 
-    Times of day, cores and the order of runs change nothing.
+    The time of day, the cores and the order of runs change nothing.
     """
     wanted = jobs(
         names or tuple(SCENARIOS),
@@ -204,7 +208,7 @@ def table(
 
 
 def _with_progress(wanted: Sequence[Job], processes: int) -> Iterator[tuple[Job, Metrics]]:
-    """Do all jobs, with a bar on standard error if that is a terminal."""
+    """Do all jobs, with a progress bar on standard error if that is a terminal."""
     console = Console(stderr=True)
     columns = (
         TextColumn("{task.description}"),
@@ -224,7 +228,7 @@ def _do_all(wanted: Sequence[Job], processes: int) -> Iterator[tuple[Job, Metric
     if workers <= 1:
         yield from map(do, wanted)
         return
-    # Spawned: a fork would copy the thread that draws the bar.
+    # A fork would copy the thread that draws the bar.
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(workers, mp_context=context) as pool:
         try:
@@ -244,8 +248,8 @@ _SHORT: Final = (
     ("regret", "regret"),
 )
 _SHORT_LEGEND: Final = (
-    "down: partition-seconds in which nobody served; stop: the longest that one partition waited; "
-    "cold: restores from nothing; regret: down, in multiples of what a clairvoyant would lose"
+    "down: partition-seconds without a serving owner; stop: the longest dead time of a partition; "
+    "cold: restores without earlier state; regret: down, divided by the clairvoyant's cost"
 )
 
 

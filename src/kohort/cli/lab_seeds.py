@@ -1,8 +1,8 @@
-"""``kohort lab seeds``, ``soak``, ``replay`` and ``exhaust``: look for what must not be.
+"""``kohort lab seeds``, ``soak``, ``replay`` and ``exhaust``: search for broken promises.
 
-In come seeds, plans and minutes; out go findings with their stories, and for each the seed, the
-commit and the command that shows it again. Everything is decided in ``kohort.lab``. The wall clock
-is read here, and only to know when a soak is over.
+In: seeds, plans and minutes. Out: findings with their stories; for each the seed, the commit and
+the command that repeats the run. The clock is read only for the end of a soak and for rates. Must
+not know: how worlds run (``kohort.lab``).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _SHOWN = 5
 _MODE = click.option(
     "--mode", "modes", multiple=True, default=MODES, show_default=True, help="May be repeated."
 )
-_COMMIT = click.option("--commit", help="Printed with failures, so that they can be replayed.")
+_COMMIT = click.option("--commit", help="Printed with failures, for their replay.")
 _KEEP = click.option(
     "--keep",
     type=click.Path(path_type=Path, file_okay=False),
@@ -41,7 +41,7 @@ _KEEP = click.option(
 @click.option("--count", type=click.IntRange(min=1), default=20, show_default=True)
 @_COMMIT
 @_KEEP
-@click.option("--marks", is_flag=True, help="Say which rare branches were never reached.")
+@click.option("--marks", is_flag=True, help="List the rare branches that no run reached.")
 @json_option
 def seeds(
     *,
@@ -92,17 +92,17 @@ def soak(
 @click.option(
     "--history",
     type=click.Path(path_type=Path, dir_okay=False),
-    help="Write every fact there; `kohort check` reads it.",
+    help="File for all facts; `kohort check` reads it.",
 )
 @json_option
 def replay(*, plan: Path, history: Path | None, as_json: bool) -> None:
-    """Run a plan from a file, as failures leave them."""
+    """Run a plan from a file that a failure left."""
     try:
         values = json.loads(plan.read_text(encoding="utf-8"))
     except (UnicodeDecodeError, json.JSONDecodeError) as error:
-        raise ConfigError(f"{plan} is no JSON: {error}") from error
+        raise ConfigError(f"{plan} is not JSON: {error}") from error
     if not isinstance(values, dict):
-        raise ConfigError(f"{plan} is no plan: a JSON object is expected")
+        raise ConfigError(f"{plan} is not a plan: a JSON object is expected")
     report = run_plan(Plan.from_json(values))
     if history is not None:
         write_history(history, report.history)
@@ -123,7 +123,7 @@ def replay(*, plan: Path, history: Path | None, as_json: bool) -> None:
 def exhaust(
     *, disturbance: str, members: int, policy: str, depth: int, last_ms: int, keep: Path | None
 ) -> None:
-    """Place one disturbance at every step of a first join, in every order of what races."""
+    """Place one disturbance at every step of a first join, in every order of racing events."""
     plan = small_plan(members=members, strategy=policy)
     found = explore(plan, disturbance, last_ms=last_ms, depth=depth)
     whole = "all orders" if found.complete else f"orders of the first {depth} choices of each run"
@@ -158,7 +158,7 @@ def _hunt(
         "runs": runs,
         "failures": failures,
         "events": events,
-        "happenings_per_second": round(events / spent),
+        "events_per_second": round(events / spent),
         "group_hours_per_minute": round(simulated_ms / 3_600_000 / (spent / 60), 1),
         "marks_reached": len(seen.reached),
         "marks": len(ALL),
@@ -168,7 +168,7 @@ def _hunt(
         print_json(summary)
     else:
         click.echo(
-            f"{runs} runs, {failures} failed; {summary['happenings_per_second']} events a "
+            f"{runs} runs, {failures} failed; {summary['events_per_second']} events a "
             f"second, {summary['group_hours_per_minute']} group-hours a minute"
         )
         if marks and seen.missed:
@@ -181,7 +181,7 @@ def _show(
 ) -> None:
     say = note if to_stderr else click.echo
     plan = report.plan
-    say(f"{plan.name}, seed {plan.seed}, commit {commit or 'not told'}: {report.digest[:16]}")
+    say(f"{plan.name}, seed {plan.seed}, commit {commit or 'unknown'}: {report.digest[:16]}")
     say(f"  again: {replayed_by}")
     for finding in report.findings[:_SHOWN]:
         say(f"  {finding}")
@@ -194,7 +194,7 @@ def _show(
 
 
 def _kept(report: Report, keep: Path | None) -> str:
-    """How to see a run again; leaves its plan and history behind if a directory is given."""
+    """The command that repeats a run; with a directory its plan and history are kept there."""
     plan = report.plan
     if keep is not None:
         keep.mkdir(parents=True, exist_ok=True)
@@ -206,7 +206,7 @@ def _kept(report: Report, keep: Path | None) -> str:
     if plan.name.startswith("swarm "):
         mode = plan.name.removeprefix("swarm ")
         return f"kohort lab seeds --mode {mode} --first {plan.seed} --count 1"
-    return "run again with --keep DIRECTORY and replay the plan that is left there"
+    return "run again with --keep DIRECTORY and replay the plan in that directory"
 
 
 def _end(status: int) -> None:

@@ -1,8 +1,8 @@
-"""The ``kohort`` command: one group, one file per noun, each loaded only when it is asked for.
+"""The ``kohort`` command: one file for each subcommand, imported only when it is run.
 
-In comes the command line; out go an exit status and, for a mistake of the user, one line on
-standard error. What a noun does is known to its own file alone. Nothing heavy may be imported
-here: ``kohort --help`` has a budget of 300 ms.
+In: the command line. Out: an exit status and, for a mistake of the user, one line on standard
+error. Must not know: the subcommands' work. Nothing heavy may be imported here: ``kohort --help``
+has a budget of 300 ms.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ import kohort
 from kohort.model.errors import KohortError
 
 USER_ERROR: Final = 2
-"""Exit status when what was asked for cannot be done as it was asked; click's own too."""
+"""The exit status if the command cannot be done as requested; click uses the same."""
 
 FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
-"""What a device or a quota says that has no room; all else that an ``OSError`` tells is a bug."""
+"""Errors of a full device or quota. Any other ``OSError`` is a bug."""
 
 COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "demo": ("kohort.cli.demo.command:demo", "Show a group of Spark applications at work."),
@@ -30,22 +30,22 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "consume": ("kohort.cli.consume:consume", "Read topics as a member of a group."),
     "pipeline": ("kohort.cli.pipeline:pipeline", "Run a Spark application that shares a group."),
     "table": ("kohort.cli.table:table", "List, clean and verify a pipeline's table."),
-    "lab": ("kohort.cli.lab:lab", "Let things happen to groups in a simulated world."),
-    "check": ("kohort.cli.check:check", "Hold recorded histories to what groups promise."),
+    "lab": ("kohort.cli.lab:lab", "Run groups in a simulated world."),
+    "check": ("kohort.cli.check:check", "Check recorded histories of groups."),
     "kafka": ("kohort.cli.kafka:kafka", "Fetch, start and stop a real Apache Kafka."),
 }
-"""Name -> (module:attribute, the line that ``--help`` shows), so that help imports no noun."""
+"""Name -> (module:attribute, the line in ``--help``), so that help imports no subcommand."""
 
 
 class LazyGroup(click.Group):
     """A click group that imports a subcommand's module when the subcommand is run."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Names in the order of the table, which goes from serving to analysing."""
+        """Names in the order of the table."""
         return [*COMMANDS, *super().list_commands(ctx)]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Import and return the command, or None when there is no such noun."""
+        """Import and return the command; None for an unknown name."""
         entry = COMMANDS.get(cmd_name)
         if entry is None:
             return super().get_command(ctx, cmd_name)
@@ -56,7 +56,7 @@ class LazyGroup(click.Group):
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the table of nouns from ``COMMANDS`` without importing them."""
+        """Write the table of ``COMMANDS`` without imports."""
         with formatter.section("Commands"):
             formatter.write_dl([(name, text) for name, (_, text) in COMMANDS.items()])
 
@@ -64,7 +64,7 @@ class LazyGroup(click.Group):
 @click.command(
     cls=LazyGroup,
     context_settings={"help_option_names": ["-h", "--help"]},
-    epilog="`kohort NOUN --help` shows what a noun can do.",
+    epilog="`kohort COMMAND --help` shows the options of a command.",
 )
 @click.version_option(kohort.__version__, prog_name="kohort")
 def cli() -> None:
@@ -72,10 +72,10 @@ def cli() -> None:
 
 
 def main(args: list[str] | None = None) -> Any:
-    """Run the command line; the process's entry point.
+    """Run the command line; the entry point of the process.
 
-    Every ``KohortError`` becomes one line on standard error and exit status 2, and so does a
-    device that takes no more output. A traceback is therefore always a bug.
+    Every ``KohortError`` and a full device become one line on standard error and exit status 2.
+    So a traceback is always a bug.
     """
     try:
         return cli.main(args=args, prog_name="kohort")

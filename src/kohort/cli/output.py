@@ -1,7 +1,7 @@
-"""How commands print: tables as Kafka's tools print them, JSON for programs.
+"""Output of commands: tables like those of Kafka's tools, JSON for programs.
 
-In come rows of values; out goes text on standard output. Kafka's conventions hold: columns in
-order, at least two spaces between them, ``-`` for a value that is missing. Knows no Kafka.
+In: rows of values. Out: text on standard output, with at least two spaces between columns and ``-``
+for a missing value. Must not know: Kafka.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def json_option(command: F) -> F:
-    """Add ``--json`` to a command; it arrives as the argument ``as_json``."""
+    """Add ``--json`` to a command, as the argument ``as_json``."""
     return click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")(
         command
     )
 
 
 def bootstrap_option(command: F) -> F:
-    """Add ``--bootstrap-server`` (Kafka's name; ``--bootstrap`` is taken too) as ``bootstrap``."""
+    """Add ``--bootstrap-server`` (Kafka's name) and ``--bootstrap``, as ``bootstrap``."""
     return click.option(
         "--bootstrap-server",
         "--bootstrap",
@@ -35,12 +35,12 @@ def bootstrap_option(command: F) -> F:
         default="127.0.0.1:9092",
         show_default=True,
         metavar="HOST:PORT[,...]",
-        help="Brokers to ask first.",
+        help="Addresses of brokers of the cluster.",
     )(command)
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    """Lay out rows under their headings; widths grow with the content."""
+    """Rows under their headings as text; columns are as wide as their content."""
     cells = [[MISSING if cell is None else str(cell) for cell in row] for row in rows]
     widths = [len(column) for column in columns]
     for row in cells:
@@ -59,12 +59,12 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> Non
 
 
 def print_json(value: object) -> None:
-    """Print one JSON document, keys in the order given."""
+    """Print one JSON document; keys keep their order."""
     click.echo(json.dumps(value, indent=2, ensure_ascii=False))
 
 
 def fit(line: str) -> str:
-    """Cut a line that is for orientation to the terminal's width; whole where it is no terminal."""
+    """Cut a line to the terminal's width; without a terminal the line stays whole."""
     if not sys.stdout.isatty():
         return line
     width = shutil.get_terminal_size().columns
@@ -72,5 +72,5 @@ def fit(line: str) -> str:
 
 
 def note(text: str) -> None:
-    """Print a remark on standard error, so that the table stays clean for pipes."""
+    """Print a remark on standard error, apart from the output for pipes."""
     click.echo(text, err=True)

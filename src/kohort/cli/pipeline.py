@@ -1,7 +1,7 @@
-"""``kohort pipeline``: one Spark application that shares a consumer group with its like.
+"""``kohort pipeline``: one Spark application that shares a consumer group with others.
 
-In come flags and a file of SQL; out go lines of progress and a table. What runs is known to
-``kohort.spark.pipeline``, which is imported only when the command is.
+In: flags and a file of SQL. Out: lines of progress and a table. Must not know: Spark
+(``kohort.spark.pipeline``, which is imported only when the command runs).
 """
 
 from __future__ import annotations
@@ -41,15 +41,17 @@ if TYPE_CHECKING:
     type=click.Path(file_okay=False, path_type=Path),
     help="Directory of the table; the same for all applications of the group.",
 )
-@click.option("--name", help="Name of this application (default: the first that is free).")
+@click.option("--name", help="Name of this application (default: the first free name).")
 @click.option("--master", default="local[2]", show_default=True, help="Spark master.")
-@click.option("--available-now", is_flag=True, help="End when the group has what is there now.")
+@click.option(
+    "--available-now", is_flag=True, help="End when the group has processed all present records."
+)
 @click.option(
     "--starting-offsets",
     type=click.Choice(["earliest", "latest"]),
     default="earliest",
     show_default=True,
-    help="Where to start without a position.",
+    help="Where to start if ledger and group have no position.",
 )
 @click.option(
     "--limit", type=click.IntRange(1), default=500_000, show_default=True,
@@ -122,7 +124,7 @@ def _run(config: PipelineConfig, *, as_json: bool) -> None:
     def started(name: str) -> None:
         nonlocal application
         application = name
-        # Spark's session has put a handler of its own on SIGINT, which breaks off its jobs.
+        # Spark's session has set a SIGINT handler of its own, which cancels jobs.
         _set_on_signals(stop)
         note(f"{name}: reading {config.topics} in group {config.group}, writing {config.output}")
 
@@ -130,7 +132,7 @@ def _run(config: PipelineConfig, *, as_json: bool) -> None:
     try:
         left = run_pipeline(config, report, stop, started)
     except PipelineFailed as error:
-        # Not a mistake in what was asked: status 1, so that a supervisor starts it again.
+        # The arguments are right, so status 1: a supervisor may start the command again.
         note(f"kohort: {error}")
         sys.exit(1)
     if stop.is_set():
@@ -139,8 +141,7 @@ def _run(config: PipelineConfig, *, as_json: bool) -> None:
 
 
 def _set_on_signals(stop: threading.Event) -> None:
-    # By a thread of its own: the signal may come while this one, which waits for the event again
-    # and again, holds its lock.
+    # A thread sets the event: the main thread may hold the event's lock when the signal comes.
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: _thread.start_new_thread(stop.set, ()))
 

@@ -1,6 +1,7 @@
-"""``kohort table``: the files of an exactly-once table, its litter, and whether it is whole.
+"""``kohort table``: list, clean and verify the files of an exactly-once table.
 
-In come a directory and, for the comparison, brokers; out go tables, JSON and an exit status.
+In: a directory and, for the comparison, brokers. Out: tables, JSON and an exit status. Must not
+know: how files and topics are compared (``kohort.spark``).
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ def table() -> None:
 @_DIRECTORY
 @json_option
 def files(directory: Path, *, as_json: bool) -> None:
-    """List the files that count."""
+    """List the committed files."""
     from kohort.spark.table import manifest_of  # noqa: PLC0415 - keep `kohort --help` quick
 
     rows = [row for row in manifest_of(directory) if row.path or row.dead_path]
@@ -49,11 +50,11 @@ def files(directory: Path, *, as_json: bool) -> None:
 @_DIRECTORY
 @click.option(
     "--older-than", type=click.FloatRange(min=0), default=3600.0, show_default=True,
-    metavar="SECONDS", help="Leave younger files: a running batch may be about to commit them.",
+    metavar="SECONDS", help="Keep younger files, since a running batch may still commit them.",
 )  # fmt: skip
 @json_option
 def clean(directory: Path, *, older_than: float, as_json: bool) -> None:
-    """Remove files that no commit names: left by applications that were killed or fenced."""
+    """Remove files that no commit names; killed and fenced applications leave them."""
     from kohort.spark.table import clean as remove  # noqa: PLC0415
 
     removed = remove(directory, older_than)
@@ -73,7 +74,7 @@ def clean(directory: Path, *, older_than: float, as_json: bool) -> None:
     type=click.Choice(["read_uncommitted", "read_committed"]),
     default="read_uncommitted",
     show_default=True,
-    help="Which records count; as the pipeline read them.",
+    help="The isolation level of the pipeline.",
 )
 @json_option
 def verify(directory: Path, *, bootstrap: str, isolation_level: str, as_json: bool) -> None:

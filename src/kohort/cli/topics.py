@@ -1,6 +1,6 @@
 """``kohort topics``: create, list, describe, change and delete topics of any Kafka.
 
-In come flags; out go Kafka's tables, or JSON. The talking is ``kohort.client.admin``'s.
+In: flags. Out: Kafka's tables, or JSON. Must not know: requests (``kohort.client.admin``).
 """
 
 from __future__ import annotations
@@ -25,11 +25,14 @@ def topics() -> None:
 @topics.command()
 @click.argument("name")
 @click.option(
-    "--partitions", type=int, default=-1, help="How many; by default the broker's choice."
+    "--partitions",
+    type=int,
+    default=-1,
+    help="Number of partitions; by default the broker's default.",
 )
-@click.option("--replication-factor", type=int, default=-1, help="By default the broker's choice.")
+@click.option("--replication-factor", type=int, default=-1, help="By default the broker's default.")
 @click.option("--config", "configs", multiple=True, metavar="NAME=VALUE", help="A topic setting.")
-@click.option("--if-not-exists", is_flag=True, help="Leave a topic alone that exists already.")
+@click.option("--if-not-exists", is_flag=True, help="Do nothing if the topic exists.")
 @bootstrap_option
 @json_option
 def create(
@@ -59,7 +62,7 @@ def create(
 
 
 @topics.command("list")
-@click.option("--exclude-internal", is_flag=True, help="Leave out the cluster's own topics.")
+@click.option("--exclude-internal", is_flag=True, help="Do not list the cluster's own topics.")
 @bootstrap_option
 @json_option
 def list_topics(*, exclude_internal: bool, bootstrap: str, as_json: bool) -> None:
@@ -79,7 +82,7 @@ def list_topics(*, exclude_internal: bool, bootstrap: str, as_json: bool) -> Non
 @bootstrap_option
 @json_option
 def describe(*, names: tuple[str, ...], bootstrap: str, as_json: bool) -> None:
-    """Show the partitions of topics NAMES; of all topics when none is named."""
+    """Show the partitions of topics NAMES; by default of all topics."""
     with asking(bootstrap) as admin:
         found = _sorted(admin.topics(names or None))
     if as_json:
@@ -97,7 +100,7 @@ def describe(*, names: tuple[str, ...], bootstrap: str, as_json: bool) -> None:
 
 @topics.command()
 @click.argument("names", nargs=-1, required=True)
-@click.option("--if-exists", is_flag=True, help="It is no error when a topic is not there.")
+@click.option("--if-exists", is_flag=True, help="A topic that does not exist is no error.")
 @bootstrap_option
 @json_option
 def delete(*, names: tuple[str, ...], if_exists: bool, bootstrap: str, as_json: bool) -> None:
@@ -121,13 +124,13 @@ def delete(*, names: tuple[str, ...], if_exists: bool, bootstrap: str, as_json: 
 @topics.command(short_help="Show or change the settings of the topic NAME.")
 @click.argument("name")
 @click.option("--set", "new", multiple=True, metavar="NAME=VALUE", help="Change a setting.")
-@click.option("--unset", multiple=True, metavar="NAME", help="Back to what the broker says.")
+@click.option("--unset", multiple=True, metavar="NAME", help="Set back to the broker's default.")
 @bootstrap_option
 @json_option
 def config(
     *, name: str, new: tuple[str, ...], unset: tuple[str, ...], bootstrap: str, as_json: bool
 ) -> None:
-    """Show the settings of the topic NAME, after changing those that are named."""
+    """Show the settings of the topic NAME, after the changes."""
     pairs = parse_assignments(new)
     with asking(bootstrap) as admin:
         if pairs or unset:
@@ -147,19 +150,19 @@ def config(
     "--before",
     required=True,
     metavar="OFFSET",
-    help="The first offset to keep, or 'end' to keep nothing of what is there.",
+    help="The first offset to keep, or 'end' to delete all present records.",
 )
 @click.option(
-    "--partition", "numbers", type=int, multiple=True, help="Only this one (may be repeated)."
+    "--partition", "numbers", type=int, multiple=True, help="Only this partition. May be repeated."
 )
 @bootstrap_option
 @json_option
 def delete_records(
     *, name: str, before: str, numbers: tuple[int, ...], bootstrap: str, as_json: bool
 ) -> None:
-    """Delete the records of the topic NAME before an offset, in all partitions or in some."""
+    """Delete the records of the topic NAME before an offset, by default in all partitions."""
     if before != "end" and not before.isdecimal():
-        raise click.BadParameter(f"{before!r} is no offset, expected a number or 'end'")
+        raise click.BadParameter(f"{before!r} is not an offset, expected a number or 'end'")
     offset = LATEST if before == "end" else int(before)
     with asking(bootstrap) as admin:
         wanted = [TopicPartition(name, number) for number in numbers]

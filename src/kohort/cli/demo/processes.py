@@ -1,7 +1,7 @@
 """Processes of the demo, and a guard that leaves none of them behind, nor a temporary file.
 
 In: commands. Out: trees of processes. A tree is a session, so that Spark's Java process and its
-Python workers are frozen and killed together. Must not know: what the commands do.
+Python workers are frozen and killed together. Must not know: the story, Spark.
 
 The guard is a process of its own (``python -m kohort.cli.demo.processes FOLDER``). It reads ids of
 sessions from a pipe. Only the demo holds the other end, so the pipe ends when the demo ends, also
@@ -190,7 +190,7 @@ def main() -> None:
         signal.signal(number, signal.SIG_IGN)
     started = {int(line): _started_at(int(line)) for line in sys.stdin}
     for leader, then in started.items():
-        # Another process may have this number by now, but not while a process of the session lives.
+        # The number may be reused, but not while a process of the session lives.
         if _started_at(leader) in {then, None}:
             _signal_session(leader, signal.SIGKILL)
     shutil.rmtree(sys.argv[1], ignore_errors=True)
