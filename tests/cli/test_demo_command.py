@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -12,9 +14,11 @@ from pathlib import Path
 import psutil
 import pytest
 
+from kohort.cli.demo import running
 from kohort.cli.demo.command import _fitting_sql
 from kohort.cli.demo.running import PARTITIONS, DemoConfig
 from kohort.cli.main import main
+from kohort.cli.table import _NUMBERS
 
 EXCERPT = Path(__file__).parents[1] / "data" / "access_log_1000.txt"
 
@@ -54,6 +58,12 @@ def test_every_setting_that_differs_from_its_default_is_printed(tmp_path: Path) 
     assert "--limit 30 (default 500000)" in told
     few = DemoConfig(records=5, seed=1, given=None, sql=tmp_path, output=tmp_path)
     assert few.limit == PARTITIONS
+
+
+def test_the_demo_reads_only_values_that_table_verify_prints() -> None:
+    read = set(re.findall(r'found\["(\w+)"\]', inspect.getsource(running)))
+    assert len(read) > 5
+    assert read <= {*_NUMBERS, "orphans", "partitions"}
 
 
 @pytest.mark.slow

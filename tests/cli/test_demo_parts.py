@@ -286,7 +286,7 @@ GOOD = Outcome(
     rows_out=999_990,
     dead_letters=10,
     filtered=0,
-    untold=0,
+    undecided=0,
     holes=0,
     duplicates=0,
     foreign=0,
@@ -333,7 +333,7 @@ def test_a_bad_outcome_is_never_called_good(change: dict[str, Any], verdict: str
 def test_claims_that_were_not_shown_are_named() -> None:
     told = "\n".join(replace(GOOD, killed_under_backlog=False).lines())
     assert "NOT SHOWN: no backlog in every partition during the kill" in told
-    unsure = replace(GOOD, rows_out=999_980, untold=10)
+    unsure = replace(GOOD, rows_out=999_980, undecided=10)
     assert unsure.exactly_once
     assert unsure.lines()[-1].endswith("exactly once, as far as can be told")
     assert "NOT SHOWN: whether 10 records without a row" in "\n".join(unsure.lines())

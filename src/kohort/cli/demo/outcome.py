@@ -15,7 +15,7 @@ class Outcome:
         rows_out: rows in the committed files.
         dead_letters: records that the SQL could not take; they are kept beside the table.
         filtered: records that the SQL left out.
-        untold: records without a row of which nobody knows whether the SQL left them out.
+        undecided: records without a row; it is unknown whether the SQL left them out.
         holes: records of the topic that are in no committed file.
         duplicates: records that are in the files more than once.
         foreign: rows that differ from their record, or have no record.
@@ -35,7 +35,7 @@ class Outcome:
     rows_out: int
     dead_letters: int
     filtered: int
-    untold: int
+    undecided: int
     holes: int
     duplicates: int
     foreign: int
@@ -53,7 +53,7 @@ class Outcome:
     @property
     def exactly_once(self) -> bool:
         """Whether every record landed once, and nothing else landed."""
-        accounted = self.rows_out + self.dead_letters + self.filtered + self.untold
+        accounted = self.rows_out + self.dead_letters + self.filtered + self.undecided
         wrong = self.holes or self.duplicates or self.foreign or self.unsound
         return not wrong and self.records_in == accounted
 
@@ -89,7 +89,7 @@ class Outcome:
             )
         lines.append(f"output in {self.output}, {self.seconds:.0f} s in all")
         if self.exactly_once:
-            doubt = ", as far as can be told" if self.untold else ""
+            doubt = ", as far as can be told" if self.undecided else ""
             lines.append(f"verdict: every record landed exactly once{doubt}")
         else:
             lines.append(
@@ -100,8 +100,8 @@ class Outcome:
     def _not_shown(self) -> list[str]:
         few = "too few records for this story"
         shown = {
-            f"whether {self.untold:,} records without a row were filtered or lost; "
-            "`kohort table verify` says why": not self.untold,
+            f"whether {self.undecided:,} records without a row were filtered or lost; "
+            "`kohort table verify` says why": not self.undecided,
             f"no backlog in every partition during the join: {few}": self.joined_under_backlog,
             f"no backlog in every partition during the kill: {few}": self.killed_under_backlog,
             "no micro-batch was under way at the kill": self.killed_in_batch,

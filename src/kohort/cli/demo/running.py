@@ -289,7 +289,7 @@ class Run:
             rows_out=found["rows"],
             dead_letters=found["dead_letters"],
             filtered=found["filtered"],
-            untold=found["undecided"],
+            undecided=found["undecided"],
             holes=found["holes"] + found["unread"],
             duplicates=found["duplicates"],
             foreign=found["strangers"],
