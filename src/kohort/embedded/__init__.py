@@ -1,4 +1,1 @@
-"""Layer 2. The protocols inside the opaque bytes of JoinGroup and SyncGroup.
-
-Knows model and schema.
-"""
+"""Layer 2. The protocols inside the opaque bytes of JoinGroup and SyncGroup."""

@@ -1,8 +1,8 @@
-"""The ``consumer`` embedded protocol: what stands inside JoinGroup and SyncGroup of consumers.
+"""The ``consumer`` embedded protocol: the bytes inside JoinGroup and SyncGroup of consumers.
 
-In: values (subscription, assignment, sticky userdata). Out: exactly Kafka's bytes, and back. Every
-structure starts with an int16 version; a reader takes any higher version for the highest it knows,
-since later versions only append. Must not know: groups, assignors, who leads.
+In: values (subscription, assignment, sticky userdata). Out: exactly Kafka's bytes, and back. Must
+not know: groups, assignors, leaders. Every structure starts with an int16 version. A reader treats
+a higher version like the highest version that it knows, since later versions only append.
 
 Source: ConsumerProtocolSubscription and ConsumerProtocolAssignment of Kafka's clients (versions 0
 to 3), the userdata of its sticky assignors.
@@ -55,7 +55,7 @@ class ConsumerProtocolAssignment:
 
 @struct(versions="0-1")
 class StickyUserData:
-    """Userdata under the name ``sticky``: what was assigned last, and in which generation."""
+    """Userdata under the name ``sticky``: the last assignment and its generation."""
 
     previous_assignment: list[TopicPartitionList] = field(array(TopicPartitionList))
     generation: int = field(INT32, versions="1+", default=-1, ignorable=True)
@@ -63,7 +63,7 @@ class StickyUserData:
 
 @struct()
 class TopicCount:
-    """A topic and how many partitions it had."""
+    """A topic and its number of partitions."""
 
     topic: str = field(STRING)
     partitions: int = field(INT32)
@@ -71,9 +71,9 @@ class TopicCount:
 
 @struct(versions="0")
 class NoteForReturn:
-    """Userdata that a kohort leader leaves in assignments of static members, for their return.
+    """Userdata of a kohort leader in assignments of static members, for their next life.
 
-    They find their assignment standing (KIP-345), their leader too (KIP-814).
+    A restarted static member gets its old assignment back (KIP-345), also as leader (KIP-814).
     """
 
     counts: list[TopicCount] | None = field(array(TopicCount), nullable="0+")
@@ -82,7 +82,7 @@ class NoteForReturn:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subscription:
-    """What a consumer says when it joins: what it wants; what it owns, since which generation."""
+    """A consumer's bytes in JoinGroup: wanted topics, owned partitions and their generation."""
 
     topics: frozenset[str]
     user_data: bytes | None = None
@@ -98,7 +98,7 @@ class LeadersNote:
     counts: Mapping[str, int] | None = None
     """The partition counts that the leader used; None in the note for a follower."""
     withheld: int = 0
-    """How many partitions the member must give up before the leader can assign them to others."""
+    """The number of partitions that the member must give up before others can get them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,7 +142,7 @@ def decode_subscription(data: bytes) -> Subscription:
 
 
 def encode_assignment(value: Assignment, version: int = HIGHEST_VERSION) -> bytes:
-    """Bytes of an assignment, sorted. A note stands in front of the userdata."""
+    """Bytes of an assignment, sorted. A note precedes the userdata."""
     user_data = value.user_data
     if value.note is not None:
         user_data = _encode_note(value.note) + (user_data or b"")
@@ -153,7 +153,7 @@ def encode_assignment(value: Assignment, version: int = HIGHEST_VERSION) -> byte
 
 
 def decode_assignment(data: bytes) -> Assignment:
-    """Read an assignment of any version; without bytes it is empty: the leader made none (B7).
+    """Read an assignment of any version; no bytes mean an empty assignment (B7).
 
     Raises:
         ProtocolError: a negative version, or bytes that are no assignment.
@@ -170,7 +170,7 @@ def decode_assignment(data: bytes) -> Assignment:
 def encode_sticky_userdata(
     previous: Iterable[TopicPartition], generation_id: GenerationId, version: int = 1
 ) -> bytes:
-    """Userdata of the eager sticky assignor; it has no version number in front."""
+    """Userdata of the eager sticky assignor; it does not start with a version."""
     body = StickyUserData(previous_assignment=_lists(previous), generation=generation_id)
     return encode(body, version)
 
@@ -178,7 +178,7 @@ def encode_sticky_userdata(
 def decode_sticky_userdata(
     data: bytes | None,
 ) -> tuple[frozenset[TopicPartition], GenerationId] | None:
-    """Read sticky userdata, version 1 or else 0; None for anything else."""
+    """Read sticky userdata, version 1 or else 0; None for other bytes."""
     for version in (1, 0):
         try:
             body, end = decode(StickyUserData, version, data or b"")
@@ -191,15 +191,15 @@ def decode_sticky_userdata(
 
 
 def encode_generation_userdata(generation_id: GenerationId) -> bytes:
-    """Userdata as Java's cooperative sticky assignor writes it: the generation alone."""
+    """Userdata in the form of Java's cooperative sticky assignor: the generation alone."""
     return _GENERATION.pack(generation_id)
 
 
 def generation_in_userdata(data: bytes | None) -> GenerationId:
-    """The generation that a member tells in its userdata only (Subscription v0 and v1).
+    """The generation in a member's userdata, for members with Subscription v0 and v1.
 
-    Java writes four bytes; others write their sticky userdata, which ends with it. Whatever else
-    stands there is no generation.
+    Java writes four bytes; other clients write their sticky userdata, which ends with the
+    generation. Other bytes contain no generation.
     """
     if data is None:
         return NO_GENERATION

@@ -1,7 +1,8 @@
 """Protocol types that kohort does not know: bytes in, the same bytes out.
 
-A member may take part in any group under any type; what it offers and what it is given then belongs
-to the application. Must not know: what the bytes say.
+In: an application's names and bytes. Out: the protocols that its member offers. Must not know: the
+meaning of the bytes. A member may join any group of any type; offered and assigned bytes then
+belong to the application.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ def opaque_protocols(offers: Iterable[tuple[str, bytes]]) -> tuple[JoinProtocol,
     """Offer the application's own bytes under its own names, best first.
 
     Raises:
-        ConfigError: no name, an empty one, or one given twice (Kafka's coordinator refuses those).
+        ConfigError: no name, an empty name or a repeated name (Kafka's coordinator refuses those).
     """
     protocols = tuple(JoinProtocol(ProtocolName(name), metadata) for name, metadata in offers)
     names = [protocol.name for protocol in protocols]

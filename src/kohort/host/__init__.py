@@ -1,1 +1,1 @@
-"""Layer 4. Clock, entropy, settings, logging: the only files that ask the machine."""
+"""Layer 4. Clock, entropy, settings, logging: the only modules that read the machine's state."""

@@ -1,7 +1,7 @@
-"""The only file of the broker's side that reads a clock.
+"""Reads the clocks. No other module of the broker's side may.
 
-Out go instants of the monotonic clock, for deadlines, and time of day, for what is stored. Cores
-get both as arguments and never ask.
+In: nothing. Out: instants of the monotonic clock, for deadlines, and time of day, for stored
+values. Must not know: cores, which get both as arguments.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from kohort.model.instants import Instant, WallMillis
 
 
 def monotonic_now() -> Instant:
-    """The monotonic clock in microseconds. Its zero means nothing; it stands still in suspend."""
+    """The monotonic clock in microseconds. Its zero has no meaning; it stops during suspend."""
     return time.monotonic_ns() // 1_000  # type: ignore[return-value] # a nominal type costs a call
 
 
@@ -24,9 +24,9 @@ def wall_now() -> WallMillis:
 
 
 def clock_name() -> str:
-    """Names the monotonic clock: the same for all processes of one machine since it was started.
+    """Names the monotonic clock: the same for all processes of one machine since its start.
 
-    Where the machine does not tell, a name that no other process has.
+    Where the machine has no such name, a name that no other process has.
     """
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()

@@ -1,7 +1,7 @@
-"""The only file of the broker's side that asks the machine for randomness.
+"""Makes random ids. No other module of the broker's side may use the machine's randomness.
 
-Out go ids: of members, clusters and topics. Cores are handed these functions, so that
-a lab can hand in its own generator.
+In: nothing. Out: ids of members, clusters and topics. Must not know: cores, which get these
+functions as arguments, so that a lab can pass its own generator.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ def new_member_id(prefix: str) -> MemberId:
 
 
 def new_topic_id() -> bytes:
-    """A topic id: the 16 bytes of a random UUID, whose text form opens no command's option."""
+    """A topic id: the 16 bytes of a random UUID; its text form does not start with a dash."""
     while True:
         made = uuid.uuid4().bytes
         if not base64.urlsafe_b64encode(made).startswith(b"-"):

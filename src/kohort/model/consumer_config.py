@@ -1,7 +1,7 @@
-"""Settings of the consumer's core: what is committed when, and where reading starts.
+"""Settings of the consumer's core: commits, and the start of reading.
 
-Frozen and checked when built; Kafka's names and defaults. Names as users write them, dotted or not,
-and everything about sockets and fetching belong to ``kohort.client.config``.
+In: values with Kafka's defaults. Out: one frozen ``ConsumerConfig``. Must not know: sockets,
+fetching and the names of settings, which belong to ``kohort.client.config``.
 """
 
 from __future__ import annotations
@@ -28,20 +28,20 @@ class OffsetReset(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumerConfig:
-    """How a consumer keeps its place.
+    """How a consumer commits and where it starts.
 
     Raises:
         ConfigError: an interval is not positive.
     """
 
     enable_auto_commit: bool = True
-    """Commit positions by itself: at the interval, before a revocation and on close."""
+    """Commit positions automatically: at the interval, before a revocation and on close."""
 
     auto_commit_interval_ms: Millis = _AUTO_COMMIT_INTERVAL
     auto_offset_reset: OffsetReset = OffsetReset.LATEST
 
     retry_backoff_ms: Millis = _RETRY_BACKOFF
-    """Wait before a request that failed in passing is sent again; doubles up to the maximum."""
+    """Wait before a failed request is repeated after a retriable error; doubles to the maximum."""
 
     retry_backoff_max_ms: Millis = _RETRY_BACKOFF_MAX
 

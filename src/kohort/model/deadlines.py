@@ -1,10 +1,12 @@
-"""Named deadlines: the only timers a core has.
+"""Named deadlines: the only timers of a core.
+
+In: keys and instants. Out: due keys, in order. Must not know: clocks, the meaning of keys.
 
 A deadline is armed under a key; arming the key again replaces it. The heap is lazy in two ways. A
-deadline that is moved later keeps its place in the heap and is moved when it surfaces there: a
-session that is extended by every heartbeat costs the heap one entry per timeout, not per beat.
-An entry whose deadline was cancelled or moved earlier stays until it surfaces, and such entries
-are swept when they outnumber the live ones.
+deadline that moves later keeps its entry in the heap until the entry comes to the top: a session
+that every heartbeat extends costs the heap one entry for each timeout, not for each heartbeat. The
+entry of a deadline that was cancelled or moved earlier stays until it comes to the top; if such
+entries outnumber the live ones, all of them are removed.
 """
 
 from __future__ import annotations
@@ -24,13 +26,13 @@ _NEVER: Final = Instant(2**63)
 
 
 class Deadline(Generic[K]):
-    """One armed deadline, for who moves it often: see ``Deadlines.postpone``.
+    """One armed deadline, for callers that move it often: see ``Deadlines.postpone``.
 
     Attributes:
-        key: what it is armed under.
-        at: when it is due; ``_NEVER`` once it is not armed any more.
-        sequence: its place in the order of arming.
-        heap_at: what it stands in the heap for, which is never later.
+        key: the key under which it is armed.
+        at: the instant; ``_NEVER`` if it is not armed any more.
+        sequence: its number in the order of arming.
+        heap_at: the instant of its entry in the heap, never later than ``at``.
     """
 
     __slots__ = ("at", "heap_at", "key", "sequence")
@@ -61,7 +63,7 @@ class Deadlines(Generic[K]):
         return iter(self._live)
 
     def arm(self, key: K, at: Instant) -> None:
-        """Set the deadline of ``key`` to ``at``, in place of any it had."""
+        """Set the deadline of ``key`` to ``at``; replaces an earlier one."""
         self._sequence = sequence = self._sequence + 1
         known = self._live.get(key)
         if known is not None:
@@ -76,11 +78,11 @@ class Deadlines(Generic[K]):
             self._rebuild()
 
     def postpone(self, deadline: Deadline[K], at: Instant) -> bool:
-        """Arm the key of ``deadline`` again without looking for it, for who moves it often.
+        """Arm the key of ``deadline`` again without a search, for callers that move it often.
 
         Returns:
-            False: nothing was done, because it is not armed any more, or ``at`` is earlier than it
-            is. Then ``arm`` is to be called, or nothing.
+            False: nothing was done, because the deadline is not armed any more or would move
+            earlier; ``arm`` can do both.
         """
         if at < deadline.at:
             return False
@@ -89,7 +91,7 @@ class Deadlines(Generic[K]):
         return True
 
     def cancel(self, key: K) -> bool:
-        """Forget the deadline of ``key``; tells whether it had one."""
+        """Forget the deadline of ``key``; returns whether it had one."""
         deadline = self._live.pop(key, None)
         if deadline is None:
             return False
@@ -106,15 +108,15 @@ class Deadlines(Generic[K]):
         return None if deadline is None else deadline.at
 
     def none_due(self, now: Instant) -> bool:
-        """Whether every deadline is later than ``now``; False says nothing.
+        """Whether every deadline is later than ``now``; False is no answer.
 
-        Asked with every heartbeat: it looks at the heap and moves nothing in it.
+        Every heartbeat calls it: it looks at the heap and moves nothing in it.
         """
         heap = self._heap
         return not heap or heap[0][0] > now
 
     def next(self) -> Instant | None:
-        """The earliest deadline, or None when there is none. Changes nothing that can be seen."""
+        """The earliest deadline, or None when there is none. It makes no visible change."""
         heap = self._heap
         while heap:
             due, sequence, deadline = heap[0]
@@ -130,10 +132,10 @@ class Deadlines(Generic[K]):
     def pop_due(self, now: Instant) -> K | None:
         """Remove and return the key of the earliest deadline that is at or before ``now``.
 
-        One at a time, since handling one deadline may cancel or arm others.
+        One at a time, because the handling of one deadline may cancel or arm others.
         """
         if not self._heap or self._heap[0][0] > now:
-            return None  # nothing is due before its entry in the heap
+            return None  # nothing is due before the first entry of the heap
         at = self.next()
         if at is None or at > now:
             return None
@@ -143,7 +145,7 @@ class Deadlines(Generic[K]):
         return deadline.key
 
     def shift(self, micros: int) -> None:
-        """Move every deadline ``micros`` later: the process itself was asleep that long."""
+        """Move every deadline ``micros`` later, because the process itself was suspended."""
         for deadline in self._live.values():
             deadline.at = Instant(deadline.at + micros)
         self._rebuild()

@@ -1,8 +1,8 @@
 """Kafka's error codes as one table, and the exceptions of kohort.
 
-Protocol errors are values: a core answers with an ``ErrorCode``. An exception of this module means
-that somebody outside broke a rule (``ProtocolError``, ``ConfigError``) or that kohort did
-(``InvariantViolation``).
+In: nothing. Out: ``ErrorCode`` and exceptions. Must not know: requests. Protocol errors are values:
+a core answers with an ``ErrorCode``. An exception of this module means that another program broke a
+rule (``ProtocolError``, ``ConfigError``) or that kohort did (``InvariantViolation``).
 
 Source: the error table of the Kafka protocol (kafka.apache.org/protocol, "Error Codes").
 """
@@ -153,12 +153,12 @@ class ErrorCode(IntEnum):
 
     @property
     def retriable(self) -> bool:
-        """Whether Kafka's own clients try the same request again on this code."""
+        """Whether Kafka's own clients repeat the request after this code."""
         return self in _RETRIABLE
 
     @classmethod
     def of(cls, code: int) -> ErrorCode:
-        """The member for a code off the wire; codes nobody here knows are UNKNOWN_SERVER_ERROR."""
+        """The member for a code from the wire; unknown codes are UNKNOWN_SERVER_ERROR."""
         return _BY_CODE.get(code, cls.UNKNOWN_SERVER_ERROR)
 
 
@@ -207,7 +207,7 @@ class KohortError(Exception):
 
 
 class ProtocolError(KohortError):
-    """Bytes or requests that break Kafka's protocol; the connection they came on is closed."""
+    """Bytes or requests that break Kafka's protocol; their connection is closed."""
 
 
 class ConfigError(KohortError):
@@ -215,4 +215,4 @@ class ConfigError(KohortError):
 
 
 class InvariantViolation(KohortError):
-    """A core found itself in a state that its rules exclude: a bug, with the object's story."""
+    """A core reached a state that its rules exclude: a bug; the message describes the object."""

@@ -1,7 +1,7 @@
 """Settings of a group coordinator, by Kafka's names and with Kafka's defaults.
 
-Comes in: dotted settings as an operator writes them. Goes out: one frozen ``GroupConfig``, checked
-once when it is built. Knows nothing of files or command lines.
+In: dotted settings as an operator writes them. Out: one frozen ``GroupConfig``, checked when it is
+built. Must not know: files, command lines.
 """
 
 from __future__ import annotations
@@ -15,24 +15,25 @@ from kohort.model.instants import Millis
 INT32_MAX = 2**31 - 1
 
 NEW_MEMBER_JOIN_TIMEOUT_MS = Millis(300_000)
-"""How long a parked member of no generation yet is kept: its client cannot heartbeat while parked.
+"""How long a parked member without a generation is kept: its client cannot heartbeat then.
 
-A constant in Kafka too (KAFKA-7610), no setting.
+A constant in Kafka, too (KAFKA-7610), no setting.
 """
 
 PENDING_MEMBER_GRACE_MS = Millis(1_000)
-"""How long an id that was handed out may hold a join phase open. Clients come back within a round
-trip; Kafka waits for the session timeout of one that never does."""
+"""How long an unused member id may hold a join phase open.
+
+Clients come back within a round trip; Kafka waits a session timeout for a client that never does.
+"""
 
 LONGEST_TEXT = 32_767
 """Most bytes of a string in Kafka's protocol and in its records."""
 
 MAX_REQUEST_BYTES = 1 << 30
-"""Above this a request with what a group holds already might not fit a record batch, whose length
-is an int32."""
+"""Limit for requests: with the group's data, a request must fit the int32 of a batch's length."""
 
 REASON_MAX_CHARS = 255
-"""Longest client reason that is kept. KIP-800 asks clients to cut theirs to this length."""
+"""Longest stored client reason. KIP-800 asks clients to cut reasons to this length."""
 
 
 def _setting(name: str, default: int, low: int, high: int = INT32_MAX) -> int:
@@ -42,7 +43,7 @@ def _setting(name: str, default: int, low: int, high: int = INT32_MAX) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupConfig:
-    """What a coordinator may be told. Durations in milliseconds unless the name says otherwise.
+    """Settings of a coordinator. Durations are in milliseconds unless the name has another unit.
 
     Raises:
         ConfigError: a value is outside its range, or the session timeouts contradict each other.
@@ -59,33 +60,38 @@ class GroupConfig:
     )
     offsets_topic_num_partitions: int = _setting("offsets.topic.num.partitions", 50, 1, 10_000)
     message_max_bytes: int = _setting("message.max.bytes", 1_048_588, 1_024)
-    """Largest write of offsets to ``__consumer_offsets``; a group's own record is not bound by it.
-    """
+    """Largest write of offsets to ``__consumer_offsets``; a group's own record may be larger."""
 
     max_groups: int = _setting("kohort.max.groups", 100_000, 1)
-    """Kafka has no such bound; a stranger could fill memory with groups of one request each."""
+    """Kafka has no such limit; clients could fill memory with groups of one request each."""
 
     max_pending_members: int = _setting("kohort.max.pending.members", 10_000, 1)
-    """Bound on ids a group has handed out and not seen join; Kafka has none."""
+    """Limit for member ids that were handed out and not used; Kafka has none."""
 
     max_rebalance_timeout_ms: int = _setting("kohort.max.rebalance.timeout.ms", 3_600_000, 1)
-    """Longest that a group waits for a member, whatever that member asks for. Kafka waits as long
-    as the longest rebalance timeout says, which may be 24 days."""
+    """Longest time that a rebalance waits for a member, whatever timeout the member asks for.
+
+    Kafka waits as long as the longest rebalance timeout of the group, which may be 24 days.
+    """
 
     max_metadata_bytes: int = _setting("kohort.max.metadata.bytes", 1_048_576, 1)
-    """Most that one member may offer, over all its protocols; Kafka has no such bound."""
+    """Limit for one member's offer, over all its protocols; Kafka has no such limit."""
 
     max_group_bytes: int = _setting("kohort.max.group.bytes", 16_777_216, 1_024, 60 << 20)
-    """What members may bring into a group's record, with the budget for their assignments. Kafka
-    bounds the record by ``message.max.bytes`` and finds out when the leader syncs; here a JoinGroup
-    is refused, and a SyncGroup never."""
+    """Limit for a group's record, with the budget for assignments.
+
+    Kafka limits the record by ``message.max.bytes`` and refuses the leader's SyncGroup; here a
+    JoinGroup is refused, and a SyncGroup never.
+    """
 
     assignment_budget_bytes: int = _setting("kohort.assignment.budget.bytes", 256, 0)
-    """Bytes that are kept free for the assignment of each member, in the group's record and in the
-    request that brings it. A leader may spend more: a request bounds it."""
+    """Bytes that are kept free for each member's assignment, in the group's record and in requests.
+
+    A leader may use more: the limit for requests applies.
+    """
 
     max_request_bytes: int = _setting("socket.request.max.bytes", 104_857_600, 1, MAX_REQUEST_BYTES)
-    """Largest request: a leader's SyncGroup has to fit."""
+    """Largest request: a leader's SyncGroup must fit."""
 
     def __post_init__(self) -> None:
         for spec in fields(self):
@@ -102,7 +108,7 @@ class GroupConfig:
 
     @property
     def join_bound(self) -> tuple[str, int]:
-        """Most bytes that a group may come to by joins, and the setting that says so."""
+        """Most bytes that joins can give a group, and the setting with this limit."""
         if self.max_request_bytes < self.max_group_bytes:
             return "socket.request.max.bytes", self.max_request_bytes
         return "kohort.max.group.bytes", self.max_group_bytes
@@ -114,10 +120,10 @@ class GroupConfig:
 
     @classmethod
     def from_settings(cls, settings: Mapping[str, object]) -> GroupConfig:
-        """Build a config from dotted settings; names that are not a coordinator's are passed over.
+        """Build a config from dotted settings; names of other settings are skipped.
 
         Raises:
-            ConfigError: a value is no whole number, or outside its range.
+            ConfigError: a value is no whole number or is outside its range.
         """
         chosen: dict[str, int] = {}
         for spec in fields(cls):

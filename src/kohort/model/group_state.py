@@ -1,7 +1,7 @@
 """The five states of a classic group, by Kafka's names.
 
-Lives in the model since facts, log lines and answers carry it. Which state may follow which is the
-coordinator's knowledge (``kohort.coordinator.group``).
+In: nothing. Out: ``GroupState``, for facts, log lines and answers. Must not know: the legal
+transitions, which ``kohort.coordinator.group`` holds.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ class GroupState(StrEnum):
     """The join phase: waiting until every member has asked to join again."""
 
     COMPLETING_REBALANCE = "CompletingRebalance"
-    """The sync phase: a generation was told, the leader's assignment is awaited."""
+    """The sync phase: members have their generation, the leader's assignment is missing."""
 
     STABLE = "Stable"
     """Every member can have its assignment, and that assignment is durable."""
 
     DEAD = "Dead"
-    """About to vanish: its tombstone is being written."""
+    """The group is being removed: its tombstone is being written."""

@@ -1,8 +1,7 @@
-"""The envelope of every fact: when it was, who says it, and in which of its lives.
+"""The envelope of every fact: its time, its source and the life of the source.
 
-In: facts of coordinators, members, applications and the world. Out: the one kind of value that
-histories consist of, whether they come from the lab, a broker or a consumer. Must not know: files,
-checks.
+In: facts of coordinators, members, applications and the world. Out: the values of all histories,
+from the lab, a broker or a consumer. Must not know: files, checks.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from kohort.model.wire_facts import WireFact
 from kohort.model.world_facts import WorldFact
 
 SCHEMA_VERSION: Final = 1
-"""Of the facts all together; raised when a reader of an older one would misunderstand a file."""
+"""Version of all facts together; raised when an older reader would misunderstand a file."""
 
 AnyFact: TypeAlias = Fact | MemberFact | ClientFact | WireFact | WorldFact
 
@@ -39,8 +38,8 @@ FACT_TYPES: Final[dict[str, type[Any]]] = {
 class Recorded:
     """One fact of a history.
 
-    ``sequence`` orders the facts of one recorder; in a history of several files it is renumbered.
-    ``at`` is the recorder's monotonic clock. ``source`` names a process that stays itself across
+    ``sequence`` orders the facts of one recorder; a history of several files is numbered again.
+    ``at`` is the recorder's monotonic clock. ``source`` names a process and stays the same across
     restarts ("broker-1", "orders-0"); ``incarnation`` counts its lives, from 1 on.
     """
 

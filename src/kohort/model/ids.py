@@ -1,7 +1,7 @@
-"""Nominal types for everything that is identified.
+"""Nominal types for ids.
 
-A member id must not be usable where a group id is wanted; at run time all of these are plain
-strings and integers.
+In: nothing. Out: types for the type checker; at run time all of them are plain strings and
+integers. Must not know: their users. A member id must not pass as a group id.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ ProtocolType = NewType("ProtocolType", str)
 ProtocolName = NewType("ProtocolName", str)
 
 Token = NewType("Token", int)
-"""Names a request that wants exactly one answer, now or later."""
+"""Names a request that needs exactly one answer, now or later."""
 
 Ticket = NewType("Ticket", int)
 """Names a durable write; it comes back in ``Appended`` once the write is on disk."""
 
 ConnectionId = NewType("ConnectionId", int)
-"""Names a connection for as long as the engine knows it; never reused, later ones are higher."""
+"""Names a connection of an engine; never reused, a later connection has a higher number."""
 
 NO_GENERATION = GenerationId(-1)
 NO_MEMBER = MemberId("")

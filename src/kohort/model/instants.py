@@ -1,8 +1,8 @@
-"""Time as the cores know it: integers handed in by the caller.
+"""Time for the cores: integers from the caller.
 
-An instant counts microseconds of a monotonic clock whose zero means nothing. Time of day appears
-only as ``WallMillis`` inside values that are stored. Integers, since floats make equal deadlines
-unequal.
+In: nothing. Out: types and arithmetic of instants. Must not know: clocks. An instant counts
+microseconds of a monotonic clock; its zero has no meaning. Time of day appears only as
+``WallMillis`` in stored values. Integers, because floats would make equal deadlines unequal.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def after(now: Instant, delay: Millis) -> Instant:
 
 
 def sooner(one: Instant | None, other: Instant | None) -> Instant | None:
-    """The earlier of two instants that may never come (None)."""
+    """The earlier of two instants; None is never."""
     if one is None:
         return other
     return one if other is None or one <= other else other

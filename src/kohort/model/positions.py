@@ -1,6 +1,6 @@
-"""Places in a partition's log that commits, seeks, fetches and lookups share.
+"""Positions in a partition's log, for commits, seeks, fetches and lookups.
 
-In: nothing. Out: ``Position`` and the two timestamps that ask for an end of the log. Must not know:
+In: nothing. Out: ``Position`` and the two timestamps for the ends of the log. Must not know:
 readers of records, stores of offsets.
 """
 

@@ -1,14 +1,15 @@
-"""Values that are made by the million: frozen for the type checker, cheap to make at run time.
+"""Values that exist in millions: frozen for the type checker, cheap at run time.
 
-A frozen dataclass sets each field through ``object.__setattr__``, which makes it three times as
-dear to construct as one that is not frozen. ``value`` stands in for ``dataclass``: mypy reads it as
-that and refuses assignments, at run time the class has the same fields, equality, hash and slots,
-but nobody stops who assigns all the same. docs/adr/0029 has the numbers.
+In: classes. Out: the same classes as values; shared copies of equal texts, bytes and numbers. Must
+not know: which values exist.
 
-Values are made by keywords. A few, of which every commit makes some, may be made by position as
-well (``kw_only=False``): that costs less than half.
+A frozen dataclass sets each field through ``object.__setattr__`` and costs three times as much to
+construct. ``value`` replaces ``dataclass``: mypy treats it as ``dataclass`` and refuses
+assignments; at run time the class has the same fields, equality, hash and slots, but assignments
+work. docs/adr/0029 has the numbers.
 
-``shared`` is for what is kept by the thousand and mostly equal.
+Values are made with keywords. A few, which every commit makes, may also be made by position
+(``kw_only=False``), which costs less than half.
 """
 
 from __future__ import annotations
@@ -22,22 +23,22 @@ else:
     from dataclasses import dataclass
 
     def value(*, frozen: bool, slots: bool, kw_only: bool) -> Any:
-        """A decorator as ``dataclass(...)`` gives, which takes only what is written here."""
+        """A decorator like ``dataclass(...)`` with exactly these arguments."""
         if not (frozen and slots):
             raise TypeError("a value is frozen and has slots")
         return dataclass(slots=True, kw_only=kw_only, unsafe_hash=True)
 
 
 _SHARED: Final = 1_024
-"""Texts, bytes and numbers that are remembered: strangers choose them."""
+"""Limit for the shared texts, bytes and numbers, because clients choose them."""
 
 Plain = TypeVar("Plain", bound="str | int | bytes")
 
 
 def shared(plain: Plain) -> Plain:
-    """``plain``, or an equal one that is kept already: for what thousands of members have alike.
+    """An object equal to ``plain`` that thousands of members share.
 
-    Two requests that say the same bring two objects, and each member would keep its own.
+    Two requests with equal content bring two objects, and each member would keep its own.
     """
     one: Plain = _shared(plain)
     return one

@@ -1,4 +1,4 @@
-"""Layer 3. Assignors and rebalancing policies: who gets what, in how many rounds.
+"""Layer 3. Assignors and rebalancing policies: plans for the partitions of a group.
 
 Pure functions.
 """

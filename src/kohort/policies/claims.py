@@ -1,9 +1,8 @@
-"""Whose word about ownership counts.
+"""Decides between contradicting claims of ownership.
 
-In: what members say they own. Out: at most one owner for each partition, and the claims as they
-were. The member of the highest generation is right; two of the same generation cancel each other
-out, since one of them is wrong and nobody can tell which. Must not know: how partitions are
-assigned.
+In: the partitions that members claim to own. Out: at most one owner for each partition, and all
+claimants. Must not know: how partitions are assigned. The claim of the highest generation wins. Two
+claims of the same generation are both void, because one is wrong and nothing shows which.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from kohort.policies.spec import GroupSpec
 def valid_claims(spec: GroupSpec) -> dict[TopicPartition, MemberId]:
     """The owner of each partition that has one.
 
-    Claims to partitions that do not exist, or of topics the member no longer wants, do not count.
+    Claims to missing partitions, or of topics that the member no longer wants, do not count.
     """
     best: dict[TopicPartition, GenerationId] = {}
     owner: dict[TopicPartition, MemberId | None] = {}
@@ -38,7 +37,7 @@ def valid_claims(spec: GroupSpec) -> dict[TopicPartition, MemberId]:
 
 
 def claimants(spec: GroupSpec) -> Mapping[TopicPartition, frozenset[MemberId]]:
-    """Everybody who says that it owns a partition, rightly or not: it may be at work on it."""
+    """All members that claim a partition, rightly or not: each may be working on it."""
     found: dict[TopicPartition, set[MemberId]] = {}
     for member_id, member in spec.members.items():
         for claim in member.owned:

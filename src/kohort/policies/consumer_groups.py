@@ -85,7 +85,7 @@ def _user_data(
     if each.name == "sticky":
         return encode_sticky_userdata(previous, generation_id)
     if each.name == "cooperative-sticky":
-        # Java's leaders read the generation here from members whose Subscription lacks it.
+        # Java's leaders read the generation here if a member's Subscription lacks it.
         return encode_generation_userdata(generation_id)
     return None
 
@@ -171,7 +171,7 @@ def group_spec(
 
 
 def _record_bytes(member: JoinedMember) -> int:
-    # Its id stands for the client id, too: a coordinator makes member ids of client ids.
+    # The member id counts twice: a coordinator makes it from the client id, which is stored, too.
     ids = 2 * len(member.member_id.encode()) + len((member.group_instance_id or "").encode())
     return _MEMBER_RECORD_BYTES + ids + len(member.metadata)
 

@@ -1,9 +1,9 @@
 """Cooperative: a sticky plan in two rounds (Design I).
 
-In: a group spec in which claims are what members own and go on processing. Out: the sticky plan
-without whatever somebody else still holds. Those members see what they miss, stop it, and rejoin;
-the round that follows hands it out. What is held by nobody is handed out at once. Must not know:
-who rejoins when.
+In: a group spec; members own their claims and keep working on them. Out: the sticky plan without
+partitions that another member still holds. Must not know: the times of rejoins. The holders see
+that these partitions are missing, give them up and rejoin; the next round assigns them. Partitions
+without a holder are assigned at once.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class CooperativeStickyAssignor:
     def assign(self, spec: GroupSpec) -> Plan:
         """See `policies.spec.Assignor`.
 
-        A partition also waits for a member whose claim is void: that member may still work on it.
+        A partition also waits for a member with a void claim: that member may still work on it.
         """
         holders = claimants(spec)
         return Plan(

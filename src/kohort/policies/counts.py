@@ -1,11 +1,10 @@
-"""Balance on counts: how many partitions of each topic each member gets.
+"""Balance on counts: the number of partitions of each topic for each member.
 
-Partitions of one topic are interchangeable, so the problem is one of transport: choose counts
-``y(topic, member)`` so that the loads are as equal as subscriptions permit (least sum of squares).
-In: counts already held, free units, subscribers. Out: balanced counts, few of them moved. Must not
-know: partition numbers, claims, generations.
-
-Members and topics are small integers here, in the group's order.
+In: counts that members hold already, free units, subscribers. Out: balanced counts with few moves.
+Must not know: partition numbers, claims, generations. Partitions of one topic are interchangeable,
+so this is a transport problem: choose counts ``y(topic, member)`` so that the loads are as equal as
+subscriptions permit (least sum of squares). Members and topics are small integers here, in the
+group's order.
 """
 
 from __future__ import annotations
@@ -18,16 +17,16 @@ from dataclasses import dataclass, field
 
 @dataclass(slots=True, kw_only=True)
 class Counts:
-    """A transport plan in the making."""
+    """A transport plan that is being built."""
 
     subscribers: Sequence[Sequence[int]]
     """For each topic, the members that want it, ascending."""
     wanted: Sequence[Sequence[int]]
-    """For each member, the topics it wants, ascending."""
+    """For each member, the topics that it wants, ascending."""
     owned: list[dict[int, int]]
-    """For each member: topic to the number of partitions it rightly holds; never changed."""
+    """For each member: topic to the number of partitions that it rightly holds; never changed."""
     held: list[dict[int, int]] = field(default_factory=list)
-    """For each member: topic to the number it gets; starts as ``owned``."""
+    """For each member: topic to the number that it gets; starts as ``owned``."""
     load: list[int] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -35,7 +34,7 @@ class Counts:
         self.load = [sum(mine.values()) for mine in self.held]
 
     def give(self, topic: int, member: int, units: int = 1) -> None:
-        """``units`` more (or fewer) of ``topic`` for ``member``."""
+        """Give ``member`` so many units more (or fewer) of ``topic``."""
         mine = self.held[member]
         mine[topic] = mine.get(topic, 0) + units
         if not mine[topic]:
@@ -43,14 +42,14 @@ class Counts:
         self.load[member] += units
 
     def surplus(self, topic: int, member: int) -> int:
-        """How many of ``topic`` the member gets beyond what it held already."""
+        """The units of ``topic`` that the member gets beyond the units that it held."""
         return self.held[member].get(topic, 0) - self.owned[member].get(topic, 0)
 
 
 def hand_out(counts: Counts, free: Sequence[int]) -> None:
     """Give the free units of each topic to its least loaded subscribers.
 
-    Topics with the fewest subscribers go first: they have the least choice.
+    Topics with the fewest subscribers go first, because they have the least choice.
     """
     order = sorted(range(len(free)), key=lambda t: (len(counts.subscribers[t]), t))
     for topic in order:
@@ -67,9 +66,9 @@ def hand_out(counts: Counts, free: Sequence[int]) -> None:
 def level(counts: Counts) -> None:
     """Move single units along chains of subscriptions until no chain makes loads more equal.
 
-    A chain leads from a heavy member over a topic it holds to another subscriber, and so on, to a
-    member at least two units lighter. When none is in reach, everybody in reach is as light as can
-    be and is not looked at again. Each chain lowers the sum of squared loads, so this ends.
+    A chain leads from a heavy member over a topic that it holds to another subscriber, and so on,
+    to a member that is at least two units lighter. If the search finds no such member, all members
+    that it reached are final. Each chain lowers the sum of squared loads, so the loop ends.
     """
     final: set[int] = set()
     heap = [(-load, member) for member, load in enumerate(counts.load)]
@@ -90,7 +89,7 @@ def level(counts: Counts) -> None:
 def _search(
     counts: Counts, start: int, final: set[int]
 ) -> tuple[dict[int, tuple[int, int] | None], int | None]:
-    """Breadth first from ``start``; whom one reaches over (whom, which topic), and the end."""
+    """Search breadth first; returns the giver and topic for each reached member, and the end."""
     reached: dict[int, tuple[int, int] | None] = {start: None}
     enough = counts.load[start] - 2
     seen_topics: set[int] = set()
@@ -108,7 +107,8 @@ def _search(
                 reached[other] = (member, topic)
                 queue.append(other)
                 if counts.load[other] <= enough:
-                    # Lightest first; at the same load whoever only gets back what it held.
+                    # The lightest member first; at the same load a member that gets back its own
+                    # unit.
                     rank = (counts.load[other], counts.surplus(topic, other) >= 0, other)
                     best = rank if best is None else min(best, rank)
             if best is not None:
@@ -117,7 +117,7 @@ def _search(
 
 
 def _by_cheapness(counts: Counts, member: int) -> list[int]:
-    """Topics the member can give of: first what it never held, then where it has the most."""
+    """Topics that the member can give: first those that it never held, then the largest."""
     mine = counts.held[member]
     return sorted(mine, key=lambda t: (counts.surplus(t, member) <= 0, -mine[t], t))
 

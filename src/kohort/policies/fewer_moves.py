@@ -1,13 +1,13 @@
-"""Fewer moves at the same balance: exchanges between members that cost nothing but save a move.
+"""Fewer moves at the same balance: cycles of exchanges that each save a move.
 
-In: balanced counts. Out: counts with the same loads, up to members swapping them, of which no plan
-has fewer units that are not kept. Must not know: partition numbers, how balance was reached.
+In: balanced counts. Out: counts with the same loads, except that members may swap loads; no such
+plan keeps more units. Must not know: partition numbers, how balance was reached.
 
-The problem is a flow at its cheapest when no negative cycle is left in its residual network. Giving
-up a unit that was not held before saves 1, giving up one that was saves nothing; taking a unit
-costs 1 unless it only restores what was held. Members at neighbouring loads may swap them for
-nothing, which the level nodes stand for. Costs are -1, 0 and 1, and almost all of the network is at
-distance 0, so the search touches only what is near a loss.
+The problem is a minimum-cost flow: it is solved when its residual network has no negative cycle.
+Giving up a unit that was not held before saves 1; giving up a unit that was held saves nothing;
+taking a unit costs 1, unless it restores a unit that was held. Members with neighbouring loads may
+swap them without cost; the level nodes express that. Costs are -1, 0 and 1, and almost all of the
+network is at distance 0, so the search touches only the surroundings of a loss.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from kohort.policies.counts import Counts
 
 WORK_LIMIT = 4_000_000
-"""Arcs looked at before giving up; the plan is balanced by then, only some moves are needless."""
+"""Limit for the arcs that are looked at; beyond it the plan is balanced with needless moves."""
 
 
 def save_moves(counts: Counts, work_limit: int = WORK_LIMIT) -> None:
@@ -44,7 +44,7 @@ class _Search:
         self._at_load: dict[int, list[int]] = {}
 
     def losses(self) -> bool:
-        """Note who lost units of which topic; without a loss every move is needed."""
+        """Note which members lost units of which topics; without a loss every move is needed."""
         counts = self.counts
         self._lost = [[] for _ in range(self._topics)]
         found = False
@@ -60,7 +60,7 @@ class _Search:
         return found
 
     def negative_cycles(self) -> list[list[int]]:
-        """Some negative cycles that share no node; none at all only if there is none."""
+        """Some negative cycles without a common node; an empty list only if there is no cycle."""
         distance: dict[int, int] = {}
         parent: dict[int, int] = {}
         frontier = list(range(self._members))
@@ -107,7 +107,7 @@ class _Search:
 
 
 def _cycles(parent: dict[int, int]) -> list[list[int]]:
-    """Cycles among the parents; each is a negative one, and they share no node."""
+    """Cycles among the parents: each is negative, and no node is in two of them."""
     seen: dict[int, int] = {}
     found = []
     for number, start in enumerate(parent):

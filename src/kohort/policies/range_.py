@@ -1,7 +1,8 @@
-"""Range: topic by topic, each subscriber gets a contiguous range.
+"""Range: each subscriber of a topic gets a contiguous range.
 
-Co-partitioned topics (same count, same subscribers) are aligned by construction: partition n of
-each goes to the same member. Not balanced over many topics. Must not know: what members own; racks.
+In: a group spec. Out: a plan. Must not know: the partitions that members own, racks. Co-partitioned
+topics (same count, same subscribers) are aligned by construction: partition n of each goes to the
+same member. The plan is not balanced over many topics.
 """
 
 from __future__ import annotations

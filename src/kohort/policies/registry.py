@@ -1,7 +1,7 @@
-"""Names to assignors: what a user may write into partition.assignment.strategy.
+"""Finds assignors by the names in partition.assignment.strategy.
 
-In: names as Kafka's clients spell them, Java class names included. Out: assignors, best first. Must
-not know: members, bytes, generations.
+In: names in the form of Kafka's clients, Java class names included. Out: assignors, best first.
+Must not know: members, bytes, generations.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def assignor(name: str) -> Assignor:
     """The assignor of that wire name or Java class name.
 
     Raises:
-        ConfigError: for a name that nobody here knows.
+        ConfigError: the name is unknown.
     """
     name = name.strip()
     found = ASSIGNORS.get(_JAVA_NAMES.get(name, ProtocolName(name)))
@@ -51,10 +51,10 @@ def assignor(name: str) -> Assignor:
 
 
 def assignors(names: str | Iterable[str]) -> tuple[Assignor, ...]:
-    """Several, best first; a string is split at commas.
+    """Several assignors, best first; a string is split at commas.
 
     Raises:
-        ConfigError: for no name at all, an unknown one, or one given twice.
+        ConfigError: no name, an unknown name or a repeated name.
     """
     wanted = names.split(",") if isinstance(names, str) else list(names)
     found = tuple(assignor(name) for name in wanted if name.strip())
@@ -66,7 +66,7 @@ def assignors(names: str | Iterable[str]) -> tuple[Assignor, ...]:
 
 
 def is_cooperative(name: str | None) -> bool:
-    """Whether partitions assigned under this protocol name are kept while joining.
+    """Whether members keep partitions of this protocol name while they join.
 
     Unknown names count as eager: giving up too much is safe, keeping too much is not.
     """

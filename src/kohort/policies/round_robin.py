@@ -1,6 +1,7 @@
-"""Round robin: all partitions in order, members in a circle, skipping who does not subscribe.
+"""Round robin: all partitions in order go to the subscribers in turn.
 
-Poor with unequal subscriptions, no stickiness. Must not know: what members own.
+In: a group spec. Out: a plan. Must not know: the partitions that members own. The plan is poor with
+unequal subscriptions, and not sticky.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""What an assignor is given, and what it gives back: the only signature an assignor has.
+"""The input and the output of an assignor, and its only signature.
 
-In: the members with what they want and hold, and how many partitions each topic has. Out: who gets
-which partitions. Nothing here depends on the order in which maps were filled. Must not know: bytes,
-requests, generations' timers, in how many rounds a plan is reached.
+In: nothing. Out: the members with the partitions that they want and hold, the number of partitions
+of each topic; a plan. Must not know: bytes of assignments, requests, timers, the rounds until a
+plan is reached. Nothing here depends on the insertion order of maps.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ from kohort.model.ids import (
 from kohort.model.instants import Millis
 
 MAX_MEMBERS = 65_533
-"""As franz-go: more members than this are refused with a clear error instead of an overflow."""
+"""The same limit as in franz-go: a larger group gets a clear error instead of an overflow."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemberSpec:
-    """One member: the topics it wants, the partitions it says it holds, and since which generation.
+    """One member: its topics, the partitions that it claims, and the generation of the claims.
 
-    Claims are what strangers say: they may name unknown topics, absurd partitions, or what somebody
-    else claims too.
+    Claims come from other programs: they may name unknown topics, absurd partitions, or partitions
+    that another member claims, too.
     """
 
     topics: frozenset[str]
@@ -79,13 +79,13 @@ class GroupSpec:
         return sorted(members, key=key)
 
     def wanted_topics(self) -> list[str]:
-        """Topics that exist and that somebody wants, sorted."""
+        """Existing topics that any member wants, sorted."""
         wanted = set().union(*(m.topics for m in self.members.values())) if self.members else set()
         return sorted(t for t in wanted if self.partitions.get(t, 0) > 0)
 
 
 GroupAssignment: TypeAlias = dict[MemberId, list[TopicPartition]]
-"""Partitions for every member of the spec, sorted; members without any have an empty list."""
+"""Partitions for every member of the spec, sorted; an empty list for a member without any."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,16 +116,16 @@ class EncodedPlan:
 
 
 class RebalanceProtocol(Enum):
-    """What members do with what they own when a rebalance starts."""
+    """How members treat their partitions when a rebalance starts."""
 
     EAGER = "eager"
     """Give up everything before joining."""
     COOPERATIVE = "cooperative"
-    """Keep everything while joining; give up only what the new assignment withholds."""
+    """Keep everything while joining; give up only partitions that the new assignment withholds."""
 
 
 class Assignor(Protocol):
-    """A policy for one round, known in the group under its protocol name."""
+    """A policy for one round; the group knows it by its protocol name."""
 
     @property
     def name(self) -> ProtocolName:
@@ -144,7 +144,7 @@ class Assignor(Protocol):
 
 @dataclass(slots=True, kw_only=True)
 class TopicSubscribers:
-    """For each existing wanted topic, who wants it, in the group's member order."""
+    """The subscribers of each existing wanted topic, in the group's member order."""
 
     order: list[MemberId]
     by_topic: dict[str, list[MemberId]] = field(default_factory=dict)

@@ -1,10 +1,10 @@
 """Sticky: balance first, then as few moves as possible.
 
-In: a group spec with claims. Out: a plan in which loads are as equal as subscriptions permit and
-members keep what they rightly claim as far as balance lets them. With equal subscriptions each
-member keeps up to its share, which is optimal; with unequal ones the work is done on counts
-(`counts.py`, then `fewer_moves.py`) and turned into partitions here. Must not know: in how many
-rounds the plan is reached.
+In: a group spec with claims. Out: a plan with loads as equal as subscriptions permit; members keep
+their rightful claims as far as balance permits. Must not know: the rounds until the plan is
+reached. With equal subscriptions each member keeps up to its share, which is optimal. With unequal
+subscriptions the work is done on counts (`counts.py`, then `fewer_moves.py`) and turned into
+partitions here.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from kohort.policies.spec import (
 
 
 class StickyAssignor:
-    """Kafka's ``sticky``: eager, so everything is given up first and most of it comes back."""
+    """Kafka's ``sticky``: eager, so members give up everything and get most of it back."""
 
     name = ProtocolName("sticky")
     rebalance_protocol = RebalanceProtocol.EAGER
@@ -37,7 +37,7 @@ class StickyAssignor:
 
 
 def sticky_plan(spec: GroupSpec) -> GroupAssignment:
-    """The balanced plan with few moves, regardless of who has to let go first."""
+    """The balanced plan with few moves, even if members must give up partitions first."""
     subscribers = TopicSubscribers.of(spec)
     if not subscribers.order:
         return {}
@@ -57,7 +57,7 @@ def sticky_plan(spec: GroupSpec) -> GroupAssignment:
 def _equal(
     spec: GroupSpec, subscribers: TopicSubscribers, kept: dict[MemberId, list[TopicPartition]]
 ) -> GroupAssignment:
-    """Everybody wants everything: quotas decide who keeps how much."""
+    """All members want all topics: quotas decide how much each member keeps."""
     order = subscribers.order
     total = sum(spec.partitions[topic] for topic in subscribers.by_topic)
     quota, extra = divmod(total, len(order))
@@ -83,7 +83,7 @@ def _equal(
 
 
 def _spread(partitions: list[TopicPartition]) -> list[TopicPartition]:
-    """The first of each topic, then the second of each: cut anywhere, topics stay even."""
+    """The first partition of each topic, then the second of each: any cut leaves topics even."""
     seen: dict[str, int] = {}
     ranked = []
     for partition in partitions:
@@ -97,7 +97,7 @@ def _spread(partitions: list[TopicPartition]) -> list[TopicPartition]:
 def _unequal(
     spec: GroupSpec, subscribers: TopicSubscribers, kept: dict[MemberId, list[TopicPartition]]
 ) -> GroupAssignment:
-    """Balance counts, then decide which partitions make them up."""
+    """Balance counts, then choose partitions for the counts."""
     order = subscribers.order
     topics = list(subscribers.by_topic)
     topic_index = {topic: index for index, topic in enumerate(topics)}
@@ -131,7 +131,7 @@ def _from_counts(
     counts: Counts,
     kept: dict[MemberId, list[TopicPartition]],
 ) -> GroupAssignment:
-    """Keep own partitions up to the count; deal the others out in turns."""
+    """Keep own partitions up to the count; distribute the others in turns."""
     plan: GroupAssignment = {member_id: [] for member_id in order}
     taken: set[TopicPartition] = set()
     lacking: dict[str, deque[tuple[int, int]]] = {topic: deque() for topic in topics}

@@ -180,8 +180,8 @@ class ServerConnection:
     def receive(self, data: bytes | bytearray | memoryview) -> list[Received]:
         """Accept received bytes and return the complete requests.
 
-        A request for ApiVersions in an unknown version is returned with empty fields. Whatever its
-        answer is, the client gets UNSUPPORTED_VERSION and the range of ApiVersions in the layout of
+        A request for ApiVersions in an unknown version is returned with empty fields. With any
+        answer the client gets UNSUPPORTED_VERSION and the range of ApiVersions in the layout of
         version 0, as KIP-511 requires.
 
         Raises:
