@@ -106,7 +106,7 @@ def test_a_commit_is_answered_after_the_sync_and_holds_up_nobody(
     assert committing.receive().topics[0].partitions[0].error_code == 0
 
 
-def test_flush_ms_syncs_what_nobody_waits_for(
+def test_flush_ms_syncs_batches_without_a_waiter(
     kohort_broker: EmbeddedBroker, connect: Connect
 ) -> None:
     client = connect(kohort_broker)

@@ -49,7 +49,7 @@ def test_91_93_subscriptions_by_hand(version: int) -> None:
 
 
 @pytest.mark.parametrize("version", [0, 1, 2, 3])
-def test_91_94_reading_gives_what_the_version_has(version: int) -> None:
+def test_91_94_reading_gives_the_fields_of_the_version(version: int) -> None:
     read = decode_subscription(bytes.fromhex(HEX[version]))
     assert read == Subscription(
         topics=FULL.topics,
@@ -100,7 +100,7 @@ def test_99_no_bytes_are_an_assignment_of_nothing() -> None:
     assert decode_assignment(b"") == Assignment(partitions=frozenset())
 
 
-def test_a_length_that_claims_more_than_there_is_is_refused() -> None:
+def test_a_length_beyond_the_data_is_refused() -> None:
     with pytest.raises(ProtocolError):
         decode_subscription(bytes.fromhex("0000 7fffffff 0001 74"))
 

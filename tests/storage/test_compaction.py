@@ -73,7 +73,7 @@ def files() -> UnsyncedLossFiles:
     return UnsyncedLossFiles()
 
 
-def test_of_each_key_the_last_record_stays(files: UnsyncedLossFiles) -> None:
+def test_the_last_record_of_each_key_stays(files: UnsyncedLossFiles) -> None:
     log = open_log(files)
     for i in range(40):
         append(log, (b"k%d" % (i % 3), b"%d" % i * 20))
@@ -92,7 +92,7 @@ def test_of_each_key_the_last_record_stays(files: UnsyncedLossFiles) -> None:
     assert log.log_start_offset == 0
 
 
-def test_segments_melt_into_one(files: UnsyncedLossFiles) -> None:
+def test_small_segments_become_one(files: UnsyncedLossFiles) -> None:
     log = open_log(files)
     for i in range(100):
         append(log, (b"k%d" % (i % 3), b"v" * 50))
@@ -104,7 +104,9 @@ def test_segments_melt_into_one(files: UnsyncedLossFiles) -> None:
 
 
 @pytest.mark.parametrize("codec", list(CompressionType))
-def test_batches_are_thinned_out_inside(files: UnsyncedLossFiles, codec: CompressionType) -> None:
+def test_superseded_records_are_removed_from_inside_batches(
+    files: UnsyncedLossFiles, codec: CompressionType
+) -> None:
     log = open_log(files)
     append(log, (b"a", b"1"), (b"b", b"2"), (b"c", b"3"), codec=codec)
     append(log, (b"b", b"4"), codec=codec)
@@ -114,7 +116,7 @@ def test_batches_are_thinned_out_inside(files: UnsyncedLossFiles, codec: Compres
     assert log.read(1, 1_000)[:8] == bytes(8)
 
 
-def test_tombstones_go_when_they_are_old(files: UnsyncedLossFiles) -> None:
+def test_old_tombstones_are_removed(files: UnsyncedLossFiles) -> None:
     log = open_log(files)
     append(log, (b"a", b"1"), (b"b", b"2"))
     append(log, (b"a", None))
@@ -127,7 +129,7 @@ def test_tombstones_go_when_they_are_old(files: UnsyncedLossFiles) -> None:
     assert stored(log) == [(1, b"b", b"2"), (3, b"c", b"3")]
 
 
-def test_the_active_segment_is_left_alone(files: UnsyncedLossFiles) -> None:
+def test_the_active_segment_is_not_compacted(files: UnsyncedLossFiles) -> None:
     log = open_log(files)
     append(log, (b"a", b"1"))
     append(log, (b"a", b"2"))
@@ -135,7 +137,7 @@ def test_the_active_segment_is_left_alone(files: UnsyncedLossFiles) -> None:
     assert log.begin_compaction(NOW) is None
 
 
-def test_it_waits_until_enough_is_new(files: UnsyncedLossFiles) -> None:
+def test_compaction_waits_for_enough_new_data(files: UnsyncedLossFiles) -> None:
     log = open_log(files, replace(COMPACTED, min_cleanable_dirty_ratio=0.5))
     for i in range(20):
         append(log, (b"k%d" % i, b"v" * 50))
@@ -149,7 +151,7 @@ def test_it_waits_until_enough_is_new(files: UnsyncedLossFiles) -> None:
     compact(log)
 
 
-def test_what_is_not_synced_is_not_compacted(files: UnsyncedLossFiles) -> None:
+def test_unsynced_segments_are_not_compacted(files: UnsyncedLossFiles) -> None:
     log = open_log(files)
     for _ in range(20):
         append(log, (b"k", b"v" * 50))
@@ -158,7 +160,7 @@ def test_what_is_not_synced_is_not_compacted(files: UnsyncedLossFiles) -> None:
     assert log.begin_compaction(NOW) is not None
 
 
-def test_more_keys_than_fit_take_several_turns(
+def test_more_keys_than_the_limit_take_several_compactions(
     files: UnsyncedLossFiles, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(compaction, "MAX_KEYS", 5)
@@ -180,7 +182,7 @@ def test_more_keys_than_fit_take_several_turns(
     assert len(stored(log)) < len(before)
 
 
-def test_appending_and_reading_go_on_meanwhile(files: UnsyncedLossFiles) -> None:
+def test_appends_and_reads_continue_during_a_compaction(files: UnsyncedLossFiles) -> None:
     log = open_log(files)
     for i in range(30):
         append(log, (b"k%d" % (i % 2), b"v" * 50))
@@ -196,7 +198,7 @@ def test_appending_and_reading_go_on_meanwhile(files: UnsyncedLossFiles) -> None
     assert stored(log)[-2:] == [(30, b"new", b"1"), (31, b"new", b"2")]
 
 
-def test_a_full_disk_leaves_the_log_as_it_was(files: UnsyncedLossFiles) -> None:
+def test_compaction_on_a_full_disk_leaves_the_log_unchanged(files: UnsyncedLossFiles) -> None:
     log = open_log(files)
     for i in range(30):
         append(log, (b"k%d" % (i % 20), b"v" * 50))
@@ -214,7 +216,7 @@ def test_a_full_disk_leaves_the_log_as_it_was(files: UnsyncedLossFiles) -> None:
     compact(log)
 
 
-def test_a_damaged_batch_is_not_copied_and_given_a_good_checksum(files: UnsyncedLossFiles) -> None:
+def test_compaction_does_not_copy_a_damaged_batch(files: UnsyncedLossFiles) -> None:
     log = open_log(files)
     for i in range(30):
         append(log, (b"k%d" % (i % 20), b"v" * 50))
@@ -235,7 +237,7 @@ def stored_bytes(files: UnsyncedLossFiles) -> dict[str, bytes]:
     return {name: files.content(f"{DIRECTORY}/{name}") for name in names}
 
 
-def test_a_deleted_log_ends_its_compaction(files: UnsyncedLossFiles) -> None:
+def test_deleting_a_log_ends_its_compaction(files: UnsyncedLossFiles) -> None:
     log = open_log(files)
     for i in range(30):
         append(log, (b"k%d" % (i % 2), b"v" * 50))
@@ -248,7 +250,7 @@ def test_a_deleted_log_ends_its_compaction(files: UnsyncedLossFiles) -> None:
     assert not [n for n in files.list_directory(DIRECTORY) if n.endswith((".cleaned", ".swap"))]
 
 
-def test_a_segment_without_any_record_left_is_passed_over(
+def test_reads_skip_a_segment_without_records(
     files: UnsyncedLossFiles, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(compaction.CompactionJob, "_has_room", lambda *_: False)
@@ -272,7 +274,7 @@ batches = st.lists(st.lists(st.tuples(keys, values), min_size=1, max_size=4), ma
 
 @examples(150)
 @given(batches, st.sampled_from(["done", "written", "half in place"]), st.integers(0, 10**6))
-def test_no_crash_changes_what_the_log_says(
+def test_no_crash_during_compaction_changes_the_records(
     content: list[list[tuple[bytes, bytes | None]]], moment: str, seed: int
 ) -> None:
     choose = random.Random(seed).randint

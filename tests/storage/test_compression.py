@@ -24,7 +24,7 @@ def test_round_trip(piece: bytes, times: int, kind: CompressionType) -> None:
 
 
 @pytest.mark.parametrize("kind", COMPRESSED)
-def test_a_bomb_is_refused_before_it_fills_the_memory(kind: CompressionType) -> None:
+def test_data_that_expands_beyond_the_limit_is_refused(kind: CompressionType) -> None:
     bomb = compress(bytes(4 << 20), kind)
     assert len(bomb) < 300_000
     with pytest.raises(RefusedBatch, match="more than 1000000 bytes"):
@@ -34,14 +34,14 @@ def test_a_bomb_is_refused_before_it_fills_the_memory(kind: CompressionType) -> 
 
 @pytest.mark.parametrize("kind", COMPRESSED)
 @pytest.mark.parametrize("data", [b"\xff", b"no such format", b"\xff" * 100])
-def test_what_is_not_compressed_is_refused(kind: CompressionType, data: bytes) -> None:
+def test_uncompressed_data_is_refused(kind: CompressionType, data: bytes) -> None:
     with pytest.raises(RefusedBatch) as error:
         decompress(data, kind)
     assert error.value.code is ErrorCode.CORRUPT_MESSAGE
 
 
 @pytest.mark.parametrize("kind", COMPRESSED)
-def test_a_cut_stream_is_refused(kind: CompressionType) -> None:
+def test_a_truncated_stream_is_refused(kind: CompressionType) -> None:
     whole = compress(bytes(range(256)) * 40, kind)
     with pytest.raises(RefusedBatch):
         decompress(whole[: len(whole) // 2], kind)
@@ -53,7 +53,7 @@ def test_an_unknown_type_is_refused() -> None:
     assert error.value.code is ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
 
 
-def test_snappy_comes_with_and_without_xerial_framing() -> None:
+def test_snappy_is_read_with_and_without_xerial_framing() -> None:
     data = b"some words, some words, some words" * 3_000
     assert decompress(bytes(cramjam.snappy.compress_raw(data)), CompressionType.SNAPPY) == data
     framed = compress(data, CompressionType.SNAPPY)
@@ -61,7 +61,7 @@ def test_snappy_comes_with_and_without_xerial_framing() -> None:
     assert decompress(framed, CompressionType.SNAPPY) == data
 
 
-def test_gzip_of_other_makes_is_read() -> None:
+def test_gzip_of_other_encoders_is_read() -> None:
     assert decompress(gzip.compress(b"abc"), CompressionType.GZIP) == b"abc"
     with pytest.raises(RefusedBatch):
         decompress(zlib.compress(b"abc"), CompressionType.GZIP)

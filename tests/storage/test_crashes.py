@@ -183,15 +183,17 @@ histories = st.lists(st.sampled_from(list(STEPS)), min_size=1, max_size=25)
 )
 @examples(300)
 @given(history=histories, seed=st.integers(0, 10**6))
-def test_any_history(config: LogConfig, history: list[str], seed: int) -> None:
+def test_any_history_of_appends_syncs_and_crashes_keeps_synced_records(
+    config: LogConfig, history: list[str], seed: int
+) -> None:
     world = World(config, seed)
     for step in history:
         STEPS[step](world)
     world.kill()
 
 
-def test_syncs_happen_where_they_are_promised() -> None:
-    # The control: the same disk does lose what nobody synced.
+def test_a_power_cut_loses_unsynced_records_and_keeps_flushed_ones() -> None:
+    # The control: the same disk loses unsynced records.
     lost = World(SMALL, 0)
     for _ in range(10):
         lost.append()

@@ -83,7 +83,7 @@ def test_every_kind_of_fact_survives_json() -> None:
 
 
 @pytest.mark.parametrize("name", ["h.jsonl", "h.parquet"])
-def test_a_file_gives_back_what_was_written(tmp_path: Path, name: str) -> None:
+def test_a_written_history_is_read_back(tmp_path: Path, name: str) -> None:
     facts = history(*EVERY)
     write_history(tmp_path / name, facts)
     found = read_history(tmp_path / name)
@@ -92,12 +92,12 @@ def test_a_file_gives_back_what_was_written(tmp_path: Path, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["h.jsonl", "h.parquet"])
-def test_an_empty_history_is_one(tmp_path: Path, name: str) -> None:
+def test_an_empty_history_is_a_history(tmp_path: Path, name: str) -> None:
     write_history(tmp_path / name, [])
     assert read_history(tmp_path / name).facts == []
 
 
-def test_cut_at_any_byte_the_whole_facts_are_read_and_the_cut_is_said(tmp_path: Path) -> None:
+def test_a_file_cut_at_any_byte_gives_its_whole_facts_and_a_remark(tmp_path: Path) -> None:
     path = tmp_path / "h.jsonl"
     facts = history(make(PersistFailed), make(SessionUnconfirmed))
     write_history(path, facts)
@@ -113,7 +113,7 @@ def test_cut_at_any_byte_the_whole_facts_are_read_and_the_cut_is_said(tmp_path: 
         assert all("truncated" in remark for remark in found.remarks)
 
 
-def test_a_header_that_was_not_written_to_its_end_is_none(tmp_path: Path) -> None:
+def test_an_incomplete_header_does_not_count(tmp_path: Path) -> None:
     path = tmp_path / "h.jsonl"
     path.write_text(Header().line())
     with pytest.raises(HistoryFileError, match="is no history"):
@@ -127,7 +127,7 @@ def test_a_header_that_was_not_written_to_its_end_is_none(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("name", ["h.jsonl", "h.parquet"])
-def test_a_file_is_gone_through_as_often_as_wanted(tmp_path: Path, name: str) -> None:
+def test_a_history_can_be_iterated_several_times(tmp_path: Path, name: str) -> None:
     facts = history(*EVERY)
     write_history(tmp_path / name, facts)
     opened = OpenHistory([tmp_path / name])
@@ -148,7 +148,7 @@ def test_a_file_is_never_held_as_a_whole(tmp_path: Path) -> None:
     assert most < path.stat().st_size // 4
 
 
-def test_damage_in_the_middle_is_told_when_it_is_come_to(tmp_path: Path) -> None:
+def test_damage_in_the_middle_is_reported_during_the_iteration(tmp_path: Path) -> None:
     path = tmp_path / "h.jsonl"
     facts = history(*[make(PersistFailed)] * 3)
     lines = [Header().line(), *map(fact_line, facts)]
@@ -160,7 +160,7 @@ def test_damage_in_the_middle_is_told_when_it_is_come_to(tmp_path: Path) -> None
         next(going)
 
 
-def test_a_newer_schema_is_refused_with_what_to_do(tmp_path: Path) -> None:
+def test_a_newer_schema_is_refused_with_a_remedy(tmp_path: Path) -> None:
     path = tmp_path / "h.jsonl"
     newer = {"kohort_history": SCHEMA_VERSION + 1, "clock": "x", "wall_micros": 0}
     path.write_text(json.dumps(newer) + "\n")
@@ -168,7 +168,7 @@ def test_a_newer_schema_is_refused_with_what_to_do(tmp_path: Path) -> None:
         read_history(path)
 
 
-def test_a_fact_that_nobody_knows_is_refused(tmp_path: Path) -> None:
+def test_an_unknown_fact_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "h.jsonl"
     line = json.dumps({"n": 1, "at": 1, "life": 1, "src": "b", "is": "Sneezed", "f": {}})
     path.write_text(f"{Header().line()}\n{line}\n{fact_line(history(EVERY[0])[0])}\n")
@@ -177,7 +177,7 @@ def test_a_fact_that_nobody_knows_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "hello\n", "{}\n", '[1]\n{"a":1}\n', "\x00\xff\xfe\n"])
-def test_what_is_no_history_is_refused(tmp_path: Path, text: str) -> None:
+def test_a_file_of_another_kind_is_refused(tmp_path: Path, text: str) -> None:
     path = tmp_path / "h.jsonl"
     path.write_text(text)
     with pytest.raises(HistoryFileError, match="is no history"):
@@ -194,12 +194,12 @@ def test_a_field_of_the_wrong_type_is_refused(tmp_path: Path) -> None:
         read_history(path)
 
 
-def test_a_file_that_is_not_there(tmp_path: Path) -> None:
+def test_a_missing_file_is_refused(tmp_path: Path) -> None:
     with pytest.raises(HistoryFileError, match="cannot be read: No such file"):
         read_history(tmp_path / "none.jsonl")
 
 
-def test_a_parquet_file_of_somebody_else(tmp_path: Path) -> None:
+def test_a_foreign_parquet_file_is_refused(tmp_path: Path) -> None:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -227,7 +227,7 @@ def test_files_of_one_clock_are_merged_by_instant(tmp_path: Path) -> None:
     assert found.remarks == []
 
 
-def test_files_of_two_clocks_are_laid_over_each_other_by_time_of_day(tmp_path: Path) -> None:
+def test_files_of_two_clocks_are_aligned_by_time_of_day(tmp_path: Path) -> None:
     write_history(tmp_path / "a", history(expired(1)), Header(clock="x", wall_micros=1_000))
     write_history(tmp_path / "b", history(expired(2)), Header(clock="y", wall_micros=400))
     found = read_histories([tmp_path / "a", tmp_path / "b"])

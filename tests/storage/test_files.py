@@ -29,7 +29,7 @@ def disk(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Files, str]:
     return disk_with_directory(), "/d"
 
 
-def test_what_is_written_is_read(disk: tuple[Files, str]) -> None:
+def test_written_bytes_are_read_back(disk: tuple[Files, str]) -> None:
     files, root = disk
     file = files.open(f"{root}/f", create=True)
     file.pwrite([b"abc", b"", b"def"], 0)
@@ -188,7 +188,7 @@ class TestFaults:
         files.power_cut(lambda n: 0)
         assert files.content("/d/f") == b"synced"
 
-    def test_a_name_that_was_not_synced_is_lost(self) -> None:
+    def test_an_unsynced_name_is_lost(self) -> None:
         files = disk_with_directory()
         file = files.open("/d/f", create=True)
         file.pwrite([b"synced"], 0)
@@ -258,7 +258,7 @@ class TestFaults:
         assert error.value.errno == errno.ENOSPC
         assert files.content("/d/f") == b"12345"
 
-    def test_a_failed_sync_is_not_made_good_by_a_second(self) -> None:
+    def test_a_second_sync_does_not_repair_a_failed_one(self) -> None:
         files = disk_with_directory()
         file = files.open("/d/f", create=True)
         files.sync_directory("/d")

@@ -53,7 +53,7 @@ def test_many_waiters_share_one_sync(files: UnsyncedLossFiles, commits: GroupCom
     assert len(commits) == 0
 
 
-def test_who_comes_during_a_round_waits_for_the_next(
+def test_a_waiter_that_comes_during_a_round_waits_for_the_next_round(
     files: UnsyncedLossFiles, commits: GroupCommit[str]
 ) -> None:
     log = open_log(files)
@@ -70,7 +70,7 @@ def test_who_comes_during_a_round_waits_for_the_next(
     assert commits.complete(second) == [("second", None)]
 
 
-def test_what_is_durable_already_need_not_wait(
+def test_a_waiter_for_durable_records_need_not_wait(
     files: UnsyncedLossFiles, commits: GroupCommit[str]
 ) -> None:
     log = open_log(files)
@@ -80,7 +80,7 @@ def test_what_is_durable_already_need_not_wait(
     assert len(commits) == 0
 
 
-def test_a_failed_sync_tells_those_who_wait_and_spares_other_logs(
+def test_a_failed_sync_reaches_its_waiters_and_spares_other_logs(
     files: UnsyncedLossFiles, commits: GroupCommit[str]
 ) -> None:
     bad, good = open_log(files, "bad-0"), open_log(files, "good-0")
@@ -101,7 +101,7 @@ def test_a_failed_sync_tells_those_who_wait_and_spares_other_logs(
     assert commits.begin(NOW) is None
 
 
-def test_a_deleted_log_tells_those_who_wait(
+def test_deleting_a_log_finishes_its_waiters(
     files: UnsyncedLossFiles, commits: GroupCommit[str]
 ) -> None:
     log = open_log(files)
@@ -118,7 +118,7 @@ def test_a_deleted_log_tells_those_who_wait(
         commits.wait(log, 99, "w")
 
 
-def test_a_sync_from_elsewhere_tells_those_who_wait(
+def test_a_sync_outside_a_round_finishes_the_waiters(
     files: UnsyncedLossFiles, commits: GroupCommit[str]
 ) -> None:
     log = open_log(files)
@@ -130,7 +130,7 @@ def test_a_sync_from_elsewhere_tells_those_who_wait(
     assert commits.complete(flush) == [("w", None)]
 
 
-def test_flush_ms_syncs_what_nobody_waits_for(
+def test_flush_ms_syncs_batches_without_a_waiter(
     files: UnsyncedLossFiles, commits: GroupCommit[str]
 ) -> None:
     log = open_log(files, config=LogConfig(flush_ms=1_000))
@@ -174,7 +174,7 @@ def test_sealed_segments_are_synced_soon(
     assert not log.needs_flush
 
 
-def test_a_checkpoint_round_covers_the_logs_named(
+def test_a_checkpoint_round_covers_the_named_logs(
     files: UnsyncedLossFiles, commits: GroupCommit[str]
 ) -> None:
     logs = [open_log(files, f"t-{i}", replace(SYNCED, sync_before_answer=False)) for i in range(3)]

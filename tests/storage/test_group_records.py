@@ -159,7 +159,7 @@ def test_a_log_that_a_real_kafka_wrote_is_read_whole() -> None:
     }
 
 
-def test_what_a_real_kafka_wrote_is_written_again_byte_for_byte() -> None:
+def test_records_of_a_real_kafka_are_written_again_byte_for_byte() -> None:
     for record in real_records():
         read = read_record(record.key, record.value)
         if read is not None:
@@ -241,7 +241,7 @@ def test_types_of_other_group_protocols_are_skipped(kind: int) -> None:
         (b"\x00\x01\x00\x01g\x00\x01t\x00\x00\x00\x00", b"\x00\x09", "has version 9"),
     ],
 )
-def test_what_cannot_be_read_is_said_and_not_skipped(
+def test_an_unreadable_record_is_an_error_and_not_skipped(
     key: bytes | None, value: bytes | None, message: str
 ) -> None:
     with pytest.raises(ProtocolError, match=message):
@@ -250,7 +250,7 @@ def test_what_cannot_be_read_is_said_and_not_skipped(
 
 @pytest.mark.slow
 @pytest.mark.real_kafka
-def test_kafkas_own_reader_reads_what_is_written_here(tmp_path: Path) -> None:
+def test_kafkas_own_reader_reads_our_records(tmp_path: Path) -> None:
     """``kafka-dump-log --offsets-decoder`` over a segment of our records."""
     if installed() is None:
         pytest.skip(absence())

@@ -40,7 +40,7 @@ def dumped(paths: list[str]) -> str:
 
 
 @pytest.mark.parametrize("compacted", [False, True], ids=["as appended", "compacted"])
-def test_kafka_dumps_what_was_appended(tmp_path: Path, compacted: bool) -> None:
+def test_kafkas_dump_tool_prints_the_appended_records(tmp_path: Path, compacted: bool) -> None:
     config = LogConfig(
         segment_bytes=2_000, compact=True, delete=False, min_cleanable_dirty_ratio=0.0
     )

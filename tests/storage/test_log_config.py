@@ -21,7 +21,7 @@ def test_defaults_are_kafkas() -> None:
     assert (config.delete, config.compact, config.log_append_time) == (True, False, False)
 
 
-def test_a_topics_settings_lie_over_the_brokers() -> None:
+def test_a_topics_settings_override_the_brokers() -> None:
     broker = LogConfig(retention_ms=5, segment_bytes=1_000)
     config = log_config({"retention.ms": "7", "cleanup.policy": "compact,delete"}, broker)
     assert (config.retention_ms, config.segment_bytes) == (7, 1_000)
@@ -56,12 +56,12 @@ def test_bad_settings_are_refused_by_name(name: str, value: str) -> None:
     assert error.value.code is ErrorCode.INVALID_CONFIG
 
 
-def test_every_setting_has_a_broker_wide_name_of_its_own() -> None:
+def test_every_setting_has_its_own_broker_wide_name() -> None:
     broker_names = [setting.broker_name for setting in TOPIC_SETTINGS.values()]
     assert len(set(broker_names)) == len(TOPIC_SETTINGS)
 
 
-def test_settings_of_kafka_that_mean_nothing_here_are_kept_not_refused() -> None:
+def test_kafkas_settings_without_effect_here_are_stored_and_not_refused() -> None:
     kept = {
         "compression.type": "zstd",
         "min.insync.replicas": "2",

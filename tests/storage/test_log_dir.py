@@ -202,7 +202,7 @@ def test_a_directory_with_other_things_in_it_is_refused(files: UnsyncedLossFiles
     assert files.list_directory("/data") == ["photos"]
 
 
-def test_a_first_start_may_die_anywhere(files: UnsyncedLossFiles) -> None:
+def test_a_start_after_an_unfinished_first_start_works(files: UnsyncedLossFiles) -> None:
     open_dir(files).close()
     for name in ("meta.properties", "topics.json"):
         files.remove(f"/data/{name}")
@@ -210,7 +210,7 @@ def test_a_first_start_may_die_anywhere(files: UnsyncedLossFiles) -> None:
 
 
 @pytest.mark.parametrize("table", [None, b"", b"{", b"\xff", b"[1, 2]", b'{"topics": [{}]}'])
-def test_logs_without_their_table_are_not_taken_for_nothing(
+def test_logs_without_their_table_are_refused(
     files: UnsyncedLossFiles, table: bytes | None
 ) -> None:
     log_dir = open_dir(files)
@@ -279,7 +279,7 @@ def test_bad_topics_are_refused(files: UnsyncedLossFiles, bad: Topic, code: Erro
     assert list(log_dir.topics) == ["there"]
 
 
-def test_the_longest_name_is_possible(tmp_path: Path) -> None:
+def test_a_topic_may_have_the_longest_name(tmp_path: Path) -> None:
     log_dir = open_dir(RealFiles(), str(tmp_path))
     log_dir.create_topic(topic("x" * 249))
     assert append(log_dir, "x" * 249) == 0
@@ -324,7 +324,7 @@ def removed(log_dir: LogDir) -> list[str]:
     return [directory.rpartition("/")[2] for directory in directories]
 
 
-def test_a_deleted_topics_directories_leave_in_slices(files: UnsyncedLossFiles) -> None:
+def test_directories_of_a_deleted_topic_are_renamed_in_slices(files: UnsyncedLossFiles) -> None:
     log_dir = open_dir(files)
     log_dir.create_topic(topic("orders", 5))
     append(log_dir, "orders")
@@ -338,7 +338,7 @@ def test_a_deleted_topics_directories_leave_in_slices(files: UnsyncedLossFiles) 
 
 
 @pytest.mark.parametrize("slices", [0, 1, 3])
-def test_what_a_crash_left_of_a_deletion_goes_at_the_next_start(
+def test_the_next_start_finishes_a_deletion_that_a_crash_cut_short(
     files: UnsyncedLossFiles, slices: int
 ) -> None:
     log_dir = open_dir(files)
@@ -358,7 +358,9 @@ def test_what_a_crash_left_of_a_deletion_goes_at_the_next_start(
     assert list(open_dir(files).topics) == ["orders"]
 
 
-def test_a_name_is_free_though_its_directories_are_not_aside_yet(files: UnsyncedLossFiles) -> None:
+def test_a_deleted_topics_name_is_free_before_its_directories_are_renamed(
+    files: UnsyncedLossFiles,
+) -> None:
     log_dir = open_dir(files)
     log_dir.create_topic(topic("orders", 3))
     append(log_dir, "orders")
@@ -371,7 +373,7 @@ def test_a_name_is_free_though_its_directories_are_not_aside_yet(files: Unsynced
     assert open_dir(files).log("orders", 0).log_end_offset == 1
 
 
-def test_directories_that_cannot_be_moved_are_a_debt_that_is_not_forgotten() -> None:
+def test_directories_that_cannot_be_renamed_are_renamed_later() -> None:
     class Stubborn(UnsyncedLossFiles):
         refuse = True
 
@@ -394,7 +396,7 @@ def test_directories_that_cannot_be_moved_are_a_debt_that_is_not_forgotten() -> 
     assert append(log_dir, "orders") == 0
 
 
-def test_a_removal_stops_when_it_is_told_to(files: UnsyncedLossFiles) -> None:
+def test_a_cancelled_removal_stops(files: UnsyncedLossFiles) -> None:
     log_dir = open_dir(files)
     log_dir.create_topic(topic("orders", 3))
     log_dir.delete_topic("orders")
@@ -404,7 +406,7 @@ def test_a_removal_stops_when_it_is_told_to(files: UnsyncedLossFiles) -> None:
     assert len(removed(open_dir(files))) == 3
 
 
-def test_a_missing_partition_directory_is_no_empty_log(files: UnsyncedLossFiles) -> None:
+def test_a_missing_partition_directory_is_damage_and_no_empty_log(files: UnsyncedLossFiles) -> None:
     log_dir = open_dir(files)
     log_dir.create_topic(topic("orders"))
     log_dir.close()
@@ -413,7 +415,7 @@ def test_a_missing_partition_directory_is_no_empty_log(files: UnsyncedLossFiles)
         open_dir(files)
 
 
-def test_a_full_disk_makes_no_half_topic(files: UnsyncedLossFiles) -> None:
+def test_creating_a_topic_on_a_full_disk_creates_nothing(files: UnsyncedLossFiles) -> None:
     log_dir = open_dir(files)
     files.capacity = files.used()
     with pytest.raises(StorageError, match="cannot create topic"):

@@ -71,7 +71,7 @@ def refusal(call: Callable[[], object]) -> ErrorCode:
 # Appending
 
 
-def test_batches_are_stored_as_sent_but_for_offset_and_epoch(files: UnsyncedLossFiles) -> None:
+def test_batches_are_stored_as_sent_except_for_offset_and_epoch(files: UnsyncedLossFiles) -> None:
     log = open_log(files, leader_epoch=7)
     sent = [batch(b"one", b"two", codec=codec) for codec in CompressionType]
     for one in sent:
@@ -115,7 +115,7 @@ def test_timestamps_too_far_from_now_are_refused(files: UnsyncedLossFiles) -> No
     log.append(batch(b"a", at=-1), NOW)
 
 
-def test_a_compacted_topic_wants_keys(files: UnsyncedLossFiles) -> None:
+def test_a_compacted_topic_requires_keys(files: UnsyncedLossFiles) -> None:
     log = open_log(files, replace(SMALL, compact=True, delete=False))
     keyless = build_batch([Record(None, b"v", NOW)])
     assert refusal(lambda: log.append(keyless, NOW)) is ErrorCode.INVALID_RECORD
@@ -259,7 +259,7 @@ def test_compressed_batches_are_searched_too(log: PartitionLog) -> None:
 # Durability
 
 
-def test_what_must_be_synced_first_is_not_read_before(files: UnsyncedLossFiles) -> None:
+def test_records_are_not_readable_before_a_required_sync(files: UnsyncedLossFiles) -> None:
     log = open_log(files, replace(SMALL, sync_before_answer=True))
     result = log.append(batch(b"a"), NOW)
     assert result.wait_for_sync
@@ -280,7 +280,7 @@ def test_flush_messages_makes_every_nth_wait(files: UnsyncedLossFiles) -> None:
     assert not log.append(batch(b"a"), NOW).wait_for_sync
 
 
-def test_a_flush_covers_what_was_appended_when_it_began(log: PartitionLog) -> None:
+def test_a_flush_covers_the_batches_before_its_start(log: PartitionLog) -> None:
     log.append(batch(b"a"), NOW)
     job = log.begin_flush()
     assert job is not None
@@ -305,7 +305,7 @@ def test_a_flush_after_rolling_syncs_the_sealed_segments(
     assert not log.needs_flush
 
 
-def test_a_failed_sync_ends_acknowledging_for_good(
+def test_no_append_is_acknowledged_after_a_failed_sync(
     files: UnsyncedLossFiles, log: PartitionLog
 ) -> None:
     log.append(batch(b"a"), NOW)
@@ -349,7 +349,7 @@ def test_a_full_disk_while_rolling_refuses_and_recovers(files: UnsyncedLossFiles
     assert len(read_all(open_log(files))) == 2
 
 
-def test_room_is_made_in_advance_and_given_back(files: UnsyncedLossFiles) -> None:
+def test_segments_are_preallocated_and_cut_when_sealed(files: UnsyncedLossFiles) -> None:
     log = open_log(files, replace(SMALL, preallocate_bytes=1_000))
     one = batch(b"a" * 100)
     for _ in range(3):
@@ -443,7 +443,7 @@ def test_each_life_has_its_leader_epoch(files: UnsyncedLossFiles) -> None:
     assert log.offset_for_timestamp(-2).leader_epoch == 3
 
 
-def test_a_closed_log_refuses(log: PartitionLog) -> None:
+def test_a_closed_log_refuses_appends(log: PartitionLog) -> None:
     log.append(batch(b"a"), NOW)
     log.close()
     code = refusal(lambda: log.append(batch(b"a"), NOW))

@@ -43,7 +43,7 @@ def states() -> ProducerStates:
     return ProducerStates(limit=100)
 
 
-def test_the_last_five_batches_are_known_again(states: ProducerStates) -> None:
+def test_the_last_five_batches_are_recognised(states: ProducerStates) -> None:
     for i in range(7):
         accept(states, header(2 * i, count=2), offset=100 + 2 * i)
     for i in range(7 - BATCHES_REMEMBERED, 7):
@@ -53,7 +53,7 @@ def test_the_last_five_batches_are_known_again(states: ProducerStates) -> None:
     assert refused(states, header(2, count=2)) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 
 
-def test_a_repetition_has_both_ends_in_common(states: ProducerStates) -> None:
+def test_a_repeated_batch_has_the_same_first_and_last_sequence(states: ProducerStates) -> None:
     accept(states, header(0, count=3))
     assert states.check(header(0, count=3)) is not None
     assert refused(states, header(0, count=2)) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
@@ -100,7 +100,7 @@ def test_producers_do_not_disturb_each_other(states: ProducerStates) -> None:
     assert len(states) == 2
 
 
-def test_the_longest_silent_makes_room() -> None:
+def test_the_longest_silent_producer_is_forgotten_at_the_limit() -> None:
     states = ProducerStates(limit=2)
     accept(states, header(0, producer_id=1))
     accept(states, header(0, producer_id=2))
@@ -109,7 +109,7 @@ def test_the_longest_silent_makes_room() -> None:
     assert list(states.entries()) == [1, 3]
 
 
-def test_silent_producers_are_forgotten_in_time(states: ProducerStates) -> None:
+def test_silent_producers_are_forgotten_after_the_expiration_time(states: ProducerStates) -> None:
     accept(states, header(0, producer_id=1), now_ms=NOW)
     accept(states, header(0, producer_id=2), now_ms=NOW + 10)
     assert states.expire(NOW + 100, after_ms=100) == 0
@@ -146,7 +146,7 @@ def test_state_from_the_log_and_from_a_snapshot_are_the_same(
 
 
 @given(st.binary(max_size=50), st.integers(0, 10**6))
-def test_a_torn_snapshot_is_none(noise: bytes, at: int) -> None:
+def test_a_torn_snapshot_is_not_used(noise: bytes, at: int) -> None:
     content = LogState(10).to_bytes(5)
     assert load_state(content[: at % len(content)], 10) is None
     assert load_state(noise, 10) is None

@@ -105,7 +105,7 @@ def decoded(batch: bytes) -> list[Record]:
 
 
 @given(records, oracles)
-def test_reads_what_other_makes_write(
+def test_batches_of_other_encoders_are_read(
     given_records: list[Record], oracle: tuple[tuple[type, type], CompressionType]
 ) -> None:
     (builder, _), codec = oracle
@@ -116,7 +116,7 @@ def test_reads_what_other_makes_write(
 
 
 @given(records, oracles)
-def test_other_makes_read_what_is_built_here(
+def test_other_decoders_read_our_batches(
     given_records: list[Record], oracle: tuple[tuple[type, type], CompressionType]
 ) -> None:
     (_, reader), codec = oracle
@@ -126,7 +126,7 @@ def test_other_makes_read_what_is_built_here(
 
 
 @given(records)
-def test_uncompressed_batches_are_the_same_bytes_as_other_makes(
+def test_uncompressed_batches_equal_those_of_other_encoders(
     given_records: list[Record],
 ) -> None:
     ours = build_batch(given_records)
@@ -135,7 +135,7 @@ def test_uncompressed_batches_are_the_same_bytes_as_other_makes(
     assert ours[:12] + ours[16:] == theirs[:12] + theirs[16:]
 
 
-def test_a_batch_of_other_makes_may_lie_anywhere_among_others() -> None:
+def test_a_batch_of_another_encoder_may_be_anywhere_among_others() -> None:
     one = foreign_batch(AiokafkaBuilder, [Record(b"a", b"1", NOW)], CompressionType.LZ4)
     two = build_batch([Record(b"b", b"2", NOW), Record(b"c", None, NOW)], base_offset=7)
     found = [(header.base_offset, bytes(batch)) for header, batch in iterate_batches(one + two)]
@@ -143,7 +143,7 @@ def test_a_batch_of_other_makes_may_lie_anywhere_among_others() -> None:
     assert [record.offset for record in iterate_records(one + two)] == [0, 7, 8]
 
 
-def test_part_of_a_batch_at_the_end_is_left_out() -> None:
+def test_an_incomplete_batch_at_the_end_is_left_out() -> None:
     one = build_batch([Record(b"a", b"1", NOW)])
     for size in range(len(one)):
         assert list(iterate_batches(one + one[:size])) == list(iterate_batches(one))
@@ -168,13 +168,13 @@ def test_log_append_time_changes_the_time_of_every_record() -> None:
 
 
 @pytest.mark.parametrize("at", [CRC_START, CRC_START + 10, HEADER_SIZE, -1])
-def test_a_flipped_bit_is_seen(at: int) -> None:
+def test_a_flipped_bit_is_detected(at: int) -> None:
     batch = bytearray(build_batch([Record(b"a", b"1" * 50, NOW)]))
     batch[at] ^= 0x10
     assert refused(bytes(batch)) is ErrorCode.CORRUPT_MESSAGE
 
 
-def test_what_is_no_single_whole_batch_is_refused() -> None:
+def test_anything_but_one_whole_batch_is_refused() -> None:
     batch = build_batch([Record(b"a", b"1", NOW)])
     assert refused(b"") is ErrorCode.INVALID_RECORD
     assert refused(batch[:60]) is ErrorCode.INVALID_RECORD
@@ -252,14 +252,14 @@ def outcome(read: Callable[[], object]) -> ErrorCode | None:
     return None
 
 
-def test_keys_are_seen_without_reading_the_rest() -> None:
+def test_keys_are_found_without_reading_the_rest() -> None:
     with_keys = build_batch([Record(b"", b"1", NOW), Record(b"b", None, NOW)])
     without = build_batch([Record(b"a", b"1", NOW), Record(None, b"2", NOW)])
     assert all_have_keys(parse_header(with_keys), with_keys)
     assert not all_have_keys(parse_header(without), without)
 
 
-def test_last_sequence_wraps_as_producers_count() -> None:
+def test_the_last_sequence_wraps_like_the_producers_count() -> None:
     batch = build_batch(
         [Record(b"a", b"1", NOW)] * 3, producer_id=1, producer_epoch=0, base_sequence=2**31 - 2
     )

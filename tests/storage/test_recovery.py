@@ -110,7 +110,7 @@ def test_damage_in_the_last_batch_counts_as_torn() -> None:
     assert disk.offsets() == [0, 1]
 
 
-def test_damage_after_a_power_cut_is_cut_as_it_may_never_have_been_written() -> None:
+def test_unsynced_damage_after_a_power_cut_is_cut() -> None:
     disk = Disk()
     disk.append(4)
     disk.kill()
@@ -120,7 +120,7 @@ def test_damage_after_a_power_cut_is_cut_as_it_may_never_have_been_written() -> 
     assert f"cut {3 * SIZE} bytes" in disk.messages[0]
 
 
-def test_damage_to_what_was_synced_is_refused_also_after_a_power_cut() -> None:
+def test_damage_to_synced_data_is_refused_also_after_a_power_cut() -> None:
     disk = Disk()
     disk.append(3)
     disk.log.flush(checkpoint=True)
@@ -143,7 +143,7 @@ def test_damage_in_a_sealed_segment_is_refused() -> None:
         disk.reopen()
 
 
-def test_the_last_batch_of_a_sealed_segment_is_no_tail() -> None:
+def test_the_last_batch_of_a_sealed_segment_counts_as_damaged_and_not_as_torn() -> None:
     disk = Disk()
     disk.append(30)
     disk.kill()
@@ -185,7 +185,7 @@ def test_sealed_segments_are_not_read_again_after_a_kill() -> None:
     assert disk.offsets() == list(range(62))
 
 
-def test_a_checkpoint_spares_most_of_the_active_segment() -> None:
+def test_after_a_checkpoint_most_of_the_active_segment_is_not_read() -> None:
     disk = Disk(replace(SMALL, segment_bytes=1 << 20))
     disk.append(500)
     disk.log.flush(checkpoint=True)
@@ -222,7 +222,7 @@ def test_after_a_clean_close_no_batch_is_read() -> None:
 
 
 @pytest.mark.parametrize("damage", ["snapshot", "index", "both"])
-def test_damaged_side_files_are_made_anew(damage: str) -> None:
+def test_damaged_index_and_snapshot_files_are_made_again(damage: str) -> None:
     disk = Disk()
     disk.append(30)
     disk.log.append(batch(sequence=0), NOW)
@@ -245,7 +245,7 @@ def test_damaged_side_files_are_made_anew(damage: str) -> None:
     assert not [path for path in disk.reads if path.endswith(".log")]
 
 
-def test_preallocated_zeros_are_cut_without_a_word() -> None:
+def test_preallocated_zeros_are_cut_without_a_report() -> None:
     disk = Disk(replace(SMALL, preallocate_bytes=1_024))
     disk.append(2)
     disk.kill()
@@ -256,7 +256,7 @@ def test_preallocated_zeros_are_cut_without_a_word() -> None:
     assert len(disk.content(FIRST)) == 2 * SIZE
 
 
-def test_leftovers_of_half_done_work_are_removed() -> None:
+def test_files_of_unfinished_work_are_removed() -> None:
     disk = Disk()
     disk.append(2)
     disk.log.close()

@@ -50,7 +50,7 @@ def test_round_trip(grown: list[tuple[int, int, int]]) -> None:
 
 
 @given(st.integers(0, 10**6), st.integers(1, 255), st.binary(max_size=60))
-def test_damage_is_seen(at: int, mask: int, noise: bytes) -> None:
+def test_a_damaged_index_is_detected(at: int, mask: int, noise: bytes) -> None:
     content = bytearray(build([(1, 100, 1)] * 3)[0].to_bytes(EXTENT))
     assert load_index(bytes(content[: at % len(content)])) is None
     content[at % len(content)] ^= mask

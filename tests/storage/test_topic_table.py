@@ -75,7 +75,7 @@ def test_replicas_of_another_number_of_partitions_are_damage(files: UnsyncedLoss
 
 
 @pytest.mark.parametrize("wrong", ["00ff", "no hex", 7])
-def test_an_id_that_is_none_is_damage(files: UnsyncedLossFiles, wrong: object) -> None:
+def test_an_invalid_topic_id_is_damage(files: UnsyncedLossFiles, wrong: object) -> None:
     log_dir = open_dir(files)
     log_dir.create_topic(topic("orders"))
     log_dir.close()
@@ -101,7 +101,7 @@ def test_settings_can_be_replaced_and_stay(files: UnsyncedLossFiles) -> None:
     assert open_dir(files).log("orders", 0).config.max_message_bytes == 100
 
 
-def test_settings_that_are_refused_change_nothing(files: UnsyncedLossFiles) -> None:
+def test_refused_settings_change_nothing(files: UnsyncedLossFiles) -> None:
     log_dir = open_dir(files)
     log_dir.create_topic(topic("orders", retention_ms="5000"))
     for wrong in ({"retention.ms": "-7"}, {"nonsense": "1"}):
@@ -128,7 +128,7 @@ def filled(files: Files, **configs: str) -> LogDir:
     return log_dir
 
 
-def test_a_log_begins_where_its_records_were_deleted(files: UnsyncedLossFiles) -> None:
+def test_a_log_begins_after_its_deleted_records(files: UnsyncedLossFiles) -> None:
     log_dir = filled(files)
     log = log_dir.log("t", 0)
     log_dir.delete_records("t", 0, 7)
@@ -147,7 +147,7 @@ def test_a_log_begins_where_its_records_were_deleted(files: UnsyncedLossFiles) -
     assert open_dir(files).log("t", 0).log_start_offset == 7
 
 
-def test_the_greatest_timestamp_is_one_of_a_record_that_is_there(files: UnsyncedLossFiles) -> None:
+def test_the_greatest_timestamp_belongs_to_an_existing_record(files: UnsyncedLossFiles) -> None:
     log_dir = filled(files)
     late = build_batch([Record(None, b"late", NOW + 10_000)])
     log = log_dir.log("t", 0)

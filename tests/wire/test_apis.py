@@ -18,12 +18,12 @@ ANNOUNCED = """
 """
 
 
-def test_the_announcement_is_the_one_agreed_on() -> None:
+def test_the_broker_announces_the_intended_versions() -> None:
     assert [f"{key}:{low}-{high}" for key, low, high in announced()] == ANNOUNCED.split()
 
 
 @pytest.mark.parametrize("api", APIS, ids=lambda a: a.name)
-def test_both_classes_are_declared_for_everything_that_either_side_speaks(api: Api) -> None:
+def test_both_message_classes_exist_for_every_version_of_either_side(api: Api) -> None:
     for cls, is_request in ((api.request, True), (api.response, False)):
         layout = layout_of(cls)
         assert layout.api_key == api.key

@@ -43,7 +43,7 @@ def read(data: bytes) -> tuple[int, int, Any]:
     return header.correlation_id, header.api_version, request
 
 
-def test_the_first_thing_said_is_which_versions_and_who_asks() -> None:
+def test_the_first_request_asks_for_versions_and_names_the_client() -> None:
     connection = ClientConnection(client_id="me", software_name="kohort", software_version="1.2")
     assert read(connection.open()) == (
         1,
@@ -69,7 +69,7 @@ def test_requests_wait_for_the_versions_and_leave_in_the_best_common_one() -> No
     assert connection.unanswered == 0
 
 
-def test_a_broker_that_refuses_the_version_is_asked_again_in_one_it_has() -> None:
+def test_a_refused_api_versions_request_is_repeated_in_a_known_version() -> None:
     connection = ClientConnection(client_id="me")
     connection.open()
     assert connection.receive(encode_response(told((18, 0, 2), error_code=35), 0, 1)) == []
@@ -81,7 +81,7 @@ def test_a_broker_that_refuses_the_version_is_asked_again_in_one_it_has() -> Non
     assert connection.version_of(HeartbeatRequest) == 4
 
 
-def test_a_broker_that_refuses_without_a_range_is_asked_in_version_0() -> None:
+def test_a_refusal_without_a_range_leads_to_version_0() -> None:
     connection = ClientConnection(client_id="me")
     connection.open()
     connection.receive(encode_response(told(error_code=35), 0, 1))
@@ -103,7 +103,7 @@ def test_a_caller_may_ask_for_an_older_version() -> None:
         opened((3, 2, 9)).send(MetadataRequest(), max_version=1)
 
 
-def test_what_the_broker_cannot_hear_is_refused() -> None:
+def test_a_request_without_a_common_version_is_refused() -> None:
     with pytest.raises(ProtocolError, match=r"speaks 7-9, this side 0-4"):
         opened((12, 7, 9)).send(HeartbeatRequest())
     with pytest.raises(ProtocolError, match="does not announce Metadata"):
@@ -114,12 +114,12 @@ def test_what_the_broker_cannot_hear_is_refused() -> None:
         opened().send(HeartbeatResponse())
 
 
-def test_versions_are_unknown_before_the_broker_told_them() -> None:
+def test_versions_are_unknown_before_the_brokers_answer() -> None:
     with pytest.raises(InvariantViolation, match="Heartbeat"):
         ClientConnection(client_id=None).version_of(HeartbeatRequest)
 
 
-def test_responses_must_come_in_order_and_asked_for() -> None:
+def test_responses_must_answer_requests_in_order() -> None:
     connection = opened()
     connection.send(HeartbeatRequest())
     connection.send(HeartbeatRequest())
@@ -149,7 +149,7 @@ def test_produce_without_acks_expects_nothing() -> None:
     assert connection.receive(encode_response(ProduceResponse(), 9, 3)) == [(3, ProduceResponse())]
 
 
-def test_close_tells_what_was_never_answered() -> None:
+def test_close_returns_unanswered_requests() -> None:
     connection = ClientConnection(client_id=None)
     connection.open()
     connection.send(HeartbeatRequest())

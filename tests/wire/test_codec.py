@@ -83,7 +83,7 @@ def test_the_client_id_keeps_its_old_form_in_flexible_headers() -> None:
 
 
 @pytest.mark.parametrize("client_id", [None, "", "me", "ü" * 100])
-def test_client_ids_travel(client_id: str | None) -> None:
+def test_client_ids_are_read_back(client_id: str | None) -> None:
     for version in (0, 4):
         frame = encode_request(HeartbeatRequest(group_id="g"), version, 3, client_id)[4:]
         assert decode_request(frame)[0] == RequestHeader(12, version, 3, client_id)
@@ -111,12 +111,12 @@ def test_a_client_id_beyond_its_length_field_is_refused() -> None:
         (struct.pack(">hhih", 12, 4, 1, -1) + b"\x00" + b"\xff" * 9, "group_id.*varint"),
     ],
 )
-def test_a_bad_request_says_what_and_where(frame: bytes, what: str) -> None:
+def test_the_error_of_a_bad_request_names_field_and_position(frame: bytes, what: str) -> None:
     with pytest.raises(ProtocolError, match=what):
         decode_request(frame)
 
 
-def test_a_response_says_what_does_not_fit() -> None:
+def test_the_error_of_a_response_names_the_value_that_does_not_fit() -> None:
     with pytest.raises(ProtocolError, match="version 4: error_code: 70000 does not fit int16"):
         encode_response(HeartbeatResponse(error_code=70_000), 4, 1)
     with pytest.raises(ProtocolError, match="versions 0-4, not 9"):
@@ -125,7 +125,7 @@ def test_a_response_says_what_does_not_fit() -> None:
         encode_request(HeartbeatRequest(group_instance_id="i"), 2, 1, None)
 
 
-def test_records_travel_untouched_from_any_buffer() -> None:
+def test_records_are_unchanged_from_any_buffer() -> None:
     batch = bytes(range(256)) * 4
     for records in (batch, memoryview(batch), bytearray(batch)):
         message = ProduceRequest(

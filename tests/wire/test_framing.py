@@ -15,7 +15,7 @@ def framed(*bodies: bytes) -> bytes:
 
 
 @given(st.lists(st.binary(max_size=40), max_size=8), st.data())
-def test_frames_come_out_whole_however_the_stream_is_torn(
+def test_frames_are_whole_for_any_cuts_of_the_stream(
     bodies: list[bytes], data: st.DataObject
 ) -> None:
     stream = framed(*bodies)
@@ -30,7 +30,7 @@ def test_frames_come_out_whole_however_the_stream_is_torn(
 
 
 @pytest.mark.parametrize("kind", [bytes, bytearray, memoryview])
-def test_any_buffer_is_taken_and_none_is_kept(kind: type) -> None:
+def test_any_buffer_is_accepted_and_none_is_kept(kind: type) -> None:
     source = bytearray(framed(b"one", b"two") + b"\x00\x00")
     splitter = FrameSplitter()
     frames = splitter.feed(kind(source))

@@ -89,13 +89,13 @@ def test_an_api_versions_request_of_another_version_is_told_the_range_in_version
     ("key", "version"),
     [(12, 5), (12, -1), (0, 2), (0, 10), (1, 3), (1, 19), (10, 5), (36, 0), (68, 0), (-1, 0)],
 )
-def test_what_is_not_served_ends_the_connection(key: int, version: int) -> None:
+def test_a_request_for_an_unserved_api_ends_the_connection(key: int, version: int) -> None:
     frame = struct.pack(">hhih", key, version, 1, -1) + bytes(40)
     with pytest.raises(ProtocolError, match=f"API key {key} version {version} is not served"):
         ServerConnection().receive(struct.pack(">i", len(frame)) + frame)
 
 
-def test_only_the_apis_given_are_served() -> None:
+def test_only_the_given_apis_are_served() -> None:
     connection = ServerConnection(apis=[BY_NAME["Metadata"], API_VERSIONS])
     with pytest.raises(ProtocolError, match="key 12"):
         connection.receive(heartbeat(1))
@@ -125,7 +125,7 @@ def test_produce_without_acks_is_settled_without_bytes() -> None:
     assert connection.skip(silent.token) == beaten(2)
 
 
-def test_a_second_answer_is_a_bug_of_ours() -> None:
+def test_a_second_answer_is_an_invariant_violation() -> None:
     connection = ServerConnection()
     first, second = connection.receive(heartbeat(1) + heartbeat(2))
     connection.answer(second.token, HeartbeatResponse())
@@ -158,7 +158,7 @@ def test_answers_after_close_are_dropped() -> None:
         connection.receive(heartbeat(4))
 
 
-def test_unanswered_requests_first_stop_the_reading_then_end_the_connection() -> None:
+def test_unanswered_requests_first_pause_reading_then_end_the_connection() -> None:
     connection = ServerConnection(limits=ServerLimits(pause_at=2, max_unanswered=4))
 
     def reading() -> bool:
@@ -175,7 +175,7 @@ def test_unanswered_requests_first_stop_the_reading_then_end_the_connection() ->
         connection.receive(heartbeat(9))
 
 
-def test_answers_that_wait_are_bounded() -> None:
+def test_waiting_answers_have_a_limit() -> None:
     size = len(beaten(1))
     connection = ServerConnection(limits=ServerLimits(max_held=2 * size))
     tokens = [r.token for r in connection.receive(heartbeat(1) * 4)]
@@ -186,7 +186,7 @@ def test_answers_that_wait_are_bounded() -> None:
         connection.receive(b"")
 
 
-def test_every_version_that_is_announced_is_handled_but_for_the_old_produce() -> None:
+def test_every_announced_version_is_handled_except_old_produce_versions() -> None:
     for api in APIS:
         differs = api.handled != api.broker
         assert differs == (api.name == "Produce"), api

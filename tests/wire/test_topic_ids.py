@@ -37,14 +37,14 @@ def committed(*names: str) -> c.OffsetCommitResponse:
     )
 
 
-def test_ids_get_names_and_unknown_ones_what_no_topic_can_be_called() -> None:
+def test_ids_get_names_and_unknown_ids_get_an_impossible_name() -> None:
     request = commit(T, NOBODYS)
     asked = put_names(request, Known())
     assert [topic.name for topic in request.topics] == ["t", "?" + NOBODYS.hex()]
     assert asked == {"t": T, "?" + NOBODYS.hex(): NOBODYS}
 
 
-def test_a_commit_is_answered_by_the_ids_that_were_asked_for() -> None:
+def test_a_commit_is_answered_with_the_requested_ids() -> None:
     asked = put_names(commit(T, NOBODYS), Known())
     response = committed(*asked)
     put_ids(response, asked, NoTopicIds())
@@ -53,7 +53,7 @@ def test_a_commit_is_answered_by_the_ids_that_were_asked_for() -> None:
 
 
 @pytest.mark.parametrize("everything", [False, True])
-def test_positions_are_answered_by_id(everything: bool) -> None:
+def test_positions_are_answered_with_ids(everything: bool) -> None:
     topics = None if everything else [f.OffsetFetchRequestTopics(topic_id=T)]
     request = f.OffsetFetchRequest(groups=[f.OffsetFetchRequestGroup(group_id="g", topics=topics)])
     asked = put_names(request, Known())
@@ -64,7 +64,7 @@ def test_positions_are_answered_by_id(everything: bool) -> None:
     assert [topic.topic_id for topic in response.groups[0].topics] == [T]
 
 
-def test_positions_of_an_unknown_topic_are_an_error_each() -> None:
+def test_each_position_of_an_unknown_topic_has_an_error() -> None:
     request = f.OffsetFetchRequest(
         groups=[
             f.OffsetFetchRequestGroup(topics=[f.OffsetFetchRequestTopics(topic_id=NOBODYS)]),
@@ -78,7 +78,7 @@ def test_positions_of_an_unknown_topic_are_an_error_each() -> None:
     assert (topic.topic_id, row.error_code) == (NOBODYS, ErrorCode.UNKNOWN_TOPIC_ID)
 
 
-def test_other_messages_are_left_alone() -> None:
+def test_other_messages_are_unchanged() -> None:
     assert put_names(HeartbeatRequest(), Known()) == {}
     put_ids(HeartbeatResponse(), {}, Known())
     assert NoTopicIds().id_of("t") is None
