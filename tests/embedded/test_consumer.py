@@ -1,4 +1,4 @@
-"""The consumer's embedded bytes: the sentences of member_and_policies 5.5, other makes' codecs."""
+"""The consumer's embedded bytes: member_and_policies 5.5, and the codecs of other clients."""
 
 from __future__ import annotations
 
@@ -152,7 +152,7 @@ def test_98_assignments_round_trip(
 
 
 def lists(partitions: frozenset[TopicPartition]) -> list[tuple[str, list[int]]]:
-    """As other clients write them: topics with their partitions, sorted."""
+    """The form of other clients: topics with their partitions, sorted."""
     topics: dict[str, list[int]] = {}
     for topic, partition in sorted(partitions):
         topics.setdefault(topic, []).append(partition)

@@ -1,4 +1,4 @@
-"""Facts to lines: the wording is Kafka 4's, word for word."""
+"""Facts become log lines in the exact wording of Kafka 4."""
 
 from __future__ import annotations
 
@@ -250,7 +250,7 @@ def test_every_cause_of_a_rebalance_has_a_wording() -> None:
 
 
 def test_a_whole_line_is_framed_as_kafka_frames_it(caplog: pytest.LogCaptureFixture) -> None:
-    """Three lines of a live Kafka 4.3.1, but for time and ids."""
+    """Three lines of a live Kafka 4.3.1 with other times and ids."""
     caplog.set_level(logging.INFO)
     caplog.handler.setFormatter(KafkaFormatter())
     log = GroupLog(lambda _group: 1, 50)

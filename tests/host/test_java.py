@@ -1,4 +1,4 @@
-"""The search for a Java, on made-up and real environments."""
+"""The search for a Java, in artificial and real environments."""
 
 from __future__ import annotations
 

@@ -145,7 +145,7 @@ def test_properties_file(tmp_path: Path) -> None:
 
 
 def test_the_coordinators_limits_can_be_set() -> None:
-    """Every setting of the coordinator is one of the broker's: same name, default and range."""
+    """The coordinator's settings are also the broker's, with the same defaults and ranges."""
     standard = BrokerSettings()
     for spec in dataclasses.fields(GroupConfig):
         name = spec.metadata["name"]

@@ -1,4 +1,4 @@
-"""The one kind of timer that cores have, against the plainest table that does the same."""
+"""The timers of the cores, compared with a plain table that does the same."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ STEPS = st.lists(
 
 
 class Plain:
-    """Deadlines in the order of arming; everything is looked for."""
+    """Deadlines in the order of arming; every operation searches the whole table."""
 
     def __init__(self) -> None:
         self.armed: dict[str, int] = {}

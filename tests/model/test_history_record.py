@@ -1,3 +1,5 @@
+"""The names of facts."""
+
 from kohort.model.history_record import (
     CLIENT_FACTS,
     COORDINATOR_FACTS,

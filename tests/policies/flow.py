@@ -1,9 +1,9 @@
-"""The optimum by another road: minimum-cost flow, one augmenting path at a time.
+"""The optimum by another method: minimum-cost flow, one augmenting path at a time.
 
-Written for clarity, not for speed, and without anything from `kohort.policies`. Units flow from
-topics over subscriptions to members. A unit costs nothing on a subscription as long as the member
-keeps partitions it holds already and 1 from there on (a move, or a partition handed out); the n-th
-unit of a member costs (2n - 1) x BIG, so that the sum of squared loads is minimised first.
+Written for clarity, not for speed, and without any code of `kohort.policies`. Units flow from
+topics over subscriptions to members. A unit on a subscription costs nothing while the member keeps
+partitions that it holds, and 1 beyond that (a move, or a free partition). The n-th unit of a member
+costs (2n - 1) x BIG, so that the sum of squared loads is minimised first.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from typing import TypeVar
 BIG = 10**6
 
 M = TypeVar("M", bound=str)
-"""What names a member."""
+"""The name of a member."""
 
 
 @dataclass(slots=True)
 class Arc:
-    """One direction of a connection; what flows over it can flow back over its reverse."""
+    """One direction of a connection; its reverse can take flow back."""
 
     end: Hashable
     capacity: int
@@ -42,7 +42,7 @@ class Flow:
         self.arcs.setdefault(end, []).append(backward)
 
     def cheapest(self, source: Hashable, sink: Hashable) -> int:
-        """Send as much as possible as cheaply as possible; returns the cost."""
+        """Send as much as possible at the lowest cost; returns the cost."""
         total = 0
         while (path := self._shortest(source, sink)) is not None:
             units = min(arc.capacity for arc in path)
@@ -79,11 +79,11 @@ def optimum(
     topics: Mapping[M, frozenset[str]],
     held: Mapping[tuple[M, str], int],
 ) -> tuple[int, int]:
-    """Least sum of squared loads, and the least number of units not kept with it.
+    """The least sum of squared loads, and the least number of units not kept with that sum.
 
     Args:
         sizes: partitions of each topic.
-        topics: what each member wants.
+        topics: the topics that each member wants.
         held: (member, topic) to the number of partitions it rightly holds.
     """
     flow = Flow()

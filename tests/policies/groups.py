@@ -1,4 +1,4 @@
-"""Groups written short: ``group(t=3, u=2)`` partitions, ``member("t u", owned="t0 u1", g=3)``."""
+"""Short notation for groups: ``group(t=3, u=2)``, ``member("t u", owned="t0 u1", g=3)``."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from kohort.policies.spec import GroupAssignment, GroupSpec, MemberSpec
 
 
 def partitions(text: str) -> frozenset[TopicPartition]:
-    """``t0 t2 u1``, a topic may end in a digit when written ``t1-0``."""
+    """Partitions from ``t0 t2 u1``; write ``t1-0`` if the topic's name ends with a digit."""
     found = []
     for word in text.split():
         match = re.fullmatch(r"(.+?)-?(\d+)" if "-" not in word else r"(.+)-(-?\d+)", word)
@@ -44,7 +44,7 @@ def again(
     topics: str | None = None,
     g: int = 2,
 ) -> GroupSpec:
-    """The next round: everybody owns what the plan gave them."""
+    """The next round: every member owns its part of the plan."""
     members = {
         name: MemberSpec(
             topics=frozenset(topics.split()) if topics is not None else old.topics,
@@ -62,5 +62,5 @@ def again(
 
 
 def shown(plan: GroupAssignment) -> dict[str, str]:
-    """``{"c1": "t-0 t-1"}``, to be compared at a glance."""
+    """A plan as short text, for example ``{"c1": "t-0 t-1"}``."""
     return {name: " ".join(str(p) for p in mine) for name, mine in plan.items()}

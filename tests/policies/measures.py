@@ -18,7 +18,7 @@ def skew(plan: Plan) -> int:
 
 
 def squared_load(plan: Plan) -> int:
-    """Sum of squared loads: the less, the more balanced, also where equal loads are impossible."""
+    """Sum of squared loads: a lower sum is more balanced, even if equal loads are impossible."""
     return sum(len(partitions) ** 2 for partitions in plan.values())
 
 

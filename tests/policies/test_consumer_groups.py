@@ -1,4 +1,4 @@
-"""From consumers' bytes to assignments and back, registry and judge."""
+"""From consumers' bytes to assignments and back; the registry; measures of plans."""
 
 from __future__ import annotations
 
@@ -284,5 +284,5 @@ def test_a_leader_counts_the_owned_partitions_that_it_assigned_to_nobody() -> No
 
     assert withheld(6, members) == {a: 2}, "b keeps what it has, and t5 is free"
     assert withheld(5, members[:2]) == {a: 1}
-    assert withheld(3, members) == {a: 2}, "what is no more is held by nobody"
+    assert withheld(3, members) == {a: 2}, "missing partitions have no holder"
     assert withheld(5, members[:1]) == {}

@@ -1,4 +1,4 @@
-"""The same plans in every process: a retried join must not find another plan (KAFKA-12898)."""
+"""Plans are equal in every process: a retried join must not get another plan (KAFKA-12898)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from kohort.policies.spec import GroupSpec, MemberSpec
 
 
 def digest() -> str:
-    """Plans and offers for groups made of a seed, as one number."""
+    """Plans and offers for random groups from a seed, as one number."""
     rng = random.Random(11)
     seen = hashlib.sha256()
     for _ in range(20):

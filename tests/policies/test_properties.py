@@ -1,4 +1,4 @@
-"""What every assignor promises, on groups that nobody thought of; optimality against a flow."""
+"""Properties of every assignor on random groups, and optimality compared with a flow."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ COOPERATIVE, STICKY = CooperativeStickyAssignor(), StickyAssignor()
 MAX_MEMBERS, MAX_COUNT = 6, 7
 CLAIMS = [TopicPartition(topic, n) for topic in NAMES for n in range(-1, MAX_COUNT + 2)]
 
-# Made once: a strategy that is put together for every example costs more than the plan it tests.
+# Made once: a strategy that is built for every example costs more than the tested plan.
 SIZES = st.dictionaries(st.sampled_from(NAMES), st.integers(1, MAX_COUNT), max_size=4)
 MEMBERS = st.builds(
     MemberSpec,
@@ -43,7 +43,7 @@ def _group(sizes: dict[str, int], members: list[MemberSpec]) -> GroupSpec:
 
 
 GROUPS = st.builds(_group, SIZES, st.lists(MEMBERS, min_size=1, max_size=MAX_MEMBERS))
-"""Any group: unequal subscriptions, missing topics, claims right, wrong and absurd."""
+"""Any group: unequal subscriptions, missing topics, right, wrong and absurd claims."""
 
 
 @pytest.mark.parametrize("name", [ProtocolName(name) for name in ("range", "roundrobin", "sticky")])
@@ -137,7 +137,7 @@ def test_37_56_plans_are_optimal_after_many_changes(seed: int) -> None:
 
 
 def test_the_oracle_agrees_with_exhaustive_search() -> None:
-    """Two topics, three members: every sharing of counts, looked at one by one."""
+    """Two topics, three members: every possible distribution of counts, one by one."""
     sizes = {"t": 4, "u": 3}
     topics = {"a": frozenset("tu"), "b": frozenset("t"), "c": frozenset("u")}
     held = {("a", "t"): 1, ("a", "u"): 2, ("b", "t"): 3}
@@ -152,7 +152,7 @@ def test_the_oracle_agrees_with_exhaustive_search() -> None:
 
 
 def rightly_kept(spec: GroupSpec) -> GroupAssignment:
-    """Written anew, so as not to trust `policies.claims`."""
+    """Written again, independent of `policies.claims`."""
     plan: GroupAssignment = {m: [] for m in spec.members}
     for topic, count in spec.partitions.items():
         for n in range(count):

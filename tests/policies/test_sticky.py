@@ -1,7 +1,8 @@
 """Sticky and cooperative-sticky: the sentences of member_and_policies 5.2 and 5.3.
 
-Where Kafka's result is one of several that are as good (which of two equal members keeps the extra
-partition), the test asks for what the sentence is about and not for the name.
+Kafka's result may be one of several equally good ones (for example, which of two equal members
+keeps the extra partition). Then the test checks the property of the sentence, not the member's
+name.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ STICKY, COOPERATIVE = StickyAssignor(), CooperativeStickyAssignor()
 
 
 def plan_of(spec: GroupSpec) -> GroupAssignment:
-    """The sticky plan, found legal and complete."""
+    """The sticky plan, checked to be legal and complete."""
     plan = STICKY.assign(spec).partitions
     assert not violations(spec, plan)
     assert not unassigned(spec, plan)
@@ -31,7 +32,7 @@ def plan_of(spec: GroupSpec) -> GroupAssignment:
 
 
 def held_back(spec: GroupSpec) -> set[TopicPartition]:
-    """What the cooperative plan withholds: it changes hands."""
+    """The partitions that the cooperative plan withholds, because they change owners."""
     return {p for mine in plan_of(spec).values() for p in mine} - {
         p for mine in COOPERATIVE.assign(spec).partitions.values() for p in mine
     }

@@ -1,3 +1,5 @@
+"""Compiled codecs: layouts, round trips, errors."""
+
 from __future__ import annotations
 
 from typing import Any
@@ -65,7 +67,7 @@ class Everything:
 
 @struct(versions="0-2", flexible="1+")
 class Moved:
-    """A field that became a tagged one later."""
+    """A field that becomes a tagged field in a later version."""
 
     epoch: int = field(INT32, tag=0, tagged="2+", default=-1)
 
@@ -160,7 +162,7 @@ def test_plain_layout_byte_by_byte() -> None:
 
 @struct(versions="0+", flexible="0+")
 class Compact:
-    """The same, compact."""
+    """The same bytes in compact form."""
 
     name: str = field(STRING)
     numbers: list[int] = field(array(INT16))
@@ -252,7 +254,7 @@ def test_the_error_of_unreadable_bytes_names_their_position(data: str, what: str
 
 @pytest.mark.parametrize("version", [0, 1, 2, 3])
 def test_strings_are_as_long_in_flexible_versions_as_in_others(version: int) -> None:
-    """Kafka closes the connection on a longer one, compact or not; bytes may be longer."""
+    """Kafka closes the connection on a longer string, compact or not; bytes may be longer."""
     message = Everything(text="x" * 32_767, blob=b"x" * 70_000, words=["é" * 16_383])
     data = encode(message, version)
     again, _ = decode(Everything, version, data)

@@ -1,3 +1,5 @@
+"""Declared messages: fields, defaults, comparison, layouts."""
+
 from __future__ import annotations
 
 import copy
@@ -11,7 +13,7 @@ from kohort.schema.declare import NO_VERSIONS, layout_of
 
 @struct()
 class Point:
-    """A place."""
+    """A point."""
 
     x: int = field(INT32)
     y: int = field(INT32, default=-1)
@@ -19,7 +21,7 @@ class Point:
 
 @struct(versions="0-3", flexible="2+")
 class Shape:
-    """A few places with a name."""
+    """Several points with a name."""
 
     name: str = field(STRING)
     label: str | None = field(STRING, nullable="0+", default=None)

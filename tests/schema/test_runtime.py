@@ -1,3 +1,5 @@
+"""Unsigned varints and sections of tagged fields."""
+
 from __future__ import annotations
 
 import pytest

@@ -1,4 +1,4 @@
-"""kafka-python, an oracle here, reads its schemas through a call that Python 3.11 deprecates."""
+"""Silences a warning of kafka-python, an oracle here, about a call that Python 3.11 deprecates."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Compaction: the last record of each key stays, at its offset, whatever happens on the way."""
+"""Compaction keeps the last record of each key at its offset, also across crashes."""
 
 from __future__ import annotations
 
@@ -177,7 +177,7 @@ def test_more_keys_than_the_limit_take_several_compactions(
         turns += 1
         assert turns < 60
     assert turns > 3
-    # A key's last value is never lost; what is superseded within one turn's reach is gone.
+    # The last value of a key is never lost; superseded values within one compaction are removed.
     assert {k: v for _, k, v in stored(log)} == {k: v for _, k, v in before}
     assert len(stored(log)) < len(before)
 

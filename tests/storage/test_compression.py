@@ -1,4 +1,4 @@
-"""Compression types: round trips, framing variants, and the bound on what comes out."""
+"""Compression types: round trips, framing variants, and the limit for the output."""
 
 from __future__ import annotations
 

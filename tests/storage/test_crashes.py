@@ -1,8 +1,8 @@
-"""What is left of a log after any history of appends, syncs and crashes.
+"""The content of a log after any history of appends, syncs and crashes.
 
-The promises, on a disk that loses whatever was not synced: what was synced is there, what is there
-is what was appended, in order and whole; after a mere kill everything acknowledged is there; a
-repetition is recognised on the other side of every crash. No crash makes a log refuse to open.
+On a disk that loses unsynced data, synced records are kept, and the log holds exactly the appended
+records, in order and whole. After a kill all acknowledged records are kept. A repeated batch is
+recognised after every crash. No crash makes a log refuse to open.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def batch_of(producer_id: int, sequence: int, values: list[bytes]) -> bytes:
 
 
 class World:
-    """A data directory on a faulty disk, and what was appended to its one log."""
+    """A data directory on a faulty disk, and the records that were appended to its one log."""
 
     def __init__(self, config: LogConfig, seed: int) -> None:
         self.files = UnsyncedLossFiles()
@@ -89,7 +89,7 @@ class World:
         self.log.flush(checkpoint=True)
 
     def half_a_flush(self) -> None:
-        """The sync comes back, and the process dies before it hears of it."""
+        """The sync succeeds, and the process dies before it learns that."""
         job = self.log.begin_flush(checkpoint=bool(self.choose(1)))
         if job is not None:
             job.run()

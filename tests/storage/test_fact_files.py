@@ -1,4 +1,4 @@
-"""Histories on disk: every fact comes back, torn ends are left out, newer files are refused."""
+"""Histories on disk: every fact is read back, torn ends are left out, newer files are refused."""
 
 from __future__ import annotations
 
@@ -31,7 +31,10 @@ from kohort.storage.fact_files import (
 
 
 def sample(hint: Any, alternative: int = 0) -> Any:  # noqa: PLR0911 - one kind a line
-    """A value of a type, unlike any default; ``alternative`` chooses among unions."""
+    """A value of a type, different from any default.
+
+    ``alternative`` selects the class of a union.
+    """
     while isinstance(hint, NewType):
         hint = hint.__supertype__
     if get_origin(hint) in (Union, types.UnionType):

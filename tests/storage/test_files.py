@@ -131,7 +131,7 @@ def test_closing_waits_for_a_sync_in_another_thread(
     go_on.set()
     sync.join(20)
     close.join(20)
-    # The descriptor was still this file's when the sync looked at it.
+    # The descriptor still belonged to this file when the sync used it.
     assert seen == [(tmp_path / "f").stat().st_ino]
 
 
@@ -173,7 +173,7 @@ def test_small_files_are_replaced_as_a_whole() -> None:
 
 
 def keeping(answers: Iterator[int]) -> Callable[[int], int]:
-    """A choice for ``power_cut``: the next answer wherever there is anything to keep."""
+    """A choice for ``power_cut``: the next answer for each choice with alternatives."""
     return lambda count: next(answers, 0) if count else 0
 
 

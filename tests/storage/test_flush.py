@@ -1,4 +1,4 @@
-"""Group commit: who waits is told once, after the sync, with the truth."""
+"""Group commit: each waiter comes back once, after the sync, with the true outcome."""
 
 from __future__ import annotations
 

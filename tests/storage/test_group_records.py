@@ -1,4 +1,4 @@
-"""Keys and values of ``__consumer_offsets``: ours, a real Kafka's, and bad ones."""
+"""Keys and values of ``__consumer_offsets``: kohort's, a real Kafka's, and invalid ones."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ records = st.one_of(
 
 
 @given(record=records)
-def test_what_is_written_is_read_back(record: Record) -> None:
+def test_written_records_are_read_back(record: Record) -> None:
     assert read_record(*write_record(record)) == record
 
 

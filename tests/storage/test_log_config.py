@@ -1,4 +1,4 @@
-"""Topic settings: Kafka's names and defaults, and what is refused."""
+"""Topic settings: Kafka's names and defaults, and refusals."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_kafkas_settings_without_effect_here_are_stored_and_not_refused() -> Non
 
 
 def test_topics_have_the_settings_that_kafka_4_3_has() -> None:
-    """As a running one tells them in DescribeConfigs: name, and default where it is kept only."""
+    """Names, and defaults of settings without effect here, as a running Kafka returns them."""
     assert len(TOPIC_SETTINGS) == 33
     told = {name: s.only_kept for name, s in TOPIC_SETTINGS.items() if s.only_kept is not None}
     assert told == {

@@ -318,7 +318,7 @@ def test_a_deleted_topic_is_gone_and_its_name_is_free(files: UnsyncedLossFiles) 
 
 
 def removed(log_dir: LogDir) -> list[str]:
-    """Take away what is left of deleted topics; the names of what was there."""
+    """Remove the rest of deleted topics; returns the names of the removed directories."""
     directories = log_dir.take_removable()
     remove_directories(log_dir.files, directories, lambda: False)
     return [directory.rpartition("/")[2] for directory in directories]

@@ -315,7 +315,7 @@ def test_no_append_is_acknowledged_after_a_failed_sync(
     with pytest.raises(StorageError, match="a sync failed"):
         log.flush()
     files.fail_sync = lambda path: False
-    # A second sync would succeed, and would be a lie.
+    # A second sync would report success, although the data is lost.
     assert log.begin_flush() is None
     with pytest.raises(StorageError, match="restart the broker"):
         log.append(batch(b"c"), NOW)

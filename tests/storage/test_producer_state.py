@@ -1,4 +1,4 @@
-"""Idempotent producers: repetition, order, epochs, and how many are remembered."""
+"""Idempotent producers: repeated batches, order, epochs, and the number of remembered ones."""
 
 from __future__ import annotations
 

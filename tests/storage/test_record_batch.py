@@ -1,4 +1,4 @@
-"""Record batches against two other makes' encoders, and everything a producer may do wrong."""
+"""Record batches compared with two other encoders, and all errors that a producer can make."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ records = st.lists(
 )
 codecs = st.sampled_from(list(CompressionType))
 
-# kafka-python compresses with packages that this project does not ask for, but for these two.
+# kafka-python compresses with packages that are not installed here, except for these two.
 KAFKA_PYTHON_CODECS = (CompressionType.NONE, CompressionType.GZIP)
 AIOKAFKA = (AiokafkaBuilder, AiokafkaBatch)
 KAFKA_PYTHON = (KafkaPythonBuilder, KafkaPythonBatch)
@@ -66,7 +66,7 @@ def refused(data: bytes, max_message_bytes: int = MAX_BYTES) -> ErrorCode:
 
 
 def resealed(batch: bytes, **changes: int) -> bytes:
-    """The batch with other header fields and the checksum that goes with them."""
+    """The batch with other header fields and a matching checksum."""
     header = parse_header(batch)._replace(**changes)
     body = HEADER.pack(*header)[CRC_START:] + batch[HEADER_SIZE:]
     return HEADER.pack(*header._replace(crc=google_crc32c.value(body))) + batch[HEADER_SIZE:]
@@ -131,7 +131,7 @@ def test_uncompressed_batches_equal_those_of_other_encoders(
 ) -> None:
     ours = build_batch(given_records)
     theirs = foreign_batch(KafkaPythonBuilder, given_records, CompressionType.NONE)
-    # The leader epoch of a batch that no broker has seen is free: -1 here, 0 there.
+    # A producer may set any leader epoch: -1 here, 0 there.
     assert ours[:12] + ours[16:] == theirs[:12] + theirs[16:]
 
 

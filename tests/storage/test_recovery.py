@@ -1,4 +1,4 @@
-"""What opening a log cuts, what it refuses, and what it need not read."""
+"""Opening a log: the bytes that are cut, refused, or need not be read."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ SIZE = len(batch())
 
 
 class Disk(UnsyncedLossFiles):
-    """A disk with one log, opened again and again."""
+    """A disk with one log that is opened several times."""
 
     def __init__(self, config: LogConfig = SMALL) -> None:
         super().__init__()
@@ -126,7 +126,7 @@ def test_damage_to_synced_data_is_refused_also_after_a_power_cut() -> None:
     disk.log.flush(checkpoint=True)
     disk.append(1)
     disk.kill()
-    # The index no longer vouches for the file, so that it is read.
+    # Without a matching index file the segment is read.
     disk.remove(f"{DIRECTORY}/{0:020d}.sparse")
     disk.damage(FIRST, SIZE + 30)
     with pytest.raises(CorruptLog, match="records up to 3 were on the disk whole"):

@@ -1,4 +1,4 @@
-"""The sparse index against a plain list, and its stored form."""
+"""The sparse index compared with a plain list, and its stored form."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_floors(
     assert index.floor_of_offset(offset) == (below[-1] if below else 0)
     below = [entry[1] for entry in entries if entry[1] <= position]
     assert index.floor_of_position(position) == (below[-1] if below else 0)
-    # Every batch before the floor is older than the time asked for.
+    # Every batch before the floor is older than the requested time.
     older = [entry[1] for entry in entries if entry[2] < timestamp]
     assert index.floor_of_timestamp(timestamp) == (older[-1] if older else 0)
 

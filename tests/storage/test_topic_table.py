@@ -1,4 +1,4 @@
-"""What a data directory keeps of topics beside their records: ids, settings, where logs begin."""
+"""Stored data of topics besides their records: ids, settings, start offsets."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def test_refused_settings_change_nothing(files: UnsyncedLossFiles) -> None:
     assert log_dir.log("orders", 0).config.retention_ms == 5000
 
 
-# -- records deleted by hand -----------------------------------------------------------------------
+# -- deleted records -------------------------------------------------------------------------------
 
 
 def filled(files: Files, **configs: str) -> LogDir:

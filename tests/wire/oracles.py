@@ -1,7 +1,7 @@
-"""Two other codecs of Kafka's protocol, made to speak kohort's messages.
+"""Adapters for two other codecs of Kafka's protocol, so that they handle kohort's messages.
 
-An oracle turns one of our messages into its own object and back. Fields are matched by their
-place, since both sides list them in the protocol's order; names differ in small ways.
+An oracle turns one of our messages into its own object and back. Fields are matched by position,
+since both sides list them in the protocol's order; some names differ.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _MS = datetime.timedelta(milliseconds=1)
 
 
 class Oracle(Protocol):
-    """Another codec. Every method may raise anything: that is a gap."""
+    """Another codec. Every method may raise anything; an exception is a gap."""
 
     name: str
     narrow: bool
@@ -200,7 +200,7 @@ class KafkaPython:
         raise LookupError(f"kafka-python has no {cls.__name__}")
 
     def object(self, message: Any, version: int) -> Any:
-        """The message as kafka-python's own object, ready to be encoded in ``version``."""
+        """The message as kafka-python's own object, ready for encoding in ``version``."""
         theirs = self.primary(type(message))
         return self.build(message, theirs, theirs._struct, version)
 

@@ -1,4 +1,4 @@
-"""Random messages of any class and version: what the oracle and round-trip tests are fed with."""
+"""Random messages of any class and version, for the oracle and round-trip tests."""
 
 from __future__ import annotations
 
@@ -20,10 +20,9 @@ _YEAR_2100 = 4_102_444_800_000
 
 @dataclass(slots=True)
 class Sampler:
-    """Makes values off their defaults, from a seed.
+    """Makes values that differ from their defaults, from a seed.
 
-    ``narrow`` keeps to what kio's Python types can hold: error codes that exist, and times that
-    are not before 1970.
+    ``narrow`` uses only values of kio's Python types: existing error codes, and times since 1970.
     """
 
     seed: int
@@ -36,7 +35,7 @@ class Sampler:
         self.random = random.Random(self.seed)
 
     def message(self, cls: type, version: int) -> Any:
-        """A message with every field of ``version`` filled, and no other."""
+        """A message with every field of ``version`` filled, and no other field."""
         layout = layout_of(cls)
         values = {f.name: self.value(f, version) for f in layout.present(version)}
         if version in layout.flexible:
@@ -58,14 +57,14 @@ class Sampler:
             return None
         if isinstance(f.kind, type):
             made = self.struct(f.kind, version)
-            # A tagged struct that equals its default is not sent, and comes back as None.
+            # A tagged struct that equals its default is not sent, and is read back as None.
             return made if f.tag is None or made != f.kind() else self.value(f, version)
         if f.kind.name == "array":
             return self.array(f.kind.element, version)
         return self.primitive(f.kind, f.name)
 
     def struct(self, cls: type, version: int) -> Any:
-        # Inside a message its version decides what is flexible, so tags are always tried here.
+        # Inside a message its version decides about flexibility, so tags are always tried here.
         layout = layout_of(cls)
         values = {f.name: self.value(f, version) for f in layout.present(version)}
         return cls(**values, **self.tagged(cls, version))
@@ -106,7 +105,7 @@ _KNOWN_CODES = [code for code in ErrorCode if code < 100]
 
 
 def samplers(seed: int, count: int, *, narrow: bool) -> list[Sampler]:
-    """``count`` samplers; the first ones hold nulls and tags everywhere or nowhere."""
+    """``count`` samplers; the first ones use nulls and tags everywhere or nowhere."""
     corners: list[tuple[Nulls, Nulls]] = [
         ("never", "always"),
         ("always", "never"),

@@ -1,3 +1,5 @@
+"""The table of APIs: announced and handled versions."""
+
 from __future__ import annotations
 
 import subprocess
@@ -10,8 +12,8 @@ from kohort.schema import VersionRange
 from kohort.schema.declare import layout_of
 from kohort.wire.apis import APIS, BY_NAME, Api, announced, api_of
 
-# What a broker of this size announces: reference table of the coordinator's protocol, plus topic
-# ids and the administration of topics.
+# The announcement of a broker with these features: the reference table of the coordinator's
+# protocol, topic ids, and the administration of topics.
 ANNOUNCED = """
     0:0-9 1:4-18 2:1-7 3:0-13 8:2-10 9:1-10 10:0-4 11:0-9 12:0-4 13:0-5 14:0-5 15:0-6 16:0-5 18:0-4
     19:2-7 20:1-6 21:0-2 22:0-4 23:2-4 32:1-4 33:0-2 37:0-3 42:0-2 44:0-1 47:0-0 60:0-1
@@ -38,7 +40,7 @@ def test_the_broker_handles_no_version_that_is_not_declared(api: Api) -> None:
     assert api.broker.high == api.handled.high
 
 
-# First flexible version of each API, request and response alike (KIP-482 and later ones).
+# First flexible version of each API, for request and response (KIP-482 and later KIPs).
 FLEXIBLE_FROM = {
     "Produce": 9, "Fetch": 12, "ListOffsets": 6, "Metadata": 9, "OffsetCommit": 8,
     "OffsetFetch": 6, "FindCoordinator": 3, "JoinGroup": 6, "Heartbeat": 4, "LeaveGroup": 4,

@@ -1,3 +1,5 @@
+"""The client's side of a connection: versions, order of responses, errors."""
+
 from __future__ import annotations
 
 import struct

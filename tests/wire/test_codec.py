@@ -1,3 +1,5 @@
+"""Requests and responses with their headers, byte by byte."""
+
 from __future__ import annotations
 
 import struct
@@ -60,7 +62,7 @@ def test_a_tagged_field_of_another_size_is_refused() -> None:
 def test_the_header_of_an_api_versions_response_never_has_tags(version: int) -> None:
     response = ApiVersionsResponse(api_keys=[ApiVersion(api_key=18, max_version=4)])
     frame = encode_response(response, version, 77)[4:]
-    # Right behind the correlation id stands the error code, then the array.
+    # The error code follows the correlation id, then the array.
     assert frame[:6] == struct.pack(">ih", 77, 0)
     assert frame[6:7] == (b"\x02" if version >= 3 else b"\x00")
     assert decode_response(ApiVersionsResponse, version, frame) == (77, response)
@@ -133,7 +135,7 @@ def test_records_are_unchanged_from_any_buffer() -> None:
             topic_data=[
                 TopicProduceData(
                     name="t",
-                    # A bytearray is not promised; it does no harm.
+                    # A bytearray is not promised, but works.
                     partition_data=[PartitionProduceData(index=1, records=records)],  # type: ignore[arg-type]
                 )
             ],

@@ -1,4 +1,4 @@
-"""Damaged bytes raise ProtocolError and nothing else, whatever the message and the damage."""
+"""Damaged bytes raise ProtocolError and nothing else, for every message and damage."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_a_message_cut_anywhere_is_refused(api: Api) -> None:
 
 @pytest.mark.parametrize("api", APIS, ids=lambda a: a.name)
 def test_a_frame_with_damaged_bytes_is_read_or_refused(api: Api) -> None:
-    """Any byte may be a length: each is set to what lengths do not like."""
+    """Any byte may be part of a length, so each byte gets values that are bad lengths."""
     for _, cls, version in [m for m in messages() if m[0] is api]:
         sampler = Sampler(seed=SEED + version, nulls="never", tags="always")
         frame = frame_of(sampler, cls, version)

@@ -1,3 +1,5 @@
+"""Cutting a stream into frames."""
+
 from __future__ import annotations
 
 import struct

@@ -15,7 +15,7 @@ from kohort.schema.declare import layout_of
 from kohort.wire.apis import APIS, Api
 from kohort.wire.codec import decode_request, decode_response, encode_request, encode_response
 
-# kafka-python reads its message definitions in a way that importlib.resources frowns upon.
+# kafka-python reads its message definitions with a deprecated call of importlib.resources.
 pytestmark = pytest.mark.filterwarnings("ignore:(read|open)_text is deprecated:DeprecationWarning")
 
 SEED = 848_000
@@ -35,7 +35,7 @@ def listed(oracle: Oracle, cls: type, version: int, step: str) -> bool:
 
 
 def encodes(oracle: Oracle, message: Any, version: int) -> str:
-    """Why ``oracle`` writes other bytes than kohort; empty when it writes the same."""
+    """The reason why ``oracle`` writes other bytes than kohort; empty if the bytes are equal."""
     ours = encode(message, version)
     try:
         theirs = oracle.encode(message, version)
@@ -45,7 +45,7 @@ def encodes(oracle: Oracle, message: Any, version: int) -> str:
 
 
 def decodes(oracle: Oracle, message: Any, version: int) -> str:
-    """Why ``oracle`` reads something else from kohort's bytes; empty when it reads the message."""
+    """The reason why ``oracle`` reads another message from kohort's bytes; empty if it is equal."""
     try:
         theirs = oracle.decode(type(message), version, encode(message, version))
     except Exception as error:

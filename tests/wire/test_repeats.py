@@ -1,3 +1,5 @@
+"""Repeated bytes: heartbeats and unchanged responses."""
+
 from __future__ import annotations
 
 import pytest

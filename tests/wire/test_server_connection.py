@@ -1,3 +1,5 @@
+"""The broker's side of a connection: order of answers, limits, errors."""
+
 from __future__ import annotations
 
 import struct

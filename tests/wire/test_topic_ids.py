@@ -1,4 +1,4 @@
-"""Ids of topics to names and back, in the two group APIs that have them."""
+"""Topic ids become names and ids again, in the two group APIs that have them."""
 
 from __future__ import annotations
 
@@ -49,7 +49,9 @@ def test_a_commit_is_answered_with_the_requested_ids() -> None:
     response = committed(*asked)
     put_ids(response, asked, NoTopicIds())
     told = [(topic.topic_id, topic.partitions[0].error_code) for topic in response.topics]
-    assert told == [(T, 3), (NOBODYS, ErrorCode.UNKNOWN_TOPIC_ID)], "though t is gone by now"
+    assert told == [(T, 3), (NOBODYS, ErrorCode.UNKNOWN_TOPIC_ID)], (
+        "although t was deleted meanwhile"
+    )
 
 
 @pytest.mark.parametrize("everything", [False, True])
