@@ -190,6 +190,8 @@ class Consumer:
             Fenced, RequestFailed: the group refuses this member.
             Exception: what a listener raised.
         """
+        if not timeout >= 0:  # the cheapest check; fill() makes the others
+            arguments.seconds(timeout)
         if not self._in_use.acquire(False):
             raise WrongUse(_ONE_THREAD)
         try:
