@@ -37,10 +37,6 @@ DEFERRING: Final = "deferring"
 INCREMENTAL: Final = "incremental"
 """Partitions move a few at a time."""
 
-KNOWN: Final = frozenset(
-    {EAGER, COOPERATIVE, BALANCED, EVEN, STICKY, COMPLETE, DEFERRING, INCREMENTAL}
-)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Promises:

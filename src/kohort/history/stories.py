@@ -6,7 +6,6 @@ not know: checks.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import MISSING, fields
 from enum import Enum
 from typing import Any, Final
@@ -58,8 +57,3 @@ def _show(value: Any) -> str:
     if hasattr(value, "__dataclass_fields__"):
         return f"[{_words(value)}]"
     return str(value)
-
-
-def lines(facts: Iterable[Recorded]) -> tuple[str, ...]:
-    """One line for each fact."""
-    return tuple(line(recorded) for recorded in facts)
