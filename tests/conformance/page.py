@@ -12,29 +12,29 @@ from tests.conformance.wire import ALL
 HEAD = """\
 # The conformance suite
 
-What a broker of Kafka's classic group protocol does, as sentences, each of them a test: on the
-coordinator under virtual time (`tests/coordinator` and others), and, wherever a raw request can
-bring it about within seconds, over the wire at any broker (`tests/conformance`). CI plays the wire
-form at kohort's broker and at Apache Kafka 4.3.1.
+The behaviour of a broker with Kafka's classic group protocol, in sentences. Each sentence is a test
+of the coordinator under virtual time (`tests/coordinator` and others). If raw requests can show the
+behaviour within seconds, the sentence is also a test over the wire for any broker
+(`tests/conformance`). CI runs the wire tests with kohort's broker and with Apache Kafka 4.3.1.
 
 ## Point it at a broker
 
     python -m pytest tests/conformance --bootstrap HOST:PORT
 
-A minute at a broker with Kafka's default settings, most of which is the initial delay. It asks the
-broker for its settings (DescribeConfigs) and skips what they do not allow, saying which would. It
-makes two topics, `kohort-conformance` and `kohort-conformance-2`, and removes the groups that it
-made. `--like kafka` and `--like kohort` fail where the broker goes the other one's way in one of
-the differences below; without, both ways pass.
+The run takes a minute with Kafka's default settings, mostly for the initial delay. It reads the
+broker's settings (DescribeConfigs), skips the tests that these settings exclude, and prints the
+settings that would permit them. It makes two topics, `kohort-conformance` and
+`kohort-conformance-2`, and deletes its groups at the end. With `--like kafka` or `--like kohort`
+the other behaviour fails in each of the differences below; without the option both pass.
 """
 
 TALKS = """\
 ## Conversations
 
-Who sends which request with which fields, and what is answered, as text in
-`tests/conformance/conversations`: a group that comes to be, static members that bounce, members
-that leave, a member that dies. They are replayed at both brokers.
-`python -m tests.conformance.conversation HOST:PORT FILE` prints what a broker makes of one.
+The files in `tests/conformance/conversations` list requests of several members with their fields,
+and the answers: a new group, static members that restart, members that leave, a member that dies.
+Both brokers replay them. `python -m tests.conformance.conversation HOST:PORT FILE` prints the
+answers of a broker.
 """
 
 
@@ -56,14 +56,14 @@ def _needs() -> Iterator[str]:
 
 
 def _differences() -> Iterator[str]:
-    yield "## What differs from Kafka"
+    yield "## Differences from Kafka"
     yield ""
     yield "| name | Kafka | kohort | why |"
     yield "|---|---|---|---|"
     for name, row in differences().items():
         yield f"| {name} | {row['kafka']} | {row['kohort']} | {row['reason']} |"
     yield ""
-    yield "What takes a crash or concerns no request is in [differences](differences.md)."
+    yield "Differences that need a crash, or no request, are in [differences](differences.md)."
 
 
 def _reasons() -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""The code that documents show: their fenced blocks, and the ``kohort`` commands in them."""
+"""Finds the code in documents: fenced blocks, and the ``kohort`` commands in them."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ _FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", flags=re.DOTALL | re.MULTILINE)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Block:
-    """What stands between two fences."""
+    """The text between two fences."""
 
     page: Path
     language: str
-    """Empty for a terminal's text and for drawings."""
+    """Empty for the text of a terminal and for drawings."""
     text: str
 
 
 def written_pages() -> list[Path]:
-    """The pages that people write for users; not decisions, nor what is made from the commands."""
+    """The pages for users that people write: no decisions and no page of commands."""
     pages = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]
     made_or_decided = {ROOT / "docs" / "reference" / "commands.md"}
     return sorted(p for p in pages if p.parent.name != "adr" and p not in made_or_decided)
@@ -45,7 +45,7 @@ def block_with(page: str, part: str) -> str:
 
 
 def inline_commands_of(page: Path) -> Iterator[list[str]]:
-    """The same of ``kohort`` commands within sentences, but for those that leave something out."""
+    """The words of ``kohort`` commands within sentences, except for shortened commands."""
     text = re.sub(r"```.*?```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
     for command in re.findall(r"`kohort ([^`|…]+)`", text):
         yield shlex.split(command)

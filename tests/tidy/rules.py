@@ -1,6 +1,7 @@
-"""House rules that linters cannot see, each a function from one module to its violations.
+"""Checks the rules of the house that linters cannot check.
 
-Every rule is shown to work on a planted violation in ``test_rules.py``.
+Each rule is a function from one module to its violations. ``test_rules.py`` plants a violation for
+each rule.
 """
 
 from __future__ import annotations
@@ -15,14 +16,14 @@ MAX_FUNCTION_LINES = 70
 MAX_MODULE_LINES = 500
 MIN_NOTE_WORDS = 10
 
-# (module, rule): why it may. Empty is the aim.
+# (module, rule): the reason for the exception. The goal is no exception.
 EXCEPTIONS: dict[tuple[str, str], str] = {}
 
 Rule = Callable[[Source], Iterator[str]]
 
 
 def forbidden_modules() -> frozenset[str]:
-    """What pure rooms must not touch: the import contract's list, so that there is only one."""
+    """The modules that pure rooms must not import, from the import contract."""
     contract = pure_contract()
     return frozenset(contract["forbidden_modules"])
 
@@ -53,7 +54,7 @@ def no_machine_in_pure_rooms(source: Source) -> Iterator[str]:
     for node in _outside_type_checking(source.tree):
         for name in _imported(node):
             if name.split(".")[0] in banned:
-                yield f"{source.at(node)} imports {name}; a pure room is handed what it needs"
+                yield f"{source.at(node)} imports {name}; a pure room gets such values as arguments"
 
 
 def no_order_by_chance(source: Source) -> Iterator[str]:
@@ -82,7 +83,7 @@ _ORDERED = frozenset({"list", "tuple", "enumerate", "iter", "next", "zip", "map"
 
 
 def no_set_in_the_open(source: Source) -> Iterator[str]:
-    """The order of a set differs with the hash seed, and then effects do: sort it first."""
+    """Sets are sorted before an iteration, because their order depends on the hash seed."""
     if not source.pure:
         return
     sets = _SetNames(source.tree)
@@ -95,16 +96,16 @@ def no_set_in_the_open(source: Source) -> Iterator[str]:
 
 
 def module_note(source: Source) -> Iterator[str]:
-    """What lives here, what comes in, what goes out, what it must not know."""
+    """Each module has a note: its job, its input, its output, the things that it must not know."""
     note = ast.get_docstring(source.tree)
     if note is None:
         yield f"{source.at(source.tree)} has no module note"
     elif len(note.split()) < MIN_NOTE_WORDS and not _is_index_or_message(source):
-        yield f"{source.at(source.tree)} has a note of a few words; say what lives here, and not"
+        yield f"{source.at(source.tree)} has too short a note; write its job, input and output"
 
 
 def short_functions(source: Source) -> Iterator[str]:
-    """A function fits on a screen."""
+    """A function has at most 70 lines."""
     for function in functions(source.tree):
         length = (function.end_lineno or function.lineno) - function.lineno + 1
         if length > MAX_FUNCTION_LINES:
@@ -113,7 +114,7 @@ def short_functions(source: Source) -> Iterator[str]:
 
 
 def short_modules(source: Source) -> Iterator[str]:
-    """A module fits in a head."""
+    """A module has at most 500 lines."""
     length = source.text.count("\n")
     if length > MAX_MODULE_LINES:
         yield f"src/kohort/{source.name} has {length} lines, at most {MAX_MODULE_LINES}"
@@ -123,7 +124,7 @@ MACHINE_PATH = re.compile(r"(?<![\w.~}])/(?:work|root|home/\w+|Users/\w+|tmp|opt
 
 
 def no_machine_paths(source: Source) -> Iterator[str]:
-    """A path of the machine that it was written on."""
+    """No module names a path of one machine."""
     for number, line in enumerate(source.text.splitlines(), start=1):
         found = MACHINE_PATH.search(line)
         if found:
@@ -131,7 +132,7 @@ def no_machine_paths(source: Source) -> Iterator[str]:
 
 
 def no_output_outside_cli(source: Source) -> Iterator[str]:
-    """Only commands speak to people; everything else returns, raises or logs."""
+    """Only commands write to the terminal; other code returns, raises or logs."""
     if source.room == "cli":
         return
     for node in ast.walk(source.tree):
@@ -191,7 +192,7 @@ def _last_name(called: ast.expr) -> str:
 
 
 def _iterations(node: ast.AST) -> Iterator[ast.expr]:
-    """The expressions whose order of iteration this node takes over."""
+    """The expressions that this node iterates in their own order."""
     if isinstance(node, ast.For):
         yield node.iter
     elif isinstance(node, ast.ListComp | ast.DictComp | ast.GeneratorExp):
@@ -206,7 +207,7 @@ def _iterations(node: ast.AST) -> Iterator[ast.expr]:
 
 
 def _given_to_indifferent(tree: ast.Module) -> set[int]:
-    """Comprehensions whose order nobody sees, such as the one inside ``sorted(…)``."""
+    """Comprehensions without a visible order, such as the one inside ``sorted(…)``."""
     return {
         id(argument)
         for node in ast.walk(tree)
@@ -218,7 +219,7 @@ def _given_to_indifferent(tree: ast.Module) -> set[int]:
 
 
 class _SetNames:
-    """Which expressions are sets, as far as one module shows: literals, calls, annotations."""
+    """The expressions that are sets, as one module shows: literals, calls, annotations."""
 
     def __init__(self, tree: ast.Module) -> None:
         self._names: set[str] = set()
@@ -236,8 +237,7 @@ class _SetNames:
         ):
             return self.is_set(node.left) or self.is_set(node.right)
         if isinstance(node, ast.Name | ast.Attribute):
-            # A name that is a set in one place and something else in another gets the benefit of
-            # the doubt.
+            # A name that is a set in one place and another type in another place is not a set here.
             name = ast.unparse(node).removeprefix("self.")
             return name in self._names and name not in self._others
         return False
@@ -261,7 +261,7 @@ def _is_set_annotation(annotation: ast.expr) -> bool:
 
 
 def tracked_texts() -> Iterator[tuple[str, str]]:
-    """Every text file of the project as (path, text), without what tools generate."""
+    """The text files of the project as (path, text), without files that tools generate."""
     tops = [top for top in ROOT.iterdir() if not _generated((top.name,))]
     below = [path for top in tops if top.is_dir() for path in top.rglob("*")]
     for path in sorted([*tops, *below]):

@@ -1,4 +1,4 @@
-"""What documents show can be typed: commands have their options, Python is Python, and is run."""
+"""Commands in documents have the shown options; each block of Python is valid and is run."""
 
 from __future__ import annotations
 

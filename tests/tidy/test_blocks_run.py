@@ -1,4 +1,4 @@
-"""What documents show works as written: each block is run, on a port of its own."""
+"""Each block of code in the documents works; it runs on a port of its own."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ ADDRESSES = re.compile(r"\b(localhost|127\.0\.0\.1):9092\b")
 
 
 class Terminals:
-    """Processes in one folder; what they print goes to files there."""
+    """Processes in one folder; their output goes to files in the folder."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -69,7 +69,7 @@ class Terminals:
         return self.start(name, sys.executable, "-u", f"{name}.py")
 
     def run(self, name: str, *command: str) -> str:
-        """Run to the end, which must be good; returns what it printed."""
+        """The output of a command that must succeed."""
         status = self.start(name, *command).wait(PATIENCE_S)
         assert status == 0, self.said(name)
         return self.said(name)
@@ -78,7 +78,7 @@ class Terminals:
         return (self.folder / f"{name}.out").read_text(encoding="utf-8")
 
     def until(self, name: str, wanted: Callable[[str], object]) -> None:
-        """Wait for what a process prints."""
+        """Wait until the output of a process satisfies ``wanted``."""
         deadline = time.monotonic() + PATIENCE_S
         while not wanted(self.said(name)):
             assert time.monotonic() < deadline, self.said(name)

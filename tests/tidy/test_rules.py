@@ -6,7 +6,7 @@ import pytest
 from tests.tidy import rules
 from tests.tidy.trees import source
 
-NOTE = '"""A note of the module that says what lives here, and what not."""\n'
+NOTE = '"""A note of the module with its job, its input and its limits."""\n'
 
 PLANTED = [
     (rules.no_machine_in_pure_rooms, "member/x.py", "def f():\n    import time\n"),
