@@ -173,7 +173,7 @@ class UnsyncedLossFiles:
         self.remove(path)
 
     def replace(self, source: str, target: str) -> None:
-        """Rename in one step, in place of what was at ``target``; both in one directory."""
+        """Rename in one step; an existing ``target`` is replaced. Both are in one directory."""
         directory, name = self._split(source)
         other, target_name = self._split(target)
         if directory is not other:
