@@ -341,6 +341,28 @@ def an_application_may_seek() -> Tale:
     return tale.deliver("a", 0, 2, 9)
 
 
+@broken(43, "t-0: the application sought 2, and reading went on at 5")
+def a_start_at_the_committed_offset_undoes_a_seek() -> Tale:
+    return _alone().position("a", 0, 2, sought=True).position("a", 0, 5).deliver("a", 0, 5, 9)
+
+
+@kept(43)
+def a_seek_holds_until_the_next_assignment() -> Tale:
+    tale = _alone().deliver("a", 0, 0, 9).position("a", 0, 2, sought=True).client_commit("a", p0=2)
+    tale.told("a", "lost", 0, 1, 2, 3).told("a", "assigned", 0, 1, 2, 3)
+    return tale.position("a", 0, 5).deliver("a", 0, 5, 12)
+
+
+@kept(42)
+def a_seek_back_before_an_orderly_end_is_a_cause_of_duplicates() -> Tale:
+    tale = Tale().careless().stable(a=(0, 1), b=(2, 3))
+    tale.process("a", auto_commit=True).process("b", auto_commit=True)
+    tale.told("a", "assigned", 0, 1).position("a", 0, 0).deliver("a", 0, 0, 9)
+    tale.position("a", 0, 4, sought=True).client_commit("a", p0=4)
+    tale.again(a=(1,), b=(2, 3)).told("a", "revoked", 0).again(a=(1,), b=(0, 2, 3))
+    return tale.told("b", "assigned", 0).position("b", 0, 4).deliver("b", 0, 4, 9)
+
+
 # -- 44: own partitions ------------------------------------------------------------------------
 
 

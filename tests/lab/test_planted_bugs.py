@@ -12,15 +12,17 @@ from typing import Any
 import pytest
 from tests.lab.test_world import QUICK, plan
 
-from kohort.coordinator import group, rebalancing
-from kohort.coordinator.timers import join_timer
+from kohort.coordinator import rebalancing, views
+from kohort.engine.cluster import Cluster
 from kohort.engine.connection_pool import ConnectionPool
+from kohort.engine.consumer_driver import ConsumerDriver
 from kohort.history.checker import check_history
 from kohort.lab import actions
 from kohort.lab.application import Consuming
 from kohort.lab.plan import NetworkPlan, Plan
 from kohort.lab.world import World
 from kohort.model.instants import Instant
+from kohort.storage.compaction import CompactionJob
 from kohort.storage.flush_job import FlushJob
 
 Patch = pytest.MonkeyPatch
@@ -33,18 +35,14 @@ def _records_stay_readable_after_the_revocation(patch: Patch) -> None:
 
 
 def _join_phases_last_half_as_long(patch: Patch) -> None:
-    arm = rebalancing._arm_join_timer
-
     def sooner(registry: Any, of: Any) -> None:
-        arm(registry, of)
-        of.join_deadline = Instant((registry.now + of.join_deadline) // 2)
-        registry.deadlines.arm(join_timer(of.group_id), of.join_deadline)
+        registry.arm(of.join_timer, registry.rebalance_timeout_ms(of) // 2)
 
     patch.setattr(rebalancing, "_arm_join_timer", sooner)
 
 
 def _unused_ids_hold_join_phases_open(patch: Patch) -> None:
-    patch.setattr(group, "PENDING_MEMBER_GRACE_MS", 5_000)
+    patch.setattr(rebalancing, "PENDING_MEMBER_GRACE_MS", 5_000)
 
 
 def _syncs_are_skipped(patch: Patch) -> None:
@@ -71,6 +69,37 @@ def _an_answer_carries_another_correlation_id(patch: Patch) -> None:
     patch.setattr(ConnectionPool, "received", alters)
 
 
+def _a_pending_start_survives_a_seek(patch: Patch) -> None:
+    patch.setattr(ConsumerDriver, "drop_start", lambda _self, _partition: False)
+
+
+def _descriptions_show_former_members(patch: Patch) -> None:
+    describe = views.describe_group
+    seen: dict[str, Any] = {}
+
+    def with_former(of: Any) -> Any:
+        told = describe(of)
+        members = {**seen, **{m.member_id: m for m in told.members}}
+        seen.update(members)
+        return replace(told, members=tuple(members.values()))
+
+    patch.setattr(views, "describe_group", with_former)
+
+
+def _compaction_drops_the_group(patch: Patch) -> None:
+    """The newest record of each key is dropped instead of the older ones."""
+    latest = CompactionJob._latest_offsets
+    patch.setattr(
+        CompactionJob,
+        "_latest_offsets",
+        lambda self: {key: offset + 1 for key, offset in latest(self).items()},
+    )
+
+
+def _leaders_are_never_looked_up_again(patch: Patch) -> None:
+    patch.setattr(Cluster, "_forget_leaders", lambda _self, _partitions: None)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Planted:
     """A bug, the number of the check that must find it, and the plan of the run."""
@@ -94,7 +123,46 @@ _AN_ID_IS_NOT_USED = plan(
     network=NetworkPlan(delay_micros=50_000),
 )
 
+A_LEADER_MOVES = replace(
+    plan(
+        actions.MoveLeaders(at_ms=20_000, topic="t", node=2),
+        actions.StopPod(at_ms=21_000, pod="p0"),
+        behaviour=SILENT,
+    ),
+    nodes=3,
+)
+"""Without commits each new owner asks the leader of the partition for the first offset."""
+
 PLANTED = {
+    "a start at the committed offset undoes a seek": Planted(
+        check=43,
+        plant=_a_pending_start_survives_a_seek,
+        plan=plan(
+            *(actions.SeekPartitions(at_ms=at, pod="p0", to=3) for at in range(18_000, 21_000, 20)),
+            actions.StopPod(at_ms=17_000, pod="p1"),
+            behaviour=replace(QUICK, auto_commit_interval_ms=1_000, batch_ms=2_000),
+            network=NetworkPlan(delay_micros=30_000),
+        ),
+    ),
+    "descriptions show former members": Planted(
+        check=55,
+        plant=_descriptions_show_former_members,
+        plan=plan(
+            actions.DescribeGroup(at_ms=15_000),
+            actions.StopPod(at_ms=20_000, pod="p0"),
+            actions.DescribeGroup(at_ms=30_000),
+        ),
+    ),
+    "compaction drops the newest records": Planted(
+        check=46,
+        plant=_compaction_drops_the_group,
+        plan=plan(
+            actions.CompactLog(at_ms=50_000),
+            actions.CrashBroker(at_ms=50_500, down_ms=500),
+            behaviour=replace(QUICK, auto_commit_interval_ms=100, idle_ms=50, batch_ms=0),
+            seconds=80,
+        ),
+    ),
     "records stay readable after the revocation": Planted(
         check=53,
         plant=_records_stay_readable_after_the_revocation,
@@ -123,10 +191,19 @@ PLANTED = {
 }
 
 
-def found(made: Plan) -> set[int]:
+def test_a_consumer_whose_leader_moved_reads_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a new lookup the partition would never be read, and no check of facts sees that."""
+    assert found(A_LEADER_MOVES) == (set(), True)
+    _leaders_are_never_looked_up_again(monkeypatch)
+    assert found(A_LEADER_MOVES) == (set(), False)
+
+
+def found(made: Plan) -> tuple[set[int], bool]:
+    """The checks that a run breaks, and whether its members share all partitions in the end."""
     world = World(made)
     world.run()
-    return {violation.check for violation in check_history(world.history).violations}
+    up = tuple(name for name, pod in world.pods.items() if pod.up)
+    return {v.check for v in check_history(world.history).violations}, world.converged(up)
 
 
 @pytest.mark.parametrize("name", PLANTED)
@@ -134,6 +211,6 @@ def test_a_planted_bug_is_found_by_its_check_and_by_no_check_without_it(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     planted = PLANTED[name]
-    assert found(planted.plan) == set()
+    assert found(planted.plan) == (set(), True)
     planted.plant(monkeypatch)
-    assert planted.check in found(planted.plan)
+    assert planted.check in found(planted.plan)[0]

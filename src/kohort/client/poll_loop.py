@@ -283,25 +283,12 @@ class PollLoop:
     def seek(self, partition: TopicPartition, position: Position) -> None:
         """Go on reading an assigned partition from here, in place of any start in the queue."""
         self._thread.handled(Seek(partition=partition, position=position))
-        starts = self._drop_start(partition)
+        starts = self._driver.drop_start(partition)
         if partition in self._stopped:
             self._stopped[partition] = position
         elif starts or partition in self._fetcher.partitions:
             # Also while the partition is being given up: the commit must have this position.
             self._start({partition: position}, sought=True)
-
-    def _drop_start(self, partition: TopicPartition) -> bool:
-        """Take a partition out of every start in the queue; whether there was one."""
-        due = self._driver.due
-        pending = [due.popleft() for _ in range(len(due))]  # the driver appends meanwhile
-        found = False
-        for index, effect in enumerate(pending):
-            if isinstance(effect, StartReading) and partition in effect.starts:
-                found = True
-                rest = {tp: at for tp, at in effect.starts.items() if tp != partition}
-                pending[index] = StartReading(starts=rest)
-        due.extendleft(reversed(pending))
-        return found
 
     def _start(self, starts: Mapping[TopicPartition, Position], *, sought: bool = False) -> None:
         """Read partitions from there, also those that are already being read elsewhere."""

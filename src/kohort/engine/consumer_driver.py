@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from itertools import count
 from typing import Any, Final, Generic, Protocol, TypeVar, get_args
 
-from kohort.consumer.effects import CommitOffsets, FetchOffsets, ListOffsets
+from kohort.consumer.effects import CommitOffsets, FetchOffsets, ListOffsets, StartReading
 from kohort.consumer.events import (
     CommitAnswered,
     Event,
@@ -173,6 +173,21 @@ class ConsumerDriver(Generic[C]):
         """Commit offsets for the application; one ``Committed`` answers."""
         request_id = self._commit(offsets, now, then=lambda answer: _accepted(offsets, answer))
         return request_id, self._settle(now)
+
+    def drop_start(self, partition: TopicPartition) -> bool:
+        """Take a partition out of every start in ``due``; whether there was one.
+
+        A seek calls this: the seek replaces a start that the application has not come to yet.
+        """
+        pending = [self.due.popleft() for _ in range(len(self.due))]  # another thread may append
+        found = False
+        for index, effect in enumerate(pending):
+            if isinstance(effect, StartReading) and partition in effect.starts:
+                found = True
+                rest = {tp: at for tp, at in effect.starts.items() if tp != partition}
+                pending[index] = StartReading(starts=rest)
+        self.due.extendleft(reversed(pending))
+        return found
 
     def fetch_offsets(
         self, partitions: Collection[TopicPartition], now: Instant

@@ -70,6 +70,7 @@ CHECKS: Final[tuple[type[Check], ...]] = tuple(
             *durability.DURABILITY,
             *liveness.LIVENESS,
             answers.OneAnswerEach,
+            answers.DescribedAsItIs,
         ),
         key=lambda check: check.number,
     )

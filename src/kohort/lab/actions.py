@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, get_args
 
 from kohort.model.errors import ConfigError
 
@@ -193,6 +193,80 @@ class SlowApplication:
     batch_ms: int
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SeekPartitions:
+    """The application of a pod seeks in all its partitions, between two polls."""
+
+    at_ms: int
+    pod: str
+    to: int
+    """The offset; the end of a partition if that comes first."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommitPositions:
+    """The application of a pod commits its positions, between two polls."""
+
+    at_ms: int
+    pod: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PausePartitions:
+    """The application of a pod pauses all its partitions."""
+
+    at_ms: int
+    pod: str
+    for_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnsubscribePod:
+    """The application of a pod unsubscribes, and subscribes again ``again_ms`` later.
+
+    A short time means: before the coordinator has answered.
+    """
+
+    at_ms: int
+    pod: str
+    again_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MoveLeaders:
+    """All partitions of a topic get this node as their leader."""
+
+    at_ms: int
+    topic: str
+    node: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StopNode:
+    """A node that does not coordinate the group is down; the next node leads its partitions."""
+
+    at_ms: int
+    node: int
+    for_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompactLog:
+    """The log of the coordinator is compacted."""
+
+    at_ms: int
+    power_cut: bool = False
+    """The power fails just before the compacted segments replace the old ones."""
+    down_ms: int = 1_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DescribeGroup:
+    """An operator asks for ListGroups and DescribeGroups; the answers must tell the state."""
+
+    at_ms: int
+
+
 Action: TypeAlias = (
     CrashBroker
     | CrashAtPersist
@@ -213,32 +287,17 @@ Action: TypeAlias = (
     | Resubscribe
     | GrowTopic
     | SlowApplication
+    | SeekPartitions
+    | CommitPositions
+    | PausePartitions
+    | UnsubscribePod
+    | MoveLeaders
+    | StopNode
+    | CompactLog
+    | DescribeGroup
 )
 
-ACTIONS: dict[str, type[Any]] = {
-    each.__name__: each
-    for each in (
-        CrashBroker,
-        CrashAtPersist,
-        StallBroker,
-        JumpWallClock,
-        StartPod,
-        StopPod,
-        KillPod,
-        PausePod,
-        CutPod,
-        ResetLines,
-        HalfOpenLines,
-        Weather,
-        SlowDisk,
-        FullDisk,
-        FailSync,
-        Rejoin,
-        Resubscribe,
-        GrowTopic,
-        SlowApplication,
-    )
-}
+ACTIONS: dict[str, type[Any]] = {each.__name__: each for each in get_args(Action)}
 
 
 def action_to_json(action: Action) -> dict[str, Any]:

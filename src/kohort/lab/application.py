@@ -11,7 +11,7 @@ from its coordinator goes on reading until it stops itself, which is the worst i
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from random import Random
 from typing import Any, Final, assert_never
 
@@ -32,6 +32,7 @@ from kohort.consumer.events import (
     CallbackDone,
     OutOfRange,
     Polled,
+    Seek,
     Stopped,
     Subscribe,
     Unsubscribe,
@@ -53,7 +54,7 @@ from kohort.model.client_facts import (
     Subscribed,
 )
 from kohort.model.errors import ErrorCode
-from kohort.model.ids import NO_MEMBER, GroupId, MemberId, TopicPartition
+from kohort.model.ids import NO_MEMBER, GroupId, MemberId, Token, TopicPartition
 from kohort.model.instants import MICROS_PER_MILLI, MICROS_PER_SECOND, Instant
 from kohort.model.positions import Position
 
@@ -118,6 +119,9 @@ class Consuming:
         self._order: list[TopicPartition] = []
         self._restoring: dict[TopicPartition, int] = {}
         """Where a partition will start once its state is there."""
+        self._paused: set[TopicPartition] = set()
+        self._token = Token(0)
+        """Of the last unsubscription."""
         self._told: set[TopicPartition] = set()
         """What the application heard is assigned, and not yet that it is gone."""
         self._member_id = NO_MEMBER
@@ -151,6 +155,53 @@ class Consuming:
         """The engine may want something: a poll that waits for records looks after it."""
         if self._driver.due:
             self._poll_soon()
+
+    # -- calls between polls ----------------------------------------------------------------------
+
+    def seek(self, to: int) -> None:
+        """Read every assigned partition from an offset on, or from its end if that comes first.
+
+        The core must ignore a seek in a partition that the member does not own, so one is tried.
+        """
+        topics = frozenset(tp.topic for tp in self._told)
+        mine = self._told | self._core.ownership.owned.keys()
+        foreign = sorted(self._topics.all_of(topics) - mine)
+        for tp in foreign[:1]:
+            self._say(Seek(partition=tp, position=Position(to)))
+        for tp in sorted(self._told):
+            end = self._topics.end(tp, self._scheduler.now)
+            offset = min(to, end or 0)
+            self._say(Seek(partition=tp, position=Position(offset)))
+            pending = self._driver.drop_start(tp)
+            self._position_set(tp, offset, sought=True)
+            if pending or tp in self._reading or tp in self._restoring:
+                self._restoring.pop(tp, None)
+                self._read(tp, offset, sought=True)
+        self._poll_soon()
+
+    def commit(self) -> None:
+        """Commit the positions, without waiting for the answer."""
+        if positions := self._positions(self._reading):
+            self._carry(self._driver.commit(positions, self._scheduler.now)[1])
+
+    def pause(self, for_ms: int) -> None:
+        """Hand out no records of the assigned partitions for some time."""
+        self._paused = set(self._told)
+        self._scheduler.after(for_ms, self._process, self._paused.clear)
+
+    def unsubscribe(self, topics: tuple[str, ...], again_ms: int) -> None:
+        """Leave the group, and subscribe again later, whether the group has answered or not."""
+        self._token = Token(self._token + 1)
+        self._say(Unsubscribe(token=self._token))
+        self._scheduler.after(again_ms, self._process, self._subscribe_again, topics)
+
+    def _subscribe_again(self, topics: tuple[str, ...]) -> None:
+        if not self._closing:
+            self.subscribe(topics)
+
+    def reads(self, partitions: Iterable[TopicPartition]) -> bool:
+        """Whether all of these are being read, or wait for their local state."""
+        return all(tp in self._reading or tp in self._restoring for tp in partitions)
 
     # -- polling ----------------------------------------------------------------------------------
 
@@ -223,7 +274,10 @@ class Consuming:
             return 0
         now, left = self._scheduler.now, self._behaviour.max_poll_records
         whole = left
+        paused = self._paused
         for tp in self._order:
+            if tp in paused:
+                continue
             first = self._reading[tp]
             end = self._topics.end(tp, now)
             count = min(left, end - first) if end is not None else 0
@@ -282,8 +336,9 @@ class Consuming:
                 if effect.error is not ErrorCode.NONE:
                     self._failed()
             case Idle():
-                self._closing = "gone"
-                self._ended()
+                if self._closing and effect.token == self._token:
+                    self._closing = "gone"
+                    self._ended()
             case _:
                 assert_never(effect)
         return True
@@ -311,12 +366,18 @@ class Consuming:
             self._read(tp, offset)
             self._poll_soon()
 
-    def _read(self, tp: TopicPartition, offset: int) -> None:
+    def _read(self, tp: TopicPartition, offset: int, *, sought: bool = False) -> None:
         self._state.add(tp)
         self._reading[tp] = offset
         if tp not in self._order:
             self._order.append(tp)
-        self._record(PositionSet(group_id=self._group_id, partition=tp, offset=offset))
+        if not sought:
+            self._position_set(tp, offset, sought=False)
+
+    def _position_set(self, tp: TopicPartition, offset: int, *, sought: bool) -> None:
+        self._record(
+            PositionSet(group_id=self._group_id, partition=tp, offset=offset, sought=sought)
+        )
 
     def _call_back(self, effect: RunCallback, *, lost: bool) -> bool:
         kind, partitions = _KINDS[effect.kind], effect.partitions
@@ -371,6 +432,7 @@ class Consuming:
         self._record(CallbackEnded(**told))
         if told["kind"] is not CallbackKind.ASSIGNED:
             self._told -= set(told["partitions"])
+            self._paused -= set(told["partitions"])
         self._say(done)
 
     # -- going ------------------------------------------------------------------------------------
@@ -378,7 +440,8 @@ class Consuming:
     def _go(self) -> None:
         if self._closing == "leave":
             self._closing = "leaving"
-            self._say(Unsubscribe(reason="the pod is being stopped"))
+            self._token = Token(self._token + 1)
+            self._say(Unsubscribe(token=self._token, reason="the pod is being stopped"))
         elif self._closing == "go":
             self._closing = "committing"
             positions = self._positions(self._reading)

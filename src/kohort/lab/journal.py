@@ -30,7 +30,12 @@ from kohort.storage.records import Record, build_batch, records_of
 
 DATA: Final = "/data"
 _CONFIG: Final = LogConfig(
-    sync_before_answer=True, delete=False, compact=True, timestamp_after_max_ms=1 << 62
+    sync_before_answer=True,
+    delete=False,
+    compact=True,
+    timestamp_after_max_ms=1 << 62,
+    segment_bytes=32 * 1024,
+    min_cleanable_dirty_ratio=0.0,
 )
 _READ_BYTES: Final = 1 << 20
 _STORED_AS_SENT: Final = 17
@@ -206,6 +211,16 @@ class Journal:
             return True
 
         self.disk.fail_sync = fails
+
+    def compact(self, *, replace: bool) -> None:
+        """Compact every log; without ``replace`` the old segments stay, as if a crash followed."""
+        for book in self._books.values():
+            job = book.log.begin_compaction(self._wall)
+            if job is not None:
+                job.run()
+                if replace:
+                    book.log.complete_compaction(job)
+                    book.segment, book.position = "", 0
 
     # -- dying and coming back --------------------------------------------------------------------
 

@@ -87,12 +87,13 @@ class Line:
         "down",
         "local",
         "number",
+        "port",
         "server_life",
         "up",
     )
 
     def __init__(
-        self, number: int, local: ConnectionId, client: ClientEnd, server_life: int
+        self, number: int, local: ConnectionId, client: ClientEnd, port: int, server_life: int
     ) -> None:
         self.number = number
         self.conn = ConnectionId(number)
@@ -100,6 +101,8 @@ class Line:
         self.local = local
         """What the client calls it."""
         self.client = client
+        self.port = port
+        """The port of the broker, which names the node."""
         self.server_life = server_life
         self.at_client = True
         self.at_server = False
@@ -127,6 +130,8 @@ class Network:
         self.digest = 0
         """Of all that arrived anywhere, when, and on which connection."""
         self.bytes_sent = 0
+        self.closed_ports: set[int] = set()
+        """Ports of nodes that are down; connections to them are refused."""
         self._scheduler = scheduler
         self._random = random
         self._server = server
@@ -135,17 +140,20 @@ class Network:
 
     # -- connections ------------------------------------------------------------------------------
 
-    def connect(self, client: ClientEnd, local: ConnectionId) -> Line:
-        """Open a connection: the client is told how that ended, or nothing at all."""
-        line = Line(self._next, local, client, self._server.process.life)
+    def connect(self, client: ClientEnd, local: ConnectionId, port: int) -> Line:
+        """Open a connection to a port; the client learns the outcome, or nothing at all."""
+        line = Line(self._next, local, client, port, self._server.process.life)
         self._next += 1
         self._lines[line.number] = line
         arrival = self._scheduler.now + self._delay()
         self._scheduler.at(arrival, self._server.process, self._syn, line)
-        if not self._server.up:
-            # Nobody listens, but the machine may answer so.
+        if not self._listens(line):
+            # The machine may answer that no process listens.
             self._scheduler.at(arrival, None, self._refuse, line)
         return line
+
+    def _listens(self, line: Line) -> bool:
+        return self._server.up and line.port not in self.closed_ports
 
     def close(self, line: Line) -> None:
         """The client closes it, or its process ended and the system does."""
@@ -168,6 +176,13 @@ class Network:
             self._scheduler.at(
                 self._scheduler.now + delay, self._server.process, self._lose_server, line
             )
+
+    def close_port(self, port: int) -> None:
+        """A node is gone: its connections break, and new ones are refused."""
+        self.closed_ports.add(port)
+        for line in list(self._lines.values()):
+            if line.port == port:
+                self.reset(line)
 
     def half_open(self, line: Line) -> None:
         """From now on it carries nothing, and nobody is told."""
@@ -267,7 +282,7 @@ class Network:
         if line.dead or not line.at_client:
             self._lines.pop(line.number, None)
             return
-        if not self._server.up or not line.client.speaks:
+        if not self._listens(line) or not line.client.speaks:
             return  # refused, or the client gives up by itself
         line.server_life = self._server.process.life
         line.at_server = True
@@ -281,7 +296,8 @@ class Network:
 
     def _refuse(self, line: Line) -> None:
         client = line.client
-        if not self._server.silent and not self._server.up and client.speaks and client.hears:
+        reachable = client.speaks and client.hears and not self._server.silent
+        if reachable and not self._listens(line):
             line.dead = True
             when = self._scheduler.now + self._delay()
             self._scheduler.at(when, client.process, self._lose_client, line)

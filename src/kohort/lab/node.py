@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from random import Random
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from kohort.engine.coordinator_engine import (
     Close,
@@ -25,32 +25,37 @@ from kohort.engine.coordinator_recording import RecordingCoordinatorEngine
 from kohort.engine.coordinator_writes import Write
 from kohort.lab.actions import CrashAtPersist
 from kohort.lab.journal import Journal, wall_at
+from kohort.lab.leaders import HOST, PORT, Leaders, port_of
 from kohort.lab.network import Line, Network
 from kohort.lab.plan import DiskPlan
 from kohort.lab.scheduler import Process, Scheduler
 from kohort.lab.topics import TopicBook
 from kohort.model.errors import ErrorCode
 from kohort.model.group_config import GroupConfig
+from kohort.model.history_record import AnyFact
 from kohort.model.ids import ConnectionId, Ticket, TopicPartition
 from kohort.model.instants import Instant
 from kohort.model.wire_facts import CoordinatorStopped, PersistNotOnDisk
 from kohort.storage.errors import StorageError
 from kohort.wire.apis import APIS, Api
+from kohort.wire.codec import decode_response, encode_request
 from kohort.wire.messages import k02_list_offsets as k02
 from kohort.wire.messages import k03_metadata as k03
 from kohort.wire.messages import k10_find_coordinator as k10
 from kohort.wire.messages import k18_api_versions as k18
 
 BROKER: Final = "broker"
-HOST: Final = "broker.lab"
-PORT: Final = 9092
 _NODE_ID: Final = 1
+_OPERATOR: Final = ConnectionId(0)
 _FIRST, _NEXT = -2, -1
 _RESTART_MS: Final = 1_000
 _STALL_FLOOR_MICROS: Final = 1_000_000
 _SERVED: Final = frozenset({2, 3, 8, 9, 10, 11, 12, 13, 14, 15, 16, 18, 42, 47})
 _APIS: Final[tuple[Api, ...]] = tuple(api for api in APIS if api.key in _SERVED)
 _ANNOUNCED: Final = [(api.key, api.broker.low, api.broker.high) for api in _APIS]
+
+
+T = TypeVar("T")
 
 
 class Node:
@@ -74,6 +79,7 @@ class Node:
         *,
         random: Random,
         topics: TopicBook,
+        leaders: Leaders,
         record: Callable[[str, int, Any], None],
         recording: bool,
     ) -> None:
@@ -97,6 +103,7 @@ class Node:
         self._config = config
         self._random = random
         self._topics = topics
+        self.leaders = leaders
         self._record = record
         self._engine_class = RecordingCoordinatorEngine if recording else CoordinatorEngine
         self._rows: list[k03.MetadataResponsePartition] = []
@@ -203,6 +210,20 @@ class Node:
         if self._lines.pop(line.conn, None) is not None:
             self._carry(self.engine.lost(line.conn, self._scheduler.now))
 
+    def ask(self, request: object, version: int, answer: type[T]) -> T | None:
+        """The answer to a request that comes from outside of the world; None if none came."""
+        conn, now = _OPERATOR, self._scheduler.now
+        self._carry(self.engine.connected(conn, "operator", now))
+        outputs = self.engine.received(conn, encode_request(request, version, 1, None), now)
+        frames = [o.data for o in outputs if type(o) is Transmit and o.conn == conn]
+        self._carry([o for o in outputs if type(o) is not Transmit or o.conn != conn])
+        self._carry(self.engine.lost(conn, now))
+        return decode_response(answer, version, frames[0][4:])[1] if frames else None
+
+    def tell(self, fact: AnyFact) -> None:
+        """Record a fact about the broker."""
+        self._record(BROKER, self.incarnation, fact)
+
     # -- the journal ------------------------------------------------------------------------------
 
     def _appended(self, ticket: Ticket) -> None:
@@ -246,7 +267,7 @@ class Node:
             while self._todo:
                 output = self._todo.popleft()
                 if type(output) is Handle:
-                    message = self._answer(output.request)
+                    message = self._answer(output.request, self._lines.get(output.conn))
                     self._carry(self.engine.answer(output.conn, output.token, message))
                 elif type(output) is Write:
                     wall = wall_at(self._scheduler.now, self.wall_offset_ms)
@@ -267,7 +288,7 @@ class Node:
 
     # -- the node's own requests ------------------------------------------------------------------
 
-    def _answer(self, request: object) -> object:
+    def _answer(self, request: object, line: Line | None) -> object:
         if isinstance(request, k03.MetadataRequest):
             return self._metadata(request)
         if isinstance(request, k10.FindCoordinatorRequest):
@@ -277,7 +298,7 @@ class Node:
             ]
             return k10.FindCoordinatorResponse(coordinators=found)
         if isinstance(request, k02.ListOffsetsRequest):
-            return self._list_offsets(request)
+            return self._list_offsets(request, PORT if line is None else line.port)
         keys = [
             k18.ApiVersion(api_key=key, min_version=low, max_version=high)
             for key, low, high in _ANNOUNCED
@@ -294,23 +315,33 @@ class Node:
         topics = []
         for name in names:
             topic = known.get(name)
-            rows = self._rows_of(topic.partitions if topic else 0)
+            rows = self._rows_of(name, topic.partitions if topic else 0)
             code = ErrorCode.NONE if topic else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             topics.append(
                 k03.MetadataResponseTopic(error_code=int(code), name=name, partitions=rows)
             )
-        node = k03.MetadataResponseBroker(node_id=_NODE_ID, host=HOST, port=PORT)
-        return k03.MetadataResponse(brokers=[node], controller_id=_NODE_ID, topics=topics)
+        nodes = [
+            k03.MetadataResponseBroker(node_id=node, host=HOST, port=port_of(node))
+            for node in self.leaders.alive
+        ]
+        return k03.MetadataResponse(brokers=nodes, controller_id=_NODE_ID, topics=topics)
 
-    def _rows_of(self, count: int) -> list[k03.MetadataResponsePartition]:
-        """The rows of so many partitions, which differ in nothing else; not to be changed."""
+    def _rows_of(self, topic: str, count: int) -> list[k03.MetadataResponsePartition]:
+        """The partitions of a topic with their leaders; not to be changed by the caller."""
+        if len(self.leaders.nodes) > 1:
+            return [
+                k03.MetadataResponsePartition(
+                    partition_index=n, leader_id=self.leaders.of(TopicPartition(topic, n))
+                )
+                for n in range(count)
+            ]
         rows = self._rows
         while len(rows) < count:
             row = k03.MetadataResponsePartition(partition_index=len(rows), leader_id=_NODE_ID)
             rows.append(row)
         return rows[:count]
 
-    def _list_offsets(self, request: k02.ListOffsetsRequest) -> k02.ListOffsetsResponse:
+    def _list_offsets(self, request: k02.ListOffsetsRequest, port: int) -> k02.ListOffsetsResponse:
         now = self._scheduler.now
         topics = []
         for topic in request.topics:
@@ -320,6 +351,8 @@ class Node:
                 end = self._topics.end(tp, now)
                 code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if end is None else ErrorCode.NONE
                 offset = 0 if wanted.timestamp == _FIRST else (end if end is not None else -1)
+                if end is not None and port_of(self.leaders.of(tp)) != port:
+                    code, offset = ErrorCode.NOT_LEADER_OR_FOLLOWER, -1
                 rows.append(
                     k02.ListOffsetsPartitionResponse(
                         partition_index=tp.partition, error_code=int(code), offset=offset

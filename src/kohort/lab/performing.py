@@ -11,14 +11,17 @@ from dataclasses import replace
 from typing import Any, Final, Protocol
 
 from kohort.lab import actions
+from kohort.lab.leaders import port_of
 from kohort.lab.network import Network
 from kohort.lab.node import Node
+from kohort.lab.operator import describe
 from kohort.lab.plan import Plan
 from kohort.lab.pod import Pod
 from kohort.lab.scheduler import Scheduler
 from kohort.lab.topics import TopicBook
 from kohort.model.errors import ConfigError
 from kohort.model.history_record import AnyFact
+from kohort.model.ids import GroupId, TopicPartition
 from kohort.model.instants import Instant
 from kohort.model.world_facts import TopicSized
 
@@ -201,6 +204,60 @@ def _slow_application(world: ActionTarget, action: actions.SlowApplication) -> N
     world.pods[action.pod].be_slow(action.batch_ms)
 
 
+def _seek(world: ActionTarget, action: actions.SeekPartitions) -> None:
+    world.pods[action.pod].seek(action.to)
+
+
+def _commit(world: ActionTarget, action: actions.CommitPositions) -> None:
+    world.pods[action.pod].commit()
+
+
+def _pause_partitions(world: ActionTarget, action: actions.PausePartitions) -> None:
+    world.pods[action.pod].pause_partitions(action.for_ms)
+
+
+def _unsubscribe(world: ActionTarget, action: actions.UnsubscribePod) -> None:
+    world.note_fault("unsubscribe", action.pod)
+    world.pods[action.pod].unsubscribe(action.again_ms)
+
+
+def _move_leaders(world: ActionTarget, action: actions.MoveLeaders) -> None:
+    topic = world.topics.topics.get(action.topic)
+    for partition in range(topic.partitions if topic is not None else 0):
+        world.node.leaders.move(TopicPartition(action.topic, partition), action.node)
+
+
+def _stop_node(world: ActionTarget, action: actions.StopNode) -> None:
+    leaders = world.node.leaders
+    if action.node == 1 or action.node not in leaders.nodes:
+        raise ConfigError(f"node {action.node} cannot be stopped; there are: {leaders.nodes}")
+    world.note_fault("stop", f"node {action.node}")
+    leaders.stop(action.node)
+    world.network.close_port(port_of(action.node))
+    world.scheduler.after(action.for_ms, None, _start_node, world, action.node)
+
+
+def _start_node(world: ActionTarget, node: int) -> None:
+    world.node.leaders.start(node)
+    world.network.closed_ports.discard(port_of(node))
+
+
+def _compact(world: ActionTarget, action: actions.CompactLog) -> None:
+    node = world.node
+    if not node.up or node.process.paused:
+        return
+    node.journal.compact(replace=not action.power_cut)
+    if action.power_cut:
+        world.note_fault("crash during compaction", "broker")
+        node.crash(power_cut=True, silent=False)
+        world.scheduler.after(action.down_ms, None, node.start)
+
+
+def _describe(world: ActionTarget, _action: actions.DescribeGroup) -> None:
+    if world.node.up and not world.node.process.paused:
+        describe(world.node, GroupId(world.plan.group_id))
+
+
 PERFORMERS: Final[dict[type, Callable[[ActionTarget, Any], None]]] = {
     actions.CrashBroker: _crash_broker,
     actions.CrashAtPersist: _crash_at_persist,
@@ -221,4 +278,12 @@ PERFORMERS: Final[dict[type, Callable[[ActionTarget, Any], None]]] = {
     actions.Resubscribe: _resubscribe,
     actions.GrowTopic: _grow,
     actions.SlowApplication: _slow_application,
+    actions.SeekPartitions: _seek,
+    actions.CommitPositions: _commit,
+    actions.PausePartitions: _pause_partitions,
+    actions.UnsubscribePod: _unsubscribe,
+    actions.MoveLeaders: _move_leaders,
+    actions.StopNode: _stop_node,
+    actions.CompactLog: _compact,
+    actions.DescribeGroup: _describe,
 }

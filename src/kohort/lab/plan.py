@@ -19,6 +19,7 @@ from kohort.policies.registry import assignors
 T = TypeVar("T")
 
 MAX_PODS = 10_000
+MAX_NODES = 100
 MAX_PARTITIONS = 100_000
 MAX_DURATION_MS = 30 * 24 * 3_600_000
 
@@ -118,6 +119,8 @@ class Plan:
     group_id: str = "g"
     topics: tuple[TopicPlan, ...] = (TopicPlan(name="t", partitions=12),)
     pods: tuple[PodPlan, ...] = ()
+    nodes: int = 1
+    """Nodes of the cluster. Node 1 coordinates the group; all of them lead partitions."""
     network: NetworkPlan = field(default_factory=NetworkPlan)
     disk: DiskPlan = field(default_factory=DiskPlan)
     coordinator: tuple[tuple[str, str], ...] = ()
@@ -134,6 +137,7 @@ class Plan:
     def __post_init__(self) -> None:
         names = [pod.name for pod in self.pods]
         _limit("pods", len(names), 1, MAX_PODS)
+        _limit("nodes", self.nodes, 1, MAX_NODES)
         _limit("duration_ms", self.duration_ms, 1, MAX_DURATION_MS)
         for topic in self.topics:
             _limit(f"partitions of topic {topic.name}", topic.partitions, 1, MAX_PARTITIONS)

@@ -18,8 +18,8 @@ from kohort.engine.member_engine import EngineSettings, MemberEngine
 from kohort.engine.member_outputs import Close, Committed, Connect, Output, Transmit
 from kohort.engine.member_recording import RequestNotes
 from kohort.lab.application import Consuming
+from kohort.lab.leaders import HOST, PORT
 from kohort.lab.network import Line, Network
-from kohort.lab.node import HOST, PORT
 from kohort.lab.plan import Behaviour, PodPlan
 from kohort.lab.scheduler import Process, Scheduler
 from kohort.lab.topics import TopicBook
@@ -262,8 +262,9 @@ class Pod:
         self._scheduler.resume(self.process)
 
     def cut(self, *, speaks: bool, hears: bool) -> None:
-        """Nothing passes any more in the ways that are False."""
+        """Cut the directions that are False; the others pass, first the bytes that were held."""
         self.speaks, self.hears = speaks, hears
+        self._network.healed(self)
         self._record(NetworkCut(group_id=self._group_id))
 
     def heal(self) -> None:
@@ -286,6 +287,26 @@ class Pod:
         self.subscription = topics
         if self.up:
             self.application.subscribe(topics)
+
+    def seek(self, to: int) -> None:
+        """The application seeks in all its partitions, between two polls."""
+        if self.up:
+            self.application.seek(to)
+
+    def commit(self) -> None:
+        """The application commits its positions, between two polls."""
+        if self.up:
+            self.application.commit()
+
+    def pause_partitions(self, for_ms: int) -> None:
+        """The application pauses all its partitions."""
+        if self.up:
+            self.application.pause(for_ms)
+
+    def unsubscribe(self, again_ms: int) -> None:
+        """The application unsubscribes, and subscribes again later."""
+        if self.up:
+            self.application.unsubscribe(self.subscription, again_ms)
 
     def be_slow(self, batch_ms: int) -> None:
         """The application takes so long for its next batch."""
@@ -317,7 +338,7 @@ class Pod:
                 if line is not None:
                     network.send_up(line, output.data)
             elif type(output) is Connect:
-                self._lines[output.conn] = network.connect(self, output.conn)
+                self._lines[output.conn] = network.connect(self, output.conn, output.port)
             elif type(output) is Close:
                 line = self._lines.pop(output.conn, None)
                 if line is not None:

@@ -19,11 +19,15 @@ from kohort.model.errors import ConfigError
 
 MODES: Final = ("safety", "liveness")
 _STRATEGIES: Final = ("range", "roundrobin", "sticky", "cooperative-sticky", "cooperative-sticky")
+_REBALANCE_TIMEOUTS: Final = (10_000, 20_000, 60_000)
 _CALM_MS: Final = 15_000
 """Nothing is done to a world for so long at first."""
 
 _STATIC: Final = 0.3
 """Share of groups whose members are static."""
+
+_ALIKE: Final = 0.6
+"""Share of groups whose members have one list of assignors and one rebalance timeout."""
 
 _TROUBLE_MS: Final = 150_000
 _SAFETY_TAIL_MS: Final = 60_000
@@ -36,6 +40,7 @@ class _Draw:
     random: Random
     pods: tuple[str, ...]
     topics: tuple[TopicPlan, ...]
+    nodes: int
 
     @property
     def at_ms(self) -> int:
@@ -71,8 +76,21 @@ def draw(seed: int, mode: str = "safety") -> Plan:
     names = tuple(f"pod-{n}" for n in range(count))
     behaviour = _behaviour(random, topics)
     static = random.random() < _STATIC
-    pods = tuple(_pod(random, name, behaviour, topics, static=static) for name in names)
-    drawn = _Draw(random, names, topics)
+    delay_ms = random.choice((0, 0, 500, 3_000))
+    alike = random.random() < _ALIKE
+    pods = tuple(
+        _pod(
+            random,
+            name,
+            behaviour if alike else _different(random, behaviour),
+            topics,
+            static=static,
+            trickle_ms=random.choice((2_000, 2_000, 2 * delay_ms or 2_000)),
+        )
+        for name in names
+    )
+    nodes = random.choice((1, 1, 1, 2, 3))
+    drawn = _Draw(random, names, topics, nodes)
     planned = _actions(drawn)
     end = _CALM_MS + _TROUBLE_MS
     heal_ms: int | None = None
@@ -81,19 +99,20 @@ def draw(seed: int, mode: str = "safety") -> Plan:
     if mode == "liveness":
         heal_ms = end
         core = tuple(sorted(random.sample(names, random.randrange(1, count + 1))))
-        duration = end + settle_ms(behaviour) + 60_000
+        duration = end + max(settle_ms(pod.behaviour) for pod in pods) + 60_000
     return Plan(
         seed=seed,
         name=f"swarm {mode}",
         duration_ms=duration,
         topics=topics,
         pods=pods,
+        nodes=nodes,
         network=_network(random),
         disk=DiskPlan(
             sync_micros=drawn.ms(100, 20_000), sync_jitter_micros=random.choice((0, 5_000))
         ),
         coordinator=(
-            ("group.initial.rebalance.delay.ms", str(random.choice((0, 0, 500, 3_000)))),
+            ("group.initial.rebalance.delay.ms", str(delay_ms)),
             ("group.min.session.timeout.ms", "1000"),
             ("offsets.topic.num.partitions", str(random.choice((1, 1, 3)))),
         ),
@@ -118,7 +137,7 @@ def settle_ms(behaviour: Behaviour) -> int:
 
 def _behaviour(random: Random, topics: tuple[TopicPlan, ...]) -> Behaviour:
     session = random.choice((6_000, 10_000, 10_000, 45_000))
-    poll = random.choice((10_000, 20_000, 60_000))
+    poll = random.choice(_REBALANCE_TIMEOUTS)
     return Behaviour(
         strategy=random.choice(_STRATEGIES),
         topics=tuple(topic.name for topic in topics),
@@ -138,6 +157,22 @@ def _behaviour(random: Random, topics: tuple[TopicPlan, ...]) -> Behaviour:
     )
 
 
+def _different(random: Random, behaviour: Behaviour) -> Behaviour:
+    """The behaviour of one pod: more assignors than the common one, another rebalance timeout."""
+    offered = [behaviour.strategy]
+    for strategy in _STRATEGIES[:3]:
+        if strategy not in offered and random.random() < 0.4:
+            offered.insert(random.randrange(len(offered) + 1), strategy)
+    session = behaviour.session_timeout_ms
+    beats = min(session, *_REBALANCE_TIMEOUTS) // 3
+    return replace(
+        behaviour,
+        strategy=",".join(offered),
+        max_poll_interval_ms=random.choice(_REBALANCE_TIMEOUTS),
+        heartbeat_interval_ms=min(behaviour.heartbeat_interval_ms, beats),
+    )
+
+
 def _pod(
     random: Random,
     name: str,
@@ -145,8 +180,12 @@ def _pod(
     topics: tuple[TopicPlan, ...],
     *,
     static: bool,
+    trickle_ms: int,
 ) -> PodPlan:
-    """Most pods are alike; now and then one subscribes to something else, or comes late."""
+    """A pod; a few subscribe to other topics, or start late.
+
+    Most start within ``trickle_ms``, which may be longer than the initial delay of the group.
+    """
     mine = behaviour
     if len(topics) > 1 and random.random() < 0.15:
         some = random.sample([t.name for t in topics], random.randrange(1, len(topics)))
@@ -154,7 +193,7 @@ def _pod(
     late = random.random() < 0.2
     return PodPlan(
         name=name,
-        start_ms=random.randrange(60_000 if late else 2_000),
+        start_ms=random.randrange(60_000 if late else trickle_ms),
         behaviour=mine,
         instance_id=name if static else None,
     )
@@ -321,6 +360,43 @@ def _slow_applications(d: _Draw) -> list[Action]:
     return [actions.SlowApplication(at_ms=d.at_ms, pod=d.pod, batch_ms=d.ms(2_000, 90_000))]
 
 
+def _seeks(d: _Draw) -> list[Action]:
+    return [actions.SeekPartitions(at_ms=d.at_ms, pod=d.pod, to=d.ms(1, 300))]
+
+
+def _commits(d: _Draw) -> list[Action]:
+    return [actions.CommitPositions(at_ms=d.at_ms, pod=d.pod) for _ in range(5)]
+
+
+def _pauses_of_partitions(d: _Draw) -> list[Action]:
+    return [actions.PausePartitions(at_ms=d.at_ms, pod=d.pod, for_ms=d.ms(500, 30_000))]
+
+
+def _unsubscriptions(d: _Draw) -> list[Action]:
+    return [actions.UnsubscribePod(at_ms=d.at_ms, pod=d.pod, again_ms=d.ms(1, 15_000))]
+
+
+def _moves_of_leaders(d: _Draw) -> list[Action]:
+    topic = d.random.choice(d.topics).name
+    node = d.random.randrange(1, d.nodes + 1)
+    return [actions.MoveLeaders(at_ms=d.at_ms, topic=topic, node=node)]
+
+
+def _stopped_nodes(d: _Draw) -> list[Action]:
+    if d.nodes == 1:
+        return []
+    node = d.random.randrange(2, d.nodes + 1)
+    return [actions.StopNode(at_ms=d.at_ms, node=node, for_ms=d.ms(500, 30_000))]
+
+
+def _compactions(d: _Draw) -> list[Action]:
+    return [actions.CompactLog(at_ms=d.at_ms, power_cut=d.random.random() < 0.5)]
+
+
+def _descriptions(d: _Draw) -> list[Action]:
+    return [actions.DescribeGroup(at_ms=d.at_ms) for _ in range(5)]
+
+
 _TROUBLES: Final[tuple[Callable[[_Draw], list[Action]], ...]] = (
     _crashes,
     _crash_at_persist,
@@ -342,4 +418,12 @@ _TROUBLES: Final[tuple[Callable[[_Draw], list[Action]], ...]] = (
     _resubscribes,
     _growth,
     _slow_applications,
+    _seeks,
+    _commits,
+    _pauses_of_partitions,
+    _unsubscriptions,
+    _moves_of_leaders,
+    _stopped_nodes,
+    _compactions,
+    _descriptions,
 )

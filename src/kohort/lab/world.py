@@ -14,6 +14,7 @@ from typing import Any
 from kohort.consumer.ownership import Ownership
 from kohort.engine.member_engine import MemberEngine
 from kohort.lab.actions import Action
+from kohort.lab.leaders import Leaders
 from kohort.lab.network import Network
 from kohort.lab.node import Node
 from kohort.lab.performing import PERFORMERS
@@ -63,6 +64,7 @@ class World:
             plan.disk,
             random=self._stream("broker"),
             topics=self.topics,
+            leaders=Leaders(plan.nodes),
             record=self.record,
             recording=recording,
         )
@@ -194,7 +196,7 @@ class World:
         owned: list[TopicPartition] = []
         for pod in pods:
             mine = pod.driver.core.ownership
-            if mine.releasing:
+            if mine.releasing or not pod.application.reads(mine.owned):
                 return False
             owned += mine.owned
         wanted = self.topics.all_of(frozenset(t for pod in pods for t in pod.subscription))

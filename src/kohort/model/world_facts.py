@@ -84,6 +84,20 @@ class DeferralEnded:
     returned_as: MemberId | None
 
 
+@value(frozen=True, slots=True, kw_only=True)
+class GroupDescribed:
+    """The coordinator answered ListGroups and DescribeGroups; None: the group does not exist.
+
+    ``assignments`` names all members, with empty bytes for members without an assignment.
+    """
+
+    group_id: GroupId
+    listed_state: str | None
+    state: str | None
+    protocol_name: ProtocolName
+    assignments: tuple[tuple[MemberId, bytes], ...] = ()
+
+
 WorldFact: TypeAlias = (
     TopicSized
     | FaultBegan
@@ -92,4 +106,5 @@ WorldFact: TypeAlias = (
     | PolicyDeclared
     | DeferralStarted
     | DeferralEnded
+    | GroupDescribed
 )

@@ -1,4 +1,4 @@
-"""The promise that each request gets one answer: its own, readable, and in order.
+"""Promises about answers: each request gets one, and descriptions of a group are true.
 
 In: requests and answers as coordinators and clients record them. Out: findings. Must not know: the
 meaning of requests.
@@ -10,11 +10,57 @@ from kohort.history.check import Check, Heading, Kafka, on
 from kohort.history.checks.generations import COORDINATOR
 from kohort.history.world import World
 from kohort.model.client_facts import AnswerUnreadable, Outcome, RequestSent, ResponseReceived
+from kohort.model.group_state import GroupState
 from kohort.model.history_record import Recorded
 from kohort.model.ids import GroupId
 from kohort.model.wire_facts import AnswerSent, CoordinatorBooted, RequestReceived
+from kohort.model.world_facts import GroupDescribed
 
 _Call = tuple[str, int, int, GroupId]
+
+
+class DescribedAsItIs(Check):
+    """ListGroups and DescribeGroups tell the state, the members and the assignments of the group.
+
+    Operators and dashboards decide by these answers; a member that is listed but gone, or an
+    assignment of an older generation, misleads them.
+    """
+
+    number, name, heading = 55, "described-as-it-is", Heading.LIVENESS
+    source, feature, kafka = "Kafka's protocol guide", COORDINATOR, Kafka.YES
+
+    @on(GroupDescribed)
+    def described(self, recorded: Recorded, fact: GroupDescribed) -> None:
+        """Compare the answers with the facts of the coordinator."""
+        group = self.world.groups.get(fact.group_id)
+        if group is None or not group.known or self.world.loading:
+            return
+
+        def judge(kept: bool, text: str) -> None:
+            self.judge(kept, lambda: text, recorded, fact.group_id)
+
+        judge(fact.listed_state == fact.state, f"listed as {fact.listed_state}, is {fact.state}")
+        if fact.state is None:
+            judge(
+                not group.members, f"the group does not exist, but has {len(group.members)} members"
+            )
+            return
+        judge(
+            fact.state == group.state, f"described as {fact.state}, but the group is {group.state}"
+        )
+        members = {member_id for member_id, _ in fact.assignments}
+        judge(
+            members == group.members.keys(),
+            f"described with {sorted(members)}, but the members are {sorted(group.members)}",
+        )
+        stable = group.stable
+        if group.state is GroupState.STABLE and stable is not None and stable is group.generation:
+            judge(
+                fact.protocol_name == stable.protocol_name,
+                f"described with {fact.protocol_name}, but the protocol is {stable.protocol_name}",
+            )
+            wrong = [m for m, data in fact.assignments if data != stable.assignments.get(m, b"")]
+            judge(not wrong, f"described with another assignment of {', '.join(wrong)}")
 
 
 class OneAnswerEach(Check):

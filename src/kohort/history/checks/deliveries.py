@@ -88,12 +88,16 @@ class _Readers(Check):
 
     @on(PositionSet)
     def positioned(self, recorded: Recorded, fact: PositionSet) -> None:
-        """Reading goes on somewhere."""
+        """Reading starts or goes on at another offset."""
         reading = self.of(recorded, fact.partition)
+        self.moved(recorded, fact, reading)
         reading.next = fact.offset
         if reading.start is None or fact.offset < reading.start:
             reading.start = fact.offset
         reading.sought = reading.sought or fact.sought
+
+    def moved(self, recorded: Recorded, fact: PositionSet, reading: _Reading) -> None:
+        """The position is set: to be judged."""
 
     @on(RecordsDelivered)
     def delivered(self, recorded: Recorded, fact: RecordsDelivered) -> None:
@@ -181,12 +185,26 @@ class CommitsFollowDeliveries(_Readers):
 class PositionsGoForward(_Readers):
     """Within one ownership interval positions go forward, without a skip and without a step back.
 
-    Unless the application seeks. Between intervals others may have read on.
+    Only a seek of the application moves a position to another offset, and nothing else moves the
+    position after a seek. Between two intervals other members may have read on.
     """
 
     number, name, heading = 43, "positions-go-forward", Heading.OFFSETS
     source = "Jepsen's int-poll-skip and int-nonmonotonic; reliability 1.3 (43)"
     feature, kafka = CONSUMER, Kafka.YES
+
+    def moved(self, recorded: Recorded, fact: PositionSet, reading: _Reading) -> None:
+        """A start at the committed offset must not undo a seek."""
+        if reading.sought and not fact.sought:
+            self.judge(
+                fact.offset == reading.next,
+                lambda: (
+                    f"{fact.partition}: the application sought {reading.next}, and reading went on "
+                    f"at {fact.offset}"
+                ),
+                recorded,
+                fact.group_id,
+            )
 
     def handed(self, recorded: Recorded, fact: RecordsDelivered, reading: _Reading) -> None:
         """The next record, and no other."""
@@ -253,6 +271,8 @@ class DuplicatesHaveACause(_Readers):
             in_order = reading is not None and self._in_order(recorded, fact, reading)
             if past.reading and past.source == recorded.source:
                 past.reading, past.clean, past.ended = False, in_order, recorded.sequence
+                if reading is not None and reading.sought:
+                    past.next = reading.next or 0  # the next reader starts where the seek led
             elif in_order and reading is not None:
                 self._held_only(recorded, past, reading)
 
