@@ -79,7 +79,7 @@ def _descriptions_show_former_members(patch: Patch) -> None:
 
     def with_former(of: Any) -> Any:
         told = describe(of)
-        members = {**seen, **{m.member_id: m for m in told.members}}
+        members: dict[str, Any] = seen | {m.member_id: m for m in told.members}
         seen.update(members)
         return replace(told, members=tuple(members.values()))
 
@@ -138,8 +138,8 @@ PLANTED = {
         check=43,
         plant=_a_pending_start_survives_a_seek,
         plan=plan(
-            *(actions.SeekPartitions(at_ms=at, pod="p0", to=3) for at in range(18_000, 21_000, 20)),
             actions.StopPod(at_ms=17_000, pod="p1"),
+            *(actions.SeekPartitions(at_ms=20_000, pod=pod, to=3) for pod in ("p0", "p2")),
             behaviour=replace(QUICK, auto_commit_interval_ms=1_000, batch_ms=2_000),
             network=NetworkPlan(delay_micros=30_000),
         ),
