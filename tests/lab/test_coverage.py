@@ -1,4 +1,4 @@
-"""Branch marks: rare things are reached by drawn worlds, and what is not is said."""
+"""Coverage marks: random worlds reach rare events, and missed marks are reported."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ COMMON = {
     "MembersNotRejoined",
     "PersistFailed",
     "SessionUnconfirmed",
-    "a commit whose end is unknown",
+    "a commit without a known outcome",
     "answer: Heartbeat REBALANCE_IN_PROGRESS",
     "answer: Heartbeat UNKNOWN_MEMBER_ID",
     "answer: SyncGroup REBALANCE_IN_PROGRESS",
     "callback: lost partitions",
     "callback: revoked partitions",
-    "reading went on from a commit",
+    "reading started at a committed offset",
     "rebalance: member expired",
     "rebalance: members left",
     "rebalance while the assignment was awaited",
 }
-"""What a swarm of this size always reaches; the rest takes more seeds, and a soak tells of it."""
+"""The marks that this many seeds always reach; a soak reports on the others."""
 
 
 def test_nothing_was_reached_by_nothing() -> None:

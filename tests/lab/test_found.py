@@ -1,4 +1,4 @@
-"""What worlds have found: each story once, as small as it gets."""
+"""Findings of random worlds: each as one small plan."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def broken(world: World) -> list[str]:
     return sorted({v.name for v in check_history(world.history).violations})
 
 
-def test_an_assignment_that_came_during_a_long_batch_is_not_told_once_the_place_is_lost() -> None:
+def test_an_assignment_is_not_reported_after_the_membership_was_lost_in_a_long_batch() -> None:
     """What it was told then, it had lost meanwhile.
 
     The application sat in one batch for longer than max.poll.interval; the assignment that came in
@@ -60,7 +60,7 @@ def test_an_assignment_that_came_during_a_long_batch_is_not_told_once_the_place_
 
 
 @pytest.mark.slow
-def test_a_leader_that_never_heard_of_a_topic_does_not_give_it_to_nobody() -> None:
+def test_a_leader_that_does_not_know_a_topic_leaves_no_partition_unassigned() -> None:
     """Its lookup of partition counts timed out, so it told the whole group to own nothing.
 
     The line from the broker went dead when the leader had joined and not yet looked its topics up.
@@ -72,7 +72,7 @@ def test_a_leader_that_never_heard_of_a_topic_does_not_give_it_to_nobody() -> No
     assert not found.failed
 
 
-def test_a_broker_that_dies_while_it_hears_of_writes_hears_of_no_more_of_them() -> None:
+def test_a_broker_that_dies_during_a_report_of_writes_gets_no_further_reports() -> None:
     """Several commits wait for one slow sync; the broker dies when it is told of the first (319).
 
     What else waited was synced under its next life, which was told of tickets that it never gave.

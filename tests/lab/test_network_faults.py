@@ -1,7 +1,7 @@
-"""Faults of the network and of processes in simulated worlds, every history held to all promises.
+"""Faults of the network and of processes in the lab; every history keeps all promises.
 
-The names say which fault of docs/reference/faults.md a test is about. The same faults are made for
-real in tests/faults.
+The names of the tests begin with the fault in docs/reference/faults.md. tests/faults makes the same
+faults with real sockets and processes.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ SECOND = 1_000_000
 
 
 def lived(*planned: Action, static: bool = False, **more: Any) -> World:
-    """A world that ends whole, and whose history breaks no promise."""
+    """A world after its run; its history breaks no promise."""
     made: Plan = plan(*planned, **more)
     if static:
         pods = tuple(replace(pod, instance_id=pod.name) for pod in made.pods)
@@ -52,7 +52,7 @@ def generations(world: World) -> int:
 
 
 def expired(world: World) -> list[tuple[float, str]]:
-    """When, in seconds, and whose sessions ended."""
+    """The expired sessions: seconds, and the first letters of the member id."""
     return [
         (recorded.at / SECOND, recorded.fact.member_id[:2])
         for recorded in world.history

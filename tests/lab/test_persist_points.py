@@ -1,8 +1,7 @@
-"""The broker dies at every point of a persist, unsynced bytes dropped: what was told is still true.
+"""The broker dies at every moment of a write, and no answer that was sent becomes false.
 
-C1 to C15 of docs/reference/faults.md, as far as they are about what a group has gone through. The
-checker holds every history to its promises: no acknowledged commit, assignment or static id is lost
-(38, 39, 45, 13), no generation is told twice (2).
+Faults C1 to C15 of docs/reference/faults.md, as far as they concern groups. The checker finds no
+lost commit, assignment or static id (38, 39, 45, 13) and no repeated generation (2).
 """
 
 from __future__ import annotations
@@ -23,13 +22,13 @@ from kohort.model.errors import ErrorCode
 COMMITTING = replace(QUICK, auto_commit_interval_ms=1_000, idle_ms=500)
 SILENT = replace(QUICK, auto_commit_interval_ms=None)
 NUMBERS = range(1, 9)
-"""Persists of the first join, its reservations and assignment, and the first commits."""
+"""The writes of the first join, of its assignment, and of the first commits."""
 
 
 def lived(
     *planned: Action, seconds: int = 30, static: bool = True, behaviour: Behaviour = COMMITTING
 ) -> World:
-    """Two members and a broker that dies; whole in the end, with a history that breaks nothing."""
+    """Two members and a broker that dies; they converge, and the history breaks no promise."""
     pods = tuple(
         PodPlan(name=name, behaviour=behaviour, instance_id=name if static else None)
         for name in ("p0", "p1")
@@ -78,7 +77,7 @@ def test_c1_c3_to_c8_c10_at_every_persist_of_a_young_group(moment: str, power_cu
 
 @pytest.mark.parametrize("moment", actions.PERSIST_MOMENTS)
 def test_c9_the_persist_of_a_static_replacement(moment: str) -> None:
-    """Nobody commits, so that the next persist after the return is the new id."""
+    """Without commits the next write after the return is the new id."""
     world = lived(
         actions.KillPod(at_ms=10_000, pod="p0", back_after_ms=1_000),
         actions.CrashAtPersist(at_ms=10_000, number=1, moment=moment, down_ms=300),
@@ -111,6 +110,6 @@ def test_c14_one_crash_after_another_and_in_the_middle_of_coming_back() -> None:
 
 
 def test_the_group_of_these_tests_persists_more_than_that() -> None:
-    """Else a crash at a late persist would test nothing."""
+    """Otherwise a crash at a late write would test nothing."""
     world = lived()
     assert world.node.journal.persists > max(NUMBERS)

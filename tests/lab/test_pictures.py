@@ -54,7 +54,7 @@ def test_it_stands_alone_and_has_its_title(eager: tuple[Measured, ET.Element]) -
     assert 'A < B & "C"' in texts(root)
 
 
-def test_it_names_every_pod_and_what_happened_to_it(eager: tuple[Measured, ET.Element]) -> None:
+def test_it_names_every_pod_and_its_events(eager: tuple[Measured, ET.Element]) -> None:
     run_of_it, root = eager
     words = texts(root)
     assert {f"pod-{n}" for n in range(4)} <= set(words)

@@ -191,7 +191,9 @@ PLANTED = {
 }
 
 
-def test_a_consumer_whose_leader_moved_reads_on(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_consumer_reads_on_after_the_leader_of_its_partition_moved(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Without a new lookup the partition would never be read, and no check of facts sees that."""
     assert found(A_LEADER_MOVES) == (set(), True)
     _leaders_are_never_looked_up_again(monkeypatch)

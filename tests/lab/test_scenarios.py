@@ -1,4 +1,4 @@
-"""Scenarios: they happen as they are told, to whom they say, and the same way every time."""
+"""Scenarios: each does what its description says, to the named pods, and can be repeated."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ def test_scaling_is_by_a_fifth_and_by_one_at_least() -> None:
     assert len(facts(happened("scale-down"), ProcessStopped)) == 1
 
 
-def test_the_leader_is_who_dies_a_leaders_death_and_nobody_else_does() -> None:
+def test_only_the_leader_dies_in_leader_death() -> None:
     for name, leads in (("leader-death", True), ("process-death-in-time", False)):
         of = happened(name)
         ((_, _, killed),) = facts(of, ProcessKilled)

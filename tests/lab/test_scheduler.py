@@ -10,7 +10,7 @@ def played(scheduler: Scheduler, until: int = 1_000_000) -> None:
     scheduler.run(Instant(until))
 
 
-def test_happenings_come_in_order_of_instant_and_then_of_asking() -> None:
+def test_events_come_in_order_of_instant_and_then_of_scheduling() -> None:
     scheduler = Scheduler()
     seen: list[str] = []
     for when, name in ((5, "c"), (1, "a"), (5, "d"), (3, "b")):
@@ -19,7 +19,7 @@ def test_happenings_come_in_order_of_instant_and_then_of_asking() -> None:
     assert seen == ["a", "b", "c", "d"]
 
 
-def test_what_is_past_happens_now() -> None:
+def test_an_event_in_the_past_comes_now() -> None:
     scheduler = Scheduler()
     seen: list[int] = []
     scheduler.at(10, None, lambda: scheduler.at(3, None, lambda: seen.append(scheduler.now)))
@@ -27,7 +27,7 @@ def test_what_is_past_happens_now() -> None:
     assert seen == [10]
 
 
-def test_what_was_planned_for_an_earlier_life_never_happens() -> None:
+def test_an_event_of_an_earlier_life_is_dropped() -> None:
     scheduler, process = Scheduler(), Process("p")
     seen: list[str] = []
     scheduler.at(5, process, seen.append, "old")
@@ -52,7 +52,7 @@ def test_a_paused_process_gets_what_it_missed_in_order_when_it_goes_on() -> None
     assert seen == [(2, 9), (3, 9), (4, 9)]
 
 
-def test_only_simultaneous_happenings_of_a_racing_process_are_a_matter_of_choice() -> None:
+def test_only_simultaneous_events_of_a_racing_process_are_chosen() -> None:
     for pick, order in ((0, "abcz"), (1, "bacz"), (2, "cabz")):
         asked: list[int] = []
 

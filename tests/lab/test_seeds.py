@@ -17,7 +17,7 @@ from kohort.lab.runs import run_plan
 
 SEEDS = 40
 SHARE = 10
-"""Seeds of one test: small enough to spread over processes, large enough to be few."""
+"""The number of seeds in one test."""
 
 
 def commit() -> str:
@@ -33,7 +33,7 @@ def commit() -> str:
 
 
 def told(mode: str, seed: int) -> str | None:
-    """What is wrong with a seed, and how to see it again; None if nothing is."""
+    """The findings of a seed and the command to replay it; None without findings."""
     report = run_plan(draw(seed, mode))
     if report.ok:
         return None

@@ -52,9 +52,7 @@ def test_every_scenario_meets_every_policy_under_every_seed() -> None:
         ({"scenarios": ()}, "at least one"),
     ],
 )
-def test_what_cannot_be_run_is_refused_before_anything_runs(
-    change: dict[str, Any], choices: str
-) -> None:
+def test_an_impossible_run_is_refused_before_any_run(change: dict[str, Any], choices: str) -> None:
     with pytest.raises(ConfigError, match=choices):
         wanted(**change)
 
@@ -77,7 +75,7 @@ def test_a_missing_run_is_named() -> None:
         collect(all_of_them, [(job, metrics()) for job in all_of_them[1:]])
 
 
-def test_cells_are_means_and_regret_weighs_by_what_was_at_stake() -> None:
+def test_cells_are_means_and_regret_is_weighted_by_cost() -> None:
     two = (metrics(unavailable_ms=1_000, moves=1), metrics(unavailable_ms=9_000, moves=2))
     means = Cell(scenario="restart", policy="range", runs=two).means()
     assert means["unavailable_s"] == 5.0

@@ -1,4 +1,4 @@
-"""Worlds: groups live in them, faults do what they are named after, and a seed is a story."""
+"""Worlds: groups converge, faults have their effects, and a seed repeats its history."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def test_a_pod_that_only_goes_has_committed_and_has_not_left() -> None:
     assert len(starts) == 16
 
 
-def test_a_short_pause_is_absorbed_and_a_long_one_costs_the_place() -> None:
+def test_a_short_pause_is_absorbed_and_a_long_one_ends_the_membership() -> None:
     short = ran(actions.PausePod(at_ms=20_000, pod="p0", for_ms=2_500))
     assert not seen(short, facts.MemberExpired)
     long = ran(actions.PausePod(at_ms=20_000, pod="p0", for_ms=15_000))

@@ -1,12 +1,12 @@
-"""An application that consumes: polls, works, flushes and restores, as its behaviour says.
+"""An application that consumes records: it polls, processes, flushes and restores state.
 
-In: what the consumer's engine wants of its application, records that topics have by now; out:
-events for the engine, facts about deliveries and callbacks. Callbacks run inside polls, and a batch
-is dealt with between two polls: while either lasts the application does nothing else, though its
-member goes on. Must not know: connections, faults.
+In: effects of the consumer's core, and the records of the topics. Out: events for the core, facts
+about deliveries and callbacks. Callbacks run inside polls, and a batch is processed between two
+polls. Meanwhile the application does nothing else, but the member goes on. Must not know:
+connections, faults.
 
-Records come from partition leaders that no fault of this world touches: a consumer that is cut off
-from its coordinator goes on reading until it stops itself, which is the worst it can do.
+No fault of the world stops the delivery of records. A consumer that is cut off from its coordinator
+goes on reading until it stops itself, which is the worst case.
 """
 
 from __future__ import annotations
@@ -64,9 +64,9 @@ _KINDS: Final = {
     Callback.LOST: CallbackKind.LOST,
 }
 _TOUCH_MICROS: Final = MICROS_PER_SECOND
-"""How often polls are made known to the member, at most."""
+"""The shortest time between two polls that the member learns of."""
 _LONGEST_BATCH: Final = 4.0
-"""In means; what is to take longer is an action."""
+"""The longest batch, as a multiple of the mean; an action makes longer ones."""
 
 
 class Consuming:
@@ -77,13 +77,13 @@ class Consuming:
         process: the pod's.
         driver: the consumer.
         carry: carries out the outputs of the driver.
-        behaviour: how it consumes.
-        random: where batch times come from.
-        topics: what there is to read.
-        state: partitions with local state; outlives the process if state does.
+        behaviour: the settings of the consumer and the times of the application.
+        random: the generator of batch times.
+        topics: the topics of the world.
+        state: partitions with local state; kept between processes if state survives.
         record: takes facts.
-        ended: called when the consumer was closed in order.
-        failed: called when the consumer is out for good, which ends most applications.
+        ended: called when the consumer is closed.
+        failed: called when the consumer failed for good; most applications end then.
     """
 
     def __init__(
@@ -115,15 +115,15 @@ class Consuming:
         self._failed = failed
         self._group_id = GroupId(driver.member.config.group_id)
         self._reading: dict[TopicPartition, int] = {}
-        """Next offset of each partition whose records are handed out."""
+        """The next offset of each partition that is being read."""
         self._order: list[TopicPartition] = []
         self._restoring: dict[TopicPartition, int] = {}
-        """Where a partition will start once its state is there."""
+        """The start of each partition while its local state is being restored."""
         self._paused: set[TopicPartition] = set()
         self._token = Token(0)
-        """Of the last unsubscription."""
+        """The token of the last unsubscription."""
         self._told: set[TopicPartition] = set()
-        """What the application heard is assigned, and not yet that it is gone."""
+        """The assigned partitions, as far as the callbacks of the application say."""
         self._member_id = NO_MEMBER
         self._blocked = False
         self._working = False
@@ -134,25 +134,25 @@ class Consuming:
         self._last_commit: RequestId | None = None
         self.trouble: list[str] = []
 
-    # -- what is asked of it ----------------------------------------------------------------------
+    # -- requests of the operator ------------------------------------------------------------------
 
     def subscribe(self, topics: tuple[str, ...]) -> None:
-        """Want these topics; in place of what was wanted before."""
+        """Subscribe to these topics in place of the previous ones."""
         self._record(Subscribed(group_id=self._group_id, topics=topics))
         self._say(Subscribe(topics=frozenset(topics)))
         self._poll_soon()
 
     def close(self, *, leave: bool) -> None:
-        """Close the consumer in order at the next poll; without ``leave``: commit and go."""
+        """Close the consumer at the next poll; without ``leave`` it only commits."""
         self._closing = self._closing or ("leave" if leave else "go")
         self._poll_soon()
 
     def be_slow(self, batch_ms: int) -> None:
-        """Take so long for the next batch."""
+        """Take this long for the next batch."""
         self._next_batch_ms = batch_ms
 
     def nudge(self) -> None:
-        """The engine may want something: a poll that waits for records looks after it."""
+        """A waiting poll carries out the new effects of the core, if there are any."""
         if self._driver.due:
             self._poll_soon()
 
@@ -225,7 +225,7 @@ class Consuming:
             self._working = False
 
     def _go_on(self) -> None:
-        """One poll, or what is left of it after a callback."""
+        """One poll, or the rest of a poll after a callback."""
         self._touch()
         if not self._work_off():
             return
@@ -269,7 +269,7 @@ class Consuming:
         return {tp: Position(self._reading[tp]) for tp in partitions if tp in self._reading}
 
     def _take_records(self) -> int:
-        """Hand out what is there, from one partition after the other."""
+        """Deliver the available records, one partition after the other."""
         if not self._sure():
             return 0
         now, left = self._scheduler.now, self._behaviour.max_poll_records
@@ -298,13 +298,13 @@ class Consuming:
             self._order.append(self._order.pop(0))
         return whole - left
 
-    # -- what the consumer wants ------------------------------------------------------------------
+    # -- effects of the core ----------------------------------------------------------------------
 
     def _work_off(self) -> bool:
-        """Carry out what the core asks for, in order; False while a callback is running."""
+        """Carry out the effects of the core in order; False while a callback is running."""
         due = self._driver.due
         while due:
-            # A closing consumer does not wait: its listener hears of a loss, as in the live one.
+            # A closing consumer does not wait: its listener is called for a loss, as in PollLoop.
             verdict = judge(
                 due[0],
                 sure=self._sure(),
@@ -382,7 +382,7 @@ class Consuming:
     def _call_back(self, effect: RunCallback, *, lost: bool) -> bool:
         kind, partitions = _KINDS[effect.kind], effect.partitions
         if lost:
-            # The membership was lost, or may be lost, before the application heard of the change.
+            # The membership was lost, or may be lost, before the callback for the change.
             if kind is CallbackKind.ASSIGNED:
                 self._say(CallbackDone(step=effect.step))
                 return True
@@ -394,7 +394,7 @@ class Consuming:
         if kind is CallbackKind.ASSIGNED:
             self._told |= partitions
         else:
-            # Of what it never heard it cannot give up or lose.
+            # The listener knows no others.
             partitions &= self._told - kept
             if not partitions:
                 self._say(done)
@@ -435,7 +435,7 @@ class Consuming:
             self._paused -= set(told["partitions"])
         self._say(done)
 
-    # -- going ------------------------------------------------------------------------------------
+    # -- the end ----------------------------------------------------------------------------------
 
     def _go(self) -> None:
         if self._closing == "leave":
@@ -449,7 +449,7 @@ class Consuming:
             self._carry(outputs)
 
     def committed(self, answer: Committed) -> None:
-        """A commit was answered; the last one ends the process."""
+        """A commit was answered; the answer to the last commit ends the process."""
         if answer.request_id == self._last_commit:
             self._closing = "gone"
             self._ended()

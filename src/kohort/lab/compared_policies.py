@@ -1,7 +1,7 @@
-"""The policies that scenarios are run under, by name: what a row of the table is.
+"""The policies that scenarios compare, by name.
 
-In: a name from a user; out: how each consumer of the group behaves. A new design takes part by
-being registered here. Must not know: scenarios, what policies compute.
+In: a name from a user. Out: the behaviour of each consumer of the group. A new design takes part by
+being registered here. Must not know: scenarios, the computation of assignments.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from kohort.policies.registry import assignors
 class ComparedPolicy:
     """One policy.
 
-    ``adapt`` makes of a scenario's behaviour the one of a consumer that has this policy. With
-    ``static``, members have a ``group.instance.id`` and go without leaving (KIP-345).
+    ``adapt`` turns the behaviour of a scenario into the behaviour of a consumer with this policy.
+    With ``static``, members have a ``group.instance.id`` and do not leave the group (KIP-345).
     """
 
     name: str

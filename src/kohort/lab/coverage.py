@@ -1,7 +1,7 @@
-"""Branch marks: rare things that a lab must reach now and then, or it tests less than it seems.
+"""Coverage marks: rare events that the lab must reach now and then.
 
-In: histories; out: which marks were reached, how often, and which never. A mark is a sentence about
-one fact. Must not know: what is right or wrong.
+In: histories. Out: the reached marks with their counts, and the missed marks. A mark is a statement
+about one fact. Must not know: checks.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ Sees = Callable[[Any], bool]
 
 
 def _marks() -> dict[type[Any], list[tuple[str, Sees]]]:
-    """For every kind of fact, the marks that it may reach."""
+    """The marks that each kind of fact may reach."""
     found: dict[type[Any], list[tuple[str, Sees]]] = {}
 
     def mark(name: str, kind: type[Any], sees: Sees) -> None:
@@ -96,12 +96,12 @@ def _marks() -> dict[type[Any], list[tuple[str, Sees]]]:
         name = f"callback: {callback} partitions"
         mark(name, client_facts.CallbackStarted, _told_of_partitions(callback))
     mark(
-        "a commit whose end is unknown",
+        "a commit without a known outcome",
         client_facts.CommitConcluded,
         _has(outcome=Outcome.UNKNOWN),
     )
     mark(
-        "reading went on from a commit",
+        "reading started at a committed offset",
         client_facts.PositionSet,
         lambda f: f.offset > 0,
     )
@@ -131,13 +131,13 @@ ALL: Final[frozenset[str]] = frozenset(name for marks in _BY_KIND.values() for n
 
 
 class CoverageMarks:
-    """What was reached in all histories that were seen."""
+    """The marks that were reached in all histories so far."""
 
     def __init__(self) -> None:
         self.reached: Counter[str] = Counter()
 
     def see(self, history: Iterable[Recorded]) -> None:
-        """Look through a history."""
+        """Count the marks of a history."""
         for recorded in history:
             for name, sees in _BY_KIND.get(type(recorded.fact), ()):
                 if sees(recorded.fact):
@@ -145,5 +145,5 @@ class CoverageMarks:
 
     @property
     def missed(self) -> list[str]:
-        """What no history reached, sorted."""
+        """The marks that no history reached, sorted."""
         return sorted(ALL - self.reached.keys())

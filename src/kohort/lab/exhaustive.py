@@ -1,13 +1,13 @@
-"""Small worlds, exhaustively: one disturbance at every step, and every order of what races.
+"""Small worlds, exhaustively: one disturbance at every step, in every order of simultaneous events.
 
-In: how many members, a policy, what disturbs them; out: reports of the runs that went wrong, and
-whether everything was tried. A run of a world without the disturbance tells at which milliseconds
-anything happens; the disturbance is placed at each of them, and for every placement all orders are
-tried in which requests and completed writes of one instant can reach the broker, within a window
-around the disturbance. Orders are found by running again with other choices (a walk over choice
-points, depth first), so nothing has to be copied or undone. Must not know: what is checked.
+In: the number of members, a policy, a disturbance. Out: reports of the failed runs, and whether all
+orders were tried. A run without the disturbance gives the milliseconds at which requests or
+completed writes reach the broker. The disturbance is placed at each of them. For each placement all
+orders are tried in which events of one instant can reach the broker, within a window around the
+disturbance. Each order is a new run (a walk over choice points, depth first), so nothing has to be
+copied or undone. Must not know: the checks.
 
-Arrivals at members are not permuted: members share nothing, so their order changes nothing.
+The order of arrivals at members is not varied: members share nothing, so the order has no effect.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from kohort.model.errors import ConfigError
 from kohort.model.instants import MICROS_PER_MILLI
 
 LATE: Final = "late"
-"""The pod that joins only where that is the disturbance."""
+"""The pod that joins only if its joining is the disturbance."""
 
 _LONG_MS: Final = 60_000
 
@@ -50,20 +50,20 @@ DISTURBANCES: Final[dict[str, Callable[[int], Action]]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Explored:
-    """What an exploration came to."""
+    """The result of an exploration."""
 
     runs: int
     placements: int
     """Instants at which the disturbance was placed."""
     choices: int
-    """Most choice points met in one run."""
+    """The highest number of choice points in one run."""
     complete: bool
-    """Whether all orders in the window were tried, at every placement."""
+    """Whether all orders in the window were tried at every placement."""
     failed: tuple[Report, ...]
 
 
 class _Walk:
-    """Depth first over the choices of runs: each run follows a path and reports what it met."""
+    """Walks depth first over the choices: each run follows a path and reports its choice points."""
 
     def __init__(self, first: int, last: int, depth: int) -> None:
         self._first = first
@@ -88,7 +88,7 @@ class _Walk:
         return self._path[place]
 
     def next(self) -> bool:
-        """Go to the next path; False when all were walked."""
+        """Go to the next path; False after the last one."""
         self.deepest = max(self.deepest, len(self._met))
         del self._path[len(self._met) :]
         while self._path and self._path[-1] + 1 >= self._met[len(self._path) - 1]:
@@ -101,7 +101,7 @@ class _Walk:
 
 
 def small_plan(*, members: int, strategy: str, partitions: int = 2) -> Plan:
-    """A world in which everything moves on whole milliseconds and in step."""
+    """A plan in which all events fall on whole milliseconds."""
     behaviour = Behaviour(
         strategy=strategy,
         session_timeout_ms=6_000,
@@ -134,7 +134,7 @@ def small_plan(*, members: int, strategy: str, partitions: int = 2) -> Plan:
 
 
 def busy_milliseconds(plan: Plan, first_ms: int, last_ms: int) -> list[int]:
-    """At which milliseconds of an interval anything reaches the broker."""
+    """The milliseconds of an interval at which anything reaches the broker."""
     world = World(plan)
     seen: list[int] = []
     for at in range(first_ms, last_ms + 1):

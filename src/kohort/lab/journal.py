@@ -1,8 +1,8 @@
 """The broker's ``__consumer_offsets`` on a disk in memory: real logs, batches and recovery.
 
-In: the coordinator engine's writes, and what is to go wrong; out: tickets that became durable, or
-never will, later; after a crash, the records that a new process finds. One sync runs at a time on a
-log, and takes up all that was appended before it began. Must not know: what records mean.
+In: the writes of the coordinator engine, and planned faults. Out: the tickets of durable and of
+failed writes; after a crash, the records that a new process finds. One sync at a time runs on a
+log, and covers all earlier appends. Must not know: the meaning of records.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ _CONFIG: Final = LogConfig(
 )
 _READ_BYTES: Final = 1 << 20
 _STORED_AS_SENT: Final = 17
-"""From this byte of a batch on, the log stores what it was given."""
+"""The log stores the bytes of a batch from this position on unchanged."""
 
 
 @dataclass(slots=True, eq=False)
 class _Book:
-    """One log and who waits for it."""
+    """One log and its unfinished writes."""
 
     log: PartitionLog
     waiting: list[tuple[int, Ticket, bytes]] = field(default_factory=list)
@@ -56,17 +56,17 @@ class _Book:
 
 
 class Journal:
-    """Writes of one broker, over all its lives.
+    """The writes of one broker, in all its lives.
 
     Args:
         scheduler: the time.
-        plan: how long syncs take; may be replaced any time.
-        random: where chance comes from.
+        plan: the times of syncs; may be replaced at any time.
+        random: the generator of all choices.
         process: the broker's.
-        appended: told of tickets that are durable.
-        failed: told of tickets that never will be, and why.
+        appended: called with the ticket of each durable write.
+        failed: called with the ticket of each failed write, and the error.
         not_on_disk: called before ``appended`` if the disk has not synced the bytes of the ticket.
-        die: called when the broker is to die at a moment of a persist.
+        die: called if the broker must die at a moment of a write.
     """
 
     def __init__(
@@ -86,7 +86,7 @@ class Journal:
         self.persists = 0
         self.crash: CrashAtPersist | None = None
         self.truncated_bytes = 0
-        """Cut off torn ends by the last recovery."""
+        """Bytes that the last recovery cut off."""
         self._counted = 0
         self._scheduler = scheduler
         self._healthy = plan
@@ -104,12 +104,12 @@ class Journal:
     # -- writing ----------------------------------------------------------------------------------
 
     def arm(self, crash: CrashAtPersist) -> None:
-        """Let the broker die at a persist, counted from now on."""
+        """Let the broker die during a write, counted from now on."""
         self.crash = crash
         self._counted = 0
 
     def write(self, write: Write, wall: WallMillis) -> None:
-        """Append the records of a ticket; its outcome is told later."""
+        """Append the records of a ticket; a callback reports the outcome later."""
         self.persists += 1
         self._counted += 1
         self._wall = wall
@@ -153,7 +153,7 @@ class Journal:
             self._begin(book)
 
     def _tell(self, book: _Book) -> bool:
-        """Report what is durable, or lost; whether the broker lives to hear of more."""
+        """Report durable and failed writes; False if the broker died meanwhile."""
         failure = book.log.failure
         end = book.log.durable_end_offset
         told = [entry for entry in book.waiting if failure is not None or entry[0] < end]
@@ -171,7 +171,7 @@ class Journal:
         return True
 
     def _is_on_disk(self, book: _Book, data: bytes) -> bool:
-        """Whether the disk has synced a write; the disk is asked, not the log."""
+        """Whether the disk, and not only the log, has the bytes of a write as synced."""
         directory = book.log.directory
         for name in self.disk.list_directory(directory):
             if name.endswith(".log") and name >= book.segment:
@@ -196,14 +196,14 @@ class Journal:
         return any(book.log.failure is not None for book in self._books.values())
 
     def heal(self) -> None:
-        """Nothing is wrong with the disk from now on."""
+        """End all faults of the disk."""
         self.plan = self._healthy
         self.crash = None
         self.disk.capacity = None
         self.disk.fail_sync = lambda _path: False
 
     def fail_next_sync(self, failed: Callable[[], None]) -> None:
-        """The next sync of anything fails with EIO, and ``failed`` is called."""
+        """Let the next sync of any file fail with EIO, and call ``failed``."""
 
         def fails(_path: str) -> bool:
             self.disk.fail_sync = lambda _path: False
@@ -213,7 +213,7 @@ class Journal:
         self.disk.fail_sync = fails
 
     def compact(self, *, replace: bool) -> None:
-        """Compact every log; without ``replace`` the old segments stay, as if a crash followed."""
+        """Compact every log; without ``replace`` the old segments stay, as before a crash."""
         for book in self._books.values():
             job = book.log.begin_compaction(self._wall)
             if job is not None:
@@ -222,10 +222,10 @@ class Journal:
                     book.log.complete_compaction(job)
                     book.segment, book.position = "", 0
 
-    # -- dying and coming back --------------------------------------------------------------------
+    # -- crashes and recovery ---------------------------------------------------------------------
 
     def crashed(self, *, power_cut: bool, within_write: bool = False) -> None:
-        """The broker's process, or its machine, is gone; maybe within its last write."""
+        """The process or the machine of the broker crashed, perhaps during the last write."""
         if power_cut:
             self.disk.power_cut(self._choose)
         else:
@@ -233,7 +233,7 @@ class Journal:
         self._books.clear()
 
     def stopped(self) -> None:
-        """The broker ends in order."""
+        """The broker stops without a crash."""
         for book in self._books.values():
             if book.log.failure is None:
                 book.log.close()
@@ -241,7 +241,7 @@ class Journal:
         self._books.clear()
 
     def recover(self) -> list[tuple[bytes | None, bytes | None]]:
-        """Open what is there; keys and values, log by log, each in its order."""
+        """Open all logs; returns keys and values, log by log, in the order of each log."""
         self._epoch += 1
         self.truncated_bytes = 0
         for name in self.disk.list_directory(DATA):
@@ -275,5 +275,5 @@ def _pairs(log: PartitionLog) -> Iterator[tuple[bytes | None, bytes | None]]:
 
 
 def wall_at(now: Instant, offset_ms: int) -> WallMillis:
-    """The time of day at an instant, for a clock that is so far off."""
+    """The time of day at an instant, for a clock with this offset."""
     return WallMillis(now // MICROS_PER_MILLI + offset_ms)

@@ -1,10 +1,11 @@
-"""The wires of a world: connections between pods and the broker, and what goes wrong on them.
+"""The network of a world: connections between pods and the broker, and their faults.
 
-In: connection wishes and bytes of both ends; out: calls at the other end, later. Bytes of one
-connection keep their order, connections overtake each other. A cut holds bytes back until it heals,
-as TCP would; a half-open connection loses them. Must not know: what bytes mean.
+In: requests for connections, and bytes of both ends. Out: calls at the other end, later. Bytes of
+one connection keep their order; bytes of different connections do not. A cut holds bytes back until
+the cut ends, as TCP does. A half-open connection loses its bytes. Must not know: the meaning of
+bytes.
 
-Every choice is drawn from the generator that is handed in.
+Every choice comes from the generator that is handed in.
 """
 
 from __future__ import annotations
@@ -26,31 +27,31 @@ _PIECE_GAP_MICROS = 1
 
 
 class ClientEnd(Protocol):
-    """The client's side of connections."""
+    """The client's end of connections."""
 
     process: Process
     hears: bool
-    """Whether anything from the broker gets to it."""
+    """Whether bytes from the broker reach the client."""
     speaks: bool
-    """Whether anything of it gets to the broker."""
+    """Whether bytes of the client reach the broker."""
 
     def line_opened(self, line: Line) -> None:
-        """A connection that was asked for stands."""
+        """A requested connection is open."""
 
     def line_received(self, line: Line, data: bytes) -> None:
         """Bytes came."""
 
     def line_lost(self, line: Line, reason: str) -> None:
-        """It ended, broke, or could not be opened."""
+        """A connection ended, broke, or could not be opened."""
 
 
 class ServerEnd(Protocol):
-    """The broker's side of connections."""
+    """The broker's end of connections."""
 
     process: Process
     up: bool
     silent: bool
-    """While down: whether nobody is told, since the machine is gone and not only the process."""
+    """While down: whether the whole machine is gone, so that no client is told."""
 
     def line_accepted(self, line: Line) -> None:
         """A client connected."""
@@ -59,7 +60,7 @@ class ServerEnd(Protocol):
         """Bytes came."""
 
     def line_lost(self, line: Line) -> None:
-        """The client is gone."""
+        """A client closed or lost its connection."""
 
 
 class _Way:
@@ -72,7 +73,7 @@ class _Way:
         self.queue: deque[tuple[int, bytes | None]] = deque()
         """Arrival and bytes; None is the end of the stream."""
         self.parked: list[bytes | None] = []
-        """Held back by a cut."""
+        """Bytes that a cut holds back."""
 
 
 class Line:
@@ -97,18 +98,18 @@ class Line:
     ) -> None:
         self.number = number
         self.conn = ConnectionId(number)
-        """What the broker calls it."""
+        """The id at the broker."""
         self.local = local
-        """What the client calls it."""
+        """The id at the client."""
         self.client = client
         self.port = port
         """The port of the broker, which names the node."""
         self.server_life = server_life
         self.at_client = True
         self.at_server = False
-        """Whether each end still holds it."""
+        """Whether each end still has the connection open."""
         self.dead = False
-        """Half open: carries nothing any more."""
+        """Half open: all bytes are lost."""
         self.up = _Way()
         self.down = _Way()
 
@@ -118,8 +119,8 @@ class Network:
 
     Args:
         scheduler: the time.
-        plan: how bytes travel; may be replaced any time (``plan``).
-        random: where chance comes from.
+        plan: delays and faults; may be replaced at any time (``plan``).
+        random: the generator of all choices.
         server: the broker's side.
     """
 
@@ -128,7 +129,7 @@ class Network:
     ) -> None:
         self.plan = plan
         self.digest = 0
-        """Of all that arrived anywhere, when, and on which connection."""
+        """A digest of all arrivals: bytes, instants and connections."""
         self.bytes_sent = 0
         self.closed_ports: set[int] = set()
         """Ports of nodes that are down; connections to them are refused."""
@@ -156,17 +157,17 @@ class Network:
         return self._server.up and line.port not in self.closed_ports
 
     def close(self, line: Line) -> None:
-        """The client closes it, or its process ended and the system does."""
+        """The client, or the system after the end of its process, closes a connection."""
         line.at_client = False
         self._push(line, line.up, None)
 
     def close_at_server(self, line: Line) -> None:
-        """The broker closes it."""
+        """The broker closes a connection."""
         line.at_server = False
         self._push(line, line.down, None)
 
     def reset(self, line: Line) -> None:
-        """It breaks now; each end hears of it after a moment."""
+        """Break a connection; each end learns this after a delay."""
         if not line.dead:
             line.dead = True
             delay = self._delay()
@@ -185,7 +186,7 @@ class Network:
                 self.reset(line)
 
     def half_open(self, line: Line) -> None:
-        """From now on it carries nothing, and nobody is told."""
+        """Lose all bytes of a connection from now on; neither end learns this."""
         line.dead = True
 
     def lines_of(self, client: ClientEnd | None) -> list[Line]:
@@ -193,14 +194,14 @@ class Network:
         return [line for line in self._lines.values() if client is None or line.client is client]
 
     def server_died(self) -> None:
-        """The broker's process is gone: clients are told, unless the machine went with it."""
+        """The process of the broker is gone; clients learn this unless the machine is gone too."""
         for line in list(self._lines.values()):
             line.at_server = False
             if not self._server.silent:
                 self._push(line, line.down, None)
 
     def client_died(self, client: ClientEnd, *, silent: bool) -> None:
-        """A client's process is gone."""
+        """The process of a client is gone."""
         for line in self.lines_of(client):
             line.at_client = False
             if silent:
@@ -210,7 +211,7 @@ class Network:
                 self._push(line, line.up, None)
 
     def healed(self, client: ClientEnd) -> None:
-        """What a cut held back goes on its way."""
+        """Send the bytes that a cut held back, in the directions that are open again."""
         for line in self.lines_of(client):
             for way, open_again in ((line.up, client.speaks), (line.down, client.hears)):
                 if open_again:
@@ -307,7 +308,7 @@ class Network:
         if line.dead:
             return
         if not line.at_server:
-            # The end that this was meant for is gone: the system says so, if there is one.
+            # The connection is closed at the broker: its system, if up, answers with a reset.
             if line.at_client and data and (self._server.up or not self._server.silent):
                 self.reset(line)
             self._drop_if_gone(line)
@@ -329,7 +330,7 @@ class Network:
             self._lose_client(line)
 
     def _take(self, way: _Way) -> tuple[bytes, bool]:
-        """All that has arrived by now, in one piece."""
+        """All bytes that have arrived, in one piece, and whether the stream ended."""
         queue, now = way.queue, self._scheduler.now
         if len(queue) == 1 and queue[0][0] <= now:
             piece = queue.popleft()[1]

@@ -1,9 +1,9 @@
-"""The broker of a world: the coordinator's engine, and a small node around it.
+"""The broker of a world: the coordinator's engine with the requests of a small node around it.
 
-In: connections and bytes from the network, durable tickets from the journal, the time; out: bytes,
-writes, facts. Of the requests that are not the coordinator's it answers ApiVersions, Metadata,
-FindCoordinator and ListOffsets. It dies and comes back, stands still, and has its clock set. Must
-not know: who its clients are.
+In: connections and bytes from the network, durable tickets from the journal, the time. Out: bytes,
+writes, facts. Beside the coordinator's requests the node answers ApiVersions, Metadata,
+FindCoordinator and ListOffsets. It can crash and restart, pause, and have its clock set. Must not
+know: pods.
 """
 
 from __future__ import annotations
@@ -59,16 +59,17 @@ T = TypeVar("T")
 
 
 class Node:
-    """The broker, over all its lives.
+    """The broker, in all its lives.
 
     Args:
         scheduler: the time.
         config: the coordinator's settings.
-        disk: how its disk behaves.
-        random: where member ids and the disk's chances come from.
-        topics: what there is to consume.
-        record: takes facts, with the broker's life.
-        recording: whether the engine tells what crosses its edge, too.
+        disk: the times of syncs.
+        random: the generator of member ids and of the disk's choices.
+        topics: the topics of the world.
+        leaders: the leaders of partitions.
+        record: takes facts, with the number of the broker's life.
+        recording: whether the engine records requests, answers and writes, too.
     """
 
     def __init__(
@@ -115,7 +116,7 @@ class Node:
 
     @property
     def incarnation(self) -> int:
-        """Which of its lives this is, from 1 on."""
+        """The number of the present life, from 1 on."""
         return self.process.life + 1
 
     # -- lives ------------------------------------------------------------------------------------
@@ -128,7 +129,7 @@ class Node:
         try:
             records = self.journal.recover()
         except StorageError:
-            # Whoever looks after the broker starts it again.
+            # An operator starts the broker again.
             self.journal.crashed(power_cut=False)
             self._scheduler.after(_RESTART_MS, None, self.start)
             return
@@ -145,7 +146,7 @@ class Node:
         self._carry(self.engine.loaded(now))
 
     def crash(self, *, power_cut: bool, silent: bool, within_write: bool = False) -> None:
-        """The process is gone, or the whole machine; maybe within its last write."""
+        """End the process or the whole machine, perhaps during the last write."""
         if not self.up:
             return
         self._record(BROKER, self.incarnation, CoordinatorStopped(crashed=True))
@@ -161,13 +162,13 @@ class Node:
         self.network.server_died()
 
     def pause(self) -> None:
-        """The process stands still."""
+        """Pause the process."""
         if self.up and not self.process.paused:
             self.process.paused = True
             self._paused_at = self._scheduler.now
 
     def resume(self) -> None:
-        """The process goes on; it says that it slept before anything else."""
+        """Resume the process; first of all it tells the engine of the stall."""
         if not self.process.paused:
             return
         asleep = self._scheduler.now - self._paused_at
@@ -176,7 +177,7 @@ class Node:
         self._scheduler.resume(self.process)
 
     def set_clock(self, by_ms: int) -> None:
-        """The time of day is set; the broker notices at its next look."""
+        """Set the time of day; the engine learns it at once if the broker is up."""
         self.wall_offset_ms += by_ms
         if self.up:
             self._scheduler.at(self._scheduler.now, self.process, self._look_at_clock)
@@ -240,7 +241,7 @@ class Node:
     # -- the turn ---------------------------------------------------------------------------------
 
     def _carry(self, outputs: list[Output]) -> None:
-        """Bytes and facts go at once; requests and writes, which make the engine speak, after."""
+        """Carry out bytes and facts at once, then requests and writes, which cause new outputs."""
         for output in outputs:
             if type(output) is Transmit:
                 line = self._lines.get(output.conn)

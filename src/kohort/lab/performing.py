@@ -1,7 +1,7 @@
 """Performs actions on a world.
 
 In: a world and an action. Out: calls on the parts of the world, at once and when the action ends.
-Must not know: who planned the action.
+Must not know: plans.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""A world as data: who is in it, how they behave, what will be done to them.
+"""A plan: a world as data, with its pods, their behaviour and the actions on them.
 
-In: JSON; out: frozen values, and back. A plan and its seed decide everything that happens, so a
-plan is all that a report needs to be replayed. Must not know: worlds, how plans are drawn.
+In: JSON. Out: frozen values, and JSON again. A plan and its seed decide everything that happens, so
+a report needs only the plan to be replayed. Must not know: worlds, random plans.
 """
 
 from __future__ import annotations
@@ -24,22 +24,22 @@ MAX_PARTITIONS = 100_000
 MAX_DURATION_MS = 30 * 24 * 3_600_000
 
 _SESSION_PIECES = 5
-"""Two beats, their answers, and time to spare: as many of the slowest pieces fit into a session."""
+"""This many of the slowest pieces fit into a session: two heartbeats, their answers, a reserve."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicPlan:
-    """A topic and how fast it grows."""
+    """A topic and its rate of records."""
 
     name: str
     partitions: int
     records_per_second: float = 10.0
-    """Of each partition."""
+    """The rate of each partition."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Behaviour:
-    """How an application consumes; durations in milliseconds."""
+    """The settings of a consumer and the times of its application, in milliseconds."""
 
     strategy: str = "cooperative-sticky"
     topics: tuple[str, ...] = ("t",)
@@ -52,27 +52,27 @@ class Behaviour:
     auto_commit_interval_ms: int | None = 5_000
     """None: the application never commits."""
     idle_ms: int = 1_000
-    """Longest wait inside a poll that finds no record."""
+    """The longest wait of a poll that finds no record."""
     max_poll_records: int = 500
     batch_ms: int = 200
-    """Mean time for what a poll brought; exponential, at most four times the mean."""
+    """The mean processing time of a batch; exponential, at most four times the mean."""
     flush_ms: int = 0
     flush_each_ms: int = 0
-    """On revocation: once, and for each partition, one after another."""
+    """The time of a revocation callback: once, and for each partition."""
     restore_cold_ms: int = 0
     restore_warm_ms: int = 0
-    """On assignment, before a partition's first record: without local state, and with it."""
+    """The time before the first record of an assigned partition, without and with local state."""
     state_survives: bool = True
-    """Whether local state is still there after a restart."""
+    """Whether local state survives a restart."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PodPlan:
-    """A place where a consumer process runs, one life after another."""
+    """A pod: it runs consumer processes, one after the other."""
 
     name: str
     start_ms: int | None = 0
-    """None: only an action starts it."""
+    """None: only an action starts the pod."""
     behaviour: Behaviour = field(default_factory=Behaviour)
     instance_id: str | None = None
     """``group.instance.id``: the same in every life of the pod (KIP-345). None: dynamic."""
@@ -80,26 +80,26 @@ class PodPlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NetworkPlan:
-    """How bytes travel, each way; microseconds and parts per million of pieces."""
+    """Delays and faults of each direction; microseconds and parts per million of pieces."""
 
     delay_micros: int = 500
     jitter_micros: int = 0
-    """Added, uniform; connections overtake each other, bytes of one connection never."""
+    """Added, uniform. Connections may overtake each other; bytes of one connection may not."""
     slow_ppm: int = 0
     slow_factor: int = 20
-    """Share of pieces that take so many times longer."""
+    """The share of pieces that take ``slow_factor`` times longer."""
     reset_ppm: int = 0
     torn_ppm: int = 0
-    """Share of sends that arrive in pieces, one after the other."""
+    """The share of sends that arrive in pieces, one after the other."""
     longest_piece: int = 39
-    """Bytes of the longest piece of such a send."""
+    """The longest piece of such a send, in bytes."""
     merged_ppm: int = 0
-    """Share of sends whose end waits for the next send and arrives together with its beginning."""
+    """The share of sends that wait for the next send and arrive together with its beginning."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DiskPlan:
-    """How the broker's disk behaves."""
+    """The times of syncs of the broker's disk."""
 
     sync_micros: int = 2_000
     sync_jitter_micros: int = 0
@@ -127,12 +127,12 @@ class Plan:
     """Dotted settings."""
     actions: tuple[Action, ...] = ()
     heal_ms: int | None = None
-    """Liveness: from then on nothing is wrong with the core, and nothing else changes.
+    """Liveness: after this time the core has no faults, and nothing else changes.
 
-    The network is ``healed_network`` then.
+    The network becomes ``healed_network``.
     """
     core: tuple[str, ...] = ()
-    """The pods that must converge then."""
+    """The pods that must converge after ``heal_ms``."""
 
     def __post_init__(self) -> None:
         names = [pod.name for pod in self.pods]
@@ -154,17 +154,17 @@ class Plan:
 
     @property
     def partitions(self) -> tuple[TopicPartition, ...]:
-        """All of the start."""
+        """All partitions at the start."""
         return tuple(
             TopicPartition(topic.name, n) for topic in self.topics for n in range(topic.partitions)
         )
 
     @property
     def healed_network(self) -> NetworkPlan:
-        """The network when nothing is wrong with it: a session has room for two beats and answers.
+        """The network without faults: a session has room for two heartbeats and their answers.
 
-        What is slower costs places now and then, for ever. Requests may still time out, and until
-        all is healed the network is as slow as it likes; what every piece takes in it always stays.
+        A slower network would cost members their sessions for ever. Until ``heal_ms`` the network
+        may be slower. The delay of every piece stays as planned.
         """
         network = self.network
         usual = max(1, network.delay_micros + network.jitter_micros)

@@ -1,8 +1,8 @@
-"""A pod: a place where consumer processes live, one after the other.
+"""A pod: runs consumer processes, one after the other.
 
-In: connections' events, what operators and faults do to it; out: bytes, facts. Each life has a
-new consumer, which knows nothing of the one before but what the coordinator tells it, and finds the
-local state of the one before if that survives. Must not know: other pods, what the bytes mean.
+In: events of connections, actions of operators, faults. Out: bytes, facts. Each process has a new
+consumer. The consumer knows only what the coordinator tells it, and finds the local state of the
+previous process if that survives. Must not know: other pods, the meaning of bytes.
 """
 
 from __future__ import annotations
@@ -40,28 +40,28 @@ from kohort.model.instants import Instant, Millis
 from kohort.policies.registry import assignors
 
 _GRACE_MS: Final = 30_000
-"""Between being asked to end and being killed, as Kubernetes does."""
+"""The time between the request to end and the kill, as in Kubernetes."""
 
 _CRASH_LOOP_MS: Final = 5_000
-"""Between the failure of an application and its next start."""
+"""The time between the failure of an application and its next start."""
 
 _STALL_MICROS: Final = 2_000_000
-"""A process that slept longer tells its member so, as the live client's loop does."""
+"""A process that was paused longer tells its member so, as ClientLoop does."""
 
 _NEVER_MS: Final = (1 << 31) - 1
 
 
 class Pod:
-    """One pod, over all its lives.
+    """One pod, with all its processes.
 
     Args:
         scheduler: the time.
-        plan: its name and behaviour.
-        group_id: the group it belongs to.
-        random: where its chances come from.
-        network: its connections.
-        topics: what there is to read.
-        record: takes facts, with the pod's name and life.
+        plan: the name and the behaviour of the pod.
+        group_id: the group.
+        random: the generator of all choices.
+        network: opens and closes connections.
+        topics: the topics of the world.
+        record: takes facts, with the name of the pod and the number of the process.
     """
 
     def __init__(
@@ -80,7 +80,7 @@ class Pod:
         self.speaks = True
         self.up = False
         self.stays_down = False
-        """Whether nobody starts it any more."""
+        """Whether the pod is never started again."""
         self.incarnation = 0
         self.behaviour: Behaviour = plan.behaviour
         self._instance_id = GroupInstanceId(plan.instance_id) if plan.instance_id else None
@@ -107,13 +107,13 @@ class Pod:
 
     @property
     def healthy(self) -> bool:
-        """Whether it runs and nothing keeps it from its coordinator."""
+        """Whether the process runs and can reach its coordinator."""
         return self.up and not self.process.paused and self.hears and self.speaks
 
     # -- lives ------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """A new process, if none is running."""
+        """Start a new process, unless one is running."""
         if self.up or self.stays_down:
             return
         self.up = True
@@ -182,26 +182,23 @@ class Pod:
         return ConsumerDriver(member, core, observe=self._record)
 
     def keep_up(self) -> None:
-        """From now on it stays: it is started if it is down, and again when it has ended.
-
-        A process may still be ending that was not to come back.
-        """
+        """Keep the pod up: start it if it is down, and again after a process has ended."""
         if self._back_after_ms is None:
             self._back_after_ms = 0
         self.start()
 
     def stop(self, *, leave: bool, back_after_ms: int | None) -> None:
-        """Ask the process to end in order; it is killed if that takes too long."""
+        """Ask the process to end; kill it if the end takes too long."""
         if not self.up:
             self.return_after(back_after_ms)
             return
         self._back_after_ms, self._leaves = back_after_ms, leave
-        # Not in the process's own time: one that stands still is killed all the same.
+        # Not an event of the process: a paused process is killed too.
         self._scheduler.after(_GRACE_MS, None, self._grace_over, self.incarnation)
         self.application.close(leave=leave)
 
     def _closed(self) -> None:
-        """The consumer was closed: the process ends, once this turn is over."""
+        """The consumer was closed: end the process after this event."""
         self._scheduler.at(self._scheduler.now, self.process, self._exit)
 
     def _exit(self) -> None:
@@ -211,7 +208,7 @@ class Pod:
         self.return_after(self._back_after_ms)
 
     def _failed(self) -> None:
-        """The application gives up, and whoever looks after it starts it again."""
+        """The application gave up; a supervisor starts it again later."""
         self._scheduler.at(self._scheduler.now, self.process, self._crash)
 
     def _crash(self) -> None:
@@ -230,7 +227,7 @@ class Pod:
         self.return_after(back_after_ms)
 
     def return_after(self, millis: int | None) -> None:
-        """Start again later; None: never."""
+        """Start again later; never if ``millis`` is None."""
         if millis is not None:
             self._scheduler.after(millis, None, self.start)
 
@@ -241,17 +238,17 @@ class Pod:
         self._lines.clear()
         self._wake = None
 
-    # -- standing still, being cut off ------------------------------------------------------------
+    # -- pauses and cuts --------------------------------------------------------------------------
 
     def pause(self) -> None:
-        """The process stands still."""
+        """Pause the process."""
         if self.up and not self.process.paused:
             self.process.paused = True
             self._paused_at = self._scheduler.now
             self._record(ProcessPaused(group_id=self._group_id))
 
     def resume(self) -> None:
-        """The process goes on."""
+        """Resume the process."""
         if not self.up or not self.process.paused:
             return
         self._record(ProcessResumed(group_id=self._group_id))
@@ -268,13 +265,13 @@ class Pod:
         self._record(NetworkCut(group_id=self._group_id))
 
     def heal(self) -> None:
-        """Everything passes again, what was held back first."""
+        """Open both directions; held bytes go first."""
         if not (self.speaks and self.hears):
             self.speaks = self.hears = True
             self._record(NetworkHealed(group_id=self._group_id))
             self._network.healed(self)
 
-    # -- what its application does ----------------------------------------------------------------
+    # -- calls of the application -----------------------------------------------------------------
 
     def rejoin(self) -> None:
         """The application asks for a rebalance."""
@@ -283,7 +280,7 @@ class Pod:
             self._carry(self.driver.handle(event, self._scheduler.now))
 
     def resubscribe(self, topics: tuple[str, ...]) -> None:
-        """The application wants other topics, also after a restart."""
+        """The application subscribes to other topics, also after a restart."""
         self.subscription = topics
         if self.up:
             self.application.subscribe(topics)
@@ -309,14 +306,14 @@ class Pod:
             self.application.unsubscribe(self.subscription, again_ms)
 
     def be_slow(self, batch_ms: int) -> None:
-        """The application takes so long for its next batch."""
+        """The application takes this long for its next batch."""
         if self.up:
             self.application.be_slow(batch_ms)
 
     # -- the network ------------------------------------------------------------------------------
 
     def line_opened(self, line: Line) -> None:
-        """A connection stands."""
+        """A connection is open."""
         self._carry(self.driver.connected(line.local, self._scheduler.now))
 
     def line_received(self, line: Line, data: bytes) -> None:

@@ -1,8 +1,8 @@
-"""Plans drawn from a seed: swarm, where each seed draws its own world and its own troubles.
+"""Plans drawn from a seed (swarm testing): each seed draws its own world and its own faults.
 
-In: a seed and a mode; out: a plan. Each kind of trouble is switched on or off for the whole plan
-first, so that many plans lack most kinds: bugs hide where everything happens at once. Must not
-know: how plans are run.
+In: a seed and a mode. Out: a plan. Each kind of fault is first switched on or off for the whole
+plan, so that many plans lack most kinds. Otherwise frequent faults would hide the effects of rare
+ones. Must not know: worlds.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ MODES: Final = ("safety", "liveness")
 _STRATEGIES: Final = ("range", "roundrobin", "sticky", "cooperative-sticky", "cooperative-sticky")
 _REBALANCE_TIMEOUTS: Final = (10_000, 20_000, 60_000)
 _CALM_MS: Final = 15_000
-"""Nothing is done to a world for so long at first."""
+"""The time at the beginning without any action."""
 
 _STATIC: Final = 0.3
-"""Share of groups whose members are static."""
+"""The share of groups with static members."""
 
 _ALIKE: Final = 0.6
-"""Share of groups whose members have one list of assignors and one rebalance timeout."""
+"""The share of groups in which all members have the same assignors and rebalance timeout."""
 
-_TROUBLE_MS: Final = 150_000
+_ACTIONS_MS: Final = 150_000
 _SAFETY_TAIL_MS: Final = 60_000
 
 
 @dataclass(frozen=True, slots=True)
 class _Draw:
-    """Where a plan's choices come from, and what they are about."""
+    """The generator of a plan's choices, with the things to choose from."""
 
     random: Random
     pods: tuple[str, ...]
@@ -44,7 +44,7 @@ class _Draw:
 
     @property
     def at_ms(self) -> int:
-        return self.random.randrange(_CALM_MS, _CALM_MS + _TROUBLE_MS)
+        return self.random.randrange(_CALM_MS, _CALM_MS + _ACTIONS_MS)
 
     @property
     def pod(self) -> str:
@@ -55,7 +55,7 @@ class _Draw:
         return int(low * (high / low) ** self.random.random())
 
     def maybe(self, value: int, percent: int) -> int | None:
-        """The value, or nothing in so many of 100 cases."""
+        """The value; None in this many of 100 cases."""
         return None if self.random.randrange(100) < percent else value
 
 
@@ -92,7 +92,7 @@ def draw(seed: int, mode: str = "safety") -> Plan:
     nodes = random.choice((1, 1, 1, 2, 3))
     drawn = _Draw(random, names, topics, nodes)
     planned = _actions(drawn)
-    end = _CALM_MS + _TROUBLE_MS
+    end = _CALM_MS + _ACTIONS_MS
     heal_ms: int | None = None
     core: tuple[str, ...] = ()
     duration = end + _SAFETY_TAIL_MS
@@ -123,12 +123,11 @@ def draw(seed: int, mode: str = "safety") -> Plan:
 
 
 def settle_ms(behaviour: Behaviour) -> int:
-    """How long a healed core may take to be stable.
+    """The longest time in which a healed core becomes stable.
 
-    A member that is silent for good costs a session, and whoever knows it may have to notice first
-    that its own session went unconfirmed; one that lives and is slow holds the join phase for a
-    rebalance timeout, and the sync phase after it; then a few heartbeats, and the wait for the
-    topics' metadata.
+    A silent member delays the others by one session, and its successor may first have to notice
+    that its own session was not confirmed. A slow member delays the join phase by a rebalance
+    timeout, and the sync phase by another. A few heartbeats and the wait for metadata follow.
     """
     rounds = 2 * behaviour.session_timeout_ms + 2 * behaviour.max_poll_interval_ms
     beats = 5 * behaviour.heartbeat_interval_ms
@@ -142,7 +141,7 @@ def _behaviour(random: Random, topics: tuple[TopicPlan, ...]) -> Behaviour:
         strategy=random.choice(_STRATEGIES),
         topics=tuple(topic.name for topic in topics),
         session_timeout_ms=session,
-        # A member that beats less often than the rebalance timeout may miss a whole rebalance.
+        # A member with a longer interval may miss a whole rebalance.
         heartbeat_interval_ms=min(session, poll) // random.choice((3, 5)),
         max_poll_interval_ms=poll,
         request_timeout_ms=random.choice((3_000, 10_000, 30_000)),
@@ -213,16 +212,16 @@ def _network(random: Random) -> NetworkPlan:
     )
 
 
-# -- troubles -----------------------------------------------------------------------------------
+# -- actions ------------------------------------------------------------------------------------
 
 
 def _actions(drawn: _Draw) -> tuple[Action, ...]:
     random = drawn.random
     planned: list[Action] = []
-    for trouble in _TROUBLES:
+    for draw_some in _ACTIONS:
         if random.random() < 0.25:
             for _ in range(random.choice((1, 1, 2, 4))):
-                planned += trouble(drawn)
+                planned += draw_some(drawn)
     return tuple(sorted(planned, key=lambda action: (action.at_ms, repr(action))))
 
 
@@ -293,7 +292,7 @@ def _cuts(d: _Draw) -> list[Action]:
 
 
 def _swizzle(d: _Draw) -> list[Action]:
-    """Cut one after another, heal in another order."""
+    """Cut the pods one after another, and heal them in another order."""
     at, step = d.at_ms, d.ms(200, 5_000)
     healing = d.random.sample(d.pods, len(d.pods))
     return [
@@ -397,7 +396,7 @@ def _descriptions(d: _Draw) -> list[Action]:
     return [actions.DescribeGroup(at_ms=d.at_ms) for _ in range(5)]
 
 
-_TROUBLES: Final[tuple[Callable[[_Draw], list[Action]], ...]] = (
+_ACTIONS: Final[tuple[Callable[[_Draw], list[Action]], ...]] = (
     _crashes,
     _crash_at_persist,
     _stalls,

@@ -1,7 +1,7 @@
-"""Runs of plans, and what is to be reported of them.
+"""Runs of plans, and their reports.
 
-In: a plan; out: a report: what went wrong, by which rule, and all that is needed to see it again.
-Must not know: how plans are drawn, how reports are printed.
+In: a plan. Out: a report with the findings, the broken rules, and everything that is needed to
+replay the run. Must not know: random plans, the printing of reports.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ from kohort.model.history_record import Recorded
 from kohort.model.instants import MICROS_PER_SECOND, Instant
 
 _SLICE_MS: Final = 1_000
-"""How often the cores' own invariants are asserted."""
+"""The interval at which the invariants of the cores are asserted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """Something that must not be."""
+    """A broken promise, a broken invariant, or a group that does not converge."""
 
     rule: str
     """A named check, ``core`` for an assertion inside a core, or ``converges``."""
     message: str
     at: Instant
     story: tuple[str, ...] = ()
-    """The last facts of that group and member, one a line."""
+    """The last facts of the group and the member, one a line."""
 
     def __str__(self) -> str:
         return f"{self.rule} at {self.at / MICROS_PER_SECOND:.3f} s: {self.message}"
@@ -40,18 +40,18 @@ class Finding:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """What came of a run."""
+    """The result of a run."""
 
     plan: Plan
     findings: tuple[Finding, ...]
     digest: str
-    """Of everything that happened: equal digests, equal runs."""
+    """A digest of all events: runs with equal digests are equal."""
     events: int
     facts: int
     vacuous: tuple[str, ...] = ()
     """Checks that had nothing to judge."""
     settled_ms: int | None = None
-    """Liveness: how long after healing the core was stable for good; None if it was not asked."""
+    """Liveness: the time from healing until the core stayed stable; None without healing."""
     history: list[Recorded] = field(repr=False)
 
     @property
@@ -81,7 +81,7 @@ def run_plan(plan: Plan, *, choose: Choose | None = None, check_cores: bool = Tr
     Args:
         plan: the run.
         choose: decides between simultaneous arrivals at the broker.
-        check_cores: whether the cores' own assertions are looked at, too, once a second.
+        check_cores: whether the invariants of the cores are asserted, too, once a second.
     """
     world = World(plan, choose=choose)
     findings: list[Finding] = []
@@ -113,7 +113,7 @@ def run_plan(plan: Plan, *, choose: Choose | None = None, check_cores: bool = Tr
 
 
 def _run(world: World, *, check_cores: bool) -> int | None:
-    """To the end; returns when the core was stable for good, counted from healing."""
+    """Run to the end; returns the time from healing until the core stayed stable."""
     plan = world.plan
     settled: int | None = None
     for until in range(_SLICE_MS, plan.duration_ms + _SLICE_MS, _SLICE_MS):
@@ -129,7 +129,7 @@ def _run(world: World, *, check_cores: bool) -> int | None:
 
 
 def digest_of(history: Iterable[Recorded], network: int) -> str:
-    """A fingerprint of a history and of all bytes that arrived anywhere."""
+    """A digest of a history and of all bytes that arrived."""
     digest = hashlib.sha256(str(network).encode())
     for recorded in history:
         digest.update(repr(recorded).encode())
@@ -137,7 +137,7 @@ def digest_of(history: Iterable[Recorded], network: int) -> str:
 
 
 def _story(world: World) -> str:
-    """Who stands where, in a sentence each."""
+    """The state of every pod, one sentence each."""
     lines = []
     for name, pod in world.pods.items():
         if not pod.up:

@@ -14,7 +14,7 @@ from typing import Any
 from kohort.model.instants import MICROS_PER_MILLI, Instant
 
 Entry = tuple[int, int, "Process | None", int, Callable[..., None], tuple[Any, ...]]
-"""Instant, sequence, owner, the owner's life, what to call, with what."""
+"""Instant, sequence, owner, life of the owner, function, arguments."""
 
 Choose = Callable[[int, int], int]
 """Chooses the first of ``n`` events of one instant: (instant, n) to a number below n."""

@@ -1,4 +1,4 @@
-"""The table of policies and scenarios: what each policy cost in each, as means over seeds.
+"""The table of policies and scenarios: the cost of each policy, as means over seeds.
 
 In: names, sizes, seeds; out: one job for each run, its metrics, and from all of them a table as
 rows, Markdown and JSON. Jobs are plain values, so that a caller may run them in any order and in
@@ -61,7 +61,7 @@ class Job:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cell:
-    """What a policy cost in a scenario: means over its runs; None where a run has no number."""
+    """The cost of a policy in a scenario: means over runs; None if a run has no number."""
 
     scenario: str
     policy: str
@@ -103,7 +103,7 @@ class Table:
     cells: Mapping[tuple[str, str], Cell]
 
     def heading(self) -> str:
-        """What was run."""
+        """One line with the size of the runs."""
         seeds = (
             f"seed {self.seeds[0]}" if len(self.seeds) == 1 else f"mean of {len(self.seeds)} seeds"
         )

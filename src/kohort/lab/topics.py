@@ -1,7 +1,7 @@
-"""The topics of a world: how many partitions, and how far each has grown by now.
+"""The topics of a world: partition counts, and the growth of each partition.
 
-In: plans, growth, instants; out: counts and next offsets, computed and not stored. Must not know:
-who reads.
+In: plans, growth, instants. Out: counts and next offsets, computed and not stored. Must not know:
+consumers.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from kohort.model.instants import MICROS_PER_SECOND, Instant
 
 
 class Topic:
-    """One topic. Records come to each partition at a steady rate from its birth on."""
+    """One topic. Each partition gets records at a steady rate from its creation on."""
 
     __slots__ = ("_births", "_micros_each", "name")
 
@@ -24,15 +24,15 @@ class Topic:
 
     @property
     def partitions(self) -> int:
-        """How many there are."""
+        """The number of partitions."""
         return len(self._births)
 
     def grow(self, partitions: int, now: Instant) -> None:
-        """Have at least that many partitions from now on."""
+        """Have at least this many partitions from now on."""
         self._births += [now] * (partitions - len(self._births))
 
     def end(self, partition: int, now: Instant) -> int | None:
-        """The offset of the next record; None when there is no such partition."""
+        """The offset of the next record; None if the partition does not exist."""
         births, each = self._births, self._micros_each
         if not 0 <= partition < len(births):
             return None
@@ -48,7 +48,7 @@ class TopicBook:
         self.topics = {plan.name: Topic(plan) for plan in plans}
 
     def end(self, tp: TopicPartition, now: Instant) -> int | None:
-        """The offset of the next record; None when there is no such partition."""
+        """The offset of the next record; None if the partition does not exist."""
         topic = self.topics.get(tp[0])
         return None if topic is None else topic.end(tp[1], now)
 

@@ -54,7 +54,7 @@ class World:
         self.scheduler = Scheduler(choose)
         self.history: list[Recorded] = []
         self.facts = 0
-        """Facts that were told."""
+        """The number of recorded facts."""
         self._take = self.history.append if take is None else take
         self.topics = TopicBook(plan.topics)
         self._recording = recording
@@ -83,13 +83,13 @@ class World:
             for pod in plan.pods
         }
         self.frozen = False
-        """Whether nothing but the core changes any more."""
+        """Whether only the core changes from now on."""
         self.core: tuple[str, ...] = ()
-        """Once healed: who must converge, which is everybody with whom nothing is wrong."""
+        """After healing: the pods that must converge, which are those without a fault."""
         self._schedule()
 
     def _stream(self, name: str) -> Random:
-        """A generator of its own for every part, so that parts do not shift each other's luck."""
+        """A generator for one part, so that the choices of other parts do not change with it."""
         return Random(f"{self.plan.seed}/{name}")
 
     def _schedule(self) -> None:
@@ -118,7 +118,7 @@ class World:
         self.scheduler.run(Instant(end * MICROS_PER_MILLI))
 
     def record(self, source: str, incarnation: int, fact: AnyFact) -> None:
-        """Take a fact into the history."""
+        """Record a fact."""
         if self._recording:
             self.facts = sequence = self.facts + 1
             self._take(
@@ -132,7 +132,7 @@ class World:
             )
 
     def note_fault(self, name: str, target: str) -> None:
-        """Something is broken on purpose."""
+        """Record a fault that was made on purpose."""
         self.record(WORLD, 1, FaultBegan(name=name, target=target))
 
     def do(self, action: Action) -> None:
@@ -141,7 +141,7 @@ class World:
             PERFORMERS[type(action)](self, action)
 
     def after(self, millis: int | None, action: Any, *args: Any) -> None:
-        """Undo something later; None: never. What is frozen stays as it is."""
+        """Undo an action later, unless the world is frozen; never if ``millis`` is None."""
         if millis is not None:
             self.scheduler.after(millis, None, self._unless_frozen, action, args)
 
@@ -150,7 +150,7 @@ class World:
             action(*args)
 
     def _heal(self) -> None:
-        """Nothing is wrong with the core from now on; what is wrong elsewhere stays wrong."""
+        """End all faults of the core; the faults of other pods stay."""
         self.frozen = True
         self.network.plan = self.plan.healed_network
         self.node.journal.heal()
@@ -169,19 +169,19 @@ class World:
         self.record(WORLD, 1, FaultsHealed(group_id=GroupId(self.plan.group_id), core=self.core))
 
     def calm(self) -> None:
-        """The history ends here on purpose."""
+        """Record that the history ends here on purpose."""
         self.record(WORLD, 1, HistoryCalmed(group_id=GroupId(self.plan.group_id)))
 
-    # -- looking ----------------------------------------------------------------------------------
+    # -- the state --------------------------------------------------------------------------------
 
     def ownership(self, pod: str) -> Ownership[TopicPartition]:
-        """What a pod's consumer owns."""
+        """The ownership of a pod's consumer."""
         return self.pods[pod].driver.core.ownership
 
     def converged(self, names: tuple[str, ...] | None = None) -> bool:
-        """Whether these pods are one stable generation and share everything they subscribed to.
+        """Whether these pods are one stable generation and own and read all subscribed partitions.
 
-        None: the core, without those that ended since.
+        None means the core without the pods that ended since.
         """
         if names is None:
             names = tuple(name for name in self.core if self.pods[name].up)
@@ -203,7 +203,7 @@ class World:
         return len(owned) == len(wanted) and set(owned) == wanted
 
     def _confirmed(self, member: MemberEngine) -> bool:
-        """Whether a member is stable, and not only in its own eyes."""
+        """Whether a member is stable and the coordinator confirmed this within its session."""
         session = member.config.session_timeout_ms * MICROS_PER_MILLI
         heard = member.last_confirmed
         return (

@@ -27,7 +27,7 @@ class KnownBug:
     """One bug."""
 
     name: str
-    """What happens."""
+    """The effect of the bug."""
     incident: str
     """The report of the bug in the other system."""
     breaks: frozenset[int]

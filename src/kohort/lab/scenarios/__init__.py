@@ -1,1 +1,1 @@
-"""What happens to groups in practice: one file each, with the registry that names them all."""
+"""Scenarios from practice, one file each, and their registry."""

@@ -1,4 +1,4 @@
-"""What a scenario is: a story about a group, told by size and seed, without a policy.
+"""A scenario: actions on a group, made from the size of the group and a seed, without a policy.
 
 In: how many members and partitions, a seed, a policy; out: the plan of a world and the instant from
 which on it is measured. The same seed tells every policy the same story. Must not know: any
@@ -24,7 +24,7 @@ GROUP: Final = "orders"
 TOPIC: Final = "orders"
 MAX_MEMBERS: Final = 1_000
 SETTLED_MS: Final = 120_000
-"""When the first disturbance comes: all is restored, and has served long enough."""
+"""The time of the first disturbance; all state is restored and has served long enough."""
 CALM_MS: Final = 90_000
 """After the last disturbance: twice a session timeout."""
 RECORDS_PER_SECOND: Final = 0.2
@@ -35,7 +35,7 @@ COSTS: Final = Costs(flush_each_ms=50, restore_cold_ms=5_000, restore_warm_ms=10
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setup:
-    """What whoever runs a scenario chooses."""
+    """The choices for one run of a scenario."""
 
     policy: ComparedPolicy
     members: int = 10
@@ -46,7 +46,7 @@ class Setup:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Story:
-    """What happens, to whom, when; milliseconds since the world began."""
+    """The plan of a scenario; times in milliseconds since the world began."""
 
     actions: tuple[Action, ...]
     begin_ms: int
@@ -61,7 +61,7 @@ class Story:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scenario:
-    """A named kind of story."""
+    """A named scenario."""
 
     name: str
     title: str
@@ -122,7 +122,7 @@ def check_sizes(scenario: Scenario, members: int, partitions: int) -> None:
 
 
 def pod_name(number: int) -> str:
-    """The name of a pod, from 0 on; the first one leads the group while it lives."""
+    """The name of a pod, from 0 on; the first pod leads the group while it is up."""
     return f"pod-{number}"
 
 

@@ -1,4 +1,4 @@
-"""One run of one scenario: from a setup to what it cost.
+"""One run of one scenario: from a setup to the cost.
 
 In: a scenario, a setup; out: measurements, the plan and the history they come from. Must not know:
 how results are shown.
@@ -20,7 +20,7 @@ from kohort.model.instants import MICROS_PER_MILLI, Instant
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """What came of it."""
+    """The result of a run."""
 
     scenario: Scenario
     setup: Setup

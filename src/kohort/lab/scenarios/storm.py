@@ -1,7 +1,7 @@
 """Storm: a process that crashes soon after every start, with Kubernetes' growing back-off.
 
 In: members and chance; out: a story. Every crash leaves a member id behind that expires a session
-later, in the middle of what the next start causes. Must not know: policies.
+later, during the rebalance that the next start causes. Must not know: policies.
 """
 
 from __future__ import annotations
