@@ -1,7 +1,7 @@
 """Arguments of the client's public methods, checked in the caller's thread.
 
 In: values of any type. Out: values that the engines can encode, or TypeError and ``WrongUse`` with
-the expected form. Must not know: what the methods do with them.
+the expected form. Must not know: the methods.
 
 A wrong value that reached the driver's thread would end the membership.
 """

@@ -52,7 +52,7 @@ Record: TypeAlias = confluent_kafka.Message
 """A record: librdkafka's own message, which costs nothing to hand on.
 
 ``topic()``, ``partition()``, ``offset()``, ``key()``, ``value()``, ``headers()``, ``timestamp()``,
-``leader_epoch()``; key and value are bytes, or what the deserializers made of them.
+``leader_epoch()``; key and value are bytes, or the results of the deserializers.
 """
 
 _FOREVER_S: Final = 3_600.0
@@ -188,7 +188,7 @@ class Consumer:
             DeserializationFailed: this record's key or value; the next poll goes on behind it.
             FetchFailed: a partition cannot be read on.
             Fenced, RequestFailed: the group refuses this member.
-            Exception: what a listener raised.
+            Exception: a listener raised it.
         """
         if not timeout >= 0:  # the cheapest check; fill() makes the others
             arguments.seconds(timeout)
@@ -197,7 +197,7 @@ class Consumer:
         try:
             loop = self._loop
             if loop.buffer and (self._due or monotonic_ns() >= loop.look_at_ns):
-                # One look a few milliseconds: with one a record, poll would cost half as much more.
+                # A look every few milliseconds: one for each record would make poll 50 % slower.
                 loop.look()
             if not (loop.buffer and loop.sure) and not loop.fill(
                 self._settings.max_poll_records, timeout
@@ -209,9 +209,9 @@ class Consumer:
             self._in_use.release()
 
     def consume(self, num_messages: int = 500, timeout: float = 1.0) -> list[Record]:
-        """Records that are there, at most ``num_messages``, else the first ones that come.
+        """Available records, at most ``num_messages``, else the first ones that come.
 
-        Does not wait for the list to be full. The fastest way to read; raises what ``poll`` raises.
+        Does not wait for a full list. The fastest way to read; raises as ``poll``.
 
         Args:
             num_messages: longest list.
@@ -225,14 +225,14 @@ class Consumer:
             return self._finish_all(records) if self._finishes else records
 
     def __iter__(self) -> Iterator[Record]:
-        """Records without end; waits as long as it takes. Raises what ``poll`` raises."""
+        """Records without end; waits as long as necessary. Raises as ``poll``."""
         loop = self._loop
         while True:
             record = self.poll(_FOREVER_S)
             if record is None:
                 continue
             yield record
-            # What poll would do for each of them, without its cost.
+            # The same as poll for each record, without the cost of a call.
             while loop.buffer and not self._due and monotonic_ns() < loop.look_at_ns:
                 record = loop.buffer.popleft()
                 yield self._finish(record) if self._finishes else record
@@ -361,7 +361,7 @@ class Consumer:
         Closing twice is harmless.
 
         Raises:
-            Exception: what a listener raised; everything is closed nevertheless.
+            Exception: a listener raised it; everything is closed nevertheless.
         """
         wait = arguments.seconds(timeout)
         with self._alone(closing=True):
@@ -377,7 +377,7 @@ class Consumer:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Close. After an exception the last records are not committed: nobody dealt with them."""
+        """Close. After an exception the last records are not committed: they were not processed."""
         with self._alone(closing=True):
             self._close(30.0, commit=error is None)
 
@@ -391,7 +391,7 @@ class Consumer:
             if self._topics and self._thread.error is None:
                 self._leave("the consumer is being closed", timeout, commit=commit)
         except (RequestTimedOut, Closed) as late:
-            LOG.warning("closing without a word from the group: %s", late)
+            LOG.warning("closing without an answer from the group: %s", late)
         finally:
             self._closed = True
             self._thread.stop(max(0.1, deadline - time.monotonic()))
@@ -429,12 +429,12 @@ class Consumer:
     # -- helpers ----------------------------------------------------------------------------------
 
     def _finish(self, record: Record) -> Record:
-        """Write down that a record is handed out; deserialize it in place."""
+        """Record the delivery; deserialize the record in place."""
         self._write_down([record])
         return self._deserialize(record)
 
     def _finish_all(self, records: list[Record]) -> list[Record]:
-        """The same for a list; what stands behind a failure waits for the next call."""
+        """The same for a list; the records behind a failure wait for the next call."""
         for index, record in enumerate(records):
             try:
                 self._deserialize(record)

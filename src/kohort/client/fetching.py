@@ -1,10 +1,10 @@
-"""Records, through librdkafka: which partitions are read, from where, and what was read.
+"""Records of chosen partitions, fetched by librdkafka.
 
-In come partitions with the offset to start at, seeks and pauses; out go librdkafka's messages and,
-apart from them, what went wrong with a partition. librdkafka fetches and nothing else: it never
-joins a group, never commits, never chooses an offset. Partitions are added and removed one by one
-(``incremental_assign``), so those that stay are never interrupted. Must not know: groups,
-generations, callbacks.
+In: partitions with start offsets, seeks and pauses. Out: librdkafka's messages and, apart from
+them, the problems of partitions. Must not know: groups, generations, callbacks.
+
+librdkafka only fetches: it never joins a group, never commits, never chooses an offset. Partitions
+are added and removed one by one (``incremental_assign``), so those that stay are not interrupted.
 
 One thread at a time may call a fetcher, except ``close`` of another thread's idle fetcher.
 """
@@ -42,19 +42,19 @@ _NO_POSITION: Final = 0
 
 
 class ProblemKind(Enum):
-    """What went wrong with a partition, and whose turn it is."""
+    """The kind of a problem, and the side that must act."""
 
     OUT_OF_RANGE = "out of range"
     """The offset is not in the log (any more): choose another with ``seek``."""
 
     PASSING = "passing"
-    """librdkafka tries again by itself; for the log."""
+    """librdkafka tries again; the log gets a line."""
 
     STOPPED = "stopped"
-    """Fetching this partition cannot go on; tell the application."""
+    """Fetching this partition cannot continue; the application must know."""
 
     END = "end of the log"
-    """Nothing more to read at present; ``offset`` is the next one. Told only on request."""
+    """There is nothing more to read at present; ``offset`` is the next one. Only on request."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,12 +89,12 @@ _STOPPED: Final = frozenset(
 
 
 class RecordFetcher:
-    """A librdkafka consumer that reads the partitions it is told to, from where it is told.
+    """A librdkafka consumer that reads given partitions from given offsets.
 
     Args:
         settings: bootstrap servers and everything about fetching.
-        tell_ends: report in ``problems`` when a partition's end is reached. Who reads up to a given
-            offset needs that: the last offsets before it may hold no record (compaction,
+        tell_ends: report the end of a partition in ``problems``. A reader that stops at a given
+            offset needs this: the last offsets before it may hold no record (compaction,
             transactions).
 
     Raises:
@@ -112,13 +112,13 @@ class RecordFetcher:
         self._starts: dict[TopicPartition, Position] = {}
         self._paused: frozenset[TopicPartition] = frozenset()
         self._met: set[str] = set()
-        """Topics whose leaders librdkafka was made to look up."""
+        """Topics for which librdkafka has looked up the leaders."""
         self._problems: list[FetchProblem] = []
         self._closed = False
 
     @property
     def partitions(self) -> Collection[TopicPartition]:
-        """What is being read now, paused partitions included."""
+        """The partitions that are being read, paused ones included."""
         return self._starts.keys()
 
     @property
@@ -248,7 +248,7 @@ class RecordFetcher:
         return [message for message in messages if message.error() is None]
 
     def problems(self) -> list[FetchProblem]:
-        """What went wrong since the last call, in order; each is told once."""
+        """The problems since the last call, in order."""
         if not self._problems:
             return []
         found, self._problems = self._problems, []
@@ -263,10 +263,10 @@ class RecordFetcher:
             self._consumer.close()
 
     def _hurry(self, topics: set[str]) -> None:
-        """Have librdkafka learn who leads a topic that is new to it.
+        """Make librdkafka look up the leaders of topics that it does not know.
 
-        By itself it looks once a second for topics without a leader; asking for metadata fills its
-        cache at once. What fails here is left to that second look.
+        librdkafka itself looks up leaders once a second; a metadata request fills the cache at
+        once. After a failure here the next regular lookup is enough.
         """
         for topic in sorted(topics - self._met):
             self._met.add(topic)
@@ -326,12 +326,12 @@ def _names(partitions: Iterable[TopicPartition]) -> str:
 
 
 def _log_error(error: KafkaError) -> None:
-    """Called by librdkafka for what concerns no partition, which its log has told already."""
+    """Called by librdkafka for errors of no partition; its log has them already."""
     LOG.debug("librdkafka: %s", error.str())
 
 
 class _SparingLog:
-    """Takes librdkafka's log lines and passes each kind on once in a while.
+    """Passes librdkafka's log lines on, each kind once in 30 s.
 
     A broker that is down is reported ten times a second otherwise.
     """

@@ -99,7 +99,7 @@ class PollLoop:
         self.sure = False
         """Whether the membership was sure at the last look, and so until the next look is due."""
         self._stopped: dict[TopicPartition, Position] = {}
-        """Positions of partitions that were stopped and whose revocation is not over."""
+        """Positions of stopped partitions until their revocation is over."""
         self._paused: frozenset[TopicPartition] = frozenset()
         """Partitions that are not read at present and are paused when they are read."""
         self._in_callback = False
@@ -342,7 +342,7 @@ class PollLoop:
         kind, partitions = effect.kind, effect.partitions
         kept: frozenset[TopicPartition] = frozenset()
         if lost:
-            # The membership was lost, or may be lost, before the application heard of the change.
+            # The membership was lost, or may be lost, before the listener was called.
             if kind is Callback.ASSIGNED:
                 self._thread.handle(CallbackDone(step=effect.step))
                 return

@@ -1,8 +1,10 @@
-"""What a consumer tells of itself while somebody records: facts of its application's side.
+"""Facts about one consumer, written to a history file.
 
-In: what the consumer's two threads go through. Out: facts, to a history file. Off unless the
-setting ``kohort.history.file`` names one; then a record costs a comparison more, and nothing waits
-for the disk. Must not know: how a consumer works.
+In: calls of the consumer's two threads. Out: facts in the file that ``kohort.history.file`` names.
+Must not know: how a consumer works.
+
+A consumer without this setting records nothing. With it a record costs one comparison more, and
+only commits wait for the disk.
 """
 
 from __future__ import annotations
@@ -57,7 +59,7 @@ class ConsumerRecorder:
     """Records one consumer.
 
     Args:
-        settings: the consumer's; ``kohort.history.file`` says where to.
+        settings: the consumer's; ``kohort.history.file`` names the file.
 
     Raises:
         ConfigError: the file cannot be written, or another consumer of this process writes it.
@@ -78,10 +80,10 @@ class ConsumerRecorder:
         self._group_id = GroupId(settings.group_id or "")
         self._member_id = MemberId("")
         self._runs: dict[TopicPartition, tuple[int, int]] = {}
-        """Records handed out one behind the other and not told yet: first and last offset."""
+        """Records that were handed out in a row and not recorded yet: first and last offset."""
         self._polled_at = Instant(0)
         self._looked_at = Instant(0)
-        """When the application's side last looked after the group; records are handed out since."""
+        """The last look at the group; the deliveries recorded next came after this look."""
         self._handed = 0
         self._closed = False
         instance = settings.group_instance_id
@@ -98,7 +100,7 @@ class ConsumerRecorder:
 
     @property
     def notes(self) -> RequestNotes:
-        """For the member's engine, on the loop's thread: takes note of its requests."""
+        """Takes note of the requests of the member's engine, on the driver's thread."""
         return RequestNotes(self._group_id, self._tell)
 
     # -- membership -------------------------------------------------------------------------------
@@ -128,7 +130,7 @@ class ConsumerRecorder:
         *,
         ended: bool,
     ) -> None:
-        """The listener is being told, or has been."""
+        """The listener is called, or the call is over."""
         self.flush()
         make = CallbackEnded if ended else CallbackStarted
         self._tell(
@@ -144,7 +146,7 @@ class ConsumerRecorder:
     # -- records ----------------------------------------------------------------------------------
 
     def handed(self, partition: TopicPartition, offset: int) -> None:
-        """A record was handed out. The hot path: a run of records becomes one fact."""
+        """A record was handed out. A run of records becomes one fact: this is the hot path."""
         self._handed += 1
         run = self._runs.get(partition)
         if run is not None and run[1] + 1 == offset:
@@ -160,7 +162,7 @@ class ConsumerRecorder:
             self.handed(partition, offset)
 
     def flush(self) -> None:
-        """Tell what was handed out up to now."""
+        """Record the deliveries up to now."""
         runs, self._runs = self._runs, {}
         for partition, run in runs.items():
             self._end(partition, run)
@@ -178,9 +180,9 @@ class ConsumerRecorder:
         )
 
     def polled(self, now: Instant) -> None:
-        """The application polls, and looks after the group before it is handed records.
+        """The application polls, and looks at the group before it gets records.
 
-        Told at most once a second, as a sign of life.
+        Recorded at most once a second, as a sign of life.
         """
         if now - self._polled_at >= _POLL_MICROS:
             self.flush()
@@ -190,7 +192,7 @@ class ConsumerRecorder:
         self._looked_at = now
 
     def positioned(self, starts: Mapping[TopicPartition, Position], *, sought: bool) -> None:
-        """Reading starts there, or goes on there because the application seeks."""
+        """Reading starts there, or continues there after a seek."""
         self.flush()
         for partition, position in sorted(starts.items()):
             self._tell(
@@ -205,10 +207,10 @@ class ConsumerRecorder:
     # -- the end ----------------------------------------------------------------------------------
 
     def close(self, *, in_order: bool) -> None:
-        """The consumer is closed; the second time nothing happens.
+        """The consumer is closed; a second call changes nothing.
 
-        ``in_order``: it has committed, told its listener and left the group. Else it ends as if it
-        had been killed.
+        ``in_order``: it committed, called its listener and left the group. Otherwise the history
+        ends as that of a killed process.
         """
         if self._closed:
             return
@@ -226,5 +228,5 @@ class ConsumerRecorder:
 
 
 def recorder_of(settings: ClientSettings) -> ConsumerRecorder | None:
-    """A recorder, or None when nothing is to be recorded."""
+    """A recorder, or None without ``kohort.history.file``."""
     return ConsumerRecorder(settings) if settings.kohort_history_file else None

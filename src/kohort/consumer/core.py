@@ -4,7 +4,7 @@ In: ``Event``s of the application and of the member, and answers. Out: ``Effect`
 carry them out. Must not know: sockets, threads, librdkafka, the caller.
 
 The work of the application (stop, callback, start) is one chain of steps. A step ends before the
-next one begins: listeners hear of a revocation before the assignment that follows, and a commit
+next one begins: the callback of a revocation comes before that of the next assignment, and a commit
 goes out before its partitions do. Only the chain waits for the application; joins, heartbeats and
 the partitions that stay do not. A partition that is being given up and comes back (``staying``)
 before the listener was called is kept, and the listener is not called for it. So an application
@@ -130,7 +130,7 @@ class ConsumerCore:
         self._failed = False
         """Whether the member failed for good since the last ``Join``."""
         self._leaving: Token | None = None
-        """The newest ``Unsubscribe`` whose ``Left`` is still to come."""
+        """The newest ``Unsubscribe`` while the member leaves."""
         self.void_before = 0
         """Steps with a lower number began under a lost membership: such a revocation is a loss."""
         self.staying: frozenset[TopicPartition] = frozenset()
@@ -293,7 +293,7 @@ class ConsumerCore:
         begun, self._leaving = self._leaving is not None, event.token
         if begun:
             return []
-        # Assignments that the listener has not heard of are not worth a callback any more.
+        # No callback follows for assignments that the listener does not know yet.
         self._chain = deque(
             s for s in self._chain if s.kind is not Callback.ASSIGNED or s.stage is not _Stage.NEW
         )
@@ -341,7 +341,7 @@ class ConsumerCore:
         self.void_before = next(self._numbers)
         kept = [s for s in self._chain if s.stage is _Stage.CALLING or s.kind is None]
         self._chain = deque(s for s in kept if s.kind is not None)
-        # All partitions by the callbacks: the listener may not have heard of an earlier loss yet.
+        # All partitions by the callbacks: an earlier loss may have had no callback yet.
         told = frozenset(self._told)
         if told:
             self._push(Callback.LOST, told)
@@ -460,7 +460,7 @@ class ConsumerCore:
         return effects + self._own(self._ownership.released(head.partitions), now)
 
     def _let_go(self, now: Instant) -> list[Effect]:
-        """Let lost partitions go once the listener has heard of every loss."""
+        """Let lost partitions go after the callbacks of every loss."""
         if any(s.number < self.void_before or s.kind is Callback.LOST for s in self._chain):
             return []
         return self._own(self._ownership.let_go(), now)

@@ -91,7 +91,7 @@ class StartReading:
 
 
 class TroubleKind(Enum):
-    """The kind of a failure that the application must hear of."""
+    """The kind of a failure for the application."""
 
     NO_OFFSET = "no offset"
     FENCED = "fenced"

@@ -1,6 +1,6 @@
 """Self-fencing: a consumer acts on its membership only while the membership is sure.
 
-In: the next work of the application, and whether the membership is sure. Out: what to do with the
+In: the next work of the application, and whether the membership is sure. Out: a verdict on the
 work. Must not know: how the membership becomes sure; the member core knows.
 
 A process that stood still (a stop signal, a collection of garbage, a loop that blocks) or that is
@@ -19,7 +19,7 @@ from kohort.model.instants import Instant
 
 
 class Verdict(Enum):
-    """What to do with the next work of the application."""
+    """The verdict on the next work of the application."""
 
     DO = "do it"
     WAIT = "wait, with all work behind it, until the membership is confirmed or lost"
@@ -32,7 +32,7 @@ def is_sure(sure_until: Instant | None, now: Instant) -> bool:
 
 
 def judge(effect: ForApplication, *, sure: bool, void_before: int, closing: bool) -> Verdict:
-    """What to do with the next work. Ask once: the answer may be another one a moment later.
+    """The verdict on the next work. Ask once: a moment later the verdict may differ.
 
     Args:
         effect: the next work.

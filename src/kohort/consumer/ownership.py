@@ -176,7 +176,7 @@ class Ownership(Generic[R]):
         self._losing = False
         """Whether the owner may still work on lost resources."""
         self._leaving_topics = False
-        """Whether the member must hear of a new subscription once unwanted ones are given up."""
+        """Whether the member must rejoin with a new subscription after a revocation."""
 
     # -- state ------------------------------------------------------------------------------------
 

@@ -1,9 +1,9 @@
-"""Where reading starts: the committed offset, else what ``auto.offset.reset`` says, unless sought.
+"""The start of each partition: by seek, by committed offset, or by ``auto.offset.reset``.
 
-In come partitions that were taken, answers, seeks and offsets that turned out not to be in the log;
-out go requests and, once the application's listener was told, ``StartReading``. A partition without
-a usable position waits for a seek and does not hold up the others. Must not know: groups,
-callbacks, who fetches.
+In: taken partitions, answers, seeks, and offsets that are not in the log. Out: requests and, after
+the callback of the listener, ``StartReading``. Must not know: groups, callbacks, the fetcher.
+
+A partition without a usable position waits for a seek and does not delay the others.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ class _Stage(Enum):
 class _Start:
     stage: _Stage
     request: int = -1
-    """The request whose answer counts; -1: none is under way, it is sent at the retry instant."""
+    """The request that is under way; -1: none, the retry instant sends one."""
     position: Position | None = None
     held: bool = True
-    """The listener was not told yet and may seek, or it is being given up: nothing is begun."""
+    """Reading may not begin: before the callback, or during a revocation."""
     reading: bool = False
     missing: int | None = None
     """The offset that was not in the log."""
@@ -62,11 +62,11 @@ class Starting:
 
     @property
     def reading(self) -> frozenset[TopicPartition]:
-        """Partitions that the application's side was told to read."""
+        """Partitions that the application reads, by the effects so far."""
         return frozenset(tp for tp, start in self._starts.items() if start.reading)
 
     def known(self, partition: TopicPartition) -> Position | None:
-        """Where the partition starts, or None while that is being found out."""
+        """The start of the partition, or None while it is unknown."""
         start = self._starts.get(partition)
         return start.position if start else None
 
@@ -80,19 +80,19 @@ class Starting:
         return self._retry_at
 
     def begin(self, partitions: Iterable[TopicPartition]) -> list[StartEffect]:
-        """These were taken; find out where they start."""
+        """Look up the starts of partitions that were taken."""
         wanted = sorted(partitions)
         for tp in wanted:
             self._starts[tp] = _Start(stage=_Stage.COMMITTED)
         return self._ask(wanted)
 
     def forget(self, partitions: Iterable[TopicPartition]) -> None:
-        """These are read no more; answers for them are ignored."""
+        """Forget these partitions and ignore answers for them."""
         for tp in partitions:
             self._starts.pop(tp, None)
 
     def hold(self, partitions: Iterable[TopicPartition]) -> None:
-        """These are to be given up: begin nothing. What is being read is, until it ``stopped``."""
+        """Begin nothing: these are being given up. A running read goes on until ``stopped``."""
         for tp in partitions:
             if (start := self._starts.get(tp)) is not None:
                 start.held = True
@@ -100,7 +100,7 @@ class Starting:
     def stopped(
         self, partitions: Iterable[TopicPartition], positions: Mapping[TopicPartition, Position]
     ) -> None:
-        """These are not read any more, and stand there; those without a position were not read."""
+        """These are not read any more; those that were read have a position."""
         for tp in partitions:
             start = self._starts.get(tp)
             if start is None:
@@ -110,7 +110,7 @@ class Starting:
                 start.stage, start.position, start.request = _Stage.FOUND, positions[tp], -1
 
     def release(self, partitions: Iterable[TopicPartition]) -> list[StartEffect]:
-        """The listener knows of these; read them (on) as soon as the position is known."""
+        """The callback is over: read these as soon as their position is known."""
         told = sorted(partitions)
         for tp in told:
             if (start := self._starts.get(tp)) is not None:
@@ -131,7 +131,7 @@ class Starting:
         return self._start_found([partition])
 
     def out_of_range(self, partition: TopicPartition, offset: int) -> list[StartEffect]:
-        """What was to be read is not in the log: let the policy choose."""
+        """The next offset is not in the log: the reset policy chooses another."""
         start = self._starts.get(partition)
         if start is None or not start.reading:
             return []
@@ -139,7 +139,7 @@ class Starting:
         return self._reset([partition])
 
     def fetched(self, event: OffsetsFetched, now: Instant) -> list[StartEffect]:
-        """What is committed; partitions without a commit fall to the reset policy."""
+        """Take committed offsets; the reset policy chooses for partitions without one."""
         found: list[TopicPartition] = []
         missing: list[TopicPartition] = []
         for tp, position in event.offsets.items():
@@ -155,7 +155,7 @@ class Starting:
         return effects + self._again(event.request, event.failed, event.fatal, now)
 
     def listed(self, event: OffsetsListed, now: Instant) -> list[StartEffect]:
-        """The first or next offsets."""
+        """Take first or next offsets."""
         found: list[TopicPartition] = []
         for tp, position in event.offsets.items():
             if (start := self._current(tp, event.request)) is not None:

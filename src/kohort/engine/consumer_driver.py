@@ -148,7 +148,7 @@ class ConsumerDriver(Generic[C]):
         """Of commits and fetches in facts."""
         self._observe = observe
         self._under_way: dict[RequestId, Callable[[Any], Event | None]] = {}
-        """The requests whose answers the core or a fact needs."""
+        """Readers of answers that become events of the core or facts."""
         self._out: list[Output] = []
         self._outputs: deque[Output] = deque()
         """Outputs of the member engine that were not handled yet."""
