@@ -11,10 +11,11 @@ from click.testing import CliRunner
 from kohort.broker.embedded import EmbeddedBroker
 from kohort.cli.asking import QUIET_S, REFUSED_TRIES, asking
 from kohort.cli.main import cli
-from kohort.client import broker_connection
 from kohort.client.admin import Admin
+from kohort.client.client_loop import ClientLoop
 from kohort.client.config import parse_client_settings
 from kohort.client.errors import BrokerUnreachable, ConnectionsRefused
+from kohort.engine.member_outputs import Connect
 
 NOBODY = "127.0.0.1:1"
 
@@ -23,13 +24,13 @@ NOBODY = "127.0.0.1:1"
 def tries(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Addresses at which a connection was tried."""
     seen: list[str] = []
-    plain = broker_connection.BrokerConnection.connect
+    plain = ClientLoop._connect
 
-    def noted(self: broker_connection.BrokerConnection, deadline: float) -> None:
-        seen.append(self.address)
-        plain(self, deadline)
+    def noted(self: ClientLoop, wish: Connect) -> None:
+        seen.append(f"{wish.host}:{wish.port}")
+        plain(self, wish)
 
-    monkeypatch.setattr(broker_connection.BrokerConnection, "connect", noted)
+    monkeypatch.setattr(ClientLoop, "_connect", noted)
     return seen
 
 

@@ -12,10 +12,9 @@ import base64
 import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from types import TracebackType
-from typing import Any
 
 from kohort.client import topic_orders
-from kohort.client.brokers import Brokers, FailedForGood, check
+from kohort.client.cluster_client import ClusterClient, check, check_known
 from kohort.client.config import ClientSettings, parse_client_settings
 from kohort.client.descriptions import (
     BrokerDescription,
@@ -29,14 +28,14 @@ from kohort.client.descriptions import (
     SettingDescription,
     TopicDescription,
 )
-from kohort.client.errors import RequestFailed
+from kohort.engine.member_offsets import fetch_request, fetched
+from kohort.engine.member_outputs import Node, Target, Versioned
 from kohort.model.errors import ErrorCode
-from kohort.model.ids import TopicPartition
+from kohort.model.ids import GroupId, TopicPartition
 from kohort.model.positions import LATEST, Position
 from kohort.wire.messages import (
     k02_list_offsets,
     k03_metadata,
-    k09_offset_fetch,
     k15_describe_groups,
     k16_list_groups,
     k19_create_topics,
@@ -44,6 +43,7 @@ from kohort.wire.messages import (
     k37_create_partitions,
     k42_delete_groups,
 )
+from kohort.wire.messages.k09_offset_fetch import OffsetFetchRequest
 
 
 class Admin:
@@ -67,19 +67,20 @@ class Admin:
         if not isinstance(settings, ClientSettings):
             settings = parse_client_settings(settings, **more)
         self._settings = settings
-        self._cluster = Brokers(settings)
+        self._cluster = ClusterClient(settings)
 
     @property
     def refused_tries(self) -> int | None:
-        """After how many tries a call gives up while nobody listens and no broker was ever reached.
+        """After how many refused connections to each address a call fails.
 
-        None, the default: as late as if brokers were silent, since one may be starting.
+        Counts only until a broker was reached. None, the default: a call waits as long as for a
+        silent broker, because a broker may be starting.
         """
-        return self._cluster.refused_tries
+        return self._cluster.engine.refused_tries
 
     @refused_tries.setter
     def refused_tries(self, tries: int | None) -> None:
-        self._cluster.refused_tries = tries
+        self._cluster.engine.refused_tries = tries
 
     def __enter__(self) -> Admin:
         return self
@@ -127,13 +128,8 @@ class Admin:
             answer = self._cluster.metadata(names, deadline, create=create)
             found = {t.name: _topic(t) for t in answer.topics if not t.error_code}
             for topic in answer.topics:
-                # A topic that does not exist is no passing trouble, unless it is being created.
-                unknown = topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-                if unknown and not create:
-                    raise FailedForGood(
-                        RequestFailed(ErrorCode.of(topic.error_code), f"topic {topic.name}")
-                    )
-                check(topic.error_code, f"topic {topic.name}")
+                # A missing topic is temporary trouble only while the broker creates the topic.
+                (check if create else check_known)(topic.error_code, f"topic {topic.name}")
             return found
 
         return self._cluster.retry(ask)
@@ -162,8 +158,7 @@ class Admin:
             message = k19_create_topics.CreateTopicsRequest(
                 topics=wanted, timeout_ms=_left_ms(deadline), validate_only=validate_only
             )
-            answer = self._cluster.controller(deadline).request(message, deadline)
-            for result in answer.topics:
+            for result in self._cluster.request(Target.CONTROLLER, message, deadline).topics:
                 check(result.error_code, f"topic {result.name}", result.error_message)
 
         self._cluster.retry(ask)
@@ -202,24 +197,21 @@ class Admin:
         Raises:
             RequestFailed: for the first topic that was refused; the others were deleted.
         """
+        k20 = k20_delete_topics
         wanted = list(names)
 
         def ask(deadline: float) -> None:
-            controller = self._cluster.controller(deadline)
-            by_state = controller.version_of(k20_delete_topics.DeleteTopicsRequest, deadline) >= 6
-            states = [k20_delete_topics.DeleteTopicState(name=name) for name in wanted]
-            message = k20_delete_topics.DeleteTopicsRequest(
-                topics=states if by_state else [],
-                topic_names=wanted,
-                timeout_ms=_left_ms(deadline),
-            )
-            for result in controller.request(message, deadline).responses:
-                unknown = result.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-                if unknown:
-                    raise FailedForGood(
-                        RequestFailed(ErrorCode.of(result.error_code), f"topic {result.name}")
-                    )
-                check(result.error_code, f"topic {result.name}", result.error_message)
+            def build(version: int) -> k20_delete_topics.DeleteTopicsRequest:
+                states = [k20.DeleteTopicState(name=name) for name in wanted]
+                return k20.DeleteTopicsRequest(
+                    topics=states if version >= 6 else [],
+                    topic_names=wanted,
+                    timeout_ms=_left_ms(deadline),
+                )
+
+            message = Versioned(request_class=k20.DeleteTopicsRequest, build=build)
+            for result in self._cluster.request(Target.CONTROLLER, message, deadline).responses:
+                check_known(result.error_code, f"topic {result.name}", result.error_message)
 
         self._cluster.retry(ask)
 
@@ -235,7 +227,7 @@ class Admin:
                 topics=[k37_create_partitions.CreatePartitionsTopic(name=topic, count=total)],
                 timeout_ms=_left_ms(deadline),
             )
-            for result in self._cluster.controller(deadline).request(message, deadline).results:
+            for result in self._cluster.request(Target.CONTROLLER, message, deadline).results:
                 check(result.error_code, f"topic {result.name}", result.error_message)
 
         self._cluster.retry(ask)
@@ -282,8 +274,12 @@ class Admin:
 
         def ask(deadline: float) -> None:
             left = [tp for tp in wanted if tp not in found]
-            for connection, mine in self._cluster.leaders(left, deadline):
-                answer = connection.request(self._list_offsets_message(mine, at), deadline)
+            for answer in self._cluster.request_leaders(
+                k02_list_offsets.ListOffsetsRequest,
+                left,
+                lambda mine, version: self._list_offsets_message(mine, at),
+                deadline,
+            ):
                 for topic in answer.topics:
                     for p in topic.partitions:
                         tp = TopicPartition(topic.name, p.partition_index)
@@ -336,13 +332,22 @@ class Admin:
             group_id: the group.
             partitions: which; None for all that have a commit.
         """
-        wanted = None if partitions is None else by_topic(sorted(set(partitions)))
+        wanted = None if partitions is None else set(partitions)
+        message = Versioned(
+            request_class=OffsetFetchRequest,
+            build=lambda version: fetch_request(
+                GroupId(group_id), wanted, version, require_stable=True
+            ),
+        )
 
         def ask(deadline: float) -> dict[TopicPartition, Position]:
-            coordinator, _ = self._cluster.coordinator(group_id, deadline)
-            version = coordinator.version_of(k09_offset_fetch.OffsetFetchRequest, deadline)
-            message = offset_fetch_message(group_id, wanted, in_groups=version >= 8)
-            return read_offset_fetch(group_id, coordinator.request(message, deadline))
+            coordinator = self._cluster.coordinator(group_id, deadline)
+            answer = self._cluster.request(coordinator, message, deadline)
+            offsets, refused, code = fetched(answer)
+            check(code, f"offsets of group {group_id}")
+            for tp, refusal in refused.items():
+                check(refusal, f"offset of group {group_id} for {tp}")
+            return {tp: at for tp, at in offsets.items() if at is not None}
 
         return self._cluster.retry(ask)
 
@@ -352,11 +357,11 @@ class Admin:
         """Every group of the cluster, by id."""
 
         def ask(deadline: float) -> list[GroupListing]:
-            self._cluster.metadata([], deadline)
+            brokers = self._cluster.metadata([], deadline).brokers
             found: dict[str, GroupListing] = {}
-            for node_id in sorted(self._cluster.known):
+            for node_id in sorted(broker.node_id for broker in brokers):
                 message = k16_list_groups.ListGroupsRequest()
-                answer = self._cluster.node(node_id, deadline).request(message, deadline)
+                answer = self._cluster.request(Node(node_id=node_id), message, deadline)
                 check(answer.error_code, f"groups of broker {node_id}")
                 for group in answer.groups:
                     found[group.group_id] = GroupListing(
@@ -373,9 +378,9 @@ class Admin:
         """State and members of a group; the state is Dead when there is no such group."""
 
         def ask(deadline: float) -> GroupDescription:
-            coordinator, node_id = self._cluster.coordinator(group_id, deadline)
+            coordinator = self._cluster.coordinator(group_id, deadline)
             message = k15_describe_groups.DescribeGroupsRequest(groups=[group_id])
-            described = coordinator.request(message, deadline).groups[0]
+            described = self._cluster.request(coordinator, message, deadline).groups[0]
             if described.error_code == ErrorCode.GROUP_ID_NOT_FOUND:
                 described.group_state = "Dead"
             else:
@@ -385,7 +390,7 @@ class Admin:
                 state=described.group_state,
                 protocol_type=described.protocol_type,
                 protocol_name=described.protocol_data,
-                coordinator_id=node_id,
+                coordinator_id=coordinator.node_id,
                 members=tuple(_member(m) for m in described.members),
             )
 
@@ -399,9 +404,9 @@ class Admin:
         """
 
         def ask(deadline: float) -> None:
-            coordinator, _ = self._cluster.coordinator(group_id, deadline)
+            coordinator = self._cluster.coordinator(group_id, deadline)
             message = k42_delete_groups.DeleteGroupsRequest(groups_names=[group_id])
-            for result in coordinator.request(message, deadline).results:
+            for result in self._cluster.request(coordinator, message, deadline).results:
                 check(result.error_code, f"group {group_id}")
 
         self._cluster.retry(ask)
@@ -413,50 +418,6 @@ def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
     for tp in partitions:
         grouped.setdefault(tp.topic, []).append(tp.partition)
     return grouped
-
-
-def offset_fetch_message(
-    group_id: str, wanted: Mapping[str, list[int]] | None, *, in_groups: bool
-) -> k09_offset_fetch.OffsetFetchRequest:
-    """OffsetFetch in the form of version 8 and later (``in_groups``) or the one before."""
-    m = k09_offset_fetch
-    if in_groups:
-        listed = None
-        if wanted is not None:
-            listed = [
-                m.OffsetFetchRequestTopics(name=topic, partition_indexes=numbers)
-                for topic, numbers in wanted.items()
-            ]
-        group = m.OffsetFetchRequestGroup(group_id=group_id, topics=listed)
-        return m.OffsetFetchRequest(groups=[group], require_stable=True)
-    old = None
-    if wanted is not None:
-        old = [
-            m.OffsetFetchRequestTopic(name=topic, partition_indexes=numbers)
-            for topic, numbers in wanted.items()
-        ]
-    return m.OffsetFetchRequest(group_id=group_id, topics=old)
-
-
-def read_offset_fetch(
-    group_id: str, answer: k09_offset_fetch.OffsetFetchResponse
-) -> dict[TopicPartition, Position]:
-    """Committed positions out of either form of the answer.
-
-    Raises:
-        RequestFailed: for the group, or the first partition that has an error.
-    """
-    source: Any = answer.groups[0] if answer.groups else answer
-    check(source.error_code, f"offsets of group {group_id}")
-    found: dict[TopicPartition, Position] = {}
-    for topic in source.topics:
-        for p in topic.partitions:
-            tp = TopicPartition(topic.name, p.partition_index)
-            check(p.error_code, f"offset of group {group_id} for {tp}")
-            if p.committed_offset >= 0:
-                epoch = p.committed_leader_epoch
-                found[tp] = Position(p.committed_offset, epoch, p.metadata or "")
-    return found
 
 
 def _left_ms(deadline: float) -> int:

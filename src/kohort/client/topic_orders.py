@@ -1,7 +1,7 @@
-"""Orders about what topics keep: settings looked into and changed, records deleted.
+"""Reads and changes the settings of topics, and deletes their records.
 
-In come topics, settings and offsets; out go what the brokers say, as plain values. Whom to ask, and
-how often, is ``kohort.client.brokers``' business.
+In: topics, settings and offsets. Out: the brokers' answers as plain values. Must not know: nodes,
+connections, retries (``kohort.client.cluster_client``).
 """
 
 from __future__ import annotations
@@ -10,10 +10,9 @@ import time
 from collections.abc import Collection, Mapping
 from typing import Final
 
-from kohort.client.brokers import Brokers, FailedForGood, check
+from kohort.client.cluster_client import ClusterClient, check_known
 from kohort.client.descriptions import SettingDescription
-from kohort.client.errors import RequestFailed
-from kohort.model.errors import ErrorCode
+from kohort.engine.member_outputs import Target
 from kohort.model.ids import TopicPartition
 from kohort.wire.messages import k21_delete_records as k21
 from kohort.wire.messages import k32_describe_configs as k32
@@ -33,7 +32,7 @@ _SOURCES: Final = {
 """Where a setting comes from, by DescribeConfigs' numbers (KIP-226)."""
 
 
-def describe_settings(cluster: Brokers, topic: str) -> dict[str, SettingDescription]:
+def describe_settings(cluster: ClusterClient, topic: str) -> dict[str, SettingDescription]:
     """All settings of a topic, by name."""
 
     def ask(deadline: float) -> dict[str, SettingDescription]:
@@ -41,8 +40,8 @@ def describe_settings(cluster: Brokers, topic: str) -> dict[str, SettingDescript
             resource_type=TOPIC_RESOURCE, resource_name=topic, configuration_keys=None
         )
         message = k32.DescribeConfigsRequest(resources=[resource])
-        (result,) = cluster.controller(deadline).request(message, deadline).results
-        _check(result.error_code, f"topic {topic}", result.error_message)
+        (result,) = cluster.request(Target.CONTROLLER, message, deadline).results
+        check_known(result.error_code, f"topic {topic}", result.error_message)
         return {
             row.name: SettingDescription(
                 name=row.name,
@@ -56,7 +55,7 @@ def describe_settings(cluster: Brokers, topic: str) -> dict[str, SettingDescript
 
 
 def alter_settings(
-    cluster: Brokers,
+    cluster: ClusterClient,
     topic: str,
     new: Mapping[str, str],
     back_to_default: Collection[str],
@@ -78,26 +77,30 @@ def alter_settings(
         message = k44.IncrementalAlterConfigsRequest(
             resources=[resource], validate_only=validate_only
         )
-        for result in cluster.controller(deadline).request(message, deadline).responses:
-            _check(result.error_code, f"topic {topic}", result.error_message)
+        for result in cluster.request(Target.CONTROLLER, message, deadline).responses:
+            check_known(result.error_code, f"topic {topic}", result.error_message)
 
     cluster.retry(ask)
 
 
 def delete_records(
-    cluster: Brokers, before: Mapping[TopicPartition, int]
+    cluster: ClusterClient, before: Mapping[TopicPartition, int]
 ) -> dict[TopicPartition, int]:
     """Delete the records before these offsets; -1: all that are there. Where partitions begin."""
     found: dict[TopicPartition, int] = {}
 
     def ask(deadline: float) -> None:
         left = sorted(tp for tp in before if tp not in found)
-        for connection, mine in cluster.leaders(left, deadline):
-            message = _delete_records_message(before, mine, deadline)
-            for topic in connection.request(message, deadline).topics:
+        for answer in cluster.request_leaders(
+            k21.DeleteRecordsRequest,
+            left,
+            lambda mine, version: _delete_records_message(before, mine, deadline),
+            deadline,
+        ):
+            for topic in answer.topics:
                 for row in topic.partitions:
                     tp = TopicPartition(topic.name, row.partition_index)
-                    _check(row.error_code, f"partition {tp}")
+                    check_known(row.error_code, f"partition {tp}")
                     found[tp] = row.low_watermark
 
     if before:
@@ -116,10 +119,3 @@ def _delete_records_message(
         topics=[k21.DeleteRecordsTopic(name=name, partitions=p) for name, p in topics.items()],
         timeout_ms=max(1, int((deadline - time.monotonic()) * 1_000)),
     )
-
-
-def _check(code: int, what: str, message: str | None = None) -> None:
-    """As ``check``; but a topic that does not exist is no passing trouble."""
-    if code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-        raise FailedForGood(RequestFailed(ErrorCode.of(code), what))
-    check(code, what, message)

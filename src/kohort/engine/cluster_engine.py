@@ -13,7 +13,8 @@ The duties of the shell:
 3. Bytes from a connection: ``received(conn, data)``, in pieces of any size. At the end of the
    stream or on an error: ``lost(conn)``.
 4. Not later than ``next_deadline()``: ``advance(now)``. Early or repeated calls are harmless.
-5. At the end: ``close()``.
+5. After the shell was asleep for long (a suspended process): ``stalled(micros)``, at first.
+6. At the end: ``close()``.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-from kohort.engine.connection_pool import Endpoint, Purpose
+from kohort.engine.connection_pool import Bytes, Endpoint, Purpose
 from kohort.engine.member_outputs import Answered, LeadersOf, Output, Versioned, Where
 from kohort.engine.request_router import RequestRouter, RouterSettings
 from kohort.engine.router_events import Ended, RouterEvent
@@ -135,10 +136,11 @@ class ClusterEngine:
         self._router.pool.connected(conn)
         return self._run(now)
 
-    def received(self, conn: ConnectionId, data: bytes, now: Instant) -> list[Output]:
-        """The shell read ``data`` from ``conn``."""
-        self._pass_deadlines(now)
-        self._router.received(conn, data, now)
+    def received(self, conn: ConnectionId, data: Bytes, now: Instant) -> list[Output]:
+        """The shell read ``data`` from ``conn``; the shell may reuse the memory of ``data``."""
+        passed = self._pass_deadlines(now)
+        if not self._router.received(conn, data, now) and not passed:
+            return []  # a piece of a large answer
         return self._run(now)
 
     def lost(
@@ -152,6 +154,11 @@ class ClusterEngine:
     def advance(self, now: Instant) -> list[Output]:
         """Let deadlines pass; early or repeated calls are harmless."""
         self._pass_deadlines(now)
+        return self._run(now)
+
+    def stalled(self, micros: int, now: Instant) -> list[Output]:
+        """The process was asleep (suspended, for example) for so long: move all deadlines."""
+        self._router.shift(micros)
         return self._run(now)
 
     def next_deadline(self) -> Instant | None:
@@ -179,6 +186,24 @@ class ClusterEngine:
             raise InvariantViolation(
                 f"a deadline at {self._next_deadline()} is believed to be at {self._due}"
             )
+
+    @property
+    def reached(self) -> bool:
+        """Whether any node was ever reached."""
+        return self._router.pool.reached
+
+    @property
+    def refused_tries(self) -> int | None:
+        """After how many refused connections to each bootstrap server all requests fail.
+
+        Counts only until a node was reached. None: requests wait until their timeout, because a
+        node may be starting.
+        """
+        return self._router.refused_tries
+
+    @refused_tries.setter
+    def refused_tries(self, tries: int | None) -> None:
+        self._router.refused_tries = tries
 
     # -- one run; a member's engine adds its steps ------------------------------------------------
 

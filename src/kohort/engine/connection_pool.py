@@ -33,6 +33,8 @@ from kohort.wire.client_connection import ClientConnection
 from kohort.wire.messages.k11_join_group import JoinGroupRequest
 from kohort.wire.messages.k14_sync_group import SyncGroupRequest
 
+Bytes: TypeAlias = bytes | bytearray | memoryview
+
 _PARKED = frozenset({JoinGroupRequest, SyncGroupRequest})
 
 
@@ -273,7 +275,7 @@ class ConnectionPool:
             connection.state = ConnectionState.ASKING_VERSIONS
             self._out.append(Transmit(conn=conn, data=connection.wire.open()))
 
-    def received(self, conn: ConnectionId, data: bytes, now: Instant) -> list[Outcome]:
+    def received(self, conn: ConnectionId, data: Bytes, now: Instant) -> list[Outcome]:
         """Take bytes that came."""
         connection = self._by_conn.get(conn)
         if connection is None:

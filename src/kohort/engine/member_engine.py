@@ -4,11 +4,8 @@ In: the owner's events and requests, events of connections, bytes, instants. Out
 order in which the shell carries them out. Must not know: sockets, threads, callbacks, the consumed
 records.
 
-The duties of the shell are those of `cluster_engine.py`, and two more:
-
-1. If the process was asleep for long (suspended, for example), the shell calls
-   ``handle(Stalled(micros))`` first.
-2. At the end: ``handle(Leave())``, wait for ``Left``, then ``close()``.
+The duties of the shell are those of `cluster_engine.py`, and one more: at the end, it calls
+``handle(Leave())`` and waits for ``Left`` before ``close()``.
 """
 
 from __future__ import annotations
@@ -157,6 +154,10 @@ class MemberEngine(ClusterEngine):
             self._commits.leaving()
         self._events.append(event)
         return self._run(now)
+
+    def stalled(self, micros: int, now: Instant) -> list[Output]:
+        """The process was asleep for so long: move all deadlines, the member's, too."""
+        return self.handle(Stalled(micros=micros), now)
 
     @property
     def config(self) -> MemberConfig:

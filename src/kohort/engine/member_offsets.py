@@ -80,9 +80,16 @@ def commit_codes(response: OffsetCommitResponse) -> dict[TopicPartition, ErrorCo
 
 
 def fetch_request(
-    group_id: GroupId, partitions: Collection[TopicPartition] | None, version: int
+    group_id: GroupId,
+    partitions: Collection[TopicPartition] | None,
+    version: int,
+    *,
+    require_stable: bool = False,
 ) -> OffsetFetchRequest:
-    """OffsetFetch for these partitions; None asks for all that the group has committed."""
+    """OffsetFetch for these partitions; None asks for all that the group has committed.
+
+    ``require_stable`` refuses offsets that an open transaction may change.
+    """
     numbers: dict[str, list[int]] = {}
     for topic, partition in sorted(partitions or ()):
         numbers.setdefault(topic, []).append(partition)
@@ -91,7 +98,7 @@ def fetch_request(
         return OffsetFetchRequest(group_id=group_id, topics=None if partitions is None else old)
     new = [OffsetFetchRequestTopics(name=t, partition_indexes=p) for t, p in numbers.items()]
     group = OffsetFetchRequestGroup(group_id=group_id, topics=None if partitions is None else new)
-    return OffsetFetchRequest(groups=[group])
+    return OffsetFetchRequest(groups=[group], require_stable=require_stable)
 
 
 def fetched(

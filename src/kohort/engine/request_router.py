@@ -15,6 +15,7 @@ from typing import Any, assert_never
 
 from kohort.engine.cluster import Cluster, metadata_request
 from kohort.engine.connection_pool import (
+    Bytes,
     ConnectionDown,
     ConnectionKey,
     ConnectionPool,
@@ -81,8 +82,7 @@ class RequestRouter:
         self.events: deque[RouterEvent] = deque()
         self.cluster = Cluster()
         self.refused_tries: int | None = None
-        """After how many refused connections to each bootstrap server requests fail, if no node was
-        ever reached. None: they wait until their timeout, because a node may be starting."""
+        """See `ClusterEngine.refused_tries`."""
         self._settings = settings
         self._bootstrap = tuple(bootstrap)
         self.pool = ConnectionPool(settings.connections, entropy, self.out)
@@ -208,9 +208,11 @@ class RequestRouter:
 
     # -- the shell --------------------------------------------------------------------------------
 
-    def received(self, conn: ConnectionId, data: bytes, now: Instant) -> None:
-        """The shell read bytes."""
-        self._take(self.pool.received(conn, data, now), now)
+    def received(self, conn: ConnectionId, data: Bytes, now: Instant) -> bool:
+        """The shell read bytes; whether anything followed from them."""
+        outcomes = self.pool.received(conn, data, now)
+        self._take(outcomes, now)
+        return bool(outcomes or self.out)
 
     def lost(self, conn: ConnectionId, reason: str, now: Instant, *, refused: bool) -> None:
         """The shell lost a connection, or could not open it."""
@@ -258,18 +260,20 @@ class RequestRouter:
     def drive(self, now: Instant) -> None:
         """Send all requests that can be sent; arm a timer for the others."""
         waiting = self._waiting
-        if waiting or self.lookup.wanted or self.cluster.wanted:
-            self._ask_coordinator(now)
-            held = False
-            for pending in [waiting[n] for n in sorted(waiting)]:
-                if pending.not_before > now or pending.number not in waiting:
-                    continue
-                if pending.purpose is Purpose.COMMIT and (held := held or self._overtaken(pending)):
-                    continue
-                self._route(pending, now)
-            # Routing finds out that the coordinator or a leader is not known.
-            self._ask_coordinator(now)
-            self._ask_metadata(now)
+        if not waiting and not self.lookup.wanted and not self.cluster.wanted:
+            self._deadlines.cancel(_WAKE)
+            return
+        self._ask_coordinator(now)
+        held = False
+        for pending in [waiting[n] for n in sorted(waiting)]:
+            if pending.not_before > now or pending.number not in waiting:
+                continue
+            if pending.purpose is Purpose.COMMIT and (held := held or self._overtaken(pending)):
+                continue
+            self._route(pending, now)
+        # Routing finds out that the coordinator or a leader is not known.
+        self._ask_coordinator(now)
+        self._ask_metadata(now)
         self._arm_wake(now)
 
     def _overtaken(self, commit: PendingRequest) -> bool:

@@ -19,10 +19,11 @@ from typing import Any, Final
 import google_crc32c
 
 from kohort.client.admin import Admin
-from kohort.client.broker_connection import BrokerConnection, Posted
-from kohort.client.brokers import Brokers
+from kohort.client.cluster_client import ClusterClient
 from kohort.client.config import ClientSettings
 from kohort.client.errors import ClientError, RequestFailed
+from kohort.engine.member_outputs import LeaderOf, Node, Target, Where
+from kohort.member.requests import RequestId
 from kohort.model.errors import ErrorCode
 from kohort.model.ids import TopicPartition
 from kohort.model.positions import EARLIEST
@@ -74,17 +75,16 @@ class BatchFetcher:
 
     def __init__(self, settings: ClientSettings) -> None:
         self._settings = settings
-        self._brokers = Brokers(settings)
-        self._leaders: dict[TopicPartition, BrokerConnection] = {}
+        self._cluster = ClusterClient(settings)
+        self._sources: dict[TopicPartition, Where] = {}
+        """Where partitions are read: at their leader, or at the replica that the leader named."""
         self._record_bytes: dict[str, int] = {}
-        self._asked: tuple[TopicPartition, int, BrokerConnection, Posted] | None = None
+        self._asked: tuple[TopicPartition, int, RequestId] | None = None
         self._failed: ClientError | None = None
 
     def warm_up(self) -> None:
         """Connect to a broker and send it a fetch without partitions."""
-        deadline = self._deadline()
-        connection = self._brokers.any(deadline)
-        connection.request(self._request([]), deadline)
+        self._cluster.request(Target.ANY, self._request([]), self._deadline())
 
     def ask(self, partition: TopicPartition, offset: int, records: int) -> None:
         """Send a fetch; the answer to an earlier fetch is dropped.
@@ -94,7 +94,7 @@ class BatchFetcher:
             offset: the offset of the first wanted record.
             records: the number of wanted records; the answer may have more.
         """
-        self._asked = self._failed = None
+        self._drop_fetch()
         wanted = records * self._record_bytes.get(partition.topic, _FIRST_GUESS)
         most = min(self._settings.max_partition_fetch_bytes, self._settings.fetch_max_bytes)
         place = FetchPartition(
@@ -103,13 +103,12 @@ class BatchFetcher:
             partition_max_bytes=min(most, max(wanted, _LEAST_BYTES)),
         )
         request = self._request([FetchTopic(topic=partition.topic, partitions=[place])])
-        deadline = self._deadline()
         try:
-            connection = self._leader(partition)
-            self._asked = (partition, offset, connection, connection.post(request, deadline))
+            where = self._source(partition)
+            self._asked = partition, offset, self._cluster.post(where, request, self._deadline())
         except ClientError as error:
             self._failed = error
-            self._leaders.pop(partition, None)
+            self._sources.pop(partition, None)
 
     def answer(self) -> Fetched:
         """Wait for the answer to the last fetch.
@@ -119,23 +118,21 @@ class BatchFetcher:
         """
         if self._asked is None:
             return Fetched(problem=self._failed)
-        partition, offset, connection, posted = self._asked
+        partition, offset, posted = self._asked
         self._asked = None
         try:
-            told = connection.wait(posted, self._deadline())
+            told = self._cluster.wait(posted)
         except ClientError as error:
-            self._leaders.pop(partition, None)
+            self._sources.pop(partition, None)
             return Fetched(problem=error)
         found = next((p for topic in told.responses for p in topic.partitions), None)
         code = told.error_code or (found.error_code if found else ErrorCode.UNKNOWN_SERVER_ERROR)
         if found is None or code:
-            self._leaders.pop(partition, None)
+            self._sources.pop(partition, None)
             return Fetched(problem=RequestFailed(ErrorCode.of(code), f"fetching {partition}"))
         if found.preferred_read_replica >= 0:
             # The leader names a replica in our rack and sends no records.
-            self._leaders[partition] = self._brokers.node(
-                found.preferred_read_replica, self._deadline()
-            )
+            self._sources[partition] = Node(node_id=found.preferred_read_replica)
         return self._open(partition, offset, found)
 
     def earliest(self, partition: TopicPartition) -> int:
@@ -146,7 +143,7 @@ class BatchFetcher:
     def close(self) -> None:
         """Close every connection."""
         self._asked = None
-        self._brokers.close()
+        self._cluster.close()
 
     def _open(self, partition: TopicPartition, offset: int, found: Any) -> Fetched:
         batches = list(iterate_batches(found.records or b""))
@@ -178,13 +175,16 @@ class BatchFetcher:
             rack_id=settings.client_rack,
         )
 
-    def _leader(self, partition: TopicPartition) -> BrokerConnection:
-        known = self._leaders.get(partition)
-        if known is None or known.broken:
-            known = self._leaders[partition] = self._brokers.retry(
-                lambda deadline: self._brokers.leaders([partition], deadline)[0][0]
-            )
-        return known
+    def _drop_fetch(self) -> None:
+        if self._asked is not None:
+            self._cluster.forget(self._asked[2])
+        self._asked = self._failed = None
+
+    def _source(self, partition: TopicPartition) -> Where:
+        if partition not in self._sources:
+            self._cluster.retry(lambda at: self._cluster.check_partitions([partition], at))
+            self._sources[partition] = LeaderOf(partition=partition)
+        return self._sources[partition]
 
     def _deadline(self) -> float:
         return time.monotonic() + self._settings.request_timeout_ms / 1_000
