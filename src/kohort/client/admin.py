@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import base64
 import time
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from types import TracebackType
 
 from kohort.client import topic_orders
@@ -28,7 +28,7 @@ from kohort.client.descriptions import (
     SettingDescription,
     TopicDescription,
 )
-from kohort.engine.member_offsets import fetch_request, fetched
+from kohort.engine.member_offsets import fetch_request, fetched, list_request
 from kohort.engine.member_outputs import Node, Target, Versioned
 from kohort.model.errors import ErrorCode
 from kohort.model.ids import GroupId, TopicPartition
@@ -271,13 +271,14 @@ class Admin:
         """
         wanted = sorted(set(partitions))
         found: dict[TopicPartition, OffsetDescription] = {}
+        isolation_level = 1 if self._settings.isolation_level == "read_committed" else 0
 
         def ask(deadline: float) -> None:
             left = [tp for tp in wanted if tp not in found]
             for answer in self._cluster.request_leaders(
                 k02_list_offsets.ListOffsetsRequest,
                 left,
-                lambda mine, version: self._list_offsets_message(mine, at),
+                lambda mine, version: list_request(mine, at, isolation_level),
                 deadline,
             ):
                 for topic in answer.topics:
@@ -303,25 +304,6 @@ class Admin:
                 and others, for the first partition refused.
         """
         return topic_orders.delete_records(self._cluster, before)
-
-    def _list_offsets_message(
-        self, partitions: Sequence[TopicPartition], at: int
-    ) -> k02_list_offsets.ListOffsetsRequest:
-        committed = self._settings.isolation_level == "read_committed"
-        return k02_list_offsets.ListOffsetsRequest(
-            replica_id=-1,
-            isolation_level=1 if committed else 0,
-            topics=[
-                k02_list_offsets.ListOffsetsTopic(
-                    name=topic,
-                    partitions=[
-                        k02_list_offsets.ListOffsetsPartition(partition_index=n, timestamp=at)
-                        for n in numbers
-                    ],
-                )
-                for topic, numbers in by_topic(partitions).items()
-            ],
-        )
 
     def committed(
         self, group_id: str, partitions: Iterable[TopicPartition] | None = None
@@ -410,14 +392,6 @@ class Admin:
                 check(result.error_code, f"group {group_id}")
 
         self._cluster.retry(ask)
-
-
-def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
-    """Partition numbers by topic, in the order given."""
-    grouped: dict[str, list[int]] = {}
-    for tp in partitions:
-        grouped.setdefault(tp.topic, []).append(tp.partition)
-    return grouped
 
 
 def _left_ms(deadline: float) -> int:

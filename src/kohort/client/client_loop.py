@@ -24,7 +24,7 @@ from itertools import chain, zip_longest
 from typing import Any, Final, Protocol, TypeAlias, TypeVar
 
 from kohort.client.errors import Closed
-from kohort.engine.cluster_engine import ClusterEngine
+from kohort.engine.connection_pool import Bytes
 from kohort.engine.member_outputs import Close, Connect, Output, Transmit
 from kohort.model.ids import ConnectionId
 from kohort.model.instants import MICROS_PER_SECOND, Instant
@@ -52,6 +52,22 @@ Address: TypeAlias = tuple[Any, Any, int, str, Any]
 def monotonic_now() -> Instant:
     """The monotonic clock in microseconds."""
     return Instant(time.monotonic_ns() // 1_000)
+
+
+class Engine(Protocol):
+    """The engine of the loop: ``ClusterEngine`` or an engine around one explains the calls."""
+
+    def connected(self, conn: ConnectionId, now: Instant) -> list[Output]: ...  # noqa: D102
+    def received(  # noqa: D102
+        self, conn: ConnectionId, data: Bytes, now: Instant
+    ) -> list[Output]: ...
+    def lost(  # noqa: D102
+        self, conn: ConnectionId, now: Instant, reason: str = "", *, refused: bool = False
+    ) -> list[Output]: ...
+    def stalled(self, micros: int, now: Instant) -> list[Output]: ...  # noqa: D102
+    def advance(self, now: Instant) -> list[Output]: ...  # noqa: D102
+    def next_deadline(self) -> Instant | None: ...  # noqa: D102
+    def close(self, now: Instant) -> list[Output]: ...  # noqa: D102
 
 
 class Owner(Protocol):
@@ -114,7 +130,7 @@ class ClientLoop:
         name: the thread's.
     """
 
-    def __init__(self, engine: ClusterEngine, owner: Owner, *, name: str) -> None:
+    def __init__(self, engine: Engine, owner: Owner, *, name: str) -> None:
         self._engine = engine
         self._owner = owner
         self._name = name
@@ -139,6 +155,8 @@ class ClientLoop:
 
     def order(self, order: Callable[[Instant], tuple[T, list[Output]]]) -> T:
         """Run ``order`` in this thread and carry out its outputs. Not after ``start``."""
+        if self._ended:
+            raise Closed("the client was closed; make a new one")
         self._open()
         now = monotonic_now()
         if now - self._paused_at > _PAUSE_MICROS:

@@ -20,8 +20,8 @@ from kohort.client.errors import (
     ClientError,
     ConnectionsRefused,
     RequestFailed,
-    client_error,
 )
+from kohort.client.failures import request_failure
 from kohort.engine.cluster_engine import ClusterEngine
 from kohort.engine.connection_pool import ConnectionSettings
 from kohort.engine.member_outputs import Answered, LeadersOf, Node, Output, Target, Versioned, Where
@@ -185,7 +185,7 @@ class ClusterClient:
             self._loop.run_until(lambda: answers)
         answer = answers.popleft()
         if answer.error is not None:
-            raise client_error(answer.error)
+            raise request_failure(answer.error)
         return answer
 
     # -- the cluster ------------------------------------------------------------------------------

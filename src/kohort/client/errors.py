@@ -22,7 +22,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from kohort.engine.member_outputs import RequestError, RequestErrorKind
 from kohort.model.errors import ErrorCode, KohortError
 from kohort.model.ids import TopicPartition
 
@@ -135,34 +134,3 @@ class WrongUse(ClientError):
 
 class Closed(WrongUse):
     """The object was closed; make a new one."""
-
-
-def client_error(error: RequestError, about: str = "") -> ClientError:
-    """The exception for a request that got no response.
-
-    Args:
-        error: the engine's.
-        about: what the text begins with: the group, for example.
-    """
-    text = f"{about}: {error.message}" if about else error.message
-    kind, fenced = error.kind, error.code is ErrorCode.FENCED_INSTANCE_ID
-    if kind is RequestErrorKind.UNSUPPORTED:
-        where, _, why = error.message.partition(": ")
-        return RequestFailed(ErrorCode.UNSUPPORTED_VERSION, about or where, why or where)
-    if kind is RequestErrorKind.MEMBERSHIP and not fenced:
-        text += (
-            "; the partitions may belong to another member by now, which repeats the records since "
-            "the last commit. Process less between two polls or raise max.poll.interval.ms"
-        )
-    elif kind is RequestErrorKind.REBALANCING:
-        text += "; commit again after the rebalance"
-    classes: dict[RequestErrorKind, type[ClientError]] = {
-        RequestErrorKind.TIMED_OUT: RequestTimedOut,
-        RequestErrorKind.DISCONNECTED: BrokerUnreachable,
-        RequestErrorKind.UNAVAILABLE: BrokerUnreachable,
-        RequestErrorKind.REFUSED: ConnectionsRefused,
-        RequestErrorKind.MEMBERSHIP: Fenced if fenced else CommitFailed,
-        RequestErrorKind.REBALANCING: RebalanceInProgress,
-        RequestErrorKind.CLOSED: Closed,
-    }
-    return classes[kind](text)

@@ -7,12 +7,14 @@ not know: threads, callers.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Final
 
 from kohort.client.errors import (
     BrokerUnreachable,
     ClientError,
     Closed,
     CommitFailed,
+    ConnectionsRefused,
     Fenced,
     NoOffset,
     RebalanceInProgress,
@@ -25,34 +27,40 @@ from kohort.model.errors import ErrorCode
 from kohort.model.ids import TopicPartition
 
 
-def request_failure(error: RequestError, group_id: str) -> ClientError:
-    """The exception for a request that got no response."""
-    text = f"group {group_id}: {error.message}"
-    made: ClientError
-    match error.kind:
-        case RequestErrorKind.TIMED_OUT:
-            made = RequestTimedOut(text)
-        case RequestErrorKind.UNAVAILABLE if not error.code.retriable:
-            made = RequestFailed(error.code, f"group {group_id}", error.message)
-        case (
-            RequestErrorKind.DISCONNECTED | RequestErrorKind.UNAVAILABLE | RequestErrorKind.REFUSED
-        ):
-            made = BrokerUnreachable(text)
-        case RequestErrorKind.UNSUPPORTED:
-            code = ErrorCode.UNSUPPORTED_VERSION
-            made = RequestFailed(code, f"group {group_id}", error.message)
-        case RequestErrorKind.MEMBERSHIP if error.code is ErrorCode.FENCED_INSTANCE_ID:
-            made = Fenced(text)
-        case RequestErrorKind.MEMBERSHIP:
-            made = CommitFailed(
-                f"{text}; other members may own the partitions now and repeat the records since "
-                "the last commit. Process less between two polls or raise max.poll.interval.ms"
-            )
-        case RequestErrorKind.REBALANCING:
-            made = RebalanceInProgress(f"{text}; commit again after the rebalance")
-        case RequestErrorKind.CLOSED:
-            made = Closed(text)
-    return made
+def request_failure(error: RequestError, group_id: str = "") -> ClientError:
+    """The exception for a request that got no response.
+
+    Args:
+        error: the engine's.
+        group_id: the group to name in the text, if the request was about one.
+    """
+    kind, code = error.kind, error.code
+    about, text = "", error.message
+    if group_id:
+        about, text = f"group {group_id}", f"group {group_id}: {text}"
+    if kind is RequestErrorKind.UNSUPPORTED:
+        request, _, why = error.message.partition(": ")
+        return RequestFailed(ErrorCode.UNSUPPORTED_VERSION, about or request, why)
+    if kind is RequestErrorKind.UNAVAILABLE and not code.retriable:
+        return RequestFailed(code, about, error.message)
+    if kind is RequestErrorKind.MEMBERSHIP and code is not ErrorCode.FENCED_INSTANCE_ID:
+        return CommitFailed(
+            f"{text}; other members may own the partitions now and repeat the records since "
+            "the last commit. Process less between two polls or raise max.poll.interval.ms"
+        )
+    if kind is RequestErrorKind.REBALANCING:
+        return RebalanceInProgress(f"{text}; commit again after the rebalance")
+    return _CLASSES[kind](text)
+
+
+_CLASSES: Final[dict[RequestErrorKind, type[ClientError]]] = {
+    RequestErrorKind.TIMED_OUT: RequestTimedOut,
+    RequestErrorKind.DISCONNECTED: BrokerUnreachable,
+    RequestErrorKind.UNAVAILABLE: BrokerUnreachable,
+    RequestErrorKind.REFUSED: ConnectionsRefused,
+    RequestErrorKind.MEMBERSHIP: Fenced,
+    RequestErrorKind.CLOSED: Closed,
+}
 
 
 def raise_refused(refused: Mapping[TopicPartition, ErrorCode], about: str) -> None:

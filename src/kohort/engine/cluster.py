@@ -168,11 +168,10 @@ def _codes(response: Any) -> list[int]:
     return [getattr(response, "error_code", 0), *found]
 
 
-def metadata_request(
-    topics: Iterable[str], *, allow_auto_topic_creation: bool, version: int
-) -> Any:
-    """Ask about these topics and no others; version 0 cannot ask about none."""
+def metadata_request(topics: Iterable[str], create: bool, version: int) -> MetadataRequest:
+    """Ask about these topics and no others; version 0 cannot ask about none.
+
+    ``create`` lets the broker create them. Versions below 4 have no such field: the broker decides.
+    """
     wanted = [MetadataRequestTopic(name=topic) for topic in sorted(topics)]
-    if version < 4:  # older versions have no such field; the broker decides
-        return MetadataRequest(topics=wanted)
-    return MetadataRequest(topics=wanted, allow_auto_topic_creation=allow_auto_topic_creation)
+    return MetadataRequest(topics=wanted, allow_auto_topic_creation=create or version < 4)

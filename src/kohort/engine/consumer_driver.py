@@ -29,14 +29,16 @@ from kohort.consumer.events import (
 from kohort.consumer.ownership import EmbeddedProtocol, Offer, R, Tell
 from kohort.embedded.consumer import decode_assignment
 from kohort.engine import member_outputs as engine
+from kohort.engine.connection_pool import Bytes
 from kohort.engine.leader_duties import GroupAssigner
 from kohort.engine.member_engine import MemberEngine
+from kohort.engine.member_offsets import list_request
 from kohort.engine.member_outputs import (
     Answered,
     Close,
     Committed,
     Connect,
-    LeaderOf,
+    LeadersOf,
     Output,
     RequestError,
     RequestErrorKind,
@@ -45,7 +47,7 @@ from kohort.engine.member_outputs import (
 )
 from kohort.member.config import CONSUMER_PROTOCOL_TYPE
 from kohort.member.effects import Failed, Joined, Left, Lost, Observe, PrepareJoin
-from kohort.member.events import OwnerEvent
+from kohort.member.events import OwnerEvent, Stalled
 from kohort.member.requests import RequestId
 from kohort.model.client_facts import (
     ClientFact,
@@ -64,7 +66,7 @@ from kohort.model.positions import EARLIEST, LATEST, Position
 from kohort.policies.consumer_groups import ConsumerAssigner, join_protocols
 from kohort.policies.registry import is_cooperative
 from kohort.policies.spec import Assignor
-from kohort.wire.messages import k02_list_offsets as k02
+from kohort.wire.messages.k02_list_offsets import ListOffsetsRequest
 
 _CONNECTIONS = frozenset({Connect, Transmit, Close})
 _FOR_MEMBER = frozenset(get_args(OwnerEvent))
@@ -210,16 +212,22 @@ class ConsumerDriver(Generic[C]):
         self._take(self.member.connected(conn, now))
         return self._settle(now)
 
-    def received(self, conn: ConnectionId, data: bytes, now: Instant) -> list[Output]:
+    def received(self, conn: ConnectionId, data: Bytes, now: Instant) -> list[Output]:
         """The shell read ``data``."""
         if outputs := self.member.received(conn, data, now):
             self._take(outputs)
         return self._settle(now)
 
-    def lost(self, conn: ConnectionId, now: Instant, reason: str = "") -> list[Output]:
-        """``conn`` ended, broke, or could not be opened."""
-        self._take(self.member.lost(conn, now, reason))
+    def lost(
+        self, conn: ConnectionId, now: Instant, reason: str = "", *, refused: bool = False
+    ) -> list[Output]:
+        """``conn`` ended, broke, or could not be opened (``refused``: nobody listens there)."""
+        self._take(self.member.lost(conn, now, reason, refused=refused))
         return self._settle(now)
+
+    def stalled(self, micros: int, now: Instant) -> list[Output]:
+        """The process was asleep for so long."""
+        return self.handle(Stalled(micros=micros), now)
 
     def advance(self, now: Instant) -> list[Output]:
         """Do everything that is due; an early or second call is harmless."""
@@ -293,8 +301,7 @@ class ConsumerDriver(Generic[C]):
                 case FetchOffsets():
                     self._fetch(effect, now)
                 case ListOffsets():
-                    for partition in sorted(effect.partitions):
-                        self._list(effect, partition, now)
+                    self._list(effect, now)
                 case _:
                     self.due.append(effect)
 
@@ -353,16 +360,22 @@ class ConsumerDriver(Generic[C]):
         self._under_way[request_id] = then
         self._take(outputs)
 
-    def _list(self, effect: ListOffsets, partition: TopicPartition, now: Instant) -> None:
-        question = k02.ListOffsetsPartition(
-            partition_index=partition.partition, timestamp=EARLIEST if effect.earliest else LATEST
+    def _list(self, effect: ListOffsets, now: Instant) -> None:
+        timestamp = EARLIEST if effect.earliest else LATEST
+        where = LeadersOf(
+            partitions=tuple(sorted(effect.partitions)),
+            build=lambda mine, version: list_request(mine, timestamp, self._isolation_level),
         )
-        topic = k02.ListOffsetsTopic(name=partition.topic, partitions=[question])
-        message = k02.ListOffsetsRequest(
-            replica_id=-1, isolation_level=self._isolation_level, topics=[topic]
-        )
-        request_id, outputs = self.member.request(LeaderOf(partition=partition), message, now)
-        self._under_way[request_id] = lambda answer: _offset_listed(effect, partition, answer)
+        request_id, outputs = self.member.request_leaders(ListOffsetsRequest, where, now)
+        left = set(effect.partitions)
+
+        def then(answer: Answered) -> Event:
+            left.difference_update(answer.partitions)
+            if left:  # other leaders have not answered yet
+                self._under_way[request_id] = then
+            return _offsets_listed(effect, answer)
+
+        self._under_way[request_id] = then
         self._take(outputs)
 
 
@@ -396,19 +409,19 @@ def _offsets_fetched(effect: FetchOffsets, answer: engine.OffsetsFetched) -> Off
     return OffsetsFetched(request=effect.request, offsets={}, failed=effect.partitions, fatal=fatal)
 
 
-def _offset_listed(
-    effect: ListOffsets, partition: TopicPartition, answer: Answered
-) -> OffsetsListed:
+def _offsets_listed(effect: ListOffsets, answer: Answered) -> OffsetsListed:
     fatal = _permanent(answer.error)
-    if answer.message is not None:
-        found = answer.message.topics[0].partitions[0]
-        code = ErrorCode.of(found.error_code)
-        if code is ErrorCode.NONE:
-            start = Position(found.offset, found.leader_epoch)
-            return OffsetsListed(request=effect.request, offsets={partition: start})
-        fatal = _permanent_code(code, partition)
-    failed = frozenset({partition})
-    return OffsetsListed(request=effect.request, offsets={}, failed=failed, fatal=fatal)
+    offsets: dict[TopicPartition, Position] = {}
+    for topic in answer.message.topics if answer.message is not None else ():
+        for row in topic.partitions:
+            partition = TopicPartition(topic.name, row.partition_index)
+            code = ErrorCode.of(row.error_code)
+            if code is ErrorCode.NONE:
+                offsets[partition] = Position(row.offset, row.leader_epoch)
+            else:
+                fatal = fatal or _permanent_code(code, partition)
+    failed = frozenset(answer.partitions) - offsets.keys()
+    return OffsetsListed(request=effect.request, offsets=offsets, failed=failed, fatal=fatal)
 
 
 def _outcome(error: RequestError | None) -> Outcome:

@@ -1,4 +1,4 @@
-"""Committing and fetching offsets as messages of any version.
+"""Messages of any version that commit, fetch and list offsets.
 
 In: partitions with offsets, responses. Out: request messages that fit a version; offsets and error
 codes by partition. Must not know: whether a commit may be repeated, connections.
@@ -12,6 +12,11 @@ from typing import Any
 from kohort.model.errors import ErrorCode
 from kohort.model.ids import GenerationId, GroupId, GroupInstanceId, MemberId, TopicPartition
 from kohort.model.positions import Position
+from kohort.wire.messages.k02_list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+)
 from kohort.wire.messages.k08_offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -123,6 +128,20 @@ def fetched(
                     metadata=p.metadata or "",
                 )
     return offsets, refused, ErrorCode.of(answer.error_code)
+
+
+def list_request(
+    partitions: Collection[TopicPartition], timestamp: int, isolation_level: int
+) -> ListOffsetsRequest:
+    """ListOffsets for these partitions: ``EARLIEST``, ``LATEST``, or a time in milliseconds."""
+    topics: dict[str, ListOffsetsTopic] = {}
+    for topic, partition in partitions:
+        topics.setdefault(topic, ListOffsetsTopic(name=topic)).partitions.append(
+            ListOffsetsPartition(partition_index=partition, timestamp=timestamp)
+        )
+    return ListOffsetsRequest(
+        replica_id=-1, isolation_level=isolation_level, topics=list(topics.values())
+    )
 
 
 def coordinator_trouble(response: Any) -> ErrorCode | None:

@@ -126,18 +126,14 @@ class RequestRouter:
         self._enlist(pending)
         return pending
 
-    def open_metadata(self, subject: int, topics: Iterable[str], now: Instant) -> PendingRequest:
+    def open_metadata(self, subject: int, topics: frozenset[str], now: Instant) -> PendingRequest:
         """Ask any node about these topics."""
-        wanted = frozenset(topics)
-        create = self._settings.allow_auto_create_topics
         return self.open(
             Purpose.METADATA,
             subject,
             where=Target.ANY,
             request_class=MetadataRequest,
-            build=lambda version: metadata_request(
-                wanted, allow_auto_topic_creation=create, version=version
-            ),
+            build=partial(metadata_request, topics, self._settings.allow_auto_create_topics),
             timeout_ms=self._settings.request_timeout_ms,
             now=now,
         )
