@@ -211,6 +211,19 @@ LINES: list[tuple[facts.Fact, int, str]] = [
         "`LeaveGroup` request; client reason: not provided",
     ),
     (
+        facts.MemberLeft(
+            group_id=GROUP,
+            generation_id=ONE,
+            member_id=MEMBER,
+            group_instance_id=None,
+            client_reason="{closed}",
+            pending=True,
+        ),
+        logging.INFO,
+        "[Group demo-group] Pending member console-consumer-801d7cec has left group through "
+        "explicit `LeaveGroup` request; client reason: {closed}",
+    ),
+    (
         facts.GroupEmptied(group_id=GROUP, generation_id=GenerationId(2)),
         logging.INFO,
         "Group demo-group with generation 2 is now empty.",
@@ -230,6 +243,70 @@ LINES: list[tuple[facts.Fact, int, str]] = [
         facts.GroupLoaded(group_id=GROUP, generation_id=ONE, member_count=2),
         logging.INFO,
         "Loaded classic group demo-group with 2 members.",
+    ),
+    *(
+        (
+            facts.ParkedJoinDropped(
+                group_id=GROUP,
+                generation_id=ONE,
+                member_id=MEMBER,
+                group_instance_id=None,
+                removed=removed,
+            ),
+            logging.INFO,
+            "The connection of member console-consumer-801d7cec in group demo-group was lost while "
+            f"its JoinGroup waited. {then}.",
+        )
+        for removed, then in (
+            (True, "It was removed"),
+            (False, "It has its session timeout to join again"),
+        )
+    ),
+    (
+        facts.ParkedSyncDropped(
+            group_id=GROUP, generation_id=ONE, member_id=MEMBER, group_instance_id=None
+        ),
+        logging.INFO,
+        "The connection of member console-consumer-801d7cec in group demo-group was lost while its "
+        "SyncGroup waited. It has its session timeout to come back.",
+    ),
+    (
+        facts.SubscriptionNotParsed(
+            group_id=GROUP, member_id=MEMBER, protocol_name=ProtocolName("range")
+        ),
+        logging.WARNING,
+        "Metadata of member console-consumer-801d7cec of group demo-group for protocol range is no "
+        "consumer subscription; which topics the group reads is unknown, so none of its offsets "
+        "expire.",
+    ),
+    (
+        facts.DamagedMetadataRefused(
+            group_id=GROUP,
+            member_id=MEMBER,
+            client_id="{c}",
+            client_host="/127.0.0.1",
+            protocol_name=ProtocolName("range"),
+            size=7,
+        ),
+        logging.WARNING,
+        "Client {c} at /127.0.0.1 was refused by group demo-group: its metadata of 7 bytes for "
+        "protocol range is no consumer subscription, and would make the group's topics unreadable.",
+    ),
+    (
+        facts.WriteFailed(group_id=GROUP, purpose="metadata", error=ErrorCode.NOT_COORDINATOR),
+        logging.ERROR,
+        "Writing the metadata of group demo-group to __consumer_offsets failed with "
+        "NOT_COORDINATOR.",
+    ),
+    (
+        facts.LimitReached(group_id=GROUP, setting="kohort.max.groups", limit=7),
+        logging.WARNING,
+        "A request for group demo-group was refused: kohort.max.groups=7 is reached.",
+    ),
+    (
+        facts.LimitReached(group_id=GROUP, setting="kohort.max.groups", limit=7, asked=9),
+        logging.WARNING,
+        "A request for group demo-group was refused: kohort.max.groups=7 would be exceeded by 9.",
     ),
 ]
 

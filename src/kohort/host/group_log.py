@@ -11,8 +11,8 @@ starts with the coordinator of the group's partition.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
-from typing import Any, Final, NamedTuple
+from collections.abc import Callable
+from typing import Final, NamedTuple
 
 from kohort.coordinator.partitions import partition_for
 from kohort.model import facts
@@ -22,8 +22,6 @@ LOGGER_NAME: Final = "org.apache.kafka.coordinator.group"
 """The package of Kafka 4's lines; each line also names the class."""
 
 OFFSETS_TOPIC: Final = "__consumer_offsets"
-
-_NOT_PROVIDED: Final = "not provided"
 
 _GROUPS: Final = "GroupMetadataManager"
 _OFFSETS: Final = "OffsetMetadataManager"
@@ -113,310 +111,206 @@ class GroupLog:
 
 def line_for(fact: facts.Fact) -> Line | None:
     """Level and text of a fact's line, without the prefix; None if Kafka has no line for it."""
-    write = _LINES.get(type(fact))
-    return write(fact) if write is not None else None
+    line = _LINES.get(type(fact))
+    if line is None or _without_line(fact):
+        return None
+    return line._replace(text=line.text.format(f=fact, **_values(fact)))
 
 
-def _java_set(items: Iterable[str]) -> str:
-    return f"[{', '.join(items)}]"
+def _without_line(fact: facts.Fact) -> bool:
+    """Whether this fact has no line although other facts of its kind have a line."""
+    match fact:
+        case facts.GroupCreated(simple=False) | facts.GroupDeleted(expired=True):
+            return True
+        case facts.AssignmentDelivered():
+            return fact.size > 0
+        case _:
+            return False
 
 
-def _or_null(value: str | None) -> str:
-    return "null" if value is None else value
+def _values(fact: facts.Fact) -> dict[str, object]:
+    """The values of a line that are not attributes of its fact."""
+    members = getattr(fact, "member_ids", ())
+    reason = getattr(fact, "client_reason", None) or "not provided"
+    values = {
+        "members": ", ".join(members),
+        "count": len(members),
+        "client": f"; client reason: {reason}",
+    }
+    match fact:
+        case facts.RebalanceStarted():
+            instance = fact.group_instance_id
+            values["instance"] = "null" if instance is None else instance
+            values["cause"] = _CAUSES[fact.cause].format(f=fact, **values)
+        case facts.ParkedJoinDropped():
+            waits = "It has its session timeout to join again"
+            values["then"] = "It was removed" if fact.removed else waits
+        case facts.MemberLeft():
+            values["kind"] = "Pending member" if fact.pending else "Member"
+        case facts.LimitReached():
+            asked = fact.asked
+            values["state"] = "is reached" if asked is None else f"would be exceeded by {asked}"
+        case _:
+            pass
+    return values
 
 
-def _reason(client_reason: str | None) -> str:
-    return f"; client reason: {client_reason or _NOT_PROVIDED}"
+_CAUSES: Final = {
+    RebalanceCause.MEMBER_ADDED: (
+        "Adding new member {members} with group instance id {instance}{client}"
+    ),
+    RebalanceCause.METADATA_UPDATED: (
+        "Updating metadata for member {members} during {f.previous_state.value}{client}"
+    ),
+    RebalanceCause.LEADER_REJOINED: (
+        "Leader {members} re-joining group during {f.previous_state.value}{client}"
+    ),
+    RebalanceCause.MEMBERS_LEFT: "explicit `LeaveGroup` request for ({members}) members.",
+    RebalanceCause.MEMBER_EXPIRED: "removing member {members} on heartbeat expiration.",
+    RebalanceCause.SYNC_EXPIRED: "Removing [{members}] on pending sync request expiration",
+    RebalanceCause.ASSIGNMENT_NOT_STORED: (
+        "Error {f.error.name} when storing group assignment during SyncGroup (member: {members})"
+    ),
+    RebalanceCause.PROTOCOL_CHANGED: (
+        "Group's selectedProtocol will change because static member {members} with instance id "
+        "{instance} joined with change of protocol{client}"
+    ),
+    RebalanceCause.STATIC_MEMBER_REPLACED: (
+        "Updating metadata for static member {members} with instance id {instance}{client}"
+    ),
+    RebalanceCause.OVER_CAPACITY: (
+        "Freshly-loaded group is over capacity ({f.member_count} members)"
+    ),
+}
 
-
-# -- joining ---------------------------------------------------------------------------------------
-
-
-def _id_handed_out(fact: facts.MemberIdHandedOut) -> Line:
-    return Line(
+# A line's text is a template: ``f`` is the fact, the other values come from ``_values``.
+_LINES: Final[dict[type, Line]] = {
+    # Joining.
+    facts.MemberIdHandedOut: Line(
         logging.INFO,
-        f"Dynamic member with unknown member id joins group {fact.group_id} in {fact.state.value} "
-        f"state. Created a new member id {fact.member_id} and requesting the member to rejoin with "
-        "this id.",
-    )
-
-
-def _added_without_id(fact: facts.MemberAddedWithoutId) -> Line:
-    return Line(
+        "Dynamic member with unknown member id joins group {f.group_id} in {f.state.value} state. "
+        "Created a new member id {f.member_id} and requesting the member to rejoin with this id.",
+    ),
+    facts.MemberAddedWithoutId: Line(
         logging.INFO,
-        f"Dynamic member with unknown member id joins group {fact.group_id} in state "
-        f"{fact.state.value}. Created a new member id {fact.member_id} and added the member to "
-        "the group.",
-    )
-
-
-def _pending_joined(fact: facts.PendingMemberJoined) -> Line:
-    return Line(
+        "Dynamic member with unknown member id joins group {f.group_id} in state {f.state.value}. "
+        "Created a new member id {f.member_id} and added the member to the group.",
+    ),
+    facts.PendingMemberJoined: Line(
         logging.INFO,
-        f"Pending dynamic member with id {fact.member_id} joins group {fact.group_id} in "
-        f"{fact.state.value} state. Adding to the group now.",
-    )
-
-
-def _static_added(fact: facts.StaticMemberAdded) -> Line:
-    return Line(
+        "Pending dynamic member with id {f.member_id} joins group {f.group_id} in "
+        "{f.state.value} state. Adding to the group now.",
+    ),
+    facts.StaticMemberAdded: Line(
         logging.INFO,
-        f"Static member with groupInstanceId={fact.group_instance_id} and unknown member id joins "
-        f"group {fact.group_id} in {fact.state.value} state. Created a new member id "
-        f"{fact.member_id} for this member and added to the group.",
-    )
-
-
-def _static_replaced(fact: facts.StaticMemberReplaced) -> Line:
-    return Line(
+        "Static member with groupInstanceId={f.group_instance_id} and unknown member id joins "
+        "group {f.group_id} in {f.state.value} state. Created a new member id {f.member_id} for "
+        "this member and added to the group.",
+    ),
+    facts.StaticMemberReplaced: Line(
         logging.INFO,
-        f"Static member with groupInstanceId={fact.group_instance_id} and unknown member id joins "
-        f"group {fact.group_id} in {fact.state.value} state. Replacing previously mapped member "
-        f"{fact.replaced_id} with this groupInstanceId.",
-    )
-
-
-# -- rebalancing -----------------------------------------------------------------------------------
-
-
-def _cause(fact: facts.RebalanceStarted) -> str:  # noqa: C901, PLR0911 - one line a cause
-    members, during = ", ".join(fact.member_ids), fact.previous_state.value
-    client, instance = _reason(fact.client_reason), _or_null(fact.group_instance_id)
-    match fact.cause:
-        case RebalanceCause.MEMBER_ADDED:
-            return f"Adding new member {members} with group instance id {instance}{client}"
-        case RebalanceCause.METADATA_UPDATED:
-            return f"Updating metadata for member {members} during {during}{client}"
-        case RebalanceCause.LEADER_REJOINED:
-            return f"Leader {members} re-joining group during {during}{client}"
-        case RebalanceCause.MEMBERS_LEFT:
-            return f"explicit `LeaveGroup` request for ({members}) members."
-        case RebalanceCause.MEMBER_EXPIRED:
-            return f"removing member {members} on heartbeat expiration."
-        case RebalanceCause.SYNC_EXPIRED:
-            return f"Removing {_java_set(fact.member_ids)} on pending sync request expiration"
-        case RebalanceCause.ASSIGNMENT_NOT_STORED:
-            return (
-                f"Error {fact.error.name} when storing group assignment during SyncGroup "
-                f"(member: {members})"
-            )
-        case RebalanceCause.PROTOCOL_CHANGED:
-            return (
-                f"Group's selectedProtocol will change because static member {members} with "
-                f"instance id {instance} joined with change of protocol{client}"
-            )
-        case RebalanceCause.STATIC_MEMBER_REPLACED:
-            return (
-                f"Updating metadata for static member {members} with instance id {instance}{client}"
-            )
-        case RebalanceCause.OVER_CAPACITY:
-            return f"Freshly-loaded group is over capacity ({fact.member_count} members)"
-
-
-def _rebalance_started(fact: facts.RebalanceStarted) -> Line:
-    # The state in this line is always the new one: Kafka sets it before it logs.
-    return Line(
+        "Static member with groupInstanceId={f.group_instance_id} and unknown member id joins "
+        "group {f.group_id} in {f.state.value} state. Replacing previously mapped member "
+        "{f.replaced_id} with this groupInstanceId.",
+    ),
+    # Rebalancing. The state in the first line is always the new one: Kafka sets it before it logs.
+    facts.RebalanceStarted: Line(
         logging.INFO,
-        f"Preparing to rebalance group {fact.group_id} in state PreparingRebalance with old "
-        f"generation {fact.generation_id} (reason: {_cause(fact)}).",
-    )
-
-
-def _join_completed(fact: facts.JoinPhaseCompleted) -> Line:
-    return Line(
+        "Preparing to rebalance group {f.group_id} in state PreparingRebalance with old "
+        "generation {f.generation_id} (reason: {cause}).",
+    ),
+    facts.JoinPhaseCompleted: Line(
         logging.INFO,
-        f"Stabilized group {fact.group_id} generation {fact.generation_id} with "
-        f"{len(fact.member_ids)} members.",
-    )
-
-
-def _not_rejoined(fact: facts.MembersNotRejoined) -> Line:
-    return Line(
+        "Stabilized group {f.group_id} generation {f.generation_id} with {count} members.",
+    ),
+    facts.MembersNotRejoined: Line(
         logging.INFO,
-        f"Group {fact.group_id} removed dynamic members who haven't joined: "
-        f"{_java_set(fact.member_ids)}",
-    )
-
-
-def _nobody_rejoined(fact: facts.NobodyRejoined) -> Line:
-    return Line(
+        "Group {f.group_id} removed dynamic members who haven't joined: [{members}]",
+    ),
+    facts.NobodyRejoined: Line(
         logging.ERROR,
-        f"Group {fact.group_id} could not complete rebalance because no members rejoined.",
-    )
-
-
-def _emptied(fact: facts.GroupEmptied) -> Line:
-    return Line(
+        "Group {f.group_id} could not complete rebalance because no members rejoined.",
+    ),
+    facts.GroupEmptied: Line(
+        logging.INFO, "Group {f.group_id} with generation {f.generation_id} is now empty."
+    ),
+    # Assignments.
+    facts.AssignmentReceived: Line(
         logging.INFO,
-        f"Group {fact.group_id} with generation {fact.generation_id} is now empty.",
-    )
-
-
-# -- assignments -----------------------------------------------------------------------------------
-
-
-def _assignment_received(fact: facts.AssignmentReceived) -> Line:
-    return Line(
-        logging.INFO,
-        f"Assignment received from leader {fact.leader_id} for group {fact.group_id} for "
-        f"generation {fact.generation_id}. The group has {fact.member_count} members, "
-        f"{fact.static_count} of which are static.",
-    )
-
-
-def _empty_assignments(fact: facts.EmptyAssignmentsSet) -> Line:
-    return Line(
+        "Assignment received from leader {f.leader_id} for group {f.group_id} for generation "
+        "{f.generation_id}. The group has {f.member_count} members, {f.static_count} of which are "
+        "static.",
+    ),
+    facts.EmptyAssignmentsSet: Line(
         logging.WARNING,
-        f"Setting empty assignments for members {_java_set(fact.member_ids)} of {fact.group_id} "
-        f"for generation {fact.generation_id}.",
-    )
-
-
-def _empty_delivered(fact: facts.AssignmentDelivered) -> Line | None:
-    if fact.size:
-        return None
-    return Line(
+        "Setting empty assignments for members [{members}] of {f.group_id} for generation "
+        "{f.generation_id}.",
+    ),
+    facts.AssignmentDelivered: Line(
         logging.WARNING,
-        f"Sending empty assignment to member {fact.member_id} of {fact.group_id} for generation "
-        f"{fact.generation_id} with no errors",
-    )
-
-
-# -- leaving ---------------------------------------------------------------------------------------
-
-
-def _expired(fact: facts.MemberExpired) -> Line:
-    return Line(
+        "Sending empty assignment to member {f.member_id} of {f.group_id} for generation "
+        "{f.generation_id} with no errors",
+    ),
+    # Leaving.
+    facts.MemberExpired: Line(
         logging.INFO,
-        f"Member {fact.member_id} in group {fact.group_id} has failed, removing it from the group.",
-    )
-
-
-def _join_dropped(fact: facts.ParkedJoinDropped) -> Line:
-    then = "It was removed" if fact.removed else "It has its session timeout to join again"
-    return Line(
+        "Member {f.member_id} in group {f.group_id} has failed, removing it from the group.",
+    ),
+    facts.PendingMemberExpired: Line(
         logging.INFO,
-        f"The connection of member {fact.member_id} in group {fact.group_id} was lost while its "
-        f"JoinGroup waited. {then}.",
-    )
-
-
-def _sync_dropped(fact: facts.ParkedSyncDropped) -> Line:
-    return Line(
+        "Pending member {f.member_id} in group {f.group_id} has been removed after session timeout "
+        "expiration.",
+    ),
+    facts.MemberLeft: Line(
         logging.INFO,
-        f"The connection of member {fact.member_id} in group {fact.group_id} was lost while its "
-        "SyncGroup waited. It has its session timeout to come back.",
-    )
-
-
-def _pending_expired(fact: facts.PendingMemberExpired) -> Line:
-    return Line(
+        "[Group {f.group_id}] {kind} {f.member_id} has left group through explicit `LeaveGroup` "
+        "request{client}",
+    ),
+    facts.ParkedJoinDropped: Line(
         logging.INFO,
-        f"Pending member {fact.member_id} in group {fact.group_id} has been removed after session "
-        "timeout expiration.",
-    )
-
-
-def _left(fact: facts.MemberLeft) -> Line:
-    who = "Pending member" if fact.pending else "Member"
-    return Line(
+        "The connection of member {f.member_id} in group {f.group_id} was lost while its JoinGroup "
+        "waited. {then}.",
+    ),
+    facts.ParkedSyncDropped: Line(
         logging.INFO,
-        f"[Group {fact.group_id}] {who} {fact.member_id} has left group through explicit "
-        f"`LeaveGroup` request{_reason(fact.client_reason)}",
-    )
-
-
-# -- groups that come and go -----------------------------------------------------------------------
-
-
-def _created(fact: facts.GroupCreated) -> Line | None:
-    if not fact.simple:
-        return None
-    return Line(
+        "The connection of member {f.member_id} in group {f.group_id} was lost while its SyncGroup "
+        "waited. It has its session timeout to come back.",
+    ),
+    # Groups that come and go.
+    facts.GroupCreated: Line(
         logging.INFO,
-        f"[GroupId {fact.group_id}] Creating a simple consumer group via manual offset commit.",
+        "[GroupId {f.group_id}] Creating a simple consumer group via manual offset commit.",
         _OFFSETS,
-    )
-
-
-def _deleted(fact: facts.GroupDeleted) -> Line | None:
-    if fact.expired:
-        return None
-    return Line(
+    ),
+    facts.GroupDeleted: Line(
         logging.INFO,
-        f"The following groups were deleted: {fact.group_id}. A total of {fact.offset_count} "
-        "offsets were removed.",
+        "The following groups were deleted: {f.group_id}. A total of {f.offset_count} offsets were "
+        "removed.",
         _SHARD,
-    )
-
-
-# -- loading and failures --------------------------------------------------------------------------
-
-
-def _loaded(fact: facts.GroupLoaded) -> Line:
-    return Line(
-        logging.INFO, f"Loaded classic group {fact.group_id} with {fact.member_count} members."
-    )
-
-
-def _unparsed(fact: facts.SubscriptionNotParsed) -> Line:
-    return Line(
+    ),
+    facts.GroupLoaded: Line(
+        logging.INFO, "Loaded classic group {f.group_id} with {f.member_count} members."
+    ),
+    # Failures.
+    facts.SubscriptionNotParsed: Line(
         logging.WARNING,
-        f"Metadata of member {fact.member_id} of group {fact.group_id} for protocol "
-        f"{fact.protocol_name} is no consumer subscription; which topics the group reads is "
-        "unknown, so none of its offsets expire.",
-    )
-
-
-def _damaged(fact: facts.DamagedMetadataRefused) -> Line:
-    return Line(
+        "Metadata of member {f.member_id} of group {f.group_id} for protocol {f.protocol_name} is "
+        "no consumer subscription; which topics the group reads is unknown, so none of its offsets "
+        "expire.",
+    ),
+    facts.DamagedMetadataRefused: Line(
         logging.WARNING,
-        f"Client {fact.client_id} at {fact.client_host} was refused by group {fact.group_id}: its "
-        f"metadata of {fact.size} bytes for protocol {fact.protocol_name} is no consumer "
-        "subscription, and would make the group's topics unreadable.",
-    )
-
-
-def _write_failed(fact: facts.WriteFailed) -> Line:
-    return Line(
+        "Client {f.client_id} at {f.client_host} was refused by group {f.group_id}: its metadata "
+        "of {f.size} bytes for protocol {f.protocol_name} is no consumer subscription, and would "
+        "make the group's topics unreadable.",
+    ),
+    facts.WriteFailed: Line(
         logging.ERROR,
-        f"Writing the {fact.purpose} of group {fact.group_id} to {OFFSETS_TOPIC} failed with "
-        f"{fact.error.name}.",
-    )
-
-
-def _limit_reached(fact: facts.LimitReached) -> Line:
-    return Line(
+        f"Writing the {{f.purpose}} of group {{f.group_id}} to {OFFSETS_TOPIC} failed with "
+        "{f.error.name}.",
+    ),
+    facts.LimitReached: Line(
         logging.WARNING,
-        f"A request for group {fact.group_id} was refused: {fact.setting}={fact.limit} "
-        + ("is reached." if fact.asked is None else f"would be exceeded by {fact.asked}."),
-    )
-
-
-_LINES: Final[dict[type, Callable[[Any], Line | None]]] = {
-    facts.GroupCreated: _created,
-    facts.GroupDeleted: _deleted,
-    facts.MemberIdHandedOut: _id_handed_out,
-    facts.MemberAddedWithoutId: _added_without_id,
-    facts.PendingMemberJoined: _pending_joined,
-    facts.StaticMemberAdded: _static_added,
-    facts.StaticMemberReplaced: _static_replaced,
-    facts.RebalanceStarted: _rebalance_started,
-    facts.JoinPhaseCompleted: _join_completed,
-    facts.MembersNotRejoined: _not_rejoined,
-    facts.NobodyRejoined: _nobody_rejoined,
-    facts.GroupEmptied: _emptied,
-    facts.AssignmentReceived: _assignment_received,
-    facts.EmptyAssignmentsSet: _empty_assignments,
-    facts.AssignmentDelivered: _empty_delivered,
-    facts.MemberExpired: _expired,
-    facts.PendingMemberExpired: _pending_expired,
-    facts.MemberLeft: _left,
-    facts.ParkedJoinDropped: _join_dropped,
-    facts.ParkedSyncDropped: _sync_dropped,
-    facts.GroupLoaded: _loaded,
-    facts.SubscriptionNotParsed: _unparsed,
-    facts.WriteFailed: _write_failed,
-    facts.DamagedMetadataRefused: _damaged,
-    facts.LimitReached: _limit_reached,
+        "A request for group {f.group_id} was refused: {f.setting}={f.limit} {state}.",
+    ),
 }
