@@ -194,7 +194,7 @@ class CpuMeter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
-    """What a round of either side gets."""
+    """The parameters of a round."""
 
     spark: SparkSession
     bootstrap: str
@@ -362,7 +362,7 @@ def start_broker(name: str, folder: Path) -> Iterator[str]:
 
 
 def feed(bootstrap: str, case: Case, partitions: int) -> None:
-    """Make the topic of a case and fill it; values are numbers with random hexadecimal padding."""
+    """Make the topic of a case and fill it; a value is a number with padding."""
     begin = time.perf_counter()
     with Admin(bootstrap_servers=bootstrap) as admin:
         admin.create_topic(case.topic, partitions)

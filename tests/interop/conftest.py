@@ -1,4 +1,4 @@
-"""The clusters that every make of client is tried against: a real Kafka and kohort's broker."""
+"""The clusters for all Kafka clients: a real Kafka and kohort's broker."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ MINIMUM_SESSION_MS = 1_000
 def bootstrap(request: pytest.FixtureRequest) -> str:
     """Addresses of a cluster with short sessions allowed and no initial rebalance delay.
 
-    The real Kafka is there to prove the scenario itself: what fails on both is a mistake of the
-    test, what fails on one is a difference between kohort and Kafka.
+    The real Kafka proves the scenario: a failure on both clusters is a mistake of the test, a
+    failure on one of them is a difference between kohort and Kafka.
     """
     if request.param == "kafka":
         return str(request.getfixturevalue("real_kafka").bootstrap_servers)

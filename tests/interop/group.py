@@ -1,4 +1,4 @@
-"""Runs client scripts as processes and keeps what they tell: who owns what, which records came."""
+"""Runs client scripts as processes; keeps their partitions and records."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ SESSION_MS = 3_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Make:
-    """A client of another make: its script, an assignor that it has, whether it tells commits."""
+    """A Kafka client: its script and one of its assignors."""
 
     name: str
     script: str
@@ -42,7 +42,7 @@ class Make:
 
 
 class Member:
-    """One member process; what it told is kept in order."""
+    """One member process, with its events and records in order."""
 
     def __init__(self, make: Make, logs: Path, **options: object) -> None:
         self.name = str(options["client_id"])
@@ -68,18 +68,18 @@ class Member:
         self._reader.start()
 
     def leave(self) -> None:
-        """Asks it to end in good order and waits until it has said goodbye."""
+        """End the process with SIGTERM and wait until its consumer has closed."""
         self._process.send_signal(signal.SIGTERM)
         self._end()
         assert self.told[-1] == "closed", f"{self.name} did not close:\n{self.log.read_text()}"
 
     def kill(self) -> None:
-        """Ends it and what it started without warning."""
+        """End the process and its children with SIGKILL."""
         os.killpg(self._process.pid, signal.SIGKILL)
         self._end()
 
     def discard(self) -> None:
-        """Ends it, if it still runs, when a test is over."""
+        """End the process after a test, if it still runs."""
         if self._process.poll() is None:
             os.killpg(self._process.pid, signal.SIGKILL)
         self._end()
@@ -117,7 +117,7 @@ class Member:
 
 
 class Group:
-    """The members of one group, and questions about all of them."""
+    """The members of one group."""
 
     def __init__(self, bootstrap: str, topic: str, partitions: int, logs: Path) -> None:
         self.bootstrap = bootstrap
@@ -127,7 +127,7 @@ class Group:
         self.gone: list[Member] = []
         self._logs = logs
         self._settled: Counter[str] = Counter()
-        """How often each value had been told when the group settled last."""
+        """How often each value was read up to the last ``settle``."""
 
     @classmethod
     def create(cls, bootstrap: str, logs: Path) -> Self:
@@ -160,7 +160,7 @@ class Group:
         self._forget(member)
 
     def produce(self, make: Make, prefix: str, count: int) -> set[str]:
-        """Has a client of this make produce; the values, once all of them are acknowledged."""
+        """Produce values with this client; returns them when all are acknowledged."""
         done = subprocess.run(
             make.command(
                 "produce",
@@ -180,21 +180,21 @@ class Group:
         return {f"{prefix}-{number}" for number in range(count)}
 
     def await_balance(self, timeout_s: float = WAIT_S) -> float:
-        """Waits until every partition has one owner and shares differ by one; the seconds."""
+        """Wait until each partition has one owner and shares differ by one; the seconds."""
         return self._await(self._balanced, "a balanced assignment", timeout_s)
 
     def await_values(self, wanted: set[str]) -> float:
-        """Waits until every value was seen by some member; the seconds."""
+        """Wait until some member has read each value; returns the seconds."""
         return self._await(lambda: wanted <= self.seen().keys(), f"{len(wanted)} records", WAIT_S)
 
     def settle(self, produced: set[str], under_way: str | None = None) -> None:
-        """Waits until everything is committed. Nothing may have been lost or told twice by then.
+        """Wait until all values are committed; fail if a value is missing or was read twice.
 
-        A group at rest has nothing that could come twice, so whoever leaves, dies or restarts
-        while it rests may cost nothing. ``under_way`` is the prefix of values that came while the
-        group rebalanced: a commit between a join phase and its assignments is refused, and the
-        partition may move before the next commit. So such a value may be told again, but only if
-        the members that told it before had not committed it.
+        In a group without uncommitted records, no member that leaves, dies or restarts may cause
+        duplicates. ``under_way`` is the prefix of values that were produced during a rebalance. A
+        commit between a join phase and its assignments is refused, and the partition may move
+        before the next commit. So such a value may be read again, but only if the members that
+        read it before had not committed it.
         """
         self._await(lambda: self._committed() == len(produced), f"{len(produced)} commits", WAIT_S)
         seen = self.seen()
@@ -209,7 +209,7 @@ class Group:
                 for v in doubled
                 if v in self._settled or not v.startswith(under_way) or committed[v] > 1
             ]
-        assert doubled == [], f"told more than once: {', '.join(doubled)}"
+        assert doubled == [], f"read more than once: {', '.join(doubled)}"
         self._settled = seen
 
     def _committed(self) -> int:
@@ -219,7 +219,7 @@ class Group:
         return sum(max(0, p.offset) for p in answer.topic_partitions)
 
     def seen(self) -> Counter[str]:
-        """How often each value was told, by members present and gone."""
+        """How often present and former members have read each value."""
         return Counter(value for member in self.gone + self.members for value in member.values)
 
     def __enter__(self) -> Self:
@@ -246,9 +246,7 @@ class Group:
         begin = time.monotonic()
         while not holds():
             waited = time.monotonic() - begin
-            assert waited < timeout_s, (
-                f"waited {waited:.0f} s in vain for {what}: {self._picture()}"
-            )
+            assert waited < timeout_s, f"waited {waited:.0f} s for {what}: {self._picture()}"
             time.sleep(0.02)
         return time.monotonic() - begin
 

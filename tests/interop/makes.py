@@ -1,4 +1,4 @@
-"""The makes of clients that the stories are told with."""
+"""The Kafka clients of these tests."""
 
 from __future__ import annotations
 
@@ -24,6 +24,6 @@ MAKES = [CONFLUENT, COOPERATIVE, KAFKA_PYTHON, KAFKA_PYTHON_COOPERATIVE, AIOKAFK
 
 
 def need(make: Make) -> None:
-    """Skips where the system does not have it."""
+    """Skip if the client is not installed."""
     if make is KCAT and shutil.which("kcat") is None:
         pytest.skip("kcat is not installed (Debian, Ubuntu: apt-get install kcat)")

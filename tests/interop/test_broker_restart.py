@@ -1,4 +1,4 @@
-"""kohort's broker is killed under other makes' members; it returns on its data, and they go on."""
+"""Members of other Kafka clients continue after kohort's broker was killed and restarted."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.interop]
 
 
 class BrokerProcess:
-    """``kohort broker`` on one folder and one port."""
+    """``kohort broker`` with a fixed directory and port."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -53,9 +53,9 @@ def broker(tmp_path: Path) -> Iterator[BrokerProcess]:
     process.kill()
 
 
-# kcat is not among them: it ends by itself when no broker is up.
+# Without kcat: it ends when no broker is running.
 @pytest.mark.parametrize("make", [COOPERATIVE, KAFKA_PYTHON, AIOKAFKA], ids=lambda make: make.name)
-def test_members_go_on_when_a_killed_broker_returns(
+def test_members_continue_after_a_killed_broker_restarts(
     make: Make, broker: BrokerProcess, tmp_path: Path
 ) -> None:
     with Group.create(broker.start(), tmp_path) as group:
@@ -69,7 +69,7 @@ def test_members_go_on_when_a_killed_broker_returns(
         broker.kill()
         broker.start()
 
-        # Acknowledged records and committed offsets are there; nobody had to be started again.
+        # Acknowledged records and committed offsets are kept; no member was restarted.
         produced |= group.produce(make, "after", 300)
         group.await_values(produced)
         group.await_balance()

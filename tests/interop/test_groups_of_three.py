@@ -1,7 +1,7 @@
-"""Other makes' clients as a group of three: one joins, one leaves, one is killed, all return.
+"""Groups of three other Kafka clients: one joins, one leaves, one is killed, all return.
 
-The same story is told to a real Kafka and to kohort's broker, with every make of client, each
-member and producer a process of its own.
+The same test runs on a real Kafka and on kohort's broker with each client. Each member and each
+producer is a process.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from tests.interop.makes import AIOKAFKA, AIOKAFKA_RANGE, CONFLUENT, KAFKA_PYTHO
 
 pytestmark = [pytest.mark.slow, pytest.mark.interop]
 
-# Whoever leaves has a long session and whoever is killed a short one, so that a goodbye that was
-# not understood, or a session that did not end, is told from a slow machine.
+# The member that leaves has a long session, and the killed member a short one. So a LeaveGroup
+# without effect, or a session without end, differs from a slow machine.
 LONG_SESSION_MS = 40_000
 SOON_S = 20
 
@@ -32,18 +32,18 @@ def test_a_group_of_three_loses_and_doubles_nothing(
         group.await_values(produced)
         group.settle(produced, "first-")
 
-        # One joins while records come.
+        # One member joins while records arrive.
         third = group.join(make, "c", LONG_SESSION_MS)
         produced |= group.produce(make, "joining", 300)
         group.await_balance()
         group.await_values(produced)
         group.settle(produced, "joining-")
 
-        # One says goodbye: the others take over without waiting for its session to end.
+        # One member leaves: the others take over before the end of its session.
         group.leave(third)
         assert group.await_balance() < SOON_S
 
-        # It returns; then one is killed, and the others take over when its session has ended.
+        # The member returns. Another one is killed, and the others take over after its session.
         third = group.join(make, "c-again")
         group.await_balance()
         group.settle(produced)
@@ -53,7 +53,7 @@ def test_a_group_of_three_loses_and_doubles_nothing(
         group.await_values(produced)
         group.settle(produced, "killed-")
 
-        # All end; records arrive meanwhile; a new group of three goes on where the old one ended.
+        # All members end and records arrive; three new members continue at the committed offsets.
         for member in (first, third):
             group.leave(member)
         told = set(group.seen())
@@ -65,8 +65,8 @@ def test_a_group_of_three_loses_and_doubles_nothing(
         assert {value for member in returned for value in member.values} == produced - told
 
 
-def test_makes_share_one_group(bootstrap: str, tmp_path: Path) -> None:
-    """Whoever leads, each understands the others' subscriptions and its own share."""
+def test_different_clients_share_one_group(bootstrap: str, tmp_path: Path) -> None:
+    """Each client reads the subscriptions of the others when it leads, and its own assignment."""
     with Group.create(bootstrap, tmp_path) as group:
         produced = group.produce(CONFLUENT, "first", 300)
         makes = (CONFLUENT, KAFKA_PYTHON, AIOKAFKA_RANGE)
@@ -75,7 +75,7 @@ def test_makes_share_one_group(bootstrap: str, tmp_path: Path) -> None:
         group.await_values(produced)
         group.settle(produced, "first-")
 
-        # Each leaves in turn, so that each leads a group at some time.
+        # The members leave in turn, so each of them leads the group once.
         for member in members:
             group.leave(member)
             if group.members:

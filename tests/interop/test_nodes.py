@@ -1,7 +1,7 @@
-"""Other makes' clients on a broker of three nodes, of which they are told one address.
+"""Other Kafka clients on a broker of three nodes, with the address of one node.
 
-The group's coordinator is another node than that one, and each node leads two of the topic's
-partitions, so whoever asks the first node for everything gets nowhere.
+The group's coordinator is another node, and each node leads two of the topic's partitions. A client
+that sends all requests to the first node fails.
 """
 
 from __future__ import annotations

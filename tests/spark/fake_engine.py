@@ -1,9 +1,9 @@
-"""A fake of Spark's micro-batch engine, of a group and of topics, one step at a time.
+"""Fakes of Spark's micro-batch engine, of a group and of topics.
 
-``Application.run`` is a generator that makes Spark's calls in Spark's order and yields at every
-point where a process may be stopped or killed: before and after the journal entry, after planning,
-after reading, after the sink's commit, after the commit log. Dropping the generator is SIGKILL;
-not resuming it is a pause; a new one on the same ``Checkpoint`` is a restart.
+``Application.run`` is a generator that makes Spark's calls in Spark's order. It yields wherever a
+test may stop or kill the process: before and after the entry in the offset log, after planning,
+after reading, after the sink's commit, after the commit log. To drop the generator is SIGKILL, not
+to resume it is a pause, and a new generator on the same ``Checkpoint`` is a restart.
 """
 
 from __future__ import annotations
@@ -69,12 +69,12 @@ class Member:
     name: str
     alive: bool = True
     view: MembershipSnapshot[TopicPartition] | None = None
-    """What a member believes that the coordinator has expired without its knowledge."""
+    """The last snapshot of an expired member that does not know of its expiry."""
 
 
 @dataclass
 class Coordinator:
-    """Cooperative assignment: a partition moves when its owner released it or is gone."""
+    """Cooperative assignment: a partition moves after its owner released it or expired."""
 
     topics: FakeTopics
     members: dict[str, Member] = field(default_factory=dict)
@@ -88,7 +88,7 @@ class Coordinator:
         self._turn()
 
     def expire(self, name: str) -> None:
-        """The session timed out; the member itself knows nothing of it yet."""
+        """End the session of a member; the member does not notice."""
         member = self.members.get(name)
         if member is None or not member.alive:
             return
@@ -136,7 +136,7 @@ class Coordinator:
 
 
 class FakeGroup:
-    """One member's view; ``zombie_confirmed`` plays the race in which the check came too early."""
+    """The membership of one member; with ``zombie_confirmed`` an expired member looks confirmed."""
 
     def __init__(self, coordinator: Coordinator, name: str, zombie_confirmed: bool) -> None:
         self.coordinator = coordinator
@@ -167,7 +167,7 @@ class FakeGroup:
         return self.coordinator.snapshot(self.name)
 
     def wake_up(self) -> None:
-        """The heartbeat that tells an expired member so: it joins again, owning nothing."""
+        """Let an expired member notice its expiry and join again without partitions."""
         member = self.coordinator.members.get(self.name)
         if member is not None and not member.alive:
             del self.coordinator.members[self.name]
@@ -198,7 +198,7 @@ class FakeGroup:
 
 @dataclass
 class Checkpoint:
-    """Spark's offset log and commit log, as texts."""
+    """Spark's offset log and the length of its commit log."""
 
     offsets: list[tuple[str, str]] = field(default_factory=list)
     committed: int = 0
@@ -206,7 +206,7 @@ class Checkpoint:
 
 @dataclass
 class World:
-    """What outlives processes: topics, the coordinator, the ledger's file, the written files."""
+    """The state outside of processes: topics, coordinator, ledger, written files."""
 
     directory: Path
     topics: FakeTopics
@@ -222,7 +222,7 @@ class World:
         return self
 
     def __exit__(self, *exc_info: object) -> None:
-        """The processes are gone: whoever still held a ledger open lets go of it."""
+        """Close the ledgers of all processes."""
         for ledger in self._ledgers:
             ledger.close()
 
@@ -250,7 +250,7 @@ class World:
 
 
 def survives(offset: int) -> bool:
-    """The query's filter: whole ranges may come out empty."""
+    """The query's filter; it can drop all records of a range."""
     return offset % 7 < 5
 
 
@@ -287,7 +287,7 @@ class Application:
         self.done = False
 
     def kill(self) -> None:
-        """SIGKILL: the group is told nothing."""
+        """SIGKILL: the member does not leave the group."""
         self.ledger.close()
         self.sink.close()
 
@@ -347,11 +347,11 @@ class Application:
 
 
 def run_until(steps: Iterator[str], wanted: str) -> None:
-    """Resume an application until it stands at a point."""
+    """Resume an application up to a point."""
     for point in steps:
         if point == wanted:
             return
-    raise AssertionError(f"the application ended before it stood at {wanted!r}")
+    raise AssertionError(f"the application ended before {wanted!r}")
 
 
 def ranges(document: str) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Tables made without Spark: by the reader, the writer and the ledger that Spark's tasks use."""
+"""Makes tables without Spark, with the reader, the writer and the ledger of Spark's tasks."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from kohort.spark.sqlite_ledger import SqliteLedger
 
 
 def as_rows(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """What the query ``SELECT value FROM records`` makes of records."""
+    """The rows that ``SELECT value FROM records`` makes of records."""
     keys, values = batch.column("key").to_pylist(), batch.column("value").to_pylist()
     return pa.RecordBatch.from_pydict(
         {
@@ -43,7 +43,7 @@ def land(
 ) -> Committed:
     """One micro-batch: reads the ranges, writes the files, commits.
 
-    ``drop`` says of which offsets no row is made; ``query`` is noted as having done so.
+    ``drop`` chooses offsets without a row; ``query`` is noted as the query of the rows.
     """
     ledger = SqliteLedger(directory, "g")
     name = None if query is None else ledger.note_query(query)

@@ -1,4 +1,4 @@
-"""``kohort pipeline`` as processes: mistakes told, several executors, several applications."""
+"""``kohort pipeline`` as processes: wrong arguments, several executors, several applications."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def numbered(count: int) -> list[tuple[bytes, bytes]]:
     return [(b"k%d" % (n % 50), b"%d" % n) for n in range(count)]
 
 
-# --- mistakes: a sentence, exit status 2, nothing written
+# --- wrong arguments: one sentence, exit status 2, nothing written
 
 
 def test_an_unknown_topic_is_an_error_before_anything_is_written(
@@ -169,7 +169,7 @@ def test_a_pipeline_runs_on_the_java_from_pip(feed: MakeFeed, tmp_path: Path) ->
 
 
 class Ledger:
-    """What the test sees of the applications: their ledger, nothing else."""
+    """Reads the ledger of the applications."""
 
     def __init__(self, directory: Path) -> None:
         self.path = directory / LEDGER_PATH
@@ -181,12 +181,12 @@ class Ledger:
         try:
             return connection.execute(question, values).fetchall()
         except sqlite3.OperationalError:
-            return []  # the first application is just making the tables
+            return []  # the first application is making the tables
         finally:
             connection.close()
 
     def owners(self) -> set[str]:
-        """Who acquired a partition last, by client id."""
+        """The client ids of the members that acquired a partition last."""
         return {str(row[0]).split("-")[0] for row in self.ask("SELECT member FROM position")}
 
     def batch_under_way(self, client: str) -> bool:
@@ -213,9 +213,10 @@ def wait_for(condition: Callable[[], bool], what: str, processes: list[subproces
 
 
 def kill_tree(process: subprocess.Popen[str], only_if: Callable[[], bool] = lambda: True) -> bool:
-    """SIGKILL to the process, its JVM, and all Python workers of it.
+    """Send SIGKILL to the process, its JVM and its Python workers if ``only_if`` holds.
 
-    ``only_if`` is asked when they stand still: what it sees is what dies. Returns its answer.
+    The processes are stopped before ``only_if`` is called, so they die in that state. Returns the
+    result of ``only_if``.
     """
     tree = [*psutil.Process(process.pid).children(recursive=True), psutil.Process(process.pid)]
     for member in tree:
@@ -311,7 +312,7 @@ def test_three_applications_one_killed_and_restarted_land_every_record_once(
     third = start(source, "third")
     three = {"first", "victim", "third"}
     wait_for(lambda: ledger.owners() == three, "three owners", [first, victim, third])
-    source.put(numbered(count // 2))  # however long the third took to start, there is work now
+    source.put(numbered(count // 2))  # work for all three, however late the third one started
     in_batch = partial(ledger.batch_under_way, "victim")
     wait_for(lambda: in_batch() and kill_tree(victim, in_batch), "a batch of it", [first, third])
     assert ledger.batch_under_way("victim"), "the victim was not killed in a batch"
@@ -344,7 +345,7 @@ def test_three_applications_one_killed_and_restarted_land_every_record_once(
 def test_an_application_with_a_stopped_jvm_loses_its_partitions_and_rejoins(
     feed: MakeFeed, tmp_path: Path, start: Start
 ) -> None:
-    """Its member lives in another process and would beat for ever without a poll deadline."""
+    """The member is in another process: without a poll deadline its heartbeats would go on."""
     source = feed(4, numbered(4_000))
     ledger = Ledger(tmp_path / "table")
     deadline = ("--set", "max.poll.interval.ms=12000")

@@ -1,4 +1,4 @@
-"""Decoding into columns, against the decoder that goes record by record."""
+"""Decoding into columns, compared with the decoder for single records."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ RECORDS = st.builds(
 
 @st.composite
 def logs(draw: st.DrawFn) -> list[bytes]:
-    """Batches as a log may hold them: with gaps between and inside, stamped by either side."""
+    """Batches with gaps between and inside them, and timestamps from producer or broker."""
     batches, base = [], draw(st.integers(0, 2**40))
     for records in draw(st.lists(st.lists(RECORDS, min_size=1, max_size=150), max_size=4)):
         batch = build_batch(records, base_offset=base)
@@ -110,7 +110,7 @@ def test_damaged_records_raise_malformed_and_no_other_error(
     except Malformed:
         return
     decoded.validate(full=True)
-    # What passes has as many records as announced, and none reaches out of the bytes that came.
+    # Decoded batches have the announced number of records, all within the received bytes.
     assert decoded.num_rows == len(records)
     assert decoded.column("value").nbytes <= len(damaged) + 5 * (len(records) + 64)
 

@@ -1,4 +1,4 @@
-"""The driver's rules: single call orders by hand, thousands of schedules by Hypothesis."""
+"""The rules of the driver, for single orders of calls and for random schedules."""
 
 from __future__ import annotations
 
@@ -288,7 +288,7 @@ actions = st.one_of(
 
 @dataclass
 class Slot:
-    """One application's place: its checkpoint lives on, its starts come and go."""
+    """One application: a checkpoint and its present start."""
 
     checkpoint: Checkpoint
     starts: int = 0
@@ -297,7 +297,7 @@ class Slot:
 
 
 class Schedule:
-    """Runs a list of actions on a world, then lets everything that lives finish."""
+    """Runs a list of actions on a world, then lets all applications finish."""
 
     def __init__(self, world: World, zombie_confirmed: bool) -> None:
         self.world = world
@@ -315,7 +315,7 @@ class Schedule:
             elif action == "wake":
                 slot.application.group.wake_up()
             elif action == "kill":
-                # The coordinator notices at once or, if "expire" comes later, not before that.
+                # The coordinator notices at once.
                 slot.application.kill()
                 self.world.coordinator.expire(name)
                 slot.application = slot.steps = None
@@ -324,7 +324,8 @@ class Schedule:
                 slot.application.sink.close()
                 slot.application = slot.steps = None
 
-    def step(self, who: str, count: int) -> None:
+    def step(self, who: str, count: int) -> set[str]:
+        """Resume an application ``count`` times; the points that it reached."""
         slot = self.slots[who]
         if slot.application is None or slot.steps is None:
             slot.starts += 1
@@ -335,18 +336,21 @@ class Schedule:
                 zombie_confirmed=self.zombie_confirmed,
             )
             slot.steps = slot.application.run()
-        for _ in range(count):
-            next(slot.steps)
+        return {next(slot.steps) for _ in range(count)}
 
     def finish(self) -> None:
+        """Run until all applications have been idle for three rounds."""
         for who in NAMES:
             self.step(who, 1)
-        for _ in range(60):
+        idle_rounds = 0
+        while idle_rounds < 3:
+            points: set[str] = set()
             for who in NAMES:
                 application = self.slots[who].application
                 assert application is not None
                 application.group.wake_up()
-                self.step(who, 8)
+                points |= self.step(who, 8)
+            idle_rounds = idle_rounds + 1 if points == {"idle"} else 0
         for slot in self.slots.values():
             assert slot.application is not None
             slot.application.kill()
@@ -385,7 +389,7 @@ def test_every_record_lands_once_under_kills_pauses_and_rebalances(
 
 
 class FencelessLedger(SqliteLedger):
-    """A ledger that only notes the owner: what goes wrong without the fence must be seen."""
+    """A ledger without fences: a new owner keeps the epoch of the former owner."""
 
     def acquire(
         self, partitions: Iterable[TopicPartition], generation: int, member: str
@@ -399,7 +403,7 @@ class FencelessLedger(SqliteLedger):
 
 
 def after_a_zombie(world: World) -> Iterator[str]:
-    """A new owner that read and wrote, just when a zombie of the same partition has committed."""
+    """A new owner that has read and written when the former owner commits."""
     world.topics.end = {A: 20}
     _, zombie = start(world, "a")
     run_until(zombie, "committed")
@@ -413,7 +417,7 @@ def after_a_zombie(world: World) -> Iterator[str]:
 
 
 def test_the_fake_engine_detects_a_ledger_without_fences(tmp_path: Path) -> None:
-    """A zombie writes after the new owner read its position and before its first write."""
+    """The former owner commits between the new owner's read of the position and its commit."""
     with World(tmp_path, FakeTopics(1), lambda at: FencelessLedger(at, "g")) as world:
         owner = after_a_zombie(world)
         with pytest.raises(InvariantViolation, match="expected position 0"):

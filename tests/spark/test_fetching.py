@@ -1,4 +1,4 @@
-"""Which batches a reader may see, and what happens to those that came damaged."""
+"""Visible batches of a fetch, and damaged batches."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ COMMIT, ABORT = 1, 0
 
 
 def batch(offset: int, producer: int = -1, mark: int | None = None, codec: int = 0) -> Batch:
-    """One record, in a transaction if it has a producer; or the mark that ends one."""
+    """A batch with one record, in a transaction if it has a producer, or a transaction marker."""
     key = None if mark is None else mark.to_bytes(4, "big")
     made = build_batch([Record(key, b"value " * 9)], base_offset=offset, producer_id=producer)
     header = parse_header(made)

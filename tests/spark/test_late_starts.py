@@ -63,7 +63,7 @@ def application(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Application:
     config = PipelineConfig(bootstrap="b:1", topics="t", group="g", sql="", output=tmp_path)
     ledger: Any = None
     return Application(
-        spark, config, ledger, tmp_path, lambda _: None, threading.Event(), lambda: None
+        spark, config, ledger, tmp_path, lambda _: None, threading.Event(), own_session=False
     )
 
 

@@ -1,4 +1,4 @@
-"""The offset document: what Spark journals is what comes back, and damage is told apart."""
+"""The offset document: written offsets are parsed back, damaged documents are refused."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ offsets = st.builds(
 
 
 @given(offsets)
-def test_what_was_written_is_read_back(offset: SourceOffset) -> None:
+def test_a_written_offset_is_read_back_unchanged(offset: SourceOffset) -> None:
     assert parse(json.loads(json.dumps(render(offset)))) == offset
 
 

@@ -1,4 +1,4 @@
-"""How much a writing task is handed at once."""
+"""The size of the batches of rows for a writing task."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_rows_that_grow_from_small_to_huge_are_counted_and_land_once(
     source.put([(None, b"small")] * 2_000)
     progress = run(source, "SELECT value, length(value) AS n FROM records", limit=1_500)
     verdict = verify(tmp_path / "table", source.settings)
-    # Nothing that the refused batch had written is left over either.
+    # The refused batch has left no files either.
     assert verdict.ok
     assert verdict.total("rows") == 4_500
     assert sum(batch.rows for batch in progress) == 4_500
@@ -51,9 +51,9 @@ def test_rows_that_grow_from_small_to_huge_are_counted_and_land_once(
     [
         ("SELECT value FROM records", True),
         ("SELECT CAST(value AS STRING) AS v, offset + 1 AS n FROM records", True),
-        # Records are small, what the SQL makes of them is not.
+        # Small records, large rows.
         ("SELECT repeat(CAST(value AS STRING), 40000) AS v FROM records", False),
-        # Small rows whose malformed records travel along.
+        # Small rows with the keys and values of malformed records.
         ("SELECT 1 AS one, CAST(value AS STRING) AS dead_letter FROM records", True),
         ("SELECT array(value) AS a FROM records", None),
         ("SELECT named_struct('v', value) AS s FROM records", None),

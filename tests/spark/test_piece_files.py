@@ -57,7 +57,7 @@ def written(directory: Path, batches: Iterator[pa.RecordBatch]) -> list[WrittenF
         [A0],
         [A0] * 5,
         [A0, A1, A1],
-        # Another topic under the same number, also where first and last row are of the same one.
+        # Another topic with the same partition number, also between rows of one topic.
         [A0, A0, B0],
         [A0, B0, B0, A0],
         [B0, AB0, A0, AB0, B0],
@@ -97,7 +97,7 @@ def test_the_seals_of_both_files_match_their_bytes_on_disk(tmp_path: Path) -> No
 def test_a_seal_is_the_crc_32c_of_all_bytes(tmp_path: Path) -> None:
     path = tmp_path / "file"
     path.write_bytes(b"123456789")
-    # The check value of CRC-32C (RFC 3720): seals that stand in ledgers must never mean another.
+    # The check value of CRC-32C (RFC 3720): the meaning of stored seals must never change.
     assert seal_of(path) == Seal(9, 0xE3069283)
     path.write_bytes(b"\0" * (3 << 20) + b"123456789")
     assert seal_of(path) == Seal((3 << 20) + 9, google_crc32c.value(path.read_bytes()))

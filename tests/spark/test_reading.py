@@ -1,4 +1,4 @@
-"""Read tasks on the embedded broker: every offset of a piece, once, in order, in any packing."""
+"""Read tasks on the embedded broker: each record of a piece, once and in order."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture(autouse=True)
 def thaw() -> object:
-    """The worker's one-time freeze of the garbage collector must not outlive a test."""
+    """Undo the worker's freeze of the garbage collector after each test."""
     yield
     gc.unfreeze()
 
@@ -53,7 +53,7 @@ def test_pieces_are_read_in_turn_and_up_to_their_ends(
         piece(source, 1, 29_999, 30_000),
     ]
     assert places(source, pieces) == expected(source, pieces)
-    # The fetcher is kept; a second task of the same worker begins where it is told.
+    # The worker keeps its fetcher; a second task reads its own offsets.
     again = [piece(source, 1, 3, 9), piece(source, 2, 29_990, 30_000), piece(source, 0, 0, 2)]
     assert places(source, again) == expected(source, again)
 

@@ -1,4 +1,4 @@
-"""Pipelines on a real Apache Kafka, also where offsets hold no record."""
+"""Pipelines on a real Apache Kafka, also with offsets without records."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_two_queries_share_a_group_of_a_real_kafka(
 def test_ranges_that_end_with_transaction_markers_are_read_to_their_end(
     real_kafka: RealKafka, run: Run, tmp_path: Path
 ) -> None:
-    """The marks of transactions take offsets; the last one is the last offset of the log."""
+    """Transaction markers take offsets; a marker is at the last offset of the log."""
     source = make(real_kafka, "spark-transactions", 1)
     producer = Producer(
         {"bootstrap.servers": real_kafka.bootstrap_servers, "transactional.id": "marks"}

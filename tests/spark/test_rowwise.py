@@ -1,4 +1,4 @@
-"""Which SQL a pipeline takes: the check looks at Spark's plan, so spelling does not matter."""
+"""The SQL that a pipeline accepts; the check reads Spark's plan, so spelling does not matter."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_row_wise_sql_runs_and_keeps_partition_and_offset(  # noqa: PLR0917
             "by the time",
         ),
         ("SELECT value FROM records WHERE current_user() = 'root'", "by the time or the place"),
-        # What has no say in which records are left out does no harm.
+        # These expressions do not decide which records are dropped.
         ("SELECT now() AS at, rand() AS r FROM records WHERE offset > 5", None),
         ("SELECT now() AS at FROM records", None),
         ("SELECT value FROM records WHERE timestamp > '2026-01-01' AND key RLIKE '^a'", None),

@@ -1,4 +1,4 @@
-"""The source's process when Spark ends it: however many signals come, it says farewell and ends."""
+"""The source's process at SIGTERM: it leaves the group and ends, also with several signals."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 pytest.importorskip("pyspark", reason="pip install 'kohort[spark]'")
 
-# Children that are told to end, and told again just before the handler's first line, its second ...
+# Each child gets SIGTERM, and again just before a line of the handler: the first, the second ...
 SOURCE = """
 import os, signal, sys
 from kohort.spark import source
@@ -40,7 +40,7 @@ def told_again_at(line):
 for line in range(1, 30):
     child = os.fork()
     if not child:
-        signal.alarm(60)  # Who waits for a lock that it holds is not left behind.
+        signal.alarm(60)  # Ends a child that waits for its own lock.
         code, left = told_again_at(line)
         print(line, "ended" if code == 143 else code, flush=True)
         os._exit(left > 0)
@@ -54,7 +54,7 @@ for line in range(1, 30):
 
 @pytest.mark.slow
 def test_a_second_sigterm_neither_blocks_nor_interrupts_leaving_the_group() -> None:
-    """Spark sends SIGTERM when a query fails and when it stops its source, at times at once."""
+    """Spark sends SIGTERM when a query fails and when it stops its source, sometimes twice."""
     done = subprocess.run(
         [sys.executable, "-c", SOURCE], stdout=subprocess.PIPE, text=True, check=True
     )

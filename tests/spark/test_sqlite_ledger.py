@@ -224,7 +224,7 @@ while True:
 
 @pytest.fixture
 def beginner(tmp_path: Path) -> Iterator[sqlite3.Connection]:
-    """Somebody in the middle of making the file that is to be the ledger."""
+    """Another process that is making the file of the ledger."""
     path = tmp_path / LEDGER_PATH
     path.parent.mkdir()
     connection = sqlite3.connect(path, isolation_level=None)
@@ -237,7 +237,7 @@ def beginner(tmp_path: Path) -> Iterator[sqlite3.Connection]:
 def test_two_applications_can_make_the_same_ledger_at_once(
     beginner: sqlite3.Connection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """SQLite refuses one of two that make a file's write-ahead log, however long it may wait."""
+    """If two connections make a write-ahead log at once, SQLite refuses one without a wait."""
     impatient = sqlite3.connect(tmp_path / LEDGER_PATH, timeout=3_600)
     with pytest.raises(sqlite3.OperationalError, match="locked"):
         impatient.execute("PRAGMA journal_mode = WAL")

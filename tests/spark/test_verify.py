@@ -1,4 +1,4 @@
-"""The comparison of table and topic: what is planted is found, and told apart."""
+"""The comparison of table and topic: each planted fault is found and named."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture
 def whole(feed: Callable[..., Feed], tmp_path: Path) -> tuple[Feed, Path]:
-    """Two partitions of 50 records, landed in two batches but for the last 5 of each."""
+    """Two partitions of 50 records; two batches have landed all but the last 5 of each."""
     source = feed(2, [(b"k%d" % n, b"v%d" % n) for n in range(100)])
     directory = tmp_path / "table"
     land(source, directory, {0: (0, 20), 1: (0, 30)})
@@ -102,7 +102,7 @@ def noted(**other: Any) -> NotedQuery:
 
 
 class EveryThird:
-    """A judge who knows what the query of ``noted`` leaves out, and looks at what it is shown."""
+    """A query runner that applies the filter of ``noted`` and checks its records."""
 
     def __init__(self, source: Feed) -> None:
         self._source = source
@@ -121,7 +121,7 @@ class EveryThird:
 
 @pytest.fixture
 def filtered(feed: Callable[..., Feed], tmp_path: Path) -> tuple[Feed, Path]:
-    """Two partitions of 30 records; a third of the first 20 of each was left out by the SQL."""
+    """Two partitions of 30 records; the SQL dropped a third of the first 20 of each."""
     source = feed(2, [(b"k%d" % n, b"v%d" % n) for n in range(60)])
     land(
         source, tmp_path / "table", {0: (0, 20), 1: (0, 20)},
@@ -156,7 +156,7 @@ def test_a_filter_that_runs_again_gets_null_and_empty_values_unchanged(
 def test_a_record_lost_before_its_file_was_written_is_found_in_a_filtered_table(
     feed: Callable[..., Feed], tmp_path: Path
 ) -> None:
-    """The file is whole and so is the manifest: only the SQL can tell."""
+    """File and manifest agree; only the SQL shows the loss."""
     source = feed(1, [(None, b"%d" % n) for n in range(30)])
     land(
         source, tmp_path / "table", {0: (0, 30)},

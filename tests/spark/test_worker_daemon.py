@@ -1,4 +1,4 @@
-"""Workers that wait for a task when Spark ends: they go without a word."""
+"""Idle workers when Spark ends: they print nothing."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ pytest.importorskip("pyspark", reason="pip install 'kohort[spark]'")
 
 
 def last_words(module: str) -> str:
-    """What a daemon and a worker of it say when the worker's socket is closed before any task."""
-    # Paths of Unix sockets are short; pytest's folders are not.
+    """The output of a daemon and its worker when the worker's socket closes before any task."""
+    # The path of a Unix socket must be short, and pytest's folders have long paths.
     with tempfile.TemporaryDirectory() as folder:
         environment = os.environ | {
             "PYTHON_UNIX_DOMAIN_ENABLED": "true",
@@ -45,7 +45,7 @@ def conversation(daemon: subprocess.Popen[bytes]) -> str:
         spark.connect(place)
         (worker,) = struct.unpack(">i", spark.recv(4, socket.MSG_WAITALL))
         waited_for = os.pidfd_open(worker)
-    # The daemon's own end would kill the worker before it speaks.
+    # The end of the daemon would kill the worker before it prints.
     assert select.select([waited_for], [], [], 120)[0], "the worker did not end"
     os.close(waited_for)
     daemon.stdin.close()
@@ -57,5 +57,5 @@ def test_an_idle_worker_ends_without_output() -> None:
 
 
 def test_an_idle_worker_of_spark_s_own_daemon_prints_a_stack_trace() -> None:
-    """Fails as soon as Spark mends this: then ``worker_daemon`` has no reason to be."""
+    """When Spark fixes this, the test fails, and ``worker_daemon`` can be removed."""
     assert "BrokenPipeError" in last_words("pyspark.daemon")

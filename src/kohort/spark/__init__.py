@@ -1,4 +1,4 @@
-"""Layer 7. Source, sink and pipeline on Spark; the classes that Spark calls hold no logic.
+"""Layer 7. Source, sink and pipeline on Spark.
 
 For users: ``read_table(spark, directory)`` and ``read_dead_letters(spark, directory)``. They are
 loaded on first use: ``kohort table`` and the executors do not need their imports.

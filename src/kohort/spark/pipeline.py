@@ -32,7 +32,7 @@ from kohort.spark.ledger import Ledger
 from kohort.spark.options import SourceOptions, parse_options
 from kohort.spark.parquet_sink import SMALL_ROW, ParquetSink
 from kohort.spark.rowwise import apply_sql
-from kohort.spark.session import make_session, stop_session, stop_workers
+from kohort.spark.session import make_session, stop_planners, stop_session, stop_workers
 from kohort.spark.source import KohortDataSource
 from kohort.spark.table import open_ledger
 
@@ -149,15 +149,15 @@ def run_pipeline(
             if session is not None
             else make_session(f"kohort-{config.group}-{name}", config.master, config.spark)
         )
-        before_stop = stop_workers if session is None else _nothing
-        application = Application(spark, config, ledger, checkpoint, report, stop, before_stop)
+        own = session is None
+        application = Application(spark, config, ledger, checkpoint, report, stop, own_session=own)
         left = True
         try:
             note_start: Callable[[], None] = partial(started, name)
             while not application.run(note_start):
                 note_start = _nothing
         finally:
-            if session is None:
+            if own:
                 left = stop_session(spark)
         return left
 
@@ -172,7 +172,8 @@ class Application:
     checkpoint: Path
     report: Callable[[Progress], None]
     stop: threading.Event
-    before_stop: Callable[[], None]
+    own_session: bool
+    """Whether no other program uses the session, so that all its processes may be ended."""
     late_starts: int = 0
     """How many starts in a row failed because the source's process was late."""
 
@@ -181,7 +182,7 @@ class Application:
         query, sink = self._start_query(_source_options(self.config))
         started()
         try:
-            _watch(query, self._note, self.stop, self.before_stop)
+            _watch(query, self._note, self.stop, stop_workers if self.own_session else _nothing)
         except PythonLate:
             return self._note_late_start()
         except KohortError:
@@ -209,6 +210,8 @@ class Application:
 
     def _note(self, progress: Progress) -> None:
         self.late_starts = 0
+        if self.own_session and not progress.rows:
+            stop_planners()
         self.report(progress)
 
     def _note_late_start(self) -> bool:

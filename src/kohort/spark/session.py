@@ -29,6 +29,7 @@ DRIVER_JAVA_OPTIONS = "-Xss16m -XX:+UseParallelGC"
 cores the parallel collector takes 0.6 us of CPU a row less than G1."""
 
 WORKER_DAEMON = "kohort.spark.worker_daemon"
+_SPARK_DAEMON = "pyspark.daemon"
 _SOURCE = "pyspark.sql.streaming.python_streaming_source_runner"
 _PROCESSES_END_S = 5.0
 
@@ -97,13 +98,22 @@ def stop_session(spark: SparkSession) -> bool:
     return not psutil.wait_procs(sources, timeout=_PROCESSES_END_S)[1]
 
 
-def stop_workers() -> None:
-    """End all Python workers of this process's own session; call this before a query is stopped.
+def stop_planners() -> None:
+    """End the workers that planned a query of this process's own session, after its first batch.
 
-    Some workers run under Spark's own daemon, whatever the settings say. Each of them prints a
-    stack trace when Spark closes its socket. A daemon that gets SIGTERM ends its workers silently.
+    They run under Spark's own daemon, whatever the settings say. Each of them would print a stack
+    trace when Spark closes its socket. Spark forks new ones when it needs them.
     """
-    daemons = _children("pyspark.daemon", WORKER_DAEMON)
+    family = {process.pid: process for process in _children(_SPARK_DAEMON)}
+    for process in family.values():
+        with contextlib.suppress(psutil.NoSuchProcess):
+            if process.ppid() in family:
+                process.terminate()
+
+
+def stop_workers() -> None:
+    """End all Python workers of this process's own session silently, before a query is stopped."""
+    daemons = _children(_SPARK_DAEMON, WORKER_DAEMON)
     for daemon in daemons:
         with contextlib.suppress(psutil.NoSuchProcess):
             daemon.terminate()

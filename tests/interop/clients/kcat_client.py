@@ -1,6 +1,6 @@
-"""A group member and a producer on kcat, whose own output is put into the common tongue.
+"""A group member and a producer on kcat; translates kcat's output into the common protocol.
 
-kcat commits by itself, at an interval; its offsets are seen at the broker, not told.
+kcat commits at an interval and does not report commits; the broker has its offsets.
 """
 
 from __future__ import annotations

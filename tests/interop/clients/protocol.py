@@ -1,13 +1,13 @@
-"""The common tongue of the client scripts: JSON lines on standard output, SIGTERM to end.
+"""The common protocol of the client scripts: JSON lines on standard output, SIGTERM to end.
 
-    {"event": "assigned", "partitions": [0, 1]}       added to what the member owns
-    {"event": "revoked", "partitions": [0]}           taken from it
+    {"event": "assigned", "partitions": [0, 1]}       new partitions of the member
+    {"event": "revoked", "partitions": [0]}           partitions taken from the member
     {"event": "record", "partition": 0, "offset": 5, "value": "v-17"}
-    {"event": "committed"}                            everything told so far is committed
-    {"event": "commit_refused", "reason": "..."}      a rebalance came between; to be done again
-    {"event": "unreachable", "reason": "..."}         nobody listens just now; polled again
+    {"event": "committed"}                            all records so far are committed
+    {"event": "commit_refused", "reason": "..."}      a rebalance interrupted the commit
+    {"event": "unreachable", "reason": "..."}         no broker listens; the script polls again
     {"event": "produced", "count": 100}
-    {"event": "closed"}                               the member has left in good order
+    {"event": "closed"}                               the member has left the group
 
 A script runs as ``python script.py member|produce --bootstrap … --topic … …``. It knows its own
 library and this file, nothing of kohort.
@@ -58,13 +58,13 @@ def stop_requested() -> threading.Event:
 
 
 def heartbeat_ms(options: argparse.Namespace) -> int:
-    """Short also in long sessions, so that a rebalance is noticed soon."""
+    """A short interval, also with long sessions, so that a rebalance is noticed soon."""
     session_ms: int = options.session_timeout_ms
     return min(500, session_ms // 6)
 
 
 def log(text: str) -> None:
-    """For whoever reads the log of a failed test."""
+    """Write a line to the log of a test."""
     _write(sys.stderr, text)
 
 
