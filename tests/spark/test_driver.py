@@ -367,7 +367,7 @@ def play(script: Iterable[tuple[str, object, int]], zombie_confirmed: bool, worl
 
 
 @pytest.mark.slow
-@given(script=st.lists(actions, max_size=60), zombie_confirmed=st.booleans())
+@given(script=st.lists(actions, min_size=20, max_size=60), zombie_confirmed=st.booleans())
 @examples(150)
 def test_every_record_lands_once_under_kills_pauses_and_rebalances(
     script: list[tuple[str, object, int]], zombie_confirmed: bool
