@@ -57,7 +57,7 @@ class Journal(Protocol):
 
 
 class Service(Protocol):
-    """What answers the requests that are not the coordinator's."""
+    """Answers the requests that are not the coordinator's."""
 
     def serve(self, session: Session, request: Handle, now: Instant) -> None:
         """Answer now or later, through ``BrokerLoop.answer``."""
@@ -73,8 +73,8 @@ class BrokerLoop:
     """Feeds one engine. ``attach`` gives it a journal and a service before it is used.
 
     Attributes:
-        chores: what is due when, beside the engine's deadlines; arm a callable and it is called
-            with the instant once that is reached.
+        chores: deadlines beside the engine's. An armed callable is called with the instant when its
+            deadline is reached.
         sessions: the open connections.
     """
 
@@ -107,13 +107,13 @@ class BrokerLoop:
         self._all_gone = asyncio.Event()
 
     def attach(self, journal: Journal, service: Service) -> None:
-        """Say where writes and the broker's own requests go, and start the clock."""
+        """Set the journal and the service, and start the clock."""
         self._journal = journal
         self._service = service
         self._settle_soon()
 
     def stop(self) -> None:
-        """Wake no more."""
+        """Stop the timer."""
         self._settling = True
         if self._timer is not None:
             self._timer.cancel()
@@ -137,7 +137,7 @@ class BrokerLoop:
         return now
 
     def loaded(self) -> None:
-        """The groups on disk are known: serve."""
+        """The groups on disk were read: serve."""
         now = self.now()
         self._turn(self._engine.loaded(now))
 
@@ -149,7 +149,7 @@ class BrokerLoop:
             self._all_gone.clear()
             await self._all_gone.wait()
 
-    # What sessions call.
+    # Calls of sessions.
 
     def opened(self, session: Session) -> bool:
         """Admit a connection and give it its id, or refuse it."""
@@ -169,15 +169,15 @@ class BrokerLoop:
     def received(self, session: Session, data: memoryview) -> None:
         """Bytes of a client.
 
-        A heartbeat that comes again is served at once: it costs next to nothing, and its member's
-        life hangs on it. All else is put off when this turn of the loop has lasted long, and until
-        everything that was put off before is served.
+        A known heartbeat is served at once: it costs little, and its member expires without it.
+        When this turn of the loop has lasted too long, other requests are postponed, until all
+        earlier ones are served.
         """
         session.heard = True
         now = self.now()
         reply = None if session.put_off else self._engine.beat(session.line, data, now)
         if reply is not None:
-            # Nothing else comes of it, and nothing is due sooner.
+            # A known heartbeat has no other output and sets no earlier deadline.
             session.transmit(reply)
             if self._engine.tells_beats:
                 self._turn(self._engine.advance(now))
@@ -190,14 +190,14 @@ class BrokerLoop:
         outputs = self._engine.received(session.conn, data, now)
         output = outputs[0] if len(outputs) == 1 else None
         if type(output) is Transmit and output.conn == session.conn:
-            # Nearly always one request came, and its answer leaves at once. Nothing else comes
-            # of it but that something may be due sooner.
+            # Usually one request arrived and its answer leaves at once. The request may have set an
+            # earlier deadline.
             session.transmit(output.data)
             if not self._engine.none_due(self._timer_at):
                 self._settle_soon()
             return
         if type(output) is Write:
-            # A commit, as a rule: its answer comes when it is on the disk.
+            # Usually a commit: its answer leaves when it is on disk.
             self._journal.write(output)
             self._settle_soon()
         else:
@@ -226,7 +226,7 @@ class BrokerLoop:
             self._loop.call_soon(self._go_on)
 
     def _go_on(self) -> None:
-        """A turn's share of what was put off: answers first, then requests in their order."""
+        """Serve some of the postponed work: answers first, then requests in their order."""
         self._going_on = False
         now = self.now()
         if self._engine.has_more:
@@ -248,11 +248,11 @@ class BrokerLoop:
         self._turn(self._engine.lost(session.conn, now))
 
     def ready(self, session: Session) -> None:
-        """A client has read its answers: serve what waits."""
+        """A client has read its answers: serve its waiting requests."""
         self._serve(session)
         self._turn(())
 
-    # What the journal and the service call.
+    # Calls of the journal and of the service.
 
     def appended(self, tickets: Iterable[Ticket]) -> None:
         """Writes are on disk, in their order."""
@@ -265,9 +265,9 @@ class BrokerLoop:
         self._turn(self._engine.append_failed(ticket, error, now))
 
     def answer(self, request: Handle, response: object | None) -> None:
-        """Answer a request of the broker; None: it wants no answer (Produce with acks=0).
+        """Answer a request of the broker; None: it gets no answer (Produce with acks=0).
 
-        The next request of the same connection is taken in hand.
+        Then the next request of the same connection is served.
         """
         session = self.sessions.get(request.conn)
         if session is None:
@@ -279,16 +279,16 @@ class BrokerLoop:
         self._turn(())
 
     def topics_deleted(self, names: Iterable[str]) -> None:
-        """Topics are gone, and with them their committed offsets."""
+        """Topics were deleted, and so are their committed offsets."""
         now = self.now()
         self._turn(self._engine.topics_deleted(names, now))
 
     def unfinished(self, session: Session) -> tuple[int, int]:
-        """Number and bytes of the request of which only a part has come; (0, 0): there is none."""
+        """Number and size so far of a request that arrived in part; (0, 0) if there is none."""
         return self._engine.unfinished(session.conn)
 
     def time_of_day(self, wall: WallMillis) -> None:
-        """What the wall clock shows now; said again and again, since it may be set."""
+        """Tell the engine the time of the wall clock; repeated, because clocks are set."""
         now = self.now()
         self._turn(self._engine.time_of_day(wall, now))
 
@@ -313,11 +313,11 @@ class BrokerLoop:
                 self._go_on_soon()
 
     def _take(self, outputs: Iterable[Output]) -> None:
-        """Carry out at once what leads to nothing else, and put off the rest.
+        """Carry out the outputs that cause no others, and queue the rest.
 
-        Bytes go out the moment the engine gives them: what it gives later is behind them on the
-        wire, and a session must know how much its client has not read before it serves the next
-        request. Writes are only noted. Requests can make the engine speak again: they wait.
+        Bytes leave at once, in the engine's order, so that a session knows how much its client has
+        not read before it serves the next request. The journal only notes writes. Requests wait,
+        because to serve them can produce new outputs of the engine.
         """
         for output in outputs:
             if type(output) is Transmit:
@@ -345,7 +345,7 @@ class BrokerLoop:
             self._loop.call_soon(self._settle)
 
     def _settle(self) -> None:
-        """What one poll of the sockets brought has been worked through."""
+        """Complete the work of one poll of the sockets."""
         self._settling = False
         self._turn_ends = _FAR
         now = self.now()
@@ -357,8 +357,8 @@ class BrokerLoop:
     def _serve(self, session: Session) -> None:
         """Serve requests until one is parked or the client must read first.
 
-        A loop, not a recursion: ``answer`` comes back here, finds the request in hand again and
-        leaves the rest to the loop that is already running.
+        A loop, not a recursion: when ``answer`` calls this again, the loop that runs already serves
+        the rest.
         """
         if session.serving:
             return
@@ -373,7 +373,7 @@ class BrokerLoop:
         try:
             self._service.serve(session, request, self._last_seen)
         except Exception:
-            # A bug in one handler costs one connection; the client hears of it by losing that.
+            # A bug in one handler costs one connection: its client sees that it is closed.
             logger.exception("%s of %s failed", request.header, session.peer_host)
             session.close()
 
@@ -384,7 +384,7 @@ class BrokerLoop:
             (engine.none_due, engine.next_deadline),
             (chores.none_due, chores.next),
         ):
-            # To look for the next one puts those in order that were moved: not at every turn.
+            # ``next_`` reorders deadlines that were moved, which is too expensive for each turn.
             at = None if none_due(due) else next_()
             if at is not None and at < due:
                 due = at

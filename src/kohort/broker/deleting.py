@@ -1,8 +1,8 @@
-"""What goes away later than its answer or before it: records deleted by hand, topics' files.
+"""Deletions that end after or before their answer: records that a client deletes, topics' files.
 
-In come DeleteRecords requests and the news that a topic was deleted; out go one answer a request,
-when where the logs begin is on disk, and directories removed in a thread. Files of thousands of
-partitions take seconds to remove, and nobody waits for that.
+In: DeleteRecords requests, deleted topics. Out: one answer for each request, when the new start of
+its logs is on disk; directories removed in a thread. Must not know: connections. To remove the
+files of thousands of partitions takes seconds, and no client waits for that.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ class DeletingRecords:
             node.check_serves(partition, log)
             if not log.config.delete:
                 raise RefusedTopic(
-                    f"{log.name}: records of a topic whose cleanup.policy is compact only stay",
+                    f"{log.name}: records of a topic with cleanup.policy=compact cannot be deleted",
                     ErrorCode.POLICY_VIOLATION,
                 )
             offset = log.high_watermark if asked == ALL_RECORDS else asked
@@ -138,7 +138,7 @@ class DeletionSweep:
         self._chores.arm(self._put_aside, now)
 
     def stop(self) -> None:
-        """End soon; what is left goes at the next start."""
+        """End soon; the next start removes the rest."""
         self._stopped = True
 
     def _put_aside(self, now: Instant) -> None:

@@ -1,8 +1,8 @@
-"""Fetch: whole batches out of logs, now or when enough has come (long poll).
+"""Fetch: whole batches out of logs, at once or when enough bytes are there (long poll).
 
-In come Fetch requests, appends and the passing of time; out goes one answer a request. Sessions
-(KIP-227) are declined by answering session id 0. An answer is bounded whatever a client asks for,
-and its partitions take turns in going first, so that a full one cannot starve the rest.
+In: Fetch requests, appends, the passing of time. Out: one answer for each request. Must not know:
+groups. Fetch sessions (KIP-227) are declined with session id 0. Every answer is bounded. The first
+partition of an answer changes from request to request, so that a full one does not starve the rest.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ FOLLOWERS_READ = 11
 TOPICS_BY_ID = 13
 LEADERS_TOLD = 16
 NO_TOPIC = ""
-"""In place of the name of a topic whose id nobody knows."""
+"""The name of a topic with an unknown id."""
 
 FULL_FETCH_EPOCHS = (0, -1)
 
 
 class Call(NamedTuple):
-    """A fetch: who asked which node for what, in which version, and how to answer."""
+    """A fetch: the asked node, the request with its version, and the function that answers."""
 
     node: BrokerState
     conn: ConnectionId
@@ -56,7 +56,7 @@ class Call(NamedTuple):
 
 
 class _Read(NamedTuple):
-    """What a pass over the partitions has found."""
+    """The result of one pass over the partitions."""
 
     response: FetchResponse
     size: int
@@ -76,7 +76,7 @@ class Fetching:
         """Answer at once when there is enough, an error, or no wish to wait; park it otherwise."""
         request, answer = call.request, call.answer
         if call.version >= TOPICS_BY_ID:
-            # What an id means is settled now: a topic made anew under the same name is another.
+            # The ids are resolved now: a new topic of the same name is another topic.
             for asked in request.topics:
                 asked.topic = call.node.topics.name_of(asked.topic_id) or NO_TOPIC
         refused = _session_error(request)
@@ -116,7 +116,7 @@ class Fetching:
             self._chores.cancel(self._timers.pop(fetch))
 
     def finish_all(self) -> None:
-        """Answer every parked fetch with what there is: the broker stops."""
+        """Answer every parked fetch with the present records: the broker stops."""
         for fetch in self.waiting.everything():
             self._finish(fetch)
 
@@ -189,13 +189,13 @@ def _read_one(
 
 
 def _log(call: Call, partition: TopicPartition, topic_id: bytes, epoch: int) -> PartitionLog:
-    """The log of a partition whose topic was asked for by name, or by id.
+    """The log of a partition; its topic is given by name or by id.
 
-    Whoever knows that followers may be read (KIP-392) is served by any node that has a replica.
+    A client that may read followers (KIP-392) is served by any node with a replica.
 
     Raises:
-        RefusedTopic: UNKNOWN_TOPIC_OR_PARTITION; UNKNOWN_TOPIC_ID; INCONSISTENT_TOPIC_ID, there
-            is another topic of that name by now; and as ``BrokerState.check_serves``.
+        RefusedTopic: UNKNOWN_TOPIC_OR_PARTITION; UNKNOWN_TOPIC_ID; INCONSISTENT_TOPIC_ID if
+            another topic has that name now; and as ``BrokerState.check_serves``.
     """
     node = call.node
     if partition.topic == NO_TOPIC:
@@ -208,7 +208,7 @@ def _log(call: Call, partition: TopicPartition, topic_id: bytes, epoch: int) -> 
 
 
 def _tell_leaders(call: Call, response: FetchResponse) -> None:
-    """Say who leads the partitions that were asked of the wrong node, and where (KIP-951)."""
+    """Name the leaders of the partitions that this node does not lead (KIP-951)."""
     if call.version < LEADERS_TOLD:
         return
     node = call.node

@@ -1,8 +1,8 @@
-"""Syncs off the loop's thread: the shell around storage's ``GroupCommit``.
+"""Syncs outside the loop's thread: the shell around the storage room's ``GroupCommit``.
 
-In come logs that were appended to, with a callback for "this offset is on the disk"; out go the
-callbacks, on the loop's thread. One round of syncs is under way at a time; whatever is appended
-meanwhile shares the next one. So a slow disk makes larger groups, not longer queues.
+In: logs that were appended to, with callbacks for "this offset is on disk". Out: the callbacks, in
+the loop's thread. Must not know: records. One round of syncs runs at a time, and all appends in the
+meantime share the next round. So a slow disk makes larger rounds, not longer queues.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ Waiter = Callable[[StorageError | None], None]
 
 
 class Flusher:
-    """Runs rounds of syncs in an executor and tells who waits.
+    """Runs rounds of syncs in an executor and calls the waiters.
 
     Args:
-        loop: the broker's loop, on whose thread everything here is called.
+        loop: the broker's loop; all calls are made in its thread.
         executor: where rounds run.
         chores: where the next interval of ``flush.ms`` is noted.
-        flushed: told of each log that was synced or failed to be, before its waiters are.
+        flushed: called with each log that was synced or failed, before its waiters.
     """
 
     def __init__(
@@ -48,7 +48,7 @@ class Flusher:
         self._under_way: asyncio.Future[None] | None = None
         self._scheduled = False
         self.before_round: Callable[[], None] = lambda: None
-        """Called when a round is about to leave: whoever held back appends makes them now."""
+        """Called before a round starts, to make the appends that were held back."""
 
     def wait(self, log: PartitionLog, last_offset: int, waiter: Waiter) -> None:
         """Call ``waiter`` once ``last_offset`` is on the disk; later, never from in here."""
@@ -75,7 +75,7 @@ class Flusher:
             self._chores.arm(self._interval, after(now, Millis(log.config.flush_ms)))
 
     def settle(self) -> None:
-        """Logs were closed or deleted: tell those who waited for them."""
+        """Logs were closed or deleted: call their waiters."""
         self._tell(self._commits.settled())
 
     async def drain(self) -> None:
@@ -118,7 +118,7 @@ class Flusher:
             # By the wall clock, which may jump: a sync too early or late is no harm.
             delay = max(due - wall_now(), 1)
             self._chores.arm(self._interval, after(monotonic_now(), Millis(delay)))
-        # Whatever was appended while this round was under way may wait, or be due.
+        # Appends during this round may wait for the next one, or be due.
         self._schedule()
 
     @staticmethod

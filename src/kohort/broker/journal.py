@@ -1,7 +1,7 @@
 """The coordinator's journal: group records as batches in ``__consumer_offsets``.
 
-In come the engine's writes; out go appends to the internal topic's partitions and, once they are on
-the disk, the tickets. On start the topic is read back. What a record means is the coordinator's.
+In: the engine's writes. Out: appends to the partitions of the topic, and the tickets of the writes
+that are on disk; at the start the content of the topic. Must not know: the meaning of records.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ MOST_SUPERSEDED: Final = 100_000
 """Committed offsets that are held back on start, so that only the last of a partition is read."""
 
 OFFSET_KEY: Final = OFFSET_KEY_WRITTEN.to_bytes(2, "big")
-"""What keys of committed offsets open with."""
+"""The first bytes of the key of a committed offset."""
 
 OLDER_OFFSET_KEY: Final = b"\x00\x00"
-"""Kafka's older key of the same: not held back, since it may be about the same partition."""
+"""The same in an older key of Kafka: not held back, as it may name the same partition."""
 
 SHARED_BATCH_BYTES: Final = 64 * 1024
 """Most bytes of a batch that several writes share."""
@@ -46,14 +46,14 @@ KeyAndValue: TypeAlias = tuple[bytes | None, bytes | None]
 class Journal:
     """Writes group records and says when they are durable.
 
-    Writes wait for the next round of syncs and share batches there: a hundred commits that come
-    while the disk is busy cost one append and one checksum. All of them are durable or none is.
+    Writes wait for the next round of syncs and share batches: a hundred commits that arrive while
+    the disk is busy cost one append and one checksum. All of them become durable, or none.
 
     Args:
-        topics: has the internal topic, which is made when it is first needed.
-        flusher: who makes batches durable.
-        appended: told of tickets whose records are on the disk, in the order of their writes.
-        failed: told of a ticket whose records never will be, and why.
+        topics: has the internal topic, which is created when it is first needed.
+        flusher: makes batches durable.
+        appended: called with the tickets of durable writes, in the order of the writes.
+        failed: called with the ticket of a write that will never be durable, and the error.
     """
 
     def __init__(
@@ -71,9 +71,9 @@ class Journal:
         flusher.before_round = self._append_waiting
 
     def write(self, write: Write) -> None:
-        """Append the records of one ticket, behind all that came before.
+        """Append the records of one ticket, behind all earlier ones.
 
-        Its outcome is told later, never from in here.
+        The outcome is reported later, never during this call.
         """
         if not self._waiting:
             self._flusher.expect()
@@ -110,7 +110,7 @@ class Journal:
 
 
 def _shares(writes: list[Write]) -> Iterator[list[Write]]:
-    """Writes in order, as many together as make a small batch: a large one is refused alone."""
+    """Writes in order, grouped into small batches; only a single write makes a large one."""
     share: list[Write] = []
     size = 0
     for write in writes:
@@ -128,9 +128,9 @@ def _shares(writes: list[Write]) -> Iterator[list[Write]]:
 def stored_records(topics: Topics) -> Iterator[KeyAndValue]:
     """Keys and values of the internal topic, partition by partition, each in the log's order.
 
-    But for committed offsets, of which there are most by far: they come later than they stand, and
-    most that a later one of the same partition replaces do not come at all. No other record says
-    anything about them.
+    Committed offsets are an exception, because most records are of this kind. They come later than
+    other records, and most offsets that a later record replaces are left out. No other record
+    refers to them.
 
     Raises:
         StorageError: the log cannot be read; says where.
@@ -159,7 +159,7 @@ def _without_superseded(records: Iterator[KeyAndValue]) -> Iterator[KeyAndValue]
 
 
 def _records_of_log(log: PartitionLog) -> Iterator[KeyAndValue]:
-    """All records, each batch checked: what opening the log took for granted is trusted no more.
+    """All records. Each batch is checked, also those that were not checked when the log was opened.
 
     Raises:
         StorageError: a batch is damaged; file and position are named.

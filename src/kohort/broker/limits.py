@@ -1,4 +1,4 @@
-"""Every bound of the broker's shell that no setting of Kafka names, each with its reason."""
+"""The bounds of the broker's shell that no setting of Kafka names, each with its reason."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ less than asked for; this one keeps the broker's memory and the loop's turns sho
 copied in about 2 ms. A single batch may be larger."""
 
 FRAME_BYTES_PER_SECOND: Final = 16 * 1024
-"""What a request must bring once ``kohort.frame.timeout.ms`` are over: less than any line carries
-on which somebody would run a client, more than who only wants to hold a connection sends."""
+"""The least rate of a request after ``kohort.frame.timeout.ms``. Every real client is faster; an
+attacker that only holds connections open is slower."""
 
 SPARE_DESCRIPTORS: Final = 32
 SPARE_DESCRIPTORS_SHARE: Final = 8
 """Open files that connections leave for logs: one in so many, at least ``SPARE_DESCRIPTORS``."""
 
 REFUSALS_LOGGED_MS: Final = Millis(1_000)
-"""How often a flood of connections is told of in the log."""
+"""How often a flood of refused connections is logged."""
 
 CLOSE_GRACE_SECONDS: Final = 5.0
 """How long a connection that is being closed may take to read its last answers."""

@@ -1,6 +1,7 @@
-"""Where connections come from: the listening socket, and who may come in.
+"""The listening socket, and the gate for new connections.
 
-In come an address and limits; out goes a bound socket, and for each connection yes or no.
+In: an address and limits. Out: a bound socket; for each connection whether it may enter. Must not
+know: requests.
 """
 
 from __future__ import annotations
@@ -63,7 +64,7 @@ def bind(address: Address) -> socket.socket:
 
 
 def advertised_address(sock: socket.socket, listen: Address, wanted: Address | None) -> Address:
-    """What clients are told: what was asked for, else where the socket listens.
+    """The address for clients: the wanted one, otherwise the address of the socket.
 
     A broker that listens on every interface advertises this machine's name, as Kafka does.
     """

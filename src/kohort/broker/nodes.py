@@ -1,8 +1,8 @@
-"""One process as several nodes: which of them leads a partition, and which coordinates a group.
+"""One process as several nodes: the leader of each partition, the coordinator of each group.
 
-In come the nodes, topics and group ids; out go ids of nodes. Pure. There is one log and one
-coordinator behind all of them, so a leader is nothing that is elected: it follows from a topic's
-name and the number of nodes, unless somebody chose replicas by hand.
+In: nodes, topics, group ids. Out: ids of nodes. Must not know: logs, connections. All nodes share
+one log and one coordinator, so leaders are not elected: they follow from the topic's name and the
+number of nodes, unless a client chose replicas.
 """
 
 from __future__ import annotations
@@ -43,14 +43,14 @@ class Address(NamedTuple):
 
 
 class Node(NamedTuple):
-    """A node as clients are told of it."""
+    """A node as clients see it."""
 
     node_id: int
     address: Address
 
 
 class Nodes:
-    """The nodes of this process, and what belongs to which.
+    """The nodes of this process, with their partitions and groups.
 
     Partition p of a topic is led by the node that is p places behind the topic's first one, which
     its name decides; its other replicas are on the nodes that follow. So a topic's partitions are
@@ -149,7 +149,7 @@ def addresses_from(first: Address, count: int) -> list[Address]:
 
 
 def advertised_addresses(wanted: Sequence[Address], count: int) -> list[Address]:
-    """What each of ``count`` nodes advertises: as many addresses, or the first of as many ports.
+    """The advertised address of each of ``count`` nodes; one address means consecutive ports.
 
     Raises:
         ConfigError: another number of addresses, or one of them twice.
@@ -158,8 +158,8 @@ def advertised_addresses(wanted: Sequence[Address], count: int) -> list[Address]
         return addresses_from(wanted[0], count)
     if len(wanted) != count:
         raise ConfigError(
-            f"{len(wanted)} advertised addresses for {count} nodes: expected {count}, or one, "
-            "whose port the following nodes count up from"
+            f"{len(wanted)} advertised addresses for {count} nodes: expected {count}, or one "
+            "address, from which the other nodes take the next ports"
         )
     twice = _first_twice(wanted)
     if twice is not None:

@@ -1,8 +1,8 @@
-"""Produce: batches from clients into logs, and the answer once it may leave.
+"""Produce: batches from clients into logs, and the answer when it may leave.
 
-In come Produce requests; out go appends, news for those who wait for records, and one answer a
-request: at once, or after the sync that ``flush.messages`` asks for. Batches are stored as they
-came; what is wrong with one concerns its partition alone.
+In: Produce requests. Out: appends, calls for waiting fetches, and one answer for each request: at
+once, or after the sync that ``flush.messages`` wants. Must not know: groups. Batches are stored
+unchanged. A refused batch concerns its partition only.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ class Producing:
     """Serves Produce.
 
     Args:
-        flusher: who makes batches durable.
-        appended: told of every append that consumers can read now, with its size in bytes.
+        flusher: makes batches durable.
+        appended: called for every append that consumers can read now, with its size in bytes.
     """
 
     def __init__(

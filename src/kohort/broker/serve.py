@@ -1,10 +1,10 @@
-"""Composition: settings and a directory to a running broker, and back down cleanly.
+"""The broker: settings and a directory become a running server, which can be stopped cleanly.
 
-In come where to listen, where the data is and settings; out goes a server that can be started and
-stopped once, inside a running asyncio loop. All rooms meet here and nowhere else.
+In: where to listen, a data directory, settings. Out: a server that starts and stops once, in a
+running asyncio loop. Must not know: the meaning of requests. All rooms are connected here only.
 
-It starts in this order: check the settings, take the port, open the data, replay the groups, serve.
-What fails before the data is opened has written nothing.
+The order of a start: check the settings, bind the port, open the data, read the groups, serve. A
+start that fails before the data is opened has written nothing.
 """
 
 from __future__ import annotations
@@ -84,8 +84,8 @@ class BrokerServer:
         data_dir: where topics and groups live; made when it is absent.
         listen: where the first node listens; the others take the ports that follow. Port 0 takes
             free ones.
-        advertised: what clients are told to connect to, an address for each node, or one for the
-            first, whose port the others count up from; by default where they listen.
+        advertised: the addresses for clients, one for each node, or one for the first node and the
+            next ports for the others; by default the addresses of the listening sockets.
         nodes: as how many nodes it appears; their ids begin with ``node.id``.
         settings: Kafka's settings.
         history: a file to record everything to that happens to groups.
@@ -93,7 +93,7 @@ class BrokerServer:
     Attributes:
         on_failure: called when the broker cannot go on; ``failure`` then says why, and it should
             be stopped.
-        observers: told of everything the coordinator observes.
+        observers: called with every fact of the coordinator.
 
     Raises:
         ConfigError: so many nodes cannot be, or not with these ports and addresses.
@@ -127,7 +127,7 @@ class BrokerServer:
 
     @property
     def addresses(self) -> list[Address]:
-        """What clients are told to connect to: the address of each node that listens."""
+        """The addresses for clients, one for each node that listens."""
         return [node.address for node in self._nodes]
 
     @property
@@ -187,8 +187,8 @@ class BrokerServer:
     def _config_for(self, topics: Topics) -> GroupConfig:
         """The coordinator's settings.
 
-        The number of partitions of ``__consumer_offsets`` is what the topic has, whatever the
-        setting says by now: it decides where a group's records are looked for.
+        The number of partitions of ``__consumer_offsets`` is that of the existing topic,
+        not of the setting: it decides which partition holds a group's records.
         """
         config = self._group_config
         stored = topics.get(OFFSETS_TOPIC)
@@ -379,7 +379,7 @@ class BrokerServer:
         self._broker_loop.topics_deleted([name])
 
     def _flushed(self, log: PartitionLog) -> None:
-        """A log was synced, or failed to be: what waits for its records may be ready."""
+        """A log was synced, or its sync failed: fetches that wait for its records may be ready."""
         if log.failure is not None:
             self._fail(log.failure)
         elif log.config.sync_before_answer:

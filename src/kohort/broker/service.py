@@ -45,7 +45,7 @@ Handler = Callable[[BrokerState, Any, int], Any]
 def api_versions(
     state: BrokerState, request: ApiVersionsRequest, version: int
 ) -> ApiVersionsResponse:
-    """What this broker speaks. An unsupported version is answered by the wire room."""
+    """The supported APIs. The wire room answers an unsupported version."""
     return ApiVersionsResponse(
         api_keys=[
             ApiVersion(api_key=key, min_version=low, max_version=high)

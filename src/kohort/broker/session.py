@@ -29,7 +29,7 @@ from kohort.model.instants import Instant
 
 
 class SessionHost(Protocol):
-    """What a session needs of the broker loop."""
+    """The calls of a session to the broker loop."""
 
     def opened(self, session: Session) -> bool:
         """Admit a new connection, giving it its id; False: refuse it."""
@@ -77,7 +77,7 @@ class Session(asyncio.BufferedProtocol):
         self._paused_reading = False
         self.conn = ConnectionId(-1)
         self.line: Connection
-        """What the engine has of this connection, once the broker loop has admitted it."""
+        """The engine's connection, after the broker loop has admitted this session."""
         self.peer_host = ""
         self.heard = False
         """Whether anything came since ``IdleSweep`` looked. No instant: of thousands of connections
@@ -110,7 +110,7 @@ class Session(asyncio.BufferedProtocol):
             transport.abort()
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        """The buffer of all sessions: what is read into it is taken out in ``buffer_updated``."""
+        """The buffer of all sessions; ``buffer_updated`` consumes each read."""
         return self._buffer
 
     def buffer_updated(self, nbytes: int) -> None:
@@ -148,7 +148,7 @@ class Session(asyncio.BufferedProtocol):
 
     @property
     def reading(self) -> bool:
-        """Whether the socket is read: else it is not the client who is slow."""
+        """Whether the socket is read; if not, the client cannot be too slow."""
         return not self._paused_reading
 
     @property

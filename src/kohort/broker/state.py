@@ -1,6 +1,6 @@
-"""What every handler may look at: which node was asked, its settings and its topics.
+"""The data that every handler may read: the asked node, its settings and its topics.
 
-Nothing happens here; ``serve`` builds it, handlers read it.
+``serve`` builds it. Must not know: requests.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ ANY_EPOCH: Final = -1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerState:
-    """What a handler may look at: the same for all nodes, but for the id of the one asked."""
+    """The data for handlers. All nodes have the same, except for the id of the asked node."""
 
     settings: BrokerSettings
     node_id: int

@@ -1,7 +1,7 @@
-"""Chores by the clock: old segments, compaction, idle connections, requests that never get whole.
+"""Work by the clock: old segments, compaction, idle connections, requests that arrive too slowly.
 
-In comes the passing of time; out go removals of segments, compactions in a thread of their own, and
-closed sessions. Each turn does a bounded piece of work, so that many partitions do not hold up the
+In: the passing of time. Out: removed segments, compactions in a thread, closed sessions. Must not
+know: requests. Each turn does a bounded part of the work, so that many partitions do not block the
 loop.
 """
 
@@ -36,8 +36,8 @@ Chores = Deadlines[Callable[[Instant], None]]
 LOGS_PER_TURN: Final = 100
 PAUSE_BETWEEN_TURNS_MS: Final = Millis(10)
 IDLE_CHECKS: Final = 8
-"""How often in the longest idle time connections are looked at. Two looks go by, at most, before it
-begins to count."""
+"""Checks of each connection during the longest idle time. At most two of them pass before the idle
+time starts to count."""
 
 LONGEST_IDLE_CHECK_MS: Final = 30_000
 FRAME_CHECKS: Final = 4
@@ -182,7 +182,7 @@ class IdleSweep:
 
 
 class SlowFrameSweep:
-    """Closes connections whose request takes too long to come (slowloris).
+    """Closes connections with a request that arrives too slowly (slowloris).
 
     One that began to come must be whole within ``kohort.frame.timeout.ms``, and a second more for
     each ``FRAME_BYTES_PER_SECOND`` of it that came. Time in which this side did not read does not

@@ -1,4 +1,4 @@
-"""Which names a topic may have. Pure; source: Kafka's rules for topic names."""
+"""The rules for names of topics, which are Kafka's."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def why_illegal(name: str) -> str | None:
 
 
 def colliding(name: str, existing: Iterable[str]) -> str | None:
-    """The topic whose name differs from ``name`` in dots for underscores only, if there is one.
+    """The topic with the same name but for dots in place of underscores, if there is one.
 
     Kafka refuses such a pair, since metric names write a dot as an underscore.
     """

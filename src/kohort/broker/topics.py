@@ -1,7 +1,7 @@
-"""The topics of this broker: which there are, which may be made, and what follows from a deletion.
+"""The topics of this broker: creation, look-up, growth and deletion.
 
-In come names and numbers from requests; out go topics, logs, or a ``RefusedTopic`` with Kafka's
-code. Rules are here, the disk is ``LogDir``'s. Everything is durable on return.
+In: names and numbers from requests. Out: topics, logs, or a ``RefusedTopic`` with Kafka's code.
+Must not know: requests, files. All changes are durable on return.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from kohort.storage.log_dir import OFFSETS_TOPIC_CONFIGS, LogDir, Topic
 from kohort.storage.partition_log import PartitionLog
 
 Deleted = Callable[[str, int], None]
-"""Told of a deleted topic: its name and how many partitions it had."""
+"""Called with the name of a deleted topic and its number of partitions."""
 
 
 def log_defaults(settings: BrokerSettings) -> LogConfig:
-    """What topics have that were created without a setting."""
+    """The settings of topics that were created without any."""
     return LogConfig(
         segment_bytes=settings.log_segment_bytes,
         segment_ms=settings.roll_ms,
@@ -60,11 +60,11 @@ class Topics:
         self._sized: list[Callable[[str, int], None]] = []
 
     def on_deleted(self, listener: Deleted) -> None:
-        """Have ``listener`` told of every topic that is deleted from now on."""
+        """Call ``listener`` for every topic that is deleted from now on."""
         self._deleted.append(listener)
 
     def on_sized(self, listener: Callable[[str, int], None]) -> None:
-        """Have ``listener`` told of every topic: its partitions now, and when they change."""
+        """Call ``listener`` with the partitions of every topic, now and when they change."""
         self._sized.append(listener)
         for topic in self.all():
             listener(topic.name, topic.partitions)

@@ -1,8 +1,7 @@
-"""Fetches that wait for records: one index by partition, woken by appends. Pure.
+"""Fetches that wait for records: an index by partition.
 
-In come fetches to park, appends and lost connections; out go the fetches whose wait is over. What a
-fetch asked for is the caller's: here it is a value that comes back. An append costs as much as
-there are fetches waiting for that very partition, however many wait elsewhere.
+In: fetches to park, appends, lost connections. Out: the fetches that are ready. Must not know: the
+content of a fetch. An append costs as much as the number of fetches that wait for its partition.
 """
 
 from __future__ import annotations
@@ -54,7 +53,7 @@ class WaitingFetches(Generic[CallT]):
             self._by_partition.setdefault(partition, {})[fetch] = None
 
     def appended(self, partition: TopicPartition, size: int) -> None:
-        """``size`` bytes were appended to a partition: those who have enough now are ready."""
+        """``size`` bytes were appended to a partition: fetches with enough bytes are ready."""
         waiting = self._by_partition.get(partition)
         if not waiting:
             return

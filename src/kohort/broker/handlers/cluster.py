@@ -1,7 +1,7 @@
-"""Who is there: Metadata, DescribeCluster, FindCoordinator.
+"""The cluster: Metadata, DescribeCluster, FindCoordinator.
 
-Every node of this process tells of all of them, and of who leads and coordinates what. What is not
-offered is said, not faked.
+In: requests. Out: responses. Must not know: connections. Every node of this process names all
+nodes, with the same leaders and coordinators.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ TOPICS_BY_ID: Final = 12
 
 BROKERS: Final = 1
 CONTROLLERS: Final = 2
-"""What kind of endpoint DescribeCluster asks for (KIP-919)."""
+"""The kinds of endpoints in DescribeCluster (KIP-919)."""
 
 GROUP_KEY: Final = 0
 TRANSACTION_KEY: Final = 1
@@ -74,7 +74,7 @@ def metadata(state: BrokerState, request: MetadataRequest, version: int) -> Meta
 def _wanted(topics: list[MetadataRequestTopic], version: int) -> list[MetadataRequestTopic]:
     """The topics that are answered: where some are asked for by id, names are passed over.
 
-    So Kafka does it, whose clients ask one way or the other.
+    Kafka does the same; its clients use one of the two.
     """
     by_id = [asked for asked in topics if asked.topic_id != NO_TOPIC_ID]
     return by_id if by_id and version >= TOPICS_BY_ID else topics

@@ -1,8 +1,9 @@
-"""Settings to look into and to change: DescribeConfigs, AlterConfigs, IncrementalAlterConfigs.
+"""Settings: DescribeConfigs, AlterConfigs, IncrementalAlterConfigs.
 
-A topic's settings can be changed; they are on disk and in force when the answer leaves. This
-broker's own come from its start and stay: a change of those is refused, as Kafka refuses that of a
-setting which needs a restart. Every resource of a request is judged as a whole and by itself.
+In: requests. Out: responses. Must not know: connections. A changed setting of a topic is on disk
+and counts when the answer leaves. A broker's own settings cannot be changed while it runs; Kafka
+refuses changes of settings that need a restart in the same way. Each resource of a request succeeds
+or fails as a whole.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ SET: Final = 0
 DELETE: Final = 1
 APPEND: Final = 2
 SUBTRACT: Final = 3
-"""What IncrementalAlterConfigs does to a setting (KIP-339)."""
+"""The operations of IncrementalAlterConfigs (KIP-339)."""
 
 _CONFIG_TYPES: Final = {
     bool: ConfigType.BOOLEAN,
@@ -155,7 +156,7 @@ def _topic_row(state: BrokerState, setting: TopicSetting, own: str | None) -> Ro
 
 
 def _inherited(settings: BrokerSettings, setting: TopicSetting) -> tuple[str, int]:
-    """What the broker says about a topic's setting, and whether anybody chose that."""
+    """The broker's value for a setting of topics, and the source of that value."""
     if setting.only_kept is not None:
         return setting.only_kept, FROM_DEFAULT
     value = _broker_value(settings, setting.broker_name)
@@ -164,7 +165,7 @@ def _inherited(settings: BrokerSettings, setting: TopicSetting) -> tuple[str, in
 
 
 def _broker_value(settings: BrokerSettings, name: str) -> object:
-    """What the broker gives to topics under this name, worked out from several where there are."""
+    """The broker's value for this setting of topics, computed if several settings give it."""
     match name:
         case "log.retention.ms":
             return settings.retention_ms
@@ -276,7 +277,7 @@ def _alter(
 
 
 def _topic_to_alter(state: BrokerState, resource: Resource, *, once: bool) -> Topic:
-    """The topic whose settings the request changes.
+    """The topic of a request that changes settings.
 
     Raises:
         RefusedTopic: the resource is no topic, does not exist, or occurs twice.

@@ -1,6 +1,7 @@
-"""Where to read: ListOffsets, OffsetForLeaderEpoch; and who writes: InitProducerId.
+"""Offsets and producers: ListOffsets, OffsetForLeaderEpoch, InitProducerId.
 
-Look-ups in logs, but for the producer id, which is drawn from the data directory's block.
+In: requests. Out: responses. Must not know: connections. Producer ids come out of blocks that the
+data directory hands out; the rest is read from logs.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""How many partitions and replicas a topic gets, and on which nodes.
+"""Numbers of partitions and replicas of a topic, and their nodes.
 
-In come the wishes of CreateTopics, CreatePartitions and Metadata; out go numbers and nodes, or
-Kafka's refusal. Every node serves the same log, so replicas are what clients are told, and Kafka's
-rules are kept for their sake.
+In: the numbers and nodes in CreateTopics, CreatePartitions and Metadata. Out: a placement, or
+Kafka's refusal. Must not know: logs. All nodes serve the same log, so replicas exist for clients
+only, and Kafka's rules hold for them.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Replicas = tuple[tuple[int, ...], ...]
 
 
 class Placement(NamedTuple):
-    """What a new topic gets; ``replicas`` are empty where nobody chose nodes."""
+    """Partitions and replicas of a new topic; ``replicas`` is empty if no nodes were chosen."""
 
     partitions: int
     replication_factor: int
@@ -34,7 +34,7 @@ class Placement(NamedTuple):
 
 
 def placed(state: BrokerState, wanted: CreatableTopic) -> Placement:
-    """What CreateTopics asks for, one way or the other.
+    """The placement that CreateTopics asks for.
 
     Raises:
         RefusedTopic: both ways at once, replicas that cannot be, or the broker's own topic.

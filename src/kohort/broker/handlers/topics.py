@@ -1,7 +1,8 @@
-"""Topics to make, grow and delete: CreateTopics, CreatePartitions, DeleteTopics.
+"""Topics: CreateTopics, CreatePartitions, DeleteTopics.
 
-Every topic of a request is judged by itself and gets its own error; a topic named twice is refused
-twice, as in Kafka. What is done is on disk when the answer leaves.
+In: requests. Out: responses. Must not know: connections. Each topic of a request has its own error;
+a topic that is named twice is refused twice, as in Kafka. All changes are on disk when the answer
+leaves.
 """
 
 from __future__ import annotations
@@ -130,7 +131,7 @@ def delete_topics(
     results = []
     for name, topic_id in dict.fromkeys(asked):
         if name is not None and name in by_id:
-            continue  # What is asked for both ways is refused once, where its id stands.
+            continue  # A topic that is named by name and id is refused once, at its id.
         result = DeletableTopicResult(name=name, topic_id=topic_id, error_code=ErrorCode.NONE)
         try:
             if (name, topic_id) in often:
