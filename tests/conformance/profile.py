@@ -19,6 +19,8 @@ class Profile:
     max_size: int = UNLIMITED
     sweep_ms: int = 600_000
     nodes: int = 1
+    restarts: bool = False
+    """The suite may stop and start the broker."""
 
     @property
     def brief_ms(self) -> int:
@@ -52,6 +54,7 @@ NEEDS: dict[str, tuple[str, Callable[[Profile], bool]]] = {
         lambda profile: profile.sweep_ms <= 2_000,
     ),
     "nodes": ("two nodes", lambda profile: profile.nodes > 1),
+    "a restart": ("a restart in the hands of the suite", lambda profile: profile.restarts),
     "one node": ("one node", lambda profile: profile.nodes == 1),
 }
 """What a scenario may need of a broker: in words, and whether a profile has it."""

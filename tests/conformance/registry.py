@@ -13,7 +13,7 @@ from typing import Any
 
 from tests.conformance.members import OTHER_TOPIC, TOPIC
 from tests.conformance.profile import NEEDS, ORDINARY, ROOM, SETTINGS, Profile, is_ordinary
-from tests.conformance.talk import Link, Talk
+from tests.conformance.talk import Link, Restart, Talk
 
 from kohort.wire.messages.k03_metadata import MetadataRequest
 from kohort.wire.messages.k19_create_topics import CreatableTopic, CreateTopicsRequest
@@ -97,7 +97,7 @@ def differences() -> dict[str, dict[str, Any]]:
     return tomllib.loads((HERE / "differences.toml").read_text(encoding="utf-8"))
 
 
-async def profile_of(address: str) -> Profile:
+async def profile_of(address: str, *, restarts: bool = False) -> Profile:
     """A broker's settings, asked of the broker; Kafka's defaults for what it does not tell.
 
     Makes the topics that the scenarios read and commit, and waits for them.
@@ -121,7 +121,7 @@ async def profile_of(address: str) -> Profile:
         await _make_topics(talk)
     finally:
         await talk.end()
-    return Profile(address, nodes=len(metadata.brokers), **told)
+    return Profile(address, nodes=len(metadata.brokers), restarts=restarts, **told)
 
 
 async def _make_topics(talk: Talk) -> None:
@@ -141,23 +141,37 @@ async def _make_topics(talk: Talk) -> None:
     await talk.until("topics", are_known)
 
 
-async def play_all(address: str, chosen: Iterable[Scenario]) -> dict[int, Verdict]:
-    """Play scenarios side by side, each in a group of its own; how each ended."""
-    profile = await profile_of(address)
+async def play_all(
+    address: str, chosen: Iterable[Scenario], restart: Callable[[], str] | None = None
+) -> dict[int, Verdict]:
+    """Play scenarios side by side, each in a group of its own; returns their verdicts.
+
+    With ``restart``, which stops and starts the broker and returns its address, all of them must
+    need a restart.
+    """
+    scenarios = list(chosen)
+    profile = await profile_of(address, restarts=restart is not None)
     run, gate = secrets.token_hex(3), asyncio.Semaphore(AT_ONCE)
+    shared = None if restart is None else Restart(restart, len(scenarios))
 
     async def play(one: Scenario) -> tuple[int, Verdict]:
         async with gate:
-            return one.number, await play_one(one, profile, run)
+            verdict = await play_one(one, profile, run, shared)
+            if shared is not None:
+                await shared.ended()
+            return one.number, verdict
 
-    return dict(await asyncio.gather(*(play(one) for one in chosen)))
+    return dict(await asyncio.gather(*(play(one) for one in scenarios)))
 
 
-async def play_one(one: Scenario, profile: Profile, run: str) -> Verdict:
+async def play_one(
+    one: Scenario, profile: Profile, run: str, restart: Restart | None = None
+) -> Verdict:
     lacks = one.lacks(profile)
     if lacks:
         return Verdict(lacks=lacks)
     talk = Talk(profile, f"conformance-{run}-{one.number:03}")
+    talk.restart = restart
     verdict = Verdict(differences=talk.differences)
     try:
         await talk.begin()

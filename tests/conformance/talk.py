@@ -98,6 +98,41 @@ class Link:
         self._writer.transport.abort()
 
 
+class Restart:
+    """One restart of a broker, which several scenarios share.
+
+    The broker restarts when all of them have come so far, or have failed.
+    """
+
+    def __init__(self, restart: Callable[[], str], scenarios: int) -> None:
+        self.stopped_at = 0.0
+        self._restart = restart
+        self._left = scenarios
+        self._address: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        self._reached: set[asyncio.Task[Any] | None] = set()
+
+    async def reached(self) -> str:
+        """Wait for the restart; returns the broker's new address."""
+        self._reached.add(asyncio.current_task())
+        await self._one_less()
+        return await self._address
+
+    async def ended(self) -> None:
+        """The present scenario has ended, perhaps without waiting for the restart."""
+        if asyncio.current_task() not in self._reached:
+            await self._one_less()
+
+    async def _one_less(self) -> None:
+        self._left -= 1
+        if not self._left:
+            self.stopped_at = time.monotonic()
+            try:
+                self._address.set_result(await asyncio.to_thread(self._restart))
+            except BaseException as failure:
+                self._address.set_exception(failure)
+                raise
+
+
 class Talk:
     """What one scenario does to a broker, and what it sees there."""
 
@@ -108,6 +143,7 @@ class Talk:
         self.other_groups: list[str] = []
         self.differences: dict[str, str] = {}
         """By name: whose way the broker went, ``kafka`` or ``kohort``."""
+        self.restart: Restart | None = None
         self._idle: list[Link] = []
         self._opened: list[Link] = []
         self._tasks: list[asyncio.Task[Any]] = []
@@ -326,6 +362,16 @@ class Talk:
             return error_of(described.error_code) in {"NONE", "GROUP_ID_NOT_FOUND"}
 
         await self.until("a coordinator", serves)
+
+    async def restarted(self) -> float:
+        """Wait until the broker was stopped and started again; returns when it was stopped."""
+        assert self.restart is not None
+        for task in self._tasks:
+            task.cancel()
+        self._hang_up()
+        self.address = await self.restart.reached()
+        await self.begin()
+        return self.restart.stopped_at
 
     async def end(self) -> None:
         """Leave nothing behind on a broker that is not ours."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 
 import pytest
 from tests.conformance.judging import (
@@ -24,7 +25,9 @@ TEST = "test_scenario"
 
 
 @pytest.fixture(scope="module")
-def verdicts(request: pytest.FixtureRequest) -> dict[int, Verdict]:
+def verdicts(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> dict[int, Verdict]:
     chosen = asked_for(request.session, TEST)
     bootstrap = request.config.getoption("bootstrap")
     if bootstrap is not None:
@@ -34,10 +37,29 @@ def verdicts(request: pytest.FixtureRequest) -> dict[int, Verdict]:
         EmbeddedBroker(**NARROW_SETTINGS) as narrow,
         EmbeddedBroker(nodes=2, **ORDINARY_SETTINGS) as two,
     ):
-        alone = [one for one in chosen if "nodes" not in one.needs]
+        alone = [one for one in chosen if not {"nodes", "a restart"} & set(one.needs)]
         told = play_on(ordinary.bootstrap_servers, narrow.bootstrap_servers, alone)
         of_two = [one for one in chosen if "nodes" in one.needs]
-        return told | asyncio.run(play_all(first_of(two), of_two))
+        told |= asyncio.run(play_all(first_of(two), of_two))
+    restarting = [one for one in chosen if "a restart" in one.needs]
+    data = tmp_path_factory.mktemp("restarts") / "data"
+    return told | (play_with_restart(data, restarting) if restarting else {})
+
+
+def play_with_restart(data: Path, scenarios: list[Scenario]) -> dict[int, Verdict]:
+    """Play scenarios on a broker that is stopped and started once."""
+    broker = EmbeddedBroker(data, **ORDINARY_SETTINGS).start()
+
+    def restart() -> str:
+        nonlocal broker
+        broker.close()
+        broker = EmbeddedBroker(data, **ORDINARY_SETTINGS).start()
+        return broker.bootstrap_servers
+
+    try:
+        return asyncio.run(play_all(broker.bootstrap_servers, scenarios, restart))
+    finally:
+        broker.close()
 
 
 def first_of(broker: EmbeddedBroker) -> str:
@@ -67,6 +89,7 @@ def test_three_nodes_answer_as_one_does(request: pytest.FixtureRequest) -> None:
     for scenario in ALL:
         verdict = verdicts.get(scenario.number)
         if verdict is None or verdict.lacks:
-            assert is_narrow(scenario) or "one node" in scenario.needs, scenario.label
+            alone = {"one node", "a restart"} & set(scenario.needs)
+            assert is_narrow(scenario) or alone, scenario.label
         else:
             judge(scenario, verdict, "kohort")

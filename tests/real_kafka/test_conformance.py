@@ -11,7 +11,7 @@ import asyncio
 import pytest
 from tests.conformance.conversation import CONVERSATIONS, Replay, compare, replay_all
 from tests.conformance.judging import asked_for, judge, play_on
-from tests.conformance.registry import Scenario, Verdict, differences
+from tests.conformance.registry import Scenario, Verdict, differences, play_all
 from tests.conformance.wire import ALL
 
 from kohort.testing.real_kafka import RealKafka
@@ -28,7 +28,18 @@ def verdicts(
     request: pytest.FixtureRequest, real_kafka: RealKafka, narrow_kafka: RealKafka
 ) -> dict[int, Verdict]:
     chosen = asked_for(request.session, TEST)
-    return play_on(real_kafka.bootstrap_servers, narrow_kafka.bootstrap_servers, chosen)
+    restarting = [one for one in chosen if "a restart" in one.needs]
+    others = [one for one in chosen if "a restart" not in one.needs]
+    verdicts = play_on(real_kafka.bootstrap_servers, narrow_kafka.bootstrap_servers, others)
+
+    def restart() -> str:
+        real_kafka.kill()
+        real_kafka.restart()
+        return real_kafka.bootstrap_servers
+
+    if restarting:
+        verdicts |= asyncio.run(play_all(real_kafka.bootstrap_servers, restarting, restart))
+    return verdicts
 
 
 @pytest.mark.timeout(600)

@@ -1,4 +1,4 @@
-"""The rules for names of topics, which are Kafka's."""
+"""The rules for names of topics: length, characters, pairs that collide in metrics. As in Kafka."""
 
 from __future__ import annotations
 
