@@ -1,6 +1,6 @@
-"""Conversations as text: who sends which request with which fields, and what is answered.
+"""Conversations as text: clients, their requests with all fields, and the answers.
 
-A file is replayed line by line, and what comes of it is compared with the file:
+A file is replayed line by line, and the answers are compared with the file:
 
     # a comment
     a > JoinGroup v9 member_id='' protocols=[(name='range' metadata=b'of a')]    a sends this
@@ -42,7 +42,7 @@ FOLDER = Path(__file__).parent / "conversations"
 CONVERSATIONS = sorted(path.stem for path in FOLDER.glob("*.txt"))
 
 Replay = list[str] | BaseException
-"""What a broker made of a conversation, or what stopped it."""
+"""The result of a conversation with a broker, or the error that ended it."""
 
 _UUID = r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"
 _MEMBER_ID = re.compile(rf"'([^']*)-{_UUID}'|'([^']*)-([A-Za-z0-9_-]{{22}})'")
@@ -185,7 +185,7 @@ def lines_of(path: Path) -> list[str]:
 
 
 async def replayed(profile: Profile, path: Path) -> list[str]:
-    """What a broker makes of a conversation."""
+    """Replay a conversation with a broker."""
     talk = Talk(profile, f"conversation-{path.stem}-{secrets.token_hex(3)}")
     conversation = Conversation(talk)
     await talk.begin()
@@ -196,7 +196,7 @@ async def replayed(profile: Profile, path: Path) -> list[str]:
 
 
 async def replay_all(address: str) -> dict[str, Replay]:
-    """What a broker makes of each conversation; all at a time."""
+    """Replay all conversations with a broker, all at a time."""
     profile = await profile_of(address)
     told = await asyncio.gather(
         *(replayed(profile, FOLDER / f"{name}.txt") for name in CONVERSATIONS),
@@ -206,7 +206,7 @@ async def replay_all(address: str) -> dict[str, Replay]:
 
 
 def compare(name: str, replay: Replay) -> None:
-    """AssertionError where a replay differs from what is written."""
+    """AssertionError: a replay differs from the file."""
     if isinstance(replay, BaseException):
         raise replay
     assert replay == lines_of(FOLDER / f"{name}.txt")

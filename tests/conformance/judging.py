@@ -1,4 +1,4 @@
-"""Brokers that the scenarios are tried on, and what their verdicts mean for a test.
+"""The brokers for scenarios, and the meaning of a verdict for a test.
 
 All scenarios that a test run asks for are played at once, when the first of them is asked for.
 """
@@ -58,7 +58,7 @@ def play_on(ordinary: str, narrow: str, scenarios: Iterable[Scenario]) -> dict[i
 def judge(scenario: Scenario, verdict: Verdict, like: str | None) -> None:
     """Fail or skip the test of a scenario, or let it pass.
 
-    ``like`` says whose way the broker must go where Kafka and kohort differ; None lets both pass.
+    ``like`` is the broker to follow where Kafka and kohort differ; with None, both ways pass.
     """
     if verdict.failure is not None:
         raise verdict.failure

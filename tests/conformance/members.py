@@ -50,7 +50,7 @@ class Synced:
 
 
 class MemberSettings(TypedDict, total=False):
-    """What several members of a scenario may have in common."""
+    """Settings that several members of a scenario share."""
 
     protocols: str | dict[str, bytes]
     session: int
@@ -263,7 +263,7 @@ async def stable(*members: Member) -> None:
 async def rejoin(first: Member, *others: Member) -> None:
     """All rejoin, and the round closes: one that the first starts, or that is under way.
 
-    The others come when it is open, or they would be told of the present generation.
+    The others join when it is open; before, their answer would be the present generation.
     """
     talk = first.talk
     tasks = [first.joins()]

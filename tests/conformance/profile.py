@@ -1,4 +1,4 @@
-"""What a broker is set to, as far as scenarios depend on it: asked for, not assumed."""
+"""The settings of a broker that scenarios depend on, as the broker reports them."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ NEEDS: dict[str, tuple[str, Callable[[Profile], bool]]] = {
     "a restart": ("a restart in the hands of the suite", lambda profile: profile.restarts),
     "one node": ("one node", lambda profile: profile.nodes == 1),
 }
-"""What a scenario may need of a broker: in words, and whether a profile has it."""
+"""The possible needs of a scenario: in words, and as a test of a profile."""
 
 ROOM = {"a delay", "a size", "sweeps"}
 """Needs of scenarios that do with little room and with a broker that sweeps often."""

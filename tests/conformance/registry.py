@@ -52,7 +52,7 @@ class Scenario:
 
 @dataclass
 class Verdict:
-    """How a scenario ended: what went wrong, if anything, and what differed."""
+    """The end of a scenario: its failure, if any, and the differences from Kafka."""
 
     failure: BaseException | None = None
     lacks: str = ""
@@ -65,7 +65,7 @@ SCENARIOS: dict[int, Scenario] = {}
 def scenario(
     number: int, *needs: str
 ) -> Callable[[Callable[[Talk], Awaitable[None]]], Callable[[Talk], Awaitable[None]]]:
-    """Register the conversation of one sentence, whose words are the function's name."""
+    """Register the conversation of one sentence; the function is named by the sentence."""
 
     def register(play: Callable[[Talk], Awaitable[None]]) -> Callable[[Talk], Awaitable[None]]:
         assert number not in SCENARIOS, f"{number} is there twice"
@@ -93,12 +93,12 @@ def reasons() -> dict[str, str]:
 
 @cache
 def differences() -> dict[str, dict[str, Any]]:
-    """What differs from Kafka on purpose, by name."""
+    """The intended differences from Kafka, by name."""
     return tomllib.loads((HERE / "differences.toml").read_text(encoding="utf-8"))
 
 
 async def profile_of(address: str, *, restarts: bool = False) -> Profile:
-    """A broker's settings, asked of the broker; Kafka's defaults for what it does not tell.
+    """A broker's settings, as the broker reports them, with Kafka's defaults for the rest.
 
     Makes the topics that the scenarios read and commit, and waits for them.
     """

@@ -1,7 +1,7 @@
 """A conversation with any broker: a group of its own, raw requests, answers to compare.
 
 Every request that waits has a connection to itself, so that nothing queues behind a parked one.
-Member ids are random; a scenario compares them with what it was told before.
+Member ids are random; a scenario compares them with earlier answers.
 """
 
 from __future__ import annotations
@@ -134,7 +134,7 @@ class Restart:
 
 
 class Talk:
-    """What one scenario does to a broker, and what it sees there."""
+    """The requests of one scenario to a broker, with their answers."""
 
     def __init__(self, profile: Profile, group: str) -> None:
         self.profile = profile
@@ -142,7 +142,7 @@ class Talk:
         self.address = profile.address
         self.other_groups: list[str] = []
         self.differences: dict[str, str] = {}
-        """By name: whose way the broker went, ``kafka`` or ``kohort``."""
+        """By the name of a difference: ``kafka`` or ``kohort``, the way that the broker went."""
         self.restart: Restart | None = None
         self._idle: list[Link] = []
         self._opened: list[Link] = []
@@ -196,7 +196,7 @@ class Talk:
     ) -> None:
         deadline = time.monotonic() + seconds
         while not await holds():
-            assert time.monotonic() < deadline, f"waited {seconds} s in vain for {what}"
+            assert time.monotonic() < deadline, f"waited {seconds} s for {what}"
             await asyncio.sleep(_POLL_S)
 
     def differs(self, name: str, saw: object, *, kafka: object, kohort: object) -> None:

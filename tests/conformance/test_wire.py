@@ -81,7 +81,7 @@ def test_scenario(
 
 @pytest.mark.timeout(600)
 def test_three_nodes_answer_as_one_does(request: pytest.FixtureRequest) -> None:
-    """Whoever asks a group's own coordinator cannot tell how many nodes there are."""
+    """A client of a group's own coordinator cannot see how many nodes there are."""
     if request.config.getoption("bootstrap") is not None:
         pytest.skip("--bootstrap chooses the broker")
     with EmbeddedBroker(nodes=3, **ORDINARY_SETTINGS) as three:

@@ -1,7 +1,4 @@
-"""Scenarios over the wire that the reference does not number: what kohort does better than Kafka.
-
-They are numbered from 301 on, so that a list of all scenarios has one order.
-"""
+"""Scenarios over the wire for promises that Kafka does not make."""
 
 from __future__ import annotations
 
@@ -12,7 +9,7 @@ from tests.conformance.registry import scenario
 from tests.conformance.talk import Talk
 
 DAMAGED = bytes.fromhex("00000000000100ff74")
-"""A subscription whose one topic claims 255 bytes and has one."""
+"""A subscription with one topic, which announces 255 bytes and has one."""
 
 BRIEF_ROUND_MS = 2_500
 

@@ -1,4 +1,4 @@
-"""Scenarios over the wire: what is looked at before a group is, and every version of JoinGroup."""
+"""Scenarios over the wire: checks before the group's own, and every version of JoinGroup."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Scenarios over the wire: what whole clients do, as far as raw requests can show it."""
+"""Scenarios over the wire: the behaviour of clients, as far as raw requests can show it."""
 
 from __future__ import annotations
 

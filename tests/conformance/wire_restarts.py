@@ -1,4 +1,4 @@
-"""Scenarios over the wire: what a restart of the broker keeps. All of them share one restart."""
+"""Scenarios over the wire: restarts of the broker. All scenarios share one restart."""
 
 from __future__ import annotations
 

@@ -93,7 +93,7 @@ def show_answer(answer: Any) -> str:  # noqa: C901, PLR0911, PLR0912 - one branc
         case JoinAnswer():
             assert not answer.members
             if answer.generation_id >= 0:
-                # Only a static member that was refused its place is told of the generation.
+                # Only a refused static member gets the generation in its answer.
                 return (
                     f"{answer.error.name} generation={answer.generation_id} me={answer.member_id}"
                 )

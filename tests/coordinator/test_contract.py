@@ -1,4 +1,4 @@
-"""What every core promises, whatever the protocol (style.md 6.4)."""
+"""Promises of every core, whatever its protocol (style.md 6.4)."""
 
 from __future__ import annotations
 
@@ -160,7 +160,7 @@ def test_topics_are_read_or_unknown_but_nothing_is_raised(
         (ErrorCode.INVALID_RECORD, ErrorCode.INVALID_RECORD),
     ],
 )
-def test_what_the_log_says_is_told_as_kafka_tells_it(logged: ErrorCode, told: ErrorCode) -> None:
+def test_log_errors_reach_clients_as_in_kafka(logged: ErrorCode, told: ErrorCode) -> None:
     assert mapped_append_error(logged) is told
 
 

@@ -80,7 +80,7 @@ def full() -> tuple[World, int]:
         count += 1
 
 
-def test_a_group_whose_record_would_grow_too_large_takes_nobody_more() -> None:
+def test_a_group_refuses_joins_that_would_make_its_record_too_large() -> None:
     world, count = full()
     assert count > 5
     assert world.answers[f"m{count}.join"].error.name == "GROUP_MAX_SIZE_REACHED"
@@ -108,7 +108,7 @@ def test_a_member_of_a_full_group_may_come_back_but_not_with_much_more() -> None
 
 
 def test_a_leader_that_spends_more_than_the_budget_is_not_refused() -> None:
-    """What a request can bring, the log takes: a SyncGroup never fails for its size."""
+    """Every assignment that fits into a request fits into the log."""
     world, count = full()
     plan = {f"m{n}-1": b"x" * 3_000 for n in range(count)}
     world.sync("m0", 1, plan)

@@ -137,7 +137,7 @@ def test_a_stranger_at_a_stable_group_gets_an_id_and_nothing_else_happens() -> N
     assert world.state() == "Stable"
 
 
-def test_its_second_step_starts_a_rebalance_that_the_others_hear_of_by_heartbeat() -> None:
+def test_the_second_join_starts_a_rebalance_that_heartbeats_report() -> None:
     world = World()
     world.stable("a")
     world.join("b", "")
@@ -156,7 +156,7 @@ def test_its_second_step_starts_a_rebalance_that_the_others_hear_of_by_heartbeat
     ]
 
 
-def test_a_group_whose_first_record_cannot_be_written_is_gone_and_its_join_answered() -> None:
+def test_a_group_without_its_first_record_is_forgotten_and_its_join_answered() -> None:
     world = World()
     world.join("a", "", old=True)
     assert world.refuse(ErrorCode.NOT_ENOUGH_REPLICAS) == [

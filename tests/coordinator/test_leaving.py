@@ -13,7 +13,7 @@ def test_leaving_an_unknown_group_is_no_error_but_each_entry_is_unknown() -> Non
     assert world.leave("a", "b") == ["leave <- NONE [a-1:UNKNOWN_MEMBER_ID b-1:UNKNOWN_MEMBER_ID]"]
 
 
-def test_one_of_three_leaves_and_the_others_hear_of_a_rebalance() -> None:
+def test_a_leaving_member_starts_a_rebalance_for_the_others() -> None:
     world = World()
     world.stable("a", "b", "c")
     assert world.leave("b", reason="the consumer is being closed") == [

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.coordinator.world import World
 
 
-def test_a_beat_in_an_unknown_or_empty_group_is_of_an_unknown_member() -> None:
+def test_a_heartbeat_in_an_unknown_or_empty_group_is_refused() -> None:
     world = World()
     assert world.beat("a", 1) == "UNKNOWN_MEMBER_ID"
     world.stable("a")
@@ -27,7 +27,7 @@ def test_an_instance_id_that_the_group_never_saw_is_unknown() -> None:
     assert world.beat("a", 1, instance="i") == "UNKNOWN_MEMBER_ID"
 
 
-def test_what_a_beat_is_answered_in_each_state() -> None:
+def test_the_answer_to_a_heartbeat_in_each_state() -> None:
     world = World()
     world.joined("a", "b")
     assert world.beat("a", 1) == "NONE", "CompletingRebalance"
@@ -160,7 +160,7 @@ def test_when_all_sessions_end_the_group_falls_empty() -> None:
     assert world.state() == "Empty"
 
 
-def test_an_absent_members_session_end_completes_a_join_phase_of_those_who_are_back() -> None:
+def test_the_expiry_of_an_absent_member_completes_the_join_phase() -> None:
     """A crash without leave, and the client back under a new id: live, 3.00 s of a 3 s session."""
     world = World()
     world.stable("a", "b", session=10_000)

@@ -1,4 +1,4 @@
-"""What a coordinator is after a restart (coordinator.md 5.16, as far as the core decides it)."""
+"""A coordinator after a restart (coordinator.md 5.16)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from kohort.model.instants import WallMillis
 
 
 def restarted(world: World, **config: int) -> tuple[World, list[str]]:
-    """A new coordinator over what the old one's log holds."""
+    """A new coordinator that has read the log of the old one."""
     fresh = World(**config)
     fresh._ids = dict(world._ids)
     lines = fresh.feed(Replay(records=tuple(world.log)))
@@ -86,7 +86,7 @@ def test_offsets_of_members_and_of_simple_groups_are_all_there() -> None:
     assert fresh.listed() == {"g": "Stable", "h": "Empty"}
 
 
-def test_what_was_not_acknowledged_by_the_log_is_not_there() -> None:
+def test_a_restart_loses_records_that_were_not_durable() -> None:
     world = World()
     world.commit("", -1, {"t-0": 1})
     fresh, _ = restarted(world)

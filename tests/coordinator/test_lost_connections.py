@@ -115,7 +115,7 @@ def test_a_member_that_was_dropped_while_the_number_is_on_its_way_is_not_in_the_
 
 @pytest.fixture
 def syncing() -> World:
-    """a (who leads) and b were told generation 1; b waits for its assignment."""
+    """Leader a and member b know generation 1; b waits for its assignment."""
     world = World()
     world.joined("a", "b", session=10_000)
     world.wait(4_000)

@@ -24,7 +24,7 @@ def test_a_commit_without_membership_makes_a_simple_group() -> None:
     assert world.fetch("t-0", "t-1", "t-2") == ["fetch <- g NONE t-0=5 t-1=7 t-2=-"]
 
 
-def test_a_members_commit_to_an_absent_group_is_refused_by_what_the_client_understands() -> None:
+def test_a_commit_to_an_absent_group_is_refused_with_an_error_that_the_client_knows() -> None:
     world = World()
     assert world.commit("a", 5, {"t-0": 1}) == ["a.commit <- t-0:GROUP_ID_NOT_FOUND"]
     assert world.commit("a", 5, {"t-0": 1}, new_client=False) == [
@@ -50,7 +50,7 @@ def test_wrong_generations_and_strangers_are_refused() -> None:
     assert world.commit("z", 1, {"t-0": 1}) == ["z.commit <- t-0:UNKNOWN_MEMBER_ID"]
     assert world.commit("", -1, {"t-0": 1}) == ["tool.commit <- t-0:UNKNOWN_MEMBER_ID"]
     assert world.commit("a", 1, {"t-0": 1}, instance="i") == ["a.commit#3 <- t-0:UNKNOWN_MEMBER_ID"]
-    # Who names a member is held to its generation, also when that is -1.
+    # A commit with a member id needs the right generation; -1 is wrong.
     assert world.commit("a", -1, {"t-0": 1}) == ["a.commit#4 <- t-0:ILLEGAL_GENERATION"]
     assert world.commit("z", -1, {"t-0": 1}) == ["z.commit#2 <- t-0:UNKNOWN_MEMBER_ID"]
 
@@ -114,7 +114,7 @@ def test_unknown_partitions_are_told_apart_from_an_error_of_the_group() -> None:
     ]
 
 
-def test_what_was_committed_comes_back_whole() -> None:
+def test_a_fetch_returns_all_fields_of_a_commit() -> None:
     world = World()
     world.wait(1_500)
     world.commit("", -1, {"t-0": 1}, metadata="note", leader_epoch=3, retention=60_000)
@@ -260,7 +260,7 @@ def test_once_the_newer_write_has_failed_a_late_commit_takes_nothing_back() -> N
     assert world.fetch() == ["fetch <- g NONE t-0=141"]
 
 
-def test_whoever_seeks_back_may_commit_that_over_the_present_connection_or_the_next() -> None:
+def test_an_application_that_seeks_back_may_commit_on_its_present_or_next_connection() -> None:
     world = World()
     world.stable("a")
     for over, offset in ((1, 9), (1, 8), (2, 7), (2, 6)):

@@ -1,7 +1,7 @@
-"""Random lives of a few groups: whatever happens in whatever order, the promises hold.
+"""Random events for a few groups: the promises hold in every order.
 
 After every step ``check()`` asserts the invariants (``World`` calls it), no request is answered
-twice, and what readers and a restarted coordinator see is what the log says. In the end, when the
+twice, and readers and a restarted coordinator see the content of the log. In the end, when the
 log has settled and time has passed, no request is left without an answer.
 """
 
@@ -315,7 +315,7 @@ class RandomLife(RuleBasedStateMachine):
     @precondition(lambda self: self.world.now % 5 == 0)
     @rule()
     def the_process_crashes(self) -> None:
-        """What the log had not written is gone, and so is everybody's connection."""
+        """Records that were not durable are lost, and so are all connections."""
         self.no_generation_is_told_twice()
         for name in set(self.world.tokens.values()) - set(self.world.answers):
             self.world.answers[name] = "its connection is gone"

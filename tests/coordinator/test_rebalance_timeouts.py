@@ -42,8 +42,8 @@ def test_a_join_phase_lasts_as_long_as_the_most_patient_member_grants(a: int, b:
     assert waits_ms(stable(a, b), at_most=60_000) == 60_000
 
 
-def test_who_grants_nothing_grants_its_session(  # as JoinGroup v0 does, which has no such field
-) -> None:
+def test_a_member_without_rebalance_timeout_has_its_session_timeout() -> None:
+    """JoinGroup v0 has no rebalance timeout."""
     assert waits_ms(stable(0, -1), at_most=10_000) == 10_000
 
 

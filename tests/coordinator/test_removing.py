@@ -111,7 +111,7 @@ def test_groups_are_deleted_each_with_its_own_error_and_one_answer() -> None:
     assert world.fetch("t-0", group="empty") == ["fetch <- empty NONE t-0=-"]
 
 
-def test_a_group_whose_tombstone_is_under_way_is_dead_and_comes_back_if_that_fails() -> None:
+def test_a_group_is_dead_during_its_tombstone_and_returns_if_that_fails() -> None:
     world = with_offsets(World(), g={"t-0": 1})
     delete_groups(world, "g")
     assert world.state() == "Dead"

@@ -1,4 +1,4 @@
-"""What is refused before any group is looked at (coordinator.md 5.1)."""
+"""Checks of a request before those of its group (coordinator.md 5.1)."""
 
 from __future__ import annotations
 

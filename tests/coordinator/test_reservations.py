@@ -42,7 +42,7 @@ def test_a_phase_that_ends_before_that_is_durable_waits_for_it(world: World) -> 
     ]
 
 
-def test_whoever_comes_while_it_waits_is_in_the_generation(world: World) -> None:
+def test_a_member_that_joins_during_the_reservation_is_in_the_generation(world: World) -> None:
     world.join("c", "")
     world.join("a")
     world.join("b")
@@ -129,7 +129,7 @@ def test_a_reservation_that_fails_early_is_asked_for_again_at_the_end(world: Wor
     assert world.written()[-1] == "b.join#3 <- joined range generation=2 leader=a-1 me=b-1 []"
 
 
-def test_one_that_fails_at_the_end_sends_everybody_back_who_may_join_again(world: World) -> None:
+def test_a_reservation_that_fails_at_the_end_sends_the_members_back(world: World) -> None:
     world.join("a")
     world.join("b")
     assert world.refuse(ErrorCode.NOT_ENOUGH_REPLICAS) == [

@@ -75,7 +75,7 @@ def test_a_leader_that_restarts_leads_and_is_told_to_skip_the_assignment(world: 
     assert world.sync("b", 1, **who("b"))[-1] == "b.sync#2 <- assigned b"
 
 
-def test_an_older_leader_that_restarts_is_told_of_its_former_self_as_the_leader(
+def test_an_older_leader_that_restarts_gets_its_former_id_as_the_leader(
     world: World,
 ) -> None:
     assert returns(world, "a", skips=False)[-1] == (
@@ -259,7 +259,7 @@ def test_if_the_new_id_cannot_be_written_the_former_one_still_works(world: World
     assert world.wait(1_000)[0] == "fact MemberExpired generation=1 i-b-1", "its own session again"
 
 
-def test_a_leader_whose_new_id_cannot_be_written_leads_as_before(world: World) -> None:
+def test_a_leader_leads_as_before_if_its_new_id_cannot_be_written(world: World) -> None:
     world.join("a", "", instance="i-a")
     world.refuse(ErrorCode.KAFKA_STORAGE_ERROR)
     assert world.answers["a.join#2"].leader_id == "i-a-1"
@@ -290,7 +290,7 @@ def test_a_round_that_starts_before_the_new_id_is_durable_sends_it_back_to_join(
     )
 
 
-def test_a_leader_that_restarts_is_told_of_nobody_who_joins_before_its_id_is_durable(
+def test_a_leader_that_restarts_learns_no_member_that_joins_before_its_id_is_durable(
     world: World,
 ) -> None:
     world.join("a", "", instance="i-a")
@@ -300,7 +300,7 @@ def test_a_leader_that_restarts_is_told_of_nobody_who_joins_before_its_id_is_dur
     )
 
 
-def test_a_follower_that_restarts_is_told_who_led_though_the_leader_left_meanwhile(
+def test_a_follower_that_restarts_learns_the_leader_though_it_left_meanwhile(
     world: World,
 ) -> None:
     world.join("b", "", instance="i-b")

@@ -94,7 +94,7 @@ class World:
 
     @property
     def log(self) -> list[Record]:
-        """What is durable, in the log's order."""
+        """The durable records, in the log's order."""
         return [record for ticket in sorted(self.durable) for record in self.durable[ticket]]
 
     # -- stepping ------------------------------------------------------------------------------
@@ -388,7 +388,7 @@ class World:
     # -- scenes --------------------------------------------------------------------------------
 
     def joined(self, *clients: str, **how: Any) -> None:
-        """A group of these clients whose first generation was just told; the first one leads."""
+        """A group of these clients after its first join phase; the first one leads."""
         for client in clients:
             self.enter(client, **how)
         self.written()
@@ -425,7 +425,7 @@ class World:
         assert self.state() == "Stable"
 
     def stable_with(self, metadata: bytes) -> None:
-        """A Stable group of member a, whose metadata is given; its session is half an hour."""
+        """A Stable group of member a with this metadata and a session of half an hour."""
         for member_id in ("", None):
             self.join("a", member_id, protocols={"range": metadata}, session=1_800_000)
         self.wait(self.config.initial_rebalance_delay_ms)
