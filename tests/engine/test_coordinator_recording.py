@@ -13,7 +13,7 @@ from kohort.engine.coordinator_engine import (
     Output,
 )
 from kohort.model.errors import ErrorCode
-from kohort.model.history_record import COORDINATOR_FACTS, WIRE_FACTS, AnyFact
+from kohort.model.history_record import COORDINATOR_FACTS, AnyFact
 from kohort.model.ids import ConnectionId
 from kohort.model.instants import Instant
 from kohort.model.wire_facts import (
@@ -27,6 +27,7 @@ from kohort.model.wire_facts import (
     SyncTold,
     TimerChange,
     TimerChanged,
+    WireFact,
 )
 
 W = TypeVar("W", bound=World)
@@ -63,7 +64,7 @@ def test_recording_changes_nothing_else() -> None:
     plain, recorded = live(Listening()), live(RecordedWorld())
     seen = [(r.at, r.fact) for r in recorded.history if isinstance(r.fact, COORDINATOR_FACTS)]
     assert seen == plain.observed
-    assert not any(isinstance(fact, WIRE_FACTS) for _, fact in plain.observed)
+    assert not any(isinstance(fact, WireFact) for _, fact in plain.observed)
 
 
 def test_every_request_and_every_write_is_paired() -> None:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Final, get_args
+from typing import Final
 
 from kohort.client.client_loop import monotonic_now
 from kohort.client.config import ClientSettings
@@ -48,7 +48,6 @@ _KINDS: Final = {
     Callback.REVOKED: CallbackKind.REVOKED,
     Callback.LOST: CallbackKind.LOST,
 }
-_OF_MEMBER: Final = get_args(MemberFact)
 _POLL_MICROS: Final = MICROS_PER_SECOND
 
 _files_in_use: dict[Path, FactRecorder] = {}
@@ -117,7 +116,7 @@ class ConsumerRecorder:
         """Record a fact of the driver, on the driver's thread."""
         if isinstance(fact, GenerationJoined):
             self._member_id = fact.member_id
-        self._recorder.record(fact, fact.at if isinstance(fact, _OF_MEMBER) else monotonic_now())
+        self._recorder.record(fact, fact.at if isinstance(fact, MemberFact) else monotonic_now())
         if isinstance(fact, CommitSent):
             # Other processes see this commit even if this process is killed at once.
             self._recorder.write()

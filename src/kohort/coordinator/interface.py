@@ -37,19 +37,53 @@ from kohort.model.join import JoinedMember, JoinProtocol
 from kohort.model.positions import Position
 from kohort.model.values import value
 
+
+@value(frozen=True, slots=True, kw_only=False)
+class Request:
+    """Base of the requests."""
+
+    token: Token
+
+
+@value(frozen=True, slots=True, kw_only=False)
+class GroupRequest(Request):
+    """Base of the requests about one group."""
+
+    group_id: GroupId
+
+
+@value(frozen=True, slots=True, kw_only=False)
+class MemberRequest(GroupRequest):
+    """Base of the requests of a member of a generation."""
+
+    generation_id: GenerationId
+    member_id: MemberId
+    group_instance_id: GroupInstanceId | None
+
+
+@value(frozen=True, slots=True, kw_only=False)
+class Answer:
+    """Base of the answers."""
+
+
+@value(frozen=True, slots=True, kw_only=False)
+class ErrorAnswer(Answer):
+    """Base of the answers with one error for the whole request."""
+
+    error: ErrorCode = ErrorCode.NONE
+
+
 # -- JoinGroup -------------------------------------------------------------------------------------
 
 
 @value(frozen=True, slots=True, kw_only=True)
-class JoinGroup:
+class JoinGroup(GroupRequest):
     """A client asks to be in the next generation. ``member_id`` is empty in its first request.
 
     Protocols are in the client's order of preference. A rebalance timeout that is not positive
     means the session timeout (JoinGroup v0 has no rebalance timeout).
     """
 
-    token: Token
-    group_id: GroupId
     member_id: MemberId
     group_instance_id: GroupInstanceId | None
     client_id: str
@@ -67,10 +101,9 @@ class JoinGroup:
 
 
 @value(frozen=True, slots=True, kw_only=True)
-class JoinAnswer:
+class JoinAnswer(ErrorAnswer):
     """Answer to JoinGroup; only the leader's answer has ``members``."""
 
-    error: ErrorCode = ErrorCode.NONE
     generation_id: GenerationId = NO_GENERATION
     protocol_type: ProtocolType | None = None
     protocol_name: ProtocolName | None = None
@@ -84,14 +117,9 @@ class JoinAnswer:
 
 
 @value(frozen=True, slots=True, kw_only=True)
-class SyncGroup:
+class SyncGroup(MemberRequest):
     """A member asks for its assignment; the leader sends the assignments of all members."""
 
-    token: Token
-    group_id: GroupId
-    generation_id: GenerationId
-    member_id: MemberId
-    group_instance_id: GroupInstanceId | None
     protocol_type: ProtocolType | None
     protocol_name: ProtocolName | None
     names_protocol: bool
@@ -101,10 +129,9 @@ class SyncGroup:
 
 
 @value(frozen=True, slots=True, kw_only=True)
-class SyncAnswer:
+class SyncAnswer(ErrorAnswer):
     """Answer to SyncGroup. No error and no bytes is a legal assignment: no partitions."""
 
-    error: ErrorCode = ErrorCode.NONE
     protocol_type: ProtocolType | None = None
     protocol_name: ProtocolName | None = None
     assignment: bytes = b""
@@ -113,23 +140,14 @@ class SyncAnswer:
 # -- Heartbeat -------------------------------------------------------------------------------------
 
 
-# Not frozen: one is made for every heartbeat, and a frozen dataclass costs three times as much.
-@dataclass(slots=True, kw_only=True)
-class Heartbeat:
+@value(frozen=True, slots=True, kw_only=True)
+class Heartbeat(MemberRequest):
     """A member shows that it is alive."""
-
-    token: Token
-    group_id: GroupId
-    generation_id: GenerationId
-    member_id: MemberId
-    group_instance_id: GroupInstanceId | None
 
 
 @value(frozen=True, slots=True, kw_only=True)
-class HeartbeatAnswer:
+class HeartbeatAnswer(ErrorAnswer):
     """Answer to Heartbeat."""
-
-    error: ErrorCode = ErrorCode.NONE
 
 
 # -- LeaveGroup ------------------------------------------------------------------------------------
@@ -145,11 +163,9 @@ class LeavingMember:
 
 
 @value(frozen=True, slots=True, kw_only=True)
-class LeaveGroup:
+class LeaveGroup(GroupRequest):
     """Members are to be removed."""
 
-    token: Token
-    group_id: GroupId
     members: tuple[LeavingMember, ...]
 
 
@@ -163,10 +179,9 @@ class LeftMember:
 
 
 @value(frozen=True, slots=True, kw_only=True)
-class LeaveAnswer:
+class LeaveAnswer(ErrorAnswer):
     """Answer to LeaveGroup, entries in the request's order."""
 
-    error: ErrorCode = ErrorCode.NONE
     members: tuple[LeftMember, ...] = ()
 
 
@@ -174,17 +189,12 @@ class LeaveAnswer:
 
 
 @value(frozen=True, slots=True, kw_only=False)
-class OffsetCommit:
+class OffsetCommit(MemberRequest):
     """Offsets to store, from a member (generation >= 0) or from a client outside a group.
 
     Offsets of ``unknown_partitions`` are refused one by one with UNKNOWN_TOPIC_OR_PARTITION.
     """
 
-    token: Token
-    group_id: GroupId
-    generation_id: GenerationId
-    member_id: MemberId
-    group_instance_id: GroupInstanceId | None
     offsets: tuple[tuple[TopicPartition, Position], ...]
     retention_ms: int | None
     """How long to keep the offsets, from clients that send a retention (OffsetCommit v2-4)."""
@@ -198,7 +208,7 @@ class OffsetCommit:
 
 
 @value(frozen=True, slots=True, kw_only=False)
-class OffsetCommitAnswer:
+class OffsetCommitAnswer(Answer):
     """Answer to OffsetCommit, partitions in the request's order."""
 
     partitions: tuple[tuple[TopicPartition, ErrorCode], ...]
@@ -213,10 +223,9 @@ class GroupToFetch:
 
 
 @value(frozen=True, slots=True, kw_only=True)
-class OffsetFetch:
+class OffsetFetch(Request):
     """A client asks for committed offsets."""
 
-    token: Token
     groups: tuple[GroupToFetch, ...]
 
 
@@ -230,27 +239,24 @@ class FetchedGroup:
 
 
 @value(frozen=True, slots=True, kw_only=True)
-class OffsetFetchAnswer:
+class OffsetFetchAnswer(Answer):
     """Answer to OffsetFetch, groups in the request's order."""
 
     groups: tuple[FetchedGroup, ...]
 
 
 @value(frozen=True, slots=True, kw_only=True)
-class OffsetDelete:
+class OffsetDelete(GroupRequest):
     """Committed offsets of a group are to be deleted."""
 
-    token: Token
-    group_id: GroupId
     partitions: tuple[TopicPartition, ...]
     unknown_partitions: frozenset[TopicPartition] = frozenset()
 
 
 @value(frozen=True, slots=True, kw_only=True)
-class OffsetDeleteAnswer:
+class OffsetDeleteAnswer(ErrorAnswer):
     """Answer to OffsetDelete; with an error of the group there are no partitions."""
 
-    error: ErrorCode = ErrorCode.NONE
     partitions: tuple[tuple[TopicPartition, ErrorCode], ...] = ()
 
 
@@ -258,10 +264,9 @@ class OffsetDeleteAnswer:
 
 
 @value(frozen=True, slots=True, kw_only=True)
-class DescribeGroups:
+class DescribeGroups(Request):
     """Groups are to be described in full."""
 
-    token: Token
     group_ids: tuple[GroupId, ...]
     knows_group_id_not_found: bool
     """The client understands GROUP_ID_NOT_FOUND; others get the state Dead."""
@@ -297,7 +302,7 @@ class DescribedGroup:
 
 
 @value(frozen=True, slots=True, kw_only=True)
-class DescribeAnswer:
+class DescribeAnswer(Answer):
     """Answer to DescribeGroups, groups in the request's order."""
 
     groups: tuple[DescribedGroup, ...]
@@ -306,10 +311,9 @@ class DescribeAnswer:
 
 
 @value(frozen=True, slots=True, kw_only=True)
-class ListGroups:
+class ListGroups(Request):
     """Groups are to be listed. An empty filter admits all groups; case is ignored."""
 
-    token: Token
     states: tuple[str, ...]
     types: tuple[str, ...]
 
@@ -324,23 +328,21 @@ class ListedGroup:
 
 
 @value(frozen=True, slots=True, kw_only=True)
-class ListAnswer:
+class ListAnswer(ErrorAnswer):
     """Answer to ListGroups."""
 
-    error: ErrorCode = ErrorCode.NONE
     groups: tuple[ListedGroup, ...] = ()
 
 
 @value(frozen=True, slots=True, kw_only=True)
-class DeleteGroups:
+class DeleteGroups(Request):
     """Empty groups are to be deleted with their offsets."""
 
-    token: Token
     group_ids: tuple[GroupId, ...]
 
 
 @value(frozen=True, slots=True, kw_only=True)
-class DeleteAnswer:
+class DeleteAnswer(Answer):
     """Answer to DeleteGroups, groups in the request's order."""
 
     groups: tuple[tuple[GroupId, ErrorCode], ...]
@@ -441,30 +443,6 @@ class Observe:
     fact: Fact
 
 
-Request: TypeAlias = (
-    JoinGroup
-    | SyncGroup
-    | Heartbeat
-    | LeaveGroup
-    | OffsetCommit
-    | OffsetFetch
-    | OffsetDelete
-    | DescribeGroups
-    | ListGroups
-    | DeleteGroups
-)
-Answer: TypeAlias = (
-    JoinAnswer
-    | SyncAnswer
-    | HeartbeatAnswer
-    | LeaveAnswer
-    | OffsetCommitAnswer
-    | OffsetFetchAnswer
-    | OffsetDeleteAnswer
-    | DescribeAnswer
-    | ListAnswer
-    | DeleteAnswer
-)
 Event: TypeAlias = (
     Request
     | TopicsDeleted

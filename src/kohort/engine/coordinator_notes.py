@@ -16,6 +16,7 @@ from kohort.coordinator.interface import (
     DeleteGroups,
     DescribeAnswer,
     DescribeGroups,
+    ErrorAnswer,
     Heartbeat,
     JoinAnswer,
     JoinGroup,
@@ -83,8 +84,7 @@ def notes_of_answer(answer: Answer, asked: Iterable[w.RequestReceived]) -> list[
 
 
 def _note_of_answer(answer: Answer, asked: w.RequestReceived) -> w.AnswerSent:
-    told = _ANSWERS.get(type(answer))
-    error, body = (answer.error, None) if told is None else told(answer, asked.group_id)  # type: ignore[union-attr]
+    error, body = _ANSWERS.get(type(answer), _only_error)(answer, asked.group_id)
     member_id, generation_id = asked.member_id, asked.generation_id
     if isinstance(answer, JoinAnswer):
         member_id = answer.member_id or member_id
@@ -155,6 +155,10 @@ _REQUESTS: Final[dict[type[Any], tuple[GroupApi, Callable[[Any], _Asked]]]] = {
 
 def _first(errors: Iterable[ErrorCode]) -> ErrorCode:
     return next((error for error in errors if error is not ErrorCode.NONE), ErrorCode.NONE)
+
+
+def _only_error(answer: ErrorAnswer, _: GroupId) -> _Told:
+    return answer.error, None
 
 
 def _join_told(answer: JoinAnswer, _: GroupId) -> _Told:

@@ -22,6 +22,7 @@ from kohort.coordinator.interface import (
     DescribeGroups,
     Effect,
     FetchedGroup,
+    GroupRequest,
     Heartbeat,
     HeartbeatAnswer,
     JoinAnswer,
@@ -103,7 +104,7 @@ class Part(NamedTuple):
 def refusal(event: Request, coordinates: Coordinates, config: GroupConfig) -> Answer | None:
     """The answer to a request about one group of another node; None: serve it."""
     refuse = _REFUSALS.get(type(event))
-    if refuse is None or coordinates(event.group_id):  # type: ignore[union-attr] # those have one
+    if refuse is None or not isinstance(event, GroupRequest) or coordinates(event.group_id):
         return None
     answer: Answer | None = refuse(event, config)
     return answer

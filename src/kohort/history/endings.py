@@ -12,14 +12,15 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Final, TypeAlias
 
-from kohort.model.client_facts import ProcessKilled, ProcessStarted, ProcessStopped
-from kohort.model.history_record import CLIENT_FACTS, MEMBER_FACTS, Recorded
+from kohort.model.client_facts import ClientFact, ProcessKilled, ProcessStarted, ProcessStopped
+from kohort.model.history_record import Recorded
 from kohort.model.ids import GroupId
 from kohort.model.instants import MICROS_PER_SECOND, Instant
+from kohort.model.member_facts import MemberFact
 
 SILENCE_MICROS: Final = 10 * MICROS_PER_SECOND
 
-_OF_CLIENTS: Final = (*CLIENT_FACTS, *MEMBER_FACTS)
+_OF_CLIENTS: Final = (ClientFact, MemberFact)
 _Life: TypeAlias = tuple[str, int]
 """A source and its incarnation."""
 

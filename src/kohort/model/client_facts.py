@@ -9,7 +9,6 @@ readers of histories.
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import TypeAlias
 
 from kohort.model.errors import ErrorCode
 from kohort.model.ids import (
@@ -44,18 +43,24 @@ class CallbackKind(StrEnum):
     LOST = "lost"
 
 
+@value(frozen=True, slots=True, kw_only=True)
+class ClientFact:
+    """Base of the facts of the application's side."""
+
+    group_id: GroupId
+
+
 # -- the process -------------------------------------------------------------------------------
 
 
 @value(frozen=True, slots=True, kw_only=True)
-class ProcessStarted:
+class ProcessStarted(ClientFact):
     """A consumer process started. It owns no partitions.
 
     ``self_fencing``: the process promises to deliver nothing after its session may have ended.
     ``auto_commit``: the process commits by itself, also before it gives partitions up.
     """
 
-    group_id: GroupId
     client_id: str
     group_instance_id: GroupInstanceId | None = None
     session_timeout_ms: Millis = Millis(45_000)
@@ -64,78 +69,65 @@ class ProcessStarted:
 
 
 @value(frozen=True, slots=True, kw_only=True)
-class ProcessStopped:
+class ProcessStopped(ClientFact):
     """A consumer process ended in order: its consumer committed, revoked and left the group."""
 
-    group_id: GroupId
     member_id: MemberId = NO_MEMBER
 
 
 @value(frozen=True, slots=True, kw_only=True)
-class ProcessKilled:
+class ProcessKilled(ClientFact):
     """A consumer process ended without a close.
 
     ``unwitnessed``: only the end of the process's own record shows the death, so that its last
     facts are missing.
     """
 
-    group_id: GroupId
     member_id: MemberId = NO_MEMBER
     unwitnessed: bool = False
 
 
 @value(frozen=True, slots=True, kw_only=True)
-class ProcessPaused:
+class ProcessPaused(ClientFact):
     """A consumer process is stopped (SIGSTOP, a long garbage collection)."""
 
-    group_id: GroupId
-
 
 @value(frozen=True, slots=True, kw_only=True)
-class ProcessResumed:
+class ProcessResumed(ClientFact):
     """A paused consumer process runs again."""
 
-    group_id: GroupId
-
 
 @value(frozen=True, slots=True, kw_only=True)
-class NetworkCut:
+class NetworkCut(ClientFact):
     """From now on messages between a consumer process and its coordinator are lost."""
 
-    group_id: GroupId
-
 
 @value(frozen=True, slots=True, kw_only=True)
-class NetworkHealed:
+class NetworkHealed(ClientFact):
     """Messages between a process and its coordinator arrive again."""
-
-    group_id: GroupId
 
 
 # -- membership as the client sees it ----------------------------------------------------------
 
 
 @value(frozen=True, slots=True, kw_only=True)
-class Subscribed:
+class Subscribed(ClientFact):
     """The application subscribed to these topics instead of its earlier topics."""
 
-    group_id: GroupId
     topics: tuple[str, ...]
 
 
 @value(frozen=True, slots=True, kw_only=True)
-class RebalanceEnforced:
+class RebalanceEnforced(ClientFact):
     """The application requested a rebalance (KIP-568), or a rejoin with other metadata."""
 
-    group_id: GroupId
     reason: str = ""
 
 
 @value(frozen=True, slots=True, kw_only=True)
-class RequestSent:
+class RequestSent(ClientFact):
     """A member sent a request to its coordinator."""
 
-    group_id: GroupId
     api: GroupApi
     request: int
     """The number of the request; its answer has the same number and source and incarnation."""
@@ -146,10 +138,9 @@ class RequestSent:
 
 
 @value(frozen=True, slots=True, kw_only=True)
-class ResponseReceived:
+class ResponseReceived(ClientFact):
     """The answer to a ``RequestSent``; UNKNOWN: no answer will come."""
 
-    group_id: GroupId
     api: GroupApi
     request: int
     outcome: Outcome
@@ -159,10 +150,9 @@ class ResponseReceived:
 
 
 @value(frozen=True, slots=True, kw_only=True)
-class AnswerUnreadable:
+class AnswerUnreadable(ClientFact):
     """A client received bytes that are no answer to its request; it closed the connection."""
 
-    group_id: GroupId
     connection: int
     reason: str
 
@@ -171,25 +161,23 @@ class AnswerUnreadable:
 
 
 @value(frozen=True, slots=True, kw_only=True)
-class PollReturned:
+class PollReturned(ClientFact):
     """The application polled and received this number of records."""
 
-    group_id: GroupId
     records: int
 
 
 @value(frozen=True, slots=True, kw_only=True)
-class PositionSet:
+class PositionSet(ClientFact):
     """The next record to read is at ``offset``; ``sought``: the application called seek."""
 
-    group_id: GroupId
     partition: TopicPartition
     offset: int
     sought: bool = False
 
 
 @value(frozen=True, slots=True, kw_only=True)
-class RecordsDelivered:
+class RecordsDelivered(ClientFact):
     """The application received the records from ``first`` to ``last``, both included.
 
     ``complete`` False: offsets between them may have no record for the application (control
@@ -197,7 +185,6 @@ class RecordsDelivered:
     than the delivery, the instant of the last delivery or an instant shortly before it.
     """
 
-    group_id: GroupId
     partition: TopicPartition
     first: int
     last: int
@@ -206,10 +193,9 @@ class RecordsDelivered:
 
 
 @value(frozen=True, slots=True, kw_only=True)
-class CallbackStarted:
+class CallbackStarted(ClientFact):
     """A callback of the application starts; it still owns partitions that are revoked or lost."""
 
-    group_id: GroupId
     member_id: MemberId
     generation_id: GenerationId
     kind: CallbackKind
@@ -217,10 +203,9 @@ class CallbackStarted:
 
 
 @value(frozen=True, slots=True, kw_only=True)
-class CallbackEnded:
+class CallbackEnded(ClientFact):
     """A callback of the application ended; revoked and lost partitions are no longer owned."""
 
-    group_id: GroupId
     member_id: MemberId
     generation_id: GenerationId
     kind: CallbackKind
@@ -228,10 +213,9 @@ class CallbackEnded:
 
 
 @value(frozen=True, slots=True, kw_only=True)
-class CommitSent:
+class CommitSent(ClientFact):
     """A consumer sent a commit. Each offset is that of the next record to read."""
 
-    group_id: GroupId
     request: int
     offsets: tuple[tuple[TopicPartition, int], ...]
     member_id: MemberId = NO_MEMBER
@@ -239,54 +223,26 @@ class CommitSent:
 
 
 @value(frozen=True, slots=True, kw_only=True)
-class CommitConcluded:
+class CommitConcluded(ClientFact):
     """The end of a ``CommitSent``. With OK, ``refused`` names the partitions that were refused."""
 
-    group_id: GroupId
     request: int
     outcome: Outcome
     refused: tuple[TopicPartition, ...] = ()
 
 
 @value(frozen=True, slots=True, kw_only=True)
-class CommittedAsked:
+class CommittedAsked(ClientFact):
     """A consumer requested its committed offsets."""
 
-    group_id: GroupId
     request: int
     partitions: tuple[TopicPartition, ...]
 
 
 @value(frozen=True, slots=True, kw_only=True)
-class CommittedTold:
+class CommittedTold(ClientFact):
     """The answer to a ``CommittedAsked``; None for a partition without a committed offset."""
 
-    group_id: GroupId
     request: int
     outcome: Outcome
     offsets: tuple[tuple[TopicPartition, int | None], ...] = ()
-
-
-ClientFact: TypeAlias = (
-    ProcessStarted
-    | ProcessStopped
-    | ProcessKilled
-    | ProcessPaused
-    | ProcessResumed
-    | NetworkCut
-    | NetworkHealed
-    | Subscribed
-    | RebalanceEnforced
-    | RequestSent
-    | ResponseReceived
-    | AnswerUnreadable
-    | PollReturned
-    | PositionSet
-    | RecordsDelivered
-    | CallbackStarted
-    | CallbackEnded
-    | CommitSent
-    | CommitConcluded
-    | CommittedAsked
-    | CommittedTold
-)

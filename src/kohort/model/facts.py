@@ -8,7 +8,6 @@ and every fact names its group. Must not know: the wording of log lines (``kohor
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import TypeAlias
 
 from kohort.model.errors import ErrorCode
 from kohort.model.group_state import GroupState
@@ -39,46 +38,55 @@ class RebalanceCause(StrEnum):
     STATIC_MEMBER_REPLACED = "static member replaced"
 
 
-@value(frozen=True, slots=True, kw_only=True)
-class GroupCreated:
-    """A group was created by a first join, or by a commit without membership (``simple``)."""
+@value(frozen=True, slots=True, kw_only=False)
+class Fact:
+    """Base of the facts of a coordinator."""
 
     group_id: GroupId
+
+
+@value(frozen=True, slots=True, kw_only=False)
+class GenerationFact(Fact):
+    """Base of the facts about a generation of a group."""
+
+    generation_id: GenerationId
+
+
+@value(frozen=True, slots=True, kw_only=True)
+class GroupCreated(Fact):
+    """A group was created by a first join, or by a commit without membership (``simple``)."""
+
     simple: bool
 
 
 @value(frozen=True, slots=True, kw_only=True)
-class MemberIdHandedOut:
+class MemberIdHandedOut(Fact):
     """A client without a member id received one and must join again with it (KIP-394)."""
 
-    group_id: GroupId
     state: GroupState
     member_id: MemberId
 
 
 @value(frozen=True, slots=True, kw_only=True)
-class MemberAddedWithoutId:
+class MemberAddedWithoutId(Fact):
     """An old client, which cannot join twice, received a member id and was added at once."""
 
-    group_id: GroupId
     state: GroupState
     member_id: MemberId
 
 
 @value(frozen=True, slots=True, kw_only=True)
-class PendingMemberJoined:
+class PendingMemberJoined(Fact):
     """A client joined with the member id that it had received."""
 
-    group_id: GroupId
     state: GroupState
     member_id: MemberId
 
 
 @value(frozen=True, slots=True, kw_only=True)
-class MemberAdded:
+class MemberAdded(Fact):
     """A member is in the group from now on, but in no generation yet."""
 
-    group_id: GroupId
     member_id: MemberId
     group_instance_id: GroupInstanceId | None
     client_id: str
@@ -88,33 +96,30 @@ class MemberAdded:
 
 
 @value(frozen=True, slots=True, kw_only=True)
-class MemberRejoined:
+class MemberRejoined(Fact):
     """The JoinGroup of a member was parked in the present join phase."""
 
-    group_id: GroupId
     member_id: MemberId
     generation_id: GenerationId
 
 
 @value(frozen=True, slots=True, kw_only=True)
-class StaticMemberAdded:
+class StaticMemberAdded(Fact):
     """A process joined with a new instance id and received a member id."""
 
-    group_id: GroupId
     state: GroupState
     group_instance_id: GroupInstanceId
     member_id: MemberId
 
 
 @value(frozen=True, slots=True, kw_only=True)
-class StaticMemberReplaced:
+class StaticMemberReplaced(Fact):
     """A process joined with a known instance id and replaced the former member, which is fenced.
 
     In Stable no rebalance follows, unless the new protocols change the vote. In other states a
     rebalance follows.
     """
 
-    group_id: GroupId
     state: GroupState
     generation_id: GenerationId
     group_instance_id: GroupInstanceId
@@ -123,10 +128,9 @@ class StaticMemberReplaced:
 
 
 @value(frozen=True, slots=True, kw_only=True)
-class DamagedMetadataRefused:
+class DamagedMetadataRefused(Fact):
     """The metadata of a ``consumer`` member, ``size`` bytes, names more bytes than it has."""
 
-    group_id: GroupId
     member_id: MemberId
     client_id: str
     client_host: str
@@ -135,10 +139,9 @@ class DamagedMetadataRefused:
 
 
 @value(frozen=True, slots=True, kw_only=True)
-class JoinRefused:
+class JoinRefused(Fact):
     """A JoinGroup was answered with an error after which a client gives up or starts anew."""
 
-    group_id: GroupId
     member_id: MemberId
     client_id: str
     client_host: str
@@ -146,15 +149,13 @@ class JoinRefused:
 
 
 @value(frozen=True, slots=True, kw_only=True)
-class RebalanceStarted:
+class RebalanceStarted(GenerationFact):
     """The group went to PreparingRebalance.
 
     ``generation_id`` is the old generation, ``previous_state`` the state before the cause.
     ``member_ids`` are the members that caused the rebalance, in order.
     """
 
-    group_id: GroupId
-    generation_id: GenerationId
     previous_state: GroupState
     cause: RebalanceCause
     member_ids: tuple[MemberId, ...] = ()
@@ -166,37 +167,29 @@ class RebalanceStarted:
 
 
 @value(frozen=True, slots=True, kw_only=True)
-class InitialDelayExtended:
+class InitialDelayExtended(Fact):
     """A new member joined during the initial delay, so that the delay is extended (KIP-134)."""
 
-    group_id: GroupId
     delay_ms: int
     remaining_ms: int
 
 
 @value(frozen=True, slots=True, kw_only=True)
-class MembersNotRejoined:
+class MembersNotRejoined(GenerationFact):
     """The join phase ended without these dynamic members; they were removed."""
 
-    group_id: GroupId
-    generation_id: GenerationId
     member_ids: tuple[MemberId, ...]
 
 
 @value(frozen=True, slots=True, kw_only=True)
-class NobodyRejoined:
+class NobodyRejoined(GenerationFact):
     """The join phase timed out and no member had rejoined (all are static); it runs again."""
-
-    group_id: GroupId
-    generation_id: GenerationId
 
 
 @value(frozen=True, slots=True, kw_only=True)
-class JoinPhaseCompleted:
+class JoinPhaseCompleted(GenerationFact):
     """The members of a new generation got their JoinGroup answers (in logs: "Stabilized")."""
 
-    group_id: GroupId
-    generation_id: GenerationId
     protocol_type: ProtocolType
     protocol_name: ProtocolName
     leader_id: MemberId
@@ -204,113 +197,92 @@ class JoinPhaseCompleted:
 
 
 @value(frozen=True, slots=True, kw_only=True)
-class SubscriptionNotParsed:
+class SubscriptionNotParsed(Fact):
     """The metadata of a ``consumer`` member is not a subscription; its topics are unknown."""
 
-    group_id: GroupId
     member_id: MemberId
     protocol_name: ProtocolName
 
 
 @value(frozen=True, slots=True, kw_only=True)
-class AssignmentReceived:
+class AssignmentReceived(GenerationFact):
     """The leader's SyncGroup arrived; the assignment is not durable yet."""
 
-    group_id: GroupId
-    generation_id: GenerationId
     leader_id: MemberId
     member_count: int
     static_count: int
 
 
 @value(frozen=True, slots=True, kw_only=True)
-class EmptyAssignmentsSet:
+class EmptyAssignmentsSet(GenerationFact):
     """The leader's assignment has no entry for these members; they get zero bytes."""
 
-    group_id: GroupId
-    generation_id: GenerationId
     member_ids: tuple[MemberId, ...]
 
 
 @value(frozen=True, slots=True, kw_only=True)
-class GroupStabilized:
+class GroupStabilized(GenerationFact):
     """The assignment is durable and each waiting member got its answer: the rebalance is over.
 
     ``assignments`` are the bytes by member, in the group's order.
     """
 
-    group_id: GroupId
-    generation_id: GenerationId
     assignments: tuple[tuple[MemberId, bytes], ...]
 
 
 @value(frozen=True, slots=True, kw_only=True)
-class AssignmentDelivered:
+class AssignmentDelivered(GenerationFact):
     """A member got its assignment of ``size`` bytes in a successful SyncGroup answer."""
 
-    group_id: GroupId
-    generation_id: GenerationId
     member_id: MemberId
     size: int
 
 
 @value(frozen=True, slots=True, kw_only=True)
-class GroupEmptied:
+class GroupEmptied(GenerationFact):
     """The last member was removed; the next generation continues the numbers."""
-
-    group_id: GroupId
-    generation_id: GenerationId
 
 
 @value(frozen=True, slots=True, kw_only=True)
-class MemberExpired:
+class MemberExpired(GenerationFact):
     """A member sent no sign of life within its session timeout and was removed."""
 
-    group_id: GroupId
-    generation_id: GenerationId
     member_id: MemberId
     group_instance_id: GroupInstanceId | None
 
 
 @value(frozen=True, slots=True, kw_only=True)
-class PendingMemberExpired:
+class PendingMemberExpired(Fact):
     """An id was handed out and never used within the session timeout."""
 
-    group_id: GroupId
     member_id: MemberId
 
 
 @value(frozen=True, slots=True, kw_only=True)
-class ParkedJoinDropped:
+class ParkedJoinDropped(GenerationFact):
     """The connection of a parked JoinGroup was lost: its member counts as not joined.
 
     ``removed``: the client never received the member id, so the member was removed. Otherwise its
     session timeout runs.
     """
 
-    group_id: GroupId
-    generation_id: GenerationId
     member_id: MemberId
     group_instance_id: GroupInstanceId | None
     removed: bool
 
 
 @value(frozen=True, slots=True, kw_only=True)
-class ParkedSyncDropped:
+class ParkedSyncDropped(GenerationFact):
     """The connection of a parked SyncGroup was lost: the session timeout of its member runs."""
 
-    group_id: GroupId
-    generation_id: GenerationId
     member_id: MemberId
     group_instance_id: GroupInstanceId | None
 
 
 @value(frozen=True, slots=True, kw_only=True)
-class MemberLeft:
+class MemberLeft(GenerationFact):
     """A member was removed by LeaveGroup; ``pending``: it had only received its id."""
 
-    group_id: GroupId
-    generation_id: GenerationId
     member_id: MemberId
     group_instance_id: GroupInstanceId | None
     client_reason: str | None
@@ -318,98 +290,54 @@ class MemberLeft:
 
 
 @value(frozen=True, slots=True, kw_only=False)
-class OffsetsCommitted:
+class OffsetsCommitted(Fact):
     """Offsets are durable. ``generation_id`` is -1 for commits without membership."""
 
-    group_id: GroupId
     member_id: MemberId
     generation_id: GenerationId
     offsets: tuple[tuple[TopicPartition, int], ...]
 
 
 @value(frozen=True, slots=True, kw_only=True)
-class OffsetsExpired:
+class OffsetsExpired(Fact):
     """Committed offsets were removed after their retention time."""
 
-    group_id: GroupId
     partitions: tuple[TopicPartition, ...]
 
 
 @value(frozen=True, slots=True, kw_only=True)
-class GroupDeleted:
+class GroupDeleted(GenerationFact):
     """The group and its offsets were removed durably; ``expired``: without a request."""
 
-    group_id: GroupId
-    generation_id: GenerationId
     offset_count: int
     expired: bool
 
 
 @value(frozen=True, slots=True, kw_only=True)
-class GroupLoaded:
+class GroupLoaded(GenerationFact):
     """A group was loaded from the log.
 
     ``members`` are its members, each with its instance id; None in histories of older coordinators,
     which recorded the count only.
     """
 
-    group_id: GroupId
-    generation_id: GenerationId
     member_count: int
     members: tuple[tuple[MemberId, GroupInstanceId | None], ...] | None = None
 
 
 @value(frozen=True, slots=True, kw_only=True)
-class WriteFailed:
+class WriteFailed(Fact):
     """A record of the group could not be made durable; ``purpose`` names the record."""
 
-    group_id: GroupId
     purpose: str
     error: ErrorCode
 
 
 @value(frozen=True, slots=True, kw_only=True)
-class LimitReached:
+class LimitReached(Fact):
     """A request was refused by a limit that protects the coordinator's memory."""
 
-    group_id: GroupId
     setting: str
     limit: int
     asked: int | None = None
     """The requested value, if it is not just the limit plus one."""
-
-
-Fact: TypeAlias = (
-    GroupCreated
-    | MemberIdHandedOut
-    | MemberAddedWithoutId
-    | PendingMemberJoined
-    | MemberAdded
-    | MemberRejoined
-    | StaticMemberAdded
-    | StaticMemberReplaced
-    | DamagedMetadataRefused
-    | JoinRefused
-    | RebalanceStarted
-    | InitialDelayExtended
-    | MembersNotRejoined
-    | NobodyRejoined
-    | JoinPhaseCompleted
-    | SubscriptionNotParsed
-    | AssignmentReceived
-    | EmptyAssignmentsSet
-    | GroupStabilized
-    | AssignmentDelivered
-    | GroupEmptied
-    | MemberExpired
-    | PendingMemberExpired
-    | ParkedJoinDropped
-    | ParkedSyncDropped
-    | MemberLeft
-    | OffsetsCommitted
-    | OffsetsExpired
-    | GroupDeleted
-    | GroupLoaded
-    | WriteFailed
-    | LimitReached
-)

@@ -6,8 +6,10 @@ from the lab, a broker or a consumer. Must not know: files, checks.
 
 from __future__ import annotations
 
-from typing import Any, Final, TypeAlias, get_args
+from types import ModuleType
+from typing import Any, Final, TypeAlias
 
+from kohort.model import client_facts, facts, member_facts, wire_facts, world_facts
 from kohort.model.client_facts import ClientFact
 from kohort.model.facts import Fact
 from kohort.model.instants import Instant
@@ -21,15 +23,24 @@ SCHEMA_VERSION: Final = 1
 
 AnyFact: TypeAlias = Fact | MemberFact | ClientFact | WireFact | WorldFact
 
-COORDINATOR_FACTS: Final[tuple[type[Any], ...]] = get_args(Fact)
-MEMBER_FACTS: Final[tuple[type[Any], ...]] = get_args(MemberFact)
-CLIENT_FACTS: Final[tuple[type[Any], ...]] = get_args(ClientFact)
-WIRE_FACTS: Final[tuple[type[Any], ...]] = get_args(WireFact)
-WORLD_FACTS: Final[tuple[type[Any], ...]] = get_args(WorldFact)
+
+def _kinds(module: ModuleType, base: type[Any]) -> tuple[type[Any], ...]:
+    """The facts of a module: the subclasses of a base that are no bases themselves."""
+    found = [k for k in vars(module).values() if isinstance(k, type) and issubclass(k, base)]
+    return tuple(kind for kind in found if sum(issubclass(other, kind) for other in found) == 1)
+
+
+COORDINATOR_FACTS: Final = _kinds(facts, Fact)
 
 FACT_TYPES: Final[dict[str, type[Any]]] = {
     kind.__name__: kind
-    for kind in COORDINATOR_FACTS + MEMBER_FACTS + CLIENT_FACTS + WIRE_FACTS + WORLD_FACTS
+    for kind in (
+        *COORDINATOR_FACTS,
+        *_kinds(member_facts, MemberFact),
+        *_kinds(client_facts, ClientFact),
+        *_kinds(wire_facts, WireFact),
+        *_kinds(world_facts, WorldFact),
+    )
 }
 """Every kind of fact by its name, which is unique."""
 

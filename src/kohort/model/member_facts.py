@@ -6,8 +6,6 @@ history. Must not know: readers of facts.
 
 from __future__ import annotations
 
-from typing import TypeAlias
-
 from kohort.model.errors import ErrorCode
 from kohort.model.ids import GenerationId, GroupId, MemberId, ProtocolName
 from kohort.model.instants import Instant, Millis
@@ -15,26 +13,28 @@ from kohort.model.values import value
 
 
 @value(frozen=True, slots=True, kw_only=True)
-class MemberStateChanged:
-    """A member changed its state; the states are named as in the member."""
+class MemberFact:
+    """Base of the facts of a member."""
 
     at: Instant
     group_id: GroupId
     member_id: MemberId
     generation_id: GenerationId
+
+
+@value(frozen=True, slots=True, kw_only=True)
+class MemberStateChanged(MemberFact):
+    """A member changed its state; the states are named as in the member."""
+
     before: str
     after: str
     reason: str
 
 
 @value(frozen=True, slots=True, kw_only=True)
-class GenerationJoined:
+class GenerationJoined(MemberFact):
     """A member received its assignment in a generation."""
 
-    at: Instant
-    group_id: GroupId
-    member_id: MemberId
-    generation_id: GenerationId
     protocol_name: ProtocolName
     is_leader: bool
     assignment_bytes: int
@@ -43,42 +43,20 @@ class GenerationJoined:
 
 
 @value(frozen=True, slots=True, kw_only=True)
-class RequestRefused:
+class RequestRefused(MemberFact):
     """The coordinator answered one of the member's requests with an error."""
 
-    at: Instant
-    group_id: GroupId
-    member_id: MemberId
-    generation_id: GenerationId
     request: str
     error: ErrorCode
 
 
 @value(frozen=True, slots=True, kw_only=True)
-class SessionUnconfirmed:
+class SessionUnconfirmed(MemberFact):
     """No heartbeat was confirmed for a session timeout; the membership is no longer certain."""
-
-    at: Instant
-    group_id: GroupId
-    member_id: MemberId
-    generation_id: GenerationId
 
 
 @value(frozen=True, slots=True, kw_only=True)
-class PollIntervalExceeded:
+class PollIntervalExceeded(MemberFact):
     """The application did not poll for max.poll.interval.ms; the member left the group."""
 
-    at: Instant
-    group_id: GroupId
-    member_id: MemberId
-    generation_id: GenerationId
     limit_ms: Millis
-
-
-MemberFact: TypeAlias = (
-    MemberStateChanged
-    | GenerationJoined
-    | RequestRefused
-    | SessionUnconfirmed
-    | PollIntervalExceeded
-)

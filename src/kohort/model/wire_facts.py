@@ -134,17 +134,28 @@ class FetchTold:
 AnswerBody: TypeAlias = JoinTold | SyncTold | LeaveTold | CommitTold | FetchTold
 
 
+@value(frozen=True, slots=True, kw_only=True)
+class WireFact:
+    """Base of the facts of a coordinator's edge."""
+
+
+@value(frozen=True, slots=True, kw_only=True)
+class GroupWireFact(WireFact):
+    """Base of the facts of a coordinator's edge that concern one group."""
+
+    group_id: GroupId
+
+
 # -- requests and answers ----------------------------------------------------------------------
 
 
 @value(frozen=True, slots=True, kw_only=True)
-class RequestReceived:
+class RequestReceived(GroupWireFact):
     """A request arrived and is not handled yet.
 
     Facts between the request and its answer are effects of this request, unless it was parked.
     """
 
-    group_id: GroupId
     api: GroupApi
     version: int
     token: Token
@@ -157,14 +168,13 @@ class RequestReceived:
 
 
 @value(frozen=True, slots=True, kw_only=True)
-class AnswerSent:
+class AnswerSent(GroupWireFact):
     """An answer left the coordinator; its connection may be lost.
 
     ``member_id`` and ``generation_id`` are those of a JoinGroup answer, else those of the request.
     ``error`` of a commit or fetch is the first error of a partition.
     """
 
-    group_id: GroupId
     api: GroupApi
     token: Token
     connection: ConnectionId
@@ -177,7 +187,7 @@ class AnswerSent:
 
 
 @value(frozen=True, slots=True, kw_only=True)
-class RequestUnreadable:
+class RequestUnreadable(WireFact):
     """Bytes arrived that are not a legal request; their connection was closed."""
 
     connection: ConnectionId
@@ -188,14 +198,13 @@ class RequestUnreadable:
 
 
 @value(frozen=True, slots=True, kw_only=True)
-class PersistBegun:
+class PersistBegun(GroupWireFact):
     """A write to the log begins: a group's metadata, offsets, or tombstones of them.
 
     ``generation_id`` and ``members`` are set if the group's metadata is written. ``reserved`` is a
     generation that members may learn after the write is durable. The offset of a tombstone is None.
     """
 
-    group_id: GroupId
     ticket: Ticket
     generation_id: GenerationId | None = None
     reserved: GenerationId | None = None
@@ -205,31 +214,29 @@ class PersistBegun:
 
 
 @value(frozen=True, slots=True, kw_only=True)
-class PersistOk:
+class PersistOk(GroupWireFact):
     """The records of a ticket are durable."""
 
-    group_id: GroupId
     ticket: Ticket
 
 
 @value(frozen=True, slots=True, kw_only=True)
-class PersistNotOnDisk:
+class PersistNotOnDisk(WireFact):
     """The log reports a write as durable, but the simulated disk has not synced its bytes."""
 
     ticket: Ticket
 
 
 @value(frozen=True, slots=True, kw_only=True)
-class PersistFailed:
+class PersistFailed(GroupWireFact):
     """The records of a ticket will never be durable."""
 
-    group_id: GroupId
     ticket: Ticket
     error: ErrorCode
 
 
 @value(frozen=True, slots=True, kw_only=True)
-class CoordinatorBooted:
+class CoordinatorBooted(WireFact):
     """A coordinator has read its log and serves requests from now on.
 
     The envelope has the new incarnation. The coordinator may know only records that were durable.
@@ -245,14 +252,14 @@ class CoordinatorBooted:
 
 
 @value(frozen=True, slots=True, kw_only=True)
-class CoordinatorStopped:
+class CoordinatorStopped(WireFact):
     """The coordinator ended; ``crashed``: it lost all records that were not durable."""
 
     crashed: bool
 
 
 @value(frozen=True, slots=True, kw_only=True)
-class CoordinatorStalled:
+class CoordinatorStalled(WireFact):
     """The coordinator's process was stopped for ``micros``; it moved its deadlines."""
 
     micros: int
@@ -270,26 +277,10 @@ class TimerChange(StrEnum):
 
 
 @value(frozen=True, slots=True, kw_only=True)
-class TimerChanged:
+class TimerChanged(GroupWireFact):
     """A timer of a group, or of one of its members, was set, cancelled or fired."""
 
-    group_id: GroupId
     timer: str
     change: TimerChange
     member_id: MemberId = NO_MEMBER
     due: Instant | None = None
-
-
-WireFact: TypeAlias = (
-    RequestReceived
-    | AnswerSent
-    | RequestUnreadable
-    | PersistBegun
-    | PersistOk
-    | PersistNotOnDisk
-    | PersistFailed
-    | CoordinatorBooted
-    | CoordinatorStopped
-    | CoordinatorStalled
-    | TimerChanged
-)

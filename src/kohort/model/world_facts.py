@@ -7,15 +7,25 @@ which promises hold. Must not know: readers of histories.
 
 from __future__ import annotations
 
-from typing import TypeAlias
-
 from kohort.model.ids import GenerationId, GroupId, MemberId, ProtocolName, TopicPartition
 from kohort.model.instants import Instant, Millis
 from kohort.model.values import value
 
 
 @value(frozen=True, slots=True, kw_only=True)
-class TopicSized:
+class WorldFact:
+    """Base of the facts of the surroundings."""
+
+
+@value(frozen=True, slots=True, kw_only=True)
+class GroupWorldFact(WorldFact):
+    """Base of the facts of the surroundings that concern one group."""
+
+    group_id: GroupId
+
+
+@value(frozen=True, slots=True, kw_only=True)
+class TopicSized(WorldFact):
     """A topic has this many partitions from now on; 0: the topic was deleted."""
 
     topic: str
@@ -23,7 +33,7 @@ class TopicSized:
 
 
 @value(frozen=True, slots=True, kw_only=True)
-class FaultBegan:
+class FaultBegan(WorldFact):
     """A fault was injected; ``target`` names a process, a link or a disk."""
 
     name: str
@@ -31,22 +41,19 @@ class FaultBegan:
 
 
 @value(frozen=True, slots=True, kw_only=True)
-class FaultsHealed:
+class FaultsHealed(GroupWorldFact):
     """No fault touches these sources any more; their group must become stable and stay so."""
 
-    group_id: GroupId
     core: tuple[str, ...]
 
 
 @value(frozen=True, slots=True, kw_only=True)
-class HistoryCalmed:
+class HistoryCalmed(GroupWorldFact):
     """The history ends in a calm state: all expected events have occurred."""
-
-    group_id: GroupId
 
 
 @value(frozen=True, slots=True, kw_only=True)
-class PolicyDeclared:
+class PolicyDeclared(WorldFact):
     """The promises of a group's policy under a protocol name, with their limits.
 
     ``promises`` are names in ``kohort.history.promises``. The fact replaces earlier declarations
@@ -61,13 +68,12 @@ class PolicyDeclared:
 
 
 @value(frozen=True, slots=True, kw_only=True)
-class DeferralStarted:
+class DeferralStarted(GroupWorldFact):
     """A leader keeps the partitions of a lost member for its return until ``deadline``.
 
     Recorded again with each generation until the deferral ends.
     """
 
-    group_id: GroupId
     generation_id: GenerationId
     lost_member: MemberId
     partitions: tuple[TopicPartition, ...]
@@ -75,36 +81,22 @@ class DeferralStarted:
 
 
 @value(frozen=True, slots=True, kw_only=True)
-class DeferralEnded:
+class DeferralEnded(GroupWorldFact):
     """The deferral ended: the lost member returned as ``returned_as``, or did not return (None)."""
 
-    group_id: GroupId
     generation_id: GenerationId
     lost_member: MemberId
     returned_as: MemberId | None
 
 
 @value(frozen=True, slots=True, kw_only=True)
-class GroupDescribed:
+class GroupDescribed(GroupWorldFact):
     """The coordinator answered ListGroups and DescribeGroups; None: the group does not exist.
 
     ``assignments`` names all members, with empty bytes for members without an assignment.
     """
 
-    group_id: GroupId
     listed_state: str | None
     state: str | None
     protocol_name: ProtocolName
     assignments: tuple[tuple[MemberId, bytes], ...] = ()
-
-
-WorldFact: TypeAlias = (
-    TopicSized
-    | FaultBegan
-    | FaultsHealed
-    | HistoryCalmed
-    | PolicyDeclared
-    | DeferralStarted
-    | DeferralEnded
-    | GroupDescribed
-)
