@@ -1,4 +1,4 @@
-"""A broker with sensible answers for the member engine, and what its tests do again and again."""
+"""A broker with useful answers for the member engine, and the common steps of its tests."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ OFFSETS = {T0: Position(offset=5)}
 
 
 class Broker:
-    """A script with sensible answers; ``codes`` and ``park`` change them by request class."""
+    """A script with useful answers; ``codes`` and ``park`` change them by request class."""
 
     def __init__(self, coordinator: str = "one") -> None:
         self.coordinator = coordinator
@@ -153,7 +153,7 @@ class Broker:
 
 
 def joined(peers: Peers) -> None:
-    """All the way into the generation."""
+    """Join, prepare and sync."""
     peers.carry_out(peers.engine.handle(Join(), peers.now))
     prepare(peers)
     assert peers.got(Joined)

@@ -50,7 +50,7 @@ MS = 1_000
 
 
 class Client:
-    """A process with one member: what it owns, and what it was told."""
+    """A process with one member: its partitions, and the member's effects."""
 
     def __init__(
         self,
@@ -71,7 +71,7 @@ class Client:
         self.revoke_ms = revoke_ms
         """How long the owner takes to get ready for a join."""
         self.release_ms = release_ms
-        """How long it works on with what an assignment takes away; it joins meanwhile."""
+        """How long it works on with revoked partitions; it joins meanwhile."""
         self._letting_go: set[TopicPartition] = set()
         values = {"group_id": GroupId("g"), "max_poll_interval_ms": None, **config}
         self.engine = MemberEngine(

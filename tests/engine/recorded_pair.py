@@ -1,4 +1,4 @@
-"""The pair's world with everything recorded: histories of real engines for whoever checks them."""
+"""The world of ``pair`` with recorded histories, so that tests can check real engines."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ class RecordedClient(Client):
 
 
 class RecordedWorld(World):
-    """A world whose history is in ``history``."""
+    """A world that stores its history in ``history``."""
 
     def __init__(self, **config: Any) -> None:
         self.history: list[Recorded] = []

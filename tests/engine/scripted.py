@@ -1,4 +1,4 @@
-"""A member engine whose peers are scripts: bytes on both sides, versions as old as wanted."""
+"""A member engine against scripts: bytes on both sides, in any versions."""
 
 from __future__ import annotations
 

@@ -12,7 +12,13 @@ from kohort.consumer.events import CommitAnswered, OffsetsCommitted, OffsetsFetc
 from kohort.engine import member_outputs as engine
 from kohort.engine.consumer_driver import READ_COMMITTED, READ_UNCOMMITTED, ConsumerDriver
 from kohort.engine.member_engine import MemberEngine
-from kohort.engine.member_outputs import Answered, Committed, RequestError, RequestErrorKind
+from kohort.engine.member_outputs import (
+    Answered,
+    Committed,
+    LeadersOf,
+    RequestError,
+    RequestErrorKind,
+)
 from kohort.member.requests import RequestId
 from kohort.model.client_facts import CommitConcluded, CommitSent
 from kohort.model.errors import ErrorCode
@@ -48,6 +54,11 @@ class Member:
 
     def request(self, where: object, message: object, now: Instant) -> tuple[RequestId, list[Any]]:
         return self._ask(message)
+
+    def request_leaders(
+        self, request_class: type, where: LeadersOf, now: Instant
+    ) -> tuple[RequestId, list[Any]]:
+        return self._ask(where.build(where.partitions, 7))
 
     def fetch_offsets(self, partitions: object, now: Instant) -> tuple[RequestId, list[Any]]:
         return self._ask(partitions)
@@ -105,7 +116,8 @@ def listing(code: ErrorCode) -> Answered:
         partition_index=0, error_code=code, offset=33, leader_epoch=4
     )
     topic = k02.ListOffsetsTopicResponse(name="t", partitions=[partition])
-    return Answered(request_id=ASK, message=k02.ListOffsetsResponse(topics=[topic]))
+    message = k02.ListOffsetsResponse(topics=[topic])
+    return Answered(request_id=ASK, message=message, partitions=(P,))
 
 
 LIST = ListOffsets(request=1, partitions=frozenset({P}), earliest=False)
@@ -130,8 +142,8 @@ def test_lookups_of_offsets_have_the_isolation_level(level: int) -> None:
             {},
             "offset of t-0: TOPIC_AUTHORIZATION_FAILED",
         ),
-        (Answered(request_id=ASK, error=TIMED_OUT), {}, None),
-        (Answered(request_id=ASK, error=UNAUTHORIZED), {}, "no right"),
+        (Answered(request_id=ASK, error=TIMED_OUT, partitions=(P,)), {}, None),
+        (Answered(request_id=ASK, error=UNAUTHORIZED, partitions=(P,)), {}, "no right"),
     ],
 )
 def test_failed_lookup_of_an_offset_is_repeated_unless_it_is_permanent(
@@ -141,6 +153,16 @@ def test_failed_lookup_of_an_offset_is_repeated_unless_it_is_permanent(
     assert World(LIST).asked(answer) == OffsetsListed(
         request=1, offsets=offsets, failed=failed, fatal=fatal
     )
+
+
+def test_each_leader_of_listed_partitions_answers_for_its_own() -> None:
+    world = World(ListOffsets(request=1, partitions=frozenset({P, Q}), earliest=False))
+    assert world.asked(listing(ErrorCode.NONE)) == OffsetsListed(
+        request=1, offsets={P: Position(33, 4)}, failed=frozenset(), fatal=None
+    )
+    world.answer(Answered(request_id=ASK, error=TIMED_OUT, partitions=(Q,)))
+    assert world.core.events[-1].failed == {Q}
+    assert not world.driver._under_way
 
 
 @pytest.mark.parametrize(

@@ -87,7 +87,7 @@ def test_a_held_commit_ends_with_its_timeout() -> None:
 
 
 @pytest.mark.parametrize("code", [22, 25])
-def test_187_a_commit_of_the_present_generation_refused_loses_the_place(code: int) -> None:
+def test_187_a_refused_commit_of_the_present_generation_ends_the_membership(code: int) -> None:
     broker, peers = member()
     broker.codes[OffsetCommitRequest] = [code]
     commit(peers)
@@ -97,7 +97,7 @@ def test_187_a_commit_of_the_present_generation_refused_loses_the_place(code: in
     assert peers.got(Lost)
 
 
-def test_189_a_commit_refused_because_of_a_rebalance_is_told_and_starts_a_join() -> None:
+def test_189_a_commit_refused_because_of_a_rebalance_fails_and_starts_a_join() -> None:
     broker, peers = member()
     broker.codes[OffsetCommitRequest] = [27]
     commit(peers)
@@ -106,7 +106,7 @@ def test_189_a_commit_refused_because_of_a_rebalance_is_told_and_starts_a_join()
     assert not peers.got(Lost)
 
 
-def test_a_place_lost_ends_every_commit_under_it() -> None:
+def test_the_end_of_the_membership_ends_its_commits() -> None:
     broker, peers = member()
     broker.park = {OffsetCommitRequest}
     commit(peers)
@@ -130,7 +130,7 @@ def test_194_a_disconnect_with_many_commits_under_way_answers_each_once() -> Non
     assert all(a.error is None for a in answers)
 
 
-def test_195_partitions_that_are_refused_are_named() -> None:
+def test_195_refused_partitions_are_named() -> None:
     broker, peers = member()
     broker.codes[OffsetCommitRequest] = [12]
     commit(peers)
@@ -198,7 +198,7 @@ def sent(peers: Peers) -> list[dict[int, int]]:
     ]
 
 
-def test_a_commit_that_is_repeated_does_not_move_back_what_a_newer_one_committed() -> None:
+def test_a_commit_that_is_repeated_does_not_move_back_the_offsets_of_a_newer_one() -> None:
     """The story: 12 records again after an orderly hand-over, see CHANGELOG."""
     broker, peers = member()
     broker.park = {OffsetCommitRequest, JoinGroupRequest}
@@ -219,7 +219,7 @@ def test_a_commit_that_is_repeated_does_not_move_back_what_a_newer_one_committed
     assert all(a.error is None and not a.refused for a in answers)
 
 
-def test_what_a_newer_commit_leaves_of_an_older_one_is_repeated() -> None:
+def test_partitions_of_an_older_commit_that_a_newer_one_lacks_are_repeated() -> None:
     broker, peers = member()
     broker.park = {OffsetCommitRequest}
     commit_at(peers, p0=5, p1=6)
@@ -267,7 +267,7 @@ def test_newer_commits_do_not_pass_one_that_waits_for_its_turn() -> None:
     assert sent(peers) == [{0: 5}, {1: 1}, {0: 5}, {1: 2}]
 
 
-def test_many_commits_that_break_with_their_connection_are_repeated_as_the_newest_says() -> None:
+def test_commits_of_a_broken_connection_are_repeated_with_the_newest_offsets() -> None:
     """All may be stored already: the first one's own offset would go back (100960)."""
     broker, peers = member()
     broker.park = {OffsetCommitRequest}
@@ -280,7 +280,7 @@ def test_many_commits_that_break_with_their_connection_are_repeated_as_the_newes
     assert len(peers.got(Committed)) == 20
 
 
-def test_a_commit_that_is_repeated_says_nothing_for_one_that_was_never_sent() -> None:
+def test_a_repeated_commit_borrows_nothing_from_a_commit_that_was_never_sent() -> None:
     broker, peers = member()
     broker.park = {OffsetCommitRequest}
     commit_at(peers, p0=5)
@@ -293,7 +293,7 @@ def test_a_commit_that_is_repeated_says_nothing_for_one_that_was_never_sent() ->
     assert len(peers.got(Committed)) == 3
 
 
-def test_an_older_commit_keeps_what_no_newer_one_may_have_stored() -> None:
+def test_an_older_commit_keeps_the_offsets_that_no_newer_one_may_have_stored() -> None:
     """The story: 75 was stored and 67 again after it, both repeated since no answer came (100960).
 
     Of partition 1 the middle commit is the newest, of partition 0 the last, of partition 2 nobody
@@ -309,7 +309,7 @@ def test_an_older_commit_keeps_what_no_newer_one_may_have_stored() -> None:
     assert sent(peers)[3:] == [{0: 70, 1: 75, 2: 67}, {0: 70, 1: 75}, {0: 70}]
 
 
-def test_what_an_older_commit_says_for_a_newer_one_and_is_refused_it_says_for_itself() -> None:
+def test_an_older_commit_is_repeated_alone_after_borrowed_offsets_were_refused() -> None:
     broker, peers = member()
     broker.park = {OffsetCommitRequest}
     commit_at(peers, p0=5)

@@ -56,7 +56,7 @@ def test_a_cluster_that_is_down_is_tried_again_with_growing_pauses() -> None:
     assert peers.got(PrepareJoin)
 
 
-def test_a_host_that_does_not_answer_is_given_up_and_another_one_tried() -> None:
+def test_after_a_host_without_an_answer_another_one_is_tried() -> None:
     peers = Peers(Broker("two"), bootstrap=("one", "two"))
     peers.hanging = {"one"}
     peers.carry_out(peers.engine.handle(Join(), peers.now))
@@ -64,7 +64,7 @@ def test_a_host_that_does_not_answer_is_given_up_and_another_one_tried() -> None
     assert peers.got(PrepareJoin)
 
 
-def test_bytes_that_are_no_answer_close_the_connection_and_nothing_else() -> None:
+def test_bytes_that_are_no_answer_close_only_their_connection() -> None:
     peers = Peers(Broker())
     joined(peers)
     conn = max(peers.open)
@@ -75,7 +75,7 @@ def test_bytes_that_are_no_answer_close_the_connection_and_nothing_else() -> Non
     assert peers.requests(HeartbeatRequest)
 
 
-def test_what_is_said_about_unknown_connections_is_ignored() -> None:
+def test_events_of_unknown_connections_are_ignored() -> None:
     peers = Peers(Broker())
     for outputs in (
         peers.engine.connected(ConnectionId(99), peers.now),
@@ -109,7 +109,7 @@ def test_a_coordinator_that_is_not_available_is_looked_up_again() -> None:
     assert peers.got(PrepareJoin)
 
 
-def test_a_lookup_that_is_not_authorised_is_fatal_also_for_those_who_wait() -> None:
+def test_a_lookup_that_is_not_authorised_ends_the_requests_that_wait() -> None:
     broker = Broker()
     broker.codes[FindCoordinatorRequest] = [30]
     peers = Peers(broker)
@@ -134,7 +134,7 @@ def test_192_a_commit_finds_the_new_coordinator() -> None:
     assert not peers.got(Lost)
 
 
-def test_a_coordinator_that_loads_is_asked_again() -> None:
+def test_a_request_to_a_loading_coordinator_is_repeated() -> None:
     broker = Broker()
     peers = Peers(broker)
     joined(peers)
@@ -165,7 +165,7 @@ def test_an_instance_id_that_the_coordinator_cannot_carry_is_fatal() -> None:
     assert peers.got(Failed)[0].error is ErrorCode.UNSUPPORTED_VERSION
 
 
-def test_an_api_that_the_node_does_not_have_is_unsupported() -> None:
+def test_an_api_unknown_to_the_node_is_unsupported() -> None:
     peers = Peers(Broker(), apis=limited(DescribeCluster=-1))
     ask(peers, Target.ANY, DescribeClusterRequest())
     assert peers.got(Answered)[0].error.kind is RequestErrorKind.UNSUPPORTED
@@ -180,7 +180,7 @@ def test_offsets_are_fetched_in_any_version(version: int) -> None:
     assert answer.offsets == ({T0: Position(offset=7)} if version < 8 else {})
 
 
-def test_a_group_s_error_on_fetching_offsets_is_told() -> None:
+def test_an_error_of_the_group_ends_the_fetch_of_offsets() -> None:
     broker = Broker()
     broker.codes[OffsetFetchRequest] = [30]
     peers = Peers(broker)

@@ -1,4 +1,4 @@
-"""What a member keeps in memory, object by object; ``bench.coordinator`` sees only pages."""
+"""The memory of a member, object by object; ``bench.coordinator`` sees only pages."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def settle(bench: Bench, clients: list[Client]) -> None:
 
 
 def forget(bench: Bench, clients: list[Client]) -> None:
-    """What the test itself has kept."""
+    """Objects of the test itself."""
     for kept in (bench.journal, bench.facts, bench.stored):
         kept.clear()
     for client in clients:

@@ -1,4 +1,4 @@
-"""Groups of member engines against the coordinator engine: what a group does, told as stories."""
+"""Groups of member engines against the coordinator engine, in whole stories."""
 
 from __future__ import annotations
 
@@ -269,7 +269,7 @@ CHAOS = st.lists(
 
 @given(steps=CHAOS, torn=st.booleans(), seed=st.integers(0, 9))
 @examples(60)
-def test_whatever_happens_the_group_settles_with_one_owner_each(
+def test_after_any_faults_the_group_settles_with_one_owner_for_each_partition(
     steps: list[tuple[str, int, int]], torn: bool, seed: int
 ) -> None:
     world = World(torn=torn, seed=seed, latency_ms=1 + seed % 3)
@@ -311,7 +311,7 @@ def _happens(what: str, client: Client) -> None:
 def test_a_static_leader_that_returns_to_its_assignment_sees_that_the_topic_grew(
     grows_ms_after_the_return: int,
 ) -> None:
-    """It decides nothing (KIP-814), so it goes by the note in its own assignment (164, 272)."""
+    """It assigns nothing (KIP-814), so it uses the note in its own assignment (164, 272)."""
     world = World()
     leader = world.client("a", group_instance_id=GroupInstanceId("a")).join()
     world.run(5_000)
@@ -336,12 +336,12 @@ def test_a_static_leader_that_returns_to_its_assignment_sees_that_the_topic_grew
 @pytest.mark.parametrize("static", [False, True])
 @pytest.mark.parametrize("leads", ["holder", "other"])
 @pytest.mark.parametrize("topics", [("t",), ("t", "not there")])
-def test_who_takes_its_time_to_let_go_is_waited_for_without_a_round(
+def test_a_slow_revocation_starts_no_further_round(
     topics: tuple[str, ...], leads: str, static: bool
 ) -> None:
-    """The leader, looking for new partitions, began one at each look until it let go (40309).
+    """The leader looks for new partitions and began a round at each look (seed 40309).
 
-    It looks each 20 s here, and each second while a topic is missing.
+    It looks every 20 s here, and every second while a topic is missing.
     """
     world = World()
 
@@ -358,7 +358,7 @@ def test_who_takes_its_time_to_let_go_is_waited_for_without_a_round(
     before = leader.generations[-1]
     third = member("3")
     world.run(85_000)
-    # With the newcomer, and again when the quick one let go.
+    # One round with the new member, one after the quick member gave its partitions up.
     assert third.generations == [before + 1, before + 2]
     world.run(15_000)
     assert loads(leader, other, third) == [4, 4, 4]
@@ -366,12 +366,12 @@ def test_who_takes_its_time_to_let_go_is_waited_for_without_a_round(
 
 
 @pytest.mark.parametrize("leads", ["holder", "other"])
-def test_what_was_withheld_from_everybody_gets_an_owner_although_its_holder_died(
+def test_partitions_withheld_for_a_dead_holder_get_an_owner(
     leads: str,
 ) -> None:
-    """It came back as a static member to an assignment without it, and asked for nothing (760).
+    """A static holder returned to an assignment without the partitions, and did not rejoin (760).
 
-    Nobody else can know that it holds that no more. So it asks, as soon as it is back.
+    No other member can know that the holder gave them up. So the holder rejoins at once.
     """
     world = World(initial_rebalance_delay_ms=3_000)
     world.topics["t"] = 3

@@ -47,9 +47,9 @@ class Harness:
 
     @property
     def sure_until(self) -> Instant:
-        """Until when the place is sure; there must be one."""
+        """Until when the membership is certain; there must be one."""
         until = self.member.sure_until
-        assert until is not None, "no place"
+        assert until is not None, "no membership"
         return until
 
     def do(self, event: Event) -> list[Effect]:

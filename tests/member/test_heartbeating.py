@@ -64,7 +64,7 @@ def test_heartbeats_go_on_while_a_join_is_parked_so_that_what_is_kept_stays_sure
     world.none_of(DropCoordinator)
 
 
-def test_a_heartbeat_that_comes_after_the_join_phase_says_nothing_about_the_place(
+def test_a_heartbeat_that_comes_after_the_join_phase_does_not_end_the_membership(
     world: Harness,
 ) -> None:
     world.stable()
@@ -107,7 +107,7 @@ def test_a_member_without_a_place_has_nothing_to_beat_for(world: Harness) -> Non
     assert world.member.sure_until is None
 
 
-def test_whoever_slept_through_its_session_asks_at_once_whether_the_place_is_its_own(
+def test_a_member_that_slept_through_its_session_sends_a_heartbeat_at_once(
     world: Harness,
 ) -> None:
     world.stable()
@@ -205,7 +205,7 @@ def test_152_errors_that_concern_an_older_generation_are_ignored(
     assert world.member.state is MemberState.STABLE
 
 
-def test_153_illegal_generation_loses_the_place_and_keeps_the_id(world: Harness) -> None:
+def test_153_illegal_generation_ends_the_membership_and_keeps_the_id(world: Harness) -> None:
     world.stable()
     world.beat_answer(world.next_heartbeat(), ErrorCode.ILLEGAL_GENERATION)
     assert world.one(Lost).generation_id == 1
@@ -213,7 +213,7 @@ def test_153_illegal_generation_loses_the_place_and_keeps_the_id(world: Harness)
     assert world.sent(JoinGroup).member_id == "m1"
 
 
-def test_153_unknown_member_id_loses_the_place_and_the_id(world: Harness) -> None:
+def test_153_unknown_member_id_ends_the_membership_and_forgets_the_id(world: Harness) -> None:
     world.stable()
     world.beat_answer(world.next_heartbeat(), ErrorCode.UNKNOWN_MEMBER_ID)
     assert world.one(Lost).member_id == "m1"
@@ -284,7 +284,7 @@ def test_156_a_static_member_does_not_leave_when_the_poll_interval_runs_out(
     world.none_of(LeaveGroup)
 
 
-def test_polling_keeps_the_place(make_world: type[Harness]) -> None:
+def test_polling_keeps_the_membership(make_world: type[Harness]) -> None:
     world = make_world(max_poll_interval_ms=10_000)
     world.stable()
     for _ in range(20):
@@ -367,7 +367,7 @@ def test_an_accepted_commit_confirms_like_a_heartbeat(world: Harness) -> None:
     assert world.member.last_confirmed == 2_000_000
 
 
-def test_187_a_refused_commit_of_the_present_generation_loses_the_place(world: Harness) -> None:
+def test_187_a_refused_commit_of_the_present_generation_ends_the_membership(world: Harness) -> None:
     world.stable()
     refused = CommitRefused(
         error=ErrorCode.ILLEGAL_GENERATION,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import get_args
+
 import pytest
 from tests.member.conftest import Harness
 
@@ -21,12 +23,14 @@ from kohort.member.events import (
     CoordinatorFailed,
     CoordinatorFound,
     CoordinatorLost,
+    Event,
     Join,
     JoinPrepared,
     RequestFailed,
     RequestRejoin,
     SubscriptionChanged,
 )
+from kohort.member.member import HANDLERS
 from kohort.member.requests import Heartbeat, JoinGroup, LeaveGroup, SyncGroup
 from kohort.member.states import MemberState
 from kohort.model.errors import ErrorCode
@@ -438,3 +442,7 @@ def test_another_coordinator_is_looked_for_and_the_id_kept(
     world.do(CoordinatorFound())
     world.pass_ms(1_200)
     assert world.sent(JoinGroup).member_id == "m1"
+
+
+def test_every_event_has_a_handler() -> None:
+    assert HANDLERS.keys() == set(get_args(Event))

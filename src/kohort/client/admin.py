@@ -1,9 +1,8 @@
-"""A small blocking client for questions to a cluster: topics, groups, offsets.
+"""A small blocking client for the administration of a cluster: topics, groups, offsets.
 
-In come names and partitions; out go the values of ``kohort.client.descriptions``. Brokers, leaders
-and coordinators are looked up and asked again for as long as the call's time lasts, whenever the
-answer says that it may help. Works with any Kafka. Not for several threads at once. Must not know:
-members, consuming.
+In: names and partitions. Out: the values of ``kohort.client.descriptions``. A call repeats its
+requests until its time is over, if the error code says that this may help. Works with any Kafka.
+One thread at a time may use it. Must not know: members, consuming.
 """
 
 from __future__ import annotations
@@ -47,7 +46,7 @@ from kohort.wire.messages.k09_offset_fetch import OffsetFetchRequest
 
 
 class Admin:
-    """Questions and orders to a cluster; a context manager.
+    """Administration of a cluster; a context manager.
 
     Args:
         settings: a ``ClientSettings``, or names and values as ``parse_client_settings`` takes them.
@@ -55,7 +54,7 @@ class Admin:
 
     Every method raises ``BrokerUnreachable`` or ``RequestTimedOut`` when ``default.api.timeout.ms``
     runs out (``socket.connection.setup.timeout.ms`` while no broker was reached at all), and
-    ``RequestFailed`` with Kafka's code for what a broker refuses.
+    ``RequestFailed`` with Kafka's code if a broker refuses the request.
 
     Raises:
         ConfigError: a setting is wrong.
@@ -135,7 +134,7 @@ class Admin:
         return self._cluster.retry(ask)
 
     def create_topics(self, topics: Iterable[NewTopic], *, validate_only: bool = False) -> None:
-        """Create topics, or only check whether they could be; returns when brokers tell of them.
+        """Create topics, or only check whether they could be; returns when a broker knows them.
 
         Raises:
             RequestFailed: TOPIC_ALREADY_EXISTS, INVALID_PARTITIONS and others, for the first topic
@@ -163,7 +162,7 @@ class Admin:
 
         self._cluster.retry(ask)
         if not validate_only:
-            # A broker may hear of a topic some milliseconds after the controller made it.
+            # A broker may learn of a topic some milliseconds after the controller made it.
             self._cluster.retry(lambda deadline: self._see([t.name for t in wanted], deadline))
 
     def _see(self, names: list[str], deadline: float) -> None:
@@ -308,7 +307,7 @@ class Admin:
     def committed(
         self, group_id: str, partitions: Iterable[TopicPartition] | None = None
     ) -> dict[TopicPartition, Position]:
-        """What a group has committed; partitions without a commit are missing.
+        """The committed positions of a group, without partitions that have none.
 
         Args:
             group_id: the group.

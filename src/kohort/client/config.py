@@ -1,9 +1,9 @@
 """Settings of the clients: Kafka's dotted names, or with underscores, validated once.
 
-In comes what a user wrote (a mapping, keyword arguments, or both); out goes one frozen
-``ClientSettings``, which hands each room its share: the consumer's core, the member, librdkafka.
-A setting that would be ignored is refused, with the nearest name that is not. Where a default
-differs from the Java client's, the field says why.
+In: names and values of a user (a mapping, keyword arguments, or both). Out: one frozen
+``ClientSettings``, with a part for each room: the consumer's core, the member, librdkafka. A
+setting that would have no effect is refused, and the error names the nearest one that has. If a
+default differs from the Java client's, the field says why. Must not know: sockets, threads.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from kohort.model.errors import ConfigError
 from kohort.model.instants import Millis
 
 Deserializer = Callable[[bytes], Any]
-"""Turns a key's or value's bytes into what the application wants; null is never handed to it."""
+"""Turns the bytes of a key or value into an object; never called for null."""
 
 LIBRDKAFKA_RECEIVE_MAX: Final = 100_000_000
 """librdkafka's default of ``receive.message.max.bytes``; it must exceed a fetch answer."""
@@ -81,7 +81,9 @@ class ClientSettings:
     # As librdkafka, not as Java (true): a misspelt topic must not become a new one.
     allow_auto_create_topics: bool = flag(False, "Subscribing may create the topic.")
     isolation_level: str = word(
-        "read_uncommitted", ("read_uncommitted", "read_committed"), "Whose records are seen."
+        "read_uncommitted",
+        ("read_uncommitted", "read_committed"),
+        "Which records are visible.",
     )
 
     metadata_max_age_ms: int = whole(300_000, 1, INT_MAX, "How old the known topics may become.")

@@ -1,7 +1,7 @@
-"""What the admin client tells: topics, groups, offsets and brokers as plain values.
+"""The results of the admin client: topics, groups, offsets and brokers as plain values.
 
-Made from responses by ``kohort.client.admin``; read by commands, Spark and users. Nothing here
-talks to anybody.
+In: nothing; ``kohort.client.admin`` makes them of responses. Out: values for commands, Spark and
+users. Must not know: requests, connections.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class ClusterDescription:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionDescription:
-    """A partition, who leads it and who has copies; ``error`` NONE when it is usable."""
+    """A partition with its leader and its replicas; ``error`` is NONE if it is usable."""
 
     partition: int
     leader_id: int
@@ -46,7 +46,7 @@ class PartitionDescription:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicDescription:
-    """A topic; partitions in order. ``topic_id`` as Kafka writes it, None if it is not told."""
+    """A topic; partitions in order. ``topic_id`` in Kafka's text form, None from old brokers."""
 
     name: str
     internal: bool
@@ -61,7 +61,7 @@ class TopicDescription:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SettingDescription:
-    """A setting in force; ``source`` says who gave it: topic, broker or default."""
+    """A setting in force; ``source`` is its origin: topic, broker or default."""
 
     name: str
     value: str | None
@@ -80,7 +80,7 @@ class NewTopic:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupListing:
-    """A group as ListGroups tells it; state and type are empty from old brokers."""
+    """A group as in the answer to ListGroups; state and type are empty from old brokers."""
 
     group_id: str
     protocol_type: str
@@ -101,7 +101,7 @@ class GroupMemberDescription:
 
     @property
     def partitions(self) -> frozenset[TopicPartition] | None:
-        """What a consumer was assigned; None when the bytes are no consumer's."""
+        """The assigned partitions; None if the member is no consumer."""
         try:
             return decode_assignment(self.assignment).partitions
         except ProtocolError:

@@ -1,21 +1,21 @@
-"""What a user of the client room can catch, the whole tree first.
+"""The exceptions that the client room raises.
 
     KohortError
     ├── ConfigError            a setting is wrong; nothing was started       (kohort.model.errors)
     └── ClientError
-        ├── BrokerUnreachable  no bootstrap server, or not the one needed, could be reached in time
+        ├── BrokerUnreachable  no bootstrap server, or not the broker in question, was reached
         ├── RequestTimedOut    a broker was reached and did not answer in time
         ├── RequestFailed      a broker answered with an error code
-        ├── CommitFailed       the group gave these partitions to somebody else: do not retry
+        ├── CommitFailed       other members may own these partitions: do not retry
         ├── RebalanceInProgress  not now; the same commit may succeed after the rebalance
         ├── Fenced             another process has this group.instance.id; stop
         ├── NoOffset           auto.offset.reset=none, and the group has no usable offset
-        ├── DeserializationFailed  one record's key or value; its place is in the exception
+        ├── DeserializationFailed  one record's key or value; the exception has its offset
         ├── FetchFailed        librdkafka reports a failure that it does not repair by itself
         ├── WrongUse           called in a way that cannot work: the text says what to do instead
         └── Closed             the consumer, membership or admin was closed before
 
-Only this room raises to users; the cores below answer with values.
+Only this room raises exceptions for users; the cores below it return values.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from kohort.model.ids import TopicPartition
 
 
 class ClientError(KohortError):
-    """Base of what the client room raises."""
+    """Base of the exceptions of the client room."""
 
     retriable = False
-    """Whether the same call may succeed later without anybody changing anything."""
+    """Whether the same call may succeed later without a change."""
 
 
 class BrokerUnreachable(ClientError):
@@ -40,7 +40,7 @@ class BrokerUnreachable(ClientError):
 
 
 class ConnectionsRefused(BrokerUnreachable):
-    """Nobody listens where brokers were looked for: they are not silent, they are not there."""
+    """No process listens at the addresses of the brokers."""
 
 
 class RequestTimedOut(ClientError):
@@ -54,7 +54,7 @@ class RequestFailed(ClientError):
 
     Attributes:
         code: the error code, Kafka's name.
-        about: what the request was about: a topic, a partition, a group.
+        about: the subject of the request: a topic, a partition, a group.
     """
 
     def __init__(self, code: ErrorCode, about: str, message: str | None = None) -> None:
@@ -70,7 +70,7 @@ class RequestFailed(ClientError):
 
 
 class CommitFailed(ClientError):
-    """The commit was refused since the group has moved on; the records may be processed again."""
+    """The commit was refused because the group has moved on; records may be processed again."""
 
 
 class RebalanceInProgress(ClientError):
@@ -103,7 +103,7 @@ class NoOffset(ClientError):
 
 
 class DeserializationFailed(ClientError):
-    """A deserializer raised. The position stands behind the record: the next poll goes on after it.
+    """A deserializer raised. The position is after the record: the next poll continues there.
 
     Attributes:
         partition, offset: where the record is.

@@ -228,7 +228,7 @@ class ClusterEngine:
         return self._take_outputs()
 
     def _take(self, event: RouterEvent, now: Instant) -> None:
-        """Deal with what the router reports."""
+        """Handle an event of the router."""
         if isinstance(event, Ended):
             pending, message, error = event
             where = pending.where

@@ -1,19 +1,21 @@
-"""Offset commits of a member: under which place they are made, when they wait, what refusals mean.
+"""Offset commits of a member: their identity, their waiting, their repetition, their refusal.
 
-In: offsets to commit, responses and failures, the member's state. Out: ``Committed`` for the owner,
-events for the member core. The rule behind it (B12): a broker takes commits of the present
-generation while a group is stable or waits for its members to join, and refuses them from the end
-of the join phase to the leader's sync. What a cooperative member owned it still owns after its
-sync, so such a commit waits for it and is repeated under the new generation. A repeated commit
-never moves back what a newer one has committed: it goes after it, without what it shares with it.
-Nor what a newer one may have committed, whose answer was lost as well: it goes before it again, and
-says of what they share the same. Must not know: connections.
+In: offsets to commit, ends of requests, the member's state. Out: ``Committed`` for the owner,
+events for the member core. Must not know: connections.
+
+Rule B12: a broker accepts commits of the present generation while the group is stable or waits for
+joins. It refuses them from the end of the join phase until the leader's sync. A cooperative member
+keeps its partitions across the sync, so its commit waits and is repeated under the new generation.
+A repeated commit never moves an offset back. If a newer commit was accepted, the older one is sent
+without the partitions of the newer one. If the answer to a newer commit was lost, that commit may
+have been accepted: the older one is sent first and repeats the newer offsets.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
+from itertools import takewhile
 
 from kohort.engine.connection_pool import PendingRequest, Purpose
 from kohort.engine.member_offsets import commit_codes, commit_request
@@ -35,8 +37,8 @@ from kohort.model.instants import Instant, Millis
 from kohort.model.positions import Position
 from kohort.wire.messages.k08_offset_commit import OffsetCommitRequest
 
-_PLACE_GONE = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION})
-_OF_MEMBERSHIP = _PLACE_GONE | {ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.FENCED_INSTANCE_ID}
+_MEMBERSHIP_ENDED = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION})
+_OF_MEMBERSHIP = _MEMBERSHIP_ENDED | {ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.FENCED_INSTANCE_ID}
 _ON_ITS_WAY = (MemberState.JOINING, MemberState.SYNCING)
 
 
@@ -46,16 +48,16 @@ class _Commit:
 
     request_id: RequestId
     offsets: Mapping[TopicPartition, Position]
-    """What is still to be committed: newer commits take theirs off it."""
+    """The offsets that are still to be committed: accepted newer commits remove theirs."""
     as_member: bool
-    """Made under a place in the group; otherwise it is a simple consumer's."""
+    """Made under a membership; otherwise it is the commit of a simple consumer."""
     pending: PendingRequest | None = None
     generation_id: GenerationId = NO_GENERATION
     member_id: MemberId = NO_MEMBER
-    """As whom it was sent last."""
+    """The identity with which it was sent last."""
     held: bool = False
     borrowed: frozenset[TopicPartition] = frozenset()
-    """Of these it was sent last with what a newer commit says."""
+    """The partitions that were sent last with the offsets of a newer commit."""
 
 
 class CommitRequests:
@@ -78,14 +80,14 @@ class CommitRequests:
         timeout_ms: Millis,
         now: Instant,
     ) -> None:
-        """Begin one; it ends in exactly one Committed."""
+        """Begin a commit; it ends in exactly one Committed."""
         member = self._member
         commit = _Commit(request_id=request_id, offsets=dict(offsets), as_member=member.wanted)
         if not offsets:
             self._router.out.append(Committed(request_id=request_id))
             return
         if commit.as_member and member.generation_id == NO_GENERATION:
-            text = f"no place in group {member.config.group_id!r}: {member.state.value}"
+            text = f"no membership in group {member.config.group_id!r}: {member.state.value}"
             self._answer(commit, _membership(text, ErrorCode.UNKNOWN_MEMBER_ID))
             return
         self._commits[request_id] = commit
@@ -102,7 +104,7 @@ class CommitRequests:
             self._hold(commit)
 
     def cancel(self, request_id: RequestId) -> bool:
-        """Forget one."""
+        """Forget a commit; whether there was one."""
         commit = self._commits.pop(request_id, None)
         if commit is not None and commit.pending is not None:
             self._router.cancel(commit.pending)
@@ -120,7 +122,8 @@ class CommitRequests:
         codes = commit_codes(message)
         refusal = next((c for c in codes.values() if c in _OF_MEMBERSHIP), None)
         if any(codes.get(tp) for tp in commit.borrowed) and refusal is None:
-            # The newer one's are at fault; it is told so next, and then this one has its own again.
+            # The borrowed offsets were refused. The newer commit learns that next; then this commit
+            # is sent with its own offsets.
             self._router.again(pending, self._router.soon(now))
         elif refusal is None:
             self._settle(commit, codes, pending.sent_at or now)
@@ -132,21 +135,21 @@ class CommitRequests:
             self._refuse(commit, refusal)
 
     def joined(self, now: Instant) -> None:
-        """A new generation: what waited for it can be sent."""
+        """Send the commits that waited for the new generation."""
         for commit in self._commits.values():
             if commit.held and commit.pending is not None:
                 commit.held = False
                 commit.pending.not_before = now
 
-    def place_lost(self, text: str) -> None:
-        """Whatever was owned may be somebody else's: no commit made under it may be repeated."""
+    def membership_lost(self, text: str) -> None:
+        """End all commits of the membership: other members may own the partitions."""
         for commit in [c for c in self._commits.values() if c.as_member]:
             if commit.pending is not None:
                 self._router.cancel(commit.pending)
             self._answer(commit, _membership(text, ErrorCode.UNKNOWN_MEMBER_ID))
 
     def leaving(self) -> None:
-        """The place is about to be given up: what was not sent by now never will be."""
+        """End the commits that were not sent before the member leaves."""
         for commit in [c for c in self._commits.values() if c.as_member]:
             pending = commit.pending
             if pending is not None and pending.sent_at is None:
@@ -157,13 +160,13 @@ class CommitRequests:
     # -- inside -----------------------------------------------------------------------------------
 
     def _build(self, commit: _Commit, version: int) -> OffsetCommitRequest:
-        """Identity and generation are read together, at the moment of sending (KAFKA-19242)."""
+        """Read identity and generation together, at the moment of sending (KAFKA-19242)."""
         member = self._member
         if commit.as_member:
             commit.generation_id, commit.member_id = member.generation_id, member.member_id
         offsets = dict(commit.offsets)
         if commit.request_id < self._newest_sent:
-            offsets |= self._said_by_newer(commit)
+            offsets |= self._newer_offsets(commit)
         self._newest_sent = max(self._newest_sent, commit.request_id)
         return commit_request(
             group_id=member.config.group_id,
@@ -174,11 +177,11 @@ class CommitRequests:
             version=version,
         )
 
-    def _said_by_newer(self, commit: _Commit) -> dict[TopicPartition, Position]:
-        """What newer commits say of the same partitions that were sent, and so may be stored.
+    def _newer_offsets(self, commit: _Commit) -> dict[TopicPartition, Position]:
+        """The offsets of newer commits for the same partitions, if those commits were sent.
 
-        Repeated as it was, it would take them back until the newer one is repeated, too; and for
-        good if that never comes, since the process ends or the place is lost in between.
+        The broker may have stored them. A repetition of the older offsets would move these back
+        until the newer commit is repeated, too; and for good if the process ends before that.
         """
         said: dict[TopicPartition, Position] = {}
         for newer in reversed(self._commits.values()):
@@ -213,11 +216,9 @@ class CommitRequests:
         self._outdate(commit.request_id, codes.keys() - refused.keys())
 
     def _outdate(self, newer: RequestId, committed: Collection[TopicPartition]) -> None:
-        """Older commits that are not answered count as having come first: not again what is newer.
-
-        An older one of which nothing is left is done.
-        """
-        for commit in [c for number, c in self._commits.items() if number < newer]:
+        """Remove the committed partitions from older commits; one without partitions is done."""
+        older = takewhile(lambda number: number < newer, self._commits)
+        for commit in [self._commits[number] for number in older]:
             if commit.offsets.keys().isdisjoint(committed):
                 continue
             commit.offsets = {tp: o for tp, o in commit.offsets.items() if tp not in committed}
@@ -236,7 +237,7 @@ class CommitRequests:
         member = self._member
         if member.state in _ON_ITS_WAY:
             return True
-        return refusal in _PLACE_GONE and member.generation_id > commit.generation_id
+        return refusal in _MEMBERSHIP_ENDED and member.generation_id > commit.generation_id
 
     def _repeat(self, commit: _Commit, pending: PendingRequest, now: Instant) -> None:
         if self._member.state in _ON_ITS_WAY:
@@ -258,7 +259,7 @@ class CommitRequests:
         else:
             text = (
                 f"group {group!r} refused a commit of generation {commit.generation_id}: "
-                f"{refusal.name}; the partitions may belong to another member by now"
+                f"{refusal.name}; other members may own the partitions"
             )
             error = _membership(text, refusal)
         self._answer(commit, error)

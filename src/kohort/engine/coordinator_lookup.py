@@ -1,7 +1,7 @@
-"""Looking up a group's coordinator.
+"""The lookup of a group's coordinator.
 
-In: the wish, FindCoordinator responses, failures. Out: where it is, whether to ask now, when to ask
-again. Must not know: connections, members.
+In: the wish to know it, FindCoordinator responses, failures. Out: its endpoint, whether to ask now,
+when to ask again. Must not know: connections, members.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _FATAL = frozenset({ErrorCode.GROUP_AUTHORIZATION_FAILED, ErrorCode.INVALID_GROU
 
 
 class CoordinatorLookup:
-    """Where the coordinator is, or how far the search for it is."""
+    """The coordinator's endpoint, or the progress of the search."""
 
     __slots__ = ("_backoff", "_group_id", "asking", "endpoint", "node_id", "not_before", "wanted")
 
@@ -33,9 +33,9 @@ class CoordinatorLookup:
         self.endpoint: Endpoint | None = None
         self.node_id = -1
         self.wanted = False
-        """Somebody waits for it."""
+        """A request waits for the coordinator."""
         self.asking = False
-        """A FindCoordinator is on its way."""
+        """A FindCoordinator is under way."""
         self.not_before = Instant(0)
 
     def should_ask(self, now: Instant) -> bool:
@@ -52,7 +52,7 @@ class CoordinatorLookup:
         return FindCoordinatorRequest(key=self._group_id, key_type=_GROUP_KEY_TYPE)
 
     def answered(self, response: FindCoordinatorResponse, now: Instant) -> ErrorCode:
-        """Take the answer in: NONE when found, an error when it is fatal or asked again later."""
+        """Handle the response; returns NONE when found, else the error, fatal or temporary."""
         self.asking = False
         found: Any = response.coordinators[0] if response.coordinators else response
         error = ErrorCode.of(found.error_code)
@@ -67,16 +67,16 @@ class CoordinatorLookup:
         return error
 
     def failed(self, now: Instant) -> None:
-        """No answer came; ask somebody else after a while."""
+        """No answer came; ask another node after a back-off."""
         self.asking = False
         self._wait(now)
 
     def settled(self) -> None:
-        """The coordinator answered as one: the next search starts with a short back-off."""
+        """The node acted as coordinator: the next search starts with a short back-off."""
         self._backoff.reset()
 
     def forget(self, now: Instant) -> None:
-        """It is not the coordinator any more, or away."""
+        """The node is not the coordinator any more, or cannot be reached."""
         self.endpoint = None
         self.node_id = -1
         self._wait(now)

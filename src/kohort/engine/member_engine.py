@@ -259,7 +259,7 @@ class MemberEngine(ClusterEngine):
         self._member.check()
         super().check()
         if self._events:
-            raise InvariantViolation("the member was not told of an event")
+            raise InvariantViolation("an event waits for the member")
 
     # -- one run ----------------------------------------------------------------------------------
 
@@ -353,7 +353,7 @@ class MemberEngine(ClusterEngine):
             self._events.append(RequestRejoin(reason=undone))
 
     def _membership_lost(self, effect: Lost | Failed) -> None:
-        self._commits.place_lost(effect.reason if isinstance(effect, Lost) else effect.message)
+        self._commits.membership_lost(effect.reason if isinstance(effect, Lost) else effect.message)
         if self._leading is not None:
             self._leading.resigned()
         self._router.out.append(effect)

@@ -1,9 +1,8 @@
-"""What a member engine hands out, and where requests can be sent to.
+"""The outputs of the client's engines, and the targets of requests.
 
-Here: the closed set of outputs that the shell (threads, sockets) carries out in order, and the
-targets of the owner's own requests. The membership effects (`PrepareJoin`, `Joined`, `Lost`,
-`Failed`, `Left`, `Observe`) are the member's, passed on as they are. Must not know: sockets,
-threads, librdkafka.
+In: nothing. Out: the closed set of outputs that the shell (threads, sockets) carries out in order;
+the member's effects for its owner (`PrepareJoin`, `Joined`, `Lost`, `Failed`, `Left`, `Observe`)
+are among them. Must not know: sockets, threads, librdkafka.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ from kohort.model.values import value
 
 
 class Target(Enum):
-    """Where a request goes when it is no certain node."""
+    """The target of a request that names no node and no partition."""
 
     ANY = "any"
     """Any node that is connected or can be reached, bootstrap servers included."""
@@ -123,7 +122,7 @@ class RequestErrorKind(Enum):
     REFUSED = "refused"
     """No node could be reached: every bootstrap server refused the connection."""
     MEMBERSHIP = "membership"
-    """A commit under a place in the group that was lost: the partitions may be somebody else's."""
+    """A commit under a membership that ended: other members may own the partitions."""
     REBALANCING = "rebalancing"
     """A commit that the coordinator refuses until the running rebalance is over; try again then."""
     CLOSED = "closed"
@@ -175,7 +174,7 @@ class OffsetsFetched:
 
 @value(frozen=True, slots=True, kw_only=True)
 class Versioned:
-    """A request whose fields depend on the version that is agreed upon with the node.
+    """A request with fields that depend on the version that the node and kohort share.
 
     ``build(version)`` makes the message, of class ``request_class``, when it is sent.
     """

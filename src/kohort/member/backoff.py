@@ -1,7 +1,7 @@
-"""Retry delays: doubling, bounded, jittered.
+"""Delays between two tries: doubling, bounded, jittered.
 
-The jitter comes from a generator that the caller hands in, so that a seed gives the same delays.
-Must not know: what is retried.
+In: bounds, a generator of jitter, so that a seed gives the same delays. Out: delays. Must not know:
+the retried work.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from kohort.model.instants import Millis
 
 
 class Entropy(Protocol):
-    """Where jitter comes from; ``random.Random`` fits."""
+    """The source of jitter; ``random.Random`` fits."""
 
     def randrange(self, start: int, stop: int, /) -> int:
         """A number at least ``start`` and below ``stop``."""
@@ -37,5 +37,5 @@ class Backoff:
         return Millis(delay * self._entropy.randrange(800, 1201) // 1000)
 
     def reset(self) -> None:
-        """It worked: the next delay is the base again."""
+        """A try succeeded: the next delay is the base again."""
         self._failures = 0

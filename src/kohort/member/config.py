@@ -1,7 +1,7 @@
-"""What a member core is told once: its group, its timeouts, its identity.
+"""The settings of a member core: its group, its timeouts, its identity.
 
-Comes in from a shell that has read settings; never changes afterwards. Must not know: how settings
-are spelled (`client/`), what the protocol type means (`embedded/`).
+In: values from a shell that has read the settings. Out: one frozen object. Must not know: the names
+of settings (`client/`), the meaning of the protocol type (`embedded/`).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from kohort.model.ids import GroupId, GroupInstanceId, ProtocolType
 from kohort.model.instants import Millis
 
 JOIN_TIMEOUT_LAPSE = Millis(5_000)
-"""A JoinGroup may be parked for a rebalance timeout; its answer gets this much longer (Kafka's)."""
+"""A JoinGroup may be parked for a rebalance timeout; its answer may take this time longer."""
 
 MAX_INT32 = 2**31 - 1
 
@@ -25,8 +25,8 @@ class MemberConfig:
     """Settings of one member; durations in milliseconds, defaults are the Java consumer's.
 
     Raises:
-        ConfigError: when values exclude each other (heartbeat interval not below the session
-            timeout, empty group id, non-positive durations).
+        ConfigError: the group id is empty, a duration is not positive, or the heartbeat interval is
+            not below the session timeout.
     """
 
     group_id: GroupId
@@ -39,10 +39,10 @@ class MemberConfig:
     heartbeat_interval_ms: Millis = Millis(3_000)
 
     rebalance_timeout_ms: Millis = Millis(300_000)
-    """How long the coordinator waits for this member to join and sync; the poll interval, often."""
+    """How long the coordinator waits for this member to join and sync; often the poll interval."""
 
     max_poll_interval_ms: Millis | None = Millis(300_000)
-    """Longest time between two ``Polled`` events; None switches that health check off."""
+    """Longest time between two ``Polled`` events; None disables this check."""
 
     request_timeout_ms: Millis = Millis(30_000)
     retry_backoff_ms: Millis = Millis(100)
@@ -73,6 +73,6 @@ class MemberConfig:
 
     @property
     def join_timeout_ms(self) -> Millis:
-        """How long JoinGroup's answer may take: rebalance timeout + 5 s, at least the default."""
+        """The timeout of JoinGroup: rebalance timeout + 5 s, at least the request timeout."""
         parked = min(self.rebalance_timeout_ms + JOIN_TIMEOUT_LAPSE, MAX_INT32)
         return Millis(max(parked, self.request_timeout_ms))

@@ -1,16 +1,17 @@
-"""Everything a member can ask for, in the order in which it is to be carried out.
+"""The effects of a member, to be carried out in the order in which they come.
 
-Two readers: the engine (``Send``, ``FindCoordinator``, ``DropCoordinator``, ``PerformAssignment``)
-and the owner, to whom the engine passes the rest as it is (``PrepareJoin``, ``Joined``, ``Lost``,
-``Failed``, ``Left``, ``Observe``). Must not know: partitions, callbacks, connections.
+In: nothing. Out: effects for the engine (``Send``, ``FindCoordinator``, ``DropCoordinator``,
+``PerformAssignment``) and effects for the owner, which the engine passes on (``PrepareJoin``,
+``Joined``, ``Lost``, ``Failed``, ``Left``, ``Observe``). Must not know: partitions, callbacks,
+connections.
 
-The owner's side in one paragraph. ``PrepareJoin`` asks it to get ready for a new generation and to
-answer with ``JoinPrepared``, once, when ready; nothing is sent before, heartbeats go on. Until
-then and all through the join the owner keeps what it may keep: under a cooperative protocol
-everything, under an eager one nothing. ``Joined`` brings the assignment; whoever has to give up
-something for it does so (callbacks, commit) and then says ``RequestRejoin``. ``Lost`` may come at
-any time and means that the data, and with it everything owned, belongs to the member no more: no
-commit will be accepted. ``Failed`` is ``Lost`` for good.
+The duties of the owner. ``PrepareJoin``: get ready for a new generation, then answer once with
+``JoinPrepared``; the member joins only after that, and heartbeats go on. From then on until
+``Joined`` the owner keeps all partitions under a cooperative protocol, none under an eager one.
+``Joined`` brings the assignment: an owner that has to give up partitions gives them up (callbacks,
+commit) and then sends ``RequestRejoin``. ``Lost`` may come at any time: the membership ended,
+other members may own the partitions, and no commit will be accepted. ``Failed``: like ``Lost``,
+but the member does not join again.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from kohort.model.values import value
 
 @value(frozen=True, slots=True, kw_only=True)
 class Send:
-    """Send this to the coordinator; the answer, or ``RequestFailed``, within ``timeout_ms``."""
+    """Send to the coordinator; the answer or ``RequestFailed`` comes within ``timeout_ms``."""
 
     request_id: RequestId
     request: Request
@@ -37,22 +38,22 @@ class Send:
 
 @value(frozen=True, slots=True, kw_only=True)
 class FindCoordinator:
-    """Look the group's coordinator up (again and again, with back-off) until it is found."""
+    """Look up the group's coordinator, with back-off, until it is found."""
 
 
 @value(frozen=True, slots=True, kw_only=True)
 class DropCoordinator:
-    """What is believed to be the coordinator is not, or is silent: forget it, close connections."""
+    """Forget the coordinator and close its connections: it is silent, or not the coordinator."""
 
     reason: str
 
 
 @value(frozen=True, slots=True, kw_only=True)
 class PerformAssignment:
-    """This member leads the generation: decide who gets what, then say ``AssignmentPerformed``.
+    """This member leads the generation: assign, then send ``AssignmentPerformed``.
 
-    With ``stands`` (KIP-814) it returned to a generation whose assignment is made: nothing is to be
-    decided, only to be watched.
+    With ``stands`` (KIP-814) the member returned to a generation that has its assignments: the
+    leader assigns nothing, and only watches the topics.
     """
 
     generation_id: GenerationId
@@ -63,13 +64,13 @@ class PerformAssignment:
 
 @value(frozen=True, slots=True, kw_only=True)
 class PrepareJoin:
-    """Owner: get ready to join, then say ``JoinPrepared(attempt, protocols)``.
+    """Owner: get ready to join, then send ``JoinPrepared(attempt, protocols)``.
 
-    ``generation_id`` is the last one whose assignment was received (-1: none, nothing is owned; the
-    bytes offered name it), ``protocol_name`` the protocol it was made under: what was assigned
-    under an eager protocol is given up before ``JoinPrepared``, what was assigned under a
-    cooperative one is kept and named in the bytes. A ``PrepareJoin`` with a higher ``attempt``
-    replaces one that was not answered yet.
+    ``generation_id`` is the generation of the last assignment (-1: there is none); the offered
+    bytes name it. ``protocol_name`` is the protocol of that assignment. Under an eager protocol the
+    owner gives up its partitions before ``JoinPrepared``; under a cooperative one it keeps them and
+    names them in the bytes. A ``PrepareJoin`` with a higher ``attempt`` replaces one without an
+    answer.
     """
 
     attempt: int
@@ -81,9 +82,9 @@ class PrepareJoin:
 
 @value(frozen=True, slots=True, kw_only=True)
 class Joined:
-    """Owner: a new generation, and what it assigns to this member (bytes as the leader made them).
+    """Owner: a new generation with this member's assignment, in the bytes of the leader.
 
-    Zero bytes are possible: the leader left this member out.
+    Zero bytes are possible: the leader made no assignment for this member.
     """
 
     generation_id: GenerationId
@@ -96,10 +97,10 @@ class Joined:
 
 @value(frozen=True, slots=True, kw_only=True)
 class Lost:
-    """Owner: the place in the group is gone; whatever was owned under it may be somebody else's.
+    """Owner: the membership ended; other members may own its partitions.
 
-    Comes once for each place lost; never for one given up by ``Leave``. The member joins again by
-    itself (after the next ``Polled`` if max.poll.interval ran out).
+    Comes once for each membership that ends, except by ``Leave``. The member joins again by itself,
+    after the next ``Polled`` if max.poll.interval ran out.
     """
 
     generation_id: GenerationId
@@ -109,9 +110,10 @@ class Lost:
 
 @value(frozen=True, slots=True, kw_only=True)
 class Failed:
-    """Owner: the member cannot go on (fenced, refused, not authorised); raise this to the user.
+    """Owner: the member cannot continue (fenced, refused, not authorised); raise this to the user.
 
-    If a place was held, ``Lost`` came right before. Nothing is sent until ``Join`` starts over.
+    If the member had an assignment, ``Lost`` came right before. The member sends nothing until the
+    next ``Join``.
     """
 
     error: ErrorCode
@@ -120,10 +122,10 @@ class Failed:
 
 @value(frozen=True, slots=True, kw_only=True)
 class Left:
-    """Owner: leaving is over: answered, unanswerable or unnecessary. Once for each ``Leave``."""
+    """Owner: the member has left; comes once for each ``Leave``, also without a LeaveGroup."""
 
     error: ErrorCode
-    """What the coordinator said, for the log only; NONE also when nothing had to be sent."""
+    """The coordinator's answer, for the log; NONE also if no LeaveGroup was sent."""
 
 
 @value(frozen=True, slots=True, kw_only=True)

@@ -1,8 +1,8 @@
-"""Everything that can happen to a member.
+"""The events that a member handles.
 
-Three sources: the owner (a consumer, a worker, Spark's driver), the coordinator's answers (made by
-`wire/member_requests.py`), and the engine that looks coordinators up. Must not know: partitions,
-bytes on the wire, connections.
+In: nothing. Out: events of the owner (a consumer, a worker, Spark's driver), answers of the
+coordinator (made by `wire/member_requests.py`), and events of the engine, which looks up the
+coordinator. Must not know: partitions, bytes on the wire, connections.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from kohort.model.values import value
 
 @value(frozen=True, slots=True, kw_only=True)
 class Join:
-    """The owner wants a place in the group, from now until ``Leave``. Also counts as ``Polled``.
+    """The owner wants a membership, from now until ``Leave``. Counts as ``Polled``, too.
 
-    Answered by ``PrepareJoin`` as soon as the coordinator is known. While the member is wanted
-    already this changes nothing; to rejoin use ``RequestRejoin`` or ``SubscriptionChanged``. After
-    a fatal ``Failed`` it starts over with an empty member id.
+    Answered by ``PrepareJoin`` as soon as the coordinator is known. A second ``Join`` changes
+    nothing; to rejoin use ``RequestRejoin`` or ``SubscriptionChanged``. After ``Failed`` the member
+    starts again with an empty member id.
     """
 
     reason: str | None = None
@@ -39,10 +39,10 @@ class Join:
 
 @value(frozen=True, slots=True, kw_only=True)
 class JoinPrepared:
-    """The owner's answer to ``PrepareJoin``: it has given up what it must, and offers this.
+    """The owner's answer to ``PrepareJoin``: the owner is ready, and offers these protocols.
 
     ``protocols`` (best first, not empty) are sent unchanged in every try of this attempt. An answer
-    to an older ``attempt`` than the last ``PrepareJoin`` is ignored.
+    to an older ``attempt`` is ignored.
     """
 
     attempt: int
@@ -51,9 +51,9 @@ class JoinPrepared:
 
 @value(frozen=True, slots=True, kw_only=True)
 class RequestRejoin:
-    """Start a rebalance soon (KIP-568); absorbed by one that is running (cheap, repeatable).
+    """Start a rebalance soon (KIP-568); without effect while one is running.
 
-    The reason travels in the next JoinGroup (KIP-800) and is forgotten after the next ``Joined``.
+    The next JoinGroup carries the reason (KIP-800), which is forgotten after the next ``Joined``.
     """
 
     reason: str
@@ -61,10 +61,10 @@ class RequestRejoin:
 
 @value(frozen=True, slots=True, kw_only=True)
 class SubscriptionChanged:
-    """What the owner would offer differs from what it offered last: rejoin.
+    """The owner's offer has changed: rejoin.
 
-    Unlike ``RequestRejoin`` it is not absorbed by a join that is already on its way with the old
-    bytes: that one is finished first, then another ``PrepareJoin`` follows.
+    A join that is under way has the old bytes. So it is finished first, and another ``PrepareJoin``
+    follows (unlike ``RequestRejoin``).
     """
 
     reason: str = "subscription changed"
@@ -72,15 +72,15 @@ class SubscriptionChanged:
 
 @value(frozen=True, slots=True, kw_only=True)
 class Polled:
-    """The application is alive: restarts max.poll.interval; ends the pause after it ran out."""
+    """The application is alive: restarts max.poll.interval, and ends the pause after its end."""
 
 
 @value(frozen=True, slots=True, kw_only=True)
 class AssignmentPerformed:
     """The leader's assignor has decided. Ignored unless that generation still waits for it.
 
-    Every member should have an entry, if need be with an assignment of nothing: a missing one gets
-    zero bytes from the coordinator, of which Java consumers die (live_kafka, surprise 2).
+    Every member should have an entry, if need be with an empty assignment. A member without an
+    entry gets zero bytes from the coordinator, and a Java consumer fails on zero bytes.
     """
 
     generation_id: GenerationId
@@ -97,10 +97,10 @@ class AssignmentFailed:
 
 @value(frozen=True, slots=True, kw_only=True)
 class Leave:
-    """The owner wants no place any more; answered by exactly one ``Left``.
+    """The owner wants no membership any more; answered by exactly one ``Left``.
 
-    The owner has committed and given up everything before. A dynamic member sends LeaveGroup, once,
-    if it knows a coordinator and has a member id; a static one only if ``even_if_static``
+    The owner has committed and given up everything before. A dynamic member sends LeaveGroup once,
+    if it knows a coordinator and has a member id; a static member only if ``even_if_static``
     (KIP-1092).
     """
 
@@ -110,7 +110,7 @@ class Leave:
 
 @value(frozen=True, slots=True, kw_only=True)
 class Stalled:
-    """The process itself was asleep for ``micros``: all deadlines move that much later."""
+    """The process was asleep for ``micros``: all deadlines move later by that time."""
 
     micros: int
 
@@ -125,15 +125,15 @@ class CoordinatorFound:
 
 @value(frozen=True, slots=True, kw_only=True)
 class CoordinatorLost:
-    """The coordinator went away, or is not the coordinator any more.
+    """The node cannot be reached, or is not the coordinator any more.
 
-    ``RequestFailed`` for whatever was on its way may come before or after.
+    ``RequestFailed`` for requests under way may come before or after.
     """
 
 
 @value(frozen=True, slots=True, kw_only=True)
 class CoordinatorFailed:
-    """Looking the coordinator up failed for good (e.g. GROUP_AUTHORIZATION_FAILED)."""
+    """The lookup of the coordinator failed for good (e.g. GROUP_AUTHORIZATION_FAILED)."""
 
     error: ErrorCode
     message: str
@@ -149,9 +149,9 @@ class RequestFailed:
 
 @value(frozen=True, slots=True, kw_only=True)
 class CommitRefused:
-    """An offset commit made under this identity was refused for a reason that concerns membership.
+    """A commit under this identity was refused with a code that concerns the membership.
 
-    That is REBALANCE_IN_PROGRESS, ILLEGAL_GENERATION, UNKNOWN_MEMBER_ID or FENCED_INSTANCE_ID.
+    REBALANCE_IN_PROGRESS, ILLEGAL_GENERATION, UNKNOWN_MEMBER_ID or FENCED_INSTANCE_ID.
     """
 
     error: ErrorCode
@@ -161,7 +161,7 @@ class CommitRefused:
 
 @value(frozen=True, slots=True, kw_only=True)
 class CommitAccepted:
-    """A commit under this identity was accepted, which restarts the session like a heartbeat."""
+    """A commit under this identity was accepted: it restarts the session, as a heartbeat does."""
 
     request_sent_at: Instant
     generation_id: GenerationId
@@ -180,17 +180,17 @@ class JoinAnswered:
     member_id: MemberId
     generation_id: GenerationId
     protocol_type: ProtocolType | None
-    """None when the coordinator's version does not tell."""
+    """None if the version of the answer has no such field."""
     protocol_name: ProtocolName | None
     leader: MemberId
     skip_assignment: bool
     members: tuple[JoinedMember, ...]
-    """Everybody, for the leader; empty for the others."""
+    """All members, for the leader; empty for the others."""
 
 
 @value(frozen=True, slots=True, kw_only=True)
 class SyncAnswered:
-    """SyncGroup's answer: the own assignment."""
+    """SyncGroup's answer: this member's assignment."""
 
     request_id: RequestId
     error: ErrorCode

@@ -1,7 +1,7 @@
-"""Signs of life: when to beat, what each answer means, when silence is too long.
+"""Heartbeats: when to send one, the meaning of each answer, the end of the session.
 
-In: heartbeat answers, what commits were answered, polls, timers. Out: heartbeats, the loss of the
-data, the wish to rejoin. Must not know: how a join goes.
+In: answers to heartbeats and commits, polls, timers. Out: heartbeats, the end of the membership,
+the decision to rejoin. Must not know: the steps of a join.
 """
 
 from __future__ import annotations
@@ -18,39 +18,39 @@ from kohort.model.member_facts import PollIntervalExceeded, SessionUnconfirmed
 _COORDINATOR_MOVED = frozenset({ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR})
 
 EARLY_HEARTBEAT_MS = Millis(500)
-"""When the first heartbeat of a generation is sent, unless the interval is shorter."""
+"""Delay of the first heartbeat of a generation, unless the interval is shorter."""
 
 ALREADY_REBALANCING = "group is already rebalancing"
 
 
 def start_beating(data: MemberData, now: Instant) -> None:
-    """Arm heartbeat and session afresh: a JoinGroup answer restarts the session at the broker."""
+    """Arm heartbeat and session: the answer to JoinGroup restarts the broker's session, too."""
     data.deadlines.arm(Timer.HEARTBEAT, after(now, data.config.heartbeat_interval_ms))
     data.deadlines.arm(Timer.SESSION, after(now, data.config.session_timeout_ms))
 
 
 def beat_early(data: MemberData, now: Instant) -> None:
-    """Look soon after a sync whether another round has begun.
+    """Send a heartbeat soon after a sync, because another round may have begun.
 
-    In a cooperative group it has, whenever somebody had to give partitions up; members that had not
-    would learn it a whole interval later (franz-go beats early, too).
+    It has begun in a cooperative group if any member had to give up partitions. The other members
+    would learn that a whole interval later (franz-go sends an early heartbeat, too).
     """
     if data.in_doubt(now):
-        data.deadlines.arm(Timer.HEARTBEAT, now)  # the answer waited here while we slept
+        data.deadlines.arm(Timer.HEARTBEAT, now)  # this process slept while the answer waited
         return
     delay = min(EARLY_HEARTBEAT_MS, data.config.heartbeat_interval_ms)
     data.deadlines.arm(Timer.HEARTBEAT, after(now, delay))
 
 
 def resume_beating(data: MemberData, now: Instant) -> None:
-    """A coordinator was found again: beat at once, since nobody knows how long it was away."""
+    """A coordinator was found again: send a heartbeat at once, the session may be almost over."""
     if data.beating():
         data.deadlines.arm(Timer.HEARTBEAT, now)
         data.deadlines.arm(Timer.SESSION, after(now, data.config.session_timeout_ms))
 
 
 def confirm(data: MemberData, sent_at: Instant, now: Instant) -> None:
-    """The coordinator confirmed something sent at ``sent_at``: the place is ours from there on."""
+    """The coordinator confirmed a request that was sent at ``sent_at``: the session restarts."""
     if data.last_confirmed is None or sent_at > data.last_confirmed:
         data.last_confirmed = sent_at
     if data.beating() and data.coordinator_known:
@@ -64,19 +64,19 @@ def confirm(data: MemberData, sent_at: Instant, now: Instant) -> None:
 
 
 def ask_at_once(data: MemberData, now: Instant) -> None:
-    """Nobody knows whether the place is still ours: the next heartbeat's answer says so."""
+    """The membership is not certain: send a heartbeat at once to find out."""
     if data.beating() and data.coordinator_known:
         data.deadlines.arm(Timer.HEARTBEAT, now)
 
 
 def woke_up(data: MemberData, now: Instant) -> None:
-    """The process stood still. Deadlines moved with it; the coordinator's session did not."""
+    """The process slept: its deadlines moved, but the coordinator's session did not."""
     if data.in_doubt(now):
         ask_at_once(data, now)
 
 
 def heartbeat_due(data: MemberData, now: Instant) -> None:
-    """Send one, unless one is still on its way."""
+    """Send a heartbeat, unless one is under way."""
     if not data.beating() or not data.coordinator_known:
         return
     if data.heartbeat_request is None:
@@ -85,7 +85,7 @@ def heartbeat_due(data: MemberData, now: Instant) -> None:
 
 
 def session_due(data: MemberData, now: Instant) -> None:
-    """Nothing confirmed for a whole session timeout: whoever we talk to, it is no coordinator."""
+    """Drop a coordinator that confirmed nothing for a whole session timeout."""
     data.observe(
         SessionUnconfirmed(
             at=now,
@@ -98,7 +98,7 @@ def session_due(data: MemberData, now: Instant) -> None:
 
 
 def heartbeat_answered(data: MemberData, event: HeartbeatAnswered, now: Instant) -> None:
-    """Only the answer to the heartbeat on its way counts; others are of an older identity."""
+    """Handle the answer to the heartbeat under way; others belong to an older identity."""
     if event.request_id != data.heartbeat_request:
         return
     sent = data.sent.pop(event.request_id)
@@ -110,14 +110,14 @@ def heartbeat_answered(data: MemberData, event: HeartbeatAnswered, now: Instant)
         confirm(data, sent.at, now)
         return
     if error is ErrorCode.REBALANCE_IN_PROGRESS:
-        confirm(data, sent.at, now)  # rule B11: it extends the session all the same
+        confirm(data, sent.at, now)  # rule B11: this answer extends the session, too
         if data.state is MemberState.STABLE:
             data.rejoin_wanted = True
             data.reason = data.reason or ALREADY_REBALANCING
         return
     data.refused("Heartbeat", error, now)
     if error is ErrorCode.ILLEGAL_GENERATION and data.state is MemberState.JOINING:
-        return  # the join phase is over; what the join brings is on its way and is what counts
+        return  # the join phase is over, and the answer to the join decides
     if error.retriable and error not in _COORDINATOR_MOVED:
         data.deadlines.arm(Timer.HEARTBEAT, after(now, data.config.retry_backoff_ms))
     else:
@@ -137,9 +137,9 @@ def _judge(data: MemberData, error: ErrorCode, request: str, now: Instant) -> No
 
 
 def commit_refused(data: MemberData, event: CommitRefused, now: Instant) -> None:
-    """A commit's refusal tells about the place only if it was made from the present one.
+    """Handle the refusal of a commit, if the commit was made under the present identity.
 
-    While a join is under way an old generation is no news: what it brings is what counts.
+    While a join is under way the answer to the join decides, not the code of the commit.
     """
     if event.generation_id != data.generation_id or event.member_id != data.member_id:
         return
@@ -154,7 +154,7 @@ def commit_refused(data: MemberData, event: CommitRefused, now: Instant) -> None
 
 
 def commit_accepted(data: MemberData, event: CommitAccepted, now: Instant) -> None:
-    """An accepted commit restarts the session like a heartbeat (live_kafka, section 2)."""
+    """Restart the session: an accepted commit does what a heartbeat does."""
     if event.generation_id == data.generation_id and event.member_id == data.member_id:
         confirm(data, event.request_sent_at, now)
 
@@ -171,7 +171,7 @@ def polled(data: MemberData, now: Instant) -> None:
 
 
 def poll_due(data: MemberData, now: Instant) -> None:
-    """Give the place to members that do process; a static one waits for its session to end."""
+    """Leave the group to members that process; a static member waits for its session's end."""
     limit = data.config.max_poll_interval_ms or Millis(0)
     data.observe(
         PollIntervalExceeded(
@@ -183,7 +183,7 @@ def poll_due(data: MemberData, now: Instant) -> None:
         )
     )
     data.poll_expired = True
-    reason = f"max.poll.interval.ms ({limit}) went by without a poll"
+    reason = f"max.poll.interval.ms ({limit}) passed without a poll"
     data.try_leave(reason, now)
     data.lose(now, reason, keep_member_id=False)
     data.deadlines.cancel(Timer.BACKOFF)
@@ -195,4 +195,4 @@ TIMERS: dict[Timer, Callable[[MemberData, Instant], None]] = {
     Timer.POLL: poll_due,
     Timer.BACKOFF: lambda data, now: None,
 }
-"""What each deadline does; the back-off's end only lets `joining.proceed` go on."""
+"""The action of each deadline; after a back-off, `joining.proceed` goes on by itself."""

@@ -1,9 +1,9 @@
-"""Getting into the next generation: prepare, join, be elected, sync.
+"""The way into the next generation: prepare, join, assign as the leader, sync.
 
-In: the owner's wishes, the answers to JoinGroup and SyncGroup. Out: ``PrepareJoin``, the requests,
-``PerformAssignment``, ``Joined``. The reactions to errors are those of the Java client, except that
-any code that Kafka calls retriable is retried: there is no caller here who could just poll again.
-Must not know: heartbeats' timing, who owns what.
+In: the owner's events, the answers to JoinGroup and SyncGroup. Out: ``PrepareJoin``, the requests,
+``PerformAssignment``, ``Joined``. Errors are handled as the Java client handles them, with one
+difference: every code that Kafka calls retriable is retried, because there is no caller that could
+poll again. Must not know: the timing of heartbeats, partitions.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ _COORDINATOR_MOVED = frozenset({ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.N
 
 
 def proceed(data: MemberData, now: Instant) -> None:
-    """Whatever can be done next towards the wish, after anything happened."""
+    """Take the next step towards an assignment, if one is possible now."""
     if not data.wanted or data.poll_expired:
         return
     state = data.state
     if state is MemberState.STABLE and not data.rejoin_wanted and data.coordinator_known:
-        return  # nearly always
+        return  # the usual case
     if state in (MemberState.FENCED, MemberState.LEAVING):
         return
     if not data.coordinator_known:
@@ -42,7 +42,7 @@ def proceed(data: MemberData, now: Instant) -> None:
     if Timer.BACKOFF in data.deadlines:
         return
     if state is MemberState.UNJOINED:
-        _prepare(data, now, "no place in the group")
+        _prepare(data, now, "no membership")
     elif state is MemberState.STABLE and data.rejoin_wanted:
         _prepare(data, now, data.reason or "rejoin requested")
     elif state is MemberState.JOINING and data.join_request is None:
@@ -67,7 +67,7 @@ def _prepare(data: MemberData, now: Instant, why: str) -> None:
 
 
 def prepared(data: MemberData, event: JoinPrepared, now: Instant) -> None:
-    """The owner is ready; an answer to an older attempt is not."""
+    """The owner is ready; an answer to an older attempt is ignored."""
     if data.state is not MemberState.PREPARING or event.attempt != data.attempt:
         return
     if not event.protocols:
@@ -82,7 +82,7 @@ def prepared(data: MemberData, event: JoinPrepared, now: Instant) -> None:
 
 
 def request_rejoin(data: MemberData, reason: str) -> None:
-    """KIP-568: a flag, acted upon by `proceed`; a running rebalance serves the wish already."""
+    """Set a flag for `proceed` (KIP-568); not needed while a rebalance is running."""
     if not data.wanted:
         return
     if data.state in (MemberState.STABLE, MemberState.UNJOINED):
@@ -92,7 +92,7 @@ def request_rejoin(data: MemberData, reason: str) -> None:
 
 
 def subscription_changed(data: MemberData, reason: str) -> None:
-    """As above, but bytes that are on their way already are not the ones wanted."""
+    """Like `request_rejoin`; a join under way has the old bytes, so another one follows."""
     request_rejoin(data, reason)
     if data.state in (MemberState.JOINING, MemberState.SYNCING):
         data.subscription_changed = True
@@ -102,7 +102,7 @@ def subscription_changed(data: MemberData, reason: str) -> None:
 
 
 def join_answered(data: MemberData, event: JoinAnswered, now: Instant) -> None:
-    """A place in a new generation, or why not."""
+    """Enter the new generation, or handle the refusal."""
     if event.request_id != data.join_request:
         return
     data.joined_at = data.sent[event.request_id].at
@@ -156,36 +156,39 @@ def _join_accepted(data: MemberData, event: JoinAnswered, now: Instant) -> None:
 def _join_refused(data: MemberData, event: JoinAnswered, now: Instant) -> None:
     error = event.error
     if error is ErrorCode.MEMBER_ID_REQUIRED:
-        # KIP-394: the id is ours from now on, also if the next try is lost on the way.
+        # KIP-394: the id belongs to this member from now on, also if the next try gets no answer.
         first = data.member_id == NO_MEMBER
         data.member_id = event.member_id
         if not first:
             data.wait_before_retry(now)
-    elif error is ErrorCode.UNKNOWN_MEMBER_ID:
-        _start_over(data, now, "the coordinator does not know the member id", keep=False)
-    elif error is ErrorCode.ILLEGAL_GENERATION:
-        _start_over(data, now, "the generation is over", keep=True)
     elif error is ErrorCode.REBALANCE_IN_PROGRESS:
+        _again(data, now)
+    elif error.retriable and error not in _COORDINATOR_MOVED:
+        data.wait_before_retry(now)
+    else:
+        _refused(data, error, "JoinGroup", now)
+
+
+def _refused(data: MemberData, error: ErrorCode, request: str, now: Instant) -> None:
+    """Handle a code that ends the identity, the coordinator or the member."""
+    if error is ErrorCode.UNKNOWN_MEMBER_ID:
+        data.lose(now, "the coordinator does not know the member id", keep_member_id=False)
+        _again(data, now)
+    elif error is ErrorCode.ILLEGAL_GENERATION:
+        data.lose(now, "the generation is over", keep_member_id=True)
         _again(data, now)
     elif error in _COORDINATOR_MOVED:
         data.wait_before_retry(now)
-        data.drop_coordinator(f"JoinGroup: {error.name}", now)
-    elif error.retriable:
-        data.wait_before_retry(now)
+        data.drop_coordinator(f"{request}: {error.name}", now)
     else:
-        data.fail(error, f"{data.story()}: JoinGroup: {error.name}{_hint(error)}", now)
+        data.fail(error, f"{data.story()}: {request}: {error.name}{_HINTS.get(error, '')}", now)
 
 
 def _again(data: MemberData, now: Instant) -> None:
-    """Repeat at once, but not in a tight loop with a coordinator that keeps refusing."""
+    """Repeat the join: the first time at once, then with a back-off."""
     data.refusals += 1
     if data.refusals > 1:
         data.wait_before_retry(now)
-
-
-def _start_over(data: MemberData, now: Instant, reason: str, *, keep: bool) -> None:
-    data.lose(now, reason, keep_member_id=keep)
-    _again(data, now)
 
 
 _HINTS = {
@@ -213,22 +216,18 @@ _HINTS = {
 }
 
 
-def _hint(error: ErrorCode) -> str:
-    return _HINTS.get(error, "")
-
-
 # -- assigning and SyncGroup ----------------------------------------------------------------------
 
 
 def assignment_performed(data: MemberData, event: AssignmentPerformed, now: Instant) -> None:
-    """The leader's decision goes to the coordinator, if that generation still waits for it."""
+    """Send the leader's assignments, if this generation still waits for them."""
     if not _waits_for_assignment(data) or event.generation_id != data.generation_id:
         return
     data.send_sync(dict(event.assignments), now)
 
 
 def assignment_failed(data: MemberData, event: AssignmentFailed, now: Instant) -> None:
-    """A leader that cannot decide makes room for another."""
+    """Fail, so that another member leads."""
     if not _waits_for_assignment(data) or event.generation_id != data.generation_id:
         return
     data.fail(
@@ -243,7 +242,7 @@ def _waits_for_assignment(data: MemberData) -> bool:
 
 
 def sync_answered(data: MemberData, event: SyncAnswered, now: Instant) -> None:
-    """The assignment, or why not."""
+    """Receive the assignment, or handle the refusal."""
     if event.request_id != data.sync_request:
         return
     data.abandon_join()
@@ -275,7 +274,7 @@ def _stable(data: MemberData, assignment: bytes, now: Instant) -> None:
     data.backoff.reset()
     data.deadlines.cancel(Timer.BACKOFF)
     data.go(MemberState.STABLE, now, "assignment received")
-    # Not the sync: one that comes after the leader's restarts no session (live_kafka, section 2).
+    # The sync confirms nothing: after the leader's sync, a sync restarts no session in Kafka.
     confirm(data, data.joined_at, now)
     beat_early(data, now)
     data.observe(
@@ -306,18 +305,11 @@ def _stable(data: MemberData, assignment: bytes, now: Instant) -> None:
 
 def _sync_refused(data: MemberData, error: ErrorCode, now: Instant) -> None:
     if error is ErrorCode.REBALANCE_IN_PROGRESS:
-        # Same member id, same bytes, nothing given up: what was owned stays owned.
+        # The member keeps its id, its bytes and its partitions.
         data.go(MemberState.JOINING, now, "another rebalance began before the sync")
         _again(data, now)
-    elif error is ErrorCode.UNKNOWN_MEMBER_ID:
-        _start_over(data, now, "the coordinator does not know the member id", keep=False)
-    elif error is ErrorCode.ILLEGAL_GENERATION:
-        _start_over(data, now, "the generation is over", keep=True)
-    elif error in _COORDINATOR_MOVED:
-        data.wait_before_retry(now)
-        data.drop_coordinator(f"SyncGroup: {error.name}", now)
-    elif error.retriable:
+    elif error.retriable and error not in _COORDINATOR_MOVED:
         data.go(MemberState.JOINING, now, f"SyncGroup: {error.name}")
         data.wait_before_retry(now)
     else:
-        data.fail(error, f"{data.story()}: SyncGroup: {error.name}{_hint(error)}", now)
+        _refused(data, error, "SyncGroup", now)

@@ -1,7 +1,7 @@
-"""Giving up the place at the owner's wish.
+"""Leaves the group when the owner wants to.
 
-In: ``Leave``, LeaveGroup's answer. Out: LeaveGroup, once, and ``Left``. Must not know: what the
-owner did with its partitions before.
+In: ``Leave``, the answer to LeaveGroup. Out: at most one LeaveGroup, and ``Left``. Must not know:
+partitions.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from kohort.model.instants import Instant
 
 
 def leave(data: MemberData, event: Leave, now: Instant) -> None:
-    """One try, no retry: who is not heard is removed at the end of its session anyway."""
+    """Send LeaveGroup once: the coordinator removes a silent member at the end of its session."""
     data.wanted = False
     data.poll_expired = False
     data.leaves_wanted += 1
@@ -33,7 +33,7 @@ def leave(data: MemberData, event: Leave, now: Instant) -> None:
 
 
 def leave_answered(data: MemberData, event: LeaveAnswered, now: Instant) -> None:
-    """Whatever it says, we are gone."""
+    """End the membership; the error changes nothing."""
     if event.request_id != data.leave_request:
         return
     if event.error is not ErrorCode.NONE:

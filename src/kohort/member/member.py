@@ -1,20 +1,19 @@
-"""The one public door of the member core: events in, effects out.
+"""The member core: events in, effects out.
 
-The contract is the cores': ``handle`` first lets deadlines pass, effects come in the order in which
-they are to be carried out, nothing here reads a clock, and protocol errors are values. Knows
-nothing of partitions.
+In: events and instants. Out: effects in the order in which they must be carried out; errors of the
+protocol are values. ``handle`` lets deadlines pass first. Must not know: partitions, the clock.
 """
 
 from __future__ import annotations
 
-from typing import assert_never
+from collections.abc import Callable
+from typing import Any
 
 from kohort.member import heartbeating, joining, leaving
 from kohort.member.backoff import Backoff, Entropy
 from kohort.member.config import MemberConfig
 from kohort.member.effects import Effect
 from kohort.member.events import (
-    Answer,
     AssignmentFailed,
     AssignmentPerformed,
     CommitAccepted,
@@ -22,7 +21,6 @@ from kohort.member.events import (
     CoordinatorFailed,
     CoordinatorFound,
     CoordinatorLost,
-    EngineEvent,
     Event,
     HeartbeatAnswered,
     Join,
@@ -30,7 +28,6 @@ from kohort.member.events import (
     JoinPrepared,
     Leave,
     LeaveAnswered,
-    OwnerEvent,
     Polled,
     RequestFailed,
     RequestRejoin,
@@ -45,51 +42,51 @@ from kohort.model.ids import NO_GENERATION, NO_MEMBER, GenerationId, MemberId, P
 from kohort.model.instants import Instant, after
 
 _MAX_OUTSTANDING = 4
-"""A member has at most a join or sync, a heartbeat and a leave on their way."""
+"""At most a join or sync, a heartbeat and a leave are under way."""
 
 
 class Member:
-    """One group member, any protocol type."""
+    """One member of a group of any protocol type."""
 
     def __init__(self, config: MemberConfig, entropy: Entropy) -> None:
         backoff = Backoff(config.retry_backoff_ms, config.retry_backoff_max_ms, entropy)
         self._data = MemberData(config=config, entropy=entropy, backoff=backoff)
 
-    # -- what can be seen ---------------------------------------------------------------------
+    # -- attributes --------------------------------------------------------------------------
 
     @property
     def config(self) -> MemberConfig:
-        """As given."""
+        """The settings, as given."""
         return self._data.config
 
     @property
     def state(self) -> MemberState:
-        """Where the member stands."""
+        """The state."""
         return self._data.state
 
     @property
     def member_id(self) -> MemberId:
-        """The id the coordinator gave; empty without one."""
+        """The id that the coordinator gave; empty without one."""
         return self._data.member_id
 
     @property
     def generation_id(self) -> GenerationId:
-        """The newest generation joined: what commits are stamped with; -1 without a membership."""
+        """The newest generation that the member joined; commits carry it. -1 without one."""
         return self._data.generation_id
 
     @property
     def synced_generation_id(self) -> GenerationId:
-        """The generation whose assignment was received last and is still held, or -1."""
+        """The generation of the assignment in force, or -1."""
         return self._data.synced_generation_id
 
     @property
     def protocol_name(self) -> ProtocolName | None:
-        """What that assignment was made under."""
+        """The protocol of the assignment in force."""
         return self._data.synced_protocol
 
     @property
     def is_leader(self) -> bool:
-        """Whether this member leads the newest generation it joined."""
+        """Whether this member leads the newest generation that it joined."""
         return self._data.is_leader
 
     @property
@@ -99,46 +96,39 @@ class Member:
 
     @property
     def last_confirmed(self) -> Instant | None:
-        """When the last heartbeat or commit was sent that was confirmed, or the last join.
+        """When the last confirmed heartbeat, commit or join was sent; None without a membership.
 
-        The coordinator began the session anew when that arrived, or later. None without a data.
-        A join counts once its sync is answered; the sync itself does not, since a coordinator that
-        has the assignment already answers it and lets the session run on.
+        The coordinator restarted the session when that request arrived, or later. A join counts
+        after its sync is answered. The sync itself does not count: a coordinator that has the
+        assignment answers a sync and does not restart the session.
         """
         return self._data.last_confirmed
 
     @property
     def sure_until(self) -> Instant | None:
-        """From then on the place may be somebody else's, unless something is confirmed before.
+        """Until when the membership is certain; None without a membership.
 
-        ``last_confirmed`` and a session timeout; None without a data. It counts real time: a
-        process that stood still was not there to be told. Who owns partitions acts on them only
-        before that instant.
+        It is ``last_confirmed`` plus a session timeout, in real time: a process that slept could
+        not learn that it was removed. An owner works on its partitions only before that instant.
         """
         return self._data.sure_until()
 
     # -- the contract of a core -----------------------------------------------------------------
 
     def handle(self, event: Event, now: Instant) -> list[Effect]:
-        """Let ``event`` happen at ``now``; carry the effects out in order."""
+        """Handle an event; carry out the effects in order."""
         data = self._data
         if type(event) is Stalled:
             data.deadlines.shift(event.micros)
         deadlines = data.deadlines
         while (timer := deadlines.pop_due(now)) is not None:
             heartbeating.TIMERS[timer](data, now)
-        # The two that come all the time are not asked through the cases of a match.
-        if type(event) is HeartbeatAnswered:
-            heartbeating.heartbeat_answered(data, event, now)
-        elif type(event) is Polled:
-            heartbeating.polled(data, now)
-        else:
-            _dispatch(data, event, now)
+        HANDLERS[type(event)](data, event, now)
         joining.proceed(data, now)
         return _take(data)
 
     def advance(self, now: Instant) -> list[Effect]:
-        """Let the deadlines up to ``now`` pass; early or twice is harmless."""
+        """Let the deadlines up to ``now`` pass; early or repeated calls are harmless."""
         data = self._data
         deadlines = data.deadlines
         while (timer := deadlines.pop_due(now)) is not None:
@@ -147,14 +137,14 @@ class Member:
         return _take(data)
 
     def next_deadline(self) -> Instant | None:
-        """When ``advance`` is due next; None when only an event can change anything."""
+        """When ``advance`` is due; None if only an event can change anything."""
         return self._data.deadlines.next()
 
     def check(self) -> None:
-        """Assert what must always hold.
+        """Assert every invariant.
 
         Raises:
-            InvariantViolation: with the member's story.
+            InvariantViolation: the text names group, member, generation and state.
         """
         for holds, sentence in _invariants(self._data):
             if not holds:
@@ -169,82 +159,21 @@ def _take(data: MemberData) -> list[Effect]:
     return effects
 
 
-def _dispatch(data: MemberData, event: Event, now: Instant) -> None:
-    match event:
-        case JoinAnswered() | SyncAnswered() | HeartbeatAnswered() | LeaveAnswered():
-            _answered(data, event, now)
-        case (
-            CoordinatorFound()
-            | CoordinatorLost()
-            | CoordinatorFailed()
-            | RequestFailed()
-            | CommitRefused()
-            | CommitAccepted()
-        ):
-            _engine_said(data, event, now)
-        case _:
-            _owner_said(data, event, now)
+def _coordinator_found(data: MemberData, now: Instant) -> None:
+    data.coordinator_known = True
+    data.searching = False
+    heartbeating.resume_beating(data, now)
 
 
-def _answered(data: MemberData, event: Answer, now: Instant) -> None:
-    match event:
-        case JoinAnswered():
-            joining.join_answered(data, event, now)
-        case SyncAnswered():
-            joining.sync_answered(data, event, now)
-        case HeartbeatAnswered():
-            heartbeating.heartbeat_answered(data, event, now)
-        case LeaveAnswered():
-            leaving.leave_answered(data, event, now)
-        case _:
-            assert_never(event)
+def _coordinator_lost(data: MemberData, now: Instant) -> None:
+    data.searching = False
+    data.coordinator_lost(now)
 
 
-def _owner_said(data: MemberData, event: OwnerEvent, now: Instant) -> None:
-    match event:
-        case Join():
-            _join(data, event, now)
-        case JoinPrepared():
-            joining.prepared(data, event, now)
-        case RequestRejoin():
-            joining.request_rejoin(data, event.reason)
-        case SubscriptionChanged():
-            joining.subscription_changed(data, event.reason)
-        case Polled():
-            heartbeating.polled(data, now)
-        case AssignmentPerformed():
-            joining.assignment_performed(data, event, now)
-        case AssignmentFailed():
-            joining.assignment_failed(data, event, now)
-        case Leave():
-            leaving.leave(data, event, now)
-        case Stalled():
-            heartbeating.woke_up(data, now)
-        case _:
-            assert_never(event)
-
-
-def _engine_said(data: MemberData, event: EngineEvent, now: Instant) -> None:
-    match event:
-        case CoordinatorFound():
-            data.coordinator_known = True
-            data.searching = False
-            heartbeating.resume_beating(data, now)
-        case CoordinatorLost():
-            data.searching = False
-            data.coordinator_lost(now)
-        case CoordinatorFailed():
-            data.searching = False
-            if data.wanted:
-                data.fail(event.error, f"{data.story()}: {event.message}", now)
-        case RequestFailed():
-            _request_failed(data, event, now)
-        case CommitRefused():
-            heartbeating.commit_refused(data, event, now)
-        case CommitAccepted():
-            heartbeating.commit_accepted(data, event, now)
-        case _:
-            assert_never(event)
+def _coordinator_failed(data: MemberData, event: CoordinatorFailed, now: Instant) -> None:
+    data.searching = False
+    if data.wanted:
+        data.fail(event.error, f"{data.story()}: {event.message}", now)
 
 
 def _join(data: MemberData, event: Join, now: Instant) -> None:
@@ -257,7 +186,7 @@ def _join(data: MemberData, event: Join, now: Instant) -> None:
 
 
 def _request_failed(data: MemberData, event: RequestFailed, now: Instant) -> None:
-    """Disconnected or timed out: keep id and bytes, try again after a while."""
+    """Disconnected or timed out: keep id and bytes, try again after a back-off."""
     request_id = event.request_id
     if request_id in (data.join_request, data.sync_request):
         data.abandon_join()
@@ -273,6 +202,30 @@ def _request_failed(data: MemberData, event: RequestFailed, now: Instant) -> Non
         data.left(code, now)
 
 
+HANDLERS: dict[type, Callable[[MemberData, Any, Instant], None]] = {
+    Join: _join,
+    JoinPrepared: joining.prepared,
+    RequestRejoin: lambda data, event, now: joining.request_rejoin(data, event.reason),
+    SubscriptionChanged: lambda data, event, now: joining.subscription_changed(data, event.reason),
+    Polled: lambda data, event, now: heartbeating.polled(data, now),
+    AssignmentPerformed: joining.assignment_performed,
+    AssignmentFailed: joining.assignment_failed,
+    Leave: leaving.leave,
+    Stalled: lambda data, event, now: heartbeating.woke_up(data, now),
+    CoordinatorFound: lambda data, event, now: _coordinator_found(data, now),
+    CoordinatorLost: lambda data, event, now: _coordinator_lost(data, now),
+    CoordinatorFailed: _coordinator_failed,
+    RequestFailed: _request_failed,
+    CommitRefused: heartbeating.commit_refused,
+    CommitAccepted: heartbeating.commit_accepted,
+    JoinAnswered: joining.join_answered,
+    SyncAnswered: joining.sync_answered,
+    HeartbeatAnswered: heartbeating.heartbeat_answered,
+    LeaveAnswered: leaving.leave_answered,
+}
+"""The handler of each event."""
+
+
 def _invariants(data: MemberData) -> list[tuple[bool, str]]:
     state = data.state
     in_join = state in (MemberState.JOINING, MemberState.SYNCING)
@@ -285,7 +238,7 @@ def _invariants(data: MemberData) -> list[tuple[bool, str]]:
         (
             state is not MemberState.STABLE
             or data.synced_generation_id == data.generation_id != NO_GENERATION,
-            f"stable, but the assignment is of generation {data.synced_generation_id}",
+            f"stable with an assignment of generation {data.synced_generation_id}",
         ),
         (
             data.synced_generation_id == NO_GENERATION or data.generation_id != NO_GENERATION,
@@ -311,7 +264,7 @@ def _invariants(data: MemberData) -> list[tuple[bool, str]]:
         ),
         (
             not (data.beating() and data.coordinator_known) or Timer.HEARTBEAT in data.deadlines,
-            "no heartbeat is due although there is a place and a coordinator",
+            "no heartbeat is due although there is a generation and a coordinator",
         ),
         (
             Timer.SESSION not in data.deadlines or data.beating(),

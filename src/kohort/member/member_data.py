@@ -1,8 +1,7 @@
-"""A member's state, and the few ways in which it changes.
+"""The data of a member, and the changes that joining, heartbeating and leaving share.
 
-Here: the mutable data of one member and the moves that joining, heartbeating and leaving share:
-change state, send a request, lose the data, fail. Those modules decide when; this one keeps the
-parts in agreement. Must not know: which answer caused what.
+In: decisions of those modules: change the state, send a request, lose the membership, fail. Out:
+effects; attributes that agree with each other. Must not know: the answers that cause a change.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ from kohort.model.values import value
 
 
 class Timer(StrEnum):
-    """The deadlines of a member. Strings, since a plain enum's hash is a Python call."""
+    """The deadlines of a member. Strings, because the hash of a plain enum is slow."""
 
     HEARTBEAT = "heartbeat"
     SESSION = "session"
@@ -52,7 +51,7 @@ class Timer(StrEnum):
 
 @value(frozen=True, slots=True, kw_only=True)
 class Sent:
-    """A request that waits for its answer, and who sent it, since the sender may have changed."""
+    """A request without an answer, with the identity that sent it: the identity may change."""
 
     at: Instant
     member_id: MemberId
@@ -61,7 +60,7 @@ class Sent:
 
 @dataclass(slots=True, kw_only=True)
 class MemberData:
-    """One member. The comments say with what else an attribute must agree; `Member.check` looks."""
+    """The data of one member; `Member.check` asserts that the attributes agree."""
 
     config: MemberConfig
     entropy: Entropy
@@ -69,21 +68,21 @@ class MemberData:
     state: MemberState = MemberState.UNJOINED
 
     wanted: bool = False
-    """The owner wants membership: between Join and Leave, unless it failed for good."""
+    """The owner wants a membership: after Join, until Leave or a fatal failure."""
     poll_expired: bool = False
-    """max.poll.interval ran out: stays UNJOINED until the next Polled."""
+    """max.poll.interval ran out: the member stays UNJOINED until the next Polled."""
     coordinator_known: bool = False
     searching: bool = False
-    """FindCoordinator was emitted and not yet answered."""
+    """FindCoordinator was emitted and has no answer yet."""
 
     member_id: MemberId = NO_MEMBER
     generation_id: GenerationId = NO_GENERATION
-    """The newest one told by a JoinGroup answer; what commits and heartbeats are stamped with."""
+    """The newest generation of a JoinGroup answer; commits and heartbeats carry it."""
     synced_generation_id: GenerationId = NO_GENERATION
-    """The one whose assignment was received last; -1 means that nothing is owned."""
+    """The generation of the last assignment; -1: the member has no assignment."""
     synced_protocol: ProtocolName | None = None
     joining_protocol: ProtocolName | None = None
-    """What the last JoinGroup answer chose; set in SYNCING."""
+    """The protocol that the last JoinGroup answer chose; set in SYNCING."""
     is_leader: bool = False
 
     attempt: int = 0
@@ -93,29 +92,29 @@ class MemberData:
     rejoin_wanted: bool = False
     subscription_changed: bool = False
     reason: str | None = None
-    """Why the next JoinGroup is sent (KIP-800); forgotten when a generation is reached."""
+    """The reason in the next JoinGroup (KIP-800); forgotten after the next assignment."""
     refusals: int = 0
-    """Tries of this join that were refused and repeated at once; the second one waits."""
+    """Refused tries of this join; the first repetition is immediate, the next ones wait."""
 
     join_request: RequestId | None = None
     sync_request: RequestId | None = None
     heartbeat_request: RequestId | None = None
     leave_request: RequestId | None = None
     leaves_wanted: int = 0
-    """Leave events not answered by Left yet; above 0 in LEAVING only."""
+    """Leave events without a Left; above 0 in LEAVING only."""
     sent: dict[RequestId, Sent] = field(default_factory=dict)
     next_request: int = 1
 
     joined_at: Instant | None = None
-    """When the JoinGroup answered last was sent: sessions begin when its join phase is over."""
+    """When the last answered JoinGroup was sent: the session begins after its join phase."""
     last_confirmed: Instant | None = None
     deadlines: Deadlines[Timer] = field(default_factory=Deadlines)
     effects: list[Effect] = field(default_factory=list)
 
-    # -- saying -------------------------------------------------------------------------------
+    # -- effects ------------------------------------------------------------------------------
 
     def emit(self, effect: Effect) -> None:
-        """Append to what is handed out at the end of this step."""
+        """Append an effect to those of this step."""
         self.effects.append(effect)
 
     def observe(self, fact: MemberFact) -> None:
@@ -136,13 +135,13 @@ class MemberData:
         )
 
     def story(self) -> str:
-        """Who and where, for messages."""
+        """Group, member, generation and state, for messages."""
         return (
             f"group {self.config.group_id!r}, member {self.member_id!r}, "
             f"generation {self.generation_id}, {self.state.value}"
         )
 
-    # -- moving -------------------------------------------------------------------------------
+    # -- changes ------------------------------------------------------------------------------
 
     def go(self, state: MemberState, now: Instant, reason: str) -> None:
         """Change state, and start or stop heartbeats accordingly.
@@ -179,22 +178,22 @@ class MemberData:
         return self.state in BEATING and self.generation_id != NO_GENERATION
 
     def sure_until(self) -> Instant | None:
-        """Until when the place is surely held: a session timeout from what was confirmed last.
+        """Until when the membership is certain: a session timeout after ``last_confirmed``.
 
-        The coordinator counts from the arrival of what was confirmed, which is not before it was
-        sent. None: there is no data.
+        The coordinator counts from the arrival of a request, which is not before its sending. None:
+        there is no membership.
         """
         if self.last_confirmed is None:
             return None
         return after(self.last_confirmed, self.config.session_timeout_ms)
 
     def in_doubt(self, now: Instant) -> bool:
-        """Whether the coordinator may have given the place away, for all that is known here."""
+        """Whether the coordinator may have removed this member already."""
         sure_until = self.sure_until()
         return sure_until is not None and now >= sure_until
 
     def send(self, request: Request, timeout_ms: Millis, now: Instant) -> RequestId:
-        """Emit a request and remember as whom it was sent."""
+        """Emit a request, and store the identity that sends it."""
         request_id = RequestId(self.next_request)
         self.next_request += 1
         self.sent[request_id] = Sent(
@@ -204,19 +203,19 @@ class MemberData:
         return request_id
 
     def search(self) -> None:
-        """Ask for the coordinator, once until it is found."""
+        """Ask for the coordinator, unless a search is under way."""
         if not self.coordinator_known and not self.searching:
             self.searching = True
             self.emit(FindCoordinator())
 
     def drop_coordinator(self, reason: str, now: Instant) -> None:
-        """It is not the coordinator, or silent: forget it and what was sent to it."""
+        """Forget a coordinator that is silent or the wrong node, with the requests sent to it."""
         if self.coordinator_known:
             self.emit(DropCoordinator(reason=reason))
         self.coordinator_lost(now)
 
     def coordinator_lost(self, now: Instant) -> None:
-        """No answer will come for what is on its way; the join goes on once another is found."""
+        """Give up all requests under way; the join goes on when another coordinator is found."""
         self.coordinator_known = False
         self.deadlines.cancel(Timer.HEARTBEAT)
         self.deadlines.cancel(Timer.SESSION)
@@ -234,13 +233,13 @@ class MemberData:
         self.deadlines.arm(Timer.BACKOFF, after(now, self.backoff.next()))
 
     def abandon_heartbeat(self) -> None:
-        """A late answer to the heartbeat on its way means nothing any more."""
+        """Ignore a late answer to the heartbeat under way."""
         if self.heartbeat_request is not None:
             self.sent.pop(self.heartbeat_request, None)
             self.heartbeat_request = None
 
     def abandon_join(self) -> None:
-        """Late answers to the join or sync on their way mean nothing any more."""
+        """Ignore late answers to the join or sync under way."""
         for request_id in (self.join_request, self.sync_request):
             if request_id is not None:
                 self.sent.pop(request_id, None)
@@ -260,14 +259,14 @@ class MemberData:
             self.member_id = NO_MEMBER
 
     def lose(self, now: Instant, reason: str, *, keep_member_id: bool) -> None:
-        """The place is gone: tell the owner, start over."""
+        """The membership ended: tell the owner, start again."""
         self.tell_lost(reason)
         self.forget(keep_member_id=keep_member_id)
         self.reason = reason
         self.go(MemberState.UNJOINED, now, reason)
 
     def tell_lost(self, reason: str) -> None:
-        """Emit Lost if anything can be owned."""
+        """Emit Lost if there is an assignment."""
         if self.synced_generation_id != NO_GENERATION:
             self.emit(
                 Lost(
@@ -278,7 +277,7 @@ class MemberData:
             )
 
     def fail(self, error: ErrorCode, message: str, now: Instant) -> None:
-        """Fatal: tell the owner; give the place back if it is ours, so that the others go on."""
+        """Fail for good: tell the owner, and leave the group, so that the other members go on."""
         if error is not ErrorCode.FENCED_INSTANCE_ID:
             self.try_leave(message, now)
         self.tell_lost(message)
@@ -291,7 +290,7 @@ class MemberData:
         self.emit(Failed(error=error, message=message))
 
     def left(self, error: ErrorCode, now: Instant) -> None:
-        """Leaving is over."""
+        """The member has left."""
         if self.leave_request is not None:
             self.sent.pop(self.leave_request, None)
             self.leave_request = None
@@ -357,12 +356,12 @@ class MemberData:
         return self.send(request, config.request_timeout_ms, now)
 
     def try_leave(self, reason: str, now: Instant) -> None:
-        """Give the place back without waiting for an answer, which is ignored."""
+        """Send LeaveGroup and ignore its answer."""
         if self.may_leave(even_if_static=False):
             self.sent.pop(self.send_leave(reason, now))
 
     def may_leave(self, *, even_if_static: bool) -> bool:
-        """Whether there is a place to give back, and somebody to give it to."""
+        """Whether LeaveGroup can be sent: there is a member id, and a coordinator."""
         static = self.config.group_instance_id is not None
         return (
             self.coordinator_known
@@ -376,5 +375,5 @@ _LEAVABLE = BEATING | {MemberState.UNJOINED}
 
 
 def cut(reason: str | None) -> str | None:
-    """A reason as it may be sent: at most 255 characters."""
+    """A reason of at most 255 characters."""
     return reason[:MAX_REASON_LENGTH] if reason else None

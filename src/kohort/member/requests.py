@@ -1,7 +1,7 @@
-"""What a member says to its coordinator, without versions.
+"""The requests of a member to its coordinator, without versions.
 
-`wire/member_requests.py` turns these into Kafka's messages. Must not know: api versions, bytes,
-connections.
+In: nothing. Out: values that `wire/member_requests.py` turns into Kafka's messages. Must not know:
+API versions, bytes, connections.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from kohort.model.join import JoinProtocol
 from kohort.model.values import value
 
 RequestId = NewType("RequestId", int)
-"""Names a request of a member or of its engine until its answer; never reused within one."""
+"""The number of a request of a member or engine; neither uses a number twice."""
 
 MAX_REASON_LENGTH = 255
-"""Longest reason text sent (KIP-800 cuts there, too)."""
+"""The longest reason that is sent; KIP-800 has the same limit."""
 
 
 @value(frozen=True, slots=True, kw_only=True)
 class JoinGroup:
-    """Wish for a place in the next generation. Bytes are the same for every try of one attempt."""
+    """Joins the next generation. All tries of one attempt send the same bytes."""
 
     group_id: GroupId
     member_id: MemberId
@@ -45,7 +45,7 @@ class JoinGroup:
 
 @value(frozen=True, slots=True, kw_only=True)
 class SyncGroup:
-    """Fetches the own assignment; a leader hands in everybody's."""
+    """Fetches the member's assignment; a leader sends the assignments of all members."""
 
     group_id: GroupId
     member_id: MemberId
@@ -58,7 +58,7 @@ class SyncGroup:
 
 @value(frozen=True, slots=True, kw_only=True)
 class Heartbeat:
-    """Sign of life; its answer is how a member learns of a rebalance."""
+    """Extends the session; the answer reports a rebalance."""
 
     group_id: GroupId
     member_id: MemberId
@@ -68,7 +68,7 @@ class Heartbeat:
 
 @value(frozen=True, slots=True, kw_only=True)
 class LeaveGroup:
-    """Gives up the place at once."""
+    """Ends the membership at once."""
 
     group_id: GroupId
     member_id: MemberId

@@ -1,16 +1,16 @@
-"""The states of a member, and which may follow which.
+"""The states of a member, and the legal transitions between them.
 
-Read by `member.py`, which refuses any other transition. Must not know: why a transition happens.
+In: nothing. Out: the states and the table of transitions. Must not know: the cause of a transition.
 
 ============  =====================================================================================
-UNJOINED      no place in the group: not wanted, or wanted but waiting (coordinator, poll, back-off)
-PREPARING     a join is due; the owner was asked to prepare it. Heartbeats go on if there is a place
-JOINING       prepared; JoinGroup is out (parked or not), or waits for coordinator or back-off.
-              Heartbeats go on if there is a place: a join may be parked for minutes
-SYNCING       JoinGroup answered; assigning (leader) or waiting for SyncGroup. Heartbeats on
-STABLE        SyncGroup applied. Heartbeats on
-FENCED        a fatal answer came; nothing is sent any more (also: refused for good)
-LEAVING       LeaveGroup is out, at the owner's wish; ends UNJOINED
+UNJOINED      no membership: not wanted, or it waits for a coordinator, a poll or a back-off
+PREPARING     a join is due; the owner prepares it. Heartbeats are sent if there is a generation
+JOINING       prepared; JoinGroup is sent (or parked), or waits for a coordinator or a back-off.
+              Heartbeats are sent if there is a generation: a join may be parked for minutes
+SYNCING       JoinGroup was answered; the leader assigns, or SyncGroup is sent. Heartbeats are sent
+STABLE        the assignment was received. Heartbeats are sent
+FENCED        a fatal answer came; the member sends nothing more
+LEAVING       the owner wanted to leave and LeaveGroup is sent; UNJOINED follows
 ============  =====================================================================================
 """
 
@@ -20,9 +20,9 @@ from enum import StrEnum
 
 
 class MemberState(StrEnum):
-    """Where a member stands; see the module's table.
+    """The state of a member; see the table of the module.
 
-    Strings, since a plain enum's hash is a Python call.
+    Strings, because the hash of a plain enum is a call of Python code.
     """
 
     UNJOINED = "unjoined"
@@ -47,7 +47,7 @@ LEGAL_TRANSITIONS: dict[MemberState, frozenset[MemberState]] = {
 }
 
 BEATING = frozenset({_P, _J, _Y, _S})
-"""States in which heartbeats are sent, provided that the member has a generation."""
+"""States in which a member with a generation sends heartbeats."""
 
 REBALANCING = frozenset({_P, _J, _Y})
-"""States between the wish for a new generation and its assignment."""
+"""States between the decision to rejoin and the assignment of the new generation."""

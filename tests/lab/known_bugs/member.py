@@ -13,7 +13,9 @@ from kohort.engine.coordinator_lookup import CoordinatorLookup
 from kohort.lab.application import Consuming
 from kohort.member import joining
 from kohort.member.events import SubscriptionChanged
+from kohort.member.member_data import MemberData
 from kohort.model.errors import ErrorCode
+from kohort.model.instants import Instant
 
 
 def _any_refused_commit_makes_the_member_join_again(patch: Patch) -> None:
@@ -53,11 +55,12 @@ def _a_missed_sync_costs_the_partitions(patch: Patch) -> None:
     """The member resets its claims, and loses all its partitions."""
     refused = joining._sync_refused
 
-    def resets(place: Any, error: ErrorCode, now: Any) -> None:
+    def resets(data: MemberData, error: ErrorCode, now: Instant) -> None:
         if error is ErrorCode.REBALANCE_IN_PROGRESS:
-            joining._start_over(place, now, "the sync came too late", keep=True)
+            data.lose(now, "the sync came too late", keep_member_id=True)
+            joining._again(data, now)
         else:
-            refused(place, error, now)
+            refused(data, error, now)
 
     patch.setattr(joining, "_sync_refused", resets)
 
