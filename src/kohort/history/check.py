@@ -109,16 +109,25 @@ class Check:
         kept: bool,
         message: Callable[[], str],
         recorded: Recorded,
-        group_id: GroupId,
-        member_id: MemberId = NO_MEMBER,
+        group_id: GroupId | None = None,
+        member_id: MemberId | None = None,
     ) -> None:
-        """Count one judgement; if ``kept`` is False, store a finding."""
+        """Count one judgement; if ``kept`` is False, store a finding.
+
+        Without ``group_id`` the finding concerns the group and the member of the fact. With
+        ``group_id`` it concerns no member unless ``member_id`` names one.
+        """
         self.judged += 1
         if kept:
             return
         if len(self.findings) >= MAX_FINDINGS:
             self.more_findings += 1
             return
+        if member_id is None:
+            of_fact = getattr(recorded.fact, "member_id", NO_MEMBER)
+            member_id = of_fact if group_id is None else NO_MEMBER
+        if group_id is None:
+            group_id = getattr(recorded.fact, "group_id", GroupId(""))
         self.findings.append(
             Finding(message=message(), recorded=recorded, group_id=group_id, member_id=member_id)
         )

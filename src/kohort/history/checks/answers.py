@@ -37,7 +37,7 @@ class DescribedAsItIs(Check):
             return
 
         def judge(kept: bool, text: str) -> None:
-            self.judge(kept, lambda: text, recorded, fact.group_id)
+            self.judge(kept, lambda: text, recorded)
 
         judge(fact.listed_state == fact.state, f"listed as {fact.listed_state}, is {fact.state}")
         if fact.state is None:
@@ -100,7 +100,7 @@ class OneAnswerEach(Check):
         asked = self._asked.pop(key, None)
 
         def judge(kept: bool, text: str) -> None:
-            self.judge(kept, lambda: text, recorded, fact.group_id, fact.member_id)
+            self.judge(kept, lambda: text, recorded)
 
         judge(asked is not None, f"a second answer, or one nobody asked for, to {fact.api}")
         if asked is not None:
@@ -123,10 +123,7 @@ class OneAnswerEach(Check):
     def unreadable(self, recorded: Recorded, fact: AnswerUnreadable) -> None:
         """A client closes a connection because of the bytes that came."""
         self.judge(
-            False,
-            lambda: f"{recorded.source} cannot read an answer: {fact.reason}",
-            recorded,
-            fact.group_id,
+            False, lambda: f"{recorded.source} cannot read an answer: {fact.reason}", recorded
         )
 
     @on(ResponseReceived)
@@ -136,7 +133,7 @@ class OneAnswerEach(Check):
         sent = self._sent.pop((*life, fact.request), None)
 
         def judge(kept: bool, text: str) -> None:
-            self.judge(kept, lambda: text, recorded, fact.group_id, fact.member_id)
+            self.judge(kept, lambda: text, recorded)
 
         judge(sent is not None, f"a second answer, or one nobody asked for, to {fact.api}")
         if sent is None or sent.connection is None:

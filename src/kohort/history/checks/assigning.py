@@ -99,7 +99,7 @@ class NothingIsAssignedTwice(Assigned):
                 if partition in owners and not twice:
                     twice = f"{partition} is assigned to {owners[partition]} and to {member_id}"
                 owners[partition] = member_id
-        self.judge(not twice, lambda: twice, recorded, group.group_id)
+        self.judge(not twice, lambda: twice, recorded)
 
 
 class HandOffIsAsked(Assigned):
@@ -139,8 +139,7 @@ class HandOffIsAsked(Assigned):
                             f"{p} was given to {m} while {h} held it"
                         ),
                         recorded,
-                        group.group_id,
-                        member_id,
+                        member_id=member_id,
                     )
 
 
@@ -173,7 +172,6 @@ class LoadIsBalanced(Assigned):
             better is None,
             lambda: f"generation {generation.number} is out of balance: {better}",
             recorded,
-            group.group_id,
         )
 
 
@@ -270,8 +268,7 @@ class AssignmentIsComplete(Assigned):
                     f"{m} was given {s[0]}, to which it does not subscribe"
                 ),  # type: ignore[misc]
                 recorded,
-                group.group_id,
-                member_id,
+                member_id=member_id,
             )
         self._judge_missing(recorded, group, offers, targets)
 
@@ -289,7 +286,6 @@ class AssignmentIsComplete(Assigned):
             not missing,
             lambda: f"{len(missing)} partitions have no owner, {missing[0]} among them",
             recorded,
-            group.group_id,
         )
 
 

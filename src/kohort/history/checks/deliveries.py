@@ -157,8 +157,6 @@ class CommitsFollowDeliveries(_Readers):
                         f"{p} committed at {o}, but only what is before {n} was handed out"
                     ),
                     recorded,
-                    fact.group_id,
-                    fact.member_id,
                 )
 
     def given_up(self, recorded: Recorded, fact: CallbackEnded) -> None:
@@ -177,8 +175,6 @@ class CommitsFollowDeliveries(_Readers):
                         f"{p} was given up in order at {r.next}, but committed at {r.committed}"
                     ),
                     recorded,
-                    fact.group_id,
-                    fact.member_id,
                 )
 
 
@@ -203,7 +199,6 @@ class PositionsGoForward(_Readers):
                     f"at {fact.offset}"
                 ),
                 recorded,
-                fact.group_id,
             )
 
     def handed(self, recorded: Recorded, fact: RecordsDelivered, reading: _Reading) -> None:
@@ -218,7 +213,6 @@ class PositionsGoForward(_Readers):
                 f"{reading.next} was to come"
             ),
             recorded,
-            fact.group_id,
         )
 
 
@@ -303,7 +297,6 @@ class DuplicatesHaveACause(_Readers):
                     f"for {recorded.source}, although {past.source} gave it up in order"
                 ),
                 recorded,
-                fact.group_id,
             )
         if reading.begun > past.ended:
             past.next = fact.last + 1
@@ -343,7 +336,6 @@ class CommitsAreOfOwnPartitions(Check):
                 not wrong,
                 lambda: f"{recorded.source} committed {wrong[0]}, which it does not own",
                 recorded,
-                fact.group_id,
             )
 
 

@@ -153,7 +153,7 @@ class DurableBeforeTold(_Writes):
         group_id, generation_id = fact.group_id, fact.generation_id
 
         def judge(kept: bool, text: str) -> None:
-            self.judge(kept, lambda: text, recorded, group_id, fact.member_id)
+            self.judge(kept, lambda: text, recorded)
 
         if isinstance(fact.body, SyncTold):
             kept = (group_id, generation_id) in self._generations
@@ -184,8 +184,6 @@ class DurableBeforeTold(_Writes):
                     stored > asked.sequence,
                     lambda p=tp, o=wanted[tp]: f"{p} at {o} was acknowledged, but not stored",  # type: ignore[misc]
                     recorded,
-                    fact.group_id,
-                    fact.member_id,
                 )
 
 
@@ -239,7 +237,6 @@ class RecoveryIsReachable(Check):
                     )
                 ),
                 recorded,
-                fact.group_id,
             )
 
     @on(RequestReceived)
@@ -352,8 +349,6 @@ class FailedIsNeverTold(_Writes):
                 (fact.group_id, fact.generation_id) not in self._generations,
                 lambda: f"generation {fact.generation_id} was told although its write failed",
                 recorded,
-                fact.group_id,
-                fact.member_id,
             )
         elif isinstance(fact.body, FetchTold) and self._failed:
             wrong = [tp for tp, at in fact.body.offsets if self._in_vain((fact.group_id, tp), at)]
@@ -361,7 +356,6 @@ class FailedIsNeverTold(_Writes):
                 not wrong,
                 lambda: f"an offset of {wrong[0]} was told although its write failed",
                 recorded,
-                fact.group_id,
             )
 
     def _in_vain(self, place: _Place, offset: int | None) -> bool:

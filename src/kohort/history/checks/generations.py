@@ -73,7 +73,6 @@ class GenerationRisesByOne(Check):
             skips or fact.generation_id == next_one,
             lambda: f"generation {fact.generation_id} follows {group.generation_id}",
             recorded,
-            fact.group_id,
         )
 
 
@@ -108,7 +107,6 @@ class ToldGenerationIsNeverReused(Check):
                 "are others"
             ),
             recorded,
-            fact.group_id,
         )
         self._opened[key] = members
 
@@ -185,7 +183,7 @@ class OneLeaderPerGeneration(_ToldAlike):
 
     def _judge(self, recorded: Recorded, fact: AnswerSent, body: JoinTold, told: _Told) -> None:
         def judge(kept: bool, text: str) -> None:
-            self.judge(kept, lambda: text, recorded, fact.group_id, fact.member_id)
+            self.judge(kept, lambda: text, recorded)
 
         leads = body.leader_id == fact.member_id
         judge(len(told.leaders) == 1, f"generation {fact.generation_id} has several leaders")
@@ -242,8 +240,6 @@ class AllAreToldTheSame(_ToldAlike):
             len(told.facts) == 1,
             lambda: f"generation {fact.generation_id} was told as {sorted(map(str, told.facts))}",
             recorded,
-            fact.group_id,
-            fact.member_id,
         )
 
 
@@ -270,8 +266,7 @@ class ProtocolIsSupportedByAll(Check):
                         f"{fact.protocol_name} was chosen, but {m} offers {n}"
                     ),
                     recorded,
-                    fact.group_id,
-                    member_id,
+                    member_id=member_id,
                 )
 
 
@@ -328,7 +323,6 @@ class OnePayloadPerGeneration(_Payloads):
                 self.made_from(fact, self._of_leader[fact.group_id]),
                 lambda: f"generation {fact.generation_id} has an assignment its leader never sent",
                 recorded,
-                fact.group_id,
             )
 
     @on(AnswerSent)
@@ -348,8 +342,6 @@ class OnePayloadPerGeneration(_Payloads):
                     f"not its assignment in generation {fact.generation_id}"
                 ),
                 recorded,
-                fact.group_id,
-                fact.member_id,
             )
 
 
@@ -372,7 +364,6 @@ class FollowersAssignNothing(_Payloads):
                 self.made_from(fact, leaders) or not self.made_from(fact, others),
                 lambda: f"generation {fact.generation_id} is assigned as a follower sent it",
                 recorded,
-                fact.group_id,
             )
 
 

@@ -69,8 +69,6 @@ class RemovedStaysRemoved(Check):
             fact.error is not ErrorCode.NONE,
             lambda: f"{fact.member_id} was removed, and its {fact.api} succeeded afterwards",
             recorded,
-            fact.group_id,
-            fact.member_id,
         )
 
 
@@ -97,19 +95,13 @@ class MemberIdsAreUnique(Check):
         """An id is made."""
         key = (fact.group_id, fact.member_id)
         self.judge(
-            key not in self._given,
-            lambda: f"the id {fact.member_id} was given before",
-            recorded,
-            fact.group_id,
-            fact.member_id,
+            key not in self._given, lambda: f"the id {fact.member_id} was given before", recorded
         )
         self._given.add(key)
         self.judge(
             len(fact.member_id.rpartition("-")[2]) >= _SHORT,
             lambda: f"the id {fact.member_id} can be guessed",
             recorded,
-            fact.group_id,
-            fact.member_id,
         )
 
 
@@ -136,8 +128,6 @@ class OneMemberPerInstance(Check):
             not holders,
             lambda: f"instance {fact.group_instance_id} is held by {holders} already",
             recorded,
-            fact.group_id,
-            fact.member_id,
         )
 
 
@@ -193,8 +183,6 @@ class ReplacedIsFenced(Check):
                 f"{fact.error.name} to {fact.api}"
             ),
             recorded,
-            fact.group_id,
-            fact.member_id,
         )
 
 
@@ -237,8 +225,7 @@ class StaticRejoinIsQuiet(Check):
                 just[1] not in fact.member_ids,
                 lambda: f"the return of static member {just[1]} started a rebalance",
                 recorded,
-                fact.group_id,
-                just[1],
+                member_id=just[1],
             )
         for member_id in [m for m, kept in self._back.items() if kept[0] == fact.group_id]:
             del self._back[member_id]
@@ -254,16 +241,12 @@ class StaticRejoinIsQuiet(Check):
                 fact.generation_id == kept[1],
                 lambda: f"static member back in generation {fact.generation_id}, not {kept[1]}",
                 recorded,
-                fact.group_id,
-                fact.member_id,
             )
         elif isinstance(fact.body, SyncTold) and kept[2] is not None:
             self.judge(
                 fact.body.assignment == kept[2],
                 lambda: "a static member that came back was given another assignment",
                 recorded,
-                fact.group_id,
-                fact.member_id,
             )
 
 
@@ -293,8 +276,7 @@ class StaticMembersDoNotLeave(Check):
                             f"static member {m} ({i}) asks to leave for itself"
                         ),
                         recorded,
-                        fact.group_id,
-                        member_id,
+                        member_id=member_id,
                     )
 
     @on(MemberLeft)
@@ -306,6 +288,4 @@ class StaticMembersDoNotLeave(Check):
                 fact.group_instance_id is not None,
                 lambda: f"static member {fact.member_id} left as if it were dynamic",
                 recorded,
-                fact.group_id,
-                fact.member_id,
             )

@@ -85,7 +85,6 @@ class EventuallyStable(Check):
                 False,
                 lambda: f"rebalances again ({fact.cause}) although nothing has happened",
                 recorded,
-                fact.group_id,
             )
 
     @on(HistoryCalmed)
@@ -178,7 +177,6 @@ class GenerationsAreBounded(Assigned):
                 count <= most,
                 lambda: f"{count} generations since the last event that calls for any",
                 recorded,
-                fact.group_id,
             )
         spent = QUIET_MICROS + 2 * group.phase_timeout_ms * MICROS_PER_MILLI
         self.judge(
@@ -188,7 +186,6 @@ class GenerationsAreBounded(Assigned):
                 f"{(recorded.at - disturbed) // MICROS_PER_SECOND} s of quiet"
             ),
             recorded,
-            fact.group_id,
         )
 
     @on(RebalanceStarted)
@@ -200,7 +197,6 @@ class GenerationsAreBounded(Assigned):
                 all(removed.get(m) == recorded.at for m in fact.member_ids),
                 lambda: f"a rebalance for {fact.member_ids}, but none of them expired now",
                 recorded,
-                fact.group_id,
             )
 
 

@@ -113,7 +113,6 @@ class MovesAreMinimal(Assigned):
             kept >= could,
             lambda: f"{could - kept} of {total} partitions moved needlessly ({kept} stayed)",
             recorded,
-            group.group_id,
         )
 
     def _dropped(self, begun: _Begun, offers: Offers) -> bool:

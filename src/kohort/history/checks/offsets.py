@@ -102,8 +102,6 @@ class CommitsComeFromMembers(Check):
                 not reason,
                 lambda: f"a commit of {fact.member_id or 'nobody'} was accepted from {reason}",
                 recorded,
-                fact.group_id,
-                fact.member_id,
             )
 
 
@@ -152,8 +150,6 @@ class NeverBackwardByOthers(Check):
                             f"{p} went back from {b} to {o} by a member that does not own it"
                         ),
                         recorded,
-                        fact.group_id,
-                        fact.member_id,
                     )
 
 

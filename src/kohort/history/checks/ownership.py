@@ -88,8 +88,6 @@ class NoTwoOwners(Check):
                 f"({other.member_id}) owns it"
             ),
             recorded,
-            fact.group_id,
-            fact.member_id,
         )
 
     def _is_zombie(self, process: ProcessView, partition: TopicPartition) -> bool:
@@ -184,7 +182,6 @@ class SelfFencing(Check):
                 f"its last confirmed request; its session is {process.session_timeout_ms} ms"
             ),
             recorded,
-            fact.group_id,
         )
 
 
@@ -218,8 +215,7 @@ class RevokeComesBeforeReassignment(Assigned):
                         f"{p} goes to {o} while {m} has not given it up"
                     ),
                     recorded,
-                    group.group_id,
-                    member_id,
+                    member_id=member_id,
                 )
 
 
@@ -247,8 +243,7 @@ class DeliveredWhileAssigned(Check):
                 "which was not assigned to the application"
             ),
             recorded,
-            fact.group_id,
-            process.member_id,
+            member_id=process.member_id,
         )
 
 
@@ -278,8 +273,6 @@ class CallbackAlgebra(Check):
             not wrong and len(set(fact.partitions)) == len(fact.partitions),
             lambda: f"{fact.kind} of {wrong[0] if wrong else fact.partitions[0]}, which is {state}",
             recorded,
-            fact.group_id,
-            fact.member_id,
         )
 
 
@@ -322,7 +315,6 @@ class NoNeedlessRevoke(Assigned):
                 f"{sum(map(len, taken.values()))} partitions; first {min(taken)}"
             ),
             recorded,
-            group.group_id,
         )
 
     @on(RequestRefused)
@@ -350,8 +342,7 @@ class NoNeedlessRevoke(Assigned):
                     f"that nobody asked for"
                 ),
                 recorded,
-                fact.group_id,
-                missed[1],
+                member_id=missed[1],
             )
 
     @on(GenerationJoined)
@@ -433,6 +424,4 @@ class NoNeedlessRevoke(Assigned):
                     f"{fact.generation_id} assigns to it"
                 ),
                 recorded,
-                fact.group_id,
-                fact.member_id,
             )

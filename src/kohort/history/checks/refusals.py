@@ -83,8 +83,6 @@ class _Refusals(Check):
                     f"{fact.error.name}, but brought {', '.join(changes)}"
                 ),
                 recorded,
-                fact.group_id,
-                fact.member_id,
             )
 
 
@@ -128,7 +126,6 @@ class SizeCapHolds(_Refusals):
                 len(fact.member_ids) <= cap,
                 lambda: f"{len(fact.member_ids)} members in a generation, the cap is {cap}",
                 recorded,
-                fact.group_id,
             )
 
 
@@ -172,6 +169,4 @@ class BadInputIsHarmless(_Refusals):
                 key not in self._closed,
                 lambda: f"a request on connection {fact.connection}, which was closed before",
                 recorded,
-                fact.group_id,
-                fact.member_id,
             )

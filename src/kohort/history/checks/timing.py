@@ -91,8 +91,6 @@ class SessionsAreKept(_Timed):
                 f"session is {member.session_timeout_ms} ms"
             ),
             recorded,
-            fact.group_id,
-            fact.member_id,
         )
         self._late(recorded, fact.group_id, member)
 

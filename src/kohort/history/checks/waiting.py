@@ -57,8 +57,7 @@ class DeferralIsKept(Assigned):
                 fact.deadline <= known.deadline,
                 lambda: f"the wait for {fact.lost_member} was made longer",
                 recorded,
-                fact.group_id,
-                fact.lost_member,
+                member_id=fact.lost_member,
             )
         self._waits[key] = _Wait(frozenset(fact.partitions), fact.deadline)
 
@@ -78,8 +77,6 @@ class DeferralIsKept(Assigned):
                 False,
                 lambda: f"{fact.member_id} had to give up {fact.partitions[0]} during a wait",
                 recorded,
-                fact.group_id,
-                fact.member_id,
             )
 
     def assigned(
@@ -96,7 +93,6 @@ class DeferralIsKept(Assigned):
                     not early,
                     lambda e=early, m=lost: f"{e[0]} was given away while {m} was waited for",  # type: ignore[misc]
                     recorded,
-                    group.group_id,
                 )
             elif wait.partitions <= given:
                 del self._waits[group_id, lost]
@@ -158,8 +154,7 @@ class ReturnerGetsItsOwn(Assigned):
             kept <= targets[member_id],
             lambda: f"{member_id} is back and got {len(kept & targets[member_id])} of {len(kept)}",
             recorded,
-            group.group_id,
-            member_id,
+            member_id=member_id,
         )
         before = group.stable.targets if group.stable is not None else None
         for other, had in (before or {}).items():
@@ -169,8 +164,7 @@ class ReturnerGetsItsOwn(Assigned):
                     not lost,
                     lambda o=other, s=lost, m=member_id: f"{o} lost {s[0]} to the return of {m}",  # type: ignore[misc]
                     recorded,
-                    group.group_id,
-                    other,
+                    member_id=other,
                 )
 
 
@@ -209,7 +203,7 @@ class StepsAreSmall(Assigned):
             return
 
         def judge(kept: bool, text: str) -> None:
-            self.judge(kept, lambda: text, recorded, group.group_id)
+            self.judge(kept, lambda: text, recorded)
 
         judge(moved <= policy.moves_per_step, f"{moved} moves, of {policy.moves_per_step} a step")
         judge(_spread(targets) < _spread(before), "a step did not lessen the imbalance")
