@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
-from typing import Any, TypeAlias, get_args
+from typing import Any
 
 from kohort.model.errors import ConfigError
+from kohort.model.values import kinds_of
 
 PERSIST_MOMENTS = ("before append", "appended", "synced", "told")
 """The moments of a write at which a coordinator can die: before the append, before the sync, before
@@ -20,10 +21,23 @@ DIRECTIONS = ("both", "to broker", "from broker")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CrashBroker:
-    """The broker dies and starts again later."""
+class Action:
+    """Base of the actions."""
 
     at_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PodAction(Action):
+    """Base of the actions on one pod."""
+
+    pod: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CrashBroker(Action):
+    """The broker dies and starts again later."""
+
     down_ms: int
     power_cut: bool = False
     """Unsynced writes may be lost; otherwise only the present write may be torn."""
@@ -32,7 +46,7 @@ class CrashBroker:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CrashAtPersist:
+class CrashAtPersist(Action):
     """The broker dies during its ``number``-th write, counted from 1."""
 
     number: int
@@ -44,89 +58,71 @@ class CrashAtPersist:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StallBroker:
+class StallBroker(Action):
     """The process of the broker is paused."""
 
-    at_ms: int
     for_ms: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class JumpWallClock:
+class JumpWallClock(Action):
     """The time of day of the broker is set."""
 
-    at_ms: int
     by_ms: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StartPod:
+class StartPod(PodAction):
     """The process of a pod starts, unless one is running."""
-
-    at_ms: int
-    pod: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StopPod:
+class StopPod(PodAction):
     """The consumer of a pod is closed; without ``leave`` it only commits (as Streams does)."""
 
-    at_ms: int
-    pod: str
     back_after_ms: int | None = None
     leave: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class KillPod:
+class KillPod(PodAction):
     """The process of a pod is killed; with ``node_lost`` its connections stay half open."""
 
-    at_ms: int
-    pod: str
     back_after_ms: int | None = None
     node_lost: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PausePod:
+class PausePod(PodAction):
     """The process of a pod is paused; for ever without ``for_ms``."""
 
-    at_ms: int
-    pod: str
     for_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CutPod:
+class CutPod(PodAction):
     """The network between a pod and the broker is cut, in one or both directions."""
 
-    at_ms: int
-    pod: str
     for_ms: int | None = None
     direction: str = "both"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ResetLines:
+class ResetLines(Action):
     """The connections of a pod are reset, and both ends learn it; of all pods without ``pod``."""
 
-    at_ms: int
     pod: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HalfOpenLines:
+class HalfOpenLines(PodAction):
     """The connections of a pod lose all bytes from now on; neither end learns it."""
-
-    at_ms: int
-    pod: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Weather:
+class Weather(Action):
     """The network behaves differently for some time."""
 
-    at_ms: int
     for_ms: int
     delay_micros: int
     jitter_micros: int = 0
@@ -134,170 +130,115 @@ class Weather:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SlowDisk:
+class SlowDisk(Action):
     """Syncs take longer for some time."""
 
-    at_ms: int
     for_ms: int
     sync_ms: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FullDisk:
+class FullDisk(Action):
     """The disk of the broker is full for some time."""
 
-    at_ms: int
     for_ms: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FailSync:
+class FailSync(Action):
     """The next sync fails with EIO; an operator restarts the broker ``down_ms`` later."""
 
-    at_ms: int
     down_ms: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rejoin:
+class Rejoin(PodAction):
     """The application of a pod asks for a rebalance (KIP-568)."""
-
-    at_ms: int
-    pod: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Resubscribe:
+class Resubscribe(PodAction):
     """The application of a pod subscribes to other topics."""
 
-    at_ms: int
-    pod: str
     topics: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GrowTopic:
+class GrowTopic(Action):
     """A topic gets more partitions."""
 
-    at_ms: int
     topic: str
     partitions: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SlowApplication:
+class SlowApplication(PodAction):
     """The application of a pod takes this long for its next batch."""
 
-    at_ms: int
-    pod: str
     batch_ms: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SeekPartitions:
+class SeekPartitions(PodAction):
     """The application of a pod seeks in all its partitions, between two polls."""
 
-    at_ms: int
-    pod: str
     to: int
     """The offset; the end of a partition if that comes first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CommitPositions:
+class CommitPositions(PodAction):
     """The application of a pod commits its positions, between two polls."""
-
-    at_ms: int
-    pod: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PausePartitions:
+class PausePartitions(PodAction):
     """The application of a pod pauses all its partitions."""
 
-    at_ms: int
-    pod: str
     for_ms: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class UnsubscribePod:
+class UnsubscribePod(PodAction):
     """The application of a pod unsubscribes, and subscribes again ``again_ms`` later.
 
     A short time means: before the coordinator has answered.
     """
 
-    at_ms: int
-    pod: str
     again_ms: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MoveLeaders:
+class MoveLeaders(Action):
     """All partitions of a topic get this node as their leader."""
 
-    at_ms: int
     topic: str
     node: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StopNode:
+class StopNode(Action):
     """A node that does not coordinate the group is down; the next node leads its partitions."""
 
-    at_ms: int
     node: int
     for_ms: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CompactLog:
+class CompactLog(Action):
     """The log of the coordinator is compacted."""
 
-    at_ms: int
     power_cut: bool = False
     """The power fails just before the compacted segments replace the old ones."""
     down_ms: int = 1_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DescribeGroup:
+class DescribeGroup(Action):
     """An operator asks for ListGroups and DescribeGroups; the answers must tell the state."""
 
-    at_ms: int
 
-
-Action: TypeAlias = (
-    CrashBroker
-    | CrashAtPersist
-    | StallBroker
-    | JumpWallClock
-    | StartPod
-    | StopPod
-    | KillPod
-    | PausePod
-    | CutPod
-    | ResetLines
-    | HalfOpenLines
-    | Weather
-    | SlowDisk
-    | FullDisk
-    | FailSync
-    | Rejoin
-    | Resubscribe
-    | GrowTopic
-    | SlowApplication
-    | SeekPartitions
-    | CommitPositions
-    | PausePartitions
-    | UnsubscribePod
-    | MoveLeaders
-    | StopNode
-    | CompactLog
-    | DescribeGroup
-)
-
-ACTIONS: dict[str, type[Any]] = {each.__name__: each for each in get_args(Action)}
+ACTIONS: dict[str, type[Any]] = {each.__name__: each for each in kinds_of(globals(), Action)}
 
 
 def action_to_json(action: Action) -> dict[str, Any]:

@@ -6,7 +6,6 @@ from the lab, a broker or a consumer. Must not know: files, checks.
 
 from __future__ import annotations
 
-from types import ModuleType
 from typing import Any, Final, TypeAlias
 
 from kohort.model import client_facts, facts, member_facts, wire_facts, world_facts
@@ -14,7 +13,7 @@ from kohort.model.client_facts import ClientFact
 from kohort.model.facts import Fact
 from kohort.model.instants import Instant
 from kohort.model.member_facts import MemberFact
-from kohort.model.values import value
+from kohort.model.values import kinds_of, value
 from kohort.model.wire_facts import WireFact
 from kohort.model.world_facts import WorldFact
 
@@ -23,23 +22,16 @@ SCHEMA_VERSION: Final = 1
 
 AnyFact: TypeAlias = Fact | MemberFact | ClientFact | WireFact | WorldFact
 
-
-def _kinds(module: ModuleType, base: type[Any]) -> tuple[type[Any], ...]:
-    """The facts of a module: the subclasses of a base that are no bases themselves."""
-    found = [k for k in vars(module).values() if isinstance(k, type) and issubclass(k, base)]
-    return tuple(kind for kind in found if sum(issubclass(other, kind) for other in found) == 1)
-
-
-COORDINATOR_FACTS: Final = _kinds(facts, Fact)
+COORDINATOR_FACTS: Final = kinds_of(vars(facts), Fact)
 
 FACT_TYPES: Final[dict[str, type[Any]]] = {
     kind.__name__: kind
     for kind in (
         *COORDINATOR_FACTS,
-        *_kinds(member_facts, MemberFact),
-        *_kinds(client_facts, ClientFact),
-        *_kinds(wire_facts, WireFact),
-        *_kinds(world_facts, WorldFact),
+        *kinds_of(vars(member_facts), MemberFact),
+        *kinds_of(vars(client_facts), ClientFact),
+        *kinds_of(vars(wire_facts), WireFact),
+        *kinds_of(vars(world_facts), WorldFact),
     )
 }
 """Every kind of fact by its name, which is unique."""

@@ -1,7 +1,7 @@
 """Values that exist in millions: frozen for the type checker, cheap at run time.
 
-In: classes. Out: the same classes as values; shared copies of equal texts, bytes and numbers. Must
-not know: which values exist.
+In: classes. Out: the same classes as values; the kinds below a base class; shared copies of equal
+texts, bytes and numbers. Must not know: which values exist.
 
 A frozen dataclass sets each field through ``object.__setattr__`` and costs three times as much to
 construct. ``value`` replaces ``dataclass``: mypy treats it as ``dataclass`` and refuses
@@ -14,6 +14,7 @@ Values are made with keywords. A few, which every commit makes, may also be made
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -27,6 +28,12 @@ else:
         if not (frozen and slots):
             raise TypeError("a value is frozen and has slots")
         return dataclass(slots=True, kw_only=kw_only, unsafe_hash=True)
+
+
+def kinds_of(names: Mapping[str, Any], base: type[Any]) -> tuple[type[Any], ...]:
+    """The subclasses of ``base`` in a module's names, without those that are bases themselves."""
+    found = [k for k in names.values() if isinstance(k, type) and issubclass(k, base)]
+    return tuple(kind for kind in found if sum(issubclass(other, kind) for other in found) == 1)
 
 
 _SHARED: Final = 1_024
@@ -49,4 +56,4 @@ def _shared(plain: Any) -> Any:
     return plain
 
 
-__all__ = ["shared", "value"]
+__all__ = ["kinds_of", "shared", "value"]

@@ -7,6 +7,7 @@ held to what it promises under its protocol name. Out: findings. Must not know: 
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import dataclass
 from typing import Final
 
 from kohort.history import promises
@@ -34,38 +35,57 @@ METADATA_AGE_MICROS: Final = 310 * MICROS_PER_SECOND
 Targets = dict[MemberId, Partitions]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """A durable assignment, beside the group as it was before the assignment."""
+
+    group: GroupView
+    generation: GenerationView
+    targets: Targets
+    promised: promises.Promises
+    """The promises of the policy that made the assignment."""
+
+    @property
+    def before(self) -> Targets | None:
+        """The former assignment; None if it is unknown."""
+        return self.group.stable.targets if self.group.stable is not None else None
+
+    def offer(self, member_id: MemberId) -> Offer | None:
+        """The offer of a member; None if it is unknown."""
+        return read_offer(self.generation.offers.get(member_id), self.generation.protocol_name)
+
+    def offers(self) -> dict[MemberId, Offer] | None:
+        """The offers of all members; None unless all of them are known."""
+        found = {member_id: self.offer(member_id) for member_id in self.generation.member_ids}
+        known = {member_id: offer for member_id, offer in found.items() if offer is not None}
+        return known if len(known) == len(found) else None
+
+
 class Assigned(Check):
     """Base of checks on a generation whose assignment has become durable."""
 
     @on(GroupStabilized)
     def stabilized(self, recorded: Recorded, fact: GroupStabilized) -> None:
-        """Hand over the generation with its targets, if they can be read."""
+        """Hand over the assignment, if it can be read."""
         group = self.world.group(fact.group_id)
         generation = group.generation
         if generation is None or generation.number != fact.generation_id:
             return
         targets = targets_of(fact) if generation.consumers else None
         if targets is not None:
-            self.assigned(recorded, group, generation, targets)
+            promised = self.world.promises(generation.protocol_name)
+            plan = Plan(group=group, generation=generation, targets=targets, promised=promised)
+            self.assigned(recorded, plan)
 
-    def assigned(
-        self, recorded: Recorded, group: GroupView, generation: GenerationView, targets: Targets
-    ) -> None:
+    def assigned(self, recorded: Recorded, plan: Plan) -> None:
         """To be judged by the check."""
         raise NotImplementedError
 
-    def offers(self, generation: GenerationView) -> dict[MemberId, Offer] | None:
-        """What every member offered; None unless all of it is known."""
-        found = {
-            member_id: read_offer(generation.offers.get(member_id), generation.protocol_name)
-            for member_id in generation.member_ids
-        }
-        known = {member_id: offer for member_id, offer in found.items() if offer is not None}
-        return known if len(known) == len(found) else None
-
-    def expected(self, group: GroupView, topics: frozenset[str]) -> Partitions | None:
-        """Every partition that a leader must know of these topics; None if a size is unknown."""
-        looked = Instant(max(self.world.now - METADATA_AGE_MICROS, self._born(group)))
+    def expected(self, group: GroupView, offers: dict[MemberId, Offer]) -> Partitions | None:
+        """The partitions that a leader must know of; None if the size of a topic is unknown."""
+        born = min((m.added_at for m in group.members.values()), default=Instant(0))
+        looked = Instant(max(self.world.now - METADATA_AGE_MICROS, born))
+        topics: frozenset[str] = frozenset().union(*(o.topics for o in offers.values()))
         found: set[TopicPartition] = set()
         for topic in sorted(topics):
             view = self.world.topics.get(topic)
@@ -73,10 +93,6 @@ class Assigned(Check):
                 return None
             found.update(TopicPartition(topic, n) for n in range(view.least_after(looked)))
         return frozenset(found)
-
-    @staticmethod
-    def _born(group: GroupView) -> Instant:
-        return min((m.added_at for m in group.members.values()), default=Instant(0))
 
 
 class NothingIsAssignedTwice(Assigned):
@@ -88,13 +104,11 @@ class NothingIsAssignedTwice(Assigned):
     number, name, heading = 22, "nothing-is-assigned-twice", Heading.OWNERSHIP
     source, feature, kafka = "KAFKA-12984; reliability 1.3 (22)", ASSIGNORS, Kafka.YES
 
-    def assigned(
-        self, recorded: Recorded, group: GroupView, generation: GenerationView, targets: Targets
-    ) -> None:
+    def assigned(self, recorded: Recorded, plan: Plan) -> None:
         """No two members have one partition."""
         owners: dict[TopicPartition, MemberId] = {}
         twice = ""
-        for member_id, partitions in targets.items():
+        for member_id, partitions in plan.targets.items():
             for partition in sorted(partitions):
                 if partition in owners and not twice:
                     twice = f"{partition} is assigned to {owners[partition]} and to {member_id}"
@@ -114,22 +128,20 @@ class HandOffIsAsked(Assigned):
     number, name, heading = 23, "hand-off-is-asked", Heading.OWNERSHIP
     source, feature, kafka = "KIP-429; KAFKA-12984; aiokafka #1176", COOPERATION, Kafka.YES
 
-    def assigned(
-        self, recorded: Recorded, group: GroupView, generation: GenerationView, targets: Targets
-    ) -> None:
+    def assigned(self, recorded: Recorded, plan: Plan) -> None:
         """Nothing that is claimed goes to another."""
-        if promises.COOPERATIVE not in self.world.promises(generation.protocol_name):
+        if promises.COOPERATIVE not in plan.promised:
             return
-        last = group.stable.number if group.stable is not None else None
+        last = plan.group.stable.number if plan.group.stable is not None else None
         claims: dict[TopicPartition, MemberId] = {}
-        for member_id in generation.member_ids:
-            offer = read_offer(generation.offers.get(member_id), generation.protocol_name)
-            if offer is None or group.stable is None or last is None:
+        for member_id in plan.generation.member_ids:
+            offer = plan.offer(member_id)
+            if offer is None or plan.group.stable is None or last is None:
                 continue
-            given = (group.stable.targets or {}).get(member_id, frozenset[TopicPartition]())
+            given = (plan.group.stable.targets or {}).get(member_id, frozenset[TopicPartition]())
             held = offer.owned if offer.generation_id >= last else offer.owned & given
             claims.update(dict.fromkeys(held, member_id))
-        for member_id, partitions in targets.items():
+        for member_id, partitions in plan.targets.items():
             for partition in sorted(partitions):
                 holder = claims.get(partition)
                 if holder is not None:
@@ -154,23 +166,20 @@ class LoadIsBalanced(Assigned):
     number, name, heading = 29, "load-is-balanced", Heading.OWNERSHIP
     source, feature, kafka = "reliability 1.3 (29)", ASSIGNORS, Kafka.YES
 
-    def assigned(
-        self, recorded: Recorded, group: GroupView, generation: GenerationView, targets: Targets
-    ) -> None:
+    def assigned(self, recorded: Recorded, plan: Plan) -> None:
         """No single move improves."""
-        promised = self.world.promises(generation.protocol_name)
-        if promises.BALANCED not in promised and promises.EVEN not in promised:
+        if promises.BALANCED not in plan.promised and promises.EVEN not in plan.promised:
             return
-        offers = self.offers(generation)
-        if offers is None or withheld(offers, targets):
+        offers = plan.offers()
+        if offers is None or withheld(offers, plan.targets):
             return
         equal = len({offer.topics for offer in offers.values()}) == 1
-        if not equal and promises.BALANCED not in promised:
+        if not equal and promises.BALANCED not in plan.promised:
             return
-        better = _better_move(offers, targets)
+        better = _better_move(offers, plan.targets)
         self.judge(
             better is None,
-            lambda: f"generation {generation.number} is out of balance: {better}",
+            lambda: f"generation {plan.generation.number} is out of balance: {better}",
             recorded,
         )
 
@@ -250,16 +259,14 @@ class AssignmentIsComplete(Assigned):
         """They wait no longer."""
         self._deferred.pop(fact.group_id, None)
 
-    def assigned(
-        self, recorded: Recorded, group: GroupView, generation: GenerationView, targets: Targets
-    ) -> None:
+    def assigned(self, recorded: Recorded, plan: Plan) -> None:
         """Nothing is missing, and nobody has what it did not ask for."""
-        if promises.COMPLETE not in self.world.promises(generation.protocol_name):
+        if promises.COMPLETE not in plan.promised:
             return
-        offers = self.offers(generation)
+        offers = plan.offers()
         if offers is None:
             return
-        for member_id, partitions in targets.items():
+        for member_id, partitions in plan.targets.items():
             wanted = offers[member_id].topics if member_id in offers else frozenset()
             foreign = sorted(p for p in partitions if p.topic not in wanted)
             self.judge(
@@ -270,17 +277,15 @@ class AssignmentIsComplete(Assigned):
                 recorded,
                 member_id=member_id,
             )
-        self._judge_missing(recorded, group, offers, targets)
+        self._judge_missing(recorded, plan, offers)
 
-    def _judge_missing(
-        self, recorded: Recorded, group: GroupView, offers: dict[MemberId, Offer], targets: Targets
-    ) -> None:
-        wanted = self.expected(group, frozenset().union(*(o.topics for o in offers.values())))
+    def _judge_missing(self, recorded: Recorded, plan: Plan, offers: dict[MemberId, Offer]) -> None:
+        wanted = self.expected(plan.group, offers)
         if wanted is None:
             return
-        given: set[TopicPartition] = set().union(*targets.values())
+        given: set[TopicPartition] = set().union(*plan.targets.values())
         held: set[TopicPartition] = set().union(*(o.owned for o in offers.values()))
-        deferred = self._deferred.get(group.group_id, frozenset())
+        deferred = self._deferred.get(plan.group.group_id, frozenset())
         missing = sorted(wanted - given - held - deferred)
         self.judge(
             not missing,
@@ -313,20 +318,18 @@ class NothingIsOrphaned(Assigned):
         """Time goes by."""
         self._judge(recorded, self.world.group(fact.group_id))
 
-    def assigned(
-        self, recorded: Recorded, group: GroupView, generation: GenerationView, targets: Targets
-    ) -> None:
+    def assigned(self, recorded: Recorded, plan: Plan) -> None:
         """What is assigned is not orphaned; what is not may be."""
-        offers = self.offers(generation)
-        if offers is None or promises.COMPLETE not in self.world.promises(generation.protocol_name):
-            self._without.pop(group.group_id, None)
+        offers = plan.offers()
+        if offers is None or promises.COMPLETE not in plan.promised:
+            self._without.pop(plan.group.group_id, None)
             return
-        self._judge(recorded, group)
-        wanted = self.expected(group, frozenset().union(*(o.topics for o in offers.values())))
+        self._judge(recorded, plan.group)
+        wanted = self.expected(plan.group, offers)
         if wanted is not None:
-            given: set[TopicPartition] = set().union(*targets.values())
-            before = self._without.get(group.group_id, {})
-            self._without[group.group_id] = {
+            given: set[TopicPartition] = set().union(*plan.targets.values())
+            before = self._without.get(plan.group.group_id, {})
+            self._without[plan.group.group_id] = {
                 p: before.get(p, recorded.at) for p in sorted(wanted - given)
             }
             self.judged += 1

@@ -10,10 +10,9 @@ from typing import Final
 
 from kohort.history import promises
 from kohort.history.check import Check, Heading, Kafka, on
-from kohort.history.checks.assigning import Assigned, Targets, robbed
+from kohort.history.checks.assigning import Assigned, Plan, robbed
 from kohort.history.checks.generations import COORDINATOR
-from kohort.history.reading import read_offer
-from kohort.history.views import GenerationView, GroupView
+from kohort.history.views import GroupView
 from kohort.history.world import World, millis
 from kohort.model.client_facts import Outcome, RequestSent, ResponseReceived
 from kohort.model.facts import (
@@ -142,19 +141,17 @@ class GenerationsAreBounded(Assigned):
         if fact.member_id in self.world.group(fact.group_id).absent:
             self._late[fact.group_id] = recorded.at
 
-    def assigned(
-        self, recorded: Recorded, group: GroupView, generation: GenerationView, targets: Targets
-    ) -> None:
+    def assigned(self, recorded: Recorded, plan: Plan) -> None:
         """Who has to give something up, and will come back for that?"""
         del recorded
-        since = self._since.get(group.group_id)
+        since = self._since.get(plan.group.group_id)
         if since is None:
             return
-        offers = self.offers(generation)
-        sticky = promises.STICKY in self.world.promises(generation.protocol_name)
-        needlessly = robbed(offers, targets) if sticky and offers is not None else {}
-        for member_id, target in targets.items():
-            offer = read_offer(generation.offers.get(member_id), generation.protocol_name)
+        offers = plan.offers()
+        sticky = promises.STICKY in plan.promised
+        needlessly = robbed(offers, plan.targets) if sticky and offers is not None else {}
+        for member_id, target in plan.targets.items():
+            offer = plan.offer(member_id)
             if offer is not None and offer.owned - target and member_id not in needlessly:
                 since.givers.add(member_id)
 

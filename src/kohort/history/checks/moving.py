@@ -12,10 +12,10 @@ from typing import Final
 
 from kohort.history import promises
 from kohort.history.check import Heading, Kafka, on
-from kohort.history.checks.assigning import ASSIGNORS, Assigned, Targets, withheld
+from kohort.history.checks.assigning import ASSIGNORS, Assigned, Plan, Targets, withheld
 from kohort.history.fewest_moves import fewest_moves
 from kohort.history.reading import Offer
-from kohort.history.views import GenerationView, GroupView, Partitions
+from kohort.history.views import Partitions
 from kohort.history.world import World
 from kohort.model.errors import ErrorCode
 from kohort.model.facts import GroupDeleted, GroupEmptied
@@ -78,37 +78,35 @@ class MovesAreMinimal(Assigned):
         elif fact.api is GroupApi.SYNC_GROUP and fact.error is ErrorCode.NONE:
             self._over.discard(fact.member_id)
 
-    def assigned(
-        self, recorded: Recorded, group: GroupView, generation: GenerationView, targets: Targets
-    ) -> None:
+    def assigned(self, recorded: Recorded, plan: Plan) -> None:
         """As many partitions stay as can."""
-        if promises.STICKY not in self.world.promises(generation.protocol_name):
+        if promises.STICKY not in plan.promised:
             return
-        offers = self.offers(generation)
+        offers = plan.offers()
         if offers is None:
-            self._begun.pop(group.group_id, None)
+            self._begun.pop(plan.group.group_id, None)
             return
         topics = {member_id: offer.topics for member_id, offer in offers.items()}
         everything: Partitions = frozenset().union(
-            *targets.values(), *(offer.owned for offer in offers.values())
+            *plan.targets.values(), *(offer.owned for offer in offers.values())
         )
-        begun = self._begun.get(group.group_id)
+        begun = self._begun.get(plan.group.group_id)
         if begun is not None and begun.topics == topics and begun.everything != everything:
-            del self._begun[group.group_id]
+            del self._begun[plan.group.group_id]
             return
         if begun is None or begun.topics != topics or self._dropped(begun, offers):
-            begun = _Begun(topics, _held(self._dated(group, generation, offers)), everything)
-            self._begun[group.group_id] = begun
-        if withheld(offers, targets):
+            begun = _Begun(topics, _held(self._dated(plan, offers)), everything)
+            self._begun[plan.group.group_id] = begun
+        if withheld(offers, plan.targets):
             return
-        del self._begun[group.group_id]
+        del self._begun[plan.group.group_id]
         if not any(begun.held.values()):
             return
-        could = _most_that_can_stay(begun, targets)
+        could = _most_that_can_stay(begun, plan.targets)
         if could is None:
             return
-        kept = sum(len(begun.held[m] & targets.get(m, frozenset())) for m in begun.held)
-        total = sum(len(partitions) for partitions in targets.values())
+        kept = sum(len(begun.held[m] & plan.targets.get(m, frozenset())) for m in begun.held)
+        total = sum(len(partitions) for partitions in plan.targets.values())
         self.judge(
             kept >= could,
             lambda: f"{could - kept} of {total} partitions moved needlessly ({kept} stayed)",
@@ -122,9 +120,7 @@ class MovesAreMinimal(Assigned):
             for member_id, held in begun.held.items()
         )
 
-    def _dated(
-        self, group: GroupView, generation: GenerationView, offers: Offers
-    ) -> dict[MemberId, tuple[GenerationId, Partitions]]:
+    def _dated(self, plan: Plan, offers: Offers) -> dict[MemberId, tuple[GenerationId, Partitions]]:
         """What each member claims, and the generation that assigned it just so."""
         dated = {}
         for member_id, offer in offers.items():
@@ -133,8 +129,8 @@ class MovesAreMinimal(Assigned):
                 made = max(
                     (
                         each.number
-                        for each in group.recent.values()
-                        if each.number < generation.number
+                        for each in plan.group.recent.values()
+                        if each.number < plan.generation.number
                         and each.targets is not None
                         and each.targets.get(member_id) == offer.owned
                     ),

@@ -11,8 +11,8 @@ from typing import Final
 
 from kohort.history import promises
 from kohort.history.check import Check, Heading, Kafka, on
-from kohort.history.checks.assigning import COOPERATION, Assigned, Targets, robbed
-from kohort.history.views import GenerationView, GroupView, ProcessView
+from kohort.history.checks.assigning import COOPERATION, Assigned, Plan, robbed
+from kohort.history.views import ProcessView
 from kohort.history.world import World
 from kohort.model.client_facts import (
     CallbackEnded,
@@ -196,14 +196,12 @@ class RevokeComesBeforeReassignment(Assigned):
     number, name, heading = 26, "revoke-before-reassign", Heading.OWNERSHIP
     source, feature, kafka = "KIP-429; reliability 1.3 (26)", CONSUMER, Kafka.YES
 
-    def assigned(
-        self, recorded: Recorded, group: GroupView, generation: GenerationView, targets: Targets
-    ) -> None:
+    def assigned(self, recorded: Recorded, plan: Plan) -> None:
         """What do members of this generation own at this instant?"""
-        owners = {tp: m for m, partitions in targets.items() for tp in partitions}
-        for member_id in generation.member_ids:
+        owners = {tp: m for m, partitions in plan.targets.items() for tp in partitions}
+        for member_id in plan.generation.member_ids:
             process = self.world.process_of(member_id)
-            if process is None or process.troubled or member_id in group.absent:
+            if process is None or process.troubled or member_id in plan.group.absent:
                 continue
             for partition in process.owned:
                 owner = owners.get(partition)
@@ -297,17 +295,14 @@ class NoNeedlessRevoke(Assigned):
         self._missed: dict[str, tuple[Instant, MemberId]] = {}
         self._joined: dict[str, GenerationJoined] = {}
 
-    def assigned(
-        self, recorded: Recorded, group: GroupView, generation: GenerationView, targets: Targets
-    ) -> None:
+    def assigned(self, recorded: Recorded, plan: Plan) -> None:
         """Who is to give something up, and need it?"""
-        promised = self.world.promises(generation.protocol_name)
-        if promises.COOPERATIVE not in promised or promises.STICKY not in promised:
+        if promises.COOPERATIVE not in plan.promised or promises.STICKY not in plan.promised:
             return
-        offers = self.offers(generation)
+        offers = plan.offers()
         if offers is None:
             return
-        taken = robbed(offers, targets)
+        taken = robbed(offers, plan.targets)
         self.judge(
             not taken,
             lambda: (

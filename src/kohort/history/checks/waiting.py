@@ -11,9 +11,9 @@ from typing import Final
 
 from kohort.history import promises
 from kohort.history.check import Heading, Kafka, on
-from kohort.history.checks.assigning import Assigned, Targets
+from kohort.history.checks.assigning import Assigned, Plan, Targets
 from kohort.history.checks.timing import SLACK_MS
-from kohort.history.views import GenerationView, GroupView, Partitions
+from kohort.history.views import GroupView, Partitions
 from kohort.history.world import World
 from kohort.model.client_facts import CallbackKind, CallbackStarted
 from kohort.model.history_record import Recorded
@@ -79,13 +79,11 @@ class DeferralIsKept(Assigned):
                 recorded,
             )
 
-    def assigned(
-        self, recorded: Recorded, group: GroupView, generation: GenerationView, targets: Targets
-    ) -> None:
+    def assigned(self, recorded: Recorded, plan: Plan) -> None:
         """Who has what waits for the lost member?"""
-        given: set[TopicPartition] = set().union(*targets.values())
+        given: set[TopicPartition] = set().union(*plan.targets.values())
         for (group_id, lost), wait in list(self._waits.items()):
-            if group_id != group.group_id:
+            if group_id != plan.group.group_id:
                 continue
             if not wait.over and recorded.at < wait.deadline:
                 early = sorted(wait.partitions & given)
@@ -98,7 +96,7 @@ class DeferralIsKept(Assigned):
                 del self._waits[group_id, lost]
                 self.judged += 1
             else:
-                self._late(recorded, group, wait)
+                self._late(recorded, plan.group, wait)
 
     def finish(self, last: Recorded) -> None:
         """Waits that should be over."""
@@ -142,24 +140,23 @@ class ReturnerGetsItsOwn(Assigned):
         if kept is not None and fact.returned_as is not None:
             self._returned[fact.group_id] = (fact.returned_as, kept)
 
-    def assigned(
-        self, recorded: Recorded, group: GroupView, generation: GenerationView, targets: Targets
-    ) -> None:
+    def assigned(self, recorded: Recorded, plan: Plan) -> None:
         """The generation of its return."""
-        returned = self._returned.pop(group.group_id, None)
-        if returned is None or returned[0] not in targets:
+        returned = self._returned.pop(plan.group.group_id, None)
+        if returned is None or returned[0] not in plan.targets:
             return
         member_id, kept = returned
+        got = plan.targets[member_id]
         self.judge(
-            kept <= targets[member_id],
-            lambda: f"{member_id} is back and got {len(kept & targets[member_id])} of {len(kept)}",
+            kept <= got,
+            lambda: f"{member_id} is back and got {len(kept & got)} of {len(kept)}",
             recorded,
             member_id=member_id,
         )
-        before = group.stable.targets if group.stable is not None else None
+        before = plan.before
         for other, had in (before or {}).items():
-            if other != member_id and other in targets:
-                lost = sorted(had - targets[other])
+            if other != member_id and other in plan.targets:
+                lost = sorted(had - plan.targets[other])
                 self.judge(
                     not lost,
                     lambda o=other, s=lost, m=member_id: f"{o} lost {s[0]} to the return of {m}",  # type: ignore[misc]
@@ -185,19 +182,20 @@ class StepsAreSmall(Assigned):
         super().__init__(world)
         self._last_move: dict[GroupId, Instant] = {}
 
-    def assigned(
-        self, recorded: Recorded, group: GroupView, generation: GenerationView, targets: Targets
-    ) -> None:
+    def assigned(self, recorded: Recorded, plan: Plan) -> None:
         """Compare with the step before."""
-        policy = self.world.promises(generation.protocol_name)
+        policy = plan.promised
         if promises.INCREMENTAL not in policy:
             return
-        before = group.stable.targets if group.stable is not None else None
-        if before is None or before.keys() != targets.keys():
-            self._last_move.pop(group.group_id, None)
+        before = plan.before
+        if before is None or before.keys() != plan.targets.keys():
+            self._last_move.pop(plan.group.group_id, None)
             return
         moved = sum(
-            len(targets[m] & had) for other, had in before.items() for m in targets if m != other
+            len(mine & had)
+            for other, had in before.items()
+            for m, mine in plan.targets.items()
+            if m != other
         )
         if not moved:
             return
@@ -206,13 +204,13 @@ class StepsAreSmall(Assigned):
             self.judge(kept, lambda: text, recorded)
 
         judge(moved <= policy.moves_per_step, f"{moved} moves, of {policy.moves_per_step} a step")
-        judge(_spread(targets) < _spread(before), "a step did not lessen the imbalance")
-        last = self._last_move.get(group.group_id)
+        judge(_spread(plan.targets) < _spread(before), "a step did not lessen the imbalance")
+        last = self._last_move.get(plan.group.group_id)
         if last is not None:
             apart = (recorded.at - last) // MICROS_PER_MILLI
             interval = policy.step_interval_ms
             judge(apart >= interval, f"steps {apart} ms apart, expected {interval} ms")
-        self._last_move[group.group_id] = recorded.at
+        self._last_move[plan.group.group_id] = recorded.at
 
 
 def _spread(targets: Targets) -> int:
