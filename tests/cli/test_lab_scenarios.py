@@ -144,6 +144,7 @@ def test_the_error_names_a_file_that_cannot_be_written(
 PAGE = Path(__file__).parents[2] / "docs" / "explanation" / "policies-compared.md"
 
 
+@pytest.mark.slow
 @pytest.mark.long
 @pytest.mark.timeout(3_600)
 def test_the_page_that_compares_policies_equals_the_output_of_its_command() -> None:

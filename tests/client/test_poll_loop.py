@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
-from types import SimpleNamespace
+from types import MethodType, SimpleNamespace
 from typing import Any, cast
 
 from kohort.client.client_loop import monotonic_now
@@ -96,6 +96,7 @@ class Scene:
             void_before=void_before, busy=False, staying=frozenset(), commit_due_at=None
         )
         self.driver = SimpleNamespace(due=deque(due), sure_until=sure_until, core=self.core)
+        self.driver.drop_start = MethodType(ConsumerDriver.drop_start, self.driver)
         thread = SimpleNamespace(
             driver=self.driver,
             handle=self.posted.append,
