@@ -316,12 +316,12 @@ def test_misuse_is_told(echo: Echo) -> None:
     with pytest.raises(ConfigError, match="expected host:port"):
         FaultProxy("nowhere")
     proxy = FaultProxy(echo.address, frames=False)
-    with pytest.raises(ConfigError, match="start it first"):
+    with pytest.raises(ConfigError, match="is not running"):
         _ = proxy.bootstrap_servers
     with proxy:
         with pytest.raises(ConfigError, match="frames=True"):
             proxy.drop_answer("Heartbeat")
-        with pytest.raises(ConfigError, match="make a new one"):
+        with pytest.raises(ConfigError, match="make a new FaultProxy"):
             proxy.start()
     proxy.close()
     with FaultProxy(echo.address) as proxy:

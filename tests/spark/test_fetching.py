@@ -81,7 +81,7 @@ def test_a_damaged_batch_is_refused_if_checksums_are_checked() -> None:
     header, whole = batch(5)
     damaged = bytearray(whole)
     damaged[-3] ^= 1
-    with pytest.raises(RefusedBatch, match=r"offset 5 has the checksum .* its bytes give"):
+    with pytest.raises(RefusedBatch, match=r"offset 5 has the checksum .* its bytes have"):
         list(open_batches([(header, memoryview(damaged))], check=True))
     assert list(open_batches([(header, memoryview(damaged))], check=False))
 

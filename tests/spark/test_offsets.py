@@ -79,7 +79,7 @@ def test_a_warm_up_changes_the_text_and_reads_nothing() -> None:
         ({"v": 1, "p": {"t-1": [0, 1.0, 0]}}, "[begin, end, epoch] for t-1"),
         ({"v": 1, "p": {"t-1": [0, True, 0]}}, "[begin, end, epoch] for t-1"),
         ({"v": 1, "p": {"t-1": [-1, 0, 0]}}, "[begin, end, epoch] for t-1"),
-        ({"v": 1, "p": {"t-1": [2, 1, 0]}}, "behind its end"),
+        ({"v": 1, "p": {"t-1": [2, 1, 0]}}, "greater than its end"),
     ],
 )
 def test_damage_is_told(document: object, said: str) -> None:

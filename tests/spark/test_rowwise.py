@@ -128,7 +128,7 @@ def test_a_query_runs_again_with_its_noted_settings(spark: Any) -> None:
         ("SELECT nope FROM records", "`nope` cannot be resolved"),
         ("SELECT value FROM elsewhere", "`elsewhere` cannot be found"),
         ("SELECT nosuch(value) FROM records", "`nosuch`"),
-        ("SELECT value AS offset FROM records", "keeps by itself"),
+        ("SELECT value AS offset FROM records", "already has a column offset"),
         ("SELECT value, value FROM records", "two columns value"),
         ("SELECT 1 AS record_hash FROM records", "reserved"),
         ("SELECT 1 AS dead_letter FROM records", "expected a string"),
