@@ -141,6 +141,16 @@ def test_one_automatic_commit_at_a_time_and_a_failed_one_is_repeated_soon() -> N
     assert only(CommitOffsets, world.polled({tp(0): 180})).offsets == {tp(0): Position(180)}
 
 
+def test_a_failed_automatic_commit_is_repeated_before_the_next_interval() -> None:
+    world = World()
+    world.owning(tps(0))
+    world.sleep(5_000)
+    commit = only(CommitOffsets, world.polled({tp(0): 150}))
+    world.feed(CommitAnswered(request=commit.request, failed=True))
+    world.sleep(1_000)
+    assert only(CommitOffsets, world.polled({tp(0): 180})).offsets == {tp(0): Position(180)}
+
+
 def test_positions_of_partitions_that_are_not_owned_are_not_committed() -> None:
     world = World()
     world.owning(tps(0))

@@ -43,6 +43,14 @@ def test_a_sync_that_names_another_protocol_or_none_is_inconsistent(
     assert world.sync("a", 1, **named) == ["a.sync <- INCONSISTENT_GROUP_PROTOCOL"]
 
 
+def test_assignments_of_a_follower_are_ignored() -> None:
+    world = World()
+    world.joined("a", "b")
+    assert world.sync("b", 1, {"a-1": b"wrong", "b-1": b"wrong"}) == []
+    world.sync("a", 1, {"a-1": b"x", "b-1": b"y"})
+    assert {"a.sync <- assigned x", "b.sync <- assigned y"} <= set(world.written())
+
+
 def test_an_old_client_names_no_protocol_and_is_served() -> None:
     world = World()
     world.joined("a")
