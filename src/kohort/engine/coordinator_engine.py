@@ -187,7 +187,12 @@ class CoordinatorEngine:
         reply = self.beat(known, data, now)
         if reply is not None:
             return [Transmit(conn, reply)]
-        if alone and known.commit is not None and self._commit_again(known, data, now):
+        again = known.commit_again(data, self._knows_partition) if alone and known.commit else None
+        if again is not None:
+            commit, event, correlation_id = again
+            version = commit.header.api_version
+            self._owed[event.token] = (known, version, (commit, correlation_id))
+            self._serve(known, event, version, correlation_id, now)
             return self._settle(now)
         try:
             requests = known.receive(data)
@@ -382,17 +387,6 @@ class CoordinatorEngine:
         answer = self._coordinator.beat(beat, now)
         return None if answer is None else beat.response(frame, answer)
 
-    def _commit_again(self, known: Connection, data: Data, now: Instant) -> bool:
-        """Serve a commit that differs from the known one in numbers only; False: it does not."""
-        taken = known.commit_again(data, self._knows_partition)
-        if taken is None:
-            return False
-        commit, event, correlation_id = taken
-        version = commit.header.api_version
-        self._owed[event.token] = (known, version, (commit, correlation_id))
-        self._serve(known, event, version, correlation_id, now)
-        return True
-
     def _feed(self, event: Event, now: Instant) -> list[Output]:
         self._run(self._coordinator.handle(event, now), now)
         return self._settle(now)
@@ -409,7 +403,19 @@ class CoordinatorEngine:
             effects = self._some_of(self._filter.made_whole(effects))
         for effect in effects:
             if type(effect) is Respond:
-                self._respond(effect)
+                owed = self._owed.pop(effect.token, None)
+                if owed is None:
+                    continue
+                known, version, again = owed
+                answer = effect.answer
+                if again is not None and again[0].is_stored(answer):
+                    frame = again[0].response(again[1])
+                    self._send(known, known.answer_with(effect.token, frame))
+                    continue
+                response = RESPONSE_MAKERS[type(answer)](answer, version)
+                if version >= topic_ids.FROM_VERSION:
+                    topic_ids.put_ids(response, self._by_id.pop(effect.token), self._topics)
+                self._answer(known, effect.token, response)
             elif type(effect) is Observe:
                 if self._hears(type(effect.fact)):
                     self._outputs.append(_make(Observed, (effect.fact, now, self._wall(now))))
@@ -436,7 +442,8 @@ class CoordinatorEngine:
         return (self._wall_zero + now) // MICROS_PER_MILLI  # type: ignore[return-value]
 
     def _append(self, effect: Append, now: Instant) -> None:
-        write = write_of(effect, self._config, self._wall(now))
+        wall: Any = (self._wall_zero + now) // MICROS_PER_MILLI
+        write = write_of(effect, self._config, wall)
         if write is None:
             self._too_large(effect, now)
         else:
@@ -445,21 +452,6 @@ class CoordinatorEngine:
     def _too_large(self, effect: Append, now: Instant) -> None:
         failed = AppendFailed(ticket=effect.ticket, error=ErrorCode.MESSAGE_TOO_LARGE)
         self._run(self._coordinator.handle(failed, now), now)
-
-    def _respond(self, effect: Respond) -> None:
-        owed = self._owed.pop(effect.token, None)
-        if owed is None:
-            return
-        known, version, again = owed
-        answer = effect.answer
-        if again is not None and again[0].is_stored(answer):
-            frame = again[0].response(again[1])
-            self._send(known, known.answer_with(effect.token, frame))
-            return
-        response = RESPONSE_MAKERS[type(answer)](answer, version)
-        if version >= topic_ids.FROM_VERSION:
-            topic_ids.put_ids(response, self._by_id.pop(effect.token), self._topics)
-        self._answer(known, effect.token, response)
 
     def _answer(self, known: Connection, token: Token, message: object) -> None:
         try:

@@ -50,6 +50,7 @@ from kohort.wire.messages.k47_offset_delete import (
 from kohort.wire.server_connection import Knows, Received, ServerConnection
 
 V = TypeVar("V")
+_make = tuple.__new__  # costs a third of a call of the named tuple
 
 _COMMIT_KNOWS_GROUP_ID_NOT_FOUND: Final = 9
 _FETCH_GROUP_ERROR: Final = 2
@@ -114,7 +115,7 @@ def commit_again(
     """
     wanted = tuple(
         [
-            (tp, Position(offset, last.leader_epoch, last.metadata))
+            (tp, _make(Position, (offset, last.leader_epoch, last.metadata)))
             for (tp, last), offset in zip(event.offsets, offsets, strict=True)
         ]
     )
@@ -127,7 +128,7 @@ def commit_again(
         wanted,
         event.retention_ms,
         event.knows_group_id_not_found,
-        _unknown((tp for tp, _ in wanted), knows),
+        frozenset([tp for tp, _ in wanted if not knows(tp)]),
         event.connection,
     )
 
