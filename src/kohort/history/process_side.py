@@ -16,6 +16,7 @@ from kohort.model.client_facts import (
     CallbackKind,
     CallbackStarted,
     ClientFact,
+    CommitConcluded,
     CommitSent,
     NetworkCut,
     NetworkHealed,
@@ -27,6 +28,8 @@ from kohort.model.client_facts import (
     ProcessStopped,
     RebalanceEnforced,
     RecordsDelivered,
+    RequestSent,
+    ResponseReceived,
     Subscribed,
 )
 from kohort.model.history_record import Recorded
@@ -115,6 +118,23 @@ def _seen(world: World, recorded: Recorded, fact: Any) -> None:
     _process(world, recorded, fact)
 
 
+def _sent(world: World, recorded: Recorded, fact: RequestSent) -> None:
+    world.sent[recorded.source, recorded.incarnation, fact.request] = (recorded.at, fact)
+
+
+def _received(world: World, recorded: Recorded, fact: ResponseReceived) -> None:
+    world.sent.pop((recorded.source, recorded.incarnation, fact.request), None)
+
+
+def _commit_sent(world: World, recorded: Recorded, fact: CommitSent) -> None:
+    _process(world, recorded, fact)
+    world.commits[recorded.source, recorded.incarnation, fact.request] = fact
+
+
+def _commit_concluded(world: World, recorded: Recorded, fact: CommitConcluded) -> None:
+    world.commits.pop((recorded.source, recorded.incarnation, fact.request), None)
+
+
 APPLIERS: Final[dict[type[Any], Callable[[World, Recorded, Any], None]]] = {
     ProcessStarted: _started,
     ProcessStopped: _ended,
@@ -132,5 +152,8 @@ APPLIERS: Final[dict[type[Any], Callable[[World, Recorded, Any], None]]] = {
     SessionUnconfirmed: _disturb,
     RecordsDelivered: _seen,
     PositionSet: _seen,
-    CommitSent: _seen,
+    RequestSent: _sent,
+    ResponseReceived: _received,
+    CommitSent: _commit_sent,
+    CommitConcluded: _commit_concluded,
 }

@@ -12,6 +12,7 @@ from typing import Final
 
 from kohort.history.promises import BUILT_IN, NO_PROMISES, Promises, declared
 from kohort.history.views import GroupView, ProcessView
+from kohort.model.client_facts import CommitSent, RequestSent
 from kohort.model.history_record import Recorded
 from kohort.model.ids import GroupId, Token
 from kohort.model.instants import MICROS_PER_MILLI, Instant
@@ -21,6 +22,8 @@ from kohort.model.world_facts import PolicyDeclared
 _STALLS_KEPT: Final = 1_000
 
 RequestKey = tuple[str, int, Token, GroupId]
+SentKey = tuple[str, int, int]
+"""The source, its incarnation, and the number of the request."""
 
 
 @dataclass(slots=True)
@@ -57,6 +60,10 @@ class World:
         self.durable: dict[GroupId, PersistBegun] = {}
         self.requests: dict[RequestKey, Recorded] = {}
         """Requests without an answer."""
+        self.sent: dict[SentKey, tuple[Instant, RequestSent]] = {}
+        """Requests of clients without an answer."""
+        self.commits: dict[SentKey, CommitSent] = {}
+        """Commits of clients without an end."""
         self.request_in_hand: RequestReceived | None = None
         """The last request; facts after it are its effects unless they name another cause."""
         self.boots = 0

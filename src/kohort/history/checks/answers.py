@@ -12,11 +12,8 @@ from kohort.history.world import World
 from kohort.model.client_facts import AnswerUnreadable, Outcome, RequestSent, ResponseReceived
 from kohort.model.group_state import GroupState
 from kohort.model.history_record import Recorded
-from kohort.model.ids import GroupId
-from kohort.model.wire_facts import AnswerSent, CoordinatorBooted, RequestReceived
+from kohort.model.wire_facts import AnswerSent, RequestReceived
 from kohort.model.world_facts import GroupDescribed
-
-_Call = tuple[str, int, int, GroupId]
 
 
 class DescribedAsItIs(Check):
@@ -76,34 +73,21 @@ class OneAnswerEach(Check):
 
     def __init__(self, world: World) -> None:
         super().__init__(world)
-        self._asked: dict[_Call, RequestReceived] = {}
-        self._sent: dict[tuple[str, int, int], RequestSent] = {}
         self._queues: dict[tuple[str, int, int], list[int]] = {}
-
-    @on(CoordinatorBooted)
-    def booted(self, _recorded: Recorded, _fact: CoordinatorBooted) -> None:
-        """Earlier requests get no answer."""
-        self._asked.clear()
-
-    @on(RequestReceived)
-    def asked(self, recorded: Recorded, fact: RequestReceived) -> None:
-        """A coordinator is asked."""
-        key = (recorded.source, recorded.incarnation, fact.token, fact.group_id)
-        self._asked[key] = fact
 
     @on(AnswerSent)
     def answered(self, recorded: Recorded, fact: AnswerSent) -> None:
         """A coordinator answers."""
-        if not self.world.boots and not self._asked:
+        if not self.world.boots and not self.world.requests:
             return
-        key = (recorded.source, recorded.incarnation, fact.token, fact.group_id)
-        asked = self._asked.pop(key, None)
+        found = self.world.requests.get(self.world.request_key(recorded, fact.token, fact.group_id))
+        asked = None if found is None else found.fact
 
         def judge(kept: bool, text: str) -> None:
             self.judge(kept, lambda: text, recorded)
 
         judge(asked is not None, f"a second answer, or one nobody asked for, to {fact.api}")
-        if asked is not None:
+        if isinstance(asked, RequestReceived):
             same = (asked.correlation_id, asked.connection, asked.api) == (
                 fact.correlation_id,
                 fact.connection,
@@ -115,7 +99,6 @@ class OneAnswerEach(Check):
     def sent(self, recorded: Recorded, fact: RequestSent) -> None:
         """A client asks."""
         life = (recorded.source, recorded.incarnation)
-        self._sent[*life, fact.request] = fact
         if fact.connection is not None:
             self._queues.setdefault((*life, fact.connection), []).append(fact.request)
 
@@ -130,15 +113,15 @@ class OneAnswerEach(Check):
     def received(self, recorded: Recorded, fact: ResponseReceived) -> None:
         """A client is answered."""
         life = (recorded.source, recorded.incarnation)
-        sent = self._sent.pop((*life, fact.request), None)
+        found = self.world.sent.get((*life, fact.request))
 
         def judge(kept: bool, text: str) -> None:
             self.judge(kept, lambda: text, recorded)
 
-        judge(sent is not None, f"a second answer, or one nobody asked for, to {fact.api}")
-        if sent is None or sent.connection is None:
+        judge(found is not None, f"a second answer, or one nobody asked for, to {fact.api}")
+        if found is None or found[1].connection is None:
             return
-        queue = self._queues.get((*life, sent.connection), [])
+        queue = self._queues.get((*life, found[1].connection), [])
         if fact.outcome is not Outcome.UNKNOWN:
             judge(queue[:1] == [fact.request], f"{fact.api} was answered out of turn")
         if fact.request in queue:

@@ -52,7 +52,6 @@ class _Readers(Check):
     def __init__(self, world: World) -> None:
         super().__init__(world)
         self.reading: dict[_Mine, _Reading] = {}
-        self._sent: dict[tuple[str, int, int], CommitSent] = {}
 
     @on(ProcessStarted, ProcessKilled)
     def new_life(self, recorded: Recorded, _fact: ProcessStarted | ProcessKilled) -> None:
@@ -111,19 +110,10 @@ class _Readers(Check):
     def handed(self, recorded: Recorded, fact: RecordsDelivered, reading: _Reading) -> None:
         """Records are handed out: to be judged."""
 
-    @on(CommitSent)
-    def asked(self, recorded: Recorded, fact: CommitSent) -> None:
-        """A commit leaves."""
-        self._sent[recorded.source, recorded.incarnation, fact.request] = fact
-        self.commits(recorded, fact)
-
-    def commits(self, recorded: Recorded, fact: CommitSent) -> None:
-        """A commit leaves: to be judged."""
-
     @on(CommitConcluded)
     def concluded(self, recorded: Recorded, fact: CommitConcluded) -> None:
         """A commit is answered."""
-        sent = self._sent.pop((recorded.source, recorded.incarnation, fact.request), None)
+        sent = self.world.commits.get((recorded.source, recorded.incarnation, fact.request))
         if sent is None:
             return
         for tp, offset in sent.offsets:
@@ -146,6 +136,7 @@ class CommitsFollowDeliveries(_Readers):
     number, name, heading = 40, "commits-follow-deliveries", Heading.OFFSETS
     source, feature, kafka = "Kafka's VerifiableConsumer; reliability 1.3 (40)", CONSUMER, Kafka.YES
 
+    @on(CommitSent)
     def commits(self, recorded: Recorded, fact: CommitSent) -> None:
         """Not beyond what was handed out."""
         for tp, offset in fact.offsets:
@@ -394,7 +385,6 @@ class NothingIsSkipped(Check):
     def __init__(self, world: World) -> None:
         super().__init__(world)
         self._covered: dict[tuple[GroupId, TopicPartition], _Coverage] = {}
-        self._sent: dict[tuple[str, int, int], CommitSent] = {}
         self._members: set[MemberId] = set()
 
     def _of(self, group_id: GroupId, partition: TopicPartition) -> _Coverage:
@@ -422,15 +412,10 @@ class NothingIsSkipped(Check):
         """A member whose process is recorded."""
         self._members.add(fact.member_id)
 
-    @on(CommitSent)
-    def asked(self, recorded: Recorded, fact: CommitSent) -> None:
-        """A commit leaves."""
-        self._sent[recorded.source, recorded.incarnation, fact.request] = fact
-
     @on(CommitConcluded)
     def concluded(self, recorded: Recorded, fact: CommitConcluded) -> None:
         """A commit is accepted."""
-        sent = self._sent.pop((recorded.source, recorded.incarnation, fact.request), None)
+        sent = self.world.commits.get((recorded.source, recorded.incarnation, fact.request))
         if sent is not None and fact.outcome is Outcome.OK:
             for tp, offset in sent.offsets:
                 if tp not in fact.refused:

@@ -140,26 +140,20 @@ class SelfFencing(Check):
 
     def __init__(self, world: World) -> None:
         super().__init__(world)
-        self._sent: dict[tuple[str, int, int], Instant] = {}
         self._joined: dict[tuple[str, int], Instant] = {}
         self._confirmed: dict[tuple[str, int], Instant] = {}
-
-    @on(RequestSent)
-    def sent(self, recorded: Recorded, fact: RequestSent) -> None:
-        """A sign of life leaves."""
-        if fact.api is not GroupApi.LEAVE_GROUP:
-            self._sent[recorded.source, recorded.incarnation, fact.request] = recorded.at
 
     @on(ResponseReceived)
     def received(self, recorded: Recorded, fact: ResponseReceived) -> None:
         """It was received, or not."""
         life = (recorded.source, recorded.incarnation)
-        at = self._sent.pop((*life, fact.request), None)
+        sent = self.world.sent.get((*life, fact.request))
         alive = fact.outcome is Outcome.OK or (
             fact.api is GroupApi.HEARTBEAT and fact.error is ErrorCode.REBALANCE_IN_PROGRESS
         )
-        if at is None or not alive:
+        if sent is None or not alive or fact.api is GroupApi.LEAVE_GROUP:
             return
+        at, _ = sent
         if fact.api is GroupApi.JOIN_GROUP:
             self._joined[life] = at
             return
