@@ -74,6 +74,13 @@ def test_a_plan_is_replayed_from_its_file(tmp_path: Path) -> None:
     assert (tmp_path / "h.jsonl").stat().st_size > 0
 
 
+def test_a_history_that_cannot_be_written_is_an_error_of_the_user(tmp_path: Path) -> None:
+    path = tmp_path / "p.json"
+    path.write_text(json.dumps(draw(3).to_json()))
+    with pytest.raises(ConfigError, match=r"absent/h.jsonl cannot be written: No such file"):
+        ran("replay", str(path), "--history", str(tmp_path / "absent" / "h.jsonl"), fails=True)
+
+
 @pytest.mark.parametrize(("content", "says"), [("{", "is not JSON"), ("[]", "is not a plan")])
 def test_other_files_than_plans_are_refused(tmp_path: Path, content: str, says: str) -> None:
     path = tmp_path / "p.json"

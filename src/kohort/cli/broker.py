@@ -20,6 +20,7 @@ from typing import Any
 import click
 
 from kohort.broker.serve import Address, BrokerServer
+from kohort.cli.output import DIRECTORY, FILE
 from kohort.host.group_log import KafkaFormatter
 from kohort.host.settings import (
     BrokerSettings,
@@ -51,11 +52,9 @@ GARBAGE_CHECK_OBJECTS = 50_000
     help="Number of cluster nodes that clients see; their ids begin with node.id.",
 )
 @click.option(
-    "--data-dir",
-    required=True,
-    type=click.Path(path_type=Path, file_okay=False),
+    "--data-dir", required=True, type=DIRECTORY,
     help="Directory of topics and groups; made if it does not exist.",
-)
+)  # fmt: skip
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
 @click.option(
     "--advertised",
@@ -64,12 +63,7 @@ GARBAGE_CHECK_OBJECTS = 50_000
     "several nodes one address for each, separated by commas, or the address of the first node: "
     "further nodes have the next ports.",
 )
-@click.option(
-    "--config",
-    "config_path",
-    type=click.Path(path_type=Path, dir_okay=False),
-    help="Properties file of settings.",
-)
+@click.option("--config", "config_path", type=FILE, help="Properties file of settings.")
 @click.option(
     "--set",
     "assignments",
@@ -77,11 +71,7 @@ GARBAGE_CHECK_OBJECTS = 50_000
     metavar="NAME=VALUE",
     help="A setting by Kafka's name; overrides --config. May be repeated.",
 )
-@click.option(
-    "--history",
-    type=click.Path(path_type=Path, dir_okay=False),
-    help="File for a history of all groups, for `kohort check`.",
-)
+@click.option("--history", type=FILE, help="File for a history of all groups, for `kohort check`.")
 @click.option(
     "--log-file",
     type=click.Path(path_type=Path),

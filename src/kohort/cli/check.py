@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import click
 
-from kohort.cli.output import fit, json_option, note, print_json, print_table
+from kohort.cli.output import FILE, fit, json_option, note, print_json, print_table
 from kohort.history.checker import Checker, Report, Verdict, Violation
 from kohort.history.endings import with_endings
 from kohort.history.registry import BY_NUMBER, CHECKS
@@ -27,13 +27,7 @@ MOST_STORIES: Final = 10
 
 
 @click.command()
-@click.argument(
-    "files",
-    nargs=-1,
-    required=True,
-    type=click.Path(path_type=Path, dir_okay=False),
-    metavar="FILE...",
-)
+@click.argument("files", nargs=-1, required=True, type=FILE, metavar="FILE...")
 @click.option(
     "--only", "only", multiple=True, metavar="CHECK", help="A check's number or name; repeatable."
 )

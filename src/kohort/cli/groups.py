@@ -106,6 +106,18 @@ class PartitionRow:
             return None
         return max(self.log_end_offset - self.current_offset, 0)
 
+    def as_json(self) -> dict[str, object]:
+        """The offsets of the partition for programs."""
+        topic, number = self.partition or (None, None)
+        return {
+            "topic": topic,
+            "partition": number,
+            "current_offset": self.current_offset,
+            "log_end_offset": self.log_end_offset,
+            "lag": self.lag,
+            "consumer_id": self.member.member_id if self.member else None,
+        }
+
 
 @dataclass(frozen=True, slots=True)
 class Report:
@@ -133,18 +145,7 @@ class Report:
             "coordinator_id": self.group.coordinator_id,
             "total_lag": self.total_lag,
             "members": [_member_json(member) for member in self.group.members],
-            "partitions": [
-                {
-                    "topic": row.partition.topic,
-                    "partition": row.partition.partition,
-                    "current_offset": row.current_offset,
-                    "log_end_offset": row.log_end_offset,
-                    "lag": row.lag,
-                    "consumer_id": row.member.member_id if row.member else None,
-                }
-                for row in self.rows
-                if row.partition is not None
-            ],
+            "partitions": [row.as_json() for row in self.rows if row.partition is not None],
         }
 
 
@@ -215,10 +216,9 @@ def _print_offsets(report: Report) -> None:
 
 
 def _cells(row: PartitionRow) -> tuple[object, ...]:
-    topic, number = row.partition or (None, None)
     member = row.member
-    owner = (member.member_id, member.client_host, member.client_id) if member else (None,) * 3
-    return (topic, number, row.current_offset, row.log_end_offset, row.lag, *owner)
+    client = (member.client_host, member.client_id) if member else (None, None)
+    return (*row.as_json().values(), *client)
 
 
 def _print_members(report: Report, verbose: bool) -> None:

@@ -17,6 +17,7 @@ from typing import Final
 
 import click
 
+from kohort.cli.output import name_and_value
 from kohort.model.errors import ConfigError
 from kohort.testing.kafka_jars import fetch as fetch_jars
 from kohort.testing.kafka_jars import home, installed
@@ -66,9 +67,8 @@ def start(
         )
     count = int(nodes)
     ports = [*range(port, port + count), *free_ports(count)] if port else []
-    cluster = RealKafka(
-        place, nodes=count, settings=dict(map(_property, settings)), ports=ports, heap=heap
-    )
+    properties = dict(name_and_value("--set", text) for text in settings)
+    cluster = RealKafka(place, nodes=count, settings=properties, ports=ports, heap=heap)
     cluster.start()
     state = {"pids": list(cluster.pids.values()), "bootstrap": cluster.bootstrap_servers}
     (place / STATE).write_text(json.dumps(state), encoding="utf-8")
@@ -105,13 +105,6 @@ def stop(directory: Path | None, wipe: bool) -> None:
 def default_directory() -> Path:
     """The directory of a cluster without --dir."""
     return home() / "run"
-
-
-def _property(text: str) -> tuple[str, str]:
-    name, equals, value = text.partition("=")
-    if not equals or not name.strip():
-        raise ConfigError(f"--set is {text!r}, expected NAME=VALUE, for example group.max.size=100")
-    return name.strip(), value.strip()
 
 
 def _running(place: Path) -> list[int]:

@@ -19,7 +19,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from kohort.cli.check import as_values, print_violations
-from kohort.cli.output import json_option, note, print_json, print_table
+from kohort.cli.output import DIRECTORY, FILE, json_option, note, print_json, print_table, writing
 from kohort.history.checker import check_history
 from kohort.history.cost_values import Measured, Metrics
 from kohort.lab.compared_policies import COMPARED_POLICIES, compared_policy
@@ -28,7 +28,6 @@ from kohort.lab.scenarios.base import Scenario, Setup
 from kohort.lab.scenarios.registry import SCENARIOS, scenario
 from kohort.lab.scenarios.running import run as run_scenario
 from kohort.lab.table import COLUMNS, Cell, Job, Table, collect, do, jobs, number
-from kohort.model.errors import ConfigError
 from kohort.storage.fact_files import write_history
 
 _MEMBERS = click.option(
@@ -40,7 +39,6 @@ _PARTITIONS = click.option(
 _SEED = click.option(
     "--seed", type=int, default=1, show_default=True, help="Seed of all random choices."
 )
-_FILE = click.Path(path_type=Path, dir_okay=False)
 
 
 @click.command()
@@ -68,8 +66,8 @@ def scenarios(*, as_json: bool) -> None:
 @_MEMBERS
 @_PARTITIONS
 @_SEED
-@click.option("--svg", type=_FILE, help="File for a picture of ownership over time.")
-@click.option("--history", type=_FILE, help="File for all facts, for `kohort check`.")
+@click.option("--svg", type=FILE, help="File for a picture of ownership over time.")
+@click.option("--history", type=FILE, help="File for all facts, for `kohort check`.")
 @click.option(
     "--check/--no-check", "checks", default=True, help="Check the run against all promises."
 )
@@ -97,10 +95,8 @@ def run(
     if svg is not None:
         _write(svg, ownership_svg(done.measured, title=_title(what, setup)))
     if history is not None:
-        try:
+        with writing(history):
             write_history(history, done.history)
-        except OSError as error:
-            raise _cannot_write(history, error) from error
     verdict = check_history(done.history) if checks else None
     if as_json:
         print_json(
@@ -167,7 +163,7 @@ def _in_full(name: str, policy: str, measured: Measured) -> Iterator[tuple[str, 
     help="Print Markdown: the short table, then all scenarios with their spreads.",
 )
 @click.option(
-    "--svg-dir", type=click.Path(path_type=Path, file_okay=False),
+    "--svg-dir", type=DIRECTORY,
     help="Directory for a picture of ownership for each cell, drawn from the first seed.",
 )  # fmt: skip
 @json_option
@@ -272,10 +268,8 @@ def _print(found: Table, *, full: bool) -> None:
 
 
 def _draw_all(found: Table, directory: Path) -> None:
-    try:
+    with writing(directory):
         directory.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise _cannot_write(directory, error) from error
     for name, policy in found.cells:
         setup = Setup(
             policy=compared_policy(policy),
@@ -290,12 +284,6 @@ def _draw_all(found: Table, directory: Path) -> None:
 
 
 def _write(path: Path, text: str) -> None:
-    try:
+    with writing(path):
         path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise _cannot_write(path, error) from error
     note(f"wrote {path}")
-
-
-def _cannot_write(path: Path, error: OSError) -> ConfigError:
-    return ConfigError(f"{path} cannot be written: {error.strerror}")

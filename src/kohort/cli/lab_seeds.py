@@ -14,7 +14,7 @@ from pathlib import Path
 
 import click
 
-from kohort.cli.output import fit, json_option, note, print_json
+from kohort.cli.output import DIRECTORY, FILE, fit, json_option, note, print_json, writing
 from kohort.lab.coverage import ALL, CoverageMarks
 from kohort.lab.exhaustive import DISTURBANCES, explore, small_plan
 from kohort.lab.plan import Plan
@@ -29,15 +29,14 @@ _MODE = click.option(
 )
 _COMMIT = click.option("--commit", help="Printed with failures, for their replay.")
 _KEEP = click.option(
-    "--keep",
-    type=click.Path(path_type=Path, file_okay=False),
-    help="Directory for plans and histories of failures.",
+    "--keep", type=DIRECTORY, help="Directory for plans and histories of failures."
 )
+_FIRST = click.option("--first", type=click.IntRange(min=0), default=0, show_default=True)
 
 
 @click.command(short_help="Run drawn worlds, one for each seed and mode.")
 @_MODE
-@click.option("--first", type=click.IntRange(min=0), default=0, show_default=True)
+@_FIRST
 @click.option("--count", type=click.IntRange(min=1), default=20, show_default=True)
 @_COMMIT
 @_KEEP
@@ -61,7 +60,7 @@ def seeds(
 @click.command()
 @click.option("--minutes", type=click.FloatRange(min=0, min_open=True), default=1.0)
 @_MODE
-@click.option("--first", type=click.IntRange(min=0), default=0, show_default=True)
+@_FIRST
 @_COMMIT
 @_KEEP
 @json_option
@@ -89,11 +88,7 @@ def soak(
 
 @click.command()
 @click.argument("plan", type=click.Path(path_type=Path, exists=True, dir_okay=False))
-@click.option(
-    "--history",
-    type=click.Path(path_type=Path, dir_okay=False),
-    help="File for all facts; `kohort check` reads it.",
-)
+@click.option("--history", type=FILE, help="File for all facts; `kohort check` reads it.")
 @json_option
 def replay(*, plan: Path, history: Path | None, as_json: bool) -> None:
     """Run a plan from a file that a failure left."""
@@ -105,7 +100,8 @@ def replay(*, plan: Path, history: Path | None, as_json: bool) -> None:
         raise ConfigError(f"{plan} is not a plan: a JSON object is expected")
     report = run_plan(Plan.from_json(values))
     if history is not None:
-        write_history(history, report.history)
+        with writing(history):
+            write_history(history, report.history)
     if as_json:
         print_json(report.to_json())
     else:
@@ -197,11 +193,12 @@ def _kept(report: Report, keep: Path | None) -> str:
     """The command that repeats a run; with a directory its plan and history are kept there."""
     plan = report.plan
     if keep is not None:
-        keep.mkdir(parents=True, exist_ok=True)
         name = f"{plan.name}-{plan.seed}-{report.digest[:8]}".replace(" ", "-")
         path = keep / f"{name}.plan.json"
-        path.write_text(json.dumps(plan.to_json(), indent=1) + "\n", encoding="utf-8")
-        write_history(keep / f"{name}.history.jsonl", report.history)
+        with writing(keep):
+            keep.mkdir(parents=True, exist_ok=True)
+            path.write_text(json.dumps(plan.to_json(), indent=1) + "\n", encoding="utf-8")
+            write_history(keep / f"{name}.history.jsonl", report.history)
         return f"kohort lab replay {path}"
     if plan.name.startswith("swarm "):
         mode = plan.name.removeprefix("swarm ")

@@ -9,12 +9,19 @@ from __future__ import annotations
 import json
 import shutil
 import sys
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any, TypeVar
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final, TypeVar
 
 import click
 
-MISSING = "-"
+from kohort.model.errors import ConfigError
+
+MISSING: Final = "-"
+
+FILE: Final = click.Path(path_type=Path, dir_okay=False)
+DIRECTORY: Final = click.Path(path_type=Path, file_okay=False)
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -41,7 +48,7 @@ def bootstrap_option(command: F) -> F:
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     """Rows under their headings as text; columns are as wide as their content."""
-    cells = [[MISSING if cell is None else str(cell) for cell in row] for row in rows]
+    cells = [[_text(cell) for cell in row] for row in rows]
     widths = [len(column) for column in columns]
     for row in cells:
         widths = [max(width, len(cell)) for width, cell in zip(widths, row, strict=True)]
@@ -50,6 +57,12 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
         "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
         for line in lines
     )
+
+
+def _text(cell: object) -> str:
+    if isinstance(cell, list):
+        return ",".join(map(str, cell))
+    return MISSING if cell is None else str(cell)
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
@@ -61,6 +74,31 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> Non
 def print_json(value: object) -> None:
     """Print one JSON document; keys keep their order."""
     click.echo(json.dumps(value, indent=2, ensure_ascii=False))
+
+
+@contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """For the body of a ``with`` statement that writes a file or makes a directory.
+
+    Raises:
+        ConfigError: the body raised an ``OSError``.
+    """
+    try:
+        yield
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be written: {error.strerror}") from error
+
+
+def name_and_value(option: str, text: str) -> tuple[str, str]:
+    """Both parts of ``NAME=VALUE``, without blanks around them.
+
+    Raises:
+        ConfigError: the text has no equals sign or no name.
+    """
+    name, equals, value = text.partition("=")
+    if not equals or not name.strip():
+        raise ConfigError(f"{option} is {text!r}, expected NAME=VALUE")
+    return name.strip(), value.strip()
 
 
 def fit(line: str) -> str:

@@ -11,13 +11,12 @@ import json
 import signal
 import sys
 import threading
-from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from kohort.cli.output import bootstrap_option, note
+from kohort.cli.output import DIRECTORY, FILE, bootstrap_option, name_and_value, note
 from kohort.model.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -29,18 +28,13 @@ if TYPE_CHECKING:
 @click.option("--topic", "topics", required=True, help="Topic to read; several with commas.")
 @click.option("--group", required=True, help="Consumer group that the applications share.")
 @click.option(
-    "--sql",
-    "sql_file",
-    required=True,
-    type=click.Path(dir_okay=False, path_type=Path),
+    "--sql", "sql_file", required=True, type=FILE,
     help="File with a row-wise query over the view `records`.",
-)
+)  # fmt: skip
 @click.option(
-    "--output",
-    required=True,
-    type=click.Path(file_okay=False, path_type=Path),
+    "--output", required=True, type=DIRECTORY,
     help="Directory of the table; the same for all applications of the group.",
-)
+)  # fmt: skip
 @click.option("--name", help="Name of this application (default: the first free name).")
 @click.option("--master", default="local[2]", show_default=True, help="Spark master.")
 @click.option(
@@ -104,8 +98,8 @@ def pipeline(
         starting_offsets=starting_offsets,
         limit=limit,
         trigger_ms=trigger_ms,
-        kafka=_settings("--set", kafka),
-        spark=_settings("--conf", spark),
+        kafka=dict(name_and_value("--set", text) for text in kafka),
+        spark=dict(name_and_value("--conf", text) for text in spark),
     )
     _run(config, as_json=as_json)
 
@@ -154,16 +148,6 @@ def _read_sql(path: Path) -> str:
     if not text.strip():
         raise ConfigError(f"{path} is empty: expected SELECT expressions FROM records")
     return text
-
-
-def _settings(option: str, given: Iterable[str]) -> Mapping[str, str]:
-    pairs: dict[str, str] = {}
-    for text in given:
-        name, equals, value = text.partition("=")
-        if not equals or not name:
-            raise ConfigError(f"{option} is {text!r}, expected NAME=VALUE")
-        pairs[name.strip()] = value.strip()
-    return pairs
 
 
 def _as_line(progress: Progress) -> str:

@@ -9,7 +9,7 @@ import click
 
 from kohort.cli.asking import asking
 from kohort.cli.output import bootstrap_option, json_option, print_json, print_table
-from kohort.client.descriptions import PartitionDescription, TopicDescription
+from kohort.client.descriptions import TopicDescription
 from kohort.client.errors import RequestFailed
 from kohort.host.settings import parse_assignments
 from kohort.model.errors import ErrorCode
@@ -90,11 +90,7 @@ def describe(*, names: tuple[str, ...], bootstrap: str, as_json: bool) -> None:
         return
     print_table(
         ["TOPIC", "PARTITION", "LEADER", "LEADER-EPOCH", "REPLICAS", "ISR", "ERROR"],
-        [
-            (topic.name, p.partition, p.leader_id, p.leader_epoch, *_copies(p), _error(p))
-            for topic in found
-            for p in topic.partitions
-        ],
+        [(topic.name, *row.values()) for topic in found for row in _rows(topic)],
     )
 
 
@@ -198,18 +194,7 @@ def _rows(topic: TopicDescription) -> list[dict[str, object]]:
             "leader_epoch": p.leader_epoch,
             "replicas": list(p.replicas),
             "isr": list(p.in_sync),
-            "error": _error(p),
+            "error": None if p.error is ErrorCode.NONE else p.error.name,
         }
         for p in topic.partitions
     ]
-
-
-def _copies(partition: PartitionDescription) -> tuple[str, str]:
-    return (
-        ",".join(map(str, partition.replicas)),
-        ",".join(map(str, partition.in_sync)),
-    )
-
-
-def _error(partition: PartitionDescription) -> str | None:
-    return None if partition.error is ErrorCode.NONE else partition.error.name
