@@ -18,6 +18,7 @@ import click
 from rich.console import Console
 
 from kohort.cli.demo.feeder import count_lines, lines_of
+from kohort.cli.output import DIRECTORY, FILE
 from kohort.model.errors import ConfigError
 
 RECORDS: Final = 1_000_000
@@ -31,11 +32,9 @@ _LOOKED_AT: Final = 200
 
 @click.command()
 @click.option(
-    "--input",
-    "given",
-    type=click.Path(dir_okay=False, path_type=Path),
+    "--input", "given", type=FILE,
     help="Text file to feed, one record a line, keyed by its first field.",
-)
+)  # fmt: skip
 @click.option(
     "--records", type=click.IntRange(1), default=RECORDS, show_default=True,
     help="How many events to generate without --input.",
@@ -47,9 +46,7 @@ _LOOKED_AT: Final = 200
     help="Row-wise query for the applications (default: one that fits the input).",
 )
 @click.option(
-    "--output",
-    type=click.Path(file_okay=False, path_type=Path),
-    help="Directory for all output (default: a new one below ./out).",
+    "--output", type=DIRECTORY, help="Directory for all output (default: a new one below ./out)."
 )
 @click.option("--plain", is_flag=True, help="Print plain lines, also on a terminal.")
 def demo(
@@ -71,7 +68,7 @@ def demo(
         raise ConfigError("the demo runs Spark: pip install 'kohort[spark]'")
     from kohort.cli.demo.processes import Guard  # noqa: PLC0415
     from kohort.cli.demo.running import DemoConfig, Run  # noqa: PLC0415 - Spark is heavy
-    from kohort.cli.demo.view import LiveView, View  # noqa: PLC0415
+    from kohort.cli.demo.view import View  # noqa: PLC0415
 
     config = DemoConfig(
         records=count_lines(given) if given else records,
@@ -86,7 +83,7 @@ def demo(
     _introduce(console, config.differences(), config.records, config.output)
     # SIGTERM ends all processes of the demo, as Ctrl-C does.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    view = LiveView(console) if console.is_terminal and not plain else View(console)
+    view = View(console, live=console.is_terminal and not plain)
     try:
         with Guard() as guard:
             outcome = Run(config, view, guard).perform()

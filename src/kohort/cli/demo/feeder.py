@@ -1,4 +1,4 @@
-"""The demo's producer: a thread that sends records with their first field as the key.
+"""The demo's producer: sends records with their first field as the key.
 
 In: an iterator of records, and how many of them may be sent. Out: records in a topic, and the end
 of each partition as far as the broker acknowledged. Must not know: the story.
@@ -6,10 +6,8 @@ of each partition as far as the broker acknowledged. Must not know: the story.
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Iterator
-from itertools import islice
 from pathlib import Path
 from typing import Final
 
@@ -22,10 +20,9 @@ LONGEST_LINE: Final = 1_000_000
 """A broker takes message.max.bytes of 1,048,588 by default."""
 
 _CHUNK: Final = 1_000
-_WAIT_S: Final = 0.05
 
 
-class Feeder(threading.Thread):
+class Feeder:
     """Sends records to a topic.
 
     Args:
@@ -35,56 +32,58 @@ class Feeder(threading.Thread):
     """
 
     def __init__(self, producer: Producer, topic: str, records: Iterator[bytes]) -> None:
-        super().__init__(name="demo-feeder", daemon=True)
         self._producer = producer
         self._topic = topic
         self._records = records
+        self._unsent: bytes | None = None
         self._sent = 0
         self._upto = 0
         self._rate: tuple[int, float, int] | None = None
-        self._closing = threading.Event()
         self.ends: dict[int, int] = {}
         """For each partition, the offset after the last acknowledged record."""
         self.failure: str | None = None
 
     def feed(self, upto: int, per_second: int | None = None) -> None:
-        """Send until ``upto`` records are sent in all: at once, or with this rate."""
+        """Allow ``upto`` records in all: at once, or with this rate."""
         self._rate = None if per_second is None else (self._sent, time.monotonic(), per_second)
         self._upto = upto
 
-    def run(self) -> None:
-        """Send until ``close``."""
-        try:
-            while not self._closing.is_set() and self.failure is None:
-                count = min(_CHUNK, self._wanted() - self._sent)
-                for record in islice(self._records, max(0, count)):
-                    self._produce(record)
-                self._producer.poll(0 if count > 0 else _WAIT_S)
-        except ConfigError as error:
-            self.failure = str(error)
+    def send_for(self, seconds: float) -> None:
+        """Send the allowed records, until this time is over.
+
+        Raises:
+            ConfigError: a line of the input is too long for a record.
+        """
+        end = time.monotonic() + seconds
+        while (left := end - time.monotonic()) > 0:
+            self._producer.poll(0 if self._send_some() else left)
 
     def close(self) -> None:
-        """End the thread and disconnect."""
-        self._closing.set()
-        self.join()
+        """Disconnect."""
         del self._producer
+
+    def _send_some(self) -> bool:
+        """Send up to 1,000 records; returns whether more can be sent at once."""
+        count = min(_CHUNK, self._wanted() - self._sent)
+        for _ in range(count):
+            record = next(self._records, None) if self._unsent is None else self._unsent
+            if record is None:
+                return False
+            key = first_field(record)
+            try:
+                self._producer.produce(self._topic, record, key, on_delivery=self._acknowledged)
+            except BufferError:
+                self._unsent = record
+                return False
+            self._unsent = None
+            self._sent += 1
+        return count > 0
 
     def _wanted(self) -> int:
         if self._rate is None:
             return self._upto
         base, since, per_second = self._rate
         return min(self._upto, base + int(per_second * (time.monotonic() - since)))
-
-    def _produce(self, record: bytes) -> None:
-        key = first_field(record)
-        while not self._closing.is_set():
-            try:
-                self._producer.produce(self._topic, record, key, on_delivery=self._acknowledged)
-            except BufferError:
-                self._producer.poll(_WAIT_S)
-            else:
-                self._sent += 1
-                return
 
     def _acknowledged(self, error: KafkaError | None, message: Message) -> None:
         if error is not None:

@@ -30,7 +30,7 @@ class Application:
         owned: the partitions that the group assigned to it.
         landed: records that it committed, over all its starts.
         pid: of its present process; 0 before the first start.
-        since: when its process started or joined the group; seconds as ``Picture.at``.
+        since: the start of its present process, in seconds as ``Picture.at``.
     """
 
     name: str

@@ -18,7 +18,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import IO, Final, Self
 
@@ -77,8 +77,7 @@ class Tree:
 
     def thaw(self) -> None:
         """SIGCONT all processes of the tree."""
-        for process in _session(self.pid):
-            _send(process, signal.SIGCONT)
+        _send(_session(self.pid), signal.SIGCONT)
 
     def kill(self) -> None:
         """SIGKILL all processes of the tree; returns when none of them is left."""
@@ -143,38 +142,29 @@ class Guard:
         return tree
 
 
-def _session(leader: int) -> list[psutil.Process]:
-    """The running processes of a session."""
+def _session(leader: int, but: str = psutil.STATUS_DEAD) -> list[psutil.Process]:
+    """The running processes of a session that are not in this state."""
     found = []
-    for process in psutil.process_iter():
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            if os.getsid(process.pid) == leader and _status(process) != psutil.STATUS_ZOMBIE:
-                found.append(process)
+    for process in psutil.process_iter(["status"]):
+        if process.info["status"] not in {but, psutil.STATUS_ZOMBIE, psutil.STATUS_DEAD}:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                if os.getsid(process.pid) == leader:
+                    found.append(process)
     return found
 
 
-def _signal_session(leader: int, number: signal.Signals, reached: str = "") -> None:
+def _signal_session(leader: int, number: signal.Signals, reached: str = psutil.STATUS_DEAD) -> None:
     """Signal until no process is left in another state: a process may fork meanwhile."""
     deadline = time.monotonic() + _DIE_S
-    while time.monotonic() < deadline:
-        left = [p for p in _session(leader) if _status(p) not in {reached, psutil.STATUS_DEAD}]
-        if not left:
-            return
-        for process in left:
-            _send(process, number)
+    while time.monotonic() < deadline and (left := _session(leader, reached)):
+        _send(left, number)
         time.sleep(_POLL_S)
 
 
-def _send(process: psutil.Process, number: signal.Signals) -> None:
-    with contextlib.suppress(psutil.NoSuchProcess):
-        process.send_signal(number)
-
-
-def _status(process: psutil.Process) -> str:
-    try:
-        return str(process.status())
-    except psutil.NoSuchProcess:
-        return str(psutil.STATUS_DEAD)
+def _send(processes: Iterable[psutil.Process], number: signal.Signals) -> None:
+    for process in processes:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            process.send_signal(number)
 
 
 def _started_at(pid: int) -> float | None:

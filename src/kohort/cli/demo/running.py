@@ -9,9 +9,8 @@ from __future__ import annotations
 import json
 import re
 import sys
-import threading
-import time
-from dataclasses import dataclass
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -49,6 +48,7 @@ SPARK_SETTINGS: Final = {
     "spark.sql.shuffle.partitions": "1",
 }
 
+_KOHORT: Final = (sys.executable, "-m", "kohort")
 _LOOK_EVERY_S: Final = 0.2
 _END_S: Final = 45.0
 _READY: Final = re.compile(r"kohort broker ready on (\S+)")
@@ -96,17 +96,6 @@ class DemoConfig:
         ]
 
 
-@dataclass(slots=True)
-class _Process:
-    """An application's present process."""
-
-    tree: Tree
-    starts: int
-    started_at: Instant
-    killed: bool = False
-    joined_at: Instant | None = None
-
-
 class Run:
     """One run of the demo; a ``story.Demo``.
 
@@ -121,7 +110,9 @@ class Run:
         self._view = view
         self._guard = guard
         self._zero = monotonic_now()
-        self._processes: dict[str, _Process] = {}
+        self._applications = {name: Application(name=name) for name in NAMES}
+        self._trees: dict[str, Tree] = {}
+        self._started_at: dict[str, Instant] = {}
         self._logs = config.output / "logs"
         history = self._logs / "broker-history.jsonl"
         self._observer = Observer(history, GROUP, config.table)
@@ -148,15 +139,16 @@ class Run:
         Raises:
             DemoFailed: a process ended, or a step took too long.
         """
-        self._feeder.start()
         try:
             shown = play(self, self._config.records)
         except DemoFailed as failed:
-            tails = [f"--- {p.tree.log}\n{p.tree.tail()}" for p in self._processes.values()]
+            tails = [f"--- {tree.log}\n{tree.tail()}" for tree in self._trees.values()]
             raise DemoFailed("\n".join([str(failed), *tails])) from None
         finally:
             self._feeder.close()
-        self._end_applications()
+        self.say("everything is consumed; the applications leave")
+        with ThreadPoolExecutor() as pool:
+            list(pool.map(lambda tree: tree.end(_END_S), self._trees.values()))
         outcome = self._judge(shown)
         self._broker.end(_END_S)
         return outcome
@@ -165,17 +157,18 @@ class Run:
 
     def look(self) -> Picture:
         """See ``story.Demo``."""
-        time.sleep(_LOOK_EVERY_S)
+        self._feeder.send_for(_LOOK_EVERY_S)
         if self._broker.ended is not None:
             raise DemoFailed(f"the broker ended:\n{self._broker.tail()}")
         if self._feeder.failure is not None:
             raise DemoFailed(self._feeder.failure)
         now, ends = monotonic_now(), dict(self._feeder.ends)
         self._observer.follow(now, ends)
+        self._applications = {name: self._present(name) for name in NAMES}
         picture = Picture(
             at=self._seconds(now),
             zero=self._zero,
-            applications={name: self._application(name, now) for name in NAMES},
+            applications=self._applications,
             stable=self._observer.stable,
             ends=ends,
             positions=dict(self._observer.positions),
@@ -195,32 +188,45 @@ class Run:
     def start(self, name: str) -> None:
         """See ``story.Demo``."""
         config = self._config
-        command = [sys.executable, "-m", "kohort", "pipeline", "--bootstrap", self._bootstrap]
-        command += ["--topic", TOPIC, "--group", GROUP, "--sql", str(config.sql), "--name", name]
-        command += ["--output", str(config.table), "--master", MASTER]
-        command += ["--limit", str(config.limit), "--trigger-ms", str(TRIGGER_MS)]
-        command += ["--set", f"client.id={name}"]
-        for setting, (value, _) in CLIENT_SETTINGS.items():
-            command += ["--set", f"{setting}={value}"]
-        for setting, value in SPARK_SETTINGS.items():
-            command += ["--conf", f"{setting}={value}"]
-        before = self._processes.get(name)
-        starts = 1 if before is None else before.starts + 1
-        tree = self._guard.start(command, self._logs / f"{name}.{starts}.log")
-        self._processes[name] = _Process(tree, starts, monotonic_now())
+        options = {
+            "topic": TOPIC,
+            "group": GROUP,
+            "sql": config.sql,
+            "name": name,
+            "output": config.table,
+            "master": MASTER,
+            "limit": config.limit,
+            "trigger-ms": TRIGGER_MS,
+        }
+        kafka = {"client.id": name} | {n: value for n, (value, _) in CLIENT_SETTINGS.items()}
+        starts = self._applications[name].starts + 1
+        tree = self._guard.start(
+            [
+                *(*_KOHORT, "pipeline", f"--bootstrap={self._bootstrap}"),
+                *(f"--{option}={value}" for option, value in options.items()),
+                *(f"--set={setting}={value}" for setting, value in kafka.items()),
+                *(f"--conf={setting}={value}" for setting, value in SPARK_SETTINGS.items()),
+            ],
+            self._logs / f"{name}.{starts}.log",
+        )
+        now = monotonic_now()
+        self._trees[name], self._started_at[name] = tree, now
+        self._applications[name] = Application(
+            name=name, life=Life.STARTING, starts=starts, pid=tree.pid, since=self._seconds(now)
+        )
 
     def kill(self, name: str, *, in_batch: bool) -> bool:
         """See ``story.Demo``. The frozen tree cannot leave its micro-batch before it is killed."""
-        process = self._processes[name]
+        tree = self._trees[name]
         if in_batch and not self._observer.in_batch(self._members(name)):
             return False
-        process.tree.freeze()
+        tree.freeze()
         hit = self._observer.in_batch(self._members(name))
         if hit or not in_batch:
-            process.tree.kill()
-            process.killed = True
+            tree.kill()
+            self._applications[name] = replace(self._applications[name], life=Life.KILLED)
         else:
-            process.tree.thaw()
+            tree.thaw()
         return hit
 
     # -- parts ------------------------------------------------------------------------------------
@@ -230,12 +236,15 @@ class Run:
 
     def _start_broker(self, history: Path) -> tuple[Tree, str]:
         data = self._config.output / "broker"
-        command = [sys.executable, "-m", "kohort", "broker", "--port", "0"]
-        command += ["--data-dir", str(data), "--log-file", str(self._logs / "broker.log")]
-        command += ["--history", str(history)]
-        for name, (value, _) in BROKER_SETTINGS.items():
-            command += ["--set", f"{name}={value}"]
-        tree = self._guard.start(command, self._logs / "broker.out", piped=True)
+        tree = self._guard.start(
+            [
+                *(*_KOHORT, "broker", "--port=0", f"--data-dir={data}", f"--history={history}"),
+                f"--log-file={self._logs / 'broker.log'}",
+                *(f"--set={name}={value}" for name, (value, _) in BROKER_SETTINGS.items()),
+            ],
+            self._logs / "broker.out",
+            piped=True,
+        )
         ready = _READY.match(tree.stdout.readline())
         if ready is None:
             raise DemoFailed(f"the broker did not start: {tree.tail()}")
@@ -243,41 +252,21 @@ class Run:
         return tree, ready[1]
 
     def _members(self, name: str) -> list[MemberId]:
-        return self._observer.members(name, self._processes[name].started_at)
+        return self._observer.members(name, self._started_at[name])
 
-    def _application(self, name: str, now: Instant) -> Application:
-        process = self._processes.get(name)
-        if process is None:
-            return Application(name=name)
-        members = [] if process.killed else self._members(name)
-        if members and process.joined_at is None:
-            process.joined_at = now
-        if process.killed:
-            life = Life.KILLED
-        elif process.tree.ended is not None:
-            life = Life.ENDED
-        else:
-            life = Life.STARTING if process.joined_at is None else Life.MEMBER
-        return Application(
-            name=name,
-            life=life,
-            starts=process.starts,
+    def _present(self, name: str) -> Application:
+        """The present state of an application."""
+        before = self._applications[name]
+        if before.life in {Life.ABSENT, Life.KILLED}:
+            return replace(before, owned=frozenset(), landed=self._observer.landed[name])
+        members = self._members(name)
+        life = Life.MEMBER if members else before.life
+        return replace(
+            before,
+            life=life if self._trees[name].ended is None else Life.ENDED,
             owned=self._observer.owned(members),
             landed=self._observer.landed[name],
-            pid=process.tree.pid,
-            since=self._seconds(process.joined_at or process.started_at),
         )
-
-    def _end_applications(self) -> None:
-        self.say("everything is consumed; the applications leave")
-        threads = [
-            threading.Thread(target=process.tree.end, args=(_END_S,))
-            for process in self._processes.values()
-        ]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
 
     def _judge(self, shown: Shown) -> Outcome:
         self.say("comparing every row in the table's files with the topic")
@@ -306,8 +295,8 @@ class Run:
         )
 
     def _verify(self) -> dict[str, Any]:
-        command = [sys.executable, "-m", "kohort", "table", "verify", str(self._config.table)]
-        command += ["--bootstrap", self._bootstrap, "--json"]
+        command = [*_KOHORT, "table", "verify", str(self._config.table), "--json"]
+        command.append(f"--bootstrap={self._bootstrap}")
         tree = self._guard.start(command, self._logs / "verify.log", piped=True)
         printed = tree.stdout.read()
         tree.end(_END_S)

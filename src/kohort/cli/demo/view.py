@@ -1,4 +1,4 @@
-"""How the demo looks: a live picture on a terminal, plain lines elsewhere.
+"""How the demo looks: lines of text, and on a terminal a table of the members below them.
 
 In: pictures and sentences. Out: text. Must not know: the source of pictures, the story.
 """
@@ -9,20 +9,23 @@ from collections import deque
 from collections.abc import Iterable
 from typing import Final
 
-from rich.console import Console, Group
+from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
 from kohort.cli.demo.picture import Application, Life, Picture
-from kohort.history.cost_values import Rebalance
 from kohort.model.instants import MICROS_PER_SECOND
 
 _RATE_WINDOW_S: Final = 4.0
 _STATUS_EVERY_S: Final = 5.0
-# Together with the members these fit a terminal of 24 lines.
-_SENTENCES: Final = 5
-_REBALANCES: Final = 5
+_STYLES: Final = {
+    Life.ABSENT: "dim",
+    Life.STARTING: "yellow",
+    Life.MEMBER: "green",
+    Life.KILLED: "bold red",
+    Life.ENDED: "red",
+}
 
 
 class Rates:
@@ -47,13 +50,21 @@ class Rates:
 
 
 class View:
-    """Plain text: a line for every sentence and rebalance, and the state every five seconds."""
+    """A line for every sentence and rebalance, and the state of the applications.
 
-    def __init__(self, console: Console) -> None:
+    Args:
+        console: shows the text.
+        live: show the state as a table that is redrawn; otherwise as a line every five seconds.
+    """
+
+    def __init__(self, console: Console, *, live: bool) -> None:
         self._console = console
         self._rates = Rates()
         self._rebalances = 0
         self._next_status = 0.0
+        self._live = Live(console=console, auto_refresh=False) if live else None
+        if self._live is not None:
+            self._live.start()
 
     def say(self, at: float, text: str) -> None:
         """Show a sentence; ``at`` is in seconds since the demo began."""
@@ -63,19 +74,24 @@ class View:
         """Show the present state."""
         self._rates.see(picture)
         for rebalance in picture.rebalances[self._rebalances :]:
-            began, took = _began_and_took(picture, rebalance)
+            began = (rebalance.started_at - picture.zero) / MICROS_PER_SECOND
+            took = (rebalance.micros or 0) / MICROS_PER_SECOND
             self.say(
                 began + took,
                 f"rebalance to generation {rebalance.generation_id} ({rebalance.cause.value}) took "
                 f"{took:.2f} s, {rebalance.moved} partitions moved",
             )
         self._rebalances = len(picture.rebalances)
-        if picture.at >= self._next_status:
+        if self._live is not None:
+            self._live.update(self._table(picture), refresh=True)
+        elif picture.at >= self._next_status:
             self._next_status = picture.at + _STATUS_EVERY_S
             self.say(picture.at, f"{progress(picture)} | {self._states(picture)}")
 
     def close(self) -> None:
-        """Nothing more is shown."""
+        """Leave the terminal's cursor below the table. Nothing more is shown."""
+        if self._live is not None:
+            self._live.stop()
 
     def _states(self, picture: Picture) -> str:
         return "; ".join(
@@ -84,41 +100,11 @@ class View:
             for a in picture.applications.values()
         )
 
-
-class LiveView(View):
-    """Members, rebalances and the last sentences, redrawn in place."""
-
-    def __init__(self, console: Console) -> None:
-        super().__init__(console)
-        self._sentences: deque[str] = deque(maxlen=_SENTENCES)
-        self._drawing = Group()
-        self._live = Live(console=console, auto_refresh=False)
-        self._live.start()
-
-    def say(self, at: float, text: str) -> None:
-        """See ``View``."""
-        self._sentences.append(f"{at:6.1f} s  {text}")
-        self._draw()
-
-    def show(self, picture: Picture) -> None:
-        """See ``View``."""
-        self._rates.see(picture)
-        self._drawing = Group(
-            Text(progress(picture), style="bold"), self._members(picture), _rebalances(picture)
-        )
-        self._draw()
-
-    def close(self) -> None:
-        """See ``View``."""
-        self._live.stop()
-
-    def _draw(self) -> None:
-        sentences = [Text(sentence, style="dim") for sentence in self._sentences]
-        self._live.update(Group(self._drawing, *sentences), refresh=True)
-
-    def _members(self, picture: Picture) -> Table:
-        headings = ("application", "state", "pid<", "partitions", "landed/s<", "landed<")
-        table = _table("group members", headings)
+    def _table(self, picture: Picture) -> Table:
+        table = Table(title=progress(picture), title_justify="left", title_style="bold")
+        for heading in ("application", "state", "pid", "partitions", "landed/s", "landed"):
+            number = heading in {"pid", "landed/s", "landed"}
+            table.add_column(heading, justify="right" if number else "left")
         for a in picture.applications.values():
             table.add_row(
                 a.name,
@@ -129,38 +115,6 @@ class LiveView(View):
                 f"{a.landed:,}",
             )
         return table
-
-
-_STYLES: Final = {
-    Life.ABSENT: "dim",
-    Life.STARTING: "yellow",
-    Life.MEMBER: "green",
-    Life.KILLED: "bold red",
-    Life.ENDED: "red",
-}
-
-
-def _table(title: str, headings: Iterable[str]) -> Table:
-    """An empty table; columns with ``<`` are aligned to the right."""
-    table = Table(title=title, title_justify="left", expand=False)
-    for heading in headings:
-        right = heading.endswith("<")
-        table.add_column(heading.rstrip("<"), justify="right" if right else "left")
-    return table
-
-
-def _rebalances(picture: Picture) -> Table:
-    table = _table("rebalances", ("at<", "generation<", "cause", "took<", "partitions moved<"))
-    for r in picture.rebalances[-_REBALANCES:]:
-        began, took = _began_and_took(picture, r)
-        number = str(r.generation_id)
-        table.add_row(f"{began:.1f} s", number, r.cause.value, f"{took:.2f} s", str(r.moved))
-    return table
-
-
-def _began_and_took(picture: Picture, rebalance: Rebalance) -> tuple[float, float]:
-    began = (rebalance.started_at - picture.zero) / MICROS_PER_SECOND
-    return began, (rebalance.micros or 0) / MICROS_PER_SECOND
 
 
 def state(application: Application, at: float) -> str:
