@@ -65,7 +65,7 @@ async def metadata_that_claims_more_than_it_holds_stops_nobody(t: Talk) -> None:
 
 
 @scenario(304)
-async def a_member_whose_connection_died_while_its_join_waits_is_not_waited_for(
+async def the_join_phase_does_not_wait_for_a_parked_member_that_lost_its_connection(
     t: Talk,
 ) -> None:
     brief = max(3_000, t.profile.brief_ms)
@@ -120,7 +120,7 @@ async def a_static_member_with_much_metadata_may_return(t: Talk) -> None:
 
 
 @scenario(308)
-async def a_member_whose_connection_died_while_its_sync_waits_is_given_up_after_its_session(
+async def a_member_that_lost_its_connection_in_a_parked_sync_is_removed_after_its_session(
     t: Talk,
 ) -> None:
     a, b = Member(t, "a"), Member(t, "b", session=t.profile.brief_ms)

@@ -141,7 +141,9 @@ async def a_stranger_at_a_stable_group_gets_an_id_and_nothing_else_happens(t: Ta
 
 
 @scenario(32)
-async def its_second_step_starts_a_round_that_the_others_hear_of(t: Talk) -> None:
+async def the_second_join_of_a_new_member_starts_a_rebalance_that_heartbeats_report(
+    t: Talk,
+) -> None:
     a, b = Member(t, "a"), Member(t, "b")
     await stable(a)
     await b.knocks()

@@ -13,7 +13,7 @@ BRIEF_ROUND_MS = 2_500
 
 
 @scenario(138)
-async def a_beat_in_an_unknown_or_empty_group_is_of_an_unknown_member(t: Talk) -> None:
+async def a_heartbeat_in_an_unknown_or_empty_group_gets_UNKNOWN_MEMBER_ID(t: Talk) -> None:
     a = Member(t, "a")
     assert await a.beat(1, "made-up") == "UNKNOWN_MEMBER_ID"
     await stable(a)
@@ -32,7 +32,7 @@ async def a_beat_is_refused_for_its_generation_its_member_or_its_instance(t: Tal
 
 
 @scenario(140)
-async def a_beat_tells_of_a_round_while_members_join_and_of_nothing_after(t: Talk) -> None:
+async def heartbeats_report_a_rebalance_in_the_join_phase_and_not_afterwards(t: Talk) -> None:
     a, b = Member(t, "a"), Member(t, "b")
     await forms(a, b)
     assert await t.state() == "CompletingRebalance"
@@ -62,7 +62,7 @@ async def a_member_that_does_not_beat_is_gone_when_its_session_ends(t: Talk) -> 
 
 
 @scenario(143)
-async def the_others_hear_of_a_member_that_fell_silent(t: Talk) -> None:
+async def when_a_silent_member_is_removed_the_other_members_rebalance(t: Talk) -> None:
     a, b = Member(t, "a", session=t.profile.brief_ms), Member(t, "b")
     await stable(b, a)
     await b.hears("REBALANCE_IN_PROGRESS")
@@ -187,7 +187,7 @@ async def the_last_member_leaves_an_empty_group_behind(t: Talk) -> None:
 
 
 @scenario(157)
-async def when_one_of_three_leaves_the_others_hear_of_a_round(t: Talk) -> None:
+async def when_one_of_three_members_leaves_the_others_get_REBALANCE_IN_PROGRESS(t: Talk) -> None:
     a, b, c = (Member(t, name) for name in "abc")
     await stable(a, b, c)
     assert await c.leave() == "NONE"

@@ -38,7 +38,7 @@ async def a_commit_without_membership_makes_a_simple_group(t: Talk) -> None:
 
 
 @scenario(187)
-async def a_members_commit_to_an_absent_group_is_refused_by_what_its_client_knows(
+async def a_members_commit_to_an_absent_group_gets_an_error_that_its_client_knows(
     t: Talk,
 ) -> None:
     for version, error in ((9, "GROUP_ID_NOT_FOUND"), (8, "ILLEGAL_GENERATION")):

@@ -80,7 +80,7 @@ async def ids_that_were_only_handed_out_are_unknown_after_a_restart(t: Talk) -> 
 
 
 @scenario(242, "a restart")
-async def a_group_whose_tombstone_is_in_the_log_is_absent(t: Talk) -> None:
+async def a_group_with_a_tombstone_in_the_log_is_absent_after_a_restart(t: Talk) -> None:
     assert await t.commit({f"{TOPIC}-0": 5}) == "NONE"
     assert await t.delete() == ["NONE"]
     await t.restarted()

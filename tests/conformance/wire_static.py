@@ -79,7 +79,7 @@ async def a_static_leader_that_restarts_leads_and_is_told_to_skip_the_assignment
 
 
 @scenario(91)
-async def an_older_static_leader_that_restarts_is_told_of_its_former_id_as_the_leader(
+async def an_older_static_leader_that_restarts_gets_its_former_id_as_the_leader(
     t: Talk,
 ) -> None:
     a, b = static_members(t, "a", "b")

@@ -12,12 +12,12 @@ BRIEF_ROUND_MS = 2_500
 
 
 @scenario(116)
-async def a_sync_in_an_unknown_group_is_of_an_unknown_member(t: Talk) -> None:
+async def a_sync_in_an_unknown_group_gets_UNKNOWN_MEMBER_ID(t: Talk) -> None:
     assert (await Member(t, "a").sync(generation=1, member_id="x")).error == "UNKNOWN_MEMBER_ID"
 
 
 @scenario(117)
-async def a_sync_of_a_stranger_is_of_an_unknown_member(t: Talk) -> None:
+async def a_sync_with_an_unknown_member_id_gets_UNKNOWN_MEMBER_ID(t: Talk) -> None:
     await forms(Member(t, "a"))
     assert (await Member(t, "b").sync(generation=1, member_id="x")).error == "UNKNOWN_MEMBER_ID"
 
@@ -56,7 +56,7 @@ async def a_sync_while_members_join_is_sent_back(t: Talk) -> None:
 
 
 @scenario(122)
-async def a_sync_in_an_empty_group_is_of_an_unknown_member(t: Talk) -> None:
+async def a_sync_in_an_empty_group_gets_UNKNOWN_MEMBER_ID(t: Talk) -> None:
     a = Member(t, "a")
     await stable(a)
     assert await a.leave() == "NONE"
@@ -116,7 +116,9 @@ async def a_plan_larger_than_a_message_may_be_fails_everybodys_sync(t: Talk) -> 
 
 
 @scenario(129)
-async def a_leader_whose_session_ends_before_it_syncs_sends_followers_back(t: Talk) -> None:
+async def if_the_leaders_session_ends_before_its_sync_a_follower_gets_REBALANCE_IN_PROGRESS(
+    t: Talk,
+) -> None:
     a, b = Member(t, "a", session=t.profile.brief_ms), Member(t, "b")
     await forms(a, b)
     assert (await t.within(b.syncs())).error == "REBALANCE_IN_PROGRESS"
