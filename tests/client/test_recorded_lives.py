@@ -15,6 +15,7 @@ from tests.client.stage import Feeder, topic
 from kohort.broker.embedded import EmbeddedBroker
 from kohort.cli.check import check
 from kohort.client.consumer import Consumer
+from kohort.client.poll_loop import PollLoop
 from kohort.history.checker import Checker, Report, Verdict
 from kohort.history.endings import with_endings
 from kohort.model.client_facts import ProcessKilled, ProcessStarted, ProcessStopped
@@ -152,3 +153,42 @@ def test_history_that_cannot_be_written_is_an_error_at_once(tmp_path: Path) -> N
         EmbeddedBroker(history=tmp_path / "none" / "broker.jsonl"),
     ):
         pass
+
+
+def test_a_record_that_is_delivered_after_its_revocation_is_found_in_a_live_history(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With the bug, the records in the buffer outlive the revocation of their partition."""
+
+    def found(folder: Path) -> set[int]:
+        files = [folder / "one.jsonl", folder / "two.jsonl"]
+        settings: dict[str, Any] = {"group.initial.rebalance.delay.ms": 0}
+        with (
+            EmbeddedBroker(**settings) as broker,
+            topic(broker.bootstrap_servers, PARTITIONS) as name,
+        ):
+            Feeder(broker.bootstrap_servers, name, PARTITIONS).once(80)
+            one, two = (
+                consumer_of(broker.bootstrap_servers, file, **{"enable.auto.commit": False})
+                for file in files
+            )
+            one.subscribe([name])
+            while one.poll(0.1) is None:
+                pass
+            two.subscribe([name])
+            deadline = time.monotonic() + 30
+            while not shared([one, two]) and time.monotonic() < deadline:
+                one.poll(0.02)
+                two.poll(0.02)
+            for _ in range(2_000):
+                one.poll(0)
+            one.close()
+            two.close()
+        return {violation.check for violation in judge(files).violations}
+
+    healthy, buggy = tmp_path / "healthy", tmp_path / "buggy"
+    healthy.mkdir()
+    buggy.mkdir()
+    assert found(healthy) == set()
+    monkeypatch.setattr(PollLoop, "unbuffer", lambda _self, _partitions: False)
+    assert 53 in found(buggy)

@@ -1,4 +1,4 @@
-"""What fault tests share: raw connections, quick brokers, and brokers in processes of their own."""
+"""Fixtures of the fault tests: raw connections, fast brokers, brokers in processes."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """A group member made of single requests, so that a fault can be put between any two of them.
 
-What lives here: ``Member``, over one raw connection, and a whole round of several. Goes out: error
-codes and bytes as the broker told them. It must not know which fault is tried.
+In: raw connections. Out: ``Member``, and a whole rebalance of several members; error codes and
+bytes as the broker sent them. Must not know: the faults.
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ class Member:
         return answer.error_code
 
     def plan(self) -> dict[str, bytes]:
-        """What a leader gives everybody: bytes that name the member and the generation."""
+        """The leader's assignments: bytes that name the member and the generation."""
         return {
             member_id: f"{member_id} in {self.generation}".encode() for member_id in self.others
         }
@@ -200,7 +200,7 @@ def described(client: RawClient, group: str = "g") -> tuple[str, list[str]]:
 
 
 def form(members: list[Member]) -> None:
-    """Bring members into one stable generation, whoever comes first."""
+    """Bring members into one stable generation, in any order."""
     for member in members:
         member.ask_for_id()
     parked: list[Member] = []

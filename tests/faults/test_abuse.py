@@ -1,4 +1,4 @@
-"""What strangers and members do that they should not, over the wire: A1 to A30, S9.
+"""Abuse over the wire by strangers and by members: A1 to A30, S9.
 
 Single frames that are no requests are in tests/broker/test_bad_input.py, limits of connections in
 tests/broker/test_limits.py.
@@ -152,7 +152,7 @@ def test_a16_session_timeouts_outside_the_bounds(member: MakeMember, session_ms:
 def test_a17_rebalance_timeouts_of_any_size_hold_nobody_for_days(
     member: MakeMember, rebalance_ms: int
 ) -> None:
-    """Whoever does not come back is out when its session ends, however long it allows itself."""
+    """A member that does not come back is removed at the end of its session."""
     wild = member(session_ms=500, rebalance_ms=rebalance_ms)
     assert (wild.join(), wild.sync()) == (0, 0)
     other = member(session_ms=LONG_MS)

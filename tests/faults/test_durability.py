@@ -1,4 +1,4 @@
-"""A real broker process that is killed, and disks that fail it: what was told is still true.
+"""A real broker process with kills and failing disks: no answer that was sent becomes false.
 
 The same crashes at every point of a persist are in tests/lab/test_persist_points.py, and of the
 storage alone in tests/storage.
@@ -119,7 +119,7 @@ def offsets_log(start_broker: StartBroker, connect: Connect, tmp_path: Path) -> 
 
 
 def written(log: Path) -> bytes:
-    """What is in a log, without the room that was made in advance."""
+    """The content of a log without its preallocated space."""
     data = log.read_bytes()
     end = 0
     while end < len(data) and any(data[end : end + HEADER_SIZE]):

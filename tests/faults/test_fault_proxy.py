@@ -1,4 +1,4 @@
-"""The fault proxy itself: what it lets pass, what it breaks; it can be told at run time."""
+"""The fault proxy itself: the bytes that pass, the faults, and changes at run time."""
 
 from __future__ import annotations
 

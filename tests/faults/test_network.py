@@ -244,6 +244,6 @@ def _beat(member: Member) -> HeartbeatRequest:
 
 
 def _confirmed(membership: GroupMembership) -> bool:
-    """Whether it knows that its place is its own; whoever asks is alive."""
+    """Whether the member is sure of its membership; the call is a sign of life."""
     membership.touch()
     return membership.confirmed()

@@ -34,7 +34,7 @@ ROOT = Path(__file__).parents[2]
 
 
 class MemberProcess:
-    """``member_process.py``, and what it said."""
+    """``member_process.py`` with its output."""
 
     def __init__(self, bootstrap: str, instance: str, session_ms: int) -> None:
         script = str(Path(__file__).with_name("member_process.py"))
@@ -132,7 +132,7 @@ def test_p4_a_stop_longer_than_the_session_costs_the_place_and_no_stale_commit(
     process.reader.join()
     unknown = int(ErrorCode.UNKNOWN_MEMBER_ID)
     assert process.said[-1] == f"{unknown} {unknown}"
-    # What was sent before the stop may have been read after the look; nothing came after it.
+    # Bytes from before the stop may be read after the check; later bytes must not come.
     assert committed(connect(broker)) <= last + 1
 
 

@@ -44,7 +44,7 @@ def test_a_row_names_tests_that_exist_or_says_why_not(row: tuple[str, ...]) -> N
 
 
 def test_tests_named_after_a_fault_are_in_its_row() -> None:
-    """What says n5 in its name is found under N5."""
+    """A test with n5 in its name is listed under N5."""
     cells = {row[0].lower(): row[3] + row[4] for row in ROWS}
     for path in ("faults/test_network.py", "faults/test_processes.py", "faults/test_abuse.py"):
         for name in sorted(names_in(path)):

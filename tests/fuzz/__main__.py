@@ -2,8 +2,8 @@
 
     python -m tests.fuzz [--seconds N] [--corpus DIR] [TARGET ...]
 
-Each runs in a process of its own. What breaks a target is kept in the corpus folder; put its bytes
-as hex into ``tests/fuzz/found/TARGET/`` with the mend, and ``make test`` tries it for ever.
+Each target runs in its own process. The corpus folder keeps an input that breaks a target. Put its
+bytes as hex into ``tests/fuzz/found/TARGET/`` together with the fix, and ``make test`` tries them.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Bytes made worse, from a generator: what the short run of ``make test`` tries.
+"""Mutants of good bytes, from a generator, for the short run of ``make test``.
 
-In come seeds and a generator; out go their mutants: flipped bits, numbers that lengths do not like,
-pieces cut out, doubled or taken from another seed.
+In: seeds and a generator. Out: mutants with flipped bits, extreme numbers, and pieces that are cut
+out, doubled or taken from another seed. Must not know: the targets.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ MOST_BYTES = 4_096
 
 
 def mutant(seeds: Sequence[bytes], rng: Random) -> bytes:
-    """One of the seeds, made worse up to five times."""
+    """One of the seeds with up to five changes."""
     data = bytearray(rng.choice(seeds))
     for _ in range(rng.choice((1, 1, 2, 3, 5))):
         _worsen(data, seeds, rng)

@@ -56,7 +56,7 @@ Target = Callable[[bytes], bool]
 
 
 def frames(data: bytes) -> bool:
-    """The frame splitter, fed in pieces whose sizes are the data's first bytes."""
+    """The frame splitter; the first bytes of the data are the sizes of the pieces."""
     steps, stream = data[:8] or b"\x01", data[8:]
     splitter = FrameSplitter(MOST_FRAME)
     given = taken = turn = 0
@@ -140,7 +140,7 @@ def group_records(data: bytes) -> bool:
 
 
 def batches(data: bytes) -> bool:
-    """What a producer sends, compressed records included."""
+    """Batches of producers, also with compressed records."""
     try:
         header, _ = check_batch(data, 1 << 20)
         count = sum(1 for _ in iterate_records(data))
@@ -151,7 +151,7 @@ def batches(data: bytes) -> bool:
 
 
 def sound_batches(data: bytes) -> bool:
-    """Records in a batch whose checksum is right, so that the fuzzer need not guess it."""
+    """Records in a batch with a correct checksum, which the fuzzer cannot guess."""
     if not data:
         return False
     plain = build_batch([Record(b"k", b"v", NOW)])
@@ -213,7 +213,7 @@ def _edits(data: bytes, names: list[str]) -> Iterator[tuple[str, int, int]]:
 
 
 def _opened(files: UnsyncedLossFiles, *, restarted: bool) -> object:
-    """What the log says once it is open, or why it does not open."""
+    """The content of the opened log, or the error."""
     try:
         log = PartitionLog.open(
             files,
@@ -231,13 +231,13 @@ def _opened(files: UnsyncedLossFiles, *, restarted: bool) -> object:
             for record in iterate_records(log.read(log.log_start_offset, 1 << 20))
         ]
     except StorageError as error:
-        # What was under a checkpoint is looked at when it is read.
+        # Bytes before the checkpoint are checked when they are read.
         return str(error)
     return log.log_end_offset, found
 
 
 def connection(data: bytes) -> bool:
-    """A whole engine: whatever a stranger sends, it hurts that connection and no other."""
+    """A whole engine: bytes on one connection never harm another connection."""
     engine = CoordinatorEngine(
         GroupConfig(), lambda prefix: f"{prefix}-1", wall=WallMillis(NOW), now=Instant(0)
     )

@@ -1,4 +1,4 @@
-"""What each of three nodes answers, asked as leader, follower and neither; as coordinator or not.
+"""The answers of each of three nodes, as leader, follower, neither, and as coordinator or not.
 
 Plain values by question, so that two clusters can be compared.
 """
@@ -273,7 +273,7 @@ async def _groups(cluster: Cluster) -> Told:
 
 
 async def _group_of(cluster: Cluster, node: int) -> str:
-    """A group that this node coordinates, and serves by now."""
+    """A group that this node coordinates and serves."""
     found: list[str] = []
 
     async def there_is_one() -> bool:

@@ -1,4 +1,4 @@
-"""Raw requests to any broker, and what it answered and logged, in a form that can be compared.
+"""Raw requests to any broker, and its answers and log lines in a form that can be compared.
 
 Member ids are random, so they are named by the order in which they are seen.
 """
@@ -70,7 +70,7 @@ class Peer:
 
 
 class Script:
-    """What is asked of a broker, and what it answered, line by line."""
+    """The requests to a broker and its answers, line by line."""
 
     def __init__(self, port: int, group: str) -> None:
         self.group = group

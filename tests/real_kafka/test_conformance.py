@@ -1,4 +1,4 @@
-"""The same scenarios on a real Kafka: what it answers otherwise is listed, and nothing else is.
+"""The same scenarios on a real Kafka: all its other answers are listed, and no more.
 
 Whatever differs without being listed fails here or in tests/conformance, since both play the same
 scenarios; a listed difference that is none any more fails too.

@@ -1,4 +1,4 @@
-"""What kohort does otherwise than Kafka after a crash: Kafka's way, seen on a real one, and ours.
+"""Differences between kohort and Kafka after a crash, both shown on real processes.
 
 What needs no crash is a scenario of tests/conformance, with its line in differences.toml there.
 """

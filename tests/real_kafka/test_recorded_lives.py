@@ -1,4 +1,4 @@
-"""What consumers on a real Apache Kafka record keeps what clients can promise by themselves."""
+"""Histories of consumers on a real Apache Kafka keep the promises of clients."""
 
 from __future__ import annotations
 

@@ -119,7 +119,7 @@ def perform(script: Script) -> None:
 
 
 def perform_with_sessions(script: Script) -> None:
-    """What time brings about: sessions, ids that nobody uses, members that are silent."""
+    """Effects of time: sessions, unused ids, silent members."""
     script.ids = dict.fromkeys("abcz", "made-up")
     brief: dict[str, Any] = {"session": 2_500, "rebalance": 20_000, "protocol": "range other"}
     for peer in "ab":

@@ -1,1 +1,1 @@
-"""The promises that a history is held to, grouped by what they are about."""
+"""The checks of histories, grouped by subject."""

@@ -1,7 +1,7 @@
-"""Promises about what a generation assigns: nothing twice, nothing missing, fair shares.
+"""Promises about the assignment of a generation: nothing twice, nothing missing, fair shares.
 
 In: assignments and join metadata of ``consumer`` groups, as coordinators record them. A policy is
-held to what it promises under its protocol name. Out: findings. Must not know: clients' callbacks.
+judged by the promises under its protocol name. Out: findings. Must not know: clients' callbacks.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class Plan:
 
 
 class Assigned(Check):
-    """Base of checks on a generation whose assignment has become durable."""
+    """Base of the checks that run when the assignment of a generation becomes durable."""
 
     @on(GroupStabilized)
     def stabilized(self, recorded: Recorded, fact: GroupStabilized) -> None:
@@ -185,11 +185,11 @@ class LoadIsBalanced(Assigned):
 
 
 def robbed(offers: dict[MemberId, Offer], targets: Targets) -> dict[MemberId, Partitions]:
-    """What members must give up although balance leaves it to them, among equal subscriptions.
+    """The partitions that members must give up needlessly, among members with equal subscriptions.
 
-    With P partitions and n members, who claims no more than P // n of them, and nobody else claims
-    those, keeps them in every balanced plan that moves as little as can be. Nothing is said of
-    topics of which nobody gets anything: they may be gone.
+    With P partitions and n members, a member may claim up to P // n partitions that no other member
+    claims. Every balanced plan with the fewest moves leaves these to the member. A topic without
+    any assigned partition is not judged: the topic may be deleted.
     """
     if len({offer.topics for offer in offers.values()}) != 1:
         return {}
@@ -315,11 +315,11 @@ class NothingIsOrphaned(Assigned):
 
     @on(JoinPhaseCompleted)
     def opened(self, recorded: Recorded, fact: JoinPhaseCompleted) -> None:
-        """Time goes by."""
+        """A generation opens: judge the time so far."""
         self._judge(recorded, self.world.group(fact.group_id))
 
     def assigned(self, recorded: Recorded, plan: Plan) -> None:
-        """What is assigned is not orphaned; what is not may be."""
+        """Note the partitions that are not assigned, with the time."""
         offers = plan.offers()
         if offers is None or promises.COMPLETE not in plan.promised:
             self._without.pop(plan.group.group_id, None)
@@ -335,7 +335,7 @@ class NothingIsOrphaned(Assigned):
             self.judged += 1
 
     def finish(self, last: Recorded) -> None:
-        """What is still without an owner."""
+        """Judge the partitions that have no owner at the end."""
         if not self.world.loading:
             for group in list(self.world.groups.values()):
                 self._judge(last, group)

@@ -1,4 +1,4 @@
-"""Promises about what applications are handed: positions, gaps, duplicates, commits of their own.
+"""Promises about deliveries to applications: positions, gaps, duplicates, own commits.
 
 In: deliveries, positions, commits and callbacks of clients. A gap in offsets counts only where
 every offset holds a record (``complete``). Out: findings. Must not know: how offsets are stored.
@@ -35,7 +35,7 @@ class _Reading:
     """One partition in one ownership interval of one process."""
 
     begun: int
-    """The sequence of the fact it was first heard of in."""
+    """The sequence of the first fact about this interval."""
     start: int | None = None
     next: int | None = None
     """The offset that must come next."""
@@ -138,7 +138,7 @@ class CommitsFollowDeliveries(_Readers):
 
     @on(CommitSent)
     def commits(self, recorded: Recorded, fact: CommitSent) -> None:
-        """Not beyond what was handed out."""
+        """The commit must not be beyond the deliveries."""
         for tp, offset in fact.offsets:
             reading = self.reading.get((recorded.source, tp))
             if reading is not None and reading.next is not None and not reading.sought:
@@ -212,7 +212,7 @@ class _Past:
     """How far a partition's last reader came, and how it ended."""
 
     next: int = 0
-    """What is before it was handed out. After an orderly end it is also committed."""
+    """All records before this offset were delivered; after an orderly end, also committed."""
     source: str = ""
     reading: bool = False
     """Handed out in an ownership interval that goes on."""
@@ -224,11 +224,11 @@ class _Past:
 class DuplicatesHaveACause(_Readers):
     """Records are handed out again only after an unclean stop, or a commit that did not succeed.
 
-    After a clean revocation or close of a client that commits by itself there are none: its
-    position was committed before it gave the partition up. A commit that it gave up earlier and
-    that comes late must not take that back, as it does on Kafka. Who reads nothing before he
-    gives up in order answers for what he has committed, not for what was read before him, be it
-    in a former life of the same process.
+    A client with automatic commits commits its position before it gives a partition up, so that a
+    clean revocation or close causes no duplicates. An earlier commit that arrives late must not
+    move the offset back, as it does on Kafka. A client that gives a partition up without reading it
+    is judged by its own commit, not by the deliveries of an earlier owner or of an earlier life of
+    the same process. A seek is a cause, too.
     """
 
     number, name, heading = 42, "duplicates-have-a-cause", Heading.OFFSETS
@@ -240,7 +240,7 @@ class DuplicatesHaveACause(_Readers):
 
     @on(ProcessStarted, ProcessKilled)
     def new_life(self, recorded: Recorded, fact: ProcessStarted | ProcessKilled) -> None:
-        """What the former life was reading has ended, and not in order."""
+        """The intervals of the former life have ended, but not in order."""
         for past in self._past.values():
             if past.source == recorded.source:
                 past.reading = False
@@ -270,7 +270,7 @@ class DuplicatesHaveACause(_Readers):
 
     @staticmethod
     def _held_only(recorded: Recorded, past: _Past, reading: _Reading) -> None:
-        """It read nothing: whoever did before has ended as he has, but its own commit counts."""
+        """The client read nothing: its own commit counts from now on."""
         ended_otherwise = not past.reading and not past.clean
         if ended_otherwise and reading.committed is not None and not reading.sought:
             past.next, past.source = reading.committed, recorded.source
@@ -279,7 +279,7 @@ class DuplicatesHaveACause(_Readers):
     def handed(self, recorded: Recorded, fact: RecordsDelivered, reading: _Reading) -> None:
         """Was it handed out before?"""
         past = self._past.setdefault((fact.group_id, fact.partition), _Past())
-        # Who read along before that end is a zombie: its duplicates are not of that hand-over.
+        # A reader from before that end is a zombie: its duplicates have another cause.
         if past.clean and reading.begun > past.ended and not reading.sought:
             self.judge(
                 fact.first >= past.next,
@@ -332,7 +332,7 @@ class CommitsAreOfOwnPartitions(Check):
 
 @dataclass(slots=True)
 class _Coverage:
-    """What of a partition was handed out, as disjoint ranges in order."""
+    """The delivered offsets of a partition, as disjoint ranges in order."""
 
     ranges: list[tuple[int, int]] = field(default_factory=list)
     start: int | None = None
@@ -369,10 +369,10 @@ class _Coverage:
 
 
 class NothingIsSkipped(Check):
-    """What is committed was handed to somebody: from the first position on, without a gap.
+    """All committed records were delivered to a client, from the first position on, without a gap.
 
-    At least once, over all clients of the group together. Judged at the end, for partitions whose
-    every committer is recorded and that nobody sought in.
+    At least once, over all clients of the group together. Judged at the end, for partitions without
+    a seek, if all committing clients are recorded.
     """
 
     number, name, heading = 41, "nothing-is-skipped", Heading.OFFSETS
@@ -409,7 +409,7 @@ class NothingIsSkipped(Check):
 
     @on(CallbackStarted)
     def told(self, _recorded: Recorded, fact: CallbackStarted) -> None:
-        """A member whose process is recorded."""
+        """The process of this member is recorded."""
         self._members.add(fact.member_id)
 
     @on(CommitConcluded)
@@ -436,7 +436,7 @@ class NothingIsSkipped(Check):
 
     @on(OffsetsCommitted)
     def stored(self, _recorded: Recorded, fact: OffsetsCommitted) -> None:
-        """Somebody commits whose deliveries are not recorded: nothing can be said."""
+        """A client without recorded deliveries commits: the partition cannot be judged."""
         if fact.member_id not in self._members:
             for tp, _ in fact.offsets:
                 self._of(fact.group_id, tp).certain = False

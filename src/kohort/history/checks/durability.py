@@ -87,11 +87,12 @@ class _Writes(Check):
 
 
 class DurableBeforeTold(_Writes):
-    """Nobody is told of a success before the record that it rests on is durable.
+    """No success is reported before its record is durable.
 
-    That is: an assignment before its generation's record, a static replacement before the record
-    that names the new id, a commit before its offsets. A crash between the two would take back what
-    somebody relies on already.
+    That means: an assignment before its generation's record, a static replacement before the record
+    that names the new id, a commit before its offsets. A crash between the two would revoke a
+    promise on which a client relies already. In the lab the simulated disk, not the log, says which
+    writes are durable.
     """
 
     number, name, heading = 45, "durable-before-told", Heading.DURABILITY
@@ -107,7 +108,7 @@ class DurableBeforeTold(_Writes):
         self._replaced: set[tuple[GroupId, MemberId]] = set()
 
     def durable(self, recorded: Recorded, write: PersistBegun) -> None:
-        """What may be told from now on."""
+        """The write may be reported from now on."""
         if write.generation_id is not None:
             self._generations.add((write.group_id, write.generation_id))
             self._members[write.group_id] = {member_id for member_id, _ in write.members}
@@ -119,7 +120,7 @@ class DurableBeforeTold(_Writes):
                 stored[offset] = recorded.sequence
 
     def _forget(self, stored: dict[int, int], recorded: Recorded) -> None:
-        """An answer rests on what was stored after its request came: the oldest that is open."""
+        """Forget offsets that were stored before the oldest open request came."""
         oldest = next(iter(self.world.requests.values()), recorded).sequence
         for offset in [offset for offset, when in stored.items() if when < oldest]:
             del stored[offset]
@@ -137,7 +138,7 @@ class DurableBeforeTold(_Writes):
 
     @on(GroupLoaded)
     def loaded(self, _recorded: Recorded, fact: GroupLoaded) -> None:
-        """What comes from the log is durable."""
+        """A generation from the log is durable."""
         self._generations.add((fact.group_id, fact.generation_id))
 
     @on(StaticMemberReplaced)
@@ -188,7 +189,7 @@ class DurableBeforeTold(_Writes):
 
 
 class RecoveryIsReachable(Check):
-    """What a coordinator knows after a crash is what the log could have held.
+    """After a crash the coordinator has a state that the log could have held.
 
     The last group record that is durable, or any that was on its way behind it; nothing older, no
     mixture, and no group is missing. Recovering twice gives the same twice.
@@ -269,12 +270,11 @@ def _named(members: tuple[tuple[MemberId, GroupInstanceId | None], ...]) -> str:
 
 
 class FailedIsNeverTold(_Writes):
-    """After a write failed, nobody is told of a success that rests on it, and nobody reads it.
+    """After a failed write no success is reported that rests on it, and nobody reads its value.
 
-    What memory holds and the disk does not is gone with the next crash. An offset that is the
-    partition's durable one may be read although somebody tried in vain to store it once more: who
-    never heard that a commit was kept sends it again. After a crash the log may hold what failed,
-    and what was on its way.
+    The next crash loses a value that is in memory and not on disk. A durable offset may be read
+    although a later write of the same offset failed: a client repeats a commit without an answer.
+    After a crash the log may hold failed and unfinished writes.
     """
 
     number, name, heading = 47, "failed-is-never-told", Heading.DURABILITY
@@ -285,12 +285,12 @@ class FailedIsNeverTold(_Writes):
         self._generations: set[tuple[GroupId, GenerationId]] = set()
         self._failed: dict[_Place, dict[int, _Order]] = {}
         self._held: dict[_Place, tuple[_Order, frozenset[int | None]]] = {}
-        """What the last durable write left, or since a crash what may be there instead."""
+        """The value of the last durable write; after a crash, all values that the log may hold."""
         self._from_empty = False
         """The history has seen the log begin, so a place without a durable write holds nothing."""
 
     def failed(self, recorded: Recorded, write: PersistBegun) -> None:
-        """What must not be told."""
+        """The values of the write must not be reported."""
         if write.generation_id:
             self._generations.add((write.group_id, write.generation_id))
         self._vain(recorded.incarnation, write)
@@ -317,7 +317,7 @@ class FailedIsNeverTold(_Writes):
 
     @on(CoordinatorBooted)
     def reread(self, recorded: Recorded, fact: CoordinatorBooted) -> None:
-        """What the log holds counts now: a sync that failed may have left its records there."""
+        """The content of the log counts now: a failed sync may have left its records there."""
         life = (recorded.source, recorded.incarnation)
         for key in [k for k in self.begun if k[0] == life[0] and k[1] < life[1]]:
             self._vain(key[1], self.begun.pop(key))

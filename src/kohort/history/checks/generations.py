@@ -57,7 +57,7 @@ class GenerationRisesByOne(Check):
 
     @on(GroupLoaded)
     def came_back(self, _recorded: Recorded, fact: GroupLoaded) -> None:
-        """What follows may skip numbers, once."""
+        """The next generation may skip numbers, once."""
         self._came_back.add(fact.group_id)
 
     @on(JoinPhaseCompleted, GroupEmptied)
@@ -128,14 +128,14 @@ class ToldGenerationIsNeverReused(Check):
 
 @dataclass(slots=True)
 class _Told:
-    """What JoinGroup answers of one generation said so far."""
+    """The content of the JoinGroup answers of one generation so far."""
 
     leaders: set[MemberId] = field(default_factory=set)
     facts: set[tuple[MemberId, str | None]] = field(default_factory=set)
 
 
 class _ToldAlike(Check):
-    """What the answers of one generation have in common, for two checks."""
+    """Follows the JoinGroup answers of each generation, for two checks."""
 
     def __init__(self, world: World) -> None:
         super().__init__(world)
@@ -163,9 +163,9 @@ class _ToldAlike(Check):
 class OneLeaderPerGeneration(_ToldAlike):
     """A generation has one leader, which is one of its members; it alone gets the member list.
 
-    Two leaders would make two assignments; a leader outside the generation none. The list holds
-    everybody's metadata, and an assignment made from a list with strangers or gaps cannot be right;
-    only who was removed since, while the answer waited for the log, may be missing.
+    Two leaders would make two assignments; a leader outside the generation would make none. The
+    list has the metadata of all members, and an assignment from a wrong list is wrong. Only a
+    member that was removed while the answer waited for the log may be missing.
     """
 
     number, name, heading = 3, "one-leader-per-generation", Heading.MEMBERSHIP
@@ -173,7 +173,7 @@ class OneLeaderPerGeneration(_ToldAlike):
 
     @on(AnswerSent)
     def joined(self, recorded: Recorded, fact: AnswerSent) -> None:
-        """A member is told of its generation."""
+        """A member receives its generation."""
         if fact.api is not GroupApi.JOIN_GROUP or not isinstance(fact.body, JoinTold):
             return
         told = self.told_of(fact.group_id, fact.generation_id)
@@ -206,8 +206,8 @@ class AllAreToldTheSame(_ToldAlike):
     """All members of a generation are told the same leader and the same protocol.
 
     Members decide by the protocol whether they may keep what they own, and by the leader whether
-    they assign. Those who were told differently act on two different generations of one number.
-    Clients alone show it, too: two that joined one generation under different protocols.
+    they assign. Members with different answers act on two generations with one number. The facts of
+    clients alone show this, too: two members joined one generation under different protocols.
     """
 
     number, name, heading = 4, "all-are-told-the-same", Heading.MEMBERSHIP
@@ -215,7 +215,7 @@ class AllAreToldTheSame(_ToldAlike):
 
     @on(AnswerSent)
     def joined(self, recorded: Recorded, fact: AnswerSent) -> None:
-        """A member is told of its generation by the coordinator."""
+        """The coordinator answers a JoinGroup."""
         if fact.api is GroupApi.JOIN_GROUP and isinstance(fact.body, JoinTold):
             leader = self.now_called(fact.group_id, fact.body.leader_id)
             self._judge(recorded, fact, (leader, fact.body.protocol_name))
@@ -271,7 +271,7 @@ class ProtocolIsSupportedByAll(Check):
 
 
 class _Payloads(Check):
-    """What leaders and others sent as assignments of the present generation of each group."""
+    """Follows the assignments that members send for the present generation of each group."""
 
     def __init__(self, world: World) -> None:
         super().__init__(world)
@@ -305,7 +305,7 @@ class _Payloads(Check):
 
 
 class OnePayloadPerGeneration(_Payloads):
-    """What members of a generation get assigned comes from one payload of the leader.
+    """The assignments of a generation come from one SyncGroup of the leader.
 
     A generation put together from two payloads may give a partition to two members or to none. Each
     member gets its own bytes, or no bytes if the leader left it out.
@@ -375,9 +375,9 @@ _MAY_BEGIN: Final = frozenset(
 class LegalTransitions(Check):
     """A group goes from Empty through PreparingRebalance and CompletingRebalance to Stable.
 
-    Back to PreparingRebalance it goes from CompletingRebalance and Stable; Empty it becomes out of
-    a join phase, Dead out of Empty. Each state says what members may do, so that a leap (Stable
-    without a sync phase) lets them act on what was never decided.
+    From CompletingRebalance and Stable it goes back to PreparingRebalance. A join phase may end in
+    Empty, and an Empty group may become Dead. Members act by the state: a group that is Stable
+    without a sync phase has no assignment to act on.
     """
 
     number, name, heading = 8, "legal-transitions", Heading.MEMBERSHIP

@@ -1,4 +1,4 @@
-"""Promises about who a member is: ids, instance ids, fencing, and static members.
+"""Promises about identity: member ids, instance ids, fencing, and static members.
 
 In: a coordinator's facts. Out: findings. Must not know: clients' facts, time limits.
 """
@@ -36,7 +36,7 @@ from kohort.model.wire_facts import (
 STATIC: Final = "static membership"
 _KIP_345: Final = "KIP-345; reliability 1.3"
 _SHORT: Final = 8
-"""An id whose last part is shorter than this can be guessed."""
+"""An id with a last part shorter than this can be guessed."""
 
 _OF_MEMBERS: Final = frozenset(
     {GroupApi.JOIN_GROUP, GroupApi.SYNC_GROUP, GroupApi.HEARTBEAT, GroupApi.OFFSET_COMMIT}
@@ -46,8 +46,8 @@ _OF_MEMBERS: Final = frozenset(
 class RemovedStaysRemoved(Check):
     """An id that was removed from its group never gets a success again.
 
-    Whoever was removed may be replaced by now. Judged are requests that came after the removal; a
-    commit that was accepted before it may be answered later.
+    Another member may have its partitions now. Judged are requests that came after the removal; a
+    commit that was accepted before the removal may be answered later.
     """
 
     number, name, heading = 10, "removed-stays-removed", Heading.MEMBERSHIP
@@ -75,8 +75,8 @@ class RemovedStaysRemoved(Check):
 class MemberIdsAreUnique(Check):
     """Member ids are unique, cannot be guessed, and are never used again.
 
-    An id is all that a member shows: who can guess another's can send its heartbeats and commits,
-    and one that is given twice makes two members one.
+    A member identifies itself by its id alone. A client that guesses the id of another member can
+    send its heartbeats and commits, and two clients with one id would be one member.
     """
 
     number, name, heading = 11, "member-ids-are-unique", Heading.MEMBERSHIP
@@ -108,7 +108,7 @@ class MemberIdsAreUnique(Check):
 class OneMemberPerInstance(Check):
     """At any instant at most one member of a group holds an instance id.
 
-    Two holders would both take themselves for the owner of the instance's partitions.
+    Two holders would both process the partitions of the instance.
     """
 
     number, name, heading = 12, "one-member-per-instance", Heading.MEMBERSHIP
@@ -132,7 +132,7 @@ class OneMemberPerInstance(Check):
 
 
 class ReplacedIsFenced(Check):
-    """Who lost an instance id to another process is fenced on every later call.
+    """A member that lost its instance id to another process is fenced on every later call.
 
     Also after a restart of the coordinator: the replacement must be durable before it is told.
     """
@@ -232,7 +232,7 @@ class StaticRejoinIsQuiet(Check):
 
     @on(AnswerSent)
     def answered(self, recorded: Recorded, fact: AnswerSent) -> None:
-        """What it is told."""
+        """A returning member is answered."""
         kept = self._back.get(fact.member_id)
         if kept is None or fact.error is not ErrorCode.NONE:
             return

@@ -1,6 +1,6 @@
 """Promises that something happens at last, that nothing happens for nothing, and isolation.
 
-In: facts of all sides; what the lab says of faults. Out: findings. Must not know: what faults do.
+In: facts of all sides, and the faults of the lab. Out: findings. Must not know: effects of faults.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ HEARTBEATS_MS: Final = 15_000
 
 QUIET_MICROS: Final = 60 * MICROS_PER_SECOND
 ISOLATION_MS: Final = 500
-"""What a heartbeat's answer may take at the 99th percentile while another group rebalances."""
+"""The longest time of a heartbeat at the 99th percentile while another group rebalances."""
 
 _DEFAULT_SESSION_MS: Final = 45_000
 _DEFAULT_REBALANCE_MS: Final = 300_000
@@ -118,12 +118,11 @@ class EventuallyStable(Check):
 class GenerationsAreBounded(Assigned):
     """A group rebalances for a reason, and no more often than its policy needs.
 
-    In a minute of quiet no generation opens. After an event an eager policy needs one generation, a
-    cooperative one another for each member that had to give something up, since each comes back
-    when it is ready; one more is allowed for an event that comes into the middle. Who had to give
-    up what a sticky policy could leave to it excuses nothing. A static member that comes after its
-    group went on without it is an event. A session that ends for a member that is gone already is
-    no reason (KAFKA-7196).
+    In a quiet minute no generation opens. After an event an eager policy needs one generation. A
+    cooperative policy needs one more for each member that must give partitions up, since each of
+    them rejoins when it is ready. One more is allowed for an event during a rebalance. A needless
+    revocation under a sticky policy is no excuse. A static member that joins after its group went
+    on without it is an event. The end of the session of a removed member is none (KAFKA-7196).
     """
 
     number, name, heading = 49, "generations-are-bounded", Heading.LIVENESS
@@ -137,12 +136,12 @@ class GenerationsAreBounded(Assigned):
 
     @on(MemberRejoined)
     def rejoined(self, recorded: Recorded, fact: MemberRejoined) -> None:
-        """A static member comes, whom the generation opened without?"""
+        """A static member joins late: note the event."""
         if fact.member_id in self.world.group(fact.group_id).absent:
             self._late[fact.group_id] = recorded.at
 
     def assigned(self, recorded: Recorded, plan: Plan) -> None:
-        """Who has to give something up, and will come back for that?"""
+        """Count the members that must give partitions up, and so will rejoin."""
         del recorded
         since = self._since.get(plan.group.group_id)
         if since is None:
@@ -187,7 +186,7 @@ class GenerationsAreBounded(Assigned):
 
     @on(RebalanceStarted)
     def started(self, recorded: Recorded, fact: RebalanceStarted) -> None:
-        """A session ended: whose?"""
+        """A rebalance for an expired session must name a member that expired now."""
         if fact.cause is RebalanceCause.MEMBER_EXPIRED:
             removed = self.world.group(fact.group_id).removed
             self.judge(
@@ -199,7 +198,7 @@ class GenerationsAreBounded(Assigned):
 
 @dataclass(slots=True)
 class _Since:
-    """What a group did since the last event that called for a rebalance."""
+    """The generations of a group since the last event that called for a rebalance."""
 
     disturbed: Instant
     generations: int = 0
@@ -226,8 +225,8 @@ class _Beats:
 class GroupsAreIsolated(Check):
     """One group's rebalance, however large, does not delay another group's heartbeats.
 
-    Judged where two groups are recorded: the 99th percentile of what a heartbeat's answer takes,
-    as its sender sees it, or else as the coordinator does, while another group is not stable.
+    Judged if two groups are recorded: the 99th percentile of the time from a heartbeat to its
+    answer while another group is not stable, measured by the sender, or else by the coordinator.
     """
 
     number, name, heading = 50, "groups-are-isolated", Heading.LIVENESS

@@ -1,8 +1,8 @@
-"""The promise that sticky policies move no more than they must.
+"""The promise that sticky policies move no more partitions than necessary.
 
-In: assignments and join metadata of ``consumer`` groups. What members hold is taken from what they
-were assigned, not from what they say of its age: a claim is as old as the assignment that it
-repeats. Out: findings. Must not know: how policies come to their plans.
+In: assignments and join metadata of ``consumer`` groups. The age of a claim is
+the age of the assignment that the claim repeats, not the age that the member names. Out: findings.
+Must not know: the computation of plans.
 """
 
 from __future__ import annotations
@@ -41,18 +41,18 @@ class _Begun:
     topics: dict[MemberId, frozenset[str]]
     held: dict[MemberId, Partitions]
     everything: Partitions
-    """What was held or given: if that changes, the moves begun serve a balance of the past."""
+    """All held and assigned partitions; if they change, the moves begin anew."""
 
 
 class MovesAreMinimal(Assigned):
     """A sticky policy moves no more partitions than balance asks for.
 
-    What a member holds is what it claims, dated by the assignment that the claim repeats; of two
-    claims the newer one counts, and of two that are equally new none. Closed form for equal
-    subscriptions: with P partitions and n members at most ``min(held, share)`` can stay with each,
-    where P mod n members, those that hold the most, have the larger share. Among unequal ones the
-    optimum is that of a min-cost flow, which is computed for groups of up to 100 partitions and 12
-    members; larger ones are not judged.
+    A member holds the partitions that it claims. A claim has the age of the assignment that it
+    repeats; of two claims the newer one counts, of two equally new claims none. With equal
+    subscriptions, P partitions and n members, at most ``min(held, share)`` partitions can stay with
+    each member, and the P mod n members that hold the most have the larger share. With unequal
+    subscriptions the optimum is a min-cost flow, which is computed for up to 100 partitions and 12
+    members; larger groups are not judged.
     """
 
     number, name, heading = 30, "moves-are-minimal", Heading.OWNERSHIP
@@ -63,7 +63,7 @@ class MovesAreMinimal(Assigned):
         super().__init__(world)
         self._begun: dict[GroupId, _Begun] = {}
         self._over: set[MemberId] = set()
-        """Whose place was declared over since its last assignment: its claims have no age."""
+        """Members that lost their membership since; their claims have no age."""
 
     @on(GroupEmptied, GroupDeleted)
     def over(self, _recorded: Recorded, fact: GroupEmptied | GroupDeleted) -> None:
@@ -114,14 +114,14 @@ class MovesAreMinimal(Assigned):
         )
 
     def _dropped(self, begun: _Begun, offers: Offers) -> bool:
-        """Whether a place ended before the moves did, and its member let go of what it held."""
+        """Whether a membership ended during the moves, and the member dropped its partitions."""
         return any(
             member_id in self._over and not held <= offers[member_id].owned
             for member_id, held in begun.held.items()
         )
 
     def _dated(self, plan: Plan, offers: Offers) -> dict[MemberId, tuple[GenerationId, Partitions]]:
-        """What each member claims, and the generation that assigned it just so."""
+        """The claim of each member, and the generation that made this assignment."""
         dated = {}
         for member_id, offer in offers.items():
             made = offer.generation_id
@@ -143,7 +143,7 @@ class MovesAreMinimal(Assigned):
 def _held(
     dated: dict[MemberId, tuple[GenerationId, Partitions]],
 ) -> dict[MemberId, Partitions]:
-    """Whose each partition is: the newest claim counts; two equally new ones void each other."""
+    """The holder of each partition: the newest claim counts, of two equally new claims none."""
     best: dict[TopicPartition, tuple[GenerationId, MemberId | None]] = {}
     for member_id, (made, owned) in dated.items():
         for partition in sorted(owned):

@@ -1,6 +1,6 @@
-"""Promises about committed offsets: who may commit, and what a reader is told afterwards.
+"""Promises about committed offsets: permitted commits, and the offsets that readers receive.
 
-In: commits and fetches as a coordinator records them; where none is recorded, as clients do. Out:
+In: commits and fetches as a coordinator records them, or else as clients record them. Out:
 findings. Must not know: callbacks, deliveries.
 """
 
@@ -47,12 +47,12 @@ _OF_THE_LOG: Final = frozenset(
         ErrorCode.UNKNOWN_SERVER_ERROR,
     }
 )
-"""What a commit is answered when its write failed. A disk that reports a failure may have written
-all the same, which shows after a crash."""
+"""The answers to a commit with a failed write. The disk may have the records all the same, which a
+crash shows."""
 
 
 def _kept(fact: AnswerSent) -> list[TopicPartition]:
-    """The partitions whose offsets an answer says are kept."""
+    """The partitions with offsets that the answer accepts."""
     if not isinstance(fact.body, CommitTold):
         return []
     return [tp for tp, error in fact.body.errors if error is ErrorCode.NONE]
@@ -169,7 +169,7 @@ class _Register:
 
     commits: list[_Commit] = field(default_factory=list)
     complete: bool = False
-    """What was there before the first write of the history cannot be seen any more."""
+    """Values from before the first write of the history cannot be read any more."""
 
     def acknowledge(self, commit: _Commit, sequence: int) -> None:
         """A write is over; those that were over before it began are overwritten."""
@@ -182,7 +182,7 @@ class _Register:
 
 @dataclass(slots=True)
 class _Fetch:
-    """A read that is under way: what each register held when it began."""
+    """An unfinished read, with the values that each register had when it began."""
 
     begun: int
     complete: dict[TopicPartition, bool]
@@ -254,9 +254,9 @@ class Registers:
         )
 
     def allowed(self, call: _Call, tp: TopicPartition) -> tuple[set[int | None], bool] | None:
-        """What a fetch may say of a partition, and whether a commit was acknowledged before it.
+        """The permitted values of a fetch, and whether a commit was acknowledged before it.
 
-        None: anything, as nothing is known of its beginning.
+        None: any value, because the beginning of the fetch is not known.
         """
         fetch = self._reads.get(call)
         if fetch is None or not fetch.complete.get(tp, False):
@@ -273,7 +273,7 @@ class Registers:
         self._reads.pop(call, None)
 
     def restart(self, sequence: int) -> None:
-        """The coordinator is another one: what had no answer is settled, one way or the other."""
+        """The coordinator restarted: requests without an answer are over."""
         for call in list(self._writes):
             for _, commit in self._writes.pop(call):
                 commit.ended = sequence
@@ -330,7 +330,7 @@ class _Reads(Check):
 
     @on(CoordinatorBooted)
     def booted(self, recorded: Recorded, _fact: CoordinatorBooted) -> None:
-        """What had no answer will get none."""
+        """Requests without an answer get none any more."""
         self._all.restart(recorded.sequence)
 
     @on(CommitSent, CommitConcluded, CommittedAsked, CommittedTold)

@@ -1,8 +1,8 @@
-"""Promises about who owns a partition as applications see it: callbacks, overlaps, fencing.
+"""Promises about ownership as applications see it: callbacks, overlaps, fencing.
 
-In: callbacks and deliveries of clients, beside the coordinator's facts where they are recorded.
-Ownership lasts from being told of an assignment to having been told of its end. Out: findings, and
-notes on overlaps that no promise excludes. Must not know: offsets.
+In: callbacks and deliveries of clients, and the coordinator's facts if they are recorded. Ownership
+lasts from the begin of the assignment callback to the end of the revocation callback. Out:
+findings, and notes on overlaps that no promise excludes. Must not know: offsets.
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ SELF_FENCING: Final = "self-fencing consumer"
 class NoTwoOwners(Check):
     """At no instant do two live clients own a partition.
 
-    Live means running, connected, and a member as far as its coordinator is concerned. A client
-    that stands still, is cut off, was removed without having heard of it, or is static and did not
-    come to the join phase, is a zombie: what it still owns meanwhile is told in seconds, as a note,
-    since only its commits are fenced.
+    A live client runs, is connected, and is a member for its coordinator. A client is a zombie if
+    it is paused or cut off, if it was removed and does not know it, or if it is static and missed
+    the join phase. Only the commits of a zombie are fenced. Its ownership is reported in seconds,
+    as a note.
     """
 
     number, name, heading = 24, "no-two-owners", Heading.OWNERSHIP
@@ -121,7 +121,7 @@ class NoTwoOwners(Check):
         for source, micros in sorted(self._zombie_micros.items()):
             seconds = micros / MICROS_PER_SECOND
             self.notes.append(
-                f"{source} took itself for the owner of what was another's for {seconds:.1f} "
+                f"{source} kept partitions that another member owned, for {seconds:.1f} "
                 "partition-seconds"
             )
 
@@ -183,8 +183,8 @@ class RevokeComesBeforeReassignment(Assigned):
     """A member has given a partition up before a generation gives it to another member.
 
     Its callback and its commit are over before its next JoinGroup, which comes before the
-    assignment: so the next owner starts where it ended. Judged for members of the new generation
-    whose process is recorded.
+    assignment: so the next owner starts at the last position. Judged for members of the new
+    generation with a recorded process.
     """
 
     number, name, heading = 26, "revoke-before-reassign", Heading.OWNERSHIP
@@ -200,7 +200,7 @@ class RevokeComesBeforeReassignment(Assigned):
             for partition in process.owned:
                 owner = owners.get(partition)
                 if process.owned_as.get(partition, member_id) != member_id:
-                    continue  # under a place that is lost, of which it is to be told yet
+                    continue  # owned under a lost membership; the callback for the loss is to come
                 self.judge(
                     owner is None or owner == member_id,
                     lambda p=partition, o=owner, m=member_id: (  # type: ignore[misc]
@@ -271,12 +271,12 @@ class CallbackAlgebra(Check):
 class NoNeedlessRevoke(Assigned):
     """Under a cooperative policy nothing is revoked that the member is to keep.
 
-    A revocation followed by an assignment of the same partition stops it for nothing. Closing,
-    leaving and subscribing anew are reasons of their own, and so is a generation that the member
-    has joined since it began to give up. Nor is anything given up for a SyncGroup that came too
-    late: who hears REBALANCE_IN_PROGRESS has missed a round, not lost its place. And
-    a sticky policy takes nothing from a member that claims its share or less, alone: whatever the
-    age of the claim, the member is at work on it, and every balanced plan can leave it there.
+    A revocation and a new assignment of the same partition interrupt the processing needlessly.
+    Closing, leaving and another subscription are reasons, and so is a generation that the member
+    joined after the revocation began. A late SyncGroup is no reason: REBALANCE_IN_PROGRESS means
+    that the member missed a rebalance, not that it lost its membership. A sticky policy takes
+    nothing from a member that claims its share or less, if no other member claims the same: every
+    balanced plan can leave these partitions to the member.
     """
 
     number, name, heading = 28, "no-needless-revoke", Heading.OWNERSHIP
@@ -290,7 +290,7 @@ class NoNeedlessRevoke(Assigned):
         self._joined: dict[str, GenerationJoined] = {}
 
     def assigned(self, recorded: Recorded, plan: Plan) -> None:
-        """Who is to give something up, and need it?"""
+        """Find members that must give partitions up needlessly."""
         if promises.COOPERATIVE not in plan.promised or promises.STICKY not in plan.promised:
             return
         offers = plan.offers()
@@ -343,8 +343,8 @@ class NoNeedlessRevoke(Assigned):
     def told(self, recorded: Recorded, fact: CallbackStarted) -> None:
         """A revocation is compared with the target; the next callback confirms the suspicion.
 
-        It was begun under the generation that it names. It is needless if that one, and the one
-        in which the member is by now, both leave the partition to it.
+        The revocation is needless if both its own generation and the present generation of the
+        member leave the partition to the member.
         """
         self._convict(recorded.source)
         process = self.world.processes.get(recorded.source)

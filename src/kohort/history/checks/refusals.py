@@ -1,7 +1,7 @@
 """Promises about requests that are refused: they change nothing and leave nothing behind.
 
-In: a coordinator's facts. What is observed between a request and its immediate refusal belongs to
-it. Out: findings. Must not know: clients' facts.
+In: a coordinator's facts. Facts between a request and its immediate refusal belong to the
+request. Out: findings. Must not know: clients' facts.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from kohort.model.wire_facts import (
 )
 
 _SAYS_ONLY: Final[tuple[type[Any], ...]] = (f.JoinRefused, f.LimitReached)
-"""Facts that tell of a refusal and of no change."""
+"""Facts about a refusal, which report no change."""
 
 _CHANGES: Final = tuple(
     kind for kind in (*COORDINATOR_FACTS, PersistBegun, TimerChanged) if kind not in _SAYS_ONLY
@@ -46,7 +46,7 @@ class _Refusals(Check):
 
     @on(RequestReceived)
     def asked(self, recorded: Recorded, fact: RequestReceived) -> None:
-        """A request comes: what follows is its consequence."""
+        """A request comes: the next facts are its consequences."""
         self._asked, self._changes = recorded, []
 
     @on(PersistOk, PersistFailed)
@@ -156,7 +156,7 @@ class BadInputIsHarmless(_Refusals):
 
     @on(RequestUnreadable)
     def unreadable(self, recorded: Recorded, fact: RequestUnreadable) -> None:
-        """A connection is closed for what came on it."""
+        """A connection is closed because of the bytes that came on it."""
         self._closed.add((recorded.source, recorded.incarnation, fact.connection))
         self.judged += 1
 

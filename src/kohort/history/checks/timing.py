@@ -53,10 +53,10 @@ _Phase = tuple[GroupId, GroupState]
 
 
 class _Timed(Check):
-    """What timed checks share."""
+    """Base of the checks with time limits."""
 
     def over(self, begin: Instant, end: Instant, limit_ms: int) -> bool:
-        """Whether more than ``limit_ms`` and the slack went by, stalls not counted."""
+        """Whether more than ``limit_ms`` and the slack have passed, not counting stalls."""
         spent = end - begin - self.world.stalled_micros(begin, end)
         return spent > (limit_ms + SLACK_MS) * MICROS_PER_MILLI
 
@@ -70,8 +70,8 @@ class _Timed(Check):
 class SessionsAreKept(_Timed):
     """A member that shows life within its session timeout is kept; a silent one is removed in time.
 
-    Removed too early, a healthy member loses its partitions; too late, they stand still. A member
-    whose JoinGroup or SyncGroup is parked shows life by that. An accepted commit counts as life.
+    Removed too early, a healthy member loses its partitions; too late, they stand still. A parked
+    JoinGroup or SyncGroup is a sign of life of its member, and so is an accepted commit.
     """
 
     number, name, heading = 16, "sessions-are-kept", Heading.MEMBERSHIP
@@ -95,7 +95,7 @@ class SessionsAreKept(_Timed):
         self._late(recorded, fact.group_id, member)
 
     def finish(self, last: Recorded) -> None:
-        """Members that should be gone by now."""
+        """Judge the members that should be removed."""
         for group in self.groups():
             for member in group.members.values():
                 if member.exact and not member.is_new and not member.parked:
@@ -115,7 +115,7 @@ class SessionsAreKept(_Timed):
 
 
 class NewMembersAreBounded(_Timed):
-    """A new member whose first JoinGroup is parked is dropped after five minutes at the latest.
+    """A new member is dropped at the latest five minutes after its first JoinGroup was parked.
 
     It cannot heartbeat while it is parked, so nothing else ends it; clients that time out and come
     back under new ids would fill the group and hold every join phase open.
@@ -149,7 +149,7 @@ class NewMembersAreBounded(_Timed):
             self._judge(recorded, group, member)
 
     def finish(self, last: Recorded) -> None:
-        """New members that should be gone by now."""
+        """Judge the new members that should be removed."""
         for group in self.groups():
             self._judge_all(last, group)
 
@@ -248,7 +248,7 @@ class PhasesAreBounded(_Timed):
 
     @on(PersistBegun)
     def begun(self, recorded: Recorded, fact: PersistBegun) -> None:
-        """The log is at work; a phase that should be over by now does not wait for that."""
+        """A write begins; a phase that should be over does not wait for it."""
         phase = None
         if fact.reserved is not None:
             phase = GroupState.PREPARING_REBALANCE
@@ -278,7 +278,7 @@ class PhasesAreBounded(_Timed):
         self._judge_complete(recorded, group)
 
     def finish(self, last: Recorded) -> None:
-        """Phases that should be over by now."""
+        """Judge the phases that should be over."""
         for group in self.groups():
             self._judge(last, group)
             self._judge_complete(last, group)
@@ -309,9 +309,10 @@ class PhasesAreBounded(_Timed):
 class NobodyIsCutOffEarly(_Timed):
     """A join phase goes on without a member only after the longest rebalance timeout of the group.
 
-    A member needs this time to finish its batch, to commit and to give up partitions. A member that
-    is cut off earlier commits in vain, and its partitions are processed twice. The broker's own
-    bound (``kohort.max.rebalance.timeout.ms``) may be shorter than the timeouts of the members.
+    A member needs this time to finish its batch, to commit and to give up partitions. The commits
+    of a member that is cut off earlier are refused, and its records are processed twice. The
+    broker's own bound (``kohort.max.rebalance.timeout.ms``) may be shorter than the timeouts of the
+    members.
     """
 
     number, name, heading = 54, "nobody-is-cut-off-early", Heading.MEMBERSHIP
@@ -369,7 +370,7 @@ class InitialDelayIsBounded(_Timed):
         self._judge(recorded, self.world.group(fact.group_id))
 
     def finish(self, last: Recorded) -> None:
-        """First waits that should be over by now."""
+        """Judge the first waits that should be over."""
         for group in self.groups():
             self._judge(last, group)
 
@@ -406,7 +407,7 @@ class PendingIdsAreDropped(_Timed):
         self._judge(recorded, self.world.group(fact.group_id), fact.member_id)
 
     def finish(self, last: Recorded) -> None:
-        """Ids that should be gone by now."""
+        """Judge the ids that should be dropped."""
         for group in self.groups():
             for member_id in group.pending:
                 self._judge(last, group, member_id)

@@ -1,7 +1,7 @@
 """Promises of policies that wait: for a lost member (Design II), or between steps (Design III).
 
-In: a coordinator's assignments and what a leader tells of its deferrals. Out: findings. Must not
-know: how a policy decides.
+In: a coordinator's assignments, and a leader's facts about its deferrals. Out: findings. Must not
+know: the decisions of a policy.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ class _Wait:
 class DeferralIsKept(Assigned):
     """While a leader waits for a lost member, its partitions belong to nobody, and nobody revokes.
 
-    The deadline never moves later, or a group whose leader changes would wait for ever; once it has
-    passed, one more round gives the partitions an owner.
+    The deadline never moves later; otherwise a group with changing leaders would wait for ever.
+    After the deadline one more rebalance gives the partitions an owner.
     """
 
     number, name, heading = 32, "deferral-is-kept", Heading.OWNERSHIP
@@ -80,7 +80,7 @@ class DeferralIsKept(Assigned):
             )
 
     def assigned(self, recorded: Recorded, plan: Plan) -> None:
-        """Who has what waits for the lost member?"""
+        """Judge assignments of partitions that wait for a lost member."""
         given: set[TopicPartition] = set().union(*plan.targets.values())
         for (group_id, lost), wait in list(self._waits.items()):
             if group_id != plan.group.group_id:
