@@ -209,7 +209,7 @@ def test_a_history_that_is_recorded_and_checked(terminals: Terminals) -> None:
     ]
     there = [word for word in words if word != "orders-1.jsonl"]
     assert " 0 violated" in terminals.run("check", *KOHORT, *there)
-    program = block_with(HISTORY, "check_history(history)") + "print(*stories)\n"
+    program = block_with(HISTORY, "check_history(history)") + "print(*groups)\n"
     terminals.python("program", program).wait(PATIENCE_S)
     assert terminals.said("program") == "orders\n"
 
