@@ -1,4 +1,4 @@
-"""What every test here shares: Hypothesis profiles, and the rule for absent peers.
+"""Setup that all tests share: Hypothesis profiles, and the rule for absent peers.
 
 A test that needs a real Kafka, a foreign client or Spark skips where that is absent and says why.
 On a machine that must have them (``KOHORT_REQUIRE_PEERS=1``, as ``.ci/run`` sets) the same skip is
@@ -32,7 +32,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption(
         "--like",
         choices=["kafka", "kohort"],
-        help="with --bootstrap: whose way the broker must go where the two differ",
+        help="with --bootstrap: the model that the broker must follow where the two differ",
     )
 
 

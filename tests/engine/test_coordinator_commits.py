@@ -1,4 +1,4 @@
-"""A commit that comes again with other offsets takes a short way; the answers do not tell."""
+"""A commit repeated with other offsets is read the short way, with the same answers."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ INT64 = st.one_of(st.integers(0, 300), st.integers(-(2**63), 2**63 - 1))
 # -- life with and without the short way -----------------------------------------------------------
 
 Shape: TypeAlias = tuple[tuple[str, int, str | None], ...]
-"""What is committed: topic, partition, metadata."""
+"""The topic, partition and metadata of each committed offset."""
 
 SHAPES: tuple[Shape, ...] = (
     (("t", 0, None),),
@@ -85,7 +85,7 @@ class LongWayRecordingEngine(RecordingCoordinatorEngine):
 
 
 class Life(Bench):
-    """A bench whose topic ``gone`` comes and goes."""
+    """A bench; the attribute ``gone`` removes the topic of that name and restores it."""
 
     def __init__(self, engine: type[CoordinatorEngine]) -> None:
         self._make = engine
@@ -280,7 +280,7 @@ def frame_of(request: OffsetCommitRequest, version: int, *header: Any) -> bytes:
 
 
 def read(frame: bytes, token: Token) -> tuple[RequestHeader, OffsetCommitRequest, Any]:
-    """What the long way makes of a frame."""
+    """The header, the request and the event that the long way reads from a frame."""
     header, request = decode_request(frame[4:])
     client = ServerConnection(id=ConnectionId(1), host="/h")
     return header, request, commit_event(Received(token, header, request), client, knows)
@@ -320,7 +320,7 @@ def test_the_event_is_that_of_reading_in_full(
 
 
 @given(request=requests, version=st.integers(2, 9), data=st.data())
-def test_whatever_is_changed_is_seen(
+def test_every_changed_byte_is_noticed(
     request: OffsetCommitRequest, version: int, data: st.DataObject
 ) -> None:
     frame = frame_of(request, version, 5, "c")
@@ -390,7 +390,9 @@ def test_only_the_first_of_many_commits_is_read_in_full(
     assert fact.offsets == ((TopicPartition("t", 0), 3),)
 
 
-def test_what_is_refused_the_long_way_is_refused_the_short_way(read_in_full: list[str]) -> None:
+def test_the_short_way_refuses_each_commit_that_the_long_way_refuses(
+    read_in_full: list[str],
+) -> None:
     life = Life(CoordinatorEngine)
     client, member_id = stable(life, OffsetCommit=9)
     read_in_full.clear()

@@ -141,7 +141,7 @@ def test_a_client_that_lets_answers_pile_up_behind_a_parked_join_is_closed() -> 
 # -- dead connections ------------------------------------------------------------------------------
 
 
-def test_a_member_whose_connection_died_while_parked_is_not_in_the_generation() -> None:
+def test_a_member_that_disconnects_while_parked_is_not_in_the_generation() -> None:
     bench = Bench(delay=3_000)
     dead, alive = bench.client("dead"), bench.client("alive")
     dead.enter("g")
@@ -175,7 +175,7 @@ def test_a_parked_id_may_join_again_from_a_new_connection() -> None:
     assert bench.engine._owed == {}
 
 
-def test_a_durable_write_whose_client_is_gone_is_kept_all_the_same() -> None:
+def test_a_durable_write_is_kept_although_its_client_disconnected() -> None:
     bench = Bench()
     client = bench.client("c")
     client.send("OffsetCommit", commit_request())
@@ -229,7 +229,7 @@ def test_a_refused_write_is_told_to_the_client() -> None:
 
 
 def test_an_assignment_beyond_every_budget_is_kept_and_told() -> None:
-    """Larger than ``kohort.max.group.bytes``, which bounds who joins: a leader is not refused."""
+    """``kohort.max.group.bytes`` limits joins only: a larger assignment is not refused."""
     bench = Bench()
     client = bench.client("c")
     member_id = client.enter("g")

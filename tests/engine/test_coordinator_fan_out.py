@@ -1,4 +1,4 @@
-"""Many answers at once leave in shares: nothing is lost, doubled or out of order."""
+"""Many answers at once leave in shares: none is lost, sent twice or out of order."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ MEMBERS, AT_ONCE = 11, 3
 
 
 def joined(bench: Bench) -> list[tuple[Client, str]]:
-    """Members whose join phase is over; what the engine put off is still there."""
+    """Members after their join phase, while the engine still holds the postponed answers."""
     members = []
     for n in range(MEMBERS):
         client = bench.client(f"c{n}")
@@ -24,7 +24,7 @@ def answered(members: list[tuple[Client, str]]) -> int:
 
 
 def go_on(bench: Bench) -> int:
-    """Ask for what was put off; in how many shares it came."""
+    """Collect the postponed answers; returns the number of shares in which they came."""
     shares = 0
     while bench.engine.has_more:
         shares += 1
@@ -57,7 +57,7 @@ def test_all_answers_are_what_they_are_without_shares() -> None:
     assert told[0] == told[1]
 
 
-def test_what_waits_on_a_connection_behind_an_answer_that_was_put_off_leaves_after_it() -> None:
+def test_a_later_answer_on_a_connection_leaves_after_the_postponed_answer() -> None:
     bench = Bench(delay=3_000, answers_at_once=AT_ONCE)
     members = joined(bench)
     last, _ = members[-1]

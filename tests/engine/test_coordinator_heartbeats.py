@@ -123,7 +123,7 @@ def test_the_second_heartbeat_takes_the_short_way_and_so_does_one_after_a_commit
     assert taken == [True, True]
 
 
-def test_a_known_heartbeat_extends_the_session_and_hears_of_a_rebalance(monkeypatch: Any) -> None:
+def test_a_known_heartbeat_extends_the_session_and_reports_a_rebalance(monkeypatch: Any) -> None:
     bench = Bench()
     client, member_id = stable(bench)
     taken = short_ways(bench, monkeypatch)
@@ -198,7 +198,7 @@ def test_the_short_way_is_told_as_the_long_way_is(
     assert short.told == long.told
 
 
-def test_who_records_misses_no_heartbeat(monkeypatch: Any) -> None:
+def test_a_recording_engine_records_every_heartbeat(monkeypatch: Any) -> None:
     bench = Recorded()
     client, member_id = stable(bench)
     taken: list[bool] = []

@@ -1,4 +1,4 @@
-"""A recorded engine does what an unrecorded one does, and tells of it."""
+"""A recorded engine behaves like an unrecorded engine, and reports its facts."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def live(world: W) -> W:
 
 
 class Listening(World):
-    """The plain engine, with what it observes."""
+    """The plain engine, with the facts that it observes."""
 
     def __init__(self, **config: Any) -> None:
         self.observed: list[tuple[Instant, AnyFact]] = []
@@ -92,7 +92,7 @@ def test_an_answer_says_what_was_told() -> None:
     assert any(f.error is ErrorCode.NONE for f in synced)
 
 
-def test_timers_are_told_of() -> None:
+def test_timer_changes_are_recorded() -> None:
     timers = [r.fact for r in live(RecordedWorld()).history if isinstance(r.fact, TimerChanged)]
     assert {(t.timer, t.change) for t in timers} >= {
         ("session", TimerChange.SET),
@@ -103,7 +103,7 @@ def test_timers_are_told_of() -> None:
     }
 
 
-def test_bytes_that_are_no_request_are_told_of() -> None:
+def test_unreadable_requests_are_recorded() -> None:
     world = RecordedWorld()
     world.engine.connected(ConnectionId(99), "127.0.0.1", world.now)
     outputs = world.engine.received(

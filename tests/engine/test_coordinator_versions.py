@@ -221,7 +221,7 @@ def test_offset_delete_deletes() -> None:
 
 
 class OneTopic:
-    """Who knows the id of topic t."""
+    """Topics that know only the id of topic t."""
 
     def name_of(self, topic_id: bytes) -> str | None:
         return "t" if topic_id == b"t" * 16 else None

@@ -59,7 +59,7 @@ def forget(bench: Bench, clients: list[Client]) -> None:
 
 
 def test_a_member_keeps_little() -> None:
-    settle(*together())  # what is made but once: codecs, tables
+    settle(*together())  # makes the codecs and tables, which later members share
     bench, clients = together()
     forget(bench, clients)
     gc.collect()

@@ -1,4 +1,4 @@
-"""A client that is connected to one node of several: what is told of groups of another node."""
+"""The answers of one node of several to requests about groups of another node."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_requests_about_one_group_are_refused_and_change_nothing(bench: Bench) -
     assert member.beat("g", 1, member_id) == ErrorCode.NONE
 
 
-def test_what_is_wrong_at_every_node_is_told_first(bench: Bench) -> None:
+def test_errors_that_every_node_reports_come_first(bench: Bench) -> None:
     client = at_node_of(bench)
     short = client.join_request("g", "")
     short.session_timeout_ms = 1

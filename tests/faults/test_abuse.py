@@ -175,7 +175,7 @@ def test_a18_replays_and_guesses_change_nothing(group: Pair, member: MakeMember)
     assert (leader.beat(), follower.beat()) == (0, 0)
 
 
-def test_a19_p9_plans_of_those_who_do_not_lead_and_plans_that_lead_nowhere(
+def test_a19_p9_assignments_of_a_follower_and_for_unknown_members_are_ignored(
     member: MakeMember,
 ) -> None:
     group = [member(session_ms=LONG_MS) for _ in range(3)]

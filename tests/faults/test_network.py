@@ -158,7 +158,7 @@ def test_n9_a_whole_life_byte_by_byte(member: MakeMember, proxy: FaultProxy) -> 
     assert one.leave() == 0
 
 
-def test_n10_a_newcomer_whose_connection_died_while_parked_is_gone_at_once(
+def test_n10_a_new_member_that_disconnects_while_parked_is_removed_at_once(
     member: MakeMember, proxy: FaultProxy, broker: EmbeddedBroker, connect: Connect
 ) -> None:
     """It joined in one step, as old clients do, and never had an answer."""

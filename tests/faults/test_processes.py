@@ -120,7 +120,7 @@ def test_p4_p11_a_stop_shorter_than_the_session_is_absorbed(
     assert process.said[1:] == ["0 0"]
 
 
-def test_p4_a_stop_longer_than_the_session_costs_the_place_and_no_stale_commit(
+def test_p4_a_stop_longer_than_the_session_ends_the_membership_without_a_stale_commit(
     start_member: StartMember, broker: EmbeddedBroker, connect: Connect
 ) -> None:
     process = start_member().stable()

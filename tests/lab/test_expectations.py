@@ -2,9 +2,9 @@
 
 They come from a throwaway model in which members notice a rebalance one by one, at any moment
 between two heartbeats. In the real protocol all members are answered at the same instant, so that
-their heartbeats keep step: they stop together, and wait less for each other. What an eager group
-pays besides the lost member's partitions is therefore less here, by a third to a half; what does
-not rest on that (a dead member's session, a restart, a restore) agrees within a tenth or so. The
+their heartbeats keep step: they stop together, and wait less for each other. So the cost of
+an eager group, besides the lost member's partitions, is less here by a third to a half. The other
+figures (a dead member's session, a restart, a restore) agree within about a tenth. The
 closed forms below are those of 5.3 with the notice of a group in step (ADR 0034).
 """
 
@@ -151,15 +151,15 @@ def test_an_eager_group_out_of_step_costs_what_the_reference_says(
     ],
 )
 def test_moves_and_cold_restores(name: str, policy: str, moves: int, cold: int) -> None:
-    """To within one partition. The reference has 28 cold ones for a bounce: its policy gave back
-    more of what the member had had; a sticky one has no reason to."""
+    """To within one partition. The reference has 28 cold ones for a bounce: its policy gave the
+    member more of its former partitions; a sticky policy has no reason to do so."""
     of = runs(name, policy)
     assert mean(of, "moves") == pytest.approx(moves, abs=1)
     assert mean(of, "cold_restores") == pytest.approx(cold, abs=1)
 
 
 @pytest.mark.parametrize("name", ["restart", "rolling-bounce", "scale-up", "scale-down"])
-def test_design_one_stops_a_fraction_of_what_eager_stops(name: str) -> None:
+def test_design_one_stops_for_a_fraction_of_the_time_of_eager(name: str) -> None:
     seeds = 2 if name == "rolling-bounce" else 5
     eager, cooperative = (runs(name, policy, seeds=seeds) for policy in (EAGER, DESIGN_I))
     assert down(cooperative) < down(eager) / 2

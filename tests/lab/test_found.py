@@ -34,7 +34,7 @@ def broken(world: World) -> list[str]:
 
 
 def test_an_assignment_is_not_reported_after_the_membership_was_lost_in_a_long_batch() -> None:
-    """What it was told then, it had lost meanwhile.
+    """The member lost its assignment before the application received it.
 
     The application sat in one batch for longer than max.poll.interval; the assignment that came in
     that time was told to it afterwards, when the partition had long been somebody else's.
@@ -73,9 +73,9 @@ def test_a_leader_that_does_not_know_a_topic_leaves_no_partition_unassigned() ->
 
 
 def test_a_broker_that_dies_during_a_report_of_writes_gets_no_further_reports() -> None:
-    """Several commits wait for one slow sync; the broker dies when it is told of the first (319).
+    """Several commits wait for one slow sync; the broker dies at the report of the first (319).
 
-    What else waited was synced under its next life, which was told of tickets that it never gave.
+    The other commits were synced in its next life, which got reports of tickets that it never gave.
     """
     busy = Behaviour(auto_commit_interval_ms=100, idle_ms=50, batch_ms=10)
     plan = Plan(
@@ -225,7 +225,7 @@ def _a_full_disk_before_another_owner() -> World:
 
 
 def test_a_commit_that_is_durable_may_be_read_though_its_repetition_failed() -> None:
-    """What the log holds is not taken back by a write of the same that it refused (60472)."""
+    """The log holds a commit; a later refused write of the same commit removes nothing (60472)."""
     world = _a_full_disk_before_another_owner()
     writes = {r.fact.ticket: r.fact for r in world.history if isinstance(r.fact, PersistBegun)}
     failed = [
@@ -291,8 +291,8 @@ def test_a_topic_dropped_and_taken_up_again_in_one_batch_is_never_revoked(
 def test_a_group_waits_for_a_long_batch_without_rebalancing() -> None:
     """Its leader looked for new partitions each 5 s, and at each look it rebalanced (40309, 40429).
 
-    It was in a batch of 50 s when it was to hand over half of what it had. Nobody else came for
-    that, which it took for a reason.
+    It was in a batch of 50 s when it had to give up half of its partitions. The new
+    assignment gave them to no member yet, and the leader treated that as a reason.
     """
     behaviour = Behaviour(max_poll_interval_ms=60_000, metadata_max_age_ms=5_000)
     plan = Plan(
@@ -341,7 +341,7 @@ def test_a_static_member_that_dies_around_a_hand_over_leaves_nothing_without_an_
 
 
 def test_a_join_phase_may_wait_for_a_slow_disk_to_store_its_number() -> None:
-    """The disk took longer than members have to come back, who did so at once (100859).
+    """The disk was slower than the rebalance timeout; the members rejoined at once (100859).
 
     The phase ended as soon as the number of the generation was durable.
     """
@@ -378,7 +378,7 @@ def test_a_join_phase_may_wait_for_a_slow_disk_to_store_its_number() -> None:
 def _a_slow_network_that_heals(
     *, request_timeout_ms: int, session_timeout_ms: int = 6_000, commit_ms: int | None = None
 ) -> Plan:
-    """One piece in twenty takes up to 5 s, and half of what is sent comes in pieces."""
+    """One piece in twenty takes up to 5 s, and half of the messages come in pieces."""
     behaviour = Behaviour(
         request_timeout_ms=request_timeout_ms,
         session_timeout_ms=session_timeout_ms,
@@ -415,7 +415,7 @@ def test_a_healed_network_costs_nobody_a_place(
     plan = _a_slow_network_that_heals(request_timeout_ms=request_timeout_ms, commit_ms=commit_ms)
     world = World(plan)
     world.run()
-    # What was on its way when all was healed may still be slow, and cost a place.
+    # Pieces sent before the network healed may still be slow, and may end a membership.
     late = [r.fact for r in world.history if r.at > 60_000_000]
     assert [f for f in late if isinstance(f, MemberExpired)] == []
     answers = [f for f in late if isinstance(f, ResponseReceived)]

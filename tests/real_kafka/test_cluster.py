@@ -129,5 +129,5 @@ def _leaders(admin: AdminClient) -> set[int]:
 def _wait_until(holds: Callable[[], bool], what: str, timeout_s: float = 40) -> None:
     deadline = time.monotonic() + timeout_s
     while not holds():
-        assert time.monotonic() < deadline, f"waited {timeout_s} s in vain for {what}"
+        assert time.monotonic() < deadline, f"waited {timeout_s} s without success for {what}"
         time.sleep(0.1)

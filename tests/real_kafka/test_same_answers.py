@@ -221,7 +221,7 @@ def perform_with_static_members(script: Script) -> None:
     script.commits("a", 2)
     script.describes()
 
-    # One whose bytes change the vote starts a round; so does one that comes while completing.
+    # A replaced member starts a rebalance if it changes the vote, or in CompletingRebalance.
     script.starts_join("b", "", **{**lasting, "protocol": "other"})
     script.beats("a", 2)
     script.describes()

@@ -80,7 +80,7 @@ class Script:
         return code(row), row.num_partitions
 
     def _wait_for(self, name: str, topic_id: bytes) -> None:
-        """Kafka tells of a topic before its partitions are led; they are when they can be read."""
+        """Kafka lists a topic before its partitions have leaders: wait until they can be read."""
         deadline = time.monotonic() + 60
         while (told := self.metadata((name, NONE))[0])[0] != "NONE":
             assert time.monotonic() < deadline, f"{name} was never told: {told}"
@@ -182,7 +182,7 @@ class Script:
         return code(result), sorted(rows)
 
     def settings_after(self, before: Any, *, changed: bool) -> Any:
-        """What is told of the topic; Kafka's broker hears of a change after its controller."""
+        """The settings of the topic; Kafka's broker learns a change after its controller."""
         deadline = time.monotonic() + 60
         while (told := self.settings(T, *CHANGED)) == before and changed:
             assert time.monotonic() < deadline, f"a change was never told: {told}"
@@ -268,7 +268,7 @@ def ids_in_metadata(s: Script, topic_id: bytes) -> None:
 
 CHANGED = ("cleanup.policy", "retention.ms")
 SEEN = ("append", "subtract", "unset")
-"""Which of the changes below change what is told of these settings."""
+"""Those changes below that change the described values of these settings."""
 
 
 def settings(s: Script) -> None:
@@ -278,7 +278,7 @@ def settings(s: Script) -> None:
         "wrong": (("retention.ms", SET, "x"),),
         "out of range": (("retention.ms", SET, "-7"),),
         "null": (("retention.ms", SET, None),),
-        "append to what is no list": (("retention.ms", APPEND, "1"),),
+        "append to a setting that is no list": (("retention.ms", APPEND, "1"),),
         "an operation that is none": (("retention.ms", 9, "1"),),
         "one setting twice": (("retention.ms", SET, "1"), ("retention.ms", DELETE, None)),
         "unset what is not set": (("segment.ms", DELETE, None), ("nonsense", DELETE, None)),

@@ -128,8 +128,8 @@ def _shares(writes: list[Write]) -> Iterator[list[Write]]:
 def stored_records(topics: Topics) -> Iterator[KeyAndValue]:
     """Keys and values of the internal topic, partition by partition, each in the log's order.
 
-    Committed offsets are an exception, because most records are of this kind. They come later than
-    other records, and most offsets that a later record replaces are left out. No other record
+    Committed offsets are an exception, because most records hold committed offsets. They come later
+    than other records, and most offsets that a later record replaces are left out. No other record
     refers to them.
 
     Raises:

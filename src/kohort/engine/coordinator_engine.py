@@ -118,7 +118,7 @@ class CoordinatorEngine:
     """
 
     _kept_apis: ClassVar[frozenset[int]] = KEPT_APIS
-    """Keys of the APIs whose requests are known by their bytes when they come again."""
+    """Keys of the APIs for which the engine recognises a repeated request by its bytes."""
 
     tells_beats: ClassVar[bool] = False
     """Whether ``beat`` leaves outputs, which ``advance`` returns."""

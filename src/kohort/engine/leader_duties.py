@@ -93,7 +93,7 @@ class LeaderDuties:
     # -- one generation ---------------------------------------------------------------------------
 
     def asked(self, effect: PerformAssignment) -> frozenset[str]:
-        """The member leads a new generation; returns the topics whose counts it needs."""
+        """The member leads a new generation; returns the topics that need a partition count."""
         self.resigned()
         self._pending = effect
         return self._topics(effect)
