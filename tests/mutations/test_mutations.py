@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from tests.mutations.runner import FAILED, PASSED, Mutation, copied, mutate, run
-from tests.tidy.trees import SOURCE
+from tests.tidy.trees import ROOT, SOURCE
 
 TABLE = Path(__file__).with_name("mutations.toml")
 MUTATIONS = [
@@ -35,8 +35,10 @@ def test_the_table_has_twenty_mutations_or_more_spread_over_the_rooms() -> None:
 
 
 @pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda mutation: mutation.promise)
-def test_the_text_of_a_mutation_is_once_in_its_file(mutation: Mutation) -> None:
+def test_the_text_and_the_test_of_a_mutation_exist(mutation: Mutation) -> None:
     assert (SOURCE / mutation.file).read_text(encoding="utf-8").count(mutation.text) == 1
+    path, _, name = mutation.test.partition("::")
+    assert f"def {name}(" in (ROOT / path).read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("mutation", SAMPLE, ids=lambda mutation: mutation.promise)
