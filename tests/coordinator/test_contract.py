@@ -92,7 +92,7 @@ def test_a_group_moves_only_as_the_table_of_transitions_allows(target: GroupStat
                 group.move_to(target, WallMillis(5))
 
 
-def test_a_violation_tells_the_groups_story() -> None:
+def test_a_violation_reports_the_history_of_the_group() -> None:
     world = World()
     world.stable("a")
     group = world.coordinator._registry.groups[GroupId("g")]

@@ -85,7 +85,7 @@ def test_an_instance_id_that_nobody_has_is_unknown_with_and_without_a_member_id(
     assert world.beat("a", 1) == "NONE"
 
 
-def test_a_handed_out_id_that_leaves_an_empty_group_is_just_forgotten() -> None:
+def test_a_handed_out_id_that_leaves_an_empty_group_is_removed_without_a_rebalance() -> None:
     world = World()
     world.join("a", "")
     assert world.leave("a") == [

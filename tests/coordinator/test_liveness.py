@@ -13,7 +13,7 @@ def test_a_heartbeat_in_an_unknown_or_empty_group_is_refused() -> None:
     assert world.beat("a", 2) == "UNKNOWN_MEMBER_ID"
 
 
-def test_the_generation_is_looked_at_after_the_member() -> None:
+def test_the_member_is_checked_before_the_generation() -> None:
     world = World()
     world.stable("a")
     assert world.beat("z", 9) == "UNKNOWN_MEMBER_ID"
@@ -39,7 +39,7 @@ def test_the_answer_to_a_heartbeat_in_each_state() -> None:
     assert world.beat("b", 1) == "REBALANCE_IN_PROGRESS", "PreparingRebalance"
 
 
-def test_a_member_that_beats_stays() -> None:
+def test_a_member_with_heartbeats_stays() -> None:
     world = World()
     world.stable("a", session=10_000)
     for _ in range(6):
@@ -47,7 +47,7 @@ def test_a_member_that_beats_stays() -> None:
         assert world.beat("a", 1) == "NONE"
 
 
-def test_a_member_that_does_not_beat_is_gone_at_its_session_timeout() -> None:
+def test_a_member_without_heartbeats_is_removed_at_its_session_timeout() -> None:
     world = World()
     world.stable("a", "b", session=10_000)
     world.wait(9_999)

@@ -1,4 +1,4 @@
-"""Connections that die while a JoinGroup or a SyncGroup is parked: nobody is there to wait for.
+"""Connections that die while a JoinGroup or a SyncGroup is parked: the group does not wait.
 
 Kafka counts such a member as joined, tells it a generation, and drops it a session later
 (``tests/real_kafka/test_differences.py`` shows it).
@@ -21,7 +21,9 @@ def world() -> World:
     return world
 
 
-def test_its_session_runs_again_and_it_counts_as_not_joined(world: World) -> None:
+def test_the_session_of_a_lost_member_runs_again_and_the_member_counts_as_not_joined(
+    world: World,
+) -> None:
     assert world.lose("a.waits") == ["fact ParkedJoinDropped generation=1 a-1"]
     assert world.join("b") == ["fact MemberRejoined b-1 generation=1"], "the phase waits for a"
     assert world.wait(9_999) == []
@@ -32,7 +34,7 @@ def test_its_session_runs_again_and_it_counts_as_not_joined(world: World) -> Non
     ]
 
 
-def test_it_may_come_back_over_another_connection(world: World) -> None:
+def test_a_lost_member_may_rejoin_over_another_connection(world: World) -> None:
     world.lose("a.waits")
     world.join("a")
     assert world.join("b")[-2:] == [
@@ -42,7 +44,7 @@ def test_it_may_come_back_over_another_connection(world: World) -> None:
     assert "a.waits" not in world.answers
 
 
-def test_it_may_have_come_back_before_its_old_connection_is_known_to_be_dead(
+def test_a_member_may_rejoin_before_the_loss_of_its_old_connection_is_known(
     world: World,
 ) -> None:
     assert world.join("a")[0] == "a.waits <- REBALANCE_IN_PROGRESS me=a-1"
@@ -73,7 +75,7 @@ def test_a_newcomer_that_never_had_an_answer_is_removed_at_once(static: bool) ->
     assert world.state() == "PreparingRebalance", "the others rejoin without it"
 
 
-def test_in_the_initial_window_the_window_runs_out() -> None:
+def test_a_lost_connection_does_not_shorten_the_initial_window() -> None:
     world = World()
     world.join("a", "", old=True)
     world.wait(1_000)
@@ -82,7 +84,7 @@ def test_in_the_initial_window_the_window_runs_out() -> None:
     assert world.wait(1)[0] == "fact GroupEmptied generation=1"
 
 
-def test_requests_that_wait_for_the_log_are_no_concern() -> None:
+def test_requests_that_wait_for_the_log_survive_the_loss_of_their_connection() -> None:
     world = World()
     world.stable("a")
     world.commit("a", 1, {"t-0": 5})

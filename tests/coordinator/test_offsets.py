@@ -107,7 +107,7 @@ def test_unknown_partitions_are_refused_one_by_one() -> None:
 
 
 def test_unknown_partitions_are_told_apart_from_an_error_of_the_group() -> None:
-    """So does a live 4.3.1."""
+    """A live Kafka 4.3.1 does the same."""
     world = World()
     assert world.commit("a", 5, {"t-0": 1, "u-0": 2}, unknown=("u-0",)) == [
         "a.commit <- t-0:GROUP_ID_NOT_FOUND u-0:UNKNOWN_TOPIC_OR_PARTITION"
@@ -207,11 +207,11 @@ def test_many_partitions_of_one_request_are_all_stored() -> None:
 
 
 def test_a_commit_that_its_sender_gave_up_moves_nothing_back_though_kafka_stores_it() -> None:
-    """The story: 12 records again after an orderly revocation, see CHANGELOG."""
+    """Twelve records were read again after an orderly revocation (see CHANGELOG)."""
     world = World()
     world.stable("a", "b")
     world.commit("a", 1, {"t-0": 137}, over=1)
-    # 141 is sent, is long on its way, and given up with its connection.
+    # The commit of 141 is slow, and the client gives it up with its connection.
     world.commit("a", 1, {"t-0": 153}, over=2)
     world.written()
     world.join("a")

@@ -29,7 +29,7 @@ def test_a_handed_out_id_may_neither_beat_nor_sync_nor_commit() -> None:
 def test_a_join_phase_waits_a_second_for_an_outstanding_id_and_no_longer(
     rebalancing: World,
 ) -> None:
-    """Kafka waits until the id's session ends, whether or not anybody comes."""
+    """Kafka waits until the id's session ends, even if no member joins with it."""
     assert rebalancing.state() == "PreparingRebalance"
     assert rebalancing.wait(999) == []
     assert rebalancing.wait(1) == [
@@ -59,7 +59,7 @@ def test_if_a_parked_member_goes_meanwhile_the_phase_lasts_as_long_as_it_may() -
     assert world.wait(1)[0] == "fact MembersNotRejoined generation=1 [a-1]"
 
 
-def test_it_ends_when_the_id_joins(rebalancing: World) -> None:
+def test_the_join_phase_ends_when_the_outstanding_id_joins(rebalancing: World) -> None:
     assert rebalancing.join("c") == [
         "fact PendingMemberJoined PreparingRebalance c-1",
         "fact MemberAdded c-1",
@@ -71,7 +71,7 @@ def test_it_ends_when_the_id_joins(rebalancing: World) -> None:
     ]
 
 
-def test_it_ends_when_the_id_leaves(rebalancing: World) -> None:
+def test_the_join_phase_ends_when_the_outstanding_id_leaves(rebalancing: World) -> None:
     assert rebalancing.leave("c") == [
         "fact MemberLeft generation=1 c-1 pending",
         "fact JoinPhaseCompleted generation=2 range a-1 [a-1 b-1]",
@@ -97,7 +97,7 @@ def test_two_ids_of_one_client_differ() -> None:
 
 
 def test_a_handed_out_id_that_leaves_a_stable_group_starts_no_round() -> None:
-    """In Kafka it does."""
+    """In Kafka, the leave starts a rebalance."""
     world = World()
     world.stable("a")
     world.join("b", "")

@@ -201,7 +201,7 @@ class RandomLife(RuleBasedStateMachine):
 
     @rule(group=GROUPS)
     def everybody_rejoins(self, group: str) -> None:
-        """So that generations are reached more often than by luck."""
+        """Lets random steps reach generations more often."""
         for member_id in list(self.members(group)):
             self.world.join(member_id.rpartition("-")[0], member_id, group=group)
 
@@ -267,7 +267,7 @@ class RandomLife(RuleBasedStateMachine):
     @precondition(lambda self: self.world.now % 7 == 0)
     @rule(groups=st.lists(GROUPS, max_size=3))
     def deletes_groups(self, groups: list[str]) -> None:
-        """Not at all instants: a group that is deleted all the time has no life."""
+        """Only at some instants: a group that is deleted too often tests little."""
         ids = tuple(GroupId(g) for g in groups)
         self.world.feed(DeleteGroups(token=self.world.token("delete"), group_ids=ids))
 
@@ -309,7 +309,7 @@ class RandomLife(RuleBasedStateMachine):
         if waiting:
             name = waiting[-1 - pick % len(waiting)]
             self.world.lose(name)
-            # It may be answered all the same, by a write that was under way: into the void.
+            # A write under way may still answer this request; no client receives the answer.
             self.lost.add(name)
 
     @precondition(lambda self: self.world.now % 5 == 0)
@@ -355,7 +355,7 @@ class RandomLife(RuleBasedStateMachine):
             assert isinstance(value, GroupRecord)
             assert value.value is not None
             assert value.value.generation_id == held.generation_id
-            # A static member's new id may be under way still; its place is durable all the same.
+            # A static member's new id may not be durable yet; its assignment is durable.
             kept = {m.group_instance_id or m.member_id: m.assignment for m in value.value.members}
             for member in held.members.values():
                 assert kept[member.group_instance_id or member.member_id] == member.assignment

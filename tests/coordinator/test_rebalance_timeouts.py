@@ -68,7 +68,7 @@ def test_a_sync_phase_is_bounded_too() -> None:
     assert "[b-1]" in started
 
 
-def test_the_initial_window_is_bounded_by_it() -> None:
+def test_the_longest_allowed_rebalance_timeout_limits_the_initial_window() -> None:
     """KIP-134: newcomers stretch the wait up to the rebalance timeout."""
     world = World(max_rebalance_timeout_ms=7_000)
     for n in range(8):

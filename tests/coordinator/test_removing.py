@@ -261,7 +261,7 @@ def test_nothing_expires_in_a_live_group_of_another_type() -> None:
         world.beat("a", 1)
 
 
-def test_an_explicit_expire_time_stands_over_the_groups_retention() -> None:
+def test_an_explicit_expire_time_takes_precedence_over_the_retention_of_the_group() -> None:
     world = retaining(minutes=10_000)
     world.commit("", -1, {"t-0": 1}, retention=15 * MINUTE)
     world.commit("", -1, {"t-1": 1})

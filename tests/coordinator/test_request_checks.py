@@ -72,7 +72,7 @@ def test_while_the_log_is_read_members_are_told_to_wait() -> None:
     assert world.beat("a", 1) == "UNKNOWN_MEMBER_ID"
 
 
-def test_a_group_is_refused_once_there_are_too_many() -> None:
+def test_a_group_above_the_maximum_number_of_groups_is_refused() -> None:
     world = World(max_groups=1)
     world.join("a", "")
     assert world.join("b", "", group="h") == [

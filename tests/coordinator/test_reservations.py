@@ -31,7 +31,7 @@ def test_the_number_is_sent_to_the_log_when_the_join_phase_opens(world: World) -
     assert world.join("b")[-1] == "b.join#3 <- joined range generation=2 leader=a-1 me=b-1 []"
 
 
-def test_a_phase_that_ends_before_that_is_durable_waits_for_it(world: World) -> None:
+def test_a_join_phase_waits_until_its_reserved_number_is_durable(world: World) -> None:
     world.join("a")
     assert world.join("b") == ["fact MemberRejoined b-1 generation=1"]
     assert world.wait(9_000) == []
@@ -142,7 +142,7 @@ def test_a_reservation_that_fails_at_the_end_sends_the_members_back(world: World
     assert world.written()[-1] == "b.join#4 <- joined range generation=2 leader=a-1 me=b-1 []"
 
 
-def test_after_one_that_failed_members_that_stay_away_expire(world: World) -> None:
+def test_after_a_failed_reservation_members_that_do_not_rejoin_expire(world: World) -> None:
     world.join("a")
     world.join("b")
     world.refuse(ErrorCode.NOT_ENOUGH_REPLICAS)

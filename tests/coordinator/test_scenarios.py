@@ -1,4 +1,4 @@
-"""Scenarios of the reference that no other file here has told: one sentence, one test."""
+"""Scenarios of the reference that no other file here tests."""
 
 from __future__ import annotations
 

@@ -95,7 +95,7 @@ def test_the_former_id_is_fenced_when_it_names_its_instance(world: World) -> Non
     assert world.leave_ids("i-b-1", instance="i-b") == ["leave <- NONE [i-b-1:FENCED_INSTANCE_ID]"]
 
 
-def test_the_former_id_is_unknown_when_it_does_not(world: World) -> None:
+def test_the_former_id_is_unknown_when_it_does_not_name_its_instance(world: World) -> None:
     returns(world, "b")
     assert world.join("b", "i-b-1")[-1] == "b.join#3 <- UNKNOWN_MEMBER_ID me=i-b-1"
     assert world.sync("b", 1, member_id="i-b-1")[-1] == "b.sync#2 <- UNKNOWN_MEMBER_ID"
@@ -232,7 +232,7 @@ def test_the_new_id_first_has_its_predecessors_session(world: World) -> None:
     assert world.wait(1_000)[0] == "fact MemberExpired generation=1 i-b-2"
 
 
-def test_the_session_it_asked_for_counts_from_its_first_heartbeat(world: World) -> None:
+def test_the_requested_session_timeout_counts_from_the_first_heartbeat(world: World) -> None:
     returns(world, "b", session=60_000)
     assert world.beat("b", 1, **who("b", 2)) == "NONE"
     assert "i-b-2" not in " ".join(world.wait(30_000))
@@ -268,7 +268,7 @@ def test_a_leader_leads_as_before_if_its_new_id_cannot_be_written(world: World) 
     )
 
 
-def test_of_two_processes_at_once_one_is_fenced_and_one_has_the_place(world: World) -> None:
+def test_of_two_processes_with_one_instance_id_one_is_fenced_and_one_stays(world: World) -> None:
     world.join("b", "", instance="i-b", name="first")
     world.join("b", "", instance="i-b", name="second")
     assert world.written() == [
@@ -340,7 +340,7 @@ def test_a_static_member_absent_at_the_close_is_in_the_leaders_list_until_it_exp
     assert world.beat("b", 1, **who("b")) == "ILLEGAL_GENERATION"
 
 
-def test_the_sync_timer_ends_the_stay_of_one_that_never_syncs() -> None:
+def test_the_sync_timer_removes_a_static_member_that_never_syncs() -> None:
     world = World()
     world.static("a", "b", rebalance=8_000, session=60_000)
     world.join("a", **who("a"), rebalance=8_000, session=60_000)
@@ -414,7 +414,7 @@ def test_a_handed_out_id_with_an_instance_id_is_an_error_and_stays_usable() -> N
     assert world.join("c")[1] == "fact MemberAdded c-1"
 
 
-def test_a_restart_in_a_full_group_takes_its_own_place_though_kafka_counts_it_twice() -> None:
+def test_a_restarted_static_member_fits_a_full_group_though_kafka_counts_it_twice() -> None:
     world = World(max_size=2)
     world.static("a", "b")
     assert world.join("c", "", instance="i-c")[-1] == "c.join <- GROUP_MAX_SIZE_REACHED me="

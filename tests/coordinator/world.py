@@ -1,4 +1,4 @@
-"""One coordinator under test: says what happens to it in words, and shows what follows as lines.
+"""One coordinator under test: methods feed its events, and lines show its effects.
 
 A test states events and compares the whole list of effects. Tokens have names (``a.join``), ids
 are counted per client (``a-1``), time is in milliseconds, and ``check()`` runs after every step.
@@ -177,7 +177,7 @@ class World:
         return self.feed(AppendFailed(ticket=chosen, error=error))
 
     def lose(self, *names: str) -> list[str]:
-        """The connection is gone on which these requests wait for their answers."""
+        """The connection breaks on which these requests wait for their answers."""
         tokens = tuple(t for t, name in self.tokens.items() if name in names)
         assert len(tokens) == len(names)
         return self.feed(TokensDropped(tokens=tokens))
@@ -359,7 +359,7 @@ class World:
         return self.feed(event)
 
     def state(self, group: str = "g") -> str:
-        """State and generation-free picture of a group, as DescribeGroups tells it."""
+        """State and generation-free picture of a group, as DescribeGroups returns it."""
         event = DescribeGroups(
             token=self.token("describe"),
             group_ids=(GroupId(group),),

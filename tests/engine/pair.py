@@ -109,7 +109,7 @@ class Client:
         self.say(Leave(reason="asked to"))
 
     def kill(self) -> None:
-        """The process is gone; its connections break."""
+        """The process ends; its connections break."""
         self.alive = False
         self.owned = set()
         for line in list(self.lines.values()):

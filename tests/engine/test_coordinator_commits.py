@@ -79,7 +79,7 @@ class LongWayEngine(CoordinatorEngine):
 
 
 class LongWayRecordingEngine(RecordingCoordinatorEngine):
-    """Reads every request in full, and tells."""
+    """Reads every request in full, and reports facts."""
 
     _kept_apis = frozenset()
 
@@ -124,7 +124,7 @@ def request_of(shape: Shape, offset: int, **fields: Any) -> OffsetCommitRequest:
 
 
 def play(life: Life, steps: list[tuple[str, int, int, int]], version: int) -> list[str]:
-    """The same life on any bench; everything that could be seen of it."""
+    """Play the same steps on any bench; returns all visible results."""
     seats = [stable(life, f"g{n}", OffsetCommit=version) for n in range(3)]
     former = dict(enumerate(client for client, _ in seats))
     for what, who, number, shape in steps:
@@ -155,14 +155,14 @@ def play(life: Life, steps: list[tuple[str, int, int, int]], version: int) -> li
 
 
 def moved(life: Life, client: Client, version: int, *, lost: bool) -> Client:
-    """Another connection for a client; the one that it had is lost, or just left alone."""
+    """Another connection for a client; the earlier connection breaks or stays open."""
     if lost:
         life.carry_out(life.engine.lost(client.conn, life.now))
     return life.client(f"c{len(life.clients)}", OffsetCommit=version)
 
 
 def write_together(life: Life) -> None:
-    """All that waits is on disk after one sync."""
+    """One sync completes all open writes."""
     writes: list[Write] = life.writes[:]
     life.writes.clear()
     for write in writes:
@@ -208,7 +208,7 @@ def say(client: Client, member_id: str, group: str, words: tuple[str, int, int])
 
 
 @given(steps=STEPS, version=VERSIONS)
-def test_the_short_way_and_the_long_way_lead_to_the_same(
+def test_the_short_way_and_the_long_way_give_the_same_results(
     steps: list[tuple[str, int, int, int]], version: int
 ) -> None:
     short, long = Life(CoordinatorEngine), Life(LongWayEngine)
@@ -216,7 +216,7 @@ def test_the_short_way_and_the_long_way_lead_to_the_same(
 
 
 @given(steps=STEPS, version=VERSIONS)
-def test_the_short_way_is_told_as_the_long_way_is(
+def test_the_short_way_and_the_long_way_record_the_same_facts(
     steps: list[tuple[str, int, int, int]], version: int
 ) -> None:
     short, long = Life(RecordingCoordinatorEngine), Life(LongWayRecordingEngine)
@@ -225,7 +225,7 @@ def test_the_short_way_is_told_as_the_long_way_is(
 
 
 @pytest.mark.parametrize("engine", [CoordinatorEngine, LongWayEngine])
-def test_a_commit_that_came_over_an_earlier_connection_takes_nothing_back(
+def test_a_commit_over_an_earlier_connection_does_not_move_offsets_back(
     engine: type[CoordinatorEngine],
 ) -> None:
     life = Life(engine)
@@ -274,7 +274,7 @@ def knows(partition: TopicPartition) -> bool:
 
 
 def frame_of(request: OffsetCommitRequest, version: int, *header: Any) -> bytes:
-    if version < 7:  # which cannot say it
+    if version < 7:  # without a field for the instance id
         request.group_instance_id = None
     return encode_request(request, version, *header)
 
@@ -298,7 +298,7 @@ def known(frame: bytes) -> KnownCommit | None:
     ids=st.tuples(*[st.integers(-(2**31), 2**31 - 1)] * 2),
     data=st.data(),
 )
-def test_the_event_is_that_of_reading_in_full(
+def test_the_event_equals_the_event_of_a_full_read(
     request: OffsetCommitRequest,
     version: int,
     client_id: str | None,
@@ -337,7 +337,7 @@ def test_every_changed_byte_is_noticed(
         assert header.api_version == version
 
 
-def test_a_frame_that_is_written_otherwise_is_not_kept() -> None:
+def test_a_frame_in_another_encoding_is_not_kept() -> None:
     request = request_of(SHAPES[0], 5, group_id="g")
     frame = encode_request(request, 8, 1, "c")
     tagged = frame[:-1] + b"\x01\x05\x01x"  # one tagged field that nobody knows, at the end
@@ -357,7 +357,7 @@ def test_a_long_commit_is_not_kept(length: int, kept: bool) -> None:
 
 @pytest.fixture
 def read_in_full(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The events that were made of commits the long way, one word each."""
+    """The names of the requests that the engine read in full."""
     made: list[str] = []
     plain = CoordinatorEngine._take
 
@@ -412,7 +412,7 @@ def test_the_short_way_refuses_each_commit_that_the_long_way_refuses(
     assert read_in_full == []
 
 
-def test_a_client_that_never_repeats_itself_is_kept_ever_more_seldom(
+def test_commits_of_a_client_without_repetition_are_kept_ever_more_rarely(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     kept: list[int] = []
@@ -434,7 +434,7 @@ def test_a_client_that_never_repeats_itself_is_kept_ever_more_seldom(
     assert kept == [1, 2, 4, 8, 16, 18]
 
 
-def test_a_fact_that_nobody_hears_is_not_put_out() -> None:
+def test_a_fact_without_a_listener_is_not_reported() -> None:
     life, quiet = Bench(), Bench(hears=lambda kind: kind is not OffsetsCommitted)
     for bench in (life, quiet):
         client, member_id = stable(bench, OffsetCommit=9)

@@ -40,7 +40,7 @@ def conversation(client: Client, member_id: str) -> bytes:
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 7, 64, 10_000])
-def test_bytes_may_come_torn_or_merged(size: int) -> None:
+def test_requests_may_arrive_in_pieces_or_together(size: int) -> None:
     bench = Bench()
     client, member_id = stable(bench)
     before = len(client.answers)
@@ -80,7 +80,7 @@ def test_a_join_sent_twice_on_one_connection_is_answered_twice_and_in_order() ->
     assert client.answers[2].generation_id == 1
 
 
-def test_requests_that_are_not_the_coordinators_come_out_and_are_answered_in_order() -> None:
+def test_requests_for_the_shell_leave_the_engine_and_are_answered_in_order() -> None:
     bench = Bench()
     client = bench.client("c")
     client.send("Metadata", MetadataRequest(topics=None))
@@ -186,7 +186,7 @@ def test_a_durable_write_is_kept_although_its_client_disconnected() -> None:
     assert other.answers[0].topics[0].partitions[0].committed_offset == 5
 
 
-def test_losing_a_connection_twice_or_one_that_never_was_is_harmless() -> None:
+def test_a_second_loss_and_the_loss_of_an_unknown_connection_are_ignored() -> None:
     bench = Bench()
     client = bench.client("c")
     for conn in (client.conn, client.conn, ConnectionId(99)):
@@ -218,7 +218,7 @@ def test_a_write_names_the_groups_partition_and_the_time_of_day() -> None:
     assert bench.writes[1].timestamp == WALL, "the wall clock was set back"
 
 
-def test_a_refused_write_is_told_to_the_client() -> None:
+def test_a_refused_write_is_reported_to_the_client() -> None:
     bench = Bench()
     client = bench.client("c")
     client.send("OffsetCommit", commit_request())
@@ -228,7 +228,7 @@ def test_a_refused_write_is_told_to_the_client() -> None:
     assert error == ErrorCode.COORDINATOR_NOT_AVAILABLE
 
 
-def test_an_assignment_beyond_every_budget_is_kept_and_told() -> None:
+def test_an_assignment_above_the_group_limit_is_stored_and_sent() -> None:
     """``kohort.max.group.bytes`` limits joins only: a larger assignment is not refused."""
     bench = Bench()
     client = bench.client("c")
@@ -245,7 +245,7 @@ def test_an_assignment_beyond_every_budget_is_kept_and_told() -> None:
     assert again.client("c").beat("g", 1, member_id) == ErrorCode.NONE
 
 
-def test_another_engine_goes_on_from_the_log() -> None:
+def test_another_engine_continues_from_the_log() -> None:
     bench = Bench()
     client, member_id = stable(bench)
     client.send(
@@ -270,7 +270,7 @@ def test_a_log_that_cannot_be_read_stops_the_start() -> None:
         Bench().engine.replay([(b"\x00\x02\x00\x01g", b"\x00\x09")], Bench().now)
 
 
-def test_a_member_survives_the_sleep_of_the_whole_process() -> None:
+def test_a_member_stays_after_a_pause_of_the_whole_process() -> None:
     bench = Bench()
     client, member_id = stable(bench)
     bench.now = Instant(bench.now + 60_000_000)
@@ -336,7 +336,7 @@ print(hashlib.sha256("\\n".join(bench.journal).encode()).hexdigest(), len(bench.
 """
 
 
-def test_the_same_story_gives_the_same_bytes_under_any_hash_seed() -> None:
+def test_the_same_events_give_the_same_bytes_under_any_hash_seed() -> None:
     root = Path(__file__).parents[2]
     told = [
         subprocess.run(

@@ -32,7 +32,7 @@ def go_on(bench: Bench) -> int:
     return shares
 
 
-def test_a_join_phase_of_many_is_told_in_shares() -> None:
+def test_answers_of_a_large_join_phase_leave_in_shares() -> None:
     bench = Bench(delay=3_000, answers_at_once=AT_ONCE)
     members = joined(bench)
     assert answered(members) == AT_ONCE
@@ -41,7 +41,7 @@ def test_a_join_phase_of_many_is_told_in_shares() -> None:
     assert "JoinPhaseCompleted" in bench.facts
 
 
-def test_all_answers_are_what_they_are_without_shares() -> None:
+def test_answers_with_and_without_shares_are_equal() -> None:
     shared, whole = Bench(delay=3_000, answers_at_once=AT_ONCE), Bench(delay=3_000)
     told = []
     for bench in (shared, whole):
@@ -68,7 +68,7 @@ def test_a_later_answer_on_a_connection_leaves_after_the_postponed_answer() -> N
     assert names == ["JoinGroupResponse", "JoinGroupResponse", "ListGroupsResponse"]
 
 
-def test_an_answer_that_was_put_off_for_a_connection_that_goes_is_dropped() -> None:
+def test_a_postponed_answer_is_dropped_when_its_connection_closes() -> None:
     bench = Bench(delay=3_000, answers_at_once=AT_ONCE)
     members = joined(bench)
     gone, _ = members[-1]

@@ -1,4 +1,4 @@
-"""A heartbeat that comes again takes a short way; nobody can tell by the answers."""
+"""A repeated heartbeat takes a short way, with the same answers."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ STEPS = st.lists(
 
 
 def play(bench: Bench, steps: list[tuple[str, int, int]], version: int) -> list[str]:
-    """The same life on any bench; everything that could be seen of it."""
+    """Play the same steps on any bench; returns all visible results."""
     seats = [stable(bench, f"g{n}", Heartbeat=version) for n in range(3)]
     for what, who, number in steps:
         client, member_id = seats[who]
@@ -87,14 +87,14 @@ def say(client: Client, member_id: str, group: str, what: str, number: int) -> N
 
 
 @given(steps=STEPS, version=st.integers(0, 4))
-def test_the_short_way_and_the_long_way_lead_to_the_same(
+def test_the_short_way_and_the_long_way_give_the_same_results(
     steps: list[tuple[str, int, int]], version: int
 ) -> None:
     assert play(Bench(), steps, version) == play(LongWay(), steps, version)
 
 
 def short_ways(bench: Bench, monkeypatch: Any) -> list[bool]:
-    """Says of each heartbeat that may be a known one whether it took the short way."""
+    """For each heartbeat that may be known: whether it took the short way."""
     taken: list[bool] = []
     plain = CoordinatorEngine._beat_again
 
@@ -138,7 +138,7 @@ def test_a_known_heartbeat_extends_the_session_and_reports_a_rebalance(monkeypat
     assert taken == [True] * 4 + [False]
 
 
-def test_behind_an_unanswered_request_a_heartbeat_waits_its_turn(monkeypatch: Any) -> None:
+def test_a_heartbeat_waits_behind_an_unanswered_request(monkeypatch: Any) -> None:
     bench = Bench()
     client, member_id = stable(bench)
     client.beat("g", 1, member_id)
@@ -167,7 +167,7 @@ def test_a_long_heartbeat_is_read_in_full_every_time(monkeypatch: Any) -> None:
 
 
 class Recorded(Bench):
-    """Keeps every fact that its engine tells."""
+    """Keeps every fact that its engine reports."""
 
     kind: ClassVar[type[RecordingCoordinatorEngine]] = RecordingCoordinatorEngine
 
@@ -190,7 +190,7 @@ class RecordedTheLongWay(Recorded):
 
 
 @given(steps=STEPS, version=st.integers(0, 4))
-def test_the_short_way_is_told_as_the_long_way_is(
+def test_the_short_way_and_the_long_way_record_the_same_facts(
     steps: list[tuple[str, int, int]], version: int
 ) -> None:
     short, long = Recorded(), RecordedTheLongWay()

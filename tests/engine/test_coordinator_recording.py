@@ -85,7 +85,7 @@ def test_every_request_and_every_write_is_paired() -> None:
     assert isinstance(facts[0], CoordinatorBooted)
 
 
-def test_an_answer_says_what_was_told() -> None:
+def test_the_recorded_answer_equals_the_sent_answer() -> None:
     facts = [r.fact for r in live(RecordedWorld()).history]
     synced = [f for f in facts if isinstance(f, AnswerSent) and f.api is GroupApi.SYNC_GROUP]
     assert all(isinstance(f.body, SyncTold) for f in synced if f.error is ErrorCode.NONE)

@@ -69,7 +69,7 @@ def test_every_version_of_heartbeat_is_answered(version: int) -> None:
 
 
 @pytest.mark.parametrize("version", range(6))
-def test_every_version_of_leave_group_tells_what_became_of_the_member(version: int) -> None:
+def test_every_version_of_leave_group_reports_the_result_for_the_member(version: int) -> None:
     bench = Bench()
     client, member_id = stable(bench, LeaveGroup=version)
     for leaver in ("nobody", member_id):
@@ -118,7 +118,7 @@ def test_a_members_commit_to_an_absent_group_fails_as_its_version_understands(
 
 
 @pytest.mark.parametrize("version", range(1, 10))
-def test_every_version_of_offset_fetch_gives_what_was_committed(version: int) -> None:
+def test_every_version_of_offset_fetch_returns_the_committed_offsets(version: int) -> None:
     bench = Bench()
     client = bench.client("c", OffsetFetch=version)
     client.send("OffsetCommit", commit_request())
@@ -141,7 +141,7 @@ def test_every_version_of_offset_fetch_gives_what_was_committed(version: int) ->
     assert told == [(0, 5, ""), (1, -1, "")]
 
 
-def test_a_fetch_without_topics_gives_all_there_are() -> None:
+def test_a_fetch_without_topics_returns_all_offsets() -> None:
     bench = Bench()
     client = bench.client("c", OffsetFetch=7)
     client.send("OffsetCommit", commit_request())

@@ -199,7 +199,7 @@ def sent(peers: Peers) -> list[dict[int, int]]:
 
 
 def test_a_commit_that_is_repeated_does_not_move_back_the_offsets_of_a_newer_one() -> None:
-    """The story: 12 records again after an orderly hand-over, see CHANGELOG."""
+    """Twelve records were read again after an orderly hand-over (see CHANGELOG)."""
     broker, peers = member()
     broker.park = {OffsetCommitRequest, JoinGroupRequest}
     commit_at(peers, p0=54)  # automatic; arrives when the join phase is over: refused, but late
@@ -303,7 +303,7 @@ def test_an_older_commit_keeps_the_offsets_that_no_newer_one_may_have_stored() -
     broker.park = {OffsetCommitRequest}
     commit_at(peers, p0=67, p1=67, p2=67)
     commit_at(peers, p0=75, p1=75)
-    commit_at(peers, p0=70)  # somebody sought back
+    commit_at(peers, p0=70)  # the application sought back
     peers.hang_up(OffsetCommitRequest)
     peers.pass_ms(2_000)
     assert sent(peers)[3:] == [{0: 70, 1: 75, 2: 67}, {0: 70, 1: 75}, {0: 70}]

@@ -70,7 +70,7 @@ def test_a_request_to_a_leader_fetches_metadata_first() -> None:
     assert isinstance(peers.got(Answered)[0].message, ListOffsetsResponse)
 
 
-def test_a_leader_that_is_not_known_yet_is_asked_for_until_it_is() -> None:
+def test_an_unknown_leader_is_looked_up_until_it_is_known() -> None:
     broker = Broker()
     broker.leader_of = {}
     peers = Peers(broker)
@@ -275,7 +275,7 @@ def test_no_answer_in_time_closes_the_connection_since_nothing_behind_it_would_c
     assert len(peers.open) == before - 1
 
 
-def test_an_owner_in_a_hurry_does_not_break_the_connection() -> None:
+def test_a_short_timeout_of_the_owner_does_not_break_the_connection() -> None:
     broker = Broker()
     peers = Peers(broker)
     joined(peers)
@@ -304,7 +304,7 @@ def test_no_node_in_time() -> None:
     assert due is None or due > peers.now
 
 
-def test_a_cancelled_request_is_not_answered_and_its_late_answer_confuses_nobody() -> None:
+def test_the_late_answer_of_a_cancelled_request_is_ignored() -> None:
     broker = Broker()
     peers = Peers(broker)
     broker.park = {MetadataRequest}
@@ -330,7 +330,7 @@ def test_a_versioned_request_is_built_for_the_version_agreed_upon() -> None:
     assert seen == [5]
 
 
-def test_closing_answers_what_is_under_way() -> None:
+def test_closing_answers_all_open_requests() -> None:
     broker = Broker()
     peers = Peers(broker)
     joined(peers)

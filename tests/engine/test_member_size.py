@@ -58,7 +58,7 @@ def forget(bench: Bench, clients: list[Client]) -> None:
         client._sent.clear()
 
 
-def test_a_member_keeps_little() -> None:
+def test_a_member_uses_little_memory() -> None:
     settle(*together())  # makes the codecs and tables, which later members share
     bench, clients = together()
     forget(bench, clients)

@@ -117,7 +117,9 @@ def test_a_member_at_its_own_node_notices_nothing(bench: Bench) -> None:
     assert [client.beat("g", 1, member_id) for _ in range(2)] == [ErrorCode.NONE] * 2
 
 
-def test_groups_here_and_elsewhere_are_described_in_the_order_asked(bench: Bench) -> None:
+def test_groups_of_this_node_and_of_others_are_described_in_the_requested_order(
+    bench: Bench,
+) -> None:
     stable(bench, "g")
     stable(bench, "h")
     request = DescribeGroupsRequest(groups=["g", "h"], include_authorized_operations=True)

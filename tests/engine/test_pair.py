@@ -92,7 +92,7 @@ def test_the_leader_may_be_the_one_that_is_killed() -> None:
     assert loads(*others) == [6, 6]
 
 
-def test_a_slow_member_holds_the_rebalance_open_and_nobody_else_stops() -> None:
+def test_a_slow_member_delays_the_rebalance_and_no_other_member_stops() -> None:
     world = World()
     a, b, c = three(world)
     c.revoke_ms = 10_000
@@ -124,7 +124,7 @@ def test_eager_members_stop_when_a_rebalance_starts() -> None:
     assert loads(a, b) == [0, 0]
 
 
-def test_sticky_members_get_back_what_they_had() -> None:
+def test_sticky_members_keep_their_partitions() -> None:
     world = World()
     a, b, c = three(world, strategy="sticky")
     before = {m.name: set(m.owned) for m in (a, b, c)}
@@ -161,7 +161,7 @@ def test_a_member_without_a_common_protocol_is_refused_and_the_group_goes_on() -
     assert world.settled(*members)
 
 
-def test_all_connections_break_and_nobody_loses_anything() -> None:
+def test_members_keep_their_partitions_when_all_connections_break() -> None:
     world = World()
     members = three(world)
     kept = {p: since for m in members for p, since in m.kept_since.items()}
@@ -214,7 +214,7 @@ def test_a_member_that_does_not_poll_leaves_and_comes_back() -> None:
     assert loads(a, b, c, slow) == [3, 3, 3, 3]
 
 
-def test_a_commit_without_a_place_is_refused_at_once() -> None:
+def test_a_commit_without_membership_is_refused_at_once() -> None:
     world = World()
     a = world.client("a").join()
     a.owned = {TopicPartition("t", 0)}
@@ -243,7 +243,7 @@ def test_offsets_committed_are_fetched(monkeypatch: pytest.MonkeyPatch) -> None:
     assert all(fetched.offsets[p].offset > 0 for p in a.owned)
 
 
-def test_the_same_seed_tells_the_same_story() -> None:
+def test_the_same_seed_gives_the_same_run() -> None:
     def story() -> list[object]:
         world = World(torn=True, seed=5)
         members = three(world)
@@ -394,7 +394,7 @@ def test_partitions_withheld_for_a_dead_holder_get_an_owner(
     world.until(lambda: back.generations != [], within_ms=2_000)
     assert back.generations == third.generations, "its assignment stands"
     assert [len(m.owned) for m in (back, other, third)] == [1, 1, 0]
-    # It gets ready, the others learn of it at their next heartbeats, they get ready.
+    # `back` prepares to rejoin; the others prepare when their next heartbeats report that.
     world.until(lambda: world.settled(back, other, third), within_ms=6_000)
     assert loads(back, other, third) == [1, 1, 1]
     assert back.generations == [third.generations[0], third.generations[0] + 1]

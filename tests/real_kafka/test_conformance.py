@@ -56,9 +56,7 @@ def replays(real_kafka: RealKafka) -> dict[str, Replay]:
 
 
 @pytest.mark.parametrize("name", CONVERSATIONS)
-def test_a_conversation_goes_on_kafka_as_it_is_written(
-    name: str, replays: dict[str, Replay]
-) -> None:
+def test_a_conversation_runs_on_kafka_as_written(name: str, replays: dict[str, Replay]) -> None:
     compare(name, replays[name])
 
 

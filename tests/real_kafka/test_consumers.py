@@ -18,5 +18,5 @@ def test_a_rebalance_that_is_held_open_stops_only_what_moves(real_kafka: RealKaf
     pieces.only_what_moves_stops(real_kafka.bootstrap_servers)
 
 
-def test_static_members_bounce_and_nobody_else_notices(real_kafka: RealKafka) -> None:
+def test_restarts_of_static_members_do_not_affect_other_members(real_kafka: RealKafka) -> None:
     pieces.static_members_bounce(real_kafka.bootstrap_servers)
