@@ -138,7 +138,7 @@ def a_client_commits_what_it_was_handed() -> Tale:
     return _alone().deliver("a", 0, 0, 9).client_commit("a", p0=10).deliver("a", 0, 10, 19)
 
 
-@broken(40, "t-0 committed at 11, but only what is before 10 was handed out")
+@broken(40, "t-0 committed at 11, but only records before 10 were handed out")
 def a_commit_ahead_of_what_was_handed_out() -> Tale:
     return _alone().deliver("a", 0, 0, 9).client_commit("a", p0=11)
 

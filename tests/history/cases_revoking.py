@@ -65,7 +65,7 @@ def who_has_more_than_its_share_gives_up_the_rest() -> Tale:
     return tale.again(a=(0, 1), b=(3, 4), c=()).again(a=(0, 1), b=(3, 4), c=(2, 5))
 
 
-@broken(28, "a missed a round, which costs it 2 partitions that nobody asked for")
+@broken(28, "a missed a generation and gave up 2 partitions needlessly")
 def everything_is_lost_since_a_sync_came_too_late() -> Tale:
     return _missed_sync("unjoined")
 

@@ -3,8 +3,8 @@
 In: calls of the consumer's two threads. Out: facts in the file that ``kohort.history.file`` names.
 Must not know: how a consumer works.
 
-A consumer without this setting records nothing. With it a record costs one comparison more, and
-only commits wait for the disk.
+A consumer without this setting records nothing. With the setting a delivered record costs one
+comparison more, and only commits wait for the file.
 """
 
 from __future__ import annotations
@@ -55,10 +55,10 @@ _files_lock = threading.Lock()
 
 
 class ConsumerRecorder:
-    """Records one consumer.
+    """Records the facts of one consumer.
 
     Args:
-        settings: the consumer's; ``kohort.history.file`` names the file.
+        settings: the settings of the consumer; ``kohort.history.file`` names the file.
 
     Raises:
         ConfigError: the file cannot be written, or another consumer of this process writes it.
@@ -73,7 +73,7 @@ class ConsumerRecorder:
                     f"kohort.history.file {path} is written by another consumer of this process; "
                     "give each consumer a file of its own"
                 )
-            # A file is a process's name: it stays the same across restarts.
+            # The name of the file is the name of the process: both stay the same across restarts.
             header = Header(clock=clock_name(), wall_micros=wall_micros_at_zero())
             self._recorder = _files_in_use[path] = FactRecorder(path, path.stem, header)
         self._group_id = GroupId(settings.group_id or "")
@@ -82,7 +82,7 @@ class ConsumerRecorder:
         """Records that were handed out in a row and not recorded yet: first and last offset."""
         self._polled_at = Instant(0)
         self._looked_at = Instant(0)
-        """The last look at the group; the deliveries recorded next came after this look."""
+        """When the application last checked its membership; the next deliveries came later."""
         self._handed = 0
         self._closed = False
         instance = settings.group_instance_id
@@ -99,13 +99,13 @@ class ConsumerRecorder:
 
     @property
     def notes(self) -> RequestNotes:
-        """Takes note of the requests of the member's engine, on the driver's thread."""
+        """Records the requests of the member's engine, on the driver's thread."""
         return RequestNotes(self._group_id, self._tell)
 
     # -- membership -------------------------------------------------------------------------------
 
     def subscribed(self, topics: Iterable[str]) -> None:
-        """The application wants these topics."""
+        """The application subscribes to these topics."""
         self._tell(Subscribed(group_id=self._group_id, topics=tuple(sorted(topics))))
 
     def enforced(self, reason: str) -> None:
@@ -129,7 +129,7 @@ class ConsumerRecorder:
         *,
         ended: bool,
     ) -> None:
-        """The listener is called, or the call is over."""
+        """A call of the listener starts or ends."""
         self.flush()
         make = CallbackEnded if ended else CallbackStarted
         self._tell(
@@ -156,7 +156,7 @@ class ConsumerRecorder:
         self._runs[partition] = (offset, offset)
 
     def handed_all(self, records: Iterable[tuple[TopicPartition, int]]) -> None:
-        """The same for several, in their order."""
+        """Several records were handed out, in this order."""
         for partition, offset in records:
             self.handed(partition, offset)
 
@@ -179,9 +179,9 @@ class ConsumerRecorder:
         )
 
     def polled(self, now: Instant) -> None:
-        """The application polls, and looks at the group before it gets records.
+        """The application polls; each poll checks the membership before it returns records.
 
-        Recorded at most once a second, as a sign of life.
+        The poll is recorded at most once a second, as a sign of life.
         """
         if now - self._polled_at >= _POLL_MICROS:
             self.flush()
@@ -191,7 +191,7 @@ class ConsumerRecorder:
         self._looked_at = now
 
     def positioned(self, starts: Mapping[TopicPartition, Position], *, sought: bool) -> None:
-        """Reading starts there, or continues there after a seek."""
+        """Reading starts at these positions, or continues there after a seek."""
         self.flush()
         for partition, position in sorted(starts.items()):
             self._tell(
@@ -208,8 +208,8 @@ class ConsumerRecorder:
     def close(self, *, in_order: bool) -> None:
         """The consumer is closed; a second call changes nothing.
 
-        ``in_order``: it committed, called its listener and left the group. Otherwise the history
-        ends as that of a killed process.
+        With ``in_order`` the consumer committed, called its listener and left the group. Otherwise
+        the history ends like the history of a killed process.
         """
         if self._closed:
             return

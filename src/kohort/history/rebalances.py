@@ -1,7 +1,7 @@
-"""The rebalances of each group: cause, duration, moves, ownership as assigned, pauses.
+"""Collects the rebalances of each group: cause, duration, moves, assigned owners, pauses.
 
 In: facts of a coordinator, in order. Out: one ``GroupTimeline`` for each group. Must not know:
-processes of the application's side, checks, files.
+facts of clients, checks, files.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class _Holding:
 
 
 class GroupTimeline:
-    """Everything that rebalances did to one group; may be read after each fact.
+    """The rebalances of one group, their owners and pauses; it may be read after each fact.
 
     An owner is named by its instance id if it is a static member, else by its member id. So a
     process that starts again without an instance id is another owner.
@@ -83,7 +83,7 @@ class GroupTimeline:
                 pass
 
     def end_rebalance(self, at: Instant) -> None:
-        """A rebalance that is under way ends without a generation."""
+        """End a rebalance under way; it has no generation."""
         if self.rebalances and self.rebalances[-1].ended_at is None:
             self.rebalances[-1].ended_at = at
 
@@ -100,9 +100,9 @@ class GroupTimeline:
         return self._instances.get(member_id, member_id)
 
     def _assign(self, owners: dict[TopicPartition, str], at: Instant) -> int:
-        """Take the owners of a new generation; returns how many partitions moved.
+        """Set the owners of a new generation; returns the number of moved partitions.
 
-        A partition without an owner for a generation has not moved before it has another owner.
+        A partition that loses its owner counts as moved only when another owner gets it.
         """
         for tp, held in list(self._holdings.items()):
             if owners.get(tp) != held.owner:

@@ -78,11 +78,11 @@ class Assigned(Check):
             self.assigned(recorded, plan)
 
     def assigned(self, recorded: Recorded, plan: Plan) -> None:
-        """To be judged by the check."""
+        """Each check judges the assignment here."""
         raise NotImplementedError
 
     def expected(self, group: GroupView, offers: dict[MemberId, Offer]) -> Partitions | None:
-        """The partitions that a leader must know of; None if the size of a topic is unknown."""
+        """The partitions that a leader must know; None if the size of a topic is unknown."""
         born = min((m.added_at for m in group.members.values()), default=Instant(0))
         looked = Instant(max(self.world.now - METADATA_AGE_MICROS, born))
         topics: frozenset[str] = frozenset().union(*(o.topics for o in offers.values()))
@@ -117,19 +117,19 @@ class NothingIsAssignedTwice(Assigned):
 
 
 class HandOffIsAsked(Assigned):
-    """A cooperative generation gives nobody what another member claims to hold at present.
+    """A cooperative generation gives no member a partition that another member still claims.
 
-    The holder reads on until it is told otherwise: it must first give the partition up, and come
-    back without the claim. Claims of older generations than the last that was assigned are void,
-    unless they repeat what that one assigned: a member that tells no generation holds it all the
-    same.
+    The holder reads the partition until it is revoked. So the holder must first give the partition
+    up and rejoin without the claim. A claim from a generation before the last assigned one is void,
+    unless the claim repeats the last assignment: a member that sends no generation holds those
+    partitions, too.
     """
 
     number, name, heading = 23, "hand-off-is-asked", Heading.OWNERSHIP
     source, feature, kafka = "KIP-429; KAFKA-12984; aiokafka #1176", COOPERATION, Kafka.YES
 
     def assigned(self, recorded: Recorded, plan: Plan) -> None:
-        """Nothing that is claimed goes to another."""
+        """No claimed partition goes to another member."""
         if promises.COOPERATIVE not in plan.promised:
             return
         last = plan.group.stable.number if plan.group.stable is not None else None
@@ -156,18 +156,18 @@ class HandOffIsAsked(Assigned):
 
 
 class LoadIsBalanced(Assigned):
-    """No member of a policy that promises balance has more than it must.
+    """Under a policy that promises balance no member has more partitions than necessary.
 
-    Among equal subscriptions sizes differ by at most one; otherwise no single move improves on
-    them, which round robin does not promise. A generation that still withholds partitions from
-    their next owners is on its way, and is not judged.
+    With equal subscriptions the numbers of partitions differ by at most one. With unequal
+    subscriptions no single move improves the balance; round robin does not promise this. A
+    generation that still withholds partitions from their next owners is not judged.
     """
 
     number, name, heading = 29, "load-is-balanced", Heading.OWNERSHIP
     source, feature, kafka = "reliability 1.3 (29)", ASSIGNORS, Kafka.YES
 
     def assigned(self, recorded: Recorded, plan: Plan) -> None:
-        """No single move improves."""
+        """No single move improves the balance."""
         if promises.BALANCED not in plan.promised and promises.EVEN not in plan.promised:
             return
         offers = plan.offers()
@@ -206,7 +206,7 @@ def robbed(offers: dict[MemberId, Offer], targets: Targets) -> dict[MemberId, Pa
 
 
 def withheld(offers: dict[MemberId, Offer], targets: Targets) -> bool:
-    """Whether somebody still holds what this generation gives to nobody."""
+    """Whether a member still holds a partition that this generation gives to no member."""
     given: set[TopicPartition] = set().union(*targets.values()) if targets else set()
     topics: frozenset[str] = frozenset().union(*(o.topics for o in offers.values()))
     return any(
@@ -238,8 +238,8 @@ def _better_move(offers: dict[MemberId, Offer], targets: Targets) -> str | None:
 class AssignmentIsComplete(Assigned):
     """In Stable every partition of every subscribed topic has an owner that subscribes to it.
 
-    Except what is still held by a member that was told to give it up, what a policy keeps for a
-    lost member, and partitions so new that the leader cannot know them yet.
+    Exceptions: partitions that a member still holds and must give up, partitions that a policy
+    keeps for a lost member, and partitions so new that the leader cannot know them yet.
     """
 
     number, name, heading = 31, "assignment-is-complete", Heading.OWNERSHIP
@@ -256,11 +256,11 @@ class AssignmentIsComplete(Assigned):
 
     @on(DeferralEnded)
     def resumed(self, _recorded: Recorded, fact: DeferralEnded) -> None:
-        """They wait no longer."""
+        """The partitions wait no longer."""
         self._deferred.pop(fact.group_id, None)
 
     def assigned(self, recorded: Recorded, plan: Plan) -> None:
-        """Nothing is missing, and nobody has what it did not ask for."""
+        """No partition is missing, and no member has a topic without a subscription to it."""
         if promises.COMPLETE not in plan.promised:
             return
         offers = plan.offers()
@@ -295,10 +295,10 @@ class AssignmentIsComplete(Assigned):
 
 
 class NothingIsOrphaned(Assigned):
-    """No partition is without an owner for longer than it takes to notice, to wait and to agree.
+    """No partition is without an owner for longer than a loss, a deferral and a rebalance take.
 
-    The bound counts from the last event that calls for a rebalance: one session timeout, the
-    policy's deferral, two rebalance timeouts. Beyond it a partition was forgotten.
+    The limit starts at the last event that needs a rebalance. The limit is one session timeout, the
+    policy's deferral and two rebalance timeouts. After that time the partition was forgotten.
     """
 
     number, name, heading = 35, "nothing-is-orphaned", Heading.OWNERSHIP
@@ -310,7 +310,7 @@ class NothingIsOrphaned(Assigned):
 
     @on(GroupEmptied, GroupDeleted)
     def over(self, _recorded: Recorded, fact: GroupEmptied | GroupDeleted) -> None:
-        """A group without members owes nobody anything."""
+        """In a group without members no partition needs an owner."""
         self._without.pop(fact.group_id, None)
 
     @on(JoinPhaseCompleted)

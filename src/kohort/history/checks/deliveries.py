@@ -43,11 +43,11 @@ class _Reading:
     committed: int | None = None
     commit_failed: bool = False
     concluded: int = -1
-    """The newest request that is answered: an older one that is answered later came before it."""
+    """The newest answered request; a later answer to an older request is ignored."""
 
 
 class _Readers(Check):
-    """Follows what each process reads, interval by interval, and how its commits end."""
+    """Follows the reads of each process in each interval, and the results of its commits."""
 
     def __init__(self, world: World) -> None:
         super().__init__(world)
@@ -55,18 +55,18 @@ class _Readers(Check):
 
     @on(ProcessStarted, ProcessKilled)
     def new_life(self, recorded: Recorded, _fact: ProcessStarted | ProcessKilled) -> None:
-        """Nothing is owned."""
+        """A new process owns no partition."""
         self.drop(recorded.source, None)
 
     @on(CallbackEnded)
     def callback(self, recorded: Recorded, fact: CallbackEnded) -> None:
-        """An interval begins, or is over."""
+        """An interval begins or ends."""
         if fact.kind is not CallbackKind.ASSIGNED:
             self.given_up(recorded, fact)
             self.drop(recorded.source, fact.partitions)
 
     def given_up(self, recorded: Recorded, fact: CallbackEnded) -> None:
-        """Partitions are given up: to be judged."""
+        """Partitions are given up; a check may judge this."""
 
     def drop(self, source: str, partitions: tuple[TopicPartition, ...] | None) -> None:
         """Forget intervals of a process; None: all of them."""
@@ -96,7 +96,7 @@ class _Readers(Check):
         reading.sought = reading.sought or fact.sought
 
     def moved(self, recorded: Recorded, fact: PositionSet, reading: _Reading) -> None:
-        """The position is set: to be judged."""
+        """The position is set; a check may judge this."""
 
     @on(RecordsDelivered)
     def delivered(self, recorded: Recorded, fact: RecordsDelivered) -> None:
@@ -108,7 +108,7 @@ class _Readers(Check):
         reading.next = max(fact.last + 1, reading.next or 0)
 
     def handed(self, recorded: Recorded, fact: RecordsDelivered, reading: _Reading) -> None:
-        """Records are handed out: to be judged."""
+        """Records are handed out; a check may judge this."""
 
     @on(CommitConcluded)
     def concluded(self, recorded: Recorded, fact: CommitConcluded) -> None:
@@ -127,10 +127,11 @@ class _Readers(Check):
 
 
 class CommitsFollowDeliveries(_Readers):
-    """A client commits at most one beyond the last record that it handed out.
+    """A client commits at most the offset after the last record that it handed out.
 
-    Beyond that it would skip records nobody has seen. A client that commits by itself has committed
-    exactly that when it closes in order: less would repeat records.
+    A higher offset would skip records that no application has received. A client with automatic
+    commits has committed exactly this offset at an orderly close. A lower offset would repeat
+    records.
     """
 
     number, name, heading = 40, "commits-follow-deliveries", Heading.OFFSETS
@@ -145,13 +146,13 @@ class CommitsFollowDeliveries(_Readers):
                 self.judge(
                     offset <= reading.next,
                     lambda p=tp, o=offset, n=reading.next: (  # type: ignore[misc]
-                        f"{p} committed at {o}, but only what is before {n} was handed out"
+                        f"{p} committed at {o}, but only records before {n} were handed out"
                     ),
                     recorded,
                 )
 
     def given_up(self, recorded: Recorded, fact: CallbackEnded) -> None:
-        """Given up in order: everything handed out is committed."""
+        """An orderly revocation: the offset after the delivered records is committed."""
         process = self.world.processes.get(recorded.source)
         if process is None or not process.auto_commit or fact.kind is not CallbackKind.REVOKED:
             return
@@ -170,7 +171,7 @@ class CommitsFollowDeliveries(_Readers):
 
 
 class PositionsGoForward(_Readers):
-    """Within one ownership interval positions go forward, without a skip and without a step back.
+    """Within one ownership interval positions go forward, without a gap and without a step back.
 
     Only a seek of the application moves a position to another offset, and nothing else moves the
     position after a seek. Between two intervals other members may have read on.
@@ -193,7 +194,7 @@ class PositionsGoForward(_Readers):
             )
 
     def handed(self, recorded: Recorded, fact: RecordsDelivered, reading: _Reading) -> None:
-        """The next record, and no other."""
+        """The delivered records begin at the position."""
         if reading.next is None:
             return
         forward = fact.first >= reading.next if not fact.complete else fact.first == reading.next
@@ -209,13 +210,13 @@ class PositionsGoForward(_Readers):
 
 @dataclass(slots=True)
 class _Past:
-    """How far a partition's last reader came, and how it ended."""
+    """The last position of a partition's last reader, and the end of its ownership."""
 
     next: int = 0
     """All records before this offset were delivered; after an orderly end, also committed."""
     source: str = ""
     reading: bool = False
-    """Handed out in an ownership interval that goes on."""
+    """The ownership interval that handed out records goes on."""
     clean: bool = False
     ended: int = 0
     """The sequence of the fact that ended that interval."""
@@ -247,7 +248,7 @@ class DuplicatesHaveACause(_Readers):
         super().new_life(recorded, fact)
 
     def given_up(self, recorded: Recorded, fact: CallbackEnded) -> None:
-        """Remember whether it ended in order, with everything committed."""
+        """Remember whether the interval ended in order, with the position committed."""
         for tp in fact.partitions:
             past = self._past.get((fact.group_id, tp))
             if past is None:
@@ -262,7 +263,7 @@ class DuplicatesHaveACause(_Readers):
                 self._held_only(recorded, past, reading)
 
     def _in_order(self, recorded: Recorded, fact: CallbackEnded, reading: _Reading) -> bool:
-        """Whether a client that commits by itself could commit all it had before it gave up."""
+        """Whether a client with automatic commits could commit its position before the end."""
         process = self.world.processes.get(recorded.source)
         automatic = process is not None and process.auto_commit and not process.troubled
         clean = fact.kind is CallbackKind.REVOKED and not reading.commit_failed
@@ -277,7 +278,7 @@ class DuplicatesHaveACause(_Readers):
             past.clean, past.ended = True, recorded.sequence
 
     def handed(self, recorded: Recorded, fact: RecordsDelivered, reading: _Reading) -> None:
-        """Was it handed out before?"""
+        """Were these records handed out before?"""
         past = self._past.setdefault((fact.group_id, fact.partition), _Past())
         # A reader from before that end is a zombie: its duplicates have another cause.
         if past.clean and reading.begun > past.ended and not reading.sought:
@@ -297,8 +298,8 @@ class DuplicatesHaveACause(_Readers):
 class CommitsAreOfOwnPartitions(Check):
     """A commit for a partition that its sender does not own is not accepted.
 
-    The coordinator does not know assignments, so only the client can refuse it; here it is found
-    out. It would move another member's position.
+    The coordinator does not know assignments, so only the client can refuse such a commit. The
+    commit would move another member's position.
     """
 
     number, name, heading = 44, "commits-are-of-own-partitions", Heading.OFFSETS
@@ -310,7 +311,7 @@ class CommitsAreOfOwnPartitions(Check):
 
     @on(CommitSent)
     def asked(self, recorded: Recorded, fact: CommitSent) -> None:
-        """A commit leaves: what of it does its sender not own?"""
+        """A commit is sent: remember its partitions that the sender does not own."""
         process = self.world.processes.get(recorded.source)
         if process is not None and process.seen_from_start and process.running:
             key = (recorded.source, recorded.incarnation, fact.request)
@@ -318,7 +319,7 @@ class CommitsAreOfOwnPartitions(Check):
 
     @on(CommitConcluded)
     def concluded(self, recorded: Recorded, fact: CommitConcluded) -> None:
-        """It is accepted, or not."""
+        """The commit is answered: no such partition may be accepted."""
         key = (recorded.source, recorded.incarnation, fact.request)
         foreign = self._foreign.pop(key, None)
         if foreign is not None and fact.outcome is Outcome.OK:
@@ -354,7 +355,7 @@ class _Coverage:
         self.ranges = merged
 
     def gap(self) -> tuple[int, int] | None:
-        """The first offsets between start and commit that nobody was handed."""
+        """The first offsets between start and commit that no client handed out."""
         if self.start is None or self.committed is None:
             return None
         at = self.start
@@ -424,7 +425,7 @@ class NothingIsSkipped(Check):
 
     @on(ProcessKilled)
     def killed(self, recorded: Recorded, fact: ProcessKilled) -> None:
-        """If its record breaks off, what it handed out last is not known."""
+        """If the record of a process breaks off, its last deliveries are unknown."""
         process = self.world.processes.get(recorded.source)
         if not fact.unwitnessed or process is None:
             return

@@ -1,7 +1,7 @@
 """Promises about the log: durable before told, whole after a crash, silent after a failure.
 
-In: writes, answers and boots as a coordinator records them. A history without writes says nothing
-about any of this. Out: findings. Must not know: clients' facts.
+In: writes, answers and boots as a coordinator records them. These promises
+cannot be judged in a history without writes. Out: findings. Must not know: clients' facts.
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ from kohort.model.wire_facts import (
 _WriteKey = tuple[str, int, Ticket]
 _Place = tuple[GroupId, TopicPartition]
 _Order = tuple[int, Ticket]
-"""The order of the log: a coordinator's life, and its ticket."""
+"""The order of the log: a coordinator's incarnation, and the ticket of the write."""
 
 _FIRST: Final[_Order] = (-1, Ticket(-1))
 
 _STORED_KEPT: Final = 16
-"""Offsets of one partition that are remembered before it is looked which may be forgotten."""
+"""The number of remembered offsets of one partition; at this number old ones are forgotten."""
 
 
 class _Writes(Check):
@@ -59,13 +59,13 @@ class _Writes(Check):
 
     @on(PersistBegun)
     def begin(self, recorded: Recorded, fact: PersistBegun) -> None:
-        """A write is on its way."""
+        """A write has begun."""
         self.any_write = True
         self.begun[recorded.source, recorded.incarnation, fact.ticket] = fact
 
     @on(PersistOk)
     def stored(self, recorded: Recorded, fact: PersistOk) -> None:
-        """It is durable."""
+        """The write is durable."""
         key = (recorded.source, recorded.incarnation, fact.ticket)
         write = self.begun.pop(key, None)
         if write is not None:
@@ -73,17 +73,17 @@ class _Writes(Check):
 
     @on(PersistFailed)
     def lost(self, recorded: Recorded, fact: PersistFailed) -> None:
-        """It never will be."""
+        """The write failed."""
         key = (recorded.source, recorded.incarnation, fact.ticket)
         write = self.begun.pop(key, None)
         if write is not None:
             self.failed(recorded, write)
 
     def durable(self, recorded: Recorded, write: PersistBegun) -> None:
-        """A write is durable: take note."""
+        """A write is durable; a check may note this."""
 
     def failed(self, recorded: Recorded, write: PersistBegun) -> None:
-        """A write failed: take note."""
+        """A write failed; a check may note this."""
 
 
 class DurableBeforeTold(_Writes):
@@ -104,7 +104,7 @@ class DurableBeforeTold(_Writes):
         self._generations: set[tuple[GroupId, GenerationId]] = set()
         self._members: dict[GroupId, set[MemberId]] = {}
         self._offsets: dict[tuple[GroupId, TopicPartition], dict[int, int]] = {}
-        """When each offset was stored last, as far as an open request may rest on it."""
+        """When each offset was stored last; only offsets that an open request may need."""
         self._replaced: set[tuple[GroupId, MemberId]] = set()
 
     def durable(self, recorded: Recorded, write: PersistBegun) -> None:
@@ -143,12 +143,12 @@ class DurableBeforeTold(_Writes):
 
     @on(StaticMemberReplaced)
     def replaced(self, _recorded: Recorded, fact: StaticMemberReplaced) -> None:
-        """A replacement, which is to be durable before it is told."""
+        """A replacement, which must be durable before an answer reports it."""
         self._replaced.add((fact.group_id, fact.member_id))
 
     @on(AnswerSent)
     def told(self, recorded: Recorded, fact: AnswerSent) -> None:
-        """A success is told."""
+        """An answer reports a success."""
         if not self.any_write:
             return
         group_id, generation_id = fact.group_id, fact.generation_id
@@ -207,7 +207,7 @@ class RecoveryIsReachable(Check):
 
     @on(CoordinatorBooted)
     def booted(self, recorded: Recorded, _fact: CoordinatorBooted) -> None:
-        """What may the log hold?"""
+        """Remember the records that the log may hold."""
         if not self.world.coordinator_seen:
             return
         self._expected = {group: list(w) for group, w in self.world.writes.items() if w}
@@ -242,12 +242,12 @@ class RecoveryIsReachable(Check):
 
     @on(RequestReceived)
     def serving(self, recorded: Recorded, _fact: RequestReceived) -> None:
-        """It serves: every group must be back."""
+        """The coordinator serves requests: every group must be back."""
         if self._booted is not None:
             self._all_back(recorded)
 
     def finish(self, last: Recorded) -> None:
-        """The history ends before anybody asked."""
+        """The history ends before the coordinator served a request."""
         if self._booted is not None and not self.world.loading:
             self._all_back(last)
 
@@ -287,23 +287,23 @@ class FailedIsNeverTold(_Writes):
         self._held: dict[_Place, tuple[_Order, frozenset[int | None]]] = {}
         """The value of the last durable write; after a crash, all values that the log may hold."""
         self._from_empty = False
-        """The history has seen the log begin, so a place without a durable write holds nothing."""
+        """The history began with an empty log: an offset needs a durable write."""
 
     def failed(self, recorded: Recorded, write: PersistBegun) -> None:
         """The values of the write must not be reported."""
         if write.generation_id:
             self._generations.add((write.group_id, write.generation_id))
-        self._vain(recorded.incarnation, write)
+        self._note_failed(recorded.incarnation, write)
         self.judged += 1
 
-    def _vain(self, incarnation: int, write: PersistBegun) -> None:
+    def _note_failed(self, incarnation: int, write: PersistBegun) -> None:
         for tp, offset in write.offsets:
             if offset is not None:
                 failed = self._failed.setdefault((write.group_id, tp), {})
                 failed[offset] = (incarnation, write.ticket)
 
     def durable(self, recorded: Recorded, write: PersistBegun) -> None:
-        """The same, stored at last."""
+        """Answers may report this generation and these offsets again."""
         if write.generation_id is not None:
             self._generations.discard((write.group_id, write.generation_id))
         order = (recorded.incarnation, write.ticket)
@@ -320,7 +320,7 @@ class FailedIsNeverTold(_Writes):
         """The content of the log counts now: a failed sync may have left its records there."""
         life = (recorded.source, recorded.incarnation)
         for key in [k for k in self.begun if k[0] == life[0] and k[1] < life[1]]:
-            self._vain(key[1], self.begun.pop(key))
+            self._note_failed(key[1], self.begun.pop(key))
         for place, failed in self._failed.items():
             order, values = self._held.get(place, (_FIRST, frozenset([None])))
             behind = frozenset(offset for offset, when in failed.items() if when > order)
@@ -332,18 +332,18 @@ class FailedIsNeverTold(_Writes):
 
     @on(GroupDeleted)
     def deleted(self, _recorded: Recorded, fact: GroupDeleted) -> None:
-        """Another group of that name begins anew."""
+        """A new group with this name begins without old generations."""
         self._generations = {key for key in self._generations if key[0] != fact.group_id}
 
     @on(WriteFailed)
     def created_anew(self, _recorded: Recorded, fact: WriteFailed) -> None:
-        """A group that could not be created may be, later, with the same numbers."""
+        """The creation of a group failed; a later creation may use the same numbers."""
         if fact.purpose == "creation":
             self._generations = {key for key in self._generations if key[0] != fact.group_id}
 
     @on(AnswerSent)
     def told(self, recorded: Recorded, fact: AnswerSent) -> None:
-        """A success is told, or a value read."""
+        """An answer reports a success or a value."""
         if isinstance(fact.body, SyncTold) and self._generations:
             self.judge(
                 (fact.group_id, fact.generation_id) not in self._generations,
@@ -351,15 +351,17 @@ class FailedIsNeverTold(_Writes):
                 recorded,
             )
         elif isinstance(fact.body, FetchTold) and self._failed:
-            wrong = [tp for tp, at in fact.body.offsets if self._in_vain((fact.group_id, tp), at)]
+            wrong = [
+                tp for tp, at in fact.body.offsets if self._only_failed((fact.group_id, tp), at)
+            ]
             self.judge(
                 not wrong,
                 lambda: f"an offset of {wrong[0]} was told although its write failed",
                 recorded,
             )
 
-    def _in_vain(self, place: _Place, offset: int | None) -> bool:
-        """Whether all that the history knows of an offset is that its write failed."""
+    def _only_failed(self, place: _Place, offset: int | None) -> bool:
+        """Whether the offset has a failed write only, and no durable one."""
         if offset not in self._failed.get(place, {}):
             return False
         held = self._held.get(place)

@@ -1,4 +1,4 @@
-"""Promises about generations: how they are counted, told, voted on, assigned, and entered.
+"""Promises about generations: their numbers, members, leaders, protocols and assignments.
 
 In: a coordinator's facts. Out: findings. Must not know: clients' facts, offsets, time limits.
 """
@@ -43,9 +43,9 @@ class GenerationRisesByOne(Check):
     """A completed join phase makes exactly the next generation.
 
     Fencing compares generations for equality, so a number that is skipped, repeated or lowered
-    would let a member of one generation pass for a member of another. Falling empty completes a
-    join phase, too, and counts on. A coordinator that comes back may skip numbers, since it cannot
-    know which were told; it must not go back.
+    would let a member of one generation act as a member of another. A group that becomes empty
+    completes a join phase, too, and gets the next number. A coordinator that restarts may skip
+    numbers, since it cannot know which numbers clients received. It must not go back.
     """
 
     number, name, heading = 1, "generation-rises-by-one", Heading.MEMBERSHIP
@@ -79,9 +79,10 @@ class GenerationRisesByOne(Check):
 class ToldGenerationIsNeverReused(Check):
     """A generation number that a client was told never names another set of members.
 
-    A client that was told (g, members) and paused comes back with g; if g meanwhile names other
-    members, its heartbeats, syncs and commits pass as theirs. Kafka writes the generation only with
-    the leader's sync, so that a crash between join and sync replays the number.
+    A client receives generation g, pauses, and comes back with g. If g then names other members,
+    the client's heartbeats, syncs and commits are accepted in that generation. Kafka writes the
+    generation only with the leader's sync: after a crash between join and sync Kafka uses the
+    number again.
     """
 
     number, name, heading = 2, "told-generation-never-reused", Heading.MEMBERSHIP
@@ -142,7 +143,7 @@ class _ToldAlike(Check):
         self._told: dict[tuple[int, GroupId, GenerationId], _Told] = {}
 
     def told_of(self, group_id: GroupId, generation_id: GenerationId) -> _Told:
-        """Of this generation, in this life of the coordinator."""
+        """The answers of this generation, since the coordinator started."""
         return self._told.setdefault((self.world.boots, group_id, generation_id), _Told())
 
     @on(GroupCreated)
@@ -222,7 +223,7 @@ class AllAreToldTheSame(_ToldAlike):
 
     @on(GenerationJoined)
     def synced(self, recorded: Recorded, fact: GenerationJoined) -> None:
-        """A member tells what it was told, which counts where no coordinator is recorded."""
+        """A member joined; its fact counts only if no coordinator is recorded."""
         if not self.world.coordinator_seen:
             self._judge(recorded, fact, (MemberId(""), fact.protocol_name))
 
@@ -317,7 +318,7 @@ class OnePayloadPerGeneration(_Payloads):
 
     @on(GroupStabilized)
     def stabilized(self, recorded: Recorded, fact: GroupStabilized) -> None:
-        """The assignment of a generation is what its leader sent."""
+        """The assignment of a generation is the one that its leader sent."""
         if fact.group_id in self._of_leader:
             self.judge(
                 self.made_from(fact, self._of_leader[fact.group_id]),
@@ -327,14 +328,14 @@ class OnePayloadPerGeneration(_Payloads):
 
     @on(AnswerSent)
     def delivered(self, recorded: Recorded, fact: AnswerSent) -> None:
-        """A member gets its own part of it."""
+        """A member gets its own part of the assignment."""
         stable = self.world.group(fact.group_id).stable
         if not isinstance(fact.body, SyncTold) or stable is None:
             return
         if stable.number == fact.generation_id and stable.assignments:
             expected = stable.assignments.get(fact.member_id)
             if expected is None and self.world.boots > 1:
-                return  # a replacement that the log kept, although it was said to have failed
+                return  # the log kept a replacement, although the write was reported as failed
             self.judge(
                 fact.body.assignment == expected,
                 lambda: (
@@ -356,7 +357,7 @@ class FollowersAssignNothing(_Payloads):
 
     @on(GroupStabilized)
     def stabilized(self, recorded: Recorded, fact: GroupStabilized) -> None:
-        """Somebody else sent an assignment too: it is not the one that counts."""
+        """If a follower also sent an assignment, the group must not use it."""
         others = self._of_others.get(fact.group_id, [])
         if others:
             leaders = self._of_leader[fact.group_id]

@@ -134,7 +134,8 @@ class OneMemberPerInstance(Check):
 class ReplacedIsFenced(Check):
     """A member that lost its instance id to another process is fenced on every later call.
 
-    Also after a restart of the coordinator: the replacement must be durable before it is told.
+    This holds after a restart of the coordinator, too: the replacement must be durable before an
+    answer reports it.
     """
 
     number, name, heading = 13, "replaced-is-fenced", Heading.MEMBERSHIP
@@ -161,7 +162,7 @@ class ReplacedIsFenced(Check):
 
     @on(AnswerSent)
     def answered(self, recorded: Recorded, fact: AnswerSent) -> None:
-        """A call of the former holder, under both of its ids."""
+        """The former holder of the instance id gets an answer."""
         found = self._fenced.get((fact.group_id, fact.member_id))
         if found is None or fact.api not in _OF_MEMBERS or fact.group_instance_id != found[1]:
             return
@@ -189,8 +190,8 @@ class ReplacedIsFenced(Check):
 class StaticRejoinIsQuiet(Check):
     """A static member that comes back in Stable with the same offer disturbs nobody.
 
-    The generation stays, the newcomer gets the bytes of its former self, and no rebalance starts:
-    that is what static membership is for.
+    The generation stays, the returning member gets the same assignment bytes, and no rebalance
+    starts. This is the purpose of static membership.
     """
 
     number, name, heading = 14, "static-rejoin-is-quiet", Heading.MEMBERSHIP
@@ -203,7 +204,7 @@ class StaticRejoinIsQuiet(Check):
 
     @on(StaticMemberReplaced)
     def replaced(self, recorded: Recorded, fact: StaticMemberReplaced) -> None:
-        """It comes back."""
+        """A static member comes back."""
         group = self.world.group(fact.group_id)
         request = self.world.request_in_hand
         offer = request.body if request is not None else None
@@ -218,7 +219,7 @@ class StaticRejoinIsQuiet(Check):
 
     @on(RebalanceStarted)
     def rebalanced(self, recorded: Recorded, fact: RebalanceStarted) -> None:
-        """A rebalance right behind it, because of it, or because of anything else."""
+        """A rebalance starts: the return of the static member must not be its cause."""
         just = self._just_back
         if just is not None and just[0] == fact.group_id and just[2] == recorded.at:
             self.judge(
@@ -253,8 +254,8 @@ class StaticRejoinIsQuiet(Check):
 class StaticMembersDoNotLeave(Check):
     """A static member does not leave when it closes; its session ends, or an operator removes it.
 
-    An operator names the instance id alone. A close that leaves would start the rebalance that
-    static membership is to avoid.
+    An operator sends the instance id without a member id. A LeaveGroup at a close would start the
+    rebalance that static membership must avoid.
     """
 
     number, name, heading = 15, "static-members-do-not-leave", Heading.MEMBERSHIP

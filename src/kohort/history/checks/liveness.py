@@ -1,4 +1,4 @@
-"""Promises that something happens at last, that nothing happens for nothing, and isolation.
+"""Promises that groups become stable, rebalance only for a reason, and stay isolated.
 
 In: facts of all sides, and the faults of the lab. Out: findings. Must not know: effects of faults.
 """
@@ -48,9 +48,9 @@ class _Healing:
 class EventuallyStable(Check):
     """When faults end, a group is stable within one session, one rebalance and a few heartbeats.
 
-    And it stays so. A member that is deaf for ever, or a deadlock between the two sides, shows only
-    when nothing else happens any more: random faults always heal something. Where nobody says when
-    faults end, the end of a calm history is judged.
+    The group then stays stable. A member that never reacts again, or a deadlock between client and
+    coordinator, shows only after the last fault, since a random fault often ends such a state. If
+    no fact names the end of faults, the end of a calm history is judged.
     """
 
     number, name, heading = 48, "eventually-stable", Heading.LIVENESS
@@ -63,17 +63,17 @@ class EventuallyStable(Check):
 
     @on(FaultsHealed)
     def healed(self, recorded: Recorded, fact: FaultsHealed) -> None:
-        """From now on there is no excuse."""
+        """All faults have ended: the group must become stable."""
         self._healed[fact.group_id] = _Healing(recorded)
 
     @on(FaultBegan)
     def broken(self, _recorded: Recorded, _fact: FaultBegan) -> None:
-        """Something new is broken."""
+        """A new fault began."""
         self._healed.clear()
 
     @on(RebalanceStarted)
     def again(self, recorded: Recorded, fact: RebalanceStarted) -> None:
-        """A rebalance, long after everything was healed, for no new reason?"""
+        """A rebalance long after the last fault needs a new reason."""
         healing = self._healed.get(fact.group_id)
         group = self.world.group(fact.group_id)
         if healing is None or not self._over(healing, group, recorded.at):
@@ -88,11 +88,11 @@ class EventuallyStable(Check):
 
     @on(HistoryCalmed)
     def calmed(self, recorded: Recorded, fact: HistoryCalmed) -> None:
-        """The history is over, and was to end well."""
+        """The history is over, and the group must be stable."""
         self._judge(recorded, self.world.group(fact.group_id))
 
     def finish(self, last: Recorded) -> None:
-        """The time is over."""
+        """Judge the groups that had enough time to become stable."""
         for group_id, healing in self._healed.items():
             group = self.world.group(group_id)
             if self._over(healing, group, last.at):
@@ -156,7 +156,7 @@ class GenerationsAreBounded(Assigned):
 
     @on(JoinPhaseCompleted)
     def opened(self, recorded: Recorded, fact: JoinPhaseCompleted) -> None:
-        """A generation opens: why?"""
+        """A generation opens: a recent event must be its reason."""
         group = self.world.group(fact.group_id)
         policy = self.world.promises(fact.protocol_name)
         if not group.known:
@@ -203,7 +203,7 @@ class _Since:
     disturbed: Instant
     generations: int = 0
     givers: set[MemberId] = field(default_factory=set)
-    """Members that had to give something up."""
+    """Members that had to give partitions up."""
 
 
 def _most_generations(policy: promises.Promises, givers: int) -> int | None:
@@ -254,7 +254,7 @@ class GroupsAreIsolated(Check):
 
     @on(ResponseReceived, AnswerSent)
     def answered(self, recorded: Recorded, fact: ResponseReceived | AnswerSent) -> None:
-        """It is answered."""
+        """A heartbeat is answered."""
         if fact.api is not GroupApi.HEARTBEAT:
             return
         number = fact.request if isinstance(fact, ResponseReceived) else fact.token

@@ -27,7 +27,7 @@ SMALL_PARTITIONS: Final = 100
 SMALL_MEMBERS: Final = 12
 """Up to these sizes the optimum among unequal subscriptions is computed; it takes milliseconds."""
 
-_PLACE_OVER: Final = frozenset(
+_MEMBERSHIP_OVER: Final = frozenset(
     {ErrorCode.ILLEGAL_GENERATION, ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_INSTANCE_ID}
 )
 
@@ -67,19 +67,19 @@ class MovesAreMinimal(Assigned):
 
     @on(GroupEmptied, GroupDeleted)
     def over(self, _recorded: Recorded, fact: GroupEmptied | GroupDeleted) -> None:
-        """Nothing is left to move."""
+        """No partition is left to move."""
         self._begun.pop(fact.group_id, None)
 
     @on(AnswerSent)
     def answered(self, _recorded: Recorded, fact: AnswerSent) -> None:
-        """A member gets its place, or hears that it has none."""
-        if fact.error in _PLACE_OVER:
+        """A member gets its assignment, or an error that ends its membership."""
+        if fact.error in _MEMBERSHIP_OVER:
             self._over.add(fact.member_id)
         elif fact.api is GroupApi.SYNC_GROUP and fact.error is ErrorCode.NONE:
             self._over.discard(fact.member_id)
 
     def assigned(self, recorded: Recorded, plan: Plan) -> None:
-        """As many partitions stay as can."""
+        """As many partitions as possible stay with their members."""
         if promises.STICKY not in plan.promised:
             return
         offers = plan.offers()
@@ -166,7 +166,7 @@ def _most_that_can_stay(begun: _Begun, targets: Targets) -> int | None:
         share, larger = divmod(sum(map(len, targets.values())), len(held))
         most = sorted(held.values(), reverse=True)
         return sum(
-            min(count, share + (1 if place < larger else 0)) for place, count in enumerate(most)
+            min(count, share + (1 if rank < larger else 0)) for rank, count in enumerate(most)
         )
     if len(everything) > SMALL_PARTITIONS or len(held) > SMALL_MEMBERS:
         return None

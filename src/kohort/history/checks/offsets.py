@@ -61,8 +61,8 @@ def _kept(fact: AnswerSent) -> list[TopicPartition]:
 class CommitsComeFromMembers(Check):
     """A commit is accepted from a member of the present generation, or into an empty group.
 
-    Anything else is a zombie's. While a generation waits for its assignment nobody may commit;
-    while members join, those of the old one still may.
+    Any other commit comes from a zombie. While a generation waits for its assignment no member may
+    commit. During a join phase members of the old generation may still commit.
     """
 
     number, name, heading = 36, "commits-come-from-members", Heading.OFFSETS
@@ -74,7 +74,7 @@ class CommitsComeFromMembers(Check):
 
     @on(RequestReceived)
     def asked(self, recorded: Recorded, fact: RequestReceived) -> None:
-        """A commit comes: may it?"""
+        """A commit arrives: note why it must not be accepted."""
         if not isinstance(fact.body, CommitAsked) or self.world.loading:
             return
         group = self.world.group(fact.group_id)
@@ -94,7 +94,7 @@ class CommitsComeFromMembers(Check):
 
     @on(AnswerSent)
     def answered(self, recorded: Recorded, fact: AnswerSent) -> None:
-        """It was accepted, or not."""
+        """The commit is answered: only a permitted one may be accepted."""
         key = self.world.request_key(recorded, fact.token, fact.group_id)
         reason = self._doubtful.pop(key, None)
         if reason is not None and _kept(fact):
@@ -106,10 +106,10 @@ class CommitsComeFromMembers(Check):
 
 
 class NeverBackwardByOthers(Check):
-    """A committed offset goes back only at the wish of the partition's present owner.
+    """Only the partition's present owner may lower its committed offset.
 
-    Then somebody sought back on purpose. By anybody else it is a stale member's commit, and records
-    are read again that were done with.
+    The owner does so after a seek. A lower offset from another member is a stale commit, and
+    processed records are read again.
     """
 
     number, name, heading = 37, "never-backward-by-others", Heading.OFFSETS
@@ -122,7 +122,7 @@ class NeverBackwardByOthers(Check):
 
     @on(RequestReceived)
     def asked(self, recorded: Recorded, fact: RequestReceived) -> None:
-        """A commit comes: does its sender own what it commits?"""
+        """A commit arrives: remember the partitions that its sender owns."""
         if not isinstance(fact.body, CommitAsked):
             return
         group = self.world.group(fact.group_id)
@@ -133,7 +133,7 @@ class NeverBackwardByOthers(Check):
 
     @on(AnswerSent)
     def answered(self, recorded: Recorded, fact: AnswerSent) -> None:
-        """It was accepted: does it lower an offset?"""
+        """The commit was accepted: only an owner may lower an offset."""
         found = self._asked.pop(self.world.request_key(recorded, fact.token, fact.group_id), None)
         if found is None or not isinstance(found[0].body, CommitAsked):
             return
@@ -155,7 +155,7 @@ class NeverBackwardByOthers(Check):
 
 @dataclass(slots=True, eq=False)
 class _Commit:
-    """One write to a partition's register: a value, or None for none."""
+    """One write to a partition's register: an offset, or None for a deleted offset."""
 
     value: int | None
     begun: int
@@ -165,14 +165,14 @@ class _Commit:
 
 @dataclass(slots=True)
 class _Register:
-    """The writes that a reader may still see the value of."""
+    """The writes with a value that a reader may still see."""
 
     commits: list[_Commit] = field(default_factory=list)
     complete: bool = False
     """Values from before the first write of the history cannot be read any more."""
 
     def acknowledge(self, commit: _Commit, sequence: int) -> None:
-        """A write is over; those that were over before it began are overwritten."""
+        """A write is acknowledged; the writes that ended before it began are overwritten."""
         commit.ended, commit.acknowledged = sequence, True
         self.complete = True
         self.commits = [
@@ -192,7 +192,8 @@ class _Fetch:
 class Registers:
     """Every partition's committed offset as a register, with overlapping reads and writes.
 
-    Shared by two checks; fed by the coordinator's facts, or by the clients' where none are.
+    Two checks share them. The facts come from the coordinator, or from clients if no coordinator is
+    recorded.
     """
 
     def __init__(self) -> None:
@@ -206,7 +207,7 @@ class Registers:
         sequence: int,
         offsets: Iterable[tuple[TopicPartition, int | None]],
     ) -> None:
-        """A commit, or a deletion, is asked for."""
+        """A commit or a deletion begins."""
         group_id = call[3]
         writes = [(tp, _Commit(value, sequence)) for tp, value in offsets]
         for tp, commit in writes:
@@ -220,9 +221,9 @@ class Registers:
         kept: frozenset[TopicPartition] | None,
         doubtful: frozenset[TopicPartition] = frozenset(),
     ) -> None:
-        """It is answered; None: nobody knows, it may be seen from now on or never.
+        """A write is answered; ``kept`` is None if the result is unknown.
 
-        ``doubtful`` ones were refused since the log failed: after a crash they may be there.
+        The ``doubtful`` offsets were refused after a log failure: after a crash they may be stored.
         """
         for tp, commit in self._writes.pop(call, []):
             register = self.registers[call[3], tp]
@@ -231,14 +232,14 @@ class Registers:
             if tp in kept:
                 register.acknowledge(commit, sequence)
             elif tp in doubtful:
-                commit.ended = sequence  # refused by the log, which may keep it all the same
+                commit.ended = sequence  # the log refused the write, but may have stored it
             elif commit in register.commits:
                 register.commits.remove(commit)
 
     def begin_read(
         self, call: _Call, sequence: int, partitions: Iterable[TopicPartition] | None
     ) -> None:
-        """A fetch is asked for; None: of everything."""
+        """A fetch of these partitions begins; None means all partitions."""
         group_id = call[3]
         if partitions is None:
             partitions = [tp for g, tp in self.registers if g == group_id]
@@ -281,7 +282,7 @@ class Registers:
 
 
 class _Reads(Check):
-    """Feeds the registers."""
+    """Base of the two checks that judge fetches; it feeds the registers."""
 
     def __init__(self, world: World) -> None:
         super().__init__(world)
@@ -299,7 +300,7 @@ class _Reads(Check):
 
     @on(RequestReceived)
     def asked(self, recorded: Recorded, fact: RequestReceived) -> None:
-        """The coordinator is asked."""
+        """The coordinator receives a commit or a fetch."""
         call = self.world.request_key(recorded, fact.token, fact.group_id)
         if isinstance(fact.body, CommitAsked):
             self._all.begin_write(call, recorded.sequence, fact.body.offsets)
@@ -321,7 +322,7 @@ class _Reads(Check):
 
     @on(PersistBegun)
     def written(self, recorded: Recorded, fact: PersistBegun) -> None:
-        """Tombstones: from now on there may be nothing."""
+        """Tombstones: from now on these offsets may be missing."""
         gone = [(tp, value) for tp, value in fact.offsets if value is None]
         if gone:
             call = (f"tombstones {recorded.source}", recorded.incarnation, -1, fact.group_id)
@@ -339,7 +340,7 @@ class _Reads(Check):
         recorded: Recorded,
         fact: CommitSent | CommitConcluded | CommittedAsked | CommittedTold,
     ) -> None:
-        """Clients tell, which counts where no coordinator is recorded."""
+        """Facts of clients count only if no coordinator is recorded."""
         if self.world.coordinator_seen:
             return
         reads = isinstance(fact, CommittedAsked | CommittedTold)
@@ -374,8 +375,8 @@ class CommitsSurvive(_Reads):
     """A fetch that starts after a commit was acknowledged returns that commit or a later one.
 
     Each partition's offset is a register: a read may return any write that was not certainly
-    overwritten before it began. A write without an answer may have happened or not. This holds
-    across crashes of the coordinator, which makes it the promise that durability is for.
+    overwritten before the read began. A write without an answer may have happened or not. This
+    holds across crashes of the coordinator, too.
     """
 
     number, name, heading = 38, "commits-survive", Heading.OFFSETS
@@ -388,7 +389,7 @@ class CommitsSurvive(_Reads):
         call: _Call,
         offsets: Iterable[tuple[TopicPartition, int | None]],
     ) -> None:
-        """Is the value one that may be seen?"""
+        """The fetched value must be a permitted one."""
         for tp, value in offsets:
             found = self._all.allowed(call, tp)
             if found is not None:
@@ -404,10 +405,10 @@ class CommitsSurvive(_Reads):
 
 
 class NeverNoOffset(_Reads):
-    """A fetch never says "no offset" of a partition that has an acknowledged commit.
+    """A fetch never returns "no offset" for a partition with an acknowledged commit.
 
-    The client would fall back to ``auto.offset.reset`` and skip or repeat everything. A gateway
-    that acknowledged before it stored lost more than a quarter of its messages that way.
+    The client would fall back to ``auto.offset.reset`` and skip or repeat everything. One
+    gateway acknowledged commits before it stored them and so lost over a quarter of its messages.
     """
 
     number, name, heading = 39, "never-no-offset", Heading.OFFSETS
@@ -420,7 +421,7 @@ class NeverNoOffset(_Reads):
         call: _Call,
         offsets: Iterable[tuple[TopicPartition, int | None]],
     ) -> None:
-        """Nothing, although something was committed?"""
+        """The fetch must return an offset if a commit was acknowledged."""
         for tp, value in offsets:
             found = self._all.allowed(call, tp)
             if found is not None and found[1]:

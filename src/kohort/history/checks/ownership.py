@@ -57,7 +57,7 @@ class NoTwoOwners(Check):
 
     @on(CallbackStarted)
     def assigned(self, recorded: Recorded, fact: CallbackStarted) -> None:
-        """Partitions get an owner: had they one?"""
+        """Partitions get an owner: no other live client may own them."""
         if fact.kind is not CallbackKind.ASSIGNED or not fact.partitions:
             return
         others = [
@@ -91,7 +91,7 @@ class NoTwoOwners(Check):
         )
 
     def _is_zombie(self, process: ProcessView, partition: TopicPartition) -> bool:
-        """Cut off, or owner under an id that its coordinator removed, whatever its new one is."""
+        """Whether the process is in trouble, or owns the partition under a removed or absent id."""
         if process.troubled:
             return True
         owned_as = process.owned_as.get(partition, process.member_id)
@@ -102,7 +102,7 @@ class NoTwoOwners(Check):
     def ended(
         self, recorded: Recorded, fact: CallbackEnded | ProcessKilled | ProcessStopped
     ) -> None:
-        """Zombies come to their senses, or die."""
+        """A zombie gives its partitions up, or ends."""
         if not self._overlaps:
             return
         if isinstance(fact, CallbackEnded) and fact.kind is CallbackKind.ASSIGNED:
@@ -115,7 +115,7 @@ class NoTwoOwners(Check):
                 self._zombie_micros[source] = spent
 
     def finish(self, last: Recorded) -> None:
-        """Sum up what zombies did."""
+        """Add up the overlaps of zombies."""
         for (source, _), since in self._overlaps.items():
             self._zombie_micros[source] = self._zombie_micros.get(source, 0) + last.at - since
         for source, micros in sorted(self._zombie_micros.items()):
@@ -129,10 +129,11 @@ class NoTwoOwners(Check):
 class SelfFencing(Check):
     """A client delivers nothing once its session may have ended without its knowledge.
 
-    That is: later than its session timeout after it sent the last heartbeat or commit that was
-    acknowledged, or the last JoinGroup, once its SyncGroup is answered. Its coordinator starts the
-    session anew when that request arrives, which is not earlier (a sync by itself does not); so
-    before anybody else gets the partitions, this client has stopped. Counted on its own clock.
+    The client stops one session timeout after it sent its last confirmed request. This is the last
+    acknowledged heartbeat or commit, or the last JoinGroup with an answered SyncGroup. The
+    coordinator restarts the session when this request arrives, which is not earlier. (A SyncGroup
+    alone does not restart the session.) So the client has stopped before another member gets the
+    partitions. The client's own clock counts.
     """
 
     number, name, heading = 25, "self-fencing", Heading.OWNERSHIP
@@ -145,7 +146,7 @@ class SelfFencing(Check):
 
     @on(ResponseReceived)
     def received(self, recorded: Recorded, fact: ResponseReceived) -> None:
-        """It was received, or not."""
+        """An answer arrives: it may confirm the session."""
         life = (recorded.source, recorded.incarnation)
         sent = self.world.sent.get((*life, fact.request))
         alive = fact.outcome is Outcome.OK or (
@@ -180,7 +181,7 @@ class SelfFencing(Check):
 
 
 class RevokeComesBeforeReassignment(Assigned):
-    """A member has given a partition up before a generation gives it to another member.
+    """A member gives a partition up before a generation gives it to another member.
 
     Its callback and its commit are over before its next JoinGroup, which comes before the
     assignment: so the next owner starts at the last position. Judged for members of the new
@@ -191,7 +192,7 @@ class RevokeComesBeforeReassignment(Assigned):
     source, feature, kafka = "KIP-429; reliability 1.3 (26)", CONSUMER, Kafka.YES
 
     def assigned(self, recorded: Recorded, plan: Plan) -> None:
-        """What do members of this generation own at this instant?"""
+        """No member still owns a partition that this generation gives to another one."""
         owners = {tp: m for m, partitions in plan.targets.items() for tp in partitions}
         for member_id in plan.generation.member_ids:
             process = self.world.process_of(member_id)
@@ -242,8 +243,8 @@ class DeliveredWhileAssigned(Check):
 class CallbackAlgebra(Check):
     """Callbacks add up: nothing is assigned twice, nothing revoked or lost that is not owned.
 
-    Applications keep their books by callbacks alone; one that does not add up leaves state behind,
-    or takes a partition's state away while it is read.
+    Applications follow their partitions by callbacks alone. After a wrong callback an application
+    keeps the state of a lost partition, or drops the state of a partition that it still reads.
     """
 
     number, name, heading = 27, "callback-algebra", Heading.OWNERSHIP
@@ -252,7 +253,7 @@ class CallbackAlgebra(Check):
 
     @on(CallbackStarted)
     def told(self, recorded: Recorded, fact: CallbackStarted) -> None:
-        """An application is told."""
+        """A callback starts."""
         process = self.world.processes.get(recorded.source)
         if process is None or not process.seen_from_start:
             return
@@ -269,7 +270,7 @@ class CallbackAlgebra(Check):
 
 
 class NoNeedlessRevoke(Assigned):
-    """Under a cooperative policy nothing is revoked that the member is to keep.
+    """Under a cooperative policy no partition is revoked that the member keeps.
 
     A revocation and a new assignment of the same partition interrupt the processing needlessly.
     Closing, leaving and another subscription are reasons, and so is a generation that the member
@@ -308,13 +309,13 @@ class NoNeedlessRevoke(Assigned):
 
     @on(RequestRefused)
     def refused(self, recorded: Recorded, fact: RequestRefused) -> None:
-        """A round goes on without this member."""
+        """A generation goes on without this member."""
         if fact.request == "SyncGroup" and fact.error is ErrorCode.REBALANCE_IN_PROGRESS:
             self._missed[recorded.source] = (recorded.at, fact.member_id)
 
     @on(MemberStateChanged)
     def moved(self, recorded: Recorded, fact: MemberStateChanged) -> None:
-        """What does it make of that?"""
+        """After the missed generation the member must keep its partitions."""
         process = self.world.processes.get(recorded.source)
         missed = self._missed.get(recorded.source)
         if process is None or fact.before != "syncing" or missed is None:
@@ -327,8 +328,8 @@ class NoNeedlessRevoke(Assigned):
             self.judge(
                 fact.after != "unjoined",
                 lambda: (
-                    f"{missed[1]} missed a round, which costs it {len(process.owned)} partitions "
-                    f"that nobody asked for"
+                    f"{missed[1]} missed a generation and gave up {len(process.owned)} partitions "
+                    "needlessly"
                 ),
                 recorded,
                 member_id=missed[1],
@@ -336,7 +337,7 @@ class NoNeedlessRevoke(Assigned):
 
     @on(GenerationJoined)
     def joined(self, recorded: Recorded, fact: GenerationJoined) -> None:
-        """A member hears what it is to own, while its application may be busy with less."""
+        """A member joined; its callbacks may still be running for an older generation."""
         self._joined[recorded.source] = fact
 
     @on(CallbackStarted)
@@ -384,18 +385,18 @@ class NoNeedlessRevoke(Assigned):
         recorded: Recorded,
         _fact: ProcessStopped | ProcessKilled | ProcessStarted | Subscribed,
     ) -> None:
-        """It gave up everything since it closes."""
+        """The process ends or subscribes anew: a good reason to revoke."""
         self._suspects.pop(recorded.source, None)
 
     @on(RequestSent)
     def leaves(self, recorded: Recorded, fact: RequestSent) -> None:
-        """It gave up everything since it leaves, as it says itself."""
+        """The client leaves the group: a good reason to revoke."""
         if fact.api is GroupApi.LEAVE_GROUP:
             self._suspects.pop(recorded.source, None)
 
     @on(RequestReceived)
     def left(self, _recorded: Recorded, fact: RequestReceived) -> None:
-        """It gave up everything since it leaves, as its coordinator hears."""
+        """The coordinator receives the client's LeaveGroup: a good reason to revoke."""
         if isinstance(fact.body, LeaveAsked):
             leavers = {member_id for member_id, _ in fact.body.members}
             for source, (_, told, _) in list(self._suspects.items()):

@@ -1,4 +1,4 @@
-"""Promises about requests that are refused: they change nothing and leave nothing behind.
+"""Promises about refused requests: they change nothing and leave nothing behind.
 
 In: a coordinator's facts. Facts between a request and its immediate refusal belong to the
 request. Out: findings. Must not know: clients' facts.
@@ -35,7 +35,7 @@ _CHANGES: Final = tuple(
 
 
 class _Refusals(Check):
-    """Collects what happens between a request and its immediate refusal."""
+    """Collects the changes between a request and its immediate refusal."""
 
     errors: ClassVar[frozenset[ErrorCode]]
 
@@ -51,12 +51,12 @@ class _Refusals(Check):
 
     @on(PersistOk, PersistFailed)
     def other_cause(self, _recorded: Recorded, _fact: PersistOk | PersistFailed) -> None:
-        """Something else happens: the request was parked."""
+        """A write ended: the next changes have another cause."""
         self._asked = None
 
     @on(*_CHANGES)
     def changed(self, recorded: Recorded, fact: Any) -> None:
-        """Something changes."""
+        """The group changes."""
         asked = self._asked
         if asked is None:
             return
@@ -89,8 +89,8 @@ class _Refusals(Check):
 class RefusedChangesNothing(_Refusals):
     """A request with a wrong generation or of an unknown member is refused and changes nothing.
 
-    Not even a timer: a zombie's heartbeat that kept a session alive would keep a dead member's
-    partitions from everybody. (A timer can be held against it only if timers are recorded.)
+    Timers must not change, either: if a zombie's heartbeat kept a session alive, no other member
+    would get the partitions. (Timers are judged only if they are recorded.)
     """
 
     number, name, heading = 9, "refused-changes-nothing", Heading.MEMBERSHIP
@@ -109,8 +109,8 @@ class RefusedChangesNothing(_Refusals):
 class SizeCapHolds(_Refusals):
     """No generation has more members than the cap; a joiner that is refused leaves no trace.
 
-    A cap that refused joiners pass by being remembered is none: their ids would fill memory, their
-    places the group.
+    If the group kept refused joiners, the cap would have no effect: their ids would fill memory,
+    and their members the group.
     """
 
     number, name, heading = 20, "size-cap-holds", Heading.MEMBERSHIP
@@ -132,8 +132,8 @@ class SizeCapHolds(_Refusals):
 class BadInputIsHarmless(_Refusals):
     """Bad input changes no group and hurts no connection but its own.
 
-    Requests with impossible values are refused and change nothing; bytes that are no request end
-    the connection they came on, so that nothing more comes from it.
+    Requests with impossible values are refused and change nothing. Bytes that are no request close
+    their connection, and no more requests come from this connection.
     """
 
     number, name, heading = 52, "bad-input-is-harmless", Heading.LIVENESS
@@ -162,7 +162,7 @@ class BadInputIsHarmless(_Refusals):
 
     @on(RequestReceived)
     def asked_again(self, recorded: Recorded, fact: RequestReceived) -> None:
-        """Nothing comes from a connection that was closed."""
+        """No request comes from a closed connection."""
         if self._closed:
             key = (recorded.source, recorded.incarnation, fact.connection)
             self.judge(

@@ -1,7 +1,7 @@
-"""Promises with a time in them: sessions, phases, delays, ids that nobody comes back with.
+"""Promises about time limits: sessions, phases, delays, unused member ids.
 
-In: a coordinator's facts. A stall of the coordinator's own process moves every limit; beyond that a
-limit may be passed by ``SLACK_MS``, for a timer that is served late. Out: findings. Must not know:
+In: a coordinator's facts. A stall of the coordinator's own process extends every limit. A late
+timer may exceed a limit by ``SLACK_MS``. Out: findings. Must not know:
 clients' facts.
 """
 
@@ -46,7 +46,7 @@ from kohort.model.wire_facts import (
 
 SLACK_MS: Final = 1_000
 PENDING_GRACE_MS: Final = 1_000
-"""How long a handed-out id may hold a join phase open for which no member is missing."""
+"""How long a handed-out id may delay the end of a join phase without missing members."""
 NEW_MEMBER_MS: Final = 300_000
 _DEFAULT_INITIAL_DELAY_MS: Final = 3_000
 _Phase = tuple[GroupId, GroupState]
@@ -117,8 +117,8 @@ class SessionsAreKept(_Timed):
 class NewMembersAreBounded(_Timed):
     """A new member is dropped at the latest five minutes after its first JoinGroup was parked.
 
-    It cannot heartbeat while it is parked, so nothing else ends it; clients that time out and come
-    back under new ids would fill the group and hold every join phase open.
+    The member cannot heartbeat during a parked JoinGroup, so no session timeout ends it. Clients
+    that time out and come back with new ids would fill the group and hold every join phase open.
     """
 
     number, name, heading = 17, "new-members-are-bounded", Heading.MEMBERSHIP
@@ -137,7 +137,7 @@ class NewMembersAreBounded(_Timed):
 
     @on(JoinPhaseCompleted)
     def opened(self, recorded: Recorded, fact: JoinPhaseCompleted) -> None:
-        """New members are new no more."""
+        """New members get their first generation."""
         self._judge_all(recorded, self.world.group(fact.group_id))
 
     @on(MemberExpired)
@@ -186,7 +186,7 @@ class PhasesAreBounded(_Timed):
 
     @on(RequestReceived)
     def nobody_is_missing(self, recorded: Recorded, fact: RequestReceived) -> None:
-        """Has the join phase gone on although everybody has rejoined?"""
+        """A join phase must not go on after all members have rejoined."""
         group = self.world.groups.get(fact.group_id)
         if group is not None:
             self._judge_complete(recorded, group)
@@ -355,10 +355,11 @@ class NobodyIsCutOffEarly(_Timed):
 
 
 class InitialDelayIsBounded(_Timed):
-    """The first wait of a group is over when its first rebalance timeout is.
+    """The first wait of a group is not longer than its rebalance timeout.
 
-    Each newcomer stretches it, so that without a bound a trickle of newcomers would keep the first
-    from ever reading. The configured delay itself may be longer than that timeout, as in Kafka.
+    Each new member extends the wait. Without a limit a slow series of new members would keep the
+    first member from reading. The configured delay itself may be longer than that timeout, as in
+    Kafka.
     """
 
     number, name, heading = 19, "initial-delay-is-bounded", Heading.MEMBERSHIP
@@ -395,7 +396,7 @@ class InitialDelayIsBounded(_Timed):
 class PendingIdsAreDropped(_Timed):
     """An id that was handed out and does not come back is dropped after one session timeout.
 
-    It counts for nothing in the group, but takes memory, and holds the barrier of the first join.
+    The id is no member of the group, but takes memory and delays the first join phase.
     """
 
     number, name, heading = 21, "pending-ids-are-dropped", Heading.MEMBERSHIP
@@ -403,7 +404,7 @@ class PendingIdsAreDropped(_Timed):
 
     @on(PendingMemberJoined, PendingMemberExpired)
     def gone(self, recorded: Recorded, fact: PendingMemberJoined | PendingMemberExpired) -> None:
-        """It comes back, or is dropped."""
+        """The id comes back, or is dropped."""
         self._judge(recorded, self.world.group(fact.group_id), fact.member_id)
 
     def finish(self, last: Recorded) -> None:

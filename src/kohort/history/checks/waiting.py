@@ -33,7 +33,7 @@ class _Wait:
 
 
 class DeferralIsKept(Assigned):
-    """While a leader waits for a lost member, its partitions belong to nobody, and nobody revokes.
+    """While a leader waits for a lost member, its partitions have no owner, and no member revokes.
 
     The deadline never moves later; otherwise a group with changing leaders would wait for ever.
     After the deadline one more rebalance gives the partitions an owner.
@@ -49,7 +49,7 @@ class DeferralIsKept(Assigned):
 
     @on(DeferralStarted)
     def started(self, recorded: Recorded, fact: DeferralStarted) -> None:
-        """A wait begins, or is told again by the leader of the next generation."""
+        """A wait begins, or the leader of the next generation continues it."""
         key = (fact.group_id, fact.lost_member)
         known = self._waits.get(key)
         if known is not None:
@@ -70,7 +70,7 @@ class DeferralIsKept(Assigned):
 
     @on(CallbackStarted)
     def revoked(self, recorded: Recorded, fact: CallbackStarted) -> None:
-        """A member is told to give something up while the group waits."""
+        """No member gives partitions up while the group waits."""
         waiting = any(g == fact.group_id and not w.over for (g, _), w in self._waits.items())
         if waiting and fact.kind is CallbackKind.REVOKED and fact.partitions:
             self.judge(
@@ -99,7 +99,7 @@ class DeferralIsKept(Assigned):
                 self._late(recorded, plan.group, wait)
 
     def finish(self, last: Recorded) -> None:
-        """Waits that should be over."""
+        """Judge the waits that are not over."""
         for (group_id, _), wait in self._waits.items():
             self._late(last, self.world.group(group_id), wait)
 
@@ -115,9 +115,10 @@ class DeferralIsKept(Assigned):
 
 
 class ReturnerGetsItsOwn(Assigned):
-    """A member that comes back in time gets what was kept for it, and nobody else loses anything.
+    """A member that returns in time gets its kept partitions, and no other member loses any.
 
-    Else the wait was for nothing: its state is rebuilt elsewhere, and others stop for it.
+    Otherwise the wait was useless: another member must rebuild the state of these partitions, and
+    other members must stop reading.
     """
 
     number, name, heading = 33, "returner-gets-its-own", Heading.OWNERSHIP
@@ -130,18 +131,18 @@ class ReturnerGetsItsOwn(Assigned):
 
     @on(DeferralStarted)
     def started(self, _recorded: Recorded, fact: DeferralStarted) -> None:
-        """Partitions are kept for somebody."""
+        """Partitions are kept for a lost member."""
         self._kept[fact.group_id, fact.lost_member] = frozenset(fact.partitions)
 
     @on(DeferralEnded)
     def ended(self, _recorded: Recorded, fact: DeferralEnded) -> None:
-        """It is back, or given up."""
+        """The lost member is back, or the wait ends without it."""
         kept = self._kept.pop((fact.group_id, fact.lost_member), None)
         if kept is not None and fact.returned_as is not None:
             self._returned[fact.group_id] = (fact.returned_as, kept)
 
     def assigned(self, recorded: Recorded, plan: Plan) -> None:
-        """The generation of its return."""
+        """Judge the first generation after the return."""
         returned = self._returned.pop(plan.group.group_id, None)
         if returned is None or returned[0] not in plan.targets:
             return
@@ -166,9 +167,9 @@ class ReturnerGetsItsOwn(Assigned):
 
 
 class StepsAreSmall(Assigned):
-    """An incremental policy moves at most K partitions a step, steps at least D apart, downhill.
+    """An incremental policy moves at most K partitions a step, with steps at least D apart.
 
-    Imbalance falls strictly with each step, so that there are at most moves/K of them.
+    Each step lessens the imbalance, so that there are at most moves/K steps.
     """
 
     number, name, heading = 34, "steps-are-small", Heading.OWNERSHIP
@@ -214,5 +215,5 @@ class StepsAreSmall(Assigned):
 
 
 def _spread(targets: Targets) -> int:
-    """Sum of squares of loads: falls with each move from a fuller to a less full member."""
+    """The sum of squared loads: it falls if a partition moves to a member with fewer partitions."""
     return sum(len(partitions) ** 2 for partitions in targets.values())
