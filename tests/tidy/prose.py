@@ -1,8 +1,7 @@
 """Finds phrases that readers must read twice: ``python -m tests.tidy.prose [PATHS]``.
 
 In: the phrases in ``prose.toml``; comments, docstrings, messages and test names of Python
-files; Markdown. Out: findings with file and line, and their count for each room. ``--tighten``
-lowers the ceilings in ``prose_ceilings.toml`` to these counts. Must not know: permitted counts.
+files; Markdown. Out: findings with file and line, and their number. The suite permits none.
 """
 
 from __future__ import annotations
@@ -12,7 +11,6 @@ import functools
 import re
 import sys
 import tomllib
-from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,7 +19,6 @@ from tests.tidy.rules import tracked_texts
 from tests.tidy.trees import ROOT
 
 HERE = Path(__file__).parent
-CEILINGS = HERE / "prose_ceilings.toml"
 _MADE_FROM_CODE = "<!-- Made from code by"
 _COMMENTS = re.compile(r"^(?:[ \t]*#.*\n)+|[ \t]# .*$", re.MULTILINE)
 _READ = ("src/", "tests/", "bench/", "docs/")
@@ -62,14 +59,6 @@ def phrases() -> tuple[Phrase, ...]:
     )
 
 
-def room_of(name: str) -> str:
-    """The room that a file is counted under, such as ``src/member`` or ``docs/adr``."""
-    folders = name.split("/")[:-1]
-    if folders[:2] == ["src", "kohort"]:
-        folders = ["src", *folders[2:]]
-    return "/".join(folders[:2]) or "pages"
-
-
 def findings(name: str, text: str) -> Iterator[Finding]:
     """The findings in one file, given its name and its text."""
     if name == "docs/reference/conformance.md" or _MADE_FROM_CODE not in text:
@@ -87,18 +76,6 @@ def found_in_project() -> list[Finding]:
         or (name.endswith((".py", ".md")) and name.startswith(_READ))
         for finding in findings(name, text)
     ]
-
-
-def ceilings() -> dict[str, int]:
-    """The highest permitted count for each room; a room that is not listed has the ceiling 0."""
-    table: dict[str, int] = tomllib.loads(CEILINGS.read_text(encoding="utf-8"))
-    return table
-
-
-def lowered(old: dict[str, int], counts: dict[str, int]) -> dict[str, int]:
-    """Ceilings after lowering each to the present count; none rises and those at 0 go."""
-    lower = {room: min(ceiling, counts.get(room, 0)) for room, ceiling in old.items()}
-    return {room: ceiling for room, ceiling in sorted(lower.items()) if ceiling}
 
 
 def _in_passage(name: str, line: int, passage: str) -> Iterator[Finding]:
@@ -145,26 +122,14 @@ def _without_indents(text: str) -> str:
 
 
 def main() -> None:
-    paths = [Path(argument).resolve() for argument in sys.argv[1:] if not argument.startswith("--")]
-    found = found_in_project()
+    paths = [Path(argument).resolve() for argument in sys.argv[1:]]
     shown = [
         finding
-        for finding in found
+        for finding in found_in_project()
         if not paths or any((ROOT / finding.name).is_relative_to(path) for path in paths)
     ]
-    counts = Counter(room_of(finding.name) for finding in shown)
-    if "--tighten" in sys.argv:
-        lower = lowered(ceilings(), Counter(room_of(finding.name) for finding in found))
-        rows = [f'"{room}" = {count}' for room, count in lower.items()]
-        CEILINGS.write_text("\n".join([*_note(), *rows, ""]), encoding="utf-8")
     lines = [f"{f.name}:{f.line}: {f.text}\n    → {f.instead}" for f in shown]
-    lines += [f"{count:6} {room}" for room, count in sorted(counts.items())]
-    sys.stdout.write("\n".join([*lines, f"{sum(counts.values()):6} in all", ""]))
-
-
-def _note() -> list[str]:
-    text = CEILINGS.read_text(encoding="utf-8")
-    return [line for line in text.splitlines() if line.startswith("#")]
+    sys.stdout.write("\n".join([*lines, f"{len(shown)} in all", ""]))
 
 
 if __name__ == "__main__":
