@@ -167,7 +167,7 @@ def test_a_record_that_is_delivered_after_its_revocation_is_found_in_a_live_hist
             EmbeddedBroker(**settings) as broker,
             topic(broker.bootstrap_servers, PARTITIONS) as name,
         ):
-            Feeder(broker.bootstrap_servers, name, PARTITIONS).once(80)
+            Feeder(broker.bootstrap_servers, name, PARTITIONS).once(500)
             one, two = (
                 consumer_of(broker.bootstrap_servers, file, **{"enable.auto.commit": False})
                 for file in files
@@ -175,12 +175,15 @@ def test_a_record_that_is_delivered_after_its_revocation_is_found_in_a_live_hist
             one.subscribe([name])
             while one.poll(0.1) is None:
                 pass
+            loop = one._loop
+            while len({record.partition() for record in loop.buffer}) < PARTITIONS:
+                loop._take(500, 0.1)  # Whichever partition is revoked, the buffer has its records.
             two.subscribe([name])
             deadline = time.monotonic() + 30
             while not shared([one, two]) and time.monotonic() < deadline:
                 one.poll(0.02)
                 two.poll(0.02)
-            for _ in range(2_000):
+            for _ in range(500 * PARTITIONS):
                 one.poll(0)
             one.close()
             two.close()

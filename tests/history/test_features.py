@@ -119,6 +119,23 @@ def followers_and_neighbours() -> RecordedBench:
     return bench
 
 
+def a_member_that_does_not_rejoin() -> RecordedBench:
+    """The first member only beats; the join phase goes on without the member at its end."""
+    bench = RecordedBench()
+    first, second = bench.client("first"), bench.client("second")
+    member_id = first.enter("g")
+    bench.wait(1)
+    first.sync("g", 1, member_id, {member_id: b""})
+    bench.written()
+    second.enter("g")
+    for _ in range(12):
+        assert first.beat("g", 1, member_id) == ErrorCode.REBALANCE_IN_PROGRESS
+        bench.wait(5_000)
+    bench.written()
+    assert [m.member_id for m in second.answers[-1].members] == [second.answers[-1].member_id]
+    return bench
+
+
 def a_group_of_three() -> RecordedWorld:
     world = RecordedWorld()
     a, b, c = [world.client(name).join() for name in "abc"]
@@ -130,6 +147,14 @@ def a_group_of_three() -> RecordedWorld:
     return world
 
 
+SCENES = (
+    static_members,
+    followers_and_neighbours,
+    a_member_that_does_not_rejoin,
+    a_group_of_three,
+)
+
+
 def checked(history: list[Recorded]) -> Report:
     report = Checker().feed_all(history).finish()
     assert report.clean, report.violations[:3]
@@ -137,7 +162,7 @@ def checked(history: list[Recorded]) -> Report:
 
 
 def reports() -> Iterator[Report]:
-    for scene in (static_members, followers_and_neighbours, a_group_of_three):
+    for scene in SCENES:
         yield checked(scene().history)
     for mode, seeds in (("safety", SAFETY), ("liveness", LIVENESS)):
         for seed in seeds:
@@ -153,6 +178,6 @@ def test_real_engines_give_each_check_something_to_judge_except_pending_ones() -
     assert BY_NUMBER.keys() - judged == pending, "nothing real gives these anything to judge"
 
 
-@pytest.mark.parametrize("scene", [static_members, followers_and_neighbours, a_group_of_three])
+@pytest.mark.parametrize("scene", SCENES)
 def test_histories_of_real_engines_break_no_promise(scene: Any) -> None:
     checked(scene().history)
