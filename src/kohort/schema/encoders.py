@@ -52,13 +52,6 @@ def make_request_encoder(cls: type, version: int) -> Callable[..., bytes]:
     return encoder.frame(start, raw="client", tagged_header=version in layout.flexible)
 
 
-def encoder_source(cls: type, version: int) -> str:
-    """The source of the encoder of a message alone, for people and tests."""
-    encoder = _Encoder(cls, version, "m")
-    encoder.body()
-    return encoder.source.text()
-
-
 class _Encoder:
     def __init__(self, cls: type, version: int, arguments: str) -> None:
         layout = layout_of(cls)

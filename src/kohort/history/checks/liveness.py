@@ -39,12 +39,6 @@ _DEFAULT_SESSION_MS: Final = 45_000
 _DEFAULT_REBALANCE_MS: Final = 300_000
 
 
-@dataclass(slots=True)
-class _Healing:
-    recorded: Recorded
-    stable_seen: bool = False
-
-
 class EventuallyStable(Check):
     """When faults end, a group is stable within one session, one rebalance and a few heartbeats.
 
@@ -59,12 +53,12 @@ class EventuallyStable(Check):
 
     def __init__(self, world: World) -> None:
         super().__init__(world)
-        self._healed: dict[GroupId, _Healing] = {}
+        self._healed: dict[GroupId, Recorded] = {}
 
     @on(FaultsHealed)
     def healed(self, recorded: Recorded, fact: FaultsHealed) -> None:
         """All faults have ended: the group must become stable."""
-        self._healed[fact.group_id] = _Healing(recorded)
+        self._healed[fact.group_id] = recorded
 
     @on(FaultBegan)
     def broken(self, _recorded: Recorded, _fact: FaultBegan) -> None:
@@ -74,11 +68,11 @@ class EventuallyStable(Check):
     @on(RebalanceStarted)
     def again(self, recorded: Recorded, fact: RebalanceStarted) -> None:
         """A rebalance long after the last fault needs a new reason."""
-        healing = self._healed.get(fact.group_id)
+        healed = self._healed.get(fact.group_id)
         group = self.world.group(fact.group_id)
-        if healing is None or not self._over(healing, group, recorded.at):
+        if healed is None or not self._over(healed, group, recorded.at):
             return
-        calm = self.world.disturbed(group) <= healing.recorded.at
+        calm = self.world.disturbed(group) <= healed.at
         if calm and fact.cause in {RebalanceCause.METADATA_UPDATED, RebalanceCause.LEADER_REJOINED}:
             self.judge(
                 False,
@@ -93,16 +87,16 @@ class EventuallyStable(Check):
 
     def finish(self, last: Recorded) -> None:
         """Judge the groups that had enough time to become stable."""
-        for group_id, healing in self._healed.items():
+        for group_id, healed in self._healed.items():
             group = self.world.group(group_id)
-            if self._over(healing, group, last.at):
+            if self._over(healed, group, last.at):
                 self._judge(last, group)
 
-    def _over(self, healing: _Healing, group: GroupView, now: Instant) -> bool:
+    def _over(self, healed: Recorded, group: GroupView, now: Instant) -> bool:
         members = group.members.values()
         session = max([m.session_timeout_ms for m in members], default=_DEFAULT_SESSION_MS)
         rebalance = max([m.rebalance_timeout_ms for m in members], default=_DEFAULT_REBALANCE_MS)
-        since = max(healing.recorded.at, self.world.disturbed(group))
+        since = max(healed.at, self.world.disturbed(group))
         return now - since > (session + rebalance + HEARTBEATS_MS) * MICROS_PER_MILLI
 
     def _judge(self, recorded: Recorded, group: GroupView) -> None:
