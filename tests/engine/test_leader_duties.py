@@ -18,6 +18,7 @@ from kohort.model.instants import Instant, Millis, after
 from kohort.model.join import JoinedMember
 from kohort.policies.consumer_groups import ConsumerAssigner
 from kohort.policies.spec import AssignAgain, EncodedPlan
+from kohort.wire.messages.k03_metadata import MetadataRequest
 
 COOPERATIVE = ProtocolName("cooperative-sticky")
 REASON = "the wait for lost partitions is over"
@@ -195,3 +196,54 @@ def test_a_leader_that_lost_its_membership_forgets_the_timer() -> None:
     assert settled > generation
     world.run(60_000)
     assert follower.generations[-1] == settled
+
+
+# -- metadata that does not come ------------------------------------------------------------------
+
+
+def grown_unseen(monkeypatch: pytest.MonkeyPatch, failures: int) -> tuple[World, Client, list[int]]:
+    """A leader that rebalances after its topic grew; no answer to its next Metadata requests comes.
+
+    Returns:
+        The world, the leader, and the instants at which Metadata was requested.
+    """
+    world, leader, follower = group()
+    requests: list[int] = []
+    outputs = world.broker
+
+    def unanswered_at_first(out: list[broker.Output]) -> None:
+        for output in out:
+            if isinstance(output, broker.Handle) and isinstance(output.request, MetadataRequest):
+                requests.append(world.now)
+                if len(requests) <= failures:
+                    continue
+            outputs([output])
+
+    monkeypatch.setattr(world, "broker", unanswered_at_first)
+    follower.leave()
+    world.topics["t"] = 18
+    return world, leader, requests
+
+
+def test_a_leader_without_an_answer_to_metadata_asks_once_more_before_it_assigns(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world, leader, requests = grown_unseen(monkeypatch, failures=1)
+    generation = leader.generations[-1]
+    world.until(lambda: leader.generations[-1] > generation, within_ms=120_000)
+    assert len(requests) == 2
+    assert len(leader.owned) == 18
+
+
+def test_a_leader_that_assigned_by_old_counts_asks_for_new_ones_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world, leader, requests = grown_unseen(monkeypatch, failures=2)
+    generation = leader.generations[-1]
+    world.until(lambda: leader.generations[-1] > generation, within_ms=120_000)
+    assert len(requests) == 2
+    assert len(leader.owned) == 12, "the group does not wait for a third request"
+    world.until(lambda: len(leader.owned) == 18, within_ms=19_000)  # the metadata's age is 20 s
+    refreshed = requests[2]
+    world.until(lambda: len(requests) > 4, within_ms=60_000)
+    assert requests[4] - refreshed > 20_000_000, "afterwards the usual interval is in force"

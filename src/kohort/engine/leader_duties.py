@@ -64,6 +64,8 @@ class _Decision:
     counts: Mapping[str, int] | None
     """None if the note of an earlier life names none; the first refresh sets them."""
     again: AssignAgain | None = None
+    fresh: bool = True
+    """Whether the counts were fetched for this generation or since, not remembered from before."""
 
 
 class LeaderDuties:
@@ -112,6 +114,7 @@ class LeaderDuties:
         topics: frozenset[str],
         counts: Mapping[str, int],
         *,
+        fresh: bool = True,
         static_id: MemberId | None = None,
     ) -> AssignmentPerformed | AssignmentFailed | None:
         """Assign with the counts that are known; None if the generation is no longer waiting.
@@ -128,7 +131,7 @@ class LeaderDuties:
             plan = self._assigner.assign(effect.protocol_name, effect.members, counts)
         except KohortError as error:
             return AssignmentFailed(generation_id=generation_id, message=str(error))
-        self._decision = _Decision(topics, dict(counts), plan.again)
+        self._decision = _Decision(topics, dict(counts), plan.again, fresh)
         assignments = dict(plan.assignments)
         for member_id, note in self._notes(effect, assignments, counts, static_id).items():
             assignments[member_id] = self._assigner.noted(assignments[member_id], note)
@@ -203,11 +206,12 @@ class LeaderDuties:
         return decision.again.reason if decision and decision.again else None
 
     def schedule(self, now: Instant) -> None:
-        """Plan the next refresh; soon while a topic that a member wants does not exist."""
+        """Plan the next refresh; soon after old counts, or while a topic does not exist."""
         decision = self._decision
         if decision is not None:
             missing = decision.topics - (decision.counts or {}).keys()
-            delay = self._missing_refresh_ms if missing else self._max_age_ms
+            soon = missing or not decision.fresh
+            delay = self._missing_refresh_ms if soon else self._max_age_ms
             self._refresh_at = after(now, delay)
 
     def look_again(self, now: Instant) -> None:
@@ -227,6 +231,7 @@ class LeaderDuties:
         decision = self._decision
         if decision is None:
             return None
+        decision.fresh = True
         if decision.counts is None:
             decision.counts = dict(counts)
         old = decision.counts

@@ -134,6 +134,8 @@ class MemberEngine(ClusterEngine):
         """Events that the member has not handled yet."""
         self._commits = CommitRequests(self._member, self._router, self._events.append)
         self._assigning: dict[int, tuple[GenerationId, frozenset[str]]] = {}
+        self._asked_again = False
+        """Whether a second request for the partition counts of the generation was sent."""
         self._last_assignment = _WATCH
         self._empty_handed = True
         """Whether the owner held nothing when it was last asked to prepare a join."""
@@ -374,24 +376,31 @@ class MemberEngine(ClusterEngine):
             return
         self._last_assignment += 1
         self._assigning = {self._last_assignment: (effect.generation_id, topics)}
+        self._asked_again = False
         self._router.open_metadata(self._last_assignment, topics, now)
 
-    def _decide(self, generation_id: GenerationId, topics: frozenset[str]) -> None:
+    def _decide(
+        self, generation_id: GenerationId, topics: frozenset[str], *, fresh: bool = True
+    ) -> None:
         assert self._leading is not None
         counts = self._router.cluster.counts_of(topics)
         static = self.config.group_instance_id is not None
         static_id = self._member.member_id if static else None
-        decision = self._leading.decide(generation_id, topics, counts, static_id=static_id)
+        decision = self._leading.decide(
+            generation_id, topics, counts, fresh=fresh, static_id=static_id
+        )
         if decision is not None:
             self._events.append(decision)
 
     def _metadata_ended(
         self, pending: PendingRequest, error: RequestError | None, now: Instant
     ) -> None:
-        """Assign by the known counts, because the whole group waits; ask again if there are none.
+        """Assign by the counts; after a failure ask once more, and until every count is known.
 
-        A leader that was cut off before it learned a topic would assign that topic to nobody. If it
-        stays cut off, the coordinator's sync timer removes it.
+        The known counts may be old: the topic may have grown since this member led last. But the
+        whole group waits, so after a second failure they must do. A leader that was cut off before
+        it learned a topic would assign that topic to nobody. If the leader stays cut off, the
+        coordinator's sync timer removes it.
         """
         if pending.subject == _WATCH:
             self._watched(error, now)
@@ -399,11 +408,14 @@ class MemberEngine(ClusterEngine):
         generation_id, topics = self._assigning.get(pending.subject, (None, frozenset[str]()))
         unknown = topics - self._router.cluster.counts_of(topics).keys()
         awaited = self._member.state is MemberState.SYNCING and not self._closed
-        if error is not None and unknown and awaited:
+        if generation_id is None:
+            return
+        if error is not None and awaited and (unknown or not self._asked_again):
+            self._asked_again = True
             self._router.open_metadata(pending.subject, topics, now)
-        elif generation_id is not None:
+        else:
             del self._assigning[pending.subject]
-            self._decide(generation_id, topics)
+            self._decide(generation_id, topics, fresh=error is None)
 
     def _watched(self, error: RequestError | None, now: Instant) -> None:
         """Rebalance if the partition counts of the group's topics changed."""
