@@ -20,6 +20,7 @@ from kohort.model.ids import (
     ProtocolName,
     ProtocolType,
 )
+from kohort.model.instants import Instant
 
 GROUP = GroupId("demo-group")
 MEMBER = MemberId("console-consumer-801d7cec")
@@ -408,3 +409,19 @@ def test_a_kind_of_fact_is_wanted_exactly_if_writing_it_logs_a_line(
 )
 def test_client_text_is_one_printable_line_of_limited_length(text: str, line: str) -> None:
     assert one_line(text) == line
+
+
+def test_refusals_by_one_limit_get_one_line_a_second(caplog: pytest.LogCaptureFixture) -> None:
+    instants = iter([0, 1, 999_999, 999_999, 1_000_000, 2_000_000])
+    logger = logging.getLogger("refusals")
+    log = GroupLog(lambda _group: 1, 50, logger, lambda: Instant(next(instants)))
+    caplog.set_level(logging.INFO, "refusals")
+    refused = facts.LimitReached(group_id=GROUP, setting="kohort.max.groups", limit=7)
+    elsewhere = facts.LimitReached(group_id=GROUP, setting="kohort.max.group.bytes", limit=9)
+    for fact in (refused, refused, refused, elsewhere, refused, refused):
+        log.write(fact)
+    first, other, second, third = (record.getMessage() for record in caplog.records)
+    assert first.endswith("kohort.max.groups=7 is reached.")
+    assert other.endswith("kohort.max.group.bytes=9 is reached.")
+    assert second == f"{first} 2 more requests were refused by this limit since the last line."
+    assert third == first

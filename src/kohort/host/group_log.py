@@ -15,8 +15,10 @@ from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from kohort.coordinator.partitions import partition_for
+from kohort.host.clock import monotonic_now
 from kohort.model import facts
 from kohort.model.facts import RebalanceCause
+from kohort.model.instants import Instant, Millis, after
 
 LOGGER_NAME: Final = "org.apache.kafka.coordinator.group"
 """The package of Kafka 4's lines; each line also names the class."""
@@ -39,6 +41,9 @@ class Line(NamedTuple):
 
 _own = logging.getLogger(__name__)
 
+
+REFUSALS_PAUSE_MS: Final = Millis(1_000)
+"""Least time between two lines about one limit: a client at a limit asks again at once."""
 
 LONGEST_LINE: Final = 8_192
 """Most characters of one line; an id may have 32,767, and a line several ids."""
@@ -75,6 +80,7 @@ class GroupLog:
         node_of: the id of the node that coordinates a group.
         partition_count: partitions of ``__consumer_offsets``.
         logger: the parent of all loggers here; the default has the name of Kafka's package.
+        now: the monotonic clock.
     """
 
     def __init__(
@@ -82,25 +88,42 @@ class GroupLog:
         node_of: Callable[[str], int],
         partition_count: int,
         logger: logging.Logger | None = None,
+        now: Callable[[], Instant] = monotonic_now,
     ) -> None:
         self._node_of = node_of
         self._partition_count = partition_count
         base = logger or logging.getLogger(LOGGER_NAME)
         self._loggers = {name: base.getChild(name) for name in (_GROUPS, _OFFSETS, _SHARD)}
+        self._now = now
+        self._quiet_until: dict[str, Instant] = {}
+        """For each setting with a refusal: when the next refusal gets a line."""
+        self._unlogged: dict[str, int] = {}
+        """For each of these settings: the refusals without a line since the last line."""
 
     def hears(self, kind: type) -> bool:
         """Whether facts of this kind lead to a line, with the present levels of the loggers."""
         return kind in _LINES or _own.isEnabledFor(logging.DEBUG)
 
     def write(self, fact: facts.Fact) -> None:
-        """Log a fact, if there is a line for it."""
+        """Log a fact, if there is a line for it; of the refusals by a limit, one a second."""
+        unlogged = 0
+        if isinstance(fact, facts.LimitReached):
+            if (now := self._now()) < self._quiet_until.get(fact.setting, now):
+                self._unlogged[fact.setting] += 1
+                return
+            self._quiet_until[fact.setting] = after(now, REFUSALS_PAUSE_MS)
+            unlogged = self._unlogged.get(fact.setting, 0)
+            self._unlogged[fact.setting] = 0
         line = line_for(fact)
         if line is None:
             _own.debug("%s", fact)
             return
         logger = self._loggers[line.source]
         if logger.isEnabledFor(line.level):
-            logger.log(line.level, "%s %s", self.prefix(fact.group_id), one_line(line.text))
+            text = one_line(line.text)
+            if unlogged:
+                text += f" {unlogged} more requests were refused by this limit since the last line."
+            logger.log(line.level, "%s %s", self.prefix(fact.group_id), text)
 
     def prefix(self, group_id: str) -> str:
         """Kafka's prefix: the coordinator's partition."""
