@@ -65,13 +65,6 @@ class Everything:
     other: Item | None = field(Item, versions="2+", tag=0, default=None, ignorable=True)
 
 
-@struct(versions="0-2", flexible="1+")
-class Moved:
-    """A field that becomes a tagged field in a later version."""
-
-    epoch: int = field(INT32, tag=0, tagged="2+", default=-1)
-
-
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=140)
 
 
@@ -177,15 +170,6 @@ def test_compact_layout_byte_by_byte() -> None:
     assert encode(Compact(name="x" * 127, numbers=[0] * 127), 0).hex() == (
         "8001" + "78" * 127 + "8001" + "0000" * 127 + "00"
     )
-
-
-def test_a_field_may_become_tagged_in_a_later_version() -> None:
-    assert encode(Moved(epoch=5), 0).hex() == "00000005"
-    assert encode(Moved(epoch=5), 1).hex() == "00000005" + "00"
-    assert encode(Moved(epoch=5), 2).hex() == "01" + "00" + "04" + "00000005"
-    assert encode(Moved(), 2).hex() == "00"
-    for version in range(3):
-        assert decode(Moved, version, encode(Moved(epoch=9), version))[0] == Moved(epoch=9)
 
 
 def test_a_tagged_struct_with_only_defaults_is_not_sent() -> None:

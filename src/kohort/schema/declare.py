@@ -50,7 +50,6 @@ class VersionRange(NamedTuple):
 
 
 NO_VERSIONS = VersionRange(0, -1)
-ALL_VERSIONS = VersionRange(0, _OPEN_END)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +61,6 @@ class FieldSpec:
     versions: VersionRange
     nullable: VersionRange
     tag: int | None
-    tagged: VersionRange
     ignorable: bool
     default: Any
 
@@ -91,20 +89,12 @@ class Layout:
 
     def present(self, version: int) -> list[FieldSpec]:
         """Fields that ``version`` writes in its body, in order."""
-        return [
-            f
-            for f in self.fields
-            if version in f.versions and not (f.tag is not None and version in f.tagged)
-        ]
+        return [f for f in self.fields if version in f.versions and f.tag is None]
 
     def tagged(self, version: int) -> list[FieldSpec]:
         """Fields that ``version`` writes as tagged fields, by ascending tag."""
-        rows = [
-            f
-            for f in self.fields
-            if f.tag is not None and version in f.versions and version in f.tagged
-        ]
-        return sorted(rows, key=lambda f: -1 if f.tag is None else f.tag)
+        rows = [(f.tag, f) for f in self.fields if f.tag is not None and version in f.versions]
+        return [f for _, f in sorted(rows, key=lambda row: row[0])]
 
     def absent(self, version: int) -> list[FieldSpec]:
         """Fields that ``version`` lacks."""
@@ -119,22 +109,16 @@ class _Row:
     versions: str
     nullable: str
     tag: int | None
-    tagged: str | None
     ignorable: bool
     default: Any
 
     def named(self, name: str) -> FieldSpec:
-        versions = VersionRange.parse(self.versions)
-        tagged = NO_VERSIONS
-        if self.tag is not None:
-            tagged = versions if self.tagged is None else VersionRange.parse(self.tagged)
         return FieldSpec(
             name=name,
             kind=self.kind,
-            versions=versions,
+            versions=VersionRange.parse(self.versions),
             nullable=VersionRange.parse(self.nullable),
             tag=self.tag,
-            tagged=tagged,
             ignorable=self.ignorable,
             default=self._default(),
         )
@@ -153,7 +137,6 @@ def field(
     *,
     versions: str = ...,
     tag: int | None = ...,
-    tagged: str | None = ...,
     ignorable: bool = ...,
     default: T = ...,
 ) -> T: ...
@@ -164,7 +147,6 @@ def field(
     versions: str = ...,
     nullable: str,
     tag: int | None = ...,
-    tagged: str | None = ...,
     ignorable: bool = ...,
     default: T | None = ...,
 ) -> T | None: ...
@@ -186,7 +168,6 @@ def field(
     versions: str = "0+",
     nullable: str = "none",
     tag: int | None = None,
-    tagged: str | None = None,
     ignorable: bool = False,
     default: Any = _UNSET,
 ) -> Any:
@@ -198,42 +179,29 @@ def field(
         nullable: Versions in which None may be written.
         tag: The tag of an optional field (KIP-482); a tagged field is written only when it differs
             from its default. A tagged struct has the default None, "not sent".
-        tagged: Versions that write it as a tagged field; all of ``versions`` when left out.
         ignorable: Whether a version that lacks the field drops its value silently. Otherwise
             encoding a value other than the default raises ProtocolError.
         default: The value if a caller or a version leaves the field out.
     """
-    return _Row(kind, versions, nullable, tag, tagged, ignorable, default)
+    return _Row(kind, versions, nullable, tag, ignorable, default)
 
 
 @dataclass_transform(kw_only_default=True)
 def struct(*, versions: str = "0+", flexible: str = "none") -> Callable[[C], C]:
     """Make a class a structure: part of a message, an embedded protocol or a record."""
-
-    def finish(cls: C) -> C:
-        return _finish(cls, versions, flexible, api_key=None, is_request=False)
-
-    return finish
+    return lambda cls: _finish(cls, versions, flexible, api_key=None, is_request=False)
 
 
 @dataclass_transform(kw_only_default=True)
 def request(*, api_key: int, versions: str, flexible: str = "none") -> Callable[[C], C]:
     """Make a class the request of ``api_key``, in ``versions``, compact in ``flexible`` ones."""
-
-    def finish(cls: C) -> C:
-        return _finish(cls, versions, flexible, api_key=api_key, is_request=True)
-
-    return finish
+    return lambda cls: _finish(cls, versions, flexible, api_key=api_key, is_request=True)
 
 
 @dataclass_transform(kw_only_default=True)
 def response(*, api_key: int, versions: str, flexible: str = "none") -> Callable[[C], C]:
     """Make a class the response of ``api_key``, in ``versions``, compact in ``flexible`` ones."""
-
-    def finish(cls: C) -> C:
-        return _finish(cls, versions, flexible, api_key=api_key, is_request=False)
-
-    return finish
+    return lambda cls: _finish(cls, versions, flexible, api_key=api_key, is_request=False)
 
 
 def layout_of(cls: type) -> Layout:

@@ -13,9 +13,10 @@ made.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from struct import calcsize
-from typing import Any
+from typing import Any, TypeGuard
 
 from kohort.schema.declare import FieldSpec, Layout, layout_of
 from kohort.schema.kinds import Kind
@@ -38,7 +39,7 @@ def make_decoder(cls: type, version: int) -> Callable[..., Any]:
 
     ``d`` must be ``bytes``; ``budget`` is the limit for array elements.
     """
-    return _Decoder(cls, version).message().compile("decode")
+    return _Decoder(cls, version, "d, o, budget").message().compile("decode")
 
 
 def make_request_decoder(cls: type, version: int, header: type) -> Callable[..., Any]:
@@ -47,33 +48,29 @@ def make_request_decoder(cls: type, version: int, header: type) -> Callable[...,
     ``n`` is the length of the client id, which starts at byte 10. Returns a new ``header``, with
     the slots api_key, api_version, correlation_id and client_id, and the message.
     """
-    return _Decoder(cls, version).request(header).compile("decode")
+    return _Decoder(cls, version, "d, correlation_id, n, budget").request(header).compile("decode")
 
 
 def decoder_source(cls: type, version: int) -> str:
     """The source of the decoder of a message alone, for people and tests."""
-    return _Decoder(cls, version).message().text()
+    return _Decoder(cls, version, "d, o, budget").message().text()
 
 
 _CLIENT_ID_AT = 10
 
 
-class _Decoder:
-    source: Source
+class _Decoder(Source):
+    """The source of one decoder."""
 
-    def __init__(self, cls: type, version: int) -> None:
+    def __init__(self, cls: type, version: int, arguments: str) -> None:
         layout = layout_of(cls)
+        super().__init__(f"{layout.name} v{version} decode", f"def decode({arguments}):")
         self.version = version
         self.flexible = version in layout.flexible
         self.run: list[tuple[str, str]] = []
         self.cls = cls
         self.layout = layout
-
-    def begin(self, arguments: str) -> None:
-        self.source = Source(
-            f"{self.layout.name} v{self.version} decode", f"def decode({arguments}):"
-        )
-        self.source.scope.update(
+        self.scope.update(
             new=object.__new__,
             Malformed=Malformed,
             read_numbers=read_numbers,
@@ -84,42 +81,42 @@ class _Decoder:
             wide_text_length=wide_text_length,
         )
 
-    def message(self) -> Source:
-        self.begin("d, o, budget")
+    def message(self) -> _Decoder:
         self.body()
-        self.source.add("return m, o")
-        return self.source
+        self.add("return m, o")
+        return self
 
-    def request(self, header: type) -> Source:
-        self.begin("d, correlation_id, n, budget")
-        with self.source.at("client_id"):
-            with self.source.block("if n < 0:"):
-                self.source.add("c = None")
-                self.source.add(f"o = {_CLIENT_ID_AT}")
-            with self.source.block("else:"):
-                self.source.add(f"o = {_CLIENT_ID_AT} + n")
-                self.source.add(f"c = d[{_CLIENT_ID_AT}:o].decode()")
+    def request(self, header: type) -> _Decoder:
+        with self.at("client_id"):
+            self.add(
+                "if n < 0:",
+                "    c = None",
+                f"    o = {_CLIENT_ID_AT}",
+                "else:",
+                f"    o = {_CLIENT_ID_AT} + n",
+                f"    c = d[{_CLIENT_ID_AT}:o].decode()",
+            )
         if self.flexible:
-            with self.source.block("if d[o]:"):
-                self.source.add("o = skip_tags(d, o)")
-            with self.source.block("else:"):
-                self.source.add("o += 1")
+            self.add("if d[o]:", "    o = skip_tags(d, o)", "else:", "    o += 1")
         self.body(whole=True)
-        self.source.add(f"h = new({self.source.constant('header', header, header)})")
-        self.source.add(f"h.api_key = {self.layout.api_key}")
-        self.source.add(f"h.api_version = {self.version}")
-        self.source.add("h.correlation_id = correlation_id")
-        self.source.add("h.client_id = c")
-        self.source.add("return h, m")
-        return self.source
+        self.add(
+            f"h = new({self.constant('header', header, header)})",
+            f"h.api_key = {self.layout.api_key}",
+            f"h.api_version = {self.version}",
+            "h.correlation_id = correlation_id",
+            "h.client_id = c",
+            "return h, m",
+        )
+        return self
 
     def body(self, *, whole: bool = False) -> None:
         self.struct(self.cls, "m", whole=whole)
         self.flush()
         if not self.flexible:
             # A flexible message ends with tags, and reading the tags is a check in itself.
-            with self.source.block("if o > len(d):"):
-                self.source.add("raise Malformed('the last field reaches beyond the end')")
+            self.add(
+                "if o > len(d):", "    raise Malformed('the last field reaches beyond the end')"
+            )
 
     def struct(self, cls: type, target: str, *, whole: bool = False) -> None:
         """Fill ``target`` with a new object of ``cls``. The run may stay open at its end.
@@ -128,20 +125,20 @@ class _Decoder:
         """
         self.flush()
         layout = layout_of(cls)
-        self.source.add(f"{target} = new({self.source.constant('cls', cls, cls)})")
+        self.add(f"{target} = new({self.constant('cls', cls, cls)})")
         for f in layout.absent(self.version):
-            self.source.add(f"{target}.{f.name} = {self.default(f)}")
+            self.add(f"{target}.{f.name} = {self.default(f)}")
         fields = layout.present(self.version)
         tail = self.null_tail(layout) if whole and self.flexible else []
         for f in fields[: len(fields) - len(tail)]:
             self.field(f, target)
         if tail:
             self.flush()
-            with self.source.block(f"if d[o:] == {bytes(len(tail) + 1)!r}:"):
+            with self.block(f"if d[o:] == {bytes(len(tail) + 1)!r}:"):
                 for f in tail:
-                    self.source.add(f"{target}.{f.name} = None")
-                self.source.add(f"o += {len(tail) + 1}")
-            with self.source.block("else:"):
+                    self.add(f"{target}.{f.name} = None")
+                self.add(f"o += {len(tail) + 1}")
+            with self.block("else:"):
                 self.rest(layout, tail, target)
         else:
             self.rest(layout, [], target)
@@ -155,7 +152,7 @@ class _Decoder:
             self.flush()
 
     def field(self, f: FieldSpec, target: str) -> None:
-        with self.source.at(f.name):
+        with self.at(f.name):
             self.value(f.kind, f"{target}.{f.name}", nullable=self.version in f.nullable)
 
     def null_tail(self, layout: Layout) -> list[FieldSpec]:
@@ -171,14 +168,22 @@ class _Decoder:
 
     def default(self, f: FieldSpec) -> str:
         if isinstance(f.kind, type):
-            return (
-                f"{self.source.constant('cls', f.kind, f.kind)}()" if f.default_is_fresh else "None"
-            )
+            return f"{self.constant('cls', f.kind, f.kind)}()" if f.default_is_fresh else "None"
         if f.default_is_fresh:
             return "[]"
         if f.default is None or isinstance(f.default, (bool, int, str, bytes)):
             return repr(f.default)
-        return self.source.constant("default", f.default, f)
+        return self.constant("default", f.default, f)
+
+    @contextmanager
+    def unless(self, null: str, target: str, *, nullable: bool) -> Iterator[None]:
+        """Add lines that read a value, for the case that the condition ``null`` does not hold."""
+        if not nullable:
+            yield
+            return
+        self.add(f"if {null}:", f"    {target} = None")
+        with self.block("else:"):
+            yield
 
     # Fixed-size fields are collected in a run and read together.
 
@@ -196,13 +201,13 @@ class _Decoder:
         codes = "".join(code for code, _ in run)
         targets = ", ".join(target for _, target in run)
         if codes == "B":
-            self.source.add(f"{targets} = d[o]")
+            self.add(f"{targets} = d[o]")
         else:
             comma = "," if len(run) == 1 else ""
-            self.source.add(f"{targets}{comma} = {self.source.unpacker(codes)}(d, o)")
+            self.add(f"{targets}{comma} = {self.unpacker(codes)}(d, o)")
         step = calcsize(">" + codes) - stay
         if step:
-            self.source.add(f"o += {step}")
+            self.add(f"o += {step}")
 
     def value(self, kind: Kind[Any] | type, target: str, *, nullable: bool) -> None:
         if isinstance(kind, type):
@@ -217,173 +222,158 @@ class _Decoder:
             self.plain_slice(kind, target, nullable=nullable)
 
     def nested(self, cls: type, target: str, *, nullable: bool) -> None:
-        inner = self.source.fresh("m")
-        if not nullable:
+        inner, marker = self.fresh("m"), ""
+        if nullable:
+            marker = self.fresh("n")
+            self.fixed("b", marker)
+            self.flush()
+        with self.unless(f"{marker} < 0", target, nullable=nullable):
             self.struct(cls, inner)
             self.flush()
-            self.source.add(f"{target} = {inner}")
-            return
-        marker = self.source.fresh("n")
-        self.fixed("b", marker)
-        self.flush()
-        with self.source.block(f"if {marker} < 0:"):
-            self.source.add(f"{target} = None")
-        with self.source.block("else:"):
-            self.struct(cls, inner)
-            self.flush()
-            self.source.add(f"{target} = {inner}")
+            self.add(f"{target} = {inner}")
 
     # Strings, bytes and records.
 
-    def slice(self, kind: Kind[Any], target: str, end: str) -> None:
-        decode = ".decode()" if kind.name == "string" else ""
-        self.source.add(f"e = {end}")
-        self.source.add(f"{target} = d[o:e]{decode}")
-        self.source.add("o = e")
-
     def compact_slice(self, kind: Kind[Any], target: str, *, nullable: bool) -> None:
-        n = self.source.fresh("n")
+        n = self.fresh("n")
         self.fixed("B", n)
         self.flush(stay=1)
         decode, wide = "", "wide_length"
         if kind.name == "string":
             decode, wide = ".decode()", "wide_text_length"
         if not nullable:
-            with self.source.block(f"if {n} > 127 or {n} == 0:"):
-                self.source.add(f"{n}, o = {wide}(d, o)")
-            self.source.add(f"e = o + {n}")
-            self.source.add(f"{target} = d[o + 1 : e]{decode}")
-            self.source.add("o = e")
+            self.add(
+                f"if {n} > 127 or {n} == 0:",
+                f"    {n}, o = {wide}(d, o)",
+                f"e = o + {n}",
+                f"{target} = d[o + 1 : e]{decode}",
+                "o = e",
+            )
             return
-        with self.source.block(f"if {n} == 0:"):
-            self.source.add(f"{target} = None")
-            self.source.add("o += 1")
-        with self.source.block("else:"):
-            with self.source.block(f"if {n} > 127:"):
-                self.source.add(f"{n}, o = {wide}(d, o)")
-            self.source.add(f"e = o + {n}")
-            self.source.add(f"{target} = d[o + 1 : e]{decode}")
-            self.source.add("o = e")
+        self.add(
+            f"if {n} == 0:",
+            f"    {target} = None",
+            "    o += 1",
+            "else:",
+            f"    if {n} > 127:",
+            f"        {n}, o = {wide}(d, o)",
+            f"    e = o + {n}",
+            f"    {target} = d[o + 1 : e]{decode}",
+            "    o = e",
+        )
 
     def plain_slice(self, kind: Kind[Any], target: str, *, nullable: bool) -> None:
-        n = self.source.fresh("n")
+        n = self.fresh("n")
         self.fixed("h" if kind.name == "string" else "i", n)
         self.flush()
-        if nullable:
-            with self.source.block(f"if {n} == -1:"):
-                self.source.add(f"{target} = None")
-            with self.source.block("else:"):
-                self.refuse_negative(n)
-                self.slice(kind, target, f"o + {n}")
-        else:
-            self.refuse_negative(n)
-            self.slice(kind, target, f"o + {n}")
-
-    def refuse_negative(self, n: str) -> None:
-        with self.source.block(f"if {n} < 0:"):
-            self.source.add(f"raise Malformed(f'length {{{n}}}')")
+        decode = ".decode()" if kind.name == "string" else ""
+        with self.unless(f"{n} == -1", target, nullable=nullable):
+            self.add(
+                f"if {n} < 0:",
+                f"    raise Malformed(f'length {{{n}}}')",
+                f"e = o + {n}",
+                f"{target} = d[o:e]{decode}",
+                "o = e",
+            )
 
     # Arrays.
 
     def array(self, element: Kind[Any] | type, target: str, *, nullable: bool) -> None:
-        n = self.source.fresh("n")
+        n = self.fresh("n")
         self.fixed("B" if self.flexible else "i", n)
         self.flush()
-        numbers = isinstance(element, Kind) and len(element.code) == 1
-        if numbers and self.flexible:
+        if _is_number(element) and self.flexible:
             self.short_numbers(element, target, n, nullable=nullable)
-            return
-        self.counted(element, target, n, nullable=nullable)
+        else:
+            self.counted(element, target, n, nullable=nullable)
 
     def counted(self, element: Kind[Any] | type, target: str, n: str, *, nullable: bool) -> None:
         """Elements; ``n`` is their count in the form of the wire."""
         if self.flexible:
-            with self.source.block(f"if {n} > 127:"):
-                self.source.add(f"{n}, o = wide_count(d, o)")
-            self.source.add(f"{n} -= 1")
-        if nullable:
-            with self.source.block(f"if {n} == -1:"):
-                self.source.add(f"{target} = None")
-            with self.source.block("else:"):
-                self.elements(element, target, n)
-        else:
+            self.add(f"if {n} > 127:", f"    {n}, o = wide_count(d, o)", f"{n} -= 1")
+        with self.unless(f"{n} == -1", target, nullable=nullable):
             self.elements(element, target, n)
 
     def short_numbers(self, element: Any, target: str, n: str, *, nullable: bool) -> None:
         """A compact array of numbers: up to about thirty need no other check than reading them."""
-        readers = self.source.constant("readers", _READERS[element.code], key=element.code)
-        with self.source.block(f"if 0 < {n} <= {SHORT_ARRAY}:"):
-            self.source.add(f"budget -= {n}")
-            self.source.add(f"{target} = list({readers}[{n} - 1](d, o))")
-            self.source.add(f"o += {element.size} * {n} - {element.size}")
-        with self.source.block("else:"):
+        readers = self.constant("readers", _READERS[element.code], key=element.code)
+        self.add(
+            f"if 0 < {n} <= {SHORT_ARRAY}:",
+            f"    budget -= {n}",
+            f"    {target} = list({readers}[{n} - 1](d, o))",
+            f"    o += {element.size} * {n} - {element.size}",
+        )
+        with self.block("else:"):
             self.counted(element, target, n, nullable=nullable)
 
     def elements(self, element: Kind[Any] | type, target: str, n: str) -> None:
         """Read ``n`` elements; each takes at least one byte, so the rest of the data limits n."""
-        self.source.add(f"budget -= {n}")
-        with self.source.block(f"if not 0 <= {n} <= len(d) - o or budget < 0:"):
-            self.source.add(f"raise Malformed(f'{{{n}}} elements')")
-        if isinstance(element, Kind) and len(element.code) == 1:
-            self.numbers(element, target, n)
+        self.add(
+            f"budget -= {n}",
+            f"if not 0 <= {n} <= len(d) - o or budget < 0:",
+            f"    raise Malformed(f'{{{n}}} elements')",
+        )
+        if _is_number(element):
+            self.add(
+                f"{target} = list(read_numbers({element.code!r}, {n}, d, o))",
+                f"o += {n} * {element.size}",
+            )
             return
-        items, append = self.source.fresh("v"), self.source.fresh("a")
-        self.source.add(f"{items} = []")
-        self.source.add(f"{append} = {items}.append")
-        item = self.source.fresh("m")
-        with self.source.block(f"for _ in range({n}):"):
+        items, append = self.fresh("v"), self.fresh("a")
+        self.add(f"{items} = []", f"{append} = {items}.append")
+        item = self.fresh("m")
+        with self.block(f"for _ in range({n}):"):
             if isinstance(element, type):
                 self.struct(element, item)
             else:
                 self.value(element, item, nullable=False)
             self.flush()
-            self.source.add(f"{append}({item})")
-        self.source.add(f"{target} = {items}")
-
-    def numbers(self, element: Kind[Any], target: str, n: str) -> None:
-        self.source.add(f"{target} = list(read_numbers({element.code!r}, {n}, d, o))")
-        self.source.add(f"o += {n} * {element.size}")
+            self.add(f"{append}({item})")
+        self.add(f"{target} = {items}")
 
     # Tagged fields.
 
     def tags(self, layout: Layout, target: str) -> None:
         known = layout.tagged(self.version)
         for f in known:
-            self.source.add(f"{target}.{f.name} = {self.default(f)}")
+            self.add(f"{target}.{f.name} = {self.default(f)}")
         if not known and not self.run:
-            with self.source.block("if d[o]:"):
-                self.source.add("o = skip_tags(d, o)")
-            with self.source.block("else:"):
-                self.source.add("o += 1")
+            self.add("if d[o]:", "    o = skip_tags(d, o)", "else:", "    o += 1")
             return
-        count = self.source.fresh("t")
+        count = self.fresh("t")
         self.fixed("B", count)
         self.flush()
-        with self.source.block(f"if {count}:"):
+        with self.block(f"if {count}:"):
             if known:
                 self.known_tags(known, target, count)
             else:
-                self.source.add("o = skip_tags(d, o - 1)")
+                self.add("o = skip_tags(d, o - 1)")
 
     def known_tags(self, known: list[FieldSpec], target: str, count: str) -> None:
-        tag, end = self.source.fresh("t"), self.source.fresh("e")
-        self.source.add(f"{count}, o = wide_count(d, o)")
-        with self.source.block(f"for _ in range({count}):"):
-            self.source.add(f"{tag}, o = uvarint(d, o)")
-            self.source.add(f"{end}, o = uvarint(d, o)")
-            self.source.add(f"{end} += o")
-            with self.source.block(f"if {end} > len(d):"):
-                self.source.add("raise Malformed('a tagged field reaches beyond the end')")
+        tag, end = self.fresh("t"), self.fresh("e")
+        self.add(f"{count}, o = wide_count(d, o)")
+        with self.block(f"for _ in range({count}):"):
+            self.add(
+                f"{tag}, o = uvarint(d, o)",
+                f"{end}, o = uvarint(d, o)",
+                f"{end} += o",
+                f"if {end} > len(d):",
+                "    raise Malformed('a tagged field reaches beyond the end')",
+            )
             word = "if"
             for f in known:
-                with self.source.at(f.name), self.source.block(f"{word} {tag} == {f.tag}:"):
+                with self.at(f.name), self.block(f"{word} {tag} == {f.tag}:"):
                     self.value(f.kind, f"{target}.{f.name}", nullable=self.version in f.nullable)
                     self.flush()
-                    with self.source.block(f"if o != {end}:"):
-                        self.source.add("raise Malformed('a tagged field has another size')")
+                    self.add(
+                        f"if o != {end}:", "    raise Malformed('a tagged field has another size')"
+                    )
                 word = "elif"
-            with self.source.block("else:"):
-                self.source.add(f"o = {end}")
+            self.add("else:", f"    o = {end}")
+
+
+def _is_number(element: Kind[Any] | type) -> TypeGuard[Kind[Any]]:
+    return isinstance(element, Kind) and len(element.code) == 1
 
 
 _READERS = {code: readers_of(code) for code in "?bhiqd"}

@@ -52,15 +52,17 @@ def make_request_encoder(cls: type, version: int) -> Callable[..., bytes]:
     return encoder.frame(start, raw="client", tagged_header=version in layout.flexible)
 
 
-class _Encoder:
+class _Encoder(Source):
+    """The source of one encoder."""
+
     def __init__(self, cls: type, version: int, arguments: str) -> None:
         layout = layout_of(cls)
+        super().__init__(f"{layout.name} v{version} encode", f"def encode({arguments}):")
         self.cls = cls
         self.version = version
         self.flexible = version in layout.flexible
         self.run: list[tuple[str, str]] = []
-        self.source = Source(f"{layout.name} v{version} encode", f"def encode({arguments}):")
-        self.source.scope.update(
+        self.scope.update(
             Malformed=Malformed,
             ONE_BYTE=ONE_BYTE,
             text_length_bytes=text_length_bytes,
@@ -70,58 +72,54 @@ class _Encoder:
         )
 
     def body(self) -> Callable[..., bytes]:
-        start = self.source.mark()
-        self.source.add("p = []")
-        self.source.add("w = p.append")
-        first = self.source.mark()
+        start = self.mark()
+        self.add("p = []", "w = p.append")
+        first = self.mark()
         self.struct(self.cls, "m")
-        if self.source.mark() == first:
+        if self.mark() == first:
             self.finish_fixed(start, prefix=[])
         else:
             self.flush()
-            self.source.add("return b''.join(p)")
-        return self.source.compile("encode")
+            self.add("return b''.join(p)")
+        return self.compile("encode")
 
     def frame(
         self, start: list[tuple[str, str]], *, raw: str = "", tagged_header: bool
     ) -> Callable[..., bytes]:
-        begin = self.source.mark()
-        self.source.add("p = [b'']")
-        self.source.add("w = p.append")
-        first = self.source.mark()
+        begin = self.mark()
+        self.add("p = [b'']", "w = p.append")
+        first = self.mark()
         self.run += start
         if raw:
             self.flush()
-            self.source.add(f"w({raw})")
+            self.add(f"w({raw})")
         if tagged_header:
             self.run.append(("B", "0"))
         self.struct(self.cls, "m")
-        if self.source.mark() == first:
+        if self.mark() == first:
             self.finish_fixed(begin, prefix=[("i", "SIZE")])
         else:
             self.flush()
             self.finish_frame()
-        return self.source.compile("encode")
+        return self.compile("encode")
 
     def finish_fixed(self, start: int, prefix: list[tuple[str, str]]) -> None:
         """All fields have a fixed length: the message is one ``pack``."""
-        self.source.cut(start)
+        self.cut(start)
         run, self.run = prefix + self.run, []
         if prefix:
             size = calcsize(">" + "".join(code for code, _ in run))
-            self.source.scope["SIZE"] = size - _SIZE_FIELD
-        self.source.add(f"return {self.packed(run)}")
+            self.scope["SIZE"] = size - _SIZE_FIELD
+        self.add(f"return {self.packed(run)}")
 
     def finish_frame(self) -> None:
-        packer = self.source.packer("i")
+        packer = self.packer("i")
         if _holds_records(self.cls):
             # Parts are few and may have megabytes: adding their lengths is cheaper than copying
             # them twice.
-            self.source.add(f"p[0] = {packer}(total(p))")
-            self.source.add("return b''.join(p)")
+            self.add(f"p[0] = {packer}(total(p))", "return b''.join(p)")
         else:
-            self.source.add("b = b''.join(p)")
-            self.source.add(f"return {packer}(len(b)) + b")
+            self.add("b = b''.join(p)", f"return {packer}(len(b)) + b")
 
     def struct(self, cls: type, holder: str) -> None:
         """Write the fields of ``holder``. The run may stay open at its end."""
@@ -130,7 +128,7 @@ class _Encoder:
             if not f.ignorable:
                 self.refuse(f, holder)
         for f in layout.present(self.version):
-            with self.source.at(f.name):
+            with self.at(f.name):
                 nullable = self.version in f.nullable
                 self.value(f.kind, f"{holder}.{f.name}", nullable=nullable)
         if self.flexible:
@@ -138,16 +136,16 @@ class _Encoder:
 
     def refuse(self, f: FieldSpec, holder: str) -> None:
         """A field that this version lacks may only have its default."""
-        default = self.source.constant("default", f.fresh_default(), key=f)
-        with self.source.at(f.name), self.source.block(f"if {holder}.{f.name} != {default}:"):
-            self.source.add(
+        default = self.constant("default", f.fresh_default(), key=f)
+        with self.at(f.name), self.block(f"if {holder}.{f.name} != {default}:"):
+            self.add(
                 f"raise Malformed(f'version {self.version} has no such field, "
                 f"so {{{holder}.{f.name}!r}} cannot be sent')"
             )
 
     def flush(self) -> None:
         if self.run:
-            self.source.add(f"w({self.packed(self.run)})")
+            self.add(f"w({self.packed(self.run)})")
             self.run = []
 
     def packed(self, run: list[tuple[str, str]]) -> str:
@@ -155,16 +153,16 @@ class _Encoder:
         codes, values = _without_zeros(run)
         if all(value.lstrip("-").isdigit() for value in values):
             return repr(pack(">" + codes, *map(int, values)))
-        return f"{self.source.packer(codes)}({', '.join(values)})"
+        return f"{self.packer(codes)}({', '.join(values)})"
 
     def compact(self, n: str, wide: str) -> None:
         """Write ``n`` as an unsigned varint, by ``wide`` if it is long, with the run before it."""
         before, self.run = self.run, []
         if before:
             short = self.packed([*before, ("B", n)])
-            self.source.add(f"w({short} if {n} < 128 else {self.packed(before)} + {wide}({n}))")
+            self.add(f"w({short} if {n} < 128 else {self.packed(before)} + {wide}({n}))")
         else:
-            self.source.add(f"w(ONE_BYTE[{n}] if {n} < 128 else {wide}({n}))")
+            self.add(f"w(ONE_BYTE[{n}] if {n} < 128 else {wide}({n}))")
 
     def value(self, kind: Kind[Any] | type, value: str, *, nullable: bool) -> None:
         if isinstance(kind, type):
@@ -180,42 +178,44 @@ class _Encoder:
 
     def check_uuid(self, value: str) -> None:
         # ``pack`` would cut or fill up silently.
-        with self.source.block(f"if len({value}) != 16:"):
-            self.source.add(f"raise Malformed(f'a uuid has 16 bytes, not {{len({value})}}')")
+        self.add(
+            f"if len({value}) != 16:",
+            f"    raise Malformed(f'a uuid has 16 bytes, not {{len({value})}}')",
+        )
 
     def nested(self, cls: type, value: str, *, nullable: bool) -> None:
-        inner = self.source.fresh("m")
-        self.source.add(f"{inner} = {value}")
+        inner = self.fresh("m")
+        self.add(f"{inner} = {value}")
         if not nullable:
             self.struct(cls, inner)
             return
         self.flush()
-        with self.source.block(f"if {inner} is None:"):
-            self.source.add("w(b'\\xff')")
-        with self.source.block("else:"):
+        self.add(f"if {inner} is None:", "    w(b'\\xff')")
+        with self.block("else:"):
             self.run.append(("b", "1"))
             self.struct(cls, inner)
             self.flush()
 
     def slice(self, kind: Kind[Any], value: str, *, nullable: bool) -> None:
         """A string, bytes or records, after their length."""
-        n, b = self.source.fresh("n"), self.source.fresh("b")
+        n, b = self.fresh("n"), self.fresh("b")
         encode = ".encode()" if kind.name == "string" else ""
         one = " + 1" if self.flexible else ""
         if nullable:
-            self.source.add(f"{b} = {value}")
-            with self.source.block(f"if {b} is None:"):
-                self.source.add(f"{n} = {0 if self.flexible else -1}")
-                self.source.add(f"{b} = b''")
-            with self.source.block("else:"):
+            self.add(
+                f"{b} = {value}",
+                f"if {b} is None:",
+                f"    {n} = {0 if self.flexible else -1}",
+                f"    {b} = b''",
+            )
+            with self.block("else:"):
                 if encode:
-                    self.source.add(f"{b} = {b}{encode}")
-                self.source.add(f"{n} = len({b}){one}")
+                    self.add(f"{b} = {b}{encode}")
+                self.add(f"{n} = len({b}){one}")
         else:
-            self.source.add(f"{b} = {value}{encode}")
-            self.source.add(f"{n} = len({b}){one}")
+            self.add(f"{b} = {value}{encode}", f"{n} = len({b}){one}")
         self.length(n, "h" if kind.name == "string" else "i")
-        self.source.add(f"w({b})")
+        self.add(f"w({b})")
 
     def length(self, n: str, code: str) -> None:
         if self.flexible:
@@ -225,17 +225,19 @@ class _Encoder:
             self.flush()
 
     def array(self, element: Kind[Any] | type, value: str, *, nullable: bool) -> None:
-        n, items = self.source.fresh("n"), self.source.fresh("v")
+        n, items = self.fresh("n"), self.fresh("v")
         one = " + 1" if self.flexible else ""
-        self.source.add(f"{items} = {value}")
+        self.add(f"{items} = {value}")
         if nullable:
-            with self.source.block(f"if {items} is None:"):
-                self.source.add(f"{n} = {0 if self.flexible else -1}")
-                self.source.add(f"{items} = ()")
-            with self.source.block("else:"):
-                self.source.add(f"{n} = len({items}){one}")
+            self.add(
+                f"if {items} is None:",
+                f"    {n} = {0 if self.flexible else -1}",
+                f"    {items} = ()",
+                "else:",
+                f"    {n} = len({items}){one}",
+            )
         else:
-            self.source.add(f"{n} = len({items}){one}")
+            self.add(f"{n} = len({items}){one}")
         if isinstance(element, Kind) and len(element.code) == 1:
             self.numbers(element.code, n, items)
         else:
@@ -245,28 +247,30 @@ class _Encoder:
     def numbers(self, code: str, n: str, items: str) -> None:
         """Count and numbers, and the run before them, in one ``pack`` when they are few."""
         codes, values = _without_zeros([*self.run, ("B" if self.flexible else "i", n)])
-        few = self.source.constant("writers", writers_of(codes, code), key=(codes, code))
-        with self.source.block(f"if len({items}) < {SHORT_ARRAY}:"):
-            self.source.add(f"w({few}[len({items})]({', '.join(values)}, *{items}))")
-        with self.source.block("else:"):
+        few = self.constant("writers", writers_of(codes, code), key=(codes, code))
+        self.add(
+            f"if len({items}) < {SHORT_ARRAY}:",
+            f"    w({few}[len({items})]({', '.join(values)}, *{items}))",
+        )
+        with self.block("else:"):
             self.length(n, "i")
-            self.source.add(f"w(write_numbers({code!r}, {items}))")
+            self.add(f"w(write_numbers({code!r}, {items}))")
         self.run = []
 
     def elements(self, element: Kind[Any] | type, items: str) -> None:
-        item = self.source.fresh("m")
-        start = self.source.mark()
-        with self.source.block(f"for {item} in {items}:"):
+        item = self.fresh("m")
+        start = self.mark()
+        with self.block(f"for {item} in {items}:"):
             if isinstance(element, type):
                 self.struct(element, item)
             else:
                 self.value(element, item, nullable=False)
             self.flush()
-        loop, *body = self.source.since(start)
+        loop, *body = self.since(start)
         if len(body) == 1 and body[0].startswith("w("):
             # One part an element: a comprehension appends them faster than calls do.
-            self.source.cut(start)
-            self.source.add(f"p += [{body[0][2:-1]} {loop[:-1]}]")
+            self.cut(start)
+            self.add(f"p += [{body[0][2:-1]} {loop[:-1]}]")
 
     # Tagged fields.
 
@@ -275,35 +279,35 @@ class _Encoder:
         if not known:
             self.run.append(("B", "0"))
             return
-        sent = {f: self.source.fresh("s") for f in known}
+        sent = {f: self.fresh("s") for f in known}
         for f, flag in sent.items():
             value = f"{holder}.{f.name}"
             if isinstance(f.kind, type) and f.default is None:
                 # A struct with nothing but defaults is not written either.
-                default = self.source.constant("default", f.kind(), key=f)
-                self.source.add(f"{flag} = {value} is not None and {value} != {default}")
+                default = self.constant("default", f.kind(), key=f)
+                self.add(f"{flag} = {value} is not None and {value} != {default}")
             else:
-                default = self.source.constant("default", f.fresh_default(), key=f)
-                self.source.add(f"{flag} = {value} != {default}")
+                default = self.constant("default", f.fresh_default(), key=f)
+                self.add(f"{flag} = {value} != {default}")
         self.run.append(("B", " + ".join(sent.values())))
         self.flush()
         for f, flag in sent.items():
-            with self.source.at(f.name), self.source.block(f"if {flag}:"):
+            with self.at(f.name), self.block(f"if {flag}:"):
                 self.tagged_value(f, f"{holder}.{f.name}")
 
     def tagged_value(self, f: FieldSpec, value: str) -> None:
         """Tag, size, content; the content is built separately, because its size comes first."""
-        outer, content = self.source.fresh("q"), self.source.fresh("b")
-        self.source.add(f"{outer} = p")
-        self.source.add("p = []")
-        self.source.add("w = p.append")
+        outer, content = self.fresh("q"), self.fresh("b")
+        self.add(f"{outer} = p", "p = []", "w = p.append")
         self.value(f.kind, value, nullable=self.version in f.nullable)
         self.flush()
-        self.source.add(f"{content} = b''.join(p)")
-        self.source.add(f"p = {outer}")
-        self.source.add("w = p.append")
-        self.source.add(f"w(uvarint_bytes({f.tag}) + uvarint_bytes(len({content})))")
-        self.source.add(f"w({content})")
+        self.add(
+            f"{content} = b''.join(p)",
+            f"p = {outer}",
+            "w = p.append",
+            f"w(uvarint_bytes({f.tag}) + uvarint_bytes(len({content})))",
+            f"w({content})",
+        )
 
 
 def _without_zeros(run: list[tuple[str, str]]) -> tuple[str, list[str]]:

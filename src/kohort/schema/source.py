@@ -31,10 +31,11 @@ class Source:
         self.add(signature)
         self._depth = 1
 
-    def add(self, line: str) -> None:
-        """Append a line at the current depth, on behalf of the current field path."""
-        self._lines.append(_INDENT * self._depth + line)
-        self._paths.append(self.path)
+    def add(self, *lines: str) -> None:
+        """Append lines at the current depth, on behalf of the current field path."""
+        for line in lines:
+            self._lines.append(_INDENT * self._depth + line)
+            self._paths.append(self.path)
 
     @contextmanager
     def block(self, head: str) -> Iterator[None]:
