@@ -13,7 +13,6 @@ import os
 import tempfile
 import threading
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from kohort.broker.serve import DEFAULT_LISTEN, BrokerServer
@@ -136,12 +135,7 @@ class EmbeddedBroker:
     def __enter__(self) -> EmbeddedBroker:
         return self.start()
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_raised: object) -> None:
         self.close()
 
     async def _run(self, server: BrokerServer) -> None:

@@ -8,12 +8,10 @@ One thread at a time may use it. Must not know: members, consuming.
 from __future__ import annotations
 
 import base64
-import time
 from collections.abc import Collection, Iterable, Mapping
-from types import TracebackType
 
 from kohort.client import topic_orders
-from kohort.client.cluster_client import ClusterClient, check, check_known
+from kohort.client.cluster_client import ClusterClient, check, check_known, left_ms
 from kohort.client.config import ClientSettings, parse_client_settings
 from kohort.client.descriptions import (
     BrokerDescription,
@@ -63,10 +61,8 @@ class Admin:
     def __init__(
         self, settings: ClientSettings | Mapping[str, object] | None = None, /, **more: object
     ) -> None:
-        if not isinstance(settings, ClientSettings):
-            settings = parse_client_settings(settings, **more)
-        self._settings = settings
-        self._cluster = ClusterClient(settings)
+        self._settings = parse_client_settings(settings, **more)
+        self._cluster = ClusterClient(self._settings)
 
     @property
     def refused_tries(self) -> int | None:
@@ -84,12 +80,7 @@ class Admin:
     def __enter__(self) -> Admin:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_raised: object) -> None:
         self.close()
 
     def close(self) -> None:
@@ -155,7 +146,7 @@ class Admin:
 
         def ask(deadline: float) -> None:
             message = k19_create_topics.CreateTopicsRequest(
-                topics=wanted, timeout_ms=_left_ms(deadline), validate_only=validate_only
+                topics=wanted, timeout_ms=left_ms(deadline), validate_only=validate_only
             )
             for result in self._cluster.request(Target.CONTROLLER, message, deadline).topics:
                 check(result.error_code, f"topic {result.name}", result.error_message)
@@ -205,7 +196,7 @@ class Admin:
                 return k20.DeleteTopicsRequest(
                     topics=states if version >= 6 else [],
                     topic_names=wanted,
-                    timeout_ms=_left_ms(deadline),
+                    timeout_ms=left_ms(deadline),
                 )
 
             message = Versioned(request_class=k20.DeleteTopicsRequest, build=build)
@@ -224,7 +215,7 @@ class Admin:
         def ask(deadline: float) -> None:
             message = k37_create_partitions.CreatePartitionsRequest(
                 topics=[k37_create_partitions.CreatePartitionsTopic(name=topic, count=total)],
-                timeout_ms=_left_ms(deadline),
+                timeout_ms=left_ms(deadline),
             )
             for result in self._cluster.request(Target.CONTROLLER, message, deadline).results:
                 check(result.error_code, f"topic {result.name}", result.error_message)
@@ -391,10 +382,6 @@ class Admin:
                 check(result.error_code, f"group {group_id}")
 
         self._cluster.retry(ask)
-
-
-def _left_ms(deadline: float) -> int:
-    return max(1, int((deadline - time.monotonic()) * 1_000))
 
 
 def _topic(topic: k03_metadata.MetadataResponseTopic) -> TopicDescription:

@@ -121,7 +121,7 @@ class ClusterClient:
     def post(self, where: Where, message: object, deadline: float) -> RequestId:
         """Send one request; `wait` returns its response later."""
         return self._post(
-            lambda now: self.engine.request(where, message, now, timeout_ms=_left_ms(deadline))
+            lambda now: self.engine.request(where, message, now, timeout_ms=left_ms(deadline))
         )
 
     def _post(self, ask: Callable[[Instant], tuple[RequestId, list[Output]]]) -> RequestId:
@@ -167,7 +167,7 @@ class ClusterClient:
         where = LeadersOf(partitions=tuple(partitions), build=build)
         request_id = self._post(
             lambda now: self.engine.request_leaders(
-                request_class, where, now, timeout_ms=_left_ms(deadline)
+                request_class, where, now, timeout_ms=left_ms(deadline)
             )
         )
         left = len(partitions)
@@ -269,5 +269,6 @@ def check_known(code: int, about: str, message: str | None = None) -> None:
     check(code, about, message)
 
 
-def _left_ms(deadline: float) -> Millis:
+def left_ms(deadline: float) -> Millis:
+    """The time until a deadline on ``time.monotonic``, for the time-out of a request."""
     return Millis(max(1, int((deadline - time.monotonic()) * 1_000)))

@@ -195,7 +195,7 @@ class ClientSettings:
 
 
 def parse_client_settings(
-    settings: Mapping[str, object] | None = None, /, **more: object
+    settings: ClientSettings | Mapping[str, object] | None = None, /, **more: object
 ) -> ClientSettings:
     """Build the settings from a mapping, keyword arguments, or both.
 
@@ -207,6 +207,8 @@ def parse_client_settings(
         ConfigError: a name is unknown (the nearest are told) or given twice, or a value is not
             allowed, or a setting asks for TLS or SASL.
     """
+    if isinstance(settings, ClientSettings):
+        return settings
     pairs: dict[str, object] = {}
     callables: dict[str, Any] = {}
     for given, value in [*(settings or {}).items(), *more.items()]:

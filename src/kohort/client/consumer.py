@@ -20,7 +20,6 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import contextmanager
 from time import monotonic_ns
-from types import TracebackType
 from typing import Final, TypeAlias
 
 import confluent_kafka
@@ -79,9 +78,7 @@ class Consumer:
     def __init__(
         self, settings: ClientSettings | Mapping[str, object] | None = None, /, **more: object
     ) -> None:
-        if not isinstance(settings, ClientSettings):
-            settings = parse_client_settings(settings, **more)
-        self._settings = settings
+        self._settings = settings = parse_client_settings(settings, **more)
         check_settings(settings)
         self._fetcher = RecordFetcher(settings)
         try:
@@ -371,12 +368,7 @@ class Consumer:
     def __enter__(self) -> Consumer:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, _kind: object, error: object, _trace: object) -> None:
         """Close. After an exception the last records are not committed: they were not processed."""
         with self._alone(closing=True):
             self._close(30.0, commit=error is None)

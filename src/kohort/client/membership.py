@@ -13,7 +13,6 @@ import logging
 import threading
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from types import TracebackType
 from typing import Final, Generic, Self
 
 from kohort.client import arguments
@@ -107,12 +106,7 @@ class Membership(Generic[R]):
         self.join()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_raised: object) -> None:
         self.leave()
 
     def join(self) -> None:
@@ -272,8 +266,7 @@ class GroupMembership(Membership[TopicPartition]):
         /,
         **more: object,
     ) -> None:
-        if not isinstance(settings, ClientSettings):
-            settings = parse_client_settings(settings, **more)
+        settings = parse_client_settings(settings, **more)
         super().__init__(topics, settings, protocol_of(settings))
 
     def commit(self, offsets: Mapping[AnyPartition, int | Position]) -> None:

@@ -6,11 +6,10 @@ connections, retries (``kohort.client.cluster_client``).
 
 from __future__ import annotations
 
-import time
 from collections.abc import Collection, Mapping
 from typing import Final
 
-from kohort.client.cluster_client import ClusterClient, check_known
+from kohort.client.cluster_client import ClusterClient, check_known, left_ms
 from kohort.client.descriptions import SettingDescription
 from kohort.engine.member_outputs import Target
 from kohort.model.ids import TopicPartition
@@ -117,5 +116,5 @@ def _delete_records_message(
         topics.setdefault(tp.topic, []).append(row)
     return k21.DeleteRecordsRequest(
         topics=[k21.DeleteRecordsTopic(name=name, partitions=p) for name, p in topics.items()],
-        timeout_ms=max(1, int((deadline - time.monotonic()) * 1_000)),
+        timeout_ms=left_ms(deadline),
     )

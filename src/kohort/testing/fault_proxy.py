@@ -21,7 +21,6 @@ from collections import Counter
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from random import Random
-from types import TracebackType
 from typing import Any, Final, TypeVar
 
 from kohort.model.errors import ConfigError, ProtocolError
@@ -172,12 +171,7 @@ class FaultProxy:
     def __enter__(self) -> FaultProxy:
         return self.start()
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_raised: object) -> None:
         self.close()
 
     # -- bytes ------------------------------------------------------------------------------------
