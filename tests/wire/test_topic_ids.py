@@ -60,7 +60,7 @@ def test_positions_are_answered_with_ids(everything: bool) -> None:
     request = f.OffsetFetchRequest(groups=[f.OffsetFetchRequestGroup(group_id="g", topics=topics)])
     asked = put_names(request, Known())
     assert asked == ({} if everything else {"t": T})
-    rows = [f.OffsetFetchResponseTopics(name=name) for name in ("t", "gone")]
+    rows = [f.OffsetFetchResponseTopic(name=name) for name in ("t", "gone")]
     response = f.OffsetFetchResponse(groups=[f.OffsetFetchResponseGroup(topics=rows)])
     put_ids(response, asked, Known())
     assert [topic.topic_id for topic in response.groups[0].topics] == [T]
@@ -73,8 +73,8 @@ def test_each_position_of_an_unknown_topic_has_an_error() -> None:
         ]
     )
     (name,) = asked = put_names(request, NoTopicIds())
-    row = f.OffsetFetchResponsePartitions(partition_index=0, committed_offset=-1)
-    topic = f.OffsetFetchResponseTopics(name=name, partitions=[row])
+    row = f.OffsetFetchResponsePartition(partition_index=0, committed_offset=-1)
+    topic = f.OffsetFetchResponseTopic(name=name, partitions=[row])
     response = f.OffsetFetchResponse(groups=[f.OffsetFetchResponseGroup(topics=[topic])])
     put_ids(response, asked, NoTopicIds())
     assert (topic.topic_id, row.error_code) == (NOBODYS, ErrorCode.UNKNOWN_TOPIC_ID)

@@ -37,9 +37,7 @@ from kohort.wire.messages.k09_offset_fetch import (
     OffsetFetchResponse,
     OffsetFetchResponseGroup,
     OffsetFetchResponsePartition,
-    OffsetFetchResponsePartitions,
     OffsetFetchResponseTopic,
-    OffsetFetchResponseTopics,
 )
 from kohort.wire.messages.k47_offset_delete import (
     OffsetDeleteRequest,
@@ -183,56 +181,38 @@ def fetch_response(answer: OffsetFetchAnswer, version: int) -> OffsetFetchRespon
     if version >= _FETCH_MANY_GROUPS:
         return OffsetFetchResponse(groups=[_fetched_group(group) for group in answer.groups])
     group = answer.groups[0]
-    on_partitions = group.error if version < _FETCH_GROUP_ERROR else ErrorCode.NONE
-    return OffsetFetchResponse(
-        error_code=group.error,
-        topics=[]
-        if group.error and version >= _FETCH_GROUP_ERROR
-        else [
-            OffsetFetchResponseTopic(
-                name=topic,
-                partitions=[
-                    OffsetFetchResponsePartition(
-                        partition_index=partition,
-                        committed_offset=kept.offset,
-                        committed_leader_epoch=kept.leader_epoch,
-                        metadata=kept.metadata,
-                        error_code=on_partitions,
-                    )
-                    for partition, kept in partitions
-                ],
-            )
-            for topic, partitions in _kept(group).items()
-        ],
-    )
+    if version < _FETCH_GROUP_ERROR:
+        return OffsetFetchResponse(topics=_kept(group, group.error))
+    return OffsetFetchResponse(error_code=group.error, topics=[] if group.error else _kept(group))
 
 
 def _fetched_group(group: FetchedGroup) -> OffsetFetchResponseGroup:
     return OffsetFetchResponseGroup(
         group_id=group.group_id,
         error_code=group.error,
-        topics=[]
-        if group.error
-        else [
-            OffsetFetchResponseTopics(
-                name=topic,
-                partitions=[
-                    OffsetFetchResponsePartitions(
-                        partition_index=partition,
-                        committed_offset=kept.offset,
-                        committed_leader_epoch=kept.leader_epoch,
-                        metadata=kept.metadata,
-                    )
-                    for partition, kept in partitions
-                ],
-            )
-            for topic, partitions in _kept(group).items()
-        ],
+        topics=[] if group.error else _kept(group),
     )
 
 
-def _kept(group: FetchedGroup) -> dict[str, list[tuple[int, CommittedOffset]]]:
-    return by_topic((tp, kept or _NOTHING) for tp, kept in group.offsets)
+def _kept(group: FetchedGroup, error: ErrorCode = ErrorCode.NONE) -> list[OffsetFetchResponseTopic]:
+    return [
+        OffsetFetchResponseTopic(
+            name=topic,
+            partitions=[
+                OffsetFetchResponsePartition(
+                    partition_index=partition,
+                    committed_offset=kept.offset,
+                    committed_leader_epoch=kept.leader_epoch,
+                    metadata=kept.metadata,
+                    error_code=error,
+                )
+                for partition, kept in partitions
+            ],
+        )
+        for topic, partitions in by_topic(
+            (tp, kept or _NOTHING) for tp, kept in group.offsets
+        ).items()
+    ]
 
 
 # -- OffsetDelete ----------------------------------------------------------------------------------

@@ -78,45 +78,22 @@ class OffsetFetchRequest:
 
 @struct()
 class OffsetFetchResponsePartition:
-    """A position, up to version 7; -1 when there is none."""
+    """A position; -1 when there is none."""
 
-    partition_index: int = field(INT32, versions="1-7")
-    committed_offset: int = field(INT64, versions="1-7")
-    committed_leader_epoch: int = field(INT32, versions="5-7", default=-1, ignorable=True)
-    metadata: str | None = field(STRING, versions="1-7", nullable="0-7")
-    error_code: int = field(INT16, versions="1-7")
+    partition_index: int = field(INT32)
+    committed_offset: int = field(INT64)
+    committed_leader_epoch: int = field(INT32, versions="5+", default=-1, ignorable=True)
+    metadata: str | None = field(STRING, nullable="0+")
+    error_code: int = field(INT16)
 
 
 @struct()
 class OffsetFetchResponseTopic:
-    """Positions in one topic, up to version 7."""
+    """Positions in one topic. Kafka declares the same shape twice: up to version 7, and from 8 on."""
 
-    name: str = field(STRING, versions="1-7")
-    partitions: list[OffsetFetchResponsePartition] = field(
-        array(OffsetFetchResponsePartition), versions="1-7"
-    )
-
-
-@struct()
-class OffsetFetchResponsePartitions:
-    """A position, from version 8 on; -1 when there is none."""
-
-    partition_index: int = field(INT32, versions="8+")
-    committed_offset: int = field(INT64, versions="8+")
-    committed_leader_epoch: int = field(INT32, versions="8+", default=-1, ignorable=True)
-    metadata: str | None = field(STRING, versions="8+", nullable="8+")
-    error_code: int = field(INT16, versions="8+")
-
-
-@struct()
-class OffsetFetchResponseTopics:
-    """Positions in one topic, from version 8 on."""
-
-    name: str = field(STRING, versions="8-9", ignorable=True)
+    name: str = field(STRING, versions="1-9", ignorable=True)
     topic_id: bytes = field(UUID, versions="10+", ignorable=True)
-    partitions: list[OffsetFetchResponsePartitions] = field(
-        array(OffsetFetchResponsePartitions), versions="8+"
-    )
+    partitions: list[OffsetFetchResponsePartition] = field(array(OffsetFetchResponsePartition))
 
 
 @struct()
@@ -124,7 +101,7 @@ class OffsetFetchResponseGroup:
     """The positions of one group."""
 
     group_id: str = field(STRING, versions="8+")
-    topics: list[OffsetFetchResponseTopics] = field(array(OffsetFetchResponseTopics), versions="8+")
+    topics: list[OffsetFetchResponseTopic] = field(array(OffsetFetchResponseTopic), versions="8+")
     error_code: int = field(INT16, versions="8+")
 
 
