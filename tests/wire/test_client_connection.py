@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from kohort.model.errors import InvariantViolation, ProtocolError
-from kohort.schema import VersionRange
 from kohort.wire.apis import announced
 from kohort.wire.client_connection import ClientConnection
 from kohort.wire.codec import decode_request, encode_response
@@ -46,7 +45,7 @@ def read(data: bytes) -> tuple[int, int, Any]:
 
 
 def test_the_first_request_asks_for_versions_and_names_the_client() -> None:
-    connection = ClientConnection(client_id="me", software_name="kohort", software_version="1.2")
+    connection = ClientConnection(client_id="me", software_version="1.2")
     assert read(connection.open()) == (
         1,
         4,
@@ -63,7 +62,6 @@ def test_requests_wait_for_the_versions_and_leave_in_the_best_common_one() -> No
     assert connection.take_output() == b""
     assert connection.unanswered == 2
     assert connection.receive(encode_response(told((12, 1, 3), (18, 0, 9)), 4, 1)) == []
-    assert connection.broker_versions[12] == VersionRange(1, 3)
     assert read(connection.take_output()) == (2, 3, HeartbeatRequest(group_id="g"))
     assert connection.take_output() == b""
     answer = encode_response(HeartbeatResponse(error_code=27), 3, 2)
@@ -97,12 +95,6 @@ def test_a_refusal_without_a_range_leads_to_version_0() -> None:
 )
 def test_the_highest_common_version_is_used(theirs: tuple[int, int, int], expected: int) -> None:
     assert read(opened(theirs).send(HeartbeatRequest()))[1] == expected
-
-
-def test_a_caller_may_ask_for_an_older_version() -> None:
-    assert read(opened().send(MetadataRequest(), max_version=4))[1] == 4
-    with pytest.raises(ProtocolError, match="up to 1"):
-        opened((3, 2, 9)).send(MetadataRequest(), max_version=1)
 
 
 def test_a_request_without_a_common_version_is_refused() -> None:

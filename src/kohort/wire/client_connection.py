@@ -12,14 +12,14 @@ from __future__ import annotations
 
 import struct
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from kohort.model.errors import ErrorCode, InvariantViolation, ProtocolError
 from kohort.schema import VersionRange
 from kohort.schema.codec import MAX_ELEMENTS, refuse_encoding, request_encoder
 from kohort.schema.declare import layout_of
-from kohort.wire.apis import API_VERSIONS, APIS, Api
+from kohort.wire.apis import API_VERSIONS, BY_KEY, Api
 from kohort.wire.codec import (
     DEFAULT_MAX_FRAME,
     ENCODING_ERRORS,
@@ -67,9 +67,7 @@ class ClientConnection:
 
     Args:
         client_id: Sent with every request; None sends none.
-        software_name: For the broker, which may log it (KIP-511).
-        software_version: The same.
-        apis: The APIs that this side may use.
+        software_version: For the broker, which may log it (KIP-511).
         max_frame: Bytes of the largest response.
     """
 
@@ -77,19 +75,16 @@ class ClientConnection:
         self,
         *,
         client_id: str | None,
-        software_name: str = "kohort",
         software_version: str = "unknown",
-        apis: Iterable[Api] = APIS,
         max_frame: int = DEFAULT_MAX_FRAME,
     ) -> None:
         self._client_id = client_id
         self._hello = ApiVersionsRequest(
-            client_software_name=software_name, client_software_version=software_version
+            client_software_name="kohort", client_software_version=software_version
         )
-        self._apis = {api.key: api for api in apis}
         self._splitter = FrameSplitter(max_frame)
         self._expected: deque[_Expected] = deque()
-        self._waiting: list[tuple[int, object, int | None]] = []
+        self._waiting: list[tuple[int, object]] = []
         self._output: list[bytes] = []
         self._versions: dict[int, VersionRange] | None = None
         self._routes: dict[type, _Route] = {}
@@ -110,16 +105,11 @@ class ClientConnection:
         """The number of expected responses, with those of requests that wait for the versions."""
         return len(self._expected) + len(self._waiting)
 
-    @property
-    def broker_versions(self) -> dict[int, VersionRange]:
-        """The versions that the broker announced, by API key; empty before its answer."""
-        return dict(self._versions or {})
-
     def open(self) -> bytes:
         """The first bytes to send: the request for the broker's versions."""
         return self._ask_versions(API_VERSIONS.client.high)
 
-    def send(self, message: object, *, max_version: int | None = None) -> bytes:
+    def send(self, message: object) -> bytes:
         """Number ``message``, encode it in the best common version and return the bytes to send.
 
         Returns no bytes while the broker's versions are unknown; ``take_output`` returns them
@@ -131,9 +121,9 @@ class ClientConnection:
         """
         correlation_id = self._next_correlation_id()
         if self._versions is None:
-            self._waiting.append((correlation_id, message, max_version))
+            self._waiting.append((correlation_id, message))
             return b""
-        return self._encode(correlation_id, message, max_version)
+        return self._encode(correlation_id, message)
 
     def version_of(self, request: type) -> int:
         """The version in which a request of this class is sent.
@@ -148,7 +138,7 @@ class ClientConnection:
         api = self._api_of(request)
         if self._versions is None:
             raise InvariantViolation(f"{api}: asked for its version before the broker told its own")
-        return self._common(api, None)
+        return self._common(api)
 
     def receive(self, data: bytes | bytearray | memoryview) -> list[tuple[int, Any]]:
         """Accept received bytes; return correlation id and response of each complete response.
@@ -182,7 +172,7 @@ class ClientConnection:
     def close(self) -> list[int]:
         """Forget everything; return the correlation ids of requests without a response."""
         left = [e.correlation_id for e in self._expected if e.api is not API_VERSIONS or self.ready]
-        left += [correlation_id for correlation_id, _, _ in self._waiting]
+        left += [correlation_id for correlation_id, _ in self._waiting]
         self._expected.clear()
         self._waiting.clear()
         self._output.clear()
@@ -197,14 +187,13 @@ class ClientConnection:
         self._expected.append(_Expected(correlation_id, API_VERSIONS, version))
         return encode_request(self._hello, version, correlation_id, self._client_id)
 
-    def _encode(self, correlation_id: int, message: object, max_version: int | None) -> bytes:
+    def _encode(self, correlation_id: int, message: object) -> bytes:
         request = type(message)
-        route = self._routes.get(request) if max_version is None else None
+        route = self._routes.get(request)
         if route is None:
             api = self._api_of(request)
-            route = _Route(api, self._common(api, max_version), request, self._client_id)
-            if max_version is None:
-                self._routes[request] = route
+            route = _Route(api, self._common(api), request, self._client_id)
+            self._routes[request] = route
         try:
             data = route.encode(message, correlation_id, route.client)
         except ENCODING_ERRORS as error:
@@ -215,22 +204,19 @@ class ClientConnection:
 
     def _api_of(self, request: type) -> Api:
         layout = layout_of(request)
-        api = self._apis.get(-1 if layout.api_key is None else layout.api_key)
+        api = BY_KEY.get(-1 if layout.api_key is None else layout.api_key)
         if api is None or not layout.is_request:
             raise ProtocolError(f"{layout.name} is no request that this connection may send")
         return api
 
-    def _common(self, api: Api, max_version: int | None) -> int:
+    def _common(self, api: Api) -> int:
         theirs = (self._versions or {}).get(api.key)
         if theirs is None:
             raise ProtocolError(f"the broker does not announce {api}")
         high = min(api.client.high, theirs.high)
-        if max_version is not None:
-            high = min(high, max_version)
         if high < max(api.client.low, theirs.low):
             raise ProtocolError(
                 f"no common version of {api}: the broker speaks {theirs}, this side {api.client}"
-                + ("" if max_version is None else f" up to {max_version}")
             )
         return high
 
@@ -262,8 +248,8 @@ class ClientConnection:
             raise ProtocolError(f"the broker refuses to tell its versions: {code.name}")
         self._versions = announced
         waiting, self._waiting = self._waiting, []
-        for correlation_id, message, max_version in waiting:
-            self._output.append(self._encode(correlation_id, message, max_version))
+        for correlation_id, message in waiting:
+            self._output.append(self._encode(correlation_id, message))
 
 
 def _api_versions_response(frame: bytes, version: int) -> ApiVersionsResponse:

@@ -89,7 +89,7 @@ class OffsetFetchResponsePartition:
 
 @struct()
 class OffsetFetchResponseTopic:
-    """Positions in one topic. Kafka declares the same shape twice: up to version 7, and from 8 on."""
+    """Positions in one topic; Kafka declares this shape twice, the second time from 8 on."""
 
     name: str = field(STRING, versions="1-9", ignorable=True)
     topic_id: bytes = field(UUID, versions="10+", ignorable=True)
