@@ -39,10 +39,11 @@ from kohort.coordinator.interface import (
 )
 from kohort.coordinator.invariants import check
 from kohort.coordinator.rebalancing import join_timer_fired, try_complete
-from kohort.coordinator.registry import MakeMemberId, Registry, Write
+from kohort.coordinator.registry import MakeMemberId, Registry, Write, mapped_append_error
 from kohort.coordinator.timers import HOLD, JOIN, SESSION, SWEEP, Timer
 from kohort.model.deadlines import Deadlines
 from kohort.model.errors import InvariantViolation
+from kohort.model.facts import WriteFailed
 from kohort.model.group_config import GroupConfig
 from kohort.model.ids import Ticket
 from kohort.model.instants import Instant
@@ -53,7 +54,11 @@ def _appended(registry: Registry, event: Appended) -> None:
 
 
 def _append_failed(registry: Registry, event: AppendFailed) -> None:
-    _write_of(registry, event.ticket).failed(registry, event.ticket, event.error)
+    write, error = _write_of(registry, event.ticket), event.error
+    if isinstance(write, joining.CreationWrite) and not registry.is_live(write.group):
+        return  # the group is gone already, and another one may have its name
+    registry.observe(WriteFailed(group_id=write.group.group_id, purpose=write.purpose, error=error))
+    write.failed(registry, event.ticket, mapped_append_error(error))
 
 
 def _write_of(registry: Registry, ticket: Ticket) -> Write:

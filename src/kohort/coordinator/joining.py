@@ -11,6 +11,7 @@ group then, so that any client could fill the memory.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from kohort.coordinator.group import CONSUMER, Group
 from kohort.coordinator.interface import JoinAnswer, JoinGroup
@@ -23,8 +24,7 @@ from kohort.coordinator.member import (
     weight_of,
 )
 from kohort.coordinator.rebalancing import joined_answer, park, prepare_rebalance, try_complete
-from kohort.coordinator.records import GroupMetadata, GroupRecord
-from kohort.coordinator.registry import Registry, mapped_append_error
+from kohort.coordinator.registry import Registry
 from kohort.coordinator.replacing import replace_static_member
 from kohort.coordinator.timers import session_timer
 from kohort.model.errors import ErrorCode
@@ -38,16 +38,13 @@ from kohort.model.facts import (
     PendingMemberJoined,
     RebalanceCause,
     StaticMemberAdded,
-    WriteFailed,
 )
 from kohort.model.group_config import LONGEST_TEXT, NEW_MEMBER_JOIN_TIMEOUT_MS
 from kohort.model.group_state import GroupState
 from kohort.model.ids import (
     NO_MEMBER,
-    GenerationId,
     GroupInstanceId,
     MemberId,
-    ProtocolType,
     Ticket,
 )
 
@@ -62,6 +59,7 @@ _MADE_ID_BYTES = 37
 class CreationWrite:
     """The record that a group exists; without it the group is lost."""
 
+    purpose: ClassVar = "creation"
     group: Group
 
     def stored(self, registry: Registry, ticket: Ticket) -> None:
@@ -73,9 +71,6 @@ class CreationWrite:
         Then the group's next record, or its tombstone, counts.
         """
         group = self.group
-        if not registry.is_live(group):
-            return
-        registry.observe(WriteFailed(group_id=group.group_id, purpose="creation", error=error))
         used = group.generation_id or group.offsets
         if used or group.state is GroupState.DEAD:
             return
@@ -85,7 +80,7 @@ class CreationWrite:
             registry.deadlines.cancel(member.session_timer)
             token = group.unpark_join(member)
             if token is not None:
-                answer = JoinAnswer(error=mapped_append_error(error), member_id=member.member_id)
+                answer = JoinAnswer(error=error, member_id=member.member_id)
                 registry.respond(token, answer)
         registry.deadlines.cancel(group.join_timer)
         registry.deadlines.cancel(group.hold_timer)
@@ -256,16 +251,7 @@ def _fits_size(registry: Registry, group: Group, member_id: MemberId) -> bool:
 def _create(registry: Registry, group: Group) -> None:
     """Store a new group, as Kafka has done since 3.7."""
     registry.adopt(group, simple=False)
-    value = GroupMetadata(
-        protocol_type=ProtocolType(""),
-        generation_id=GenerationId(0),
-        protocol_name=None,
-        leader_id=None,
-        current_state_timestamp=group.current_state_timestamp,
-        members=(),
-    )
-    record = GroupRecord(group_id=group.group_id, value=value)
-    registry.append(CreationWrite(group=group), (record,))
+    registry.append_group(CreationWrite(group=group))
 
 
 def _join_without_id(registry: Registry, group: Group, event: JoinGroup) -> None:

@@ -15,7 +15,6 @@ from kohort.coordinator.interface import Replay
 from kohort.coordinator.member import Member
 from kohort.coordinator.rebalancing import prepare_rebalance, read_subscriptions
 from kohort.coordinator.records import (
-    NO_TIMESTAMP,
     CommittedOffset,
     GenerationRecord,
     GroupMetadata,
@@ -30,10 +29,8 @@ from kohort.model.errors import InvariantViolation
 from kohort.model.facts import GroupLoaded, RebalanceCause
 from kohort.model.group_state import GroupState
 from kohort.model.ids import (
-    GenerationId,
     GroupId,
     ProtocolName,
-    ProtocolType,
     TopicPartition,
 )
 from kohort.model.join import JoinProtocol
@@ -112,14 +109,7 @@ def finish(registry: Registry, loading: Loading) -> None:
     registry.arm(SWEEP_TIMER, registry.config.offsets_retention_check_interval_ms)
 
 
-_UNWRITTEN: Final = GroupMetadata(
-    protocol_type=ProtocolType(""),
-    generation_id=GenerationId(0),
-    protocol_name=None,
-    leader_id=None,
-    current_state_timestamp=NO_TIMESTAMP,
-    members=(),
-)
+_UNWRITTEN: Final = Group(group_id=GroupId("")).metadata({})
 
 
 def _with_present_ids(metadata: GroupMetadata, reserved: ReservedGeneration) -> GroupMetadata:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import ClassVar, Final
 
 from kohort.coordinator.group import Group
 from kohort.coordinator.interface import (
@@ -20,9 +20,9 @@ from kohort.coordinator.interface import (
     OffsetFetchAnswer,
 )
 from kohort.coordinator.records import CommittedOffset, OffsetRecord, Record
-from kohort.coordinator.registry import Registry, Write, mapped_append_error
+from kohort.coordinator.registry import Registry, Write
 from kohort.model.errors import ErrorCode
-from kohort.model.facts import OffsetsCommitted, WriteFailed
+from kohort.model.facts import OffsetsCommitted
 from kohort.model.group_state import GroupState
 from kohort.model.ids import Ticket, TopicPartition
 from kohort.model.instants import WallMillis
@@ -35,6 +35,7 @@ _NO_ERROR: Final = ErrorCode.NONE
 class CommitWrite:
     """A commit on its way to the log; its answer waits for the outcome."""
 
+    purpose: ClassVar = "offset commit"
     group: Group
     event: OffsetCommit
     offsets: dict[TopicPartition, CommittedOffset]
@@ -52,13 +53,9 @@ class CommitWrite:
 
     def failed(self, registry: Registry, ticket: Ticket, error: ErrorCode) -> None:
         """Earlier offsets stay; a group that exists only for this commit is forgotten."""
-        registry.observe(
-            WriteFailed(group_id=self.group.group_id, purpose="offset commit", error=error)
-        )
         self.group.offsets.settle(ticket, self.offsets, durable=False)
         drop_if_never_written(registry, self.group)
-        answer = _answer(self.event, self.errors, mapped_append_error(error))
-        registry.respond(self.event.token, answer)
+        registry.respond(self.event.token, _answer(self.event, self.errors, error))
 
 
 def commit(registry: Registry, event: OffsetCommit) -> None:

@@ -15,13 +15,14 @@ their own answer back until this record is durable.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 from kohort.coordinator.group import Group
 from kohort.coordinator.initial_delay import InitialDelay
 from kohort.coordinator.interface import JoinAnswer, LeaveAnswer, SyncAnswer
 from kohort.coordinator.member import Member, topics_of
-from kohort.coordinator.records import GenerationRecord, GroupRecord, ReservedGeneration
-from kohort.coordinator.registry import Registry, mapped_append_error
+from kohort.coordinator.records import GenerationRecord, ReservedGeneration
+from kohort.coordinator.registry import Registry
 from kohort.coordinator.timers import session_timer
 from kohort.model.errors import ErrorCode
 from kohort.model.facts import (
@@ -34,7 +35,6 @@ from kohort.model.facts import (
     RebalanceCause,
     RebalanceStarted,
     SubscriptionNotParsed,
-    WriteFailed,
 )
 from kohort.model.group_config import PENDING_MEMBER_GRACE_MS, REASON_MAX_CHARS
 from kohort.model.group_state import GroupState
@@ -47,6 +47,7 @@ from kohort.model.join import JoinedMember
 class EmptyWrite:
     """The record of a group without members; the answers to its leavers wait for it."""
 
+    purpose: ClassVar = "empty group"
     group: Group
     waiting: list[tuple[Token, LeaveAnswer]] = field(default_factory=list)
 
@@ -57,17 +58,15 @@ class EmptyWrite:
 
     def failed(self, registry: Registry, ticket: Ticket, error: ErrorCode) -> None:
         """The group stays Empty: after a restart its old members would expire."""
-        registry.observe(
-            WriteFailed(group_id=self.group.group_id, purpose="empty group", error=error)
-        )
         for token, _ in self.waiting:
-            registry.respond(token, LeaveAnswer(error=mapped_append_error(error)))
+            registry.respond(token, LeaveAnswer(error=error))
 
 
 @dataclass(slots=True, kw_only=True)
 class ReservationWrite:
     """The number of the next generation, on its way to the log."""
 
+    purpose: ClassVar = "generation"
     group: Group
     value: ReservedGeneration
 
@@ -84,11 +83,10 @@ class ReservationWrite:
     def failed(self, registry: Registry, ticket: Ticket, error: ErrorCode) -> None:
         """An open join phase reserves again at its end; one that waited sends its members back."""
         group = self.group
-        registry.observe(WriteFailed(group_id=group.group_id, purpose="generation", error=error))
         if group.reservation == ticket:
             group.reservation = None
         if group.closing and registry.is_live(group):
-            _send_back(registry, group, mapped_append_error(error))
+            _send_back(registry, group, error)
 
 
 def reserve(registry: Registry, group: Group) -> None:
@@ -294,8 +292,7 @@ def _fall_empty(registry: Registry, group: Group) -> Ticket:
     group.subscribed_topics = frozenset()
     group.move_to(GroupState.EMPTY, registry.time_of_day())
     registry.observe(GroupEmptied(group_id=group.group_id, generation_id=group.generation_id))
-    record = GroupRecord(group_id=group.group_id, value=group.metadata({}))
-    return registry.append(EmptyWrite(group=group), (record,))
+    return registry.append_group(EmptyWrite(group=group))
 
 
 def _open_generation(registry: Registry, group: Group) -> None:

@@ -5,8 +5,8 @@ In: calls of the phases. Out: the effects of a step. Must not know: the decision
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Protocol
+from collections.abc import Callable, Mapping
+from typing import ClassVar, Protocol
 
 from kohort.coordinator.group import Group
 from kohort.coordinator.interface import (
@@ -17,7 +17,7 @@ from kohort.coordinator.interface import (
     Respond,
 )
 from kohort.coordinator.member import Member
-from kohort.coordinator.records import Record
+from kohort.coordinator.records import GroupRecord, Record
 from kohort.coordinator.timers import Timer
 from kohort.model.deadlines import Deadlines
 from kohort.model.errors import ErrorCode, InvariantViolation
@@ -38,12 +38,14 @@ class Write(Protocol):
     """
 
     group: Group
+    purpose: ClassVar[str]
+    """The content of the records, for the fact of a failure."""
 
     def stored(self, registry: Registry, ticket: Ticket) -> None:
         """The records are durable."""
 
     def failed(self, registry: Registry, ticket: Ticket, error: ErrorCode) -> None:
-        """The records will never be durable; ``error`` is the log's."""
+        """The records will never be durable; ``error`` is for clients that wait for the outcome."""
 
 
 class Registry:
@@ -97,6 +99,14 @@ class Registry:
         if group is not None:
             group.story.append((self.now, fact))
         self._effects.append(Observe(fact))
+
+    def append_group(
+        self, write: Write, assignments: Mapping[MemberId, bytes] | None = None
+    ) -> Ticket:
+        """Send the group's own record to the log, with these assignments of its members."""
+        group = write.group
+        value = group.metadata(assignments or {})
+        return self.append(write, (GroupRecord(group_id=group.group_id, value=value),))
 
     def append(self, write: Write, records: tuple[Record, ...]) -> Ticket:
         """Send records to the log; ``write`` is called with the outcome."""

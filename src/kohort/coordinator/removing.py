@@ -11,6 +11,7 @@ before.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from kohort.coordinator.group import Group
 from kohort.coordinator.interface import (
@@ -22,10 +23,10 @@ from kohort.coordinator.interface import (
 )
 from kohort.coordinator.offsets import write_offsets
 from kohort.coordinator.records import CommittedOffset, GenerationRecord, GroupRecord, Record
-from kohort.coordinator.registry import Registry, mapped_append_error
+from kohort.coordinator.registry import Registry
 from kohort.coordinator.timers import SWEEP_TIMER, session_timer
 from kohort.model.errors import ErrorCode
-from kohort.model.facts import GroupDeleted, OffsetsExpired, WriteFailed
+from kohort.model.facts import GroupDeleted, OffsetsExpired
 from kohort.model.group_state import GroupState
 from kohort.model.ids import GroupId, Ticket, Token, TopicPartition
 from kohort.model.instants import WallMillis
@@ -40,6 +41,7 @@ _MILLIS_PER_MINUTE = 60_000
 class TombstonesWrite:
     """Tombstones of offsets on their way to the log; an answer may wait for them."""
 
+    purpose: ClassVar = "offset tombstones"
     group: Group
     partitions: dict[TopicPartition, CommittedOffset | None]
     waiting: tuple[Token, OffsetDeleteAnswer] | None = None
@@ -59,12 +61,9 @@ class TombstonesWrite:
     def failed(self, registry: Registry, ticket: Ticket, error: ErrorCode) -> None:
         """Answer with an error: the offsets stay."""
         self.group.offsets.settle(ticket, self.partitions, durable=False)
-        registry.observe(
-            WriteFailed(group_id=self.group.group_id, purpose="offset tombstones", error=error)
-        )
         if self.waiting is not None:
             token, _ = self.waiting
-            registry.respond(token, OffsetDeleteAnswer(error=mapped_append_error(error)))
+            registry.respond(token, OffsetDeleteAnswer(error=error))
 
 
 @dataclass(slots=True, kw_only=True)
@@ -93,6 +92,7 @@ class DeletionReply:
 class DeletionWrite:
     """The tombstones of a group's offsets and of the group, on their way to the log."""
 
+    purpose: ClassVar = "group tombstone"
     group: Group
     partitions: dict[TopicPartition, CommittedOffset | None]
     state_timestamp: WallMillis
@@ -131,11 +131,8 @@ class DeletionWrite:
         group.state = GroupState.EMPTY
         group.current_state_timestamp = self.state_timestamp
         group.deletion = None
-        registry.observe(
-            WriteFailed(group_id=group.group_id, purpose="group tombstone", error=error)
-        )
         if self.reply is not None:
-            self.reply.settle(registry, self.index, mapped_append_error(error))
+            self.reply.settle(registry, self.index, error)
 
 
 def delete_groups(registry: Registry, event: DeleteGroups) -> None:

@@ -8,6 +8,7 @@ the present generation without a rebalance. Must not know: how a join phase ends
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 from kohort.coordinator.group import Group
 from kohort.coordinator.interface import (
@@ -23,10 +24,9 @@ from kohort.coordinator.rebalancing import (
     read_subscriptions,
     try_complete,
 )
-from kohort.coordinator.records import GroupRecord
-from kohort.coordinator.registry import Registry, mapped_append_error
+from kohort.coordinator.registry import Registry
 from kohort.model.errors import ErrorCode
-from kohort.model.facts import RebalanceCause, StaticMemberReplaced, WriteFailed
+from kohort.model.facts import RebalanceCause, StaticMemberReplaced
 from kohort.model.group_state import GroupState
 from kohort.model.ids import NO_MEMBER, GenerationId, GroupInstanceId, MemberId, Ticket, Token
 from kohort.model.join import JoinProtocol
@@ -51,6 +51,7 @@ class ReplacementWrite:
     new member may expire or be replaced itself.
     """
 
+    purpose: ClassVar = "static member"
     group: Group
     token: Token
     group_instance_id: GroupInstanceId
@@ -78,13 +79,12 @@ class ReplacementWrite:
     def failed(self, registry: Registry, ticket: Ticket, error: ErrorCode) -> None:
         """Restore the former id, unless a later generation knows the new one."""
         group = self.group
-        registry.observe(WriteFailed(group_id=group.group_id, purpose="static member", error=error))
         present = group.static_members.get(self.group_instance_id) == self.member_id
         unchanged = group.generation_id == self.former.generation_id
         if registry.is_live(group) and present and unchanged:
             self._restore(registry)
         answer = JoinAnswer(
-            error=mapped_append_error(error),
+            error=error,
             generation_id=group.generation_id,
             protocol_type=group.protocol_type,
             protocol_name=group.protocol_name,
@@ -204,4 +204,4 @@ def _keep_generation(
         answer=_kept_answer(group, member, event, former),
     )
     held = {m.member_id: m.assignment for m in group.members.values()}
-    registry.append(write, (GroupRecord(group_id=group.group_id, value=group.metadata(held)),))
+    registry.append_group(write, held)

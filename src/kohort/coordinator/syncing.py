@@ -7,13 +7,13 @@ that send members back to the join phase. Must not know: the meaning of assignme
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from kohort.coordinator.group import Group
 from kohort.coordinator.interface import SyncAnswer, SyncGroup
 from kohort.coordinator.member import Member
 from kohort.coordinator.rebalancing import answer_parked_syncs, prepare_rebalance
-from kohort.coordinator.records import GroupRecord
-from kohort.coordinator.registry import Registry, mapped_append_error
+from kohort.coordinator.registry import Registry
 from kohort.model.errors import ErrorCode
 from kohort.model.facts import (
     AssignmentDelivered,
@@ -21,7 +21,6 @@ from kohort.model.facts import (
     EmptyAssignmentsSet,
     GroupStabilized,
     RebalanceCause,
-    WriteFailed,
 )
 from kohort.model.group_state import GroupState
 from kohort.model.ids import MemberId, Ticket
@@ -35,6 +34,7 @@ class SyncWrite:
     answered its parked syncs, and of two writes of one leader the later counts, as in the log.
     """
 
+    purpose: ClassVar = "assignment"
     group: Group
     leader_id: MemberId
     assignments: dict[MemberId, bytes]
@@ -65,17 +65,15 @@ class SyncWrite:
     def failed(self, registry: Registry, ticket: Ticket, error: ErrorCode) -> None:
         """The generation has no assignment: rebalance again."""
         group = self.group
-        registry.observe(WriteFailed(group_id=group.group_id, purpose="assignment", error=error))
         if group.sync_write != ticket or not registry.is_live(group):
             return
-        told = mapped_append_error(error)
-        answer_parked_syncs(registry, group, SyncAnswer(error=told))
+        answer_parked_syncs(registry, group, SyncAnswer(error=error))
         prepare_rebalance(
             registry,
             group,
             RebalanceCause.ASSIGNMENT_NOT_STORED,
             member_ids=(self.leader_id,),
-            error=told,
+            error=error,
         )
 
 
@@ -160,8 +158,7 @@ def _take_assignments(registry: Registry, group: Group, leader: Member, event: S
             )
         )
     write = SyncWrite(group=group, leader_id=leader.member_id, assignments=assignments)
-    record = GroupRecord(group_id=group.group_id, value=group.metadata(assignments))
-    group.sync_write = registry.append(write, (record,))
+    group.sync_write = registry.append_group(write, assignments)
 
 
 def _delivered(registry: Registry, group: Group, member: Member) -> SyncAnswer:
