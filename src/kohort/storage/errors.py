@@ -6,6 +6,9 @@ the answer. Must not know: files, batches.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from kohort.model.errors import ErrorCode, KohortError
 
 
@@ -48,3 +51,12 @@ class OffsetOutOfRange(StorageError):
     """An offset below the log's start or above its end."""
 
     code = ErrorCode.OFFSET_OUT_OF_RANGE
+
+
+@contextmanager
+def disk(failure: str) -> Iterator[None]:
+    """Raise an OSError of the body as a StorageError that begins with ``failure``."""
+    try:
+        yield
+    except OSError as error:
+        raise StorageError(f"{failure}: {error}") from error

@@ -24,7 +24,7 @@ from dataclasses import replace
 from typing import Final
 
 from kohort.model.errors import ErrorCode
-from kohort.storage.errors import CorruptLog, DirectoryInUse, RefusedTopic, StorageError
+from kohort.storage.errors import CorruptLog, DirectoryInUse, RefusedTopic, StorageError, disk
 from kohort.storage.files import Files, Lock, make_durable_directory, read_file, replace_durably
 from kohort.storage.leftovers import Leftovers
 from kohort.storage.log_config import LogConfig
@@ -312,7 +312,7 @@ class LogDir:
         return topic
 
     def _create_logs(self, topic: Topic, partitions: range) -> None:
-        try:
+        with disk(f"cannot create topic {topic.name!r}"):
             # A deleted topic may still have a directory of that name.
             self.put_aside(_ALL)
             self._starts.forget([f"{topic.name}-{partition}" for partition in partitions])
@@ -320,8 +320,6 @@ class LogDir:
                 self._make_directory(self._directory(topic.name, partition))
             self._files.sync_directory(self.path)
             self._table.put(topic)
-        except OSError as error:
-            raise StorageError(f"cannot create topic {topic.name!r}: {error}") from error
         for partition in partitions:
             self._open_log(topic, partition)
 
@@ -342,10 +340,8 @@ class LogDir:
         """
         topic = replace(self._topic(name), configs=dict(configs))
         config = self.config_of(topic)
-        try:
+        with disk(f"cannot store the settings of topic {name!r}"):
             self._table.put(topic)
-        except OSError as error:
-            raise StorageError(f"cannot store the settings of topic {name!r}: {error}") from error
         for partition in range(topic.partitions):
             self._logs[name, partition].config = config
 
@@ -358,10 +354,8 @@ class LogDir:
         without = [topic for topic in self.topics.values() if topic.topic_id == NO_TOPIC_ID]
         if not without:
             return
-        try:
+        with disk("cannot store the ids of topics"):
             self._table.put(*(replace(topic, topic_id=new_topic_id()) for topic in without))
-        except OSError as error:
-            raise StorageError(f"cannot store the ids of topics: {error}") from error
 
     def delete_records(self, topic: str, partition: int, offset: int) -> None:
         """Start a log at ``offset``, unless it starts later already. Durable on return.
@@ -378,10 +372,8 @@ class LogDir:
         log.check_deletion(offset)
         if offset <= log.log_start_offset:
             return
-        try:
+        with disk(f"cannot store where {log.name} begins"):
             self._starts.set(log.name, offset)
-        except OSError as error:
-            raise StorageError(f"cannot store where {log.name} begins: {error}") from error
         log.delete_before(offset)
 
     def delete_topic(self, name: str) -> Topic:
@@ -395,10 +387,8 @@ class LogDir:
             StorageError: the disk; the topic still exists then.
         """
         topic = self._topic(name)
-        try:
+        with disk(f"cannot delete topic {name!r}"):
             self._table.delete(topic)
-        except OSError as error:
-            raise StorageError(f"cannot delete topic {name!r}: {error}") from error
         for partition in range(topic.partitions):
             self._logs.pop((name, partition)).abandon()
         self._leftovers.leave(self._directories(topic.name, topic.partitions))
@@ -413,13 +403,11 @@ class LogDir:
         Raises:
             StorageError: the disk.
         """
-        try:
+        with disk("cannot put deleted topics aside"):
             done = self._leftovers.put_aside(most)
             if done and self._table.deleted:
                 self._files.sync_directory(self.path)
                 self._table.forget_deleted()
-        except OSError as error:
-            raise StorageError(f"cannot put deleted topics aside: {error}") from error
         return done
 
     def take_removable(self) -> list[str]:

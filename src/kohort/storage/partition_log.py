@@ -19,7 +19,7 @@ from kohort.model.errors import ErrorCode
 from kohort.storage.append_rules import AppendResult, check_content, needs_new_segment
 from kohort.storage.compaction import CompactionJob, Compactions
 from kohort.storage.durability import Durability
-from kohort.storage.errors import OffsetOutOfRange, StorageError
+from kohort.storage.errors import OffsetOutOfRange, StorageError, disk
 from kohort.storage.files import Files, make_durable_directory
 from kohort.storage.flush_job import FlushJob
 from kohort.storage.log_config import LogConfig
@@ -108,7 +108,7 @@ class PartitionLog:
             CorruptLog: durable data is damaged; nothing was changed.
             StorageError: the disk.
         """
-        try:
+        with disk(f"{directory}: cannot open the log"):
             if not files.exists(directory):
                 make_durable_directory(files, directory)
             found = recover(
@@ -118,8 +118,6 @@ class PartitionLog:
             log._segments.kept_from = start_offset
             if found.changed:
                 log._durability.make_durable()
-        except OSError as error:
-            raise StorageError(f"{directory}: cannot open the log: {error}") from error
         return log
 
     def lead(self, epoch: int) -> None:
@@ -257,10 +255,8 @@ class PartitionLog:
         """Begin a new segment, unless the active one is empty."""
         self._check_usable()
         if self._segments.active.size:
-            try:
+            with disk(f"{self.name}: cannot begin a segment"):
                 self._roll()
-            except OSError as error:
-                raise StorageError(f"{self.name}: cannot begin a segment: {error}") from error
 
     # Durability
 
@@ -325,11 +321,10 @@ class PartitionLog:
         if self.closed:
             return
         try:
-            if self.failure is None and (self._segments.active.is_open or self.log_end_offset):
-                self._segments.active.cut_to_size()
-                self.flush(checkpoint=True)
-        except OSError as error:
-            raise StorageError(f"{self.name}: cannot close the log: {error}") from error
+            with disk(f"{self.name}: cannot close the log"):
+                if self.failure is None and (self._segments.active.is_open or self.log_end_offset):
+                    self._segments.active.cut_to_size()
+                    self.flush(checkpoint=True)
         finally:
             self.abandon()
 
@@ -342,14 +337,7 @@ class PartitionLog:
 
     # Reading
 
-    def read(
-        self,
-        offset: int,
-        max_bytes: int,
-        *,
-        min_one: bool = True,
-        end_offset: int | None = None,
-    ) -> bytes:
+    def read(self, offset: int, max_bytes: int, *, min_one: bool = True) -> bytes:
         """Whole batches from the batch that holds ``offset``; empty at the end of the log.
 
         The first batch may begin before ``offset``: clients skip records that they did not request.
@@ -359,28 +347,20 @@ class PartitionLog:
             offset: from ``log_start_offset`` to ``high_watermark``.
             max_bytes: limit for the answer.
             min_one: return the first batch even if it exceeds ``max_bytes``.
-            end_offset: read only below it; None means the high watermark.
 
         Raises:
             OffsetOutOfRange: the offset is outside the log.
             StorageError: the disk.
         """
         try:
-            found = self.locate(offset, max_bytes, min_one=min_one, end_offset=end_offset)
+            found = self.locate(offset, max_bytes, min_one=min_one)
             return b"" if found is None else found.file.pread(found.size, found.position)
         except OSError as error:
             raise StorageError(f"{self.name}: cannot read offset {offset}: {error}") from error
 
-    def locate(
-        self,
-        offset: int,
-        max_bytes: int,
-        *,
-        min_one: bool = True,
-        end_offset: int | None = None,
-    ) -> FileRange | None:
+    def locate(self, offset: int, max_bytes: int, *, min_one: bool = True) -> FileRange | None:
         """Like ``read``, but the position of the bytes in a file instead of the bytes."""
-        end = self.high_watermark if end_offset is None else end_offset
+        end = self.high_watermark
         if not self.log_start_offset <= offset <= self.log_end_offset:
             raise OffsetOutOfRange(
                 f"{self.name}: offset {offset} is outside the log, which reaches from "
@@ -396,10 +376,8 @@ class PartitionLog:
         Raises:
             StorageError: the disk, or a batch that does not decompress.
         """
-        try:
+        with disk(f"{self.name}: cannot search by time"):
             found = find_by_time(self._segments, timestamp, self.high_watermark)
-        except OSError as error:
-            raise StorageError(f"{self.name}: cannot search by time: {error}") from error
         return TimestampAndOffset(*found, self._state.epochs.epoch_of(found[1]))
 
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
@@ -424,15 +402,13 @@ class PartitionLog:
         count = expired_segments(self._segments, config, now_ms)
         if not count:
             return 0
-        try:
+        with disk(f"{self.name}: cannot remove old segments"):
             if count == len(self._segments):
                 # Nothing was written for the whole retention time. Only a name is left to sync, and
                 # no other flush would include it.
                 self._roll()
                 self.flush()
             return self._remove_first(count)
-        except OSError as error:
-            raise StorageError(f"{self.name}: cannot remove old segments: {error}") from error
 
     def check_deletion(self, offset: int) -> None:
         """Raise a StorageError unless the records before ``offset`` may be deleted."""
@@ -445,10 +421,8 @@ class PartitionLog:
     def delete_before(self, offset: int) -> None:
         """Start the log at ``offset``, even if StorageError reports that no segment was removed."""
         self._segments.kept_from = offset
-        try:
+        with disk(f"{self.name}: cannot remove old segments"):
             self._remove_first(self._segments.count_before_start())
-        except OSError as error:
-            raise StorageError(f"{self.name}: cannot remove old segments: {error}") from error
 
     def _remove_first(self, count: int) -> int:
         # Removed segments were synced, with the name of the next segment: a crash never forgets the
@@ -480,7 +454,5 @@ class PartitionLog:
         Raises:
             StorageError: the disk; the log is unchanged or partly compacted, and still works.
         """
-        try:
+        with disk(f"{self.name}: compaction failed"):
             self._compactions.complete(job, self._segments, closed=self.closed)
-        except OSError as error:
-            raise StorageError(f"{self.name}: compaction failed: {error}") from error

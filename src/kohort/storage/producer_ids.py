@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from typing import Final
 
-from kohort.storage.errors import StorageError
+from kohort.storage.errors import disk
 from kohort.storage.files import Files, read_file, replace_durably
 
 _NAME: Final = "producer-ids.json"
@@ -35,11 +35,9 @@ class ProducerIds:
         """
         if self._next == self._end:
             end = self._next + _BLOCK
-            try:
+            with disk("cannot reserve producer ids"):
                 text = json.dumps({"version": 1, "next": end})
                 replace_durably(self._files, self._path, _NAME, text)
-            except OSError as error:
-                raise StorageError(f"cannot reserve producer ids: {error}") from error
             self._end = end
         self._next += 1
         return self._next - 1
