@@ -103,6 +103,7 @@ class Flusher:
         flush = self._commits.begin(wall_now())
         if flush is None:
             self._tell(self._commits.settled())
+            self._plan_interval()  # the timer may fire a moment before the time of day is there
             return
         self._under_way = self._loop.run_in_executor(self._executor, flush.run)
         self._under_way.add_done_callback(lambda _: self._arrive(flush))
@@ -113,13 +114,16 @@ class Flusher:
         for log, _ in flush.jobs:
             self._flushed(log)
         self._tell(done)
+        self._plan_interval()
+        # Appends during this round may wait for the next one, or be due.
+        self._schedule()
+
+    def _plan_interval(self) -> None:
         due = self._commits.next_due_ms()
         if due is not None:
             # By the wall clock, which may jump: a sync too early or late is no harm.
             delay = max(due - wall_now(), 1)
             self._chores.arm(self._interval, after(monotonic_now(), Millis(delay)))
-        # Appends during this round may wait for the next one, or be due.
-        self._schedule()
 
     @staticmethod
     def _tell(done: Iterable[tuple[Waiter, StorageError | None]]) -> None:
