@@ -14,7 +14,7 @@ from tests.broker.conftest import Connect
 from kohort.broker.embedded import EmbeddedBroker
 from kohort.broker.listener import connections_that_fit
 from kohort.broker.session import Session
-from kohort.broker.sweeps import Chores, SlowFrameSweep
+from kohort.broker.sweeps import Chores, IdleSweep, SlowFrameSweep
 from kohort.host.settings import INT_MAX, BrokerSettings
 from kohort.model.deadlines import Deadlines
 from kohort.model.instants import Instant, Millis, after
@@ -93,6 +93,8 @@ class FakeSession:
         self.reading = True
         self.closed = False
         self.half = (0, 0)
+        self.heard = self.in_hand = False
+        self.quiet_since = Instant(0)
 
     def close(self) -> None:
         self.closed = True
@@ -167,3 +169,20 @@ def test_a_broker_that_slept_starts_over(swept: SweptWorld) -> None:
 
 def test_without_a_half_request_silence_is_fine(swept: SweptWorld) -> None:
     assert not swept.run(100)
+
+
+def test_time_in_which_the_broker_slept_is_no_idle_time() -> None:
+    chores: Chores = Deadlines()
+    session = FakeSession()
+    sweep = IdleSweep(chores, Millis(80_000), lambda: [cast("Session", session)])
+    sweep.start(Instant(0))
+    closed_at = []
+    for second in [*range(1, 50), *range(1_000, 1_060)]:
+        now = after(Instant(0), Millis(second * 1_000))
+        while (chore := chores.pop_due(now)) is not None:
+            chore(now)
+        if session.closed:
+            closed_at.append(second)
+    # It was silent for about 50 s before the broker slept; 30 s are left, and one interval.
+    assert closed_at
+    assert 1_025 <= closed_at[0] <= 1_050

@@ -14,7 +14,7 @@ from concurrent.futures import Executor
 from itertools import islice
 from typing import Final
 
-from kohort.broker.limits import FRAME_BYTES_PER_SECOND
+from kohort.broker.limits import FRAME_BYTES_PER_SECOND, STALL_FLOOR_MICROS
 from kohort.broker.session import Session
 from kohort.host.clock import wall_now
 from kohort.model.deadlines import Deadlines
@@ -155,33 +155,58 @@ class CompactionSweep:
         self._next(rest)
 
 
-class IdleSweep:
-    """Closes connections that have said nothing for ``connections.max.idle.ms``."""
+class SessionSweep:
+    """Looks at all connections again and again, and knows how long the broker was asleep."""
 
     def __init__(
-        self, chores: Chores, idle: Millis, sessions: Callable[[], Iterable[Session]]
+        self, chores: Chores, interval_ms: int, sessions: Callable[[], Iterable[Session]]
     ) -> None:
         self._chores = chores
-        self._idle = idle
-        self._interval = Millis(max(1, min(idle // IDLE_CHECKS, LONGEST_IDLE_CHECK_MS)))
+        self._interval = Millis(max(1, interval_ms))
         self._sessions = sessions
+        self._looked_at = Instant(0)
 
     def start(self, now: Instant) -> None:
         """Look for the first time after one interval."""
+        self._looked_at = now
         self._chores.arm(self._look, after(now, self._interval))
 
     def _look(self, now: Instant) -> None:
         self._chores.arm(self._look, after(now, self._interval))
-        oldest = now - self._idle * MICROS_PER_MILLI
+        late = now - self._looked_at - self._interval * MICROS_PER_MILLI
+        self._looked_at = now
         for session in list(self._sessions()):
-            if session.heard:
-                session.heard, session.quiet_since = False, now
-            elif session.quiet_since < oldest and not session.in_hand:
-                logger.info("closing connection of %s: idle too long", session.peer_host)
-                session.close()
+            self._check(session, now, late)
+
+    def _check(self, session: Session, now: Instant, late: int) -> None:
+        """Look at one connection, ``late`` microseconds after the planned time."""
+        raise NotImplementedError
 
 
-class SlowFrameSweep:
+class IdleSweep(SessionSweep):
+    """Closes connections that have said nothing for ``connections.max.idle.ms``.
+
+    Time in which the broker was asleep does not count: the clients may have spoken meanwhile.
+    """
+
+    def __init__(
+        self, chores: Chores, idle: Millis, sessions: Callable[[], Iterable[Session]]
+    ) -> None:
+        super().__init__(chores, min(idle // IDLE_CHECKS, LONGEST_IDLE_CHECK_MS), sessions)
+        self._idle = idle * MICROS_PER_MILLI
+
+    def _check(self, session: Session, now: Instant, late: int) -> None:
+        if session.heard:
+            session.heard, session.quiet_since = False, now
+            return
+        if late > STALL_FLOOR_MICROS:
+            session.quiet_since = Instant(min(now, session.quiet_since + late))
+        if now - session.quiet_since > self._idle and not session.in_hand:
+            logger.info("closing connection of %s: idle too long", session.peer_host)
+            session.close()
+
+
+class SlowFrameSweep(SessionSweep):
     """Closes connections with a request that arrives too slowly (slowloris).
 
     One that began to come must be whole within ``kohort.frame.timeout.ms``, and a second more for
@@ -196,35 +221,23 @@ class SlowFrameSweep:
         sessions: Callable[[], Iterable[Session]],
         unfinished: Callable[[Session], tuple[int, int]],
     ) -> None:
-        self._chores = chores
+        super().__init__(chores, min(timeout // FRAME_CHECKS, LONGEST_FRAME_CHECK_MS), sessions)
         self._timeout = timeout * MICROS_PER_MILLI
-        self._interval = Millis(max(1, min(timeout // FRAME_CHECKS, LONGEST_FRAME_CHECK_MS)))
-        self._sessions = sessions
         self._unfinished = unfinished
-        self._looked_at = Instant(0)
 
-    def start(self, now: Instant) -> None:
-        """Look for the first time after one interval."""
-        self._looked_at = now
-        self._chores.arm(self._look, after(now, self._interval))
-
-    def _look(self, now: Instant) -> None:
-        self._chores.arm(self._look, after(now, self._interval))
-        late = now - self._looked_at - self._interval * MICROS_PER_MILLI
+    def _check(self, session: Session, now: Instant, late: int) -> None:
         asleep = late > self._interval * MICROS_PER_MILLI
-        self._looked_at = now
-        for session in list(self._sessions()):
-            number, size = self._unfinished(session)
-            if number != session.frame or asleep or not session.reading:
-                session.frame, session.frame_since = number, now
-            elif number and now - session.frame_since > self._allowed(size):
-                logger.info(
-                    "closing connection of %s: %d bytes of a request came in %d s, and no more",
-                    session.peer_host,
-                    size,
-                    (now - session.frame_since) // MICROS_PER_SECOND,
-                )
-                session.close()
+        number, size = self._unfinished(session)
+        if number != session.frame or asleep or not session.reading:
+            session.frame, session.frame_since = number, now
+        elif number and now - session.frame_since > self._allowed(size):
+            logger.info(
+                "closing connection of %s: %d bytes of a request came in %d s, and no more",
+                session.peer_host,
+                size,
+                (now - session.frame_since) // MICROS_PER_SECOND,
+            )
+            session.close()
 
     def _allowed(self, size: int) -> int:
         """Microseconds within which a request of which so much came must be whole."""
