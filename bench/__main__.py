@@ -16,6 +16,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
+from bench.ending import end_with_children
 from bench.results import Row, rows_in, save
 
 from kohort.testing.kafka_jars import installed
@@ -35,6 +36,7 @@ KAFKA_SETTINGS = {"group.initial.rebalance.delay.ms": 0}
 
 
 def main() -> int:
+    end_with_children()
     parser = argparse.ArgumentParser(description="Measure kohort.", prog="python -m bench")
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(ORDER + ALONE)}")
     parser.add_argument("--no-kafka", action="store_true", help="without a real Kafka beside it")
@@ -95,9 +97,13 @@ class Runs:
         found: list[Row] = []
         with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
             assert process.stdout is not None
-            for line in process.stdout:
-                print(line, end="", flush=True)
-                found += rows_in(line)
+            try:
+                for line in process.stdout:
+                    print(line, end="", flush=True)
+                    found += rows_in(line)
+            except BaseException:
+                process.terminate()
+                raise
         load = [round(before, 1), round(os.getloadavg()[0], 1)]
         self.rows += [{"bench": name} | row | {"load": load} for row in found]
         if process.returncode:

@@ -31,6 +31,7 @@ from typing import Any
 import aiokafka
 import confluent_kafka
 import kafka
+from bench.ending import end_with_children
 from bench.peers import own_broker
 from bench.results import emit
 from bench.warming import warm
@@ -266,6 +267,7 @@ def broker(options: argparse.Namespace) -> Iterator[str]:
 
 
 def main() -> None:
+    end_with_children()
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--bootstrap", help="HOST:PORT of a broker that runs already")
     parser.add_argument("--records", type=int, default=1_000_000)

@@ -34,6 +34,7 @@ from functools import partial
 from typing import Any
 
 from bench import frames, heartbeat
+from bench.ending import end_with_children
 from bench.members import Members, NeverSettles
 from bench.peers import ROOT, Peer, floor_server, own_broker, running
 from bench.results import emit
@@ -61,6 +62,7 @@ MEMORY_TIMES = 3
 
 
 def main() -> None:
+    end_with_children()
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--bootstrap", help="HOST:PORT of a Kafka that runs already")
     parser.add_argument("--pid", type=int, help="its process id")

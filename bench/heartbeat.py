@@ -28,6 +28,7 @@ from collections.abc import Sequence
 from functools import partial
 
 from bench import frames
+from bench.ending import end_with_children
 from bench.peers import Peer, floor_server, own_broker, running
 from bench.results import emit
 from bench.warming import warm
@@ -37,6 +38,7 @@ GOAL_MICROS = 15.0
 
 
 def main() -> None:
+    end_with_children()
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--bootstrap", help="HOST:PORT of a broker that runs already")
     parser.add_argument("--pid", type=int, help="its process id")

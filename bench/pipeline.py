@@ -37,6 +37,7 @@ from pathlib import Path
 from typing import Final
 
 import psutil
+from bench.ending import end_with_children
 from confluent_kafka import Producer
 from pyspark.sql import SparkSession
 
@@ -402,6 +403,7 @@ def cases(given: argparse.Namespace) -> Iterator[Case]:
 
 def main() -> None:
     """Measure and print."""
+    end_with_children()
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     brokers = ["kohort", "kafka"] if installed() else ["kohort"]
     parser.add_argument("--broker", nargs="+", choices=["kohort", "kafka"], default=brokers)

@@ -24,6 +24,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from bench.ending import end_with_children
 from bench.results import emit
 
 from kohort.broker.topics import Topics, log_defaults
@@ -57,6 +58,7 @@ SHAPES = (Shape("commits of 100", 100, RECORDS), Shape("commits of 1", 1, 50_000
 
 
 def main() -> int:
+    end_with_children()
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--records", type=int, default=RECORDS)
     parser.add_argument("--goal", type=float, default=GOAL_SECONDS, metavar="SECONDS")

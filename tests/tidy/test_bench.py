@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -51,3 +56,35 @@ def test_comparison_pairs_rows_by_names_and_sizes(
     assert "only before: coordinator kohort members=5000" in printed
     assert "only after: new" in printed
     assert json.loads((tmp_path / "a").read_text())["machine"]["processors"]
+
+
+def members_of(group: int) -> int:
+    """The number of processes in a process group."""
+    count = 0
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            count += int(stat.read_text().rpartition(")")[2].split()[2]) == group
+        except OSError:
+            continue
+    return count
+
+
+@pytest.mark.slow
+def test_sigterm_ends_a_measurement_with_all_processes_that_it_started() -> None:
+    command = [sys.executable, "-m", "bench", "--small", "--no-kafka", "coordinator"]
+    root = Path(__file__).parents[2]
+    with subprocess.Popen(
+        command, cwd=root, stdout=subprocess.DEVNULL, start_new_session=True
+    ) as process:
+        try:
+            deadline = time.monotonic() + 60
+            while members_of(process.pid) < 3:  # the run, a measurement and its broker
+                assert process.poll() is None
+                assert time.monotonic() < deadline
+                time.sleep(0.02)
+            process.terminate()
+            assert process.wait(60) == 128 + signal.SIGTERM
+            assert members_of(process.pid) == 0
+        finally:
+            if members_of(process.pid):
+                os.killpg(process.pid, signal.SIGKILL)
