@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator
 from typing import Final, TypeAlias
 
 from kohort.broker.flusher import Flusher
-from kohort.broker.topic_names import OFFSETS_TOPIC
 from kohort.broker.topics import Topics
 from kohort.engine.coordinator_writes import Write
 from kohort.host.clock import wall_now
@@ -21,6 +20,7 @@ from kohort.storage.group_records import OFFSET_KEY_WRITTEN
 from kohort.storage.partition_log import PartitionLog
 from kohort.storage.record_batch import DAMAGE_ADVICE, check_stored, iterate_batches
 from kohort.storage.records import Record, build_batch, keys_and_values
+from kohort.storage.topic_table import OFFSETS_TOPIC
 
 LOAD_BUFFER_BYTES: Final = 5 * 1024 * 1024
 """Bytes of the log in memory at a time on start; Kafka's offsets.load.buffer.size."""

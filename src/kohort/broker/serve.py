@@ -38,7 +38,6 @@ from kohort.broker.service import Dispatcher
 from kohort.broker.session import Session
 from kohort.broker.state import BrokerState
 from kohort.broker.sweeps import CompactionSweep, IdleSweep, RetentionSweep, SlowFrameSweep
-from kohort.broker.topic_names import OFFSETS_TOPIC
 from kohort.broker.topics import Topics, log_defaults
 from kohort.engine.coordinator_engine import (
     CoordinatorEngine,
@@ -62,6 +61,7 @@ from kohort.storage.fact_recorder import FactRecorder
 from kohort.storage.files import RealFiles
 from kohort.storage.log_dir import LogDir
 from kohort.storage.partition_log import PartitionLog
+from kohort.storage.topic_table import OFFSETS_TOPIC
 from kohort.wire.server_connection import ServerLimits
 
 logger = logging.getLogger(__name__)

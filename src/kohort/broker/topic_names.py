@@ -6,7 +6,8 @@ import re
 from collections.abc import Iterable
 from typing import Final
 
-OFFSETS_TOPIC: Final = "__consumer_offsets"
+from kohort.storage.topic_table import OFFSETS_TOPIC
+
 INTERNAL_TOPICS: Final = frozenset({OFFSETS_TOPIC})
 
 LONGEST_NAME: Final = 249

@@ -10,14 +10,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from kohort.broker.limits import BROKER_PARTITIONS
-from kohort.broker.topic_names import INTERNAL_TOPICS, OFFSETS_TOPIC, colliding, why_illegal
+from kohort.broker.topic_names import INTERNAL_TOPICS, colliding, why_illegal
 from kohort.host.entropy import new_topic_id
 from kohort.host.settings import BrokerSettings
 from kohort.model.errors import ErrorCode
 from kohort.model.ids import TopicPartition
 from kohort.storage.errors import RefusedTopic
 from kohort.storage.log_config import FOREVER, LogConfig
-from kohort.storage.log_dir import OFFSETS_TOPIC_CONFIGS, LogDir, Topic
+from kohort.storage.log_dir import OFFSETS_TOPIC, OFFSETS_TOPIC_CONFIGS, LogDir, Topic
 from kohort.storage.partition_log import PartitionLog
 
 Deleted = Callable[[str, int], None]
@@ -269,12 +269,7 @@ class Topics:
         Raises:
             RefusedTopic: UNKNOWN_TOPIC_OR_PARTITION.
         """
-        topic = self.get(name)
-        if topic is None:
-            raise RefusedTopic(
-                f"topic {name!r} does not exist", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            )
-        return topic
+        return self._log_dir.topic(name)
 
     def _refuse_internal(self, name: str) -> None:
         if name in INTERNAL_TOPICS:

@@ -291,7 +291,7 @@ class LogDir:
             RefusedTopic: UNKNOWN_TOPIC_OR_PARTITION, or INVALID_PARTITIONS unless it grows.
             StorageError: the disk; the topic is unchanged.
         """
-        topic = self._topic(name)
+        topic = self.topic(name)
         if not topic.partitions < partitions <= MAX_PARTITIONS:
             raise RefusedTopic(
                 f"topic {name!r} has {topic.partitions} partitions; it can only get more, up to "
@@ -303,7 +303,12 @@ class LogDir:
             range(topic.partitions, partitions),
         )
 
-    def _topic(self, name: str) -> Topic:
+    def topic(self, name: str) -> Topic:
+        """A topic.
+
+        Raises:
+            RefusedTopic: UNKNOWN_TOPIC_OR_PARTITION.
+        """
         topic = self.topics.get(name)
         if topic is None:
             raise RefusedTopic(
@@ -338,7 +343,7 @@ class LogDir:
             RefusedTopic: UNKNOWN_TOPIC_OR_PARTITION, or INVALID_CONFIG.
             StorageError: the disk; the topic is unchanged.
         """
-        topic = replace(self._topic(name), configs=dict(configs))
+        topic = replace(self.topic(name), configs=dict(configs))
         config = self.config_of(topic)
         with disk(f"cannot store the settings of topic {name!r}"):
             self._table.put(topic)
@@ -386,7 +391,7 @@ class LogDir:
             RefusedTopic: UNKNOWN_TOPIC_OR_PARTITION.
             StorageError: the disk; the topic still exists then.
         """
-        topic = self._topic(name)
+        topic = self.topic(name)
         with disk(f"cannot delete topic {name!r}"):
             self._table.delete(topic)
         for partition in range(topic.partitions):

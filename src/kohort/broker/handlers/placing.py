@@ -12,10 +12,9 @@ from typing import Final, NamedTuple
 
 from kohort.broker.nodes import Nodes
 from kohort.broker.state import BrokerState
-from kohort.broker.topic_names import OFFSETS_TOPIC
 from kohort.model.errors import ErrorCode
 from kohort.storage.errors import RefusedTopic
-from kohort.storage.topic_table import MAX_PARTITIONS, Topic
+from kohort.storage.topic_table import MAX_PARTITIONS, OFFSETS_TOPIC, Topic
 from kohort.wire.messages.k19_create_topics import CreatableTopic
 from kohort.wire.messages.k37_create_partitions import CreatePartitionsTopic
 
