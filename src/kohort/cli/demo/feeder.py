@@ -49,11 +49,7 @@ class Feeder:
         self._upto = upto
 
     def send_for(self, seconds: float) -> None:
-        """Send the allowed records, until this time is over.
-
-        Raises:
-            ConfigError: a line of the input is too long for a record.
-        """
+        """Send the allowed records, until this time is over."""
         end = time.monotonic() + seconds
         while (left := end - time.monotonic()) > 0:
             self._producer.poll(0 if self._send_some() else left)
@@ -116,14 +112,9 @@ def count_lines(path: Path) -> int:
     """The number of records in a file; a last line without a line end counts.
 
     Raises:
-        ConfigError: the file cannot be read.
+        ConfigError: the file cannot be read, or a line is too long for a record.
     """
-    count, last = 0, b"\n"
     try:
-        with path.open("rb") as file:
-            while block := file.read(1 << 20):
-                count += block.count(b"\n")
-                last = block[-1:]
+        return sum(1 for _ in lines_of(path))
     except OSError as error:
         raise ConfigError(f"cannot read {path}: {error.strerror}; name a text file") from error
-    return count + (last != b"\n")
