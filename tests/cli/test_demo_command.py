@@ -55,7 +55,7 @@ def test_every_setting_that_differs_from_its_default_is_printed(tmp_path: Path) 
     told = "\n".join(config.differences())
     assert "group.initial.rebalance.delay.ms=0 (default 3000)" in told
     assert "session.timeout.ms=6000 (default 45000)" in told
-    assert "--limit 30 (default 500000)" in told
+    assert "--limit 42 (default 500000)" in told
     few = DemoConfig(records=5, seed=1, given=None, sql=tmp_path, output=tmp_path)
     assert few.limit == PARTITIONS
 

@@ -23,7 +23,6 @@ from kohort.model.errors import ConfigError
 
 RECORDS: Final = 1_000_000
 SEED: Final = 7
-FEW: Final = 2_000
 INTERRUPTED: Final = 130
 """The exit status after Ctrl-C."""
 _HERE: Final = Path(__file__).parent
@@ -102,10 +101,6 @@ def _introduce(console: Console, differences: list[str], records: int, output: P
     console.print("settings that differ from the defaults:", markup=False)
     for difference in differences:
         console.print(f"  {difference}", markup=False, soft_wrap=True)
-    if records < FEW:
-        console.print(
-            f"  note: fewer than {FEW:,} records may leave no backlog at the join and the kill"
-        )
 
 
 def _fitting_sql(given: Path | None) -> Path:

@@ -23,12 +23,12 @@ NAMES: Final = (*FIRST, ADDED)
 
 # Shares of all records.
 AT_START: Final = 0.05
-BEFORE_JOIN: Final = 0.3
-BURST: Final = 0.2
-BEFORE_RETURN: Final = 0.85
+BEFORE_JOIN: Final = 0.2
+BURST: Final = 0.28
+BEFORE_RETURN: Final = 0.9
 TRICKLE_PER_S: Final = 0.005
 
-BATCHES: Final = 200
+BATCHES: Final = 140
 """This many micro-batches of the largest size would hold all records."""
 
 STEP_LIMIT_S: Final = 300.0
