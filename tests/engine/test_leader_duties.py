@@ -17,6 +17,7 @@ from kohort.model.ids import GenerationId, MemberId, ProtocolName
 from kohort.model.instants import Instant, Millis, after
 from kohort.model.join import JoinedMember
 from kohort.policies.consumer_groups import ConsumerAssigner
+from kohort.policies.losses import Moment
 from kohort.policies.spec import AssignAgain, EncodedPlan
 from kohort.wire.messages.k03_metadata import MetadataRequest
 
@@ -31,6 +32,7 @@ class Again(ConsumerAssigner):
     """The real assignor's plans; the n-th plan carries the n-th wish, later plans carry none."""
 
     def __init__(self, *wanted: AssignAgain | None) -> None:
+        super().__init__()
         self.wanted = list(wanted)
 
     def assign(
@@ -38,8 +40,9 @@ class Again(ConsumerAssigner):
         protocol_name: ProtocolName,
         members: Sequence[JoinedMember],
         partitions: Mapping[str, int],
+        moment: Moment | None = None,
     ) -> EncodedPlan:
-        plan = super().assign(protocol_name, members, partitions)
+        plan = super().assign(protocol_name, members, partitions, moment)
         return EncodedPlan(plan.assignments, self.wanted.pop(0) if self.wanted else None)
 
 
@@ -59,7 +62,7 @@ def leading(*wanted: AssignAgain | None) -> LeaderDuties:
 
 def assign(duties: LeaderDuties, generation: int, at: int) -> None:
     assert duties.asked(perform(generation)) == TOPICS
-    decided = duties.decide(GenerationId(generation), TOPICS, {"t": 1})
+    decided = duties.decide(GenerationId(generation), TOPICS, {"t": 1}, Instant(0))
     assert isinstance(decided, AssignmentPerformed)
     data = decided.assignments[MemberId("a")]
     duties.joined(is_leader=True, assignment=data, now=after(Instant(0), Millis(at)))
@@ -81,7 +84,7 @@ def test_the_assignors_timer_ends_once_with_its_reason() -> None:
 def test_the_assignors_timer_starts_when_the_leader_has_its_assignment() -> None:
     duties = leading(None, SOON)
     duties.asked(perform(2))
-    duties.decide(GenerationId(2), TOPICS, {"t": 1})
+    duties.decide(GenerationId(2), TOPICS, {"t": 1}, Instant(0))
     assert duties.due is None
     duties.joined(is_leader=True, assignment=b"", now=at(500))
     assert duties.due == at(7_500)

@@ -11,6 +11,7 @@ from kohort.embedded.consumer import (
     encode_assignment,
     encode_subscription,
 )
+from kohort.embedded.deferral import NOTHING, Pending, encode_pending
 from kohort.model import client_facts as c
 from kohort.model import facts as f
 from kohort.model import wire_facts as w
@@ -47,8 +48,13 @@ def tps(*numbers: int, topic: str = "t") -> tuple[TopicPartition, ...]:
     return tuple(TopicPartition(topic, n) for n in numbers)
 
 
-def assignment(*numbers: int) -> bytes:
-    return encode_assignment(Assignment(partitions=frozenset(tps(*numbers))))
+def assignment(*numbers: int, pending: Pending = NOTHING) -> bytes:
+    user_data = encode_pending(pending)
+    return encode_assignment(Assignment(partitions=frozenset(tps(*numbers)), user_data=user_data))
+
+
+def _encoded(assigned: Mapping[str, tuple[int, ...]], pending: Pending) -> Any:
+    return tuple((m(name), assignment(*p, pending=pending)) for name, p in assigned.items())
 
 
 def subscription(
@@ -336,26 +342,28 @@ class Tale:
         sent: dict[str, tuple[int, ...]] | None = None,
         stored: bool = True,
         only: tuple[str, ...] | None = None,
+        pending: Pending = NOTHING,
     ) -> Tale:
         """The leader sends ``sent``, the group stores ``assigned``, everybody gets theirs."""
-        payload = tuple((m(n), assignment(*p)) for n, p in (sent or assigned).items())
+        payload = _encoded(sent or assigned, pending)
         tokens = {}
         for place, name in enumerate(self.members):
-            body = w.SyncAsked(assignments=payload if place == 0 else ())
-            tokens[name] = self.ask(API.SYNC_GROUP, name, self.generation, body=body)
+            asked = w.SyncAsked(assignments=payload if place == 0 else ())
+            tokens[name] = self.ask(API.SYNC_GROUP, name, self.generation, body=asked)
         if stored:
             self.persist_group()
         self.add(
             f.GroupStabilized(
                 group_id=G,
                 generation_id=GenerationId(self.generation),
-                assignments=tuple((m(n), assignment(*p)) for n, p in assigned.items()),
+                assignments=_encoded(assigned, pending),
             )
         )
         self.members = {name: assigned.get(name, ()) for name in self.members}
         for name, token in tokens.items():
             if only is None or name in only:
-                told = w.SyncTold(assignment=assignment(*assigned.get(name, ())))
+                mine = assignment(*assigned.get(name, ()), pending=pending)
+                told = w.SyncTold(assignment=mine)
                 self.answer(token, API.SYNC_GROUP, name, self.generation, body=told)
         return self
 
@@ -370,8 +378,9 @@ class Tale:
         return self.open(tokens).sync(assigned)
 
     def again(
-        self, *, claims: bool = True, claim: int | None = None, **assigned: tuple[int, ...]
-    ) -> Tale:
+        self, *, claims: bool = True, claim: int | None = None, pending: Pending = NOTHING,
+        **assigned: tuple[int, ...],
+    ) -> Tale:  # fmt: skip
         """Another round; members that are new come in, the others claim what they have."""
         tokens = {}
         started = False
@@ -386,7 +395,7 @@ class Tale:
             if not started:
                 self.start(cause=cause, members=(name,))
                 started = True
-        return self.wait(100).open(tokens).sync(assigned)
+        return self.wait(100).open(tokens).sync(assigned, pending=pending)
 
     # -- commits -----------------------------------------------------------------------------------
 

@@ -23,6 +23,9 @@ from kohort.lab.random_plans import draw
 from kohort.lab.runs import run_plan
 from kohort.model.errors import ErrorCode
 from kohort.model.history_record import Recorded
+from kohort.model.instants import Millis
+from kohort.policies.consumer_groups import ConsumerAssigner
+from kohort.policies.deferred import Resolution
 from kohort.wire.messages.k12_heartbeat import HeartbeatRequest
 from kohort.wire.messages.k13_leave_group import LeaveGroupRequest, MemberIdentity
 
@@ -147,7 +150,20 @@ def a_group_of_three() -> RecordedWorld:
     return world
 
 
+def a_group_that_waits_for_a_lost_member() -> RecordedWorld:
+    world = RecordedWorld()
+    assigner = ConsumerAssigner(Resolution(most_wait_ms=Millis(60_000)))
+    a, b, c = [world.client(name, assigner=assigner).join() for name in "abc"]
+    world.until(lambda: world.settled(a, b, c), within_ms=20_000)
+    c.leave()
+    world.run(10_000)
+    d = world.client("d", assigner=assigner).join()
+    world.until(lambda: world.settled(a, b, d), within_ms=20_000)
+    return world
+
+
 SCENES = (
+    a_group_that_waits_for_a_lost_member,
     static_members,
     followers_and_neighbours,
     a_member_that_does_not_rejoin,

@@ -286,5 +286,5 @@ def test_the_tutorial(terminals: Terminals) -> None:
     terminals.run("clean", *KOHORT, *clean)
     assert "every record once" in terminals.run("verify", *tutorial.words("table verify"))
     use = terminals.python("use", tutorial.file("read_table("))
-    assert use.wait(PATIENCE_S) == 0, terminals.said("use")
+    assert use.wait(SPARK_PATIENCE_S) == 0, terminals.said("use")
     assert re.search(r"\|/page-\d+ *\| *\d+\|", terminals.said("use"))

@@ -17,9 +17,14 @@ from kohort.host.settings import INT_MAX, attribute, dotted, flag, parse_setting
 from kohort.model.consumer_config import ConsumerConfig, OffsetReset
 from kohort.model.errors import ConfigError
 from kohort.model.instants import Millis
+from kohort.policies.consumer_groups import DESIGN_ONE
+from kohort.policies.cooperative import CooperativeStickyAssignor
+from kohort.policies.deferred import Resolution
 
 Deserializer = Callable[[bytes], Any]
 """Turns the bytes of a key or value into an object; never called for null."""
+
+COOPERATIVE_STICKY: Final = CooperativeStickyAssignor.name
 
 LIBRDKAFKA_RECEIVE_MAX: Final = 100_000_000
 """librdkafka's default of ``receive.message.max.bytes``; it must exceed a fetch answer."""
@@ -65,6 +70,19 @@ class ClientSettings:
     partition_assignment_strategy: str = word(
         "cooperative-sticky", (), "Assignors by wire name, preferred first, comma separated."
     )
+
+    scheduled_rebalance_max_delay_ms: int = whole(
+        0,
+        0,
+        86_400_000,
+        "How long the leader keeps partitions of a lost member for its return; for restarts.",
+    )
+    kohort_max_moves_per_round: str = word(
+        "",
+        (),
+        "Most partitions that move only for balance in one rebalance: 5, or 10%; all if empty.",
+    )
+    kohort_moves_interval_ms: int = whole(0, 0, INT_MAX, "Least time between two such rebalances.")
 
     session_timeout_ms: int = whole(45_000, 1, INT_MAX, "Silence after which a member is out.")
     heartbeat_interval_ms: int = whole(3_000, 1, INT_MAX, "Time between heartbeats.")
@@ -129,6 +147,13 @@ class ClientSettings:
             )
         if self.group_id == "":
             raise ConfigError("group.id is empty; leave it out to consume without a group")
+        if self.resolution != DESIGN_ONE and COOPERATIVE_STICKY not in self.assignors:
+            raise ConfigError(
+                "scheduled.rebalance.max.delay.ms and kohort.max.moves.per.round need "
+                f"{COOPERATIVE_STICKY} in partition.assignment.strategy, which is "
+                f"{self.partition_assignment_strategy}: under an eager assignor every rebalance "
+                "takes all partitions"
+            )
 
     @property
     def bootstrap(self) -> list[tuple[str, int]]:
@@ -143,6 +168,15 @@ class ClientSettings:
     def assignors(self) -> tuple[str, ...]:
         """Assignors by wire name, preferred first."""
         return tuple(name for name in self.partition_assignment_strategy.split(",") if name)
+
+    @property
+    def resolution(self) -> Resolution:
+        """The leader's waits and limits; raises ConfigError for a malformed limit of moves."""
+        return Resolution(
+            most_wait_ms=Millis(self.scheduled_rebalance_max_delay_ms),
+            most_moves=_most_moves(self.kohort_max_moves_per_round),
+            moves_interval_ms=Millis(self.kohort_moves_interval_ms),
+        )
 
     @property
     def consumer(self) -> ConsumerConfig:
@@ -225,6 +259,19 @@ def parse_client_settings(
     return dataclasses.replace(settled, **{attribute(n): call for n, call in callables.items()})
 
 
+def _most_moves(text: str) -> int | float | None:
+    """``5`` is a number, ``10%`` a share of all partitions, the empty text no limit."""
+    number = text.strip()
+    if not number:
+        return None
+    share = number.removesuffix("%")
+    if share.isdecimal() and (int(share) > 0 and (share == number or int(share) <= 100)):
+        return int(share) if share == number else int(share) / 100
+    raise ConfigError(
+        f"kohort.max.moves.per.round is {text!r}, expected a number from 1, or a share such as 10%"
+    )
+
+
 def parse_bootstrap(servers: str) -> list[tuple[str, int]]:
     """Split ``host:port,host:port`` (an IPv6 address stands in brackets).
 
@@ -255,6 +302,8 @@ def _normal(name: str, value: object) -> object:
         return ",".join(_assignor(part) for word in words for part in str(word).split(","))
     if name == "bootstrap.servers":
         return ",".join(str(word).strip() for word in words)
+    if name == "kohort.max.moves.per.round":
+        return str(value)
     if name == "auto.offset.reset":
         return _RESET_WORDS.get(str(value), value)
     return value

@@ -13,6 +13,7 @@ import threading
 from collections.abc import Callable, Collection, Iterable, Mapping
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeout
+from functools import partial
 from typing import Any, Final, Generic
 
 import kohort
@@ -41,6 +42,7 @@ from kohort.model.errors import ConfigError, ErrorCode
 from kohort.model.ids import GroupId, GroupInstanceId, TopicPartition
 from kohort.model.instants import Instant, Millis
 from kohort.model.positions import Position
+from kohort.policies.consumer_groups import ConsumerAssigner
 from kohort.policies.registry import assignors
 from kohort.wire.messages import k03_metadata
 
@@ -58,7 +60,12 @@ def group_id_of(settings: ClientSettings) -> GroupId:
 
 def protocol_of(settings: ClientSettings) -> GroupProtocol[TopicPartition]:
     """The consumer protocol with these settings; raises ConfigError for an unknown assignor."""
-    return consumer_protocol(assignors(settings.assignors), settings.client_rack or None)
+    say = partial(LOG.info, "group %s: %s", settings.group_id)
+    return consumer_protocol(
+        assignors(settings.assignors),
+        settings.client_rack or None,
+        ConsumerAssigner(settings.resolution, say),
+    )
 
 
 def member_engine(

@@ -26,11 +26,12 @@ from kohort.consumer.effects import Idle, Trouble
 from kohort.consumer.events import Subscribe, Unsubscribe
 from kohort.consumer.membership_core import MembershipCore, Released
 from kohort.consumer.ownership import GiveUp, LoseAll, R, Take
+from kohort.embedded.deferral import Wait, pending_of
 from kohort.engine.consumer_driver import ConsumerDriver, GroupProtocol
 from kohort.member.events import Polled, RequestRejoin
 from kohort.member.states import MemberState
 from kohort.model.ids import NO_GENERATION, GenerationId, TopicPartition
-from kohort.model.instants import MICROS_PER_MILLI, Instant
+from kohort.model.instants import MICROS_PER_MILLI, Instant, millis_between
 from kohort.model.positions import Position
 
 LOG: Final = logging.getLogger(__name__)
@@ -282,6 +283,15 @@ class GroupMembership(Membership[TopicPartition]):
         self._check_joined()
         wanted = arguments.offsets(offsets)
         self._thread.wait(self._thread.commit(wanted))
+
+    def waits(self) -> tuple[Wait, ...]:
+        """The partitions of lost members that wait, with the time that is left.
+
+        The leader decides (``scheduled.rebalance.max.delay.ms``); its last assignment names them.
+        """
+        ownership = self._driver.core.ownership
+        elapsed = millis_between(ownership.user_data_at, monotonic_now())
+        return pending_of(ownership.user_data).after(elapsed).waits
 
     def committed(self, partitions: Collection[PartitionLike]) -> dict[TopicPartition, int]:
         """The group's committed offsets, without partitions that have none.

@@ -176,6 +176,7 @@ class ConsumerCore:
         """Take an event, after everything that was due before."""
         if type(event) is Polled and not self._chain and self._starting.next_deadline() is None:
             return self._polled(event, now)  # the most frequent event
+        self._ownership.now = now
         effects = self.advance(now)
         match event:
             case PrepareJoin() | Joined() | Lost() | Failed() | Left():

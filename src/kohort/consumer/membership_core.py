@@ -60,7 +60,7 @@ class MembershipCore(Generic[R]):
         now: Instant,
     ) -> list[MembershipEffect[R]]:
         """Take an event."""
-        del now
+        self.ownership.now = now
         match event:
             case Unsubscribe():
                 self._leaving = event.token

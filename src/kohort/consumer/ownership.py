@@ -30,6 +30,7 @@ from kohort.model.ids import (
     GenerationId,
     ProtocolName,
 )
+from kohort.model.instants import Instant, Millis, millis_between
 from kohort.model.join import JoinProtocol
 
 
@@ -102,6 +103,9 @@ class Offer(Generic[R]):
     user_data: bytes | None = None
     """The userdata of the last assignment: an assignor may want the bytes back."""
 
+    elapsed_ms: Millis = Millis(0)
+    """The time since that assignment came."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EmbeddedProtocol(Generic[R]):
@@ -145,8 +149,10 @@ class Ownership(Generic[R]):
         "_releasing",
         "generation_id",
         "member_id",
+        "now",
         "topics",
         "user_data",
+        "user_data_at",
     )
 
     def __init__(self, embedded: EmbeddedProtocol[R]) -> None:
@@ -157,6 +163,10 @@ class Ownership(Generic[R]):
         self.member_id = NO_MEMBER
         self.user_data: bytes | None = None
         """The bytes that the leader's assignor put into the last assignment for this member."""
+        self.user_data_at = Instant(0)
+        """When these bytes came."""
+        self.now = Instant(0)
+        """The time of the event that is handled; the owner of this object sets it before."""
         self._acquired: dict[R, GenerationId] = {}
         """Owned resources, each with the generation that brought it."""
         self._releasing: set[R] = set()
@@ -245,6 +255,7 @@ class Ownership(Generic[R]):
         self.generation_id = event.generation_id
         self.member_id = event.member_id
         self._protocol = event.protocol_name
+        self.user_data_at = self.now
         try:
             assigned, self.user_data = self._embedded.read_assignment(event.assignment)
         except ProtocolError as error:
@@ -402,6 +413,7 @@ class Ownership(Generic[R]):
             previous=self._previous,
             generation_id=prepare.generation_id,
             user_data=self.user_data,
+            elapsed_ms=millis_between(self.user_data_at, self.now),
         )
         protocols = self._embedded.offer(offer)
         return Tell(event=JoinPrepared(attempt=prepare.attempt, protocols=protocols))

@@ -117,7 +117,7 @@ def encode_subscription(value: Subscription, version: int = HIGHEST_VERSION) -> 
     body = ConsumerProtocolSubscription(
         topics=sorted(value.topics),
         user_data=value.user_data,
-        owned_partitions=_lists(value.owned),
+        owned_partitions=partition_lists(value.owned),
         generation_id=value.generation_id,
         rack_id=value.rack_id,
     )
@@ -135,7 +135,7 @@ def decode_subscription(data: bytes) -> Subscription:
     return Subscription(
         topics=frozenset(body.topics),
         user_data=body.user_data,
-        owned=_partitions(body.owned_partitions),
+        owned=partitions_in(body.owned_partitions),
         generation_id=GenerationId(max(body.generation_id, NO_GENERATION)),
         rack_id=body.rack_id or None,
     )
@@ -147,7 +147,7 @@ def encode_assignment(value: Assignment, version: int = HIGHEST_VERSION) -> byte
     if value.note is not None:
         user_data = _encode_note(value.note) + (user_data or b"")
     body = ConsumerProtocolAssignment(
-        assigned_partitions=_lists(value.partitions), user_data=user_data
+        assigned_partitions=partition_lists(value.partitions), user_data=user_data
     )
     return _VERSION.pack(version) + encode(body, version)
 
@@ -163,7 +163,7 @@ def decode_assignment(data: bytes) -> Assignment:
     version = _version(data, "assignment")
     body, _ = decode(ConsumerProtocolAssignment, version, data, _VERSION.size)
     note, user_data = _split_note(body.user_data)
-    partitions = _partitions(body.assigned_partitions)
+    partitions = partitions_in(body.assigned_partitions)
     return Assignment(partitions=partitions, user_data=user_data, note=note)
 
 
@@ -171,7 +171,7 @@ def encode_sticky_userdata(
     previous: Iterable[TopicPartition], generation_id: GenerationId, version: int = 1
 ) -> bytes:
     """Userdata of the eager sticky assignor; it does not start with a version."""
-    body = StickyUserData(previous_assignment=_lists(previous), generation=generation_id)
+    body = StickyUserData(previous_assignment=partition_lists(previous), generation=generation_id)
     return encode(body, version)
 
 
@@ -186,7 +186,7 @@ def decode_sticky_userdata(
             continue
         if end == len(data or b""):
             generation = GenerationId(max(body.generation, NO_GENERATION))
-            return _partitions(body.previous_assignment), generation
+            return partitions_in(body.previous_assignment), generation
     return None
 
 
@@ -241,12 +241,14 @@ def _version(data: bytes, what: str) -> int:
     return min(version, HIGHEST_VERSION)
 
 
-def _lists(partitions: Iterable[TopicPartition]) -> list[TopicPartitionList]:
+def partition_lists(partitions: Iterable[TopicPartition]) -> list[TopicPartitionList]:
+    """Partitions by topic, sorted, as the structures here carry them."""
     by_topic: dict[str, list[int]] = {}
     for topic, partition in sorted(partitions):
         by_topic.setdefault(topic, []).append(partition)
     return [TopicPartitionList(topic=t, partitions=p) for t, p in by_topic.items()]
 
 
-def _partitions(lists: list[TopicPartitionList]) -> frozenset[TopicPartition]:
+def partitions_in(lists: list[TopicPartitionList]) -> frozenset[TopicPartition]:
+    """The partitions in such lists."""
     return frozenset(TopicPartition(entry.topic, p) for entry in lists for p in entry.partitions)

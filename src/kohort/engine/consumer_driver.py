@@ -28,6 +28,7 @@ from kohort.consumer.events import (
 )
 from kohort.consumer.ownership import EmbeddedProtocol, Offer, R, Tell
 from kohort.embedded.consumer import decode_assignment
+from kohort.embedded.deferral import pending_of
 from kohort.engine import member_outputs as engine
 from kohort.engine.connection_pool import Bytes
 from kohort.engine.leader_duties import GroupAssigner
@@ -447,7 +448,9 @@ def _permanent_code(code: ErrorCode, partition: TopicPartition) -> str | None:
 
 
 def consumer_protocol(
-    assignors: tuple[Assignor, ...], rack_id: str | None = None
+    assignors: tuple[Assignor, ...],
+    rack_id: str | None = None,
+    assigner: ConsumerAssigner | None = None,
 ) -> GroupProtocol[TopicPartition]:
     """The protocol of consumer groups, for a consumer with these assignors."""
 
@@ -459,6 +462,7 @@ def consumer_protocol(
             previous=value.previous,
             generation_id=value.generation_id,
             rack_id=rack_id,
+            pending=pending_of(value.user_data).after(value.elapsed_ms),
         )
 
     def read_assignment(data: bytes) -> tuple[frozenset[TopicPartition], bytes | None]:
@@ -474,5 +478,5 @@ def consumer_protocol(
             name_of=lambda partition: partition.topic,
             offers_eager=not all(is_cooperative(each.name) for each in assignors),
         ),
-        assigner=ConsumerAssigner(),
+        assigner=assigner or ConsumerAssigner(),
     )

@@ -18,6 +18,7 @@ from kohort.model.errors import KohortError
 from kohort.model.ids import GenerationId, MemberId, ProtocolName
 from kohort.model.instants import Instant, Millis, after, sooner
 from kohort.model.join import JoinedMember
+from kohort.policies.losses import LeaderMemory, Moment
 from kohort.policies.spec import AssignAgain, EncodedPlan
 
 
@@ -33,8 +34,13 @@ class GroupAssigner(Protocol):
         protocol_name: ProtocolName,
         members: Sequence[JoinedMember],
         partitions: Mapping[str, int],
+        moment: Moment,
     ) -> EncodedPlan:
         """An assignment for every member; topics without a count do not exist (yet)."""
+        ...
+
+    def again(self, assignment: bytes) -> AssignAgain | None:
+        """When to assign again by an assignment that an earlier life of the leader made."""
         ...
 
     def withheld(
@@ -89,6 +95,12 @@ class LeaderDuties:
         self._inherited: frozenset[str] | None = None
         """The group's topics, while the assignment of an earlier life is on its way to us."""
         self._decision: _Decision | None = None
+        self.known: Mapping[str, int] = {}
+        """Partition counts that this member knew before it asked for the present ones."""
+        self._proposed: object = None
+        """The assigner's memory of a plan that is not in force yet."""
+        self._memory: object = None
+        """The assigner's memory of the plan that is in force, or was until the last rebalance."""
         self._refresh_at: Instant | None = None
         self._again_at: Instant | None = None
 
@@ -113,6 +125,7 @@ class LeaderDuties:
         generation_id: GenerationId,
         topics: frozenset[str],
         counts: Mapping[str, int],
+        now: Instant,
         *,
         fresh: bool = True,
         static_id: MemberId | None = None,
@@ -127,11 +140,18 @@ class LeaderDuties:
         if effect is None or effect.generation_id != generation_id:
             return None
         self._pending = None
+        moment = Moment(
+            generation_id=generation_id,
+            now=now,
+            memory=self._memory if isinstance(self._memory, LeaderMemory) else None,
+            known=self.known,
+        )
         try:
-            plan = self._assigner.assign(effect.protocol_name, effect.members, counts)
+            plan = self._assigner.assign(effect.protocol_name, effect.members, counts, moment)
         except KohortError as error:
             return AssignmentFailed(generation_id=generation_id, message=str(error))
         self._decision = _Decision(topics, dict(counts), plan.again, fresh)
+        self._proposed = plan.memory
         assignments = dict(plan.assignments)
         for member_id, note in self._notes(effect, assignments, counts, static_id).items():
             assignments[member_id] = self._assigner.noted(assignments[member_id], note)
@@ -167,16 +187,19 @@ class LeaderDuties:
     def joined(self, *, is_leader: bool, assignment: bytes, now: Instant) -> None:
         """The member has its assignment: the leader's timers start, a follower has none."""
         topics, self._inherited = self._inherited, None
+        self._memory, self._proposed = self._proposed, None
         decision = self._decision
         if is_leader and topics is not None:
             note = self._assigner.note(assignment)
-            self._decision = _Decision(topics, note.counts if note else None)
+            again = self._assigner.again(assignment)
+            decision = self._decision = _Decision(topics, note.counts if note else None, again)
             self._refresh_at = now
         elif is_leader and decision is not None:
             self.schedule(now)
-            self._again_at = after(now, decision.again.after_ms) if decision.again else None
         else:
             self.resigned()
+            return
+        self._again_at = after(now, decision.again.after_ms) if decision.again else None
 
     def resigned(self) -> None:
         """The member leads no generation (any more)."""

@@ -134,8 +134,7 @@ class MemberEngine(ClusterEngine):
         """Events that the member has not handled yet."""
         self._commits = CommitRequests(self._member, self._router, self._events.append)
         self._assigning: dict[int, tuple[GenerationId, frozenset[str]]] = {}
-        self._asked_again = False
-        """Whether a second request for the partition counts of the generation was sent."""
+        self._asked_again = False  # for the partition counts of the generation
         self._last_assignment = _WATCH
         self._empty_handed = True
         """Whether the owner held nothing when it was last asked to prepare a join."""
@@ -371,8 +370,9 @@ class MemberEngine(ClusterEngine):
             self._leading.inherited(effect)
             return
         topics = self._leading.asked(effect)
+        self._leading.known = self._router.cluster.counts_of(topics)
         if not topics:
-            self._decide(effect.generation_id, topics)
+            self._decide(effect.generation_id, topics, now)
             return
         self._last_assignment += 1
         self._assigning = {self._last_assignment: (effect.generation_id, topics)}
@@ -380,14 +380,14 @@ class MemberEngine(ClusterEngine):
         self._router.open_metadata(self._last_assignment, topics, now)
 
     def _decide(
-        self, generation_id: GenerationId, topics: frozenset[str], *, fresh: bool = True
+        self, generation: GenerationId, topics: frozenset[str], now: Instant, *, fresh: bool = True
     ) -> None:
         assert self._leading is not None
         counts = self._router.cluster.counts_of(topics)
         static = self.config.group_instance_id is not None
         static_id = self._member.member_id if static else None
         decision = self._leading.decide(
-            generation_id, topics, counts, fresh=fresh, static_id=static_id
+            generation, topics, counts, now, fresh=fresh, static_id=static_id
         )
         if decision is not None:
             self._events.append(decision)
@@ -397,10 +397,8 @@ class MemberEngine(ClusterEngine):
     ) -> None:
         """Assign by the counts; after a failure ask once more, and until every count is known.
 
-        The known counts may be old: the topic may have grown since this member led last. But the
-        whole group waits, so after a second failure they must do. A leader that was cut off before
-        it learned a topic would assign that topic to nobody. If the leader stays cut off, the
-        coordinator's sync timer removes it.
+        Known counts may be old, but the whole group waits: after a second failure they must do. An
+        unknown topic would go to nobody. The coordinator's sync timer removes a leader cut off.
         """
         if pending.subject == _WATCH:
             self._watched(error, now)
@@ -415,7 +413,7 @@ class MemberEngine(ClusterEngine):
             self._router.open_metadata(pending.subject, topics, now)
         else:
             del self._assigning[pending.subject]
-            self._decide(generation_id, topics, fresh=error is None)
+            self._decide(generation_id, topics, now, fresh=error is None)
 
     def _watched(self, error: RequestError | None, now: Instant) -> None:
         """Rebalance if the partition counts of the group's topics changed."""

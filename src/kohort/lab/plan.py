@@ -13,7 +13,8 @@ from typing import Any, TypeVar
 from kohort.lab.actions import Action, action_from_json, action_to_json
 from kohort.model.errors import ConfigError
 from kohort.model.ids import TopicPartition
-from kohort.model.instants import MICROS_PER_MILLI
+from kohort.model.instants import MICROS_PER_MILLI, Millis
+from kohort.policies.deferred import Resolution
 from kohort.policies.registry import assignors
 
 T = TypeVar("T")
@@ -43,6 +44,10 @@ class Behaviour:
 
     strategy: str = "cooperative-sticky"
     topics: tuple[str, ...] = ("t",)
+    scheduled_rebalance_max_delay_ms: int = 0
+    max_moves_per_round: int = 0
+    """The limit of optional moves; 0 is no limit."""
+    moves_interval_ms: int = 0
     session_timeout_ms: int = 45_000
     heartbeat_interval_ms: int = 3_000
     max_poll_interval_ms: int = 300_000
@@ -64,6 +69,15 @@ class Behaviour:
     """The time before the first record of an assigned partition, without and with local state."""
     state_survives: bool = True
     """Whether local state survives a restart."""
+
+    @property
+    def resolution(self) -> Resolution:
+        """The waits and limits of a leader with this behaviour."""
+        return Resolution(
+            most_wait_ms=Millis(self.scheduled_rebalance_max_delay_ms),
+            most_moves=self.max_moves_per_round or None,
+            moves_interval_ms=Millis(self.moves_interval_ms),
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -37,6 +37,7 @@ from kohort.model.client_facts import (
 from kohort.model.consumer_config import ConsumerConfig, OffsetReset
 from kohort.model.ids import ConnectionId, GroupId, GroupInstanceId, TopicPartition
 from kohort.model.instants import Instant, Millis
+from kohort.policies.consumer_groups import ConsumerAssigner
 from kohort.policies.registry import assignors
 
 _GRACE_MS: Final = 30_000
@@ -150,7 +151,9 @@ class Pod:
     def _new_driver(self) -> ConsumerDriver[ConsumerCore]:
         behaviour = self.behaviour
         auto = behaviour.auto_commit_interval_ms
-        protocol = consumer_protocol(assignors(behaviour.strategy))
+        protocol = consumer_protocol(
+            assignors(behaviour.strategy), assigner=ConsumerAssigner(behaviour.resolution)
+        )
         member = MemberEngine(
             MemberConfig(
                 group_id=self._group_id,

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from random import Random
-from typing import Final
+from typing import Any, Final
 
 from kohort.lab import actions
 from kohort.lab.actions import Action
@@ -28,6 +28,12 @@ _STATIC: Final = 0.3
 
 _ALIKE: Final = 0.6
 """The share of groups in which all members have the same assignors and rebalance timeout."""
+
+_PLAIN: Final = 0.5
+"""The share of groups without waits and without a limit of moves."""
+
+_MOST_PARTITIONS: Final = 24
+"""Three topics of eight partitions."""
 
 _ACTIONS_MS: Final = 150_000
 _SAFETY_TAIL_MS: Final = 60_000
@@ -89,6 +95,7 @@ def draw(seed: int, mode: str = "safety") -> Plan:
         )
         for name in names
     )
+    pods = _resolving(Random(f"resolution {mode} {seed}"), pods)
     nodes = random.choice((1, 1, 1, 2, 3))
     drawn = _Draw(random, names, topics, nodes)
     planned = _actions(drawn)
@@ -127,11 +134,16 @@ def settle_ms(behaviour: Behaviour) -> int:
 
     A silent member delays the others by one session, and its successor may first have to notice
     that its own session was not confirmed. A slow member delays the join phase by a rebalance
-    timeout, and the sync phase by another. A few heartbeats and the wait for metadata follow.
+    timeout, and the sync phase by another. A few heartbeats and the wait for metadata follow. So do
+    a wait for a lost member, and the pauses between rounds with a limit of moves.
     """
+    waits = behaviour.scheduled_rebalance_max_delay_ms
+    if behaviour.max_moves_per_round:
+        pause = behaviour.moves_interval_ms + 2 * behaviour.heartbeat_interval_ms
+        waits += _MOST_PARTITIONS // behaviour.max_moves_per_round * pause
     rounds = 2 * behaviour.session_timeout_ms + 2 * behaviour.max_poll_interval_ms
     beats = 5 * behaviour.heartbeat_interval_ms
-    return rounds + beats + behaviour.request_timeout_ms + behaviour.metadata_max_age_ms
+    return rounds + beats + waits + behaviour.request_timeout_ms + behaviour.metadata_max_age_ms
 
 
 def _behaviour(random: Random, topics: tuple[TopicPlan, ...]) -> Behaviour:
@@ -153,6 +165,28 @@ def _behaviour(random: Random, topics: tuple[TopicPlan, ...]) -> Behaviour:
         flush_each_ms=random.choice((0, 50)),
         restore_cold_ms=random.choice((0, 0, 2_000)),
         state_survives=random.random() < 0.5,
+    )
+
+
+def _resolving(random: Random, pods: tuple[PodPlan, ...]) -> tuple[PodPlan, ...]:
+    """The pods with waits and limits of moves; in most plans equal ones, in many plans none."""
+
+    def drawn() -> dict[str, Any]:
+        return {
+            "scheduled_rebalance_max_delay_ms": random.choice((0, 1_000, 10_000, 60_000)),
+            "max_moves_per_round": random.choice((0, 0, 1, 3)),
+            "moves_interval_ms": random.choice((0, 2_000)),
+        }
+
+    if random.random() < _PLAIN:
+        return pods
+    common = drawn()
+    return tuple(
+        replace(
+            pod,
+            behaviour=replace(pod.behaviour, **(common if random.random() < _ALIKE else drawn())),
+        )
+        for pod in pods
     )
 
 

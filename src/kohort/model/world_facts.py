@@ -7,8 +7,8 @@ which promises hold. Must not know: readers of histories.
 
 from __future__ import annotations
 
-from kohort.model.ids import GenerationId, GroupId, MemberId, ProtocolName, TopicPartition
-from kohort.model.instants import Instant, Millis
+from kohort.model.ids import GroupId, MemberId, ProtocolName
+from kohort.model.instants import Millis
 from kohort.model.values import value
 
 
@@ -65,28 +65,6 @@ class PolicyDeclared(WorldFact):
     deferral_ms: Millis = Millis(0)
     moves_per_step: int = 0
     step_interval_ms: Millis = Millis(0)
-
-
-@value(frozen=True, slots=True, kw_only=True)
-class DeferralStarted(GroupWorldFact):
-    """A leader keeps the partitions of a lost member for its return until ``deadline``.
-
-    Recorded again with each generation until the deferral ends.
-    """
-
-    generation_id: GenerationId
-    lost_member: MemberId
-    partitions: tuple[TopicPartition, ...]
-    deadline: Instant
-
-
-@value(frozen=True, slots=True, kw_only=True)
-class DeferralEnded(GroupWorldFact):
-    """The deferral ended: the lost member returned as ``returned_as``, or did not return (None)."""
-
-    generation_id: GenerationId
-    lost_member: MemberId
-    returned_as: MemberId | None
 
 
 @value(frozen=True, slots=True, kw_only=True)

@@ -7,7 +7,7 @@ partition counts.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 
 from kohort.embedded.consumer import (
@@ -18,11 +18,11 @@ from kohort.embedded.consumer import (
     decode_sticky_userdata,
     decode_subscription,
     encode_assignment,
-    encode_generation_userdata,
     encode_sticky_userdata,
     encode_subscription,
     generation_in_userdata,
 )
+from kohort.embedded.deferral import NOTHING, Pending, decode_pending, encode_echo, encode_pending
 from kohort.model.errors import ProtocolError
 from kohort.model.ids import (
     NO_GENERATION,
@@ -31,9 +31,19 @@ from kohort.model.ids import (
     ProtocolName,
     TopicPartition,
 )
+from kohort.model.instants import Millis
 from kohort.model.join import JoinedMember, JoinProtocol
+from kohort.policies.cooperative import CooperativeStickyAssignor
+from kohort.policies.deferred import DeferredPlan, Resolution, deferred_plan
+from kohort.policies.losses import Moment
 from kohort.policies.registry import assignor
-from kohort.policies.spec import Assignor, EncodedPlan, GroupSpec, MemberSpec
+from kohort.policies.spec import AssignAgain, Assignor, EncodedPlan, GroupSpec, MemberSpec, Plan
+
+DESIGN_ONE = Resolution()
+"""Nothing waits, and all moves are made in one round."""
+
+_MOST_RECORD_BYTES = 900_000
+"""A broker refuses a group's record above 1,048,588 bytes by default; the estimate is rough."""
 
 _RECORD_BYTES = 1_024
 """Estimate for the fields of a group's record that do not belong to a member."""
@@ -50,6 +60,7 @@ def join_protocols(
     previous: Collection[TopicPartition] = (),
     generation_id: GenerationId = NO_GENERATION,
     rack_id: str | None = None,
+    pending: Pending = NOTHING,
 ) -> tuple[JoinProtocol, ...]:
     """The protocols that a consumer offers in JoinGroup: one for each assignor, best first.
 
@@ -61,6 +72,7 @@ def join_protocols(
             not be repeated here.
         generation_id: the generation that assigned ``owned`` and ``previous``; -1 without one.
         rack_id: client.rack.
+        pending: the pending work in the last assignment, with the time that is left now.
     """
     return tuple(
         JoinProtocol(
@@ -68,7 +80,7 @@ def join_protocols(
             encode_subscription(
                 Subscription(
                     topics=frozenset(topics),
-                    user_data=_user_data(each, {*owned, *previous}, generation_id),
+                    user_data=_user_data(each, {*owned, *previous}, generation_id, pending),
                     owned=frozenset(owned),
                     generation_id=generation_id,
                     rack_id=rack_id,
@@ -80,13 +92,15 @@ def join_protocols(
 
 
 def _user_data(
-    each: Assignor, previous: Collection[TopicPartition], generation_id: GenerationId
+    each: Assignor,
+    previous: Collection[TopicPartition],
+    generation_id: GenerationId,
+    pending: Pending,
 ) -> bytes | None:
     if each.name == "sticky":
         return encode_sticky_userdata(previous, generation_id)
-    if each.name == "cooperative-sticky":
-        # Java's leaders read the generation here if a member's Subscription lacks it.
-        return encode_generation_userdata(generation_id)
+    if each.name == CooperativeStickyAssignor.name:
+        return encode_echo(generation_id, pending)
     return None
 
 
@@ -94,7 +108,19 @@ class ConsumerAssigner:
     """Decides for consumer groups: subscriptions in, assignments out.
 
     A member with unreadable bytes gets an empty assignment, and the group continues without it.
+
+    Args:
+        resolution: waits and limits under ``cooperative-sticky``; the default is Design I.
+        say: takes a sentence about a wait, for the log of the leader's process.
     """
+
+    def __init__(
+        self,
+        resolution: Resolution = DESIGN_ONE,
+        say: Callable[[str], object] = lambda _sentence: None,
+    ) -> None:
+        self._resolution = resolution
+        self._say = say
 
     def topics(self, protocol_name: ProtocolName, metadata: Sequence[bytes]) -> frozenset[str]:
         """All topics that any member wants."""
@@ -106,24 +132,54 @@ class ConsumerAssigner:
         protocol_name: ProtocolName,
         members: Sequence[JoinedMember],
         partitions: Mapping[str, int],
+        moment: Moment | None = None,
     ) -> EncodedPlan:
         """An assignment for every member; it may be empty.
+
+        Without a ``moment`` nothing waits and no move is postponed.
 
         Raises:
             ConfigError: the protocol name is no assignor's, or the group is too large.
         """
         spec = group_spec(protocol_name, members, partitions)
-        plan = assignor(protocol_name).assign(spec)
-        assignments = {
-            member.member_id: encode_assignment(
-                Assignment(
-                    partitions=frozenset(plan.partitions.get(member.member_id, ())),
-                    user_data=plan.user_data.get(member.member_id),
-                )
+        cooperative = protocol_name == CooperativeStickyAssignor.name
+        if moment is None or not cooperative or self._resolution.in_one_step:
+            return EncodedPlan(*_encoded(assignor(protocol_name).assign(spec), members))
+        deferred = self._deferred(spec, moment)
+        user_data = encode_pending(deferred.pending)
+        plan = Plan(
+            deferred.partitions,
+            {} if user_data is None else dict.fromkeys(spec.members, user_data),
+            deferred.again,
+        )
+        return EncodedPlan(*_encoded(plan, members), deferred.memory)
+
+    def _deferred(self, spec: GroupSpec, moment: Moment) -> DeferredPlan:
+        """The plan; without waits if the group's record would be too large with their userdata."""
+        plan = deferred_plan(spec, moment, self._resolution)
+        # Each member's assignment has the userdata, and later each member's subscription.
+        added = 2 * len(spec.members) * len(encode_pending(plan.pending) or b"")
+        partitions = sum(map(len, plan.partitions.values()))
+        if added and spec.record_bytes + 4 * partitions + added > _MOST_RECORD_BYTES:
+            self._say(
+                f"generation {moment.generation_id}: lost partitions are assigned at once, because "
+                f"userdata of {added} bytes about waits would make the group's record too large"
             )
-            for member in members
-        }
-        return EncodedPlan(assignments, plan.again)
+            plan = deferred_plan(spec, moment, replace(self._resolution, most_wait_ms=Millis(0)))
+        for sentence in (*plan.damaged, *plan.pending.sentences()):
+            self._say(f"generation {moment.generation_id}: {sentence}")
+        return plan
+
+    def again(self, assignment: bytes) -> AssignAgain | None:
+        """When the leader must assign again by its own assignment, which an earlier life made."""
+        try:
+            waits = decode_pending(decode_assignment(assignment).user_data).waits
+        except ProtocolError:
+            return None
+        if not waits:
+            return None
+        reason = "the wait for partitions of a lost member is over"
+        return AssignAgain(after_ms=min(wait.remaining_ms for wait in waits), reason=reason)
 
     def withheld(
         self,
@@ -157,6 +213,21 @@ class ConsumerAssigner:
             return decode_assignment(assignment).note
         except ProtocolError:
             return None
+
+
+def _encoded(
+    plan: Plan, members: Sequence[JoinedMember]
+) -> tuple[dict[MemberId, bytes], AssignAgain | None]:
+    assignments = {
+        member.member_id: encode_assignment(
+            Assignment(
+                partitions=frozenset(plan.partitions.get(member.member_id, ())),
+                user_data=plan.user_data.get(member.member_id),
+            )
+        )
+        for member in members
+    }
+    return assignments, plan.again
 
 
 def group_spec(

@@ -113,6 +113,8 @@ class EncodedPlan:
 
     assignments: Mapping[MemberId, bytes]
     again: AssignAgain | None = None
+    memory: object = None
+    """The assigner gets this back with its next decision, if this plan comes into force."""
 
 
 class RebalanceProtocol(Enum):

@@ -10,10 +10,11 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Final
 
+from kohort.embedded.deferral import Pending
 from kohort.history import promises
 from kohort.history.check import Check, Heading, Kafka, on
 from kohort.history.coordinator_side import targets_of
-from kohort.history.reading import Offer, read_offer
+from kohort.history.reading import Offer, read_offer, read_pending
 from kohort.history.views import GenerationView, GroupView, Partitions
 from kohort.history.world import World
 from kohort.model.facts import (
@@ -24,8 +25,7 @@ from kohort.model.facts import (
 )
 from kohort.model.history_record import Recorded
 from kohort.model.ids import GroupId, MemberId, TopicPartition
-from kohort.model.instants import MICROS_PER_SECOND, Instant
-from kohort.model.world_facts import DeferralEnded, DeferralStarted
+from kohort.model.instants import MICROS_PER_SECOND, Instant, after
 
 ASSIGNORS: Final = "assignors"
 COOPERATION: Final = "cooperative rebalancing (Design I)"
@@ -44,6 +44,8 @@ class Plan:
     targets: Targets
     promised: promises.Promises
     """The promises of the policy that made the assignment."""
+    pending: Pending
+    """The leader's waits and postponed moves."""
 
     @property
     def before(self) -> Targets | None:
@@ -74,7 +76,13 @@ class Assigned(Check):
         targets = targets_of(fact) if generation.consumers else None
         if targets is not None:
             promised = self.world.promises(generation.protocol_name)
-            plan = Plan(group=group, generation=generation, targets=targets, promised=promised)
+            plan = Plan(
+                group=group,
+                generation=generation,
+                targets=targets,
+                promised=promised,
+                pending=read_pending(fact.assignments),
+            )
             self.assigned(recorded, plan)
 
     def assigned(self, recorded: Recorded, plan: Plan) -> None:
@@ -160,7 +168,8 @@ class LoadIsBalanced(Assigned):
 
     With equal subscriptions the numbers of partitions differ by at most one. With unequal
     subscriptions no single move improves the balance; round robin does not promise this. A
-    generation that still withholds partitions from their next owners is not judged.
+    generation that still withholds partitions from their next owners is not judged. A
+    generation is not judged either if the leader waits for a member or postpones moves.
     """
 
     number, name, heading = 29, "load-is-balanced", Heading.OWNERSHIP
@@ -171,7 +180,7 @@ class LoadIsBalanced(Assigned):
         if promises.BALANCED not in plan.promised and promises.EVEN not in plan.promised:
             return
         offers = plan.offers()
-        if offers is None or withheld(offers, plan.targets):
+        if offers is None or plan.pending or withheld(offers, plan.targets):
             return
         equal = len({offer.topics for offer in offers.values()}) == 1
         if not equal and promises.BALANCED not in plan.promised:
@@ -245,20 +254,6 @@ class AssignmentIsComplete(Assigned):
     number, name, heading = 31, "assignment-is-complete", Heading.OWNERSHIP
     source, feature, kafka = "KAFKA-9801; reliability 1.3 (31)", ASSIGNORS, Kafka.YES
 
-    def __init__(self, world: World) -> None:
-        super().__init__(world)
-        self._deferred: dict[GroupId, Partitions] = {}
-
-    @on(DeferralStarted)
-    def deferred(self, _recorded: Recorded, fact: DeferralStarted) -> None:
-        """Some partitions wait."""
-        self._deferred[fact.group_id] = frozenset(fact.partitions)
-
-    @on(DeferralEnded)
-    def resumed(self, _recorded: Recorded, fact: DeferralEnded) -> None:
-        """The partitions wait no longer."""
-        self._deferred.pop(fact.group_id, None)
-
     def assigned(self, recorded: Recorded, plan: Plan) -> None:
         """No partition is missing, and no member has a topic without a subscription to it."""
         if promises.COMPLETE not in plan.promised:
@@ -285,7 +280,7 @@ class AssignmentIsComplete(Assigned):
             return
         given: set[TopicPartition] = set().union(*plan.targets.values())
         held: set[TopicPartition] = set().union(*(o.owned for o in offers.values()))
-        deferred = self._deferred.get(plan.group.group_id, frozenset())
+        deferred = {p for wait in plan.pending.waits for p in wait.partitions}
         missing = sorted(wanted - given - held - deferred)
         self.judge(
             not missing,
@@ -329,8 +324,14 @@ class NothingIsOrphaned(Assigned):
         if wanted is not None:
             given: set[TopicPartition] = set().union(*plan.targets.values())
             before = self._without.get(plan.group.group_id, {})
+            # A partition that waits is forgotten from the first deadline that the leader told.
+            waits_until = {
+                p: after(recorded.at, wait.remaining_ms)
+                for wait in plan.pending.waits
+                for p in wait.partitions
+            }
             self._without[plan.group.group_id] = {
-                p: before.get(p, recorded.at) for p in sorted(wanted - given)
+                p: before.get(p, waits_until.get(p, recorded.at)) for p in sorted(wanted - given)
             }
             self.judged += 1
 

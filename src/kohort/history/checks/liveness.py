@@ -116,7 +116,8 @@ class GenerationsAreBounded(Assigned):
     cooperative policy needs one more for each member that must give partitions up, since each of
     them rejoins when it is ready. One more is allowed for an event during a rebalance. A needless
     revocation under a sticky policy is no excuse. A static member that joins after its group went
-    on without it is an event. The end of the session of a removed member is none (KAFKA-7196).
+    on without it is an event, and so is the end of a wait or of a pause between moves. The end
+    of the session of a removed member is none (KAFKA-7196).
     """
 
     number, name, heading = 49, "generations-are-bounded", Heading.LIVENESS
@@ -127,6 +128,8 @@ class GenerationsAreBounded(Assigned):
         super().__init__(world)
         self._since: dict[GroupId, _Since] = {}
         self._late: dict[GroupId, Instant] = {}
+        self._owed: set[GroupId] = set()
+        """Groups that need another generation: the leader announced a wait or postponed moves."""
 
     @on(MemberRejoined)
     def rejoined(self, recorded: Recorded, fact: MemberRejoined) -> None:
@@ -137,7 +140,11 @@ class GenerationsAreBounded(Assigned):
     def assigned(self, recorded: Recorded, plan: Plan) -> None:
         """Count the members that must give partitions up, and so will rejoin."""
         del recorded
-        since = self._since.get(plan.group.group_id)
+        group_id = plan.group.group_id
+        self._owed.discard(group_id)
+        if plan.pending.waits or plan.pending.postponed:
+            self._owed.add(group_id)
+        since = self._since.get(group_id)
         if since is None:
             return
         offers = plan.offers()
@@ -158,7 +165,8 @@ class GenerationsAreBounded(Assigned):
         late = self._late.get(fact.group_id, Instant(0))
         disturbed = max(self.world.disturbed(group), late)
         since = self._since.get(fact.group_id)
-        if since is None or since.disturbed != disturbed:
+        owed = fact.group_id in self._owed
+        if since is None or since.disturbed != disturbed or owed:
             since = self._since[fact.group_id] = _Since(disturbed)
         since.generations += 1
         count, most = since.generations, _most_generations(policy, len(since.givers))
@@ -170,7 +178,7 @@ class GenerationsAreBounded(Assigned):
             )
         spent = QUIET_MICROS + 2 * group.phase_timeout_ms * MICROS_PER_MILLI
         self.judge(
-            recorded.at - disturbed <= spent,
+            owed or recorded.at - disturbed <= spent,
             lambda: (
                 f"generation {fact.generation_id} opens after "
                 f"{(recorded.at - disturbed) // MICROS_PER_SECOND} s of quiet"

@@ -1,39 +1,33 @@
 """Promises of policies that wait: for a lost member (Design II), or between steps (Design III).
 
-In: a coordinator's assignments, and a leader's facts about its deferrals. Out: findings. Must not
-know: the decisions of a policy.
+In: a coordinator's assignments, in which a leader says what waits. Out: findings. Must not know:
+the decisions of a policy.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
 from kohort.history import promises
-from kohort.history.check import Heading, Kafka, on
+from kohort.history.check import Heading, Kafka
 from kohort.history.checks.assigning import Assigned, Plan, Targets
 from kohort.history.checks.timing import SLACK_MS
-from kohort.history.views import GroupView, Partitions
+from kohort.history.views import Partitions
 from kohort.history.world import World
-from kohort.model.client_facts import CallbackKind, CallbackStarted
 from kohort.model.history_record import Recorded
-from kohort.model.ids import GroupId, MemberId, TopicPartition
-from kohort.model.instants import MICROS_PER_MILLI, Instant
-from kohort.model.world_facts import DeferralEnded, DeferralStarted
+from kohort.model.ids import GenerationId, GroupId, TopicPartition
+from kohort.model.instants import MICROS_PER_MILLI, Instant, Millis, after
 
 DEFERRAL: Final = "deferral (Design II)"
 INCREMENTAL: Final = "incremental moves (Design III)"
 
 
-@dataclass(slots=True)
-class _Wait:
-    partitions: Partitions
-    deadline: Instant
-    over: bool = False
+Key = tuple[GroupId, GenerationId, int]
+"""A group, the generation in which a wait began, and the wait's id."""
 
 
 class DeferralIsKept(Assigned):
-    """While a leader waits for a lost member, its partitions have no owner, and no member revokes.
+    """While a leader waits for a lost member, nobody else gets the member's partitions.
 
     The deadline never moves later; otherwise a group with changing leaders would wait for ever.
     After the deadline one more rebalance gives the partitions an owner.
@@ -45,80 +39,54 @@ class DeferralIsKept(Assigned):
 
     def __init__(self, world: World) -> None:
         super().__init__(world)
-        self._waits: dict[tuple[GroupId, MemberId], _Wait] = {}
-
-    @on(DeferralStarted)
-    def started(self, recorded: Recorded, fact: DeferralStarted) -> None:
-        """A wait begins, or the leader of the next generation continues it."""
-        key = (fact.group_id, fact.lost_member)
-        known = self._waits.get(key)
-        if known is not None:
-            self.judge(
-                fact.deadline <= known.deadline,
-                lambda: f"the wait for {fact.lost_member} was made longer",
-                recorded,
-                member_id=fact.lost_member,
-            )
-        self._waits[key] = _Wait(frozenset(fact.partitions), fact.deadline)
-
-    @on(DeferralEnded)
-    def ended(self, _recorded: Recorded, fact: DeferralEnded) -> None:
-        """A wait ends."""
-        wait = self._waits.get((fact.group_id, fact.lost_member))
-        if wait is not None:
-            wait.over = True
-
-    @on(CallbackStarted)
-    def revoked(self, recorded: Recorded, fact: CallbackStarted) -> None:
-        """No member gives partitions up while the group waits."""
-        waiting = any(g == fact.group_id and not w.over for (g, _), w in self._waits.items())
-        if waiting and fact.kind is CallbackKind.REVOKED and fact.partitions:
-            self.judge(
-                False,
-                lambda: f"{fact.member_id} had to give up {fact.partitions[0]} during a wait",
-                recorded,
-            )
+        self._deadlines: dict[Key, Instant] = {}
 
     def assigned(self, recorded: Recorded, plan: Plan) -> None:
-        """Judge assignments of partitions that wait for a lost member."""
+        """Judge the waits of a generation, and forget those that are over."""
+        group_id = plan.group.group_id
         given: set[TopicPartition] = set().union(*plan.targets.values())
-        for (group_id, lost), wait in list(self._waits.items()):
-            if group_id != plan.group.group_id:
-                continue
-            if not wait.over and recorded.at < wait.deadline:
-                early = sorted(wait.partitions & given)
-                self.judge(
-                    not early,
-                    lambda e=early, m=lost: f"{e[0]} was given away while {m} was waited for",  # type: ignore[misc]
-                    recorded,
-                )
-            elif wait.partitions <= given:
-                del self._waits[group_id, lost]
-                self.judged += 1
-            else:
-                self._late(recorded, plan.group, wait)
+        ends: dict[Key, Instant] = {}
+        for wait in plan.pending.waits:
+            key = (group_id, wait.start_generation, wait.wait_id)
+            deadline = after(recorded.at, wait.remaining_ms)
+            first = self._deadlines.get(key, deadline)
+            self.judge(
+                deadline <= after(first, Millis(SLACK_MS)),
+                lambda w=wait: (  # type: ignore[misc]
+                    f"the wait since generation {w.start_generation} was made longer"
+                ),
+                recorded,
+            )
+            ends[key] = min(first, deadline)
+            early = sorted(wait.partitions & given)
+            self.judge(
+                not early,
+                lambda e=early: f"{e[0]} was given away although it waits",  # type: ignore[misc]
+                recorded,
+            )
+        kept = {key: end for key, end in self._deadlines.items() if key[0] != group_id}
+        self._deadlines = kept | ends
 
     def finish(self, last: Recorded) -> None:
         """Judge the waits that are not over."""
-        for (group_id, _), wait in self._waits.items():
-            self._late(last, self.world.group(group_id), wait)
-
-    def _late(self, recorded: Recorded, group: GroupView, wait: _Wait) -> None:
-        longest = max((m.rebalance_timeout_ms for m in group.members.values()), default=0)
-        limit = wait.deadline + (longest + SLACK_MS) * MICROS_PER_MILLI
-        self.judge(
-            recorded.at <= limit or not group.members,
-            lambda: f"{len(wait.partitions)} partitions have no owner although the wait is over",
-            recorded,
-            group.group_id,
-        )
+        for (group_id, _, _), deadline in self._deadlines.items():
+            group = self.world.group(group_id)
+            longest = max((m.rebalance_timeout_ms for m in group.members.values()), default=0)
+            limit = after(deadline, Millis(longest + SLACK_MS))
+            self.judge(
+                last.at <= limit or not group.members,
+                lambda: "partitions have no owner although the wait for them is over",
+                last,
+                group_id,
+            )
 
 
 class ReturnerGetsItsOwn(Assigned):
-    """A member that returns in time gets its kept partitions, and no other member loses any.
+    """A member that comes during a wait gets the waiting partitions, and no other member loses any.
 
     Otherwise the wait was useless: another member must rebuild the state of these partitions, and
-    other members must stop reading.
+    other members must stop reading. Judged if one member comes, nobody leaves, and all subscribe to
+    the same topics.
     """
 
     number, name, heading = 33, "returner-gets-its-own", Heading.OWNERSHIP
@@ -126,27 +94,31 @@ class ReturnerGetsItsOwn(Assigned):
 
     def __init__(self, world: World) -> None:
         super().__init__(world)
-        self._kept: dict[tuple[GroupId, MemberId], Partitions] = {}
-        self._returned: dict[GroupId, tuple[MemberId, Partitions]] = {}
-
-    @on(DeferralStarted)
-    def started(self, _recorded: Recorded, fact: DeferralStarted) -> None:
-        """Partitions are kept for a lost member."""
-        self._kept[fact.group_id, fact.lost_member] = frozenset(fact.partitions)
-
-    @on(DeferralEnded)
-    def ended(self, _recorded: Recorded, fact: DeferralEnded) -> None:
-        """The lost member is back, or the wait ends without it."""
-        kept = self._kept.pop((fact.group_id, fact.lost_member), None)
-        if kept is not None and fact.returned_as is not None:
-            self._returned[fact.group_id] = (fact.returned_as, kept)
+        self._waiting: dict[GroupId, tuple[GenerationId, Instant, Partitions]] = {}
+        """For each group with one wait: its generation, the deadline and the partitions."""
 
     def assigned(self, recorded: Recorded, plan: Plan) -> None:
-        """Judge the first generation after the return."""
-        returned = self._returned.pop(plan.group.group_id, None)
-        if returned is None or returned[0] not in plan.targets:
+        """Judge the first generation after a return."""
+        group_id, before = plan.group.group_id, plan.before
+        last = self._waiting.pop(group_id, None)
+        if len(plan.pending.waits) == 1:
+            (wait,) = plan.pending.waits
+            number = plan.generation.number
+            deadline = after(recorded.at, wait.remaining_ms)
+            self._waiting[group_id] = (number, deadline, wait.partitions)
             return
-        member_id, kept = returned
+        stable = plan.group.stable
+        if last is None or before is None or stable is None or plan.pending.waits:
+            return
+        number, deadline, kept = last
+        offers = plan.offers()
+        came = plan.targets.keys() - before.keys()
+        in_time = stable.number == number and after(recorded.at, Millis(SLACK_MS)) < deadline
+        if not in_time or offers is None or len(came) != 1 or before.keys() - plan.targets.keys():
+            return
+        if len({offer.topics for offer in offers.values()}) != 1:
+            return
+        (member_id,) = came
         got = plan.targets[member_id]
         self.judge(
             kept <= got,
@@ -154,16 +126,14 @@ class ReturnerGetsItsOwn(Assigned):
             recorded,
             member_id=member_id,
         )
-        before = plan.before
-        for other, had in (before or {}).items():
-            if other != member_id and other in plan.targets:
-                lost = sorted(had - plan.targets[other])
-                self.judge(
-                    not lost,
-                    lambda o=other, s=lost, m=member_id: f"{o} lost {s[0]} to the return of {m}",  # type: ignore[misc]
-                    recorded,
-                    member_id=other,
-                )
+        for other, had in before.items():
+            lost = sorted(had - plan.targets[other])
+            self.judge(
+                not lost,
+                lambda o=other, s=lost: f"{o} lost {s[0]} to the return of {member_id}",  # type: ignore[misc]
+                recorded,
+                member_id=other,
+            )
 
 
 class StepsAreSmall(Assigned):

@@ -1,0 +1,168 @@
+"""The userdata of deferred resolution: the waiting partitions of a group, and the time left.
+
+In: values (waits for lost partitions, released partitions). Out: bytes in assignments, and the echo
+of these bytes in subscriptions. Must not know: leaders, timers, clocks.
+
+A leader that waits writes the waits into every assignment. Each member writes them into its next
+subscription, with the time that is left. So a wait survives its leader, and it only gets shorter.
+Remaining times travel, never times of day: the clocks of members differ.
+
+While nothing is pending, an assignment has no userdata: a broker of Kafka 4 refuses to convert a
+group to the protocol of KIP-848 as long as an assignment has any (KAFKA-18134). Other Kafka clients
+ignore these bytes. A subscription's userdata starts with the generation, as Java's does.
+"""
+
+from __future__ import annotations
+
+import struct as binary
+from dataclasses import dataclass, replace
+
+from kohort.embedded.consumer import TopicPartitionList, partition_lists, partitions_in
+from kohort.model.errors import ProtocolError
+from kohort.model.ids import GenerationId, TopicPartition
+from kohort.model.instants import Millis
+from kohort.schema import INT32, array, decode, encode, field, struct
+
+_HEADER = binary.Struct(">HBB")
+"""Mark, format, flags (none is defined yet)."""
+_MARK = 0x6B68
+_FORMAT = 1
+_NAMED = 10
+"""Most partitions that a sentence names."""
+_GENERATION = binary.Struct(">i")
+
+
+@struct(versions="0")
+class WaitData:
+    """One wait."""
+
+    wait_id: int = field(INT32)
+    start_generation: int = field(INT32)
+    remaining_ms: int = field(INT32)
+    partitions: list[TopicPartitionList] = field(array(TopicPartitionList))
+
+
+@struct(versions="0")
+class PendingData:
+    """All waits of a group, and the partitions that change hands."""
+
+    waits: list[WaitData] = field(array(WaitData))
+    postponed: int = field(INT32)
+    released: list[TopicPartitionList] = field(array(TopicPartitionList))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wait:
+    """The group waits for the return of a member that held these partitions."""
+
+    wait_id: int
+    """Tells waits of one generation apart."""
+    start_generation: GenerationId
+    """The generation in which the partitions were missed first."""
+    remaining_ms: Millis
+    partitions: frozenset[TopicPartition]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pending:
+    """The work that a group has still to do, as its leader describes it."""
+
+    waits: tuple[Wait, ...] = ()
+    released: frozenset[TopicPartition] = frozenset()
+    """Partitions that nobody got in this generation, because their owners must give them up."""
+    postponed: int = 0
+    """Moves that a later generation makes, because one generation makes only some."""
+
+    def __bool__(self) -> bool:
+        return bool(self.waits or self.released or self.postponed)
+
+    def after(self, elapsed_ms: Millis) -> Pending:
+        """The pending work some time later: each wait is shorter, at least 0."""
+        waits = tuple(
+            replace(wait, remaining_ms=Millis(max(0, wait.remaining_ms - max(0, elapsed_ms))))
+            for wait in self.waits
+        )
+        return replace(self, waits=waits)
+
+    def sentences(self) -> list[str]:
+        """A sentence for the log about each wait, and about postponed moves."""
+        moves = [f"{self.postponed} moves are left for later"] if self.postponed else []
+        return moves + [
+            f"{len(wait.partitions)} partitions wait up to {wait.remaining_ms / 1_000:.1f} s for "
+            f"the member that had them: {', '.join(map(str, sorted(wait.partitions)[:_NAMED]))}"
+            + (", ..." if len(wait.partitions) > _NAMED else "")
+            for wait in self.waits
+        ]
+
+
+NOTHING = Pending()
+
+
+def encode_pending(pending: Pending) -> bytes | None:
+    """Userdata of an assignment; None if nothing is pending."""
+    if not pending:
+        return None
+    waits = [
+        WaitData(
+            wait_id=wait.wait_id,
+            start_generation=wait.start_generation,
+            remaining_ms=wait.remaining_ms,
+            partitions=partition_lists(wait.partitions),
+        )
+        for wait in pending.waits
+    ]
+    body = PendingData(
+        waits=waits, postponed=pending.postponed, released=partition_lists(pending.released)
+    )
+    return _HEADER.pack(_MARK, _FORMAT, 0) + encode(body, 0)
+
+
+def decode_pending(user_data: bytes | None) -> Pending:
+    """The pending work in an assignment; `NOTHING` if another program wrote the bytes.
+
+    Raises:
+        ProtocolError: the bytes start as kohort's do, but are damaged or of a newer format.
+    """
+    data = user_data or b""
+    if len(data) < _HEADER.size or _HEADER.unpack_from(data)[0] != _MARK:
+        return NOTHING
+    _, number, _ = _HEADER.unpack_from(data)
+    if number != _FORMAT:
+        raise ProtocolError(f"userdata of waits has format {number}; this kohort reads {_FORMAT}")
+    body, end = decode(PendingData, 0, data, _HEADER.size)
+    if end != len(data):
+        raise ProtocolError(f"userdata of waits ends after {end} of {len(data)} bytes")
+    waits = tuple(
+        Wait(
+            wait_id=each.wait_id,
+            start_generation=GenerationId(each.start_generation),
+            remaining_ms=Millis(max(0, each.remaining_ms)),
+            partitions=partitions_in(each.partitions),
+        )
+        for each in body.waits
+    )
+    return Pending(
+        waits=waits, released=partitions_in(body.released), postponed=max(0, body.postponed)
+    )
+
+
+def pending_of(user_data: bytes | None) -> Pending:
+    """As `decode_pending`; nothing for damaged bytes, as if the leader had sent none."""
+    try:
+        return decode_pending(user_data)
+    except ProtocolError:
+        return NOTHING
+
+
+def encode_echo(generation_id: GenerationId, pending: Pending) -> bytes:
+    """Userdata of a subscription: the generation as Java writes it, then what is pending."""
+    return _GENERATION.pack(generation_id) + (encode_pending(pending) or b"")
+
+
+def decode_echo(user_data: bytes | None) -> Pending:
+    """The pending work in a subscription; `NOTHING` if another program wrote the bytes.
+
+    Raises:
+        ProtocolError: as `decode_pending`.
+    """
+    return decode_pending((user_data or b"")[_GENERATION.size :])

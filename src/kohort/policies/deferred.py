@@ -1,0 +1,264 @@
+"""Deferred resolution (Design II): partitions of a member that left wait for its return.
+
+In: a group spec, the leader's memory, the time. Out: a cooperative plan, what is pending, and the
+memory for the next round. Must not know: bytes of requests, timers, how the plan travels.
+
+A partition that nobody claims is *lost* if its owner is gone. It waits, at most for the maximum,
+until a member comes that holds nothing: that member gets all partitions of one wait at once. Other
+free partitions are assigned at once: new ones, those that their owners released, and those with
+contradicting claims. The deadline of a wait never moves: every member echoes the wait with the time
+that is left, so also another leader continues with it.
+
+During a wait the plan has a *placeholder* in the place of the lost member. The placeholder keeps
+the waiting partitions, so the shares of the others stay as they are, and a member that joins in
+addition gets its share from all. Sources: seed 003 (Design II), rules B1 to B16.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from kohort.embedded.deferral import Pending, Wait
+from kohort.model.errors import ConfigError
+from kohort.model.ids import NO_GENERATION, MemberId, TopicPartition
+from kohort.model.instants import MICROS_PER_MILLI, Instant, Millis, after
+from kohort.policies.claims import claimants, valid_claims
+from kohort.policies.losses import (
+    LeaderMemory,
+    Moment,
+    Waiting,
+    existing_partitions,
+    newest_generation,
+    wait_id_of,
+    waits_of,
+)
+from kohort.policies.pacing import PacedPlan, paced
+from kohort.policies.spec import AssignAgain, GroupAssignment, GroupSpec, MemberSpec
+from kohort.policies.sticky import sticky_plan
+
+_PLACEHOLDER = "\U0010ffff waits "
+"""Sorts behind every id that a coordinator makes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resolution:
+    """How a leader of a cooperative group makes a new plan come true; the default is Design I.
+
+    Attributes:
+        most_wait_ms: the longest wait for partitions of a member that left; 0 for none.
+        most_moves: the optional moves of a round: a number, a share of all partitions (a float,
+            at least one move), or None for no limit.
+        moves_interval_ms: the least time between two rounds with optional moves.
+    """
+
+    most_wait_ms: Millis = Millis(0)
+    most_moves: int | float | None = None
+    moves_interval_ms: Millis = Millis(0)
+
+    def __post_init__(self) -> None:
+        if self.most_moves is not None and self.most_moves <= 0:
+            raise ConfigError(f"expected at least one move a round, got {self.most_moves}")
+
+    @property
+    def in_one_step(self) -> bool:
+        """Whether nothing waits and no move is postponed: Design I."""
+        return not self.most_wait_ms and self.most_moves is None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeferredPlan:
+    """The decision for one generation.
+
+    Attributes:
+        partitions: the plan, without partitions that another member must give up first.
+        pending: for the userdata of every assignment.
+        again: when the leader must assign again, and why.
+        memory: for this leader's next decision.
+        damaged: a sentence for each member with an unreadable echo.
+    """
+
+    partitions: GroupAssignment
+    pending: Pending
+    again: AssignAgain | None
+    memory: LeaderMemory
+    damaged: tuple[str, ...] = ()
+
+
+def deferred_plan(spec: GroupSpec, moment: Moment, resolution: Resolution) -> DeferredPlan:
+    """Decide for one generation of a group in which members claim what they work on."""
+    memory = moment.memory
+    if memory is not None and memory.generation_id != newest_generation(spec):
+        memory = None  # another leader's plan, or none at all, came in between
+    claims = claimants(spec)
+    waits: list[Waiting] = []
+    damaged: list[str] = []
+    if resolution.most_wait_ms:
+        waits, damaged = waits_of(spec, replace(moment, memory=memory), resolution.most_wait_ms)
+    members, waits = _handed_over(spec, waits, memory)
+    target, waits = _with_placeholders(replace(spec, members=members), waits, memory)
+    moves = _moves(spec, target, moment.now, memory, resolution)
+    plan = {
+        member_id: [p for p in share if not claims.get(p, frozenset()) - {member_id}]
+        for member_id, share in moves.target.items()
+    }
+    kept = LeaderMemory(
+        generation_id=moment.generation_id,
+        owners={p: member_id for member_id, share in plan.items() for p in share},
+        topics={member_id: member.topics for member_id, member in spec.members.items()},
+        waits=tuple(waits),
+        moved_at=moment.now if moves.made else (memory.moved_at if memory else None),
+    )
+    return DeferredPlan(
+        partitions=plan,
+        pending=Pending(
+            waits=_told(waits, moment.now),
+            released=_released(spec, plan, waits) if resolution.most_wait_ms else frozenset(),
+            postponed=moves.waiting,
+        ),
+        again=_again(waits, moves.waiting, moment.now, kept.moved_at, resolution),
+        memory=kept,
+        damaged=tuple(damaged),
+    )
+
+
+def _moves(
+    spec: GroupSpec,
+    target: GroupAssignment,
+    now: Instant,
+    memory: LeaderMemory | None,
+    resolution: Resolution,
+) -> PacedPlan:
+    """The target as far as this round may make it."""
+    most = resolution.most_moves
+    if most is None:
+        return PacedPlan(target=target, made=0, waiting=0)
+    if isinstance(most, float):
+        most = max(1, int(most * sum(map(len, target.values()))))
+    moved_at = memory.moved_at if memory else None
+    if moved_at is not None and now < after(moved_at, resolution.moves_interval_ms):
+        most = 0
+    return paced(spec, target, most)
+
+
+def _again(
+    waits: Sequence[Waiting],
+    postponed: int,
+    now: Instant,
+    moved_at: Instant | None,
+    resolution: Resolution,
+) -> AssignAgain | None:
+    """The earliest instant at which something pending may go on.
+
+    Without an interval no timer is needed for postponed moves: the members that give partitions up
+    join again, and that round makes the next moves.
+    """
+    wishes = []
+    if waits:
+        first = min(waits, key=lambda wait: wait.deadline)
+        reason = f"the wait for {len(first.partitions)} partitions of a lost member is over"
+        wishes.append(AssignAgain(after_ms=_millis_until(first.deadline, now), reason=reason))
+    if postponed and resolution.moves_interval_ms and moved_at is not None:
+        due = after(moved_at, resolution.moves_interval_ms)
+        reason = f"{postponed} moves were postponed by kohort.max.moves.per.round"
+        wishes.append(AssignAgain(after_ms=_millis_until(due, now), reason=reason))
+    return min(wishes, key=lambda wish: wish.after_ms, default=None)
+
+
+def _millis_until(deadline: Instant, now: Instant) -> Millis:
+    """Rounded up, so that a timer of this length never ends before the deadline."""
+    return Millis(max(0, -((now - deadline) // MICROS_PER_MILLI)))
+
+
+# -- the plan -------------------------------------------------------------------------------------
+
+
+def _handed_over(
+    spec: GroupSpec, waits: list[Waiting], memory: LeaderMemory | None
+) -> tuple[Mapping[MemberId, MemberSpec], list[Waiting]]:
+    """Let members that came with nothing claim the partitions of one wait each."""
+    members = dict(spec.members)
+    left = list(waits)
+    known = frozenset(memory.topics) if memory else frozenset[MemberId]()
+    newest = newest_generation(spec)
+    for member_id in spec.member_order():
+        member = members[member_id]
+        if member.owned or member.generation_id != NO_GENERATION or member_id in known:
+            continue
+        for position, wait in enumerate(left):
+            mine = frozenset(p for p in wait.partitions if p.topic in member.topics)
+            if mine:
+                members[member_id] = replace(member, owned=mine, generation_id=newest)
+                left[position] = replace(wait, partitions=wait.partitions - mine)
+                break
+        left = [wait for wait in left if wait.partitions]
+    return members, left
+
+
+def _with_placeholders(
+    spec: GroupSpec, waits: list[Waiting], memory: LeaderMemory | None
+) -> tuple[GroupAssignment, list[Waiting]]:
+    """The sticky plan with a placeholder for each wait; the waits that are left."""
+    if not waits:
+        return sticky_plan(spec), []
+    placeholders = {
+        MemberId(f"{_PLACEHOLDER}{number:06d}"): wait for number, wait in enumerate(waits)
+    }
+    newest = newest_generation(spec)
+    stand_ins = {
+        name: MemberSpec(
+            topics=_topics_of(spec, wait, memory), owned=wait.partitions, generation_id=newest
+        )
+        for name, wait in placeholders.items()
+    }
+    plan = sticky_plan(replace(spec, members={**spec.members, **stand_ins}))
+    owners = valid_claims(spec)
+    left = []
+    for name, wait in placeholders.items():
+        planned = frozenset(plan.pop(name))
+        left.append(replace(wait, partitions=planned & wait.partitions))
+        for partition in sorted(planned - wait.partitions):
+            _give_back(spec, plan, partition, owners.get(partition))
+    for mine in plan.values():
+        mine.sort()
+    return plan, [wait for wait in left if wait.partitions]
+
+
+def _topics_of(spec: GroupSpec, wait: Waiting, memory: LeaderMemory | None) -> frozenset[str]:
+    """The subscription of the lost member, as far as it is known."""
+    lost = frozenset(p.topic for p in wait.partitions)
+    if memory is not None:
+        for member_id, topics in memory.topics.items():
+            if wait_id_of(member_id) == wait.wait_id:
+                return topics | lost
+    return lost.union(*(m.topics for m in spec.members.values() if m.topics & lost))
+
+
+def _give_back(
+    spec: GroupSpec, plan: GroupAssignment, partition: TopicPartition, owner: MemberId | None
+) -> None:
+    """Nobody works for a placeholder: its other partitions stay, or go to the least loaded."""
+    if owner is None:
+        able = [m for m in spec.member_order() if partition.topic in spec.members[m].topics]
+        owner = min(able, key=lambda member_id: len(plan[member_id]))
+    plan[owner].append(partition)
+
+
+def _told(waits: Sequence[Waiting], now: Instant) -> tuple[Wait, ...]:
+    return tuple(
+        Wait(
+            wait_id=wait.wait_id,
+            start_generation=wait.start_generation,
+            remaining_ms=_millis_until(wait.deadline, now),
+            partitions=wait.partitions,
+        )
+        for wait in waits
+    )
+
+
+def _released(
+    spec: GroupSpec, plan: GroupAssignment, waits: Sequence[Waiting]
+) -> frozenset[TopicPartition]:
+    """Partitions that nobody gets now and that do not wait: their owners must give them up."""
+    assigned = {p for mine in plan.values() for p in mine}
+    return existing_partitions(spec) - assigned.union(*(wait.partitions for wait in waits))

@@ -1,0 +1,195 @@
+"""Which partitions of a group wait for a lost member, and until when.
+
+In: a group spec, the leader's memory, the echoes of the members, the time. Out: waits. Must not
+know: plans. See `deferred.py` for the rules and their sources.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from kohort.embedded.deferral import Pending, decode_echo
+from kohort.model.errors import ProtocolError
+from kohort.model.ids import NO_GENERATION, GenerationId, MemberId, TopicPartition
+from kohort.model.instants import Instant, Millis, after
+from kohort.policies.claims import claimants
+from kohort.policies.spec import GroupSpec
+
+_Key = tuple[GenerationId, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Waiting:
+    """A wait with its deadline on the leader's clock."""
+
+    start_generation: GenerationId
+    wait_id: int
+    deadline: Instant
+    partitions: frozenset[TopicPartition]
+
+    @property
+    def key(self) -> _Key:
+        """The name of this wait for the leader and in every echo."""
+        return self.start_generation, self.wait_id
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaderMemory:
+    """The plan of one generation, for the leader's next plan."""
+
+    generation_id: GenerationId
+    owners: Mapping[TopicPartition, MemberId]
+    topics: Mapping[MemberId, frozenset[str]]
+    """The members of the generation, each with its subscription."""
+    waits: tuple[Waiting, ...] = ()
+    moved_at: Instant | None = None
+    """When this leader last made optional moves under a limit."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Moment:
+    """The facts that a leader has beside the subscriptions when it assigns.
+
+    Attributes:
+        generation_id: the generation that gets the plan.
+        now: the time on the leader's clock.
+        memory: the plan that was in force before; None for a new leader.
+        known: partition counts that this member knew before it asked for the present ones.
+    """
+
+    generation_id: GenerationId
+    now: Instant
+    memory: LeaderMemory | None = None
+    known: Mapping[str, int] = field(default_factory=dict)
+
+
+def waits_of(
+    spec: GroupSpec, moment: Moment, most_wait_ms: Millis
+) -> tuple[list[Waiting], list[str]]:
+    """The waits that go on, those that begin, and a sentence for each unreadable echo."""
+    memory = moment.memory
+    existing = existing_partitions(spec)
+    claimed = existing & claimants(spec).keys()
+    free = existing - claimed
+    echoes, damaged = _echoes(spec)
+    waits = _continued(echoes, memory, moment.now, most_wait_ms, free)
+    free -= frozenset[TopicPartition]().union(*(wait.partitions for wait in waits))
+    if memory is not None:
+        lost = _lost_by_memory(spec, memory, free)
+    else:
+        free -= frozenset[TopicPartition]().union(*(echo.released for echo in echoes))
+        lost = _lost_by_look(spec, moment.known, free, claimed)
+    begun = [
+        Waiting(
+            start_generation=moment.generation_id,
+            wait_id=wait_id,
+            deadline=after(moment.now, most_wait_ms),
+            partitions=mine,
+        )
+        for wait_id, mine in sorted(lost.items())
+    ]
+    return [wait for wait in waits if wait.deadline > moment.now] + begun, damaged
+
+
+def newest_generation(spec: GroupSpec) -> GenerationId:
+    """The highest generation that any member claims; -1 in a new group."""
+    return max((m.generation_id for m in spec.members.values()), default=NO_GENERATION)
+
+
+def existing_partitions(spec: GroupSpec) -> frozenset[TopicPartition]:
+    """All partitions that any member wants."""
+    return frozenset(
+        TopicPartition(topic, number)
+        for topic in spec.wanted_topics()
+        for number in range(spec.partitions[topic])
+    )
+
+
+def _echoes(spec: GroupSpec) -> tuple[list[Pending], list[str]]:
+    """The echoes of the members of the newest generation; a sentence for each unreadable echo."""
+    newest = newest_generation(spec)
+    echoes, damaged = [], []
+    for member_id in spec.member_order():
+        member = spec.members[member_id]
+        if member.generation_id != newest or newest == NO_GENERATION:
+            continue
+        try:
+            echoes.append(decode_echo(member.user_data))
+        except ProtocolError as error:
+            damaged.append(f"member {member_id}: {error}")
+    return echoes, damaged
+
+
+def _continued(
+    echoes: Sequence[Pending],
+    memory: LeaderMemory | None,
+    now: Instant,
+    most_wait_ms: Millis,
+    free: frozenset[TopicPartition],
+) -> list[Waiting]:
+    """The waits that go on: each with its earliest deadline, each partition in one of them."""
+    found: dict[_Key, Waiting] = {wait.key: wait for wait in memory.waits} if memory else {}
+    for echo in echoes:
+        for each in echo.waits:
+            told = Waiting(
+                start_generation=each.start_generation,
+                wait_id=each.wait_id,
+                deadline=after(now, min(each.remaining_ms, most_wait_ms)),
+                partitions=each.partitions,
+            )
+            known = found.setdefault(told.key, told)
+            found[told.key] = replace(
+                known,
+                deadline=min(known.deadline, told.deadline),
+                partitions=known.partitions | told.partitions,
+            )
+    waits: list[Waiting] = []
+    for wait in sorted(found.values(), key=lambda wait: (wait.deadline, wait.key)):
+        if partitions := wait.partitions & free:
+            free -= partitions
+            waits.append(replace(wait, partitions=partitions))
+    return waits
+
+
+def _lost_by_memory(
+    spec: GroupSpec, memory: LeaderMemory, free: frozenset[TopicPartition]
+) -> dict[int, frozenset[TopicPartition]]:
+    """The partitions that lost members had in the last plan, by the id of the wait."""
+    lost: dict[MemberId, set[TopicPartition]] = {}
+    for partition in free:
+        owner = memory.owners.get(partition)
+        if owner is not None and owner not in spec.members:
+            lost.setdefault(owner, set()).add(partition)
+    return {wait_id_of(owner): frozenset(mine) for owner, mine in lost.items()}
+
+
+def _lost_by_look(
+    spec: GroupSpec,
+    known: Mapping[str, int],
+    free: frozenset[TopicPartition],
+    claimed: frozenset[TopicPartition],
+) -> dict[int, frozenset[TopicPartition]]:
+    """The partitions that lost members must have had; the leader did not make the last plan.
+
+    A free partition was lost if its topic was assigned before: a member claims another partition of
+    the topic, or this leader knew the topic. Partitions beyond the known count are new. The shares
+    of several lost members look like one; they are cut into as many waits as shares fit in.
+    """
+    topics = {p.topic for p in claimed}
+    lost = sorted(
+        p
+        for p in free
+        if (p.topic in topics or p.topic in known) and p.partition < known.get(p.topic, 1 << 31)
+    )
+    holders = sum(1 for m in spec.members.values() if m.owned)
+    if not lost or not holders:
+        return {}
+    count = min(len(lost), max(1, round(len(lost) * holders / max(1, len(claimed)))))
+    return {number: frozenset(lost[number::count]) for number in range(count)}
+
+
+def wait_id_of(member_id: MemberId) -> int:
+    """The id of the wait for a member."""
+    return zlib.crc32(member_id.encode()) & 0x7FFFFFFF
