@@ -140,6 +140,7 @@ class ClusterEngine:
         """The shell read ``data`` from ``conn``; the shell may reuse the memory of ``data``."""
         passed = self._pass_deadlines(now)
         if not self._router.received(conn, data, now) and not passed:
+            self._due = self._next_deadline()
             return []  # a piece of a large answer
         return self._run(now)
 
