@@ -93,7 +93,7 @@ def test_requests_that_wait_for_the_log_survive_the_loss_of_their_connection() -
     assert world.fetch("t-0") == ["fetch <- g NONE t-0=5"]
 
 
-def test_a_member_that_was_dropped_while_the_number_is_on_its_way_is_not_in_the_round(
+def test_a_member_that_was_dropped_while_the_number_is_on_its_way_is_waited_for(
     world: World,
 ) -> None:
     world.reservations_wait = True
@@ -106,9 +106,23 @@ def test_a_member_that_was_dropped_while_the_number_is_on_its_way_is_not_in_the_
     world.join("a", name="a.again")
     world.join("b", name="b.again")
     world.lose("b.again")
-    assert world.written()[:2] == [
-        "fact MembersNotRejoined generation=2 [b-1]",
-        "fact JoinPhaseCompleted generation=3 range a-1 [a-1]",
+    assert world.written() == [], "the phase waits for b, as if b had not joined"
+    world.join("b", name="b.third")
+    assert world.answers["b.third"].generation_id == 3
+
+
+def test_a_member_dropped_while_the_number_is_on_its_way_expires_with_its_session() -> None:
+    world = World()
+    world.stable("a", "b", session=10_000)
+    world.reservations_wait = True
+    world.join("a")
+    world.join("b", name="b.waits")
+    world.lose("b.waits")
+    assert world.written() == []
+    assert world.wait(9_999) == []
+    assert world.wait(1)[:2] == [
+        "fact MemberExpired generation=1 b-1",
+        "fact JoinPhaseCompleted generation=2 range a-1 [a-1]",
     ]
 
 

@@ -22,7 +22,7 @@ from kohort.coordinator.interface import (
     TokensDropped,
 )
 from kohort.coordinator.member import Member
-from kohort.coordinator.rebalancing import EmptyWrite, prepare_rebalance, try_complete
+from kohort.coordinator.rebalancing import EmptyWrite, prepare_rebalance, reopen, try_complete
 from kohort.coordinator.registry import Registry
 from kohort.coordinator.timers import Timer, session_timer
 from kohort.model.deadlines import Deadline
@@ -256,6 +256,7 @@ def tokens_dropped(registry: Registry, event: TokensDropped) -> None:
 
 
 def _drop_join(registry: Registry, group: Group, member: Member) -> None:
+    only_the_log_is_awaited = group.closing and group.all_joined()
     group.unpark_join(member)
     registry.observe(
         ParkedJoinDropped(
@@ -268,6 +269,8 @@ def _drop_join(registry: Registry, group: Group, member: Member) -> None:
     )
     if member.knows_id:
         registry.arm_session(member)
+        if only_the_log_is_awaited:
+            reopen(registry, group)
         return
     # No client knows this id, so the group does not wait for it.
     remove_member(registry, group, member.member_id)

@@ -103,7 +103,6 @@ def reserve(registry: Registry, group: Group) -> None:
 
 def _send_back(registry: Registry, group: Group, error: ErrorCode) -> None:
     """No number could be reserved: all parked members get the error and may join again."""
-    group.closing = False
     group.initial = None
     for member in group.members.values():
         token = group.unpark_join(member)
@@ -111,6 +110,12 @@ def _send_back(registry: Registry, group: Group, error: ErrorCode) -> None:
             member.knows_id = True
             registry.arm_session(member)
             registry.respond(token, JoinAnswer(error=error, member_id=member.member_id))
+    reopen(registry, group)
+
+
+def reopen(registry: Registry, group: Group) -> None:
+    """A join phase that waited only for the log waits for members again."""
+    group.closing = False
     _arm_join_timer(registry, group)
 
 
