@@ -157,6 +157,20 @@ def a_clean_end_with_a_last_commit() -> Tale:
 
 
 @kept(40)
+def a_seek_inside_the_callback_comes_after_the_commit() -> Tale:
+    tale = _alone(auto_commit=True).deliver("a", 0, 0, 9).client_commit("a", p0=10)
+    tale.told("a", "revoked", 0, 1, 2, 3, ended=False).position("a", 0, 5, sought=True)
+    ended = c.CallbackEnded(
+        group_id=G,
+        member_id=m("a"),
+        generation_id=GenerationId(1),
+        kind=c.CallbackKind.REVOKED,
+        partitions=tps(0, 1, 2, 3),
+    )
+    return tale.heard(ended, "a")
+
+
+@kept(40)
 def a_commit_that_was_repeated_is_answered_after_a_newer_one() -> Tale:
     tale = _alone(auto_commit=True).deliver("a", 0, 0, 9)
     older = c.CommitSent(group_id=G, request=90, offsets=((tps(0)[0], 8),), member_id=m("a"))

@@ -33,6 +33,21 @@ def _overtaken(*left: int) -> Tale:
 
 
 @kept(28)
+def revoked_because_a_static_member_leaves_without_a_request() -> Tale:
+    tale = two_processes().told("a", "revoked", 1)
+    left = MemberStateChanged(
+        at=Instant(tale.now),
+        group_id=G,
+        member_id=m("a"),
+        generation_id=GenerationId(1),
+        before="stable",
+        after="leaving",
+        reason="the application unsubscribed",
+    )
+    return tale.add(left, "a", life=1).told("a", "assigned", 1)
+
+
+@kept(28)
 def revoked_since_a_generation_that_came_meanwhile_withholds_it() -> Tale:
     return _overtaken(0)
 

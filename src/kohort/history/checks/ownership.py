@@ -315,7 +315,12 @@ class NoNeedlessRevoke(Assigned):
 
     @on(MemberStateChanged)
     def moved(self, recorded: Recorded, fact: MemberStateChanged) -> None:
-        """After the missed generation the member must keep its partitions."""
+        """A leave excuses a revocation; after a missed generation a member keeps its partitions.
+
+        A static member leaves without LeaveGroup.
+        """
+        if fact.after == "leaving":
+            self._suspects.pop(recorded.source, None)
         process = self.world.processes.get(recorded.source)
         missed = self._missed.get(recorded.source)
         if process is None or fact.before != "syncing" or missed is None:
