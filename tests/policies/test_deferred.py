@@ -4,135 +4,22 @@ from __future__ import annotations
 
 import itertools
 import random
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.examples import examples
+from tests.policies.deferred_group import MINUTE, Consumer, Group
 
 from kohort.embedded.deferral import NOTHING, Pending, Wait, decode_echo, encode_echo
 from kohort.model.errors import ConfigError
-from kohort.model.ids import NO_GENERATION, GenerationId, MemberId, TopicPartition
+from kohort.model.ids import GenerationId, MemberId, TopicPartition
 from kohort.model.instants import Instant, Millis, millis_between
 from kohort.policies.cooperative import CooperativeStickyAssignor
 from kohort.policies.deferred import DeferredPlan, Resolution, deferred_plan
-from kohort.policies.losses import LeaderMemory, Moment
+from kohort.policies.losses import Moment
 from kohort.policies.spec import GroupSpec, MemberSpec
-
-MINUTE = Resolution(most_wait_ms=Millis(60_000))
-
-
-@dataclass
-class Consumer:
-    """A member between two joins."""
-
-    topics: frozenset[str]
-    owned: frozenset[TopicPartition] = frozenset()
-    generation: int = NO_GENERATION
-    pending: Pending = NOTHING
-    told_at: int = 0
-    memory: LeaderMemory | None = None
-    known: dict[str, int] = field(default_factory=dict)
-    echoes: bool = True
-
-
-class Group:
-    """A cooperative group; each ``settle`` runs rounds until no member gives anything up."""
-
-    def __init__(self, names: str, resolution: Resolution = MINUTE, **sizes: int) -> None:
-        self.sizes = sizes or {"t": 12}
-        self.resolution = resolution
-        self.members: dict[str, Consumer] = {}
-        self.now = 0
-        self.generation = 0
-        self.generations = 0
-        self.moves = 0
-        self.owner: dict[TopicPartition, str] = {}
-        self.last: DeferredPlan | None = None
-        self.join(*names.split())
-        self.settle()
-        self.moves = self.generations = 0
-
-    def join(self, *names: str, topics: str = "") -> None:
-        for name in names:
-            wanted = frozenset(topics.split()) if topics else frozenset(self.sizes)
-            self.members[name] = Consumer(wanted)
-
-    def leave(self, *names: str) -> None:
-        for name in names:
-            del self.members[name]
-
-    @property
-    def leader(self) -> str:
-        """The member that has been in the group for longest, as a coordinator keeps its leader."""
-        return next(iter(self.members))
-
-    def round(self) -> bool:
-        """One rebalance; whether a member gave something up, so that another round follows."""
-        members = {}
-        for name, each in self.members.items():
-            left = each.pending.after(Millis((self.now - each.told_at) // 1_000))
-            echo = encode_echo(GenerationId(each.generation), left if each.echoes else NOTHING)
-            members[MemberId(name)] = MemberSpec(
-                topics=each.topics,
-                owned=each.owned,
-                generation_id=GenerationId(each.generation),
-                user_data=echo,
-            )
-        self.generation += 1
-        self.generations += 1
-        first = self.members[self.leader]
-        moment = Moment(
-            generation_id=GenerationId(self.generation),
-            now=Instant(self.now),
-            memory=first.memory,
-            known=first.known,
-        )
-        self.last = plan = deferred_plan(
-            GroupSpec(members=members, partitions=self.sizes), moment, self.resolution
-        )
-        gave_up = False
-        for name, each in self.members.items():
-            mine = frozenset(plan.partitions[MemberId(name)])
-            gave_up |= bool(each.owned - mine)
-            for partition in mine:
-                self.moves += self.owner.get(partition, name).rstrip("'") != name.rstrip("'")
-                self.owner[partition] = name
-            each.owned, each.generation = mine, self.generation
-            each.pending, each.told_at, each.memory = plan.pending, self.now, None
-        first.memory, first.known = plan.memory, dict(self.sizes)
-        return gave_up
-
-    def settle(self) -> DeferredPlan:
-        for _ in range(60):
-            if not self.round():
-                assert self.last is not None
-                return self.last
-        raise AssertionError("the group does not settle")
-
-    def sleep(self, seconds: float) -> None:
-        """Time passes; the leader's timer starts rounds."""
-        end = self.now + int(seconds * 1_000_000)
-        while self.last and self.last.again and self.members:
-            due = self.told_at + self.last.again.after_ms * 1_000
-            if due > end:
-                break
-            self.now = max(self.now, due)
-            self.settle()
-        self.now = end
-
-    @property
-    def told_at(self) -> int:
-        return self.members[self.leader].told_at
-
-    @property
-    def idle(self) -> set[TopicPartition]:
-        owned = {p for each in self.members.values() for p in each.owned}
-        return {TopicPartition(t, n) for t, size in self.sizes.items() for n in range(size)} - owned
-
-    def owned(self, name: str) -> frozenset[TopicPartition]:
-        return self.members[name].owned
 
 
 def remaining(plan: DeferredPlan) -> list[int]:
@@ -351,10 +238,11 @@ def test_a_released_partition_of_a_crashed_owner_is_free() -> None:
 
 def test_a_new_leader_knows_released_partitions_from_the_echoes() -> None:
     group = Group("a b c", t=12)
+    group.sizes = {"t": 14}
     group.join("d")
     group.round()
-    released = group.idle
-    assert len(released) == 3
+    assert len(group.owned("d")) == 2
+    assert len(group.idle) == 1, "another member must give this partition up for d"
     crashed = group.owned("a")
     group.leave("a")
     group.settle()
@@ -388,6 +276,36 @@ def test_a_partition_that_a_present_member_dropped_does_not_wait() -> None:
     group.members["b"].owned = frozenset()
     assert group.settle().pending == NOTHING
     assert not group.idle
+
+
+def test_beside_a_member_that_claims_nothing_a_new_leader_calls_nothing_lost() -> None:
+    group = Group("a b c d")
+    group.members["c"].owned = frozenset()  # It also offers range, so it gave everything up.
+    group.leave("a")
+    assert group.settle().pending == NOTHING
+    assert not group.idle
+
+
+def test_a_new_leader_counts_from_its_own_assignment_and_not_from_older_echoes() -> None:
+    group = Group("a b c")
+    wait = Wait(
+        wait_id=7,
+        start_generation=GenerationId(1),
+        remaining_ms=Millis(9_000),
+        partitions=group.owned("c"),
+    )
+    echo = encode_echo(GenerationId(1), Pending(waits=(wait,)))
+    member = MemberSpec(
+        topics=frozenset({"t"}),
+        owned=group.owned("b"),
+        generation_id=GenerationId(1),
+        user_data=echo,
+    )
+    own = Pending(waits=(replace(wait, remaining_ms=Millis(4_000)),))
+    moment = Moment(generation_id=GenerationId(2), now=Instant(0), pending=own)
+    spec = GroupSpec(members={MemberId("b"): member}, partitions=group.sizes)
+    plan = deferred_plan(spec, moment, MINUTE)
+    assert [w.remaining_ms for w in plan.pending.waits if w.wait_id == 7] == [4_000]
 
 
 def test_damaged_echoes_are_named_and_ignored() -> None:

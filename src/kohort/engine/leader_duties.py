@@ -12,11 +12,12 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from kohort.embedded.consumer import LeadersNote
+from kohort.embedded.deferral import NOTHING, Pending
 from kohort.member.effects import PerformAssignment
 from kohort.member.events import AssignmentFailed, AssignmentPerformed
 from kohort.model.errors import KohortError
 from kohort.model.ids import GenerationId, MemberId, ProtocolName
-from kohort.model.instants import Instant, Millis, after, sooner
+from kohort.model.instants import Instant, Millis, after, millis_between, sooner
 from kohort.model.join import JoinedMember
 from kohort.policies.losses import LeaderMemory, Moment
 from kohort.policies.spec import AssignAgain, EncodedPlan
@@ -39,8 +40,8 @@ class GroupAssigner(Protocol):
         """An assignment for every member; topics without a count do not exist (yet)."""
         ...
 
-    def again(self, assignment: bytes) -> AssignAgain | None:
-        """When to assign again by an assignment that an earlier life of the leader made."""
+    def pending(self, assignment: bytes) -> Pending:
+        """The pending work in an assignment."""
         ...
 
     def withheld(
@@ -101,6 +102,9 @@ class LeaderDuties:
         """The assigner's memory of a plan that is not in force yet."""
         self._memory: object = None
         """The assigner's memory of the plan that is in force, or was until the last rebalance."""
+        self._pending_work = NOTHING
+        """The pending work in this member's last assignment, also while it follows."""
+        self._pending_since = Instant(0)
         self._refresh_at: Instant | None = None
         self._again_at: Instant | None = None
 
@@ -145,6 +149,7 @@ class LeaderDuties:
             now=now,
             memory=self._memory if isinstance(self._memory, LeaderMemory) else None,
             known=self.known,
+            pending=self._pending_work.after(millis_between(self._pending_since, now)),
         )
         try:
             plan = self._assigner.assign(effect.protocol_name, effect.members, counts, moment)
@@ -188,10 +193,11 @@ class LeaderDuties:
         """The member has its assignment: the leader's timers start, a follower has none."""
         topics, self._inherited = self._inherited, None
         self._memory, self._proposed = self._proposed, None
+        self._pending_work, self._pending_since = self._assigner.pending(assignment), now
         decision = self._decision
         if is_leader and topics is not None:
             note = self._assigner.note(assignment)
-            again = self._assigner.again(assignment)
+            again = _again(self._pending_work)
             decision = self._decision = _Decision(topics, note.counts if note else None, again)
             self._refresh_at = now
         elif is_leader and decision is not None:
@@ -264,3 +270,11 @@ class LeaderDuties:
             if old.get(topic) != counts.get(topic)
         ]
         return f"partition counts changed: {', '.join(differences)}" if differences else None
+
+
+def _again(pending: Pending) -> AssignAgain | None:
+    """When a returning leader must assign again: its earlier life began these waits."""
+    if not pending.waits:
+        return None
+    first = min(wait.remaining_ms for wait in pending.waits)
+    return AssignAgain(after_ms=first, reason="the wait for partitions of a lost member is over")

@@ -154,6 +154,13 @@ class ConsumerAssigner:
         )
         return EncodedPlan(*_encoded(plan, members), deferred.memory)
 
+    def pending(self, assignment: bytes) -> Pending:
+        """The pending work in an assignment; nothing if its bytes are damaged."""
+        try:
+            return decode_pending(decode_assignment(assignment).user_data)
+        except ProtocolError:
+            return NOTHING
+
     def _deferred(self, spec: GroupSpec, moment: Moment) -> DeferredPlan:
         """The plan; without waits if the group's record would be too large with their userdata."""
         plan = deferred_plan(spec, moment, self._resolution)
@@ -169,17 +176,6 @@ class ConsumerAssigner:
         for sentence in (*plan.damaged, *plan.pending.sentences()):
             self._say(f"generation {moment.generation_id}: {sentence}")
         return plan
-
-    def again(self, assignment: bytes) -> AssignAgain | None:
-        """When the leader must assign again by its own assignment, which an earlier life made."""
-        try:
-            waits = decode_pending(decode_assignment(assignment).user_data).waits
-        except ProtocolError:
-            return None
-        if not waits:
-            return None
-        reason = "the wait for partitions of a lost member is over"
-        return AssignAgain(after_ms=min(wait.remaining_ms for wait in waits), reason=reason)
 
     def withheld(
         self,

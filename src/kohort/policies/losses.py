@@ -10,7 +10,7 @@ import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from kohort.embedded.deferral import Pending, decode_echo
+from kohort.embedded.deferral import NOTHING, Pending, decode_echo
 from kohort.model.errors import ProtocolError
 from kohort.model.ids import NO_GENERATION, GenerationId, MemberId, TopicPartition
 from kohort.model.instants import Instant, Millis, after
@@ -57,12 +57,14 @@ class Moment:
         now: the time on the leader's clock.
         memory: the plan that was in force before; None for a new leader.
         known: partition counts that this member knew before it asked for the present ones.
+        pending: the pending work in this member's own last assignment, with the time left now.
     """
 
     generation_id: GenerationId
     now: Instant
     memory: LeaderMemory | None = None
     known: Mapping[str, int] = field(default_factory=dict)
+    pending: Pending = NOTHING
 
 
 def waits_of(
@@ -74,6 +76,8 @@ def waits_of(
     claimed = existing & claimants(spec).keys()
     free = existing - claimed
     echoes, damaged = _echoes(spec)
+    # Echoes are as old as the joins. The leader's own assignment gives the exact time.
+    echoes.append(moment.pending)
     waits = _continued(echoes, memory, moment.now, most_wait_ms, free)
     free -= frozenset[TopicPartition]().union(*(wait.partitions for wait in waits))
     if memory is not None:
@@ -176,7 +180,13 @@ def _lost_by_look(
     A free partition was lost if its topic was assigned before: a member claims another partition of
     the topic, or this leader knew the topic. Partitions beyond the known count are new. The shares
     of several lost members look like one; they are cut into as many waits as shares fit in.
+
+    A member that claims nothing may have given up its partitions before it joined, because it also
+    offers an eager protocol. So beside such a member nothing counts as lost.
     """
+    newest = newest_generation(spec)
+    if any(not m.owned and m.generation_id == newest for m in spec.members.values()):
+        return {}
     topics = {p.topic for p in claimed}
     lost = sorted(
         p

@@ -9,11 +9,12 @@ from __future__ import annotations
 from typing import Final
 
 from kohort.history import promises
-from kohort.history.check import Heading, Kafka
+from kohort.history.check import Heading, Kafka, on
 from kohort.history.checks.assigning import Assigned, Plan, Targets
 from kohort.history.checks.timing import SLACK_MS
 from kohort.history.views import Partitions
 from kohort.history.world import World
+from kohort.model.facts import RebalanceStarted
 from kohort.model.history_record import Recorded
 from kohort.model.ids import GenerationId, GroupId, TopicPartition
 from kohort.model.instants import MICROS_PER_MILLI, Instant, Millis, after
@@ -40,6 +41,12 @@ class DeferralIsKept(Assigned):
     def __init__(self, world: World) -> None:
         super().__init__(world)
         self._deadlines: dict[Key, Instant] = {}
+        self._began: dict[GroupId, Instant] = {}
+
+    @on(RebalanceStarted)
+    def started(self, recorded: Recorded, fact: RebalanceStarted) -> None:
+        """A leader that was in no earlier generation knows a wait from echoes as old as this."""
+        self._began[fact.group_id] = recorded.at
 
     def assigned(self, recorded: Recorded, plan: Plan) -> None:
         """Judge the waits of a generation, and forget those that are over."""
@@ -50,8 +57,9 @@ class DeferralIsKept(Assigned):
             key = (group_id, wait.start_generation, wait.wait_id)
             deadline = after(recorded.at, wait.remaining_ms)
             first = self._deadlines.get(key, deadline)
+            lasted = recorded.at - self._began.get(group_id, recorded.at)
             self.judge(
-                deadline <= after(first, Millis(SLACK_MS)),
+                deadline <= after(first, Millis(SLACK_MS)) + lasted,
                 lambda w=wait: (  # type: ignore[misc]
                     f"the wait since generation {w.start_generation} was made longer"
                 ),
