@@ -16,6 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.examples import examples
 
+from kohort.storage.errors import StorageError
 from kohort.storage.faulty_files import UnsyncedLossFiles
 from kohort.storage.log_config import LogConfig
 from kohort.storage.log_dir import LogDir, Topic
@@ -222,3 +223,20 @@ def test_a_kill_in_the_middle_of_recovery_loses_nothing_more() -> None:
     world.open()
     assert world.log.log_end_offset == end
     world.check()
+
+
+def test_a_log_that_opens_after_a_failed_sync_of_its_directory_keeps_flushed_records() -> None:
+    files = UnsyncedLossFiles()
+
+    def open_log() -> PartitionLog:
+        return PartitionLog.open(files, "/data/t-0", SMALL, report=lambda _text: None)
+
+    files.fail_sync = lambda _path: True
+    with pytest.raises(StorageError, match="sync failed"):
+        open_log()
+    files.fail_sync = lambda _path: False
+    log = open_log()
+    log.append(batch_of(-1, -1, [b"acknowledged"]), NOW)
+    log.flush()
+    files.power_cut(lambda _highest: 0)
+    assert open_log().log_end_offset == 1

@@ -109,7 +109,8 @@ class PartitionLog:
             StorageError: the disk.
         """
         with disk(f"{directory}: cannot open the log"):
-            if not files.exists(directory):
+            # An empty one may not be on the disk: its maker died, or could not sync.
+            if not files.exists(directory) or not files.list_directory(directory):
                 make_durable_directory(files, directory)
             found = recover(
                 files, directory, config, machine_restarted=machine_restarted, report=report
