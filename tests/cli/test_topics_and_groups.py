@@ -7,11 +7,13 @@ from collections.abc import Iterator
 import confluent_kafka
 import pytest
 from click.testing import CliRunner
+from tests.client.stage import until
 
 from kohort.broker.embedded import EmbeddedBroker
 from kohort.cli.groups import assignment_text
 from kohort.cli.main import cli
 from kohort.client.errors import BrokerUnreachable, RequestFailed
+from kohort.client.membership import GroupMembership
 from kohort.model.errors import ConfigError
 from kohort.model.ids import TopicPartition
 
@@ -221,3 +223,36 @@ def test_the_total_lag_is_unknown_while_a_part_of_it_is_unknown(
     head = kohort("groups", "describe", "g").strip().partition("\n\n")[0]
     assert dict(rows(head))["TOTAL-LAG"] == "-"
     assert json.loads(kohort("groups", "describe", "g", "--json"))[0]["total_lag"] is None
+
+
+def test_describe_shows_the_partitions_that_wait_for_a_lost_member(
+    kohort_broker: EmbeddedBroker, kohort: Kohort
+) -> None:
+    kohort("topics", "create", "t", "--partitions", "4")
+    settings = {
+        "bootstrap.servers": kohort_broker.bootstrap_servers,
+        "group.id": "g",
+        "heartbeat.interval.ms": 100,
+        "scheduled.rebalance.max.delay.ms": 60_000,
+    }
+    with GroupMembership(["t"], settings) as first:
+        until(lambda: len(first.snapshot().owned) == 4, "everything is the first member's")
+        with GroupMembership(["t"], settings) as second:
+
+            def shared() -> bool:
+                first.release(first.snapshot().revoking)
+                return len(second.snapshot().owned) == 2
+
+            until(shared, "half is the second member's")
+            lost = sorted(second.snapshot().owned)
+        until(lambda: bool(first.waits()), "the leader waits")
+        kohort("groups", "describe", "g")
+        expected = f"Consumer group 'g' keeps {assignment_text(lost)} for a lost member, for 60 s "
+        assert expected in kohort.errors
+        (report,) = json.loads(kohort("groups", "describe", "g", "--json"))
+        assert report["waits"] == [
+            {
+                "partitions": [str(partition) for partition in lost],
+                "remaining_ms_at_the_last_rebalance": 60_000,
+            }
+        ]

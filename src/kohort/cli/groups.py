@@ -15,7 +15,9 @@ from kohort.cli.asking import asking
 from kohort.cli.output import bootstrap_option, json_option, note, print_json, print_table
 from kohort.client.admin import Admin
 from kohort.client.descriptions import GroupDescription, GroupMemberDescription
-from kohort.model.errors import ConfigError
+from kohort.embedded.consumer import decode_assignment
+from kohort.embedded.deferral import Wait, pending_of
+from kohort.model.errors import ConfigError, ProtocolError
 from kohort.model.ids import TopicPartition
 
 REBALANCING = ("PreparingRebalance", "CompletingRebalance")
@@ -144,6 +146,13 @@ class Report:
             "coordinator": self.coordinator,
             "coordinator_id": self.group.coordinator_id,
             "total_lag": self.total_lag,
+            "waits": [
+                {
+                    "partitions": [str(partition) for partition in sorted(wait.partitions)],
+                    "remaining_ms_at_the_last_rebalance": wait.remaining_ms,
+                }
+                for wait in _waits(self.group)
+            ],
             "members": [_member_json(member) for member in self.group.members],
             "partitions": [row.as_json() for row in self.rows if row.partition is not None],
         }
@@ -191,6 +200,23 @@ def _warn(group: GroupDescription) -> None:
         note(f"Consumer group '{group.group_id}' has no active members.")
     elif group.state in REBALANCING:
         note(f"Warning: Consumer group '{group.group_id}' is rebalancing.")
+    for wait in _waits(group):
+        note(
+            f"Consumer group '{group.group_id}' keeps {assignment_text(wait.partitions)} for a "
+            f"lost member, for {wait.remaining_ms / 1_000:g} s from the last rebalance at most."
+        )
+
+
+def _waits(group: GroupDescription) -> tuple[Wait, ...]:
+    """The waits of a kohort leader, in the assignments that the coordinator stores."""
+    for member in group.members:
+        try:
+            pending = pending_of(decode_assignment(member.assignment).user_data)
+        except ProtocolError:
+            continue
+        if pending.waits:
+            return pending.waits
+    return ()
 
 
 def _print_offsets(report: Report) -> None:
