@@ -16,7 +16,7 @@ def test_fact_types_have_each_kind_of_fact_by_its_name() -> None:
     bases = {base for kind in kinds for base in kind.__mro__[1:]}
     leaves = [kind for kind in kinds if kind not in bases]
     assert sorted(FACT_TYPES) == sorted(kind.__name__ for kind in leaves)
-    assert len(FACT_TYPES) == 77
+    assert len(FACT_TYPES) == 75
 
 
 def test_a_base_of_facts_is_no_kind_of_fact() -> None:
