@@ -12,6 +12,7 @@ from kohort.engine.member_engine import EngineSettings
 from kohort.engine.member_outputs import (
     Answered,
     Committed,
+    Connect,
     LeaderOf,
     LeadersOf,
     Node,
@@ -23,6 +24,7 @@ from kohort.member.effects import Lost
 from kohort.member.requests import RequestId
 from kohort.model.errors import ErrorCode
 from kohort.model.ids import TopicPartition
+from kohort.model.instants import Millis
 from kohort.wire.messages.k02_list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
@@ -348,3 +350,14 @@ def test_settings_reach_the_connections() -> None:
     peers = Peers(Broker(), settings=settings)
     ask(peers, LeaderOf(partition=T0), ListOffsetsRequest())
     assert peers.requests(MetadataRequest)[0].allow_auto_topic_creation is False
+
+
+def test_the_end_of_a_handshake_renews_the_next_deadline_although_no_request_waits() -> None:
+    peers = Peers(Broker())
+    request_id, (connect,) = peers.engine.request(
+        Target.ANY, MetadataRequest(), peers.now, timeout_ms=Millis(5_000)
+    )
+    assert isinstance(connect, Connect)
+    peers.engine.cancel(request_id)
+    peers.carry_out([connect])
+    peers.engine.check()

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.examples import examples
 from tests.policies.deferred_group import MINUTE, Consumer, Group
 
-from kohort.embedded.deferral import NOTHING, Pending, Wait, decode_echo, encode_echo
+from kohort.embedded.deferral import NOTHING, Pending, Wait, encode_echo
 from kohort.model.errors import ConfigError
 from kohort.model.ids import GenerationId, MemberId, TopicPartition
 from kohort.model.instants import Instant, Millis, millis_between
@@ -402,15 +402,3 @@ def test_no_partition_idles_longer_than_the_wait(steps: list[tuple[str, int]], s
     group.sleep(61)
     wanted = {t for each in group.members.values() for t in each.topics}
     assert not {p for p in group.idle if p.topic in wanted}
-
-
-def test_an_echo_travels_and_loses_time() -> None:
-    wait = Wait(
-        wait_id=3,
-        start_generation=GenerationId(4),
-        remaining_ms=Millis(1_000),
-        partitions=frozenset({TopicPartition("t", 1)}),
-    )
-    pending = Pending(waits=(wait,), released=frozenset({TopicPartition("u", 0)}))
-    echo = encode_echo(GenerationId(9), pending.after(Millis(400)))
-    assert decode_echo(echo) == replace(pending, waits=(replace(wait, remaining_ms=Millis(600)),))

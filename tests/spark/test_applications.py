@@ -23,6 +23,7 @@ from tests.spark.conftest import PATIENCE_S, Feed
 from kohort.client.admin import Admin
 from kohort.client.config import parse_client_settings
 from kohort.model.positions import LATEST
+from kohort.spark.session import QUICK
 from kohort.spark.sqlite_ledger import LEDGER_PATH, SqliteLedger
 from kohort.spark.table import clean
 from kohort.spark.verify import verify
@@ -31,7 +32,8 @@ pytestmark = [pytest.mark.slow, pytest.mark.spark, pytest.mark.timeout(900)]
 
 MakeFeed = Callable[..., Feed]
 Start = Callable[..., subprocess.Popen[str]]
-QUICK_JVM = "spark.driver.extraJavaOptions=-Xss16m -XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+JAVA_OPTIONS = "spark.driver.extraJavaOptions"
+QUICK_JVM = f"{JAVA_OPTIONS}={QUICK[JAVA_OPTIONS]}"
 
 
 def command(

@@ -45,9 +45,9 @@ RUN = (
 """Page, and a part of the block that a test here runs."""
 
 PATIENCE_S = 120
+JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 SPARK_PATIENCE_S = 300
 """An application that starts beside a working one needs 25 s on idle cores, and 95 s at load 6."""
-QUICK_JVM = "spark.driver.extraJavaOptions=-Xss16m -XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 KOHORT = (sys.executable, "-m", "kohort.cli.main")
 ADDRESSES = re.compile(r"\b(localhost|127\.0\.0\.1):9092\b")
 
@@ -260,13 +260,14 @@ def owned(said: str) -> int:
 @pytest.mark.spark
 @pytest.mark.timeout(900)
 def test_the_tutorial(terminals: Terminals) -> None:
-    pytest.importorskip("pyspark", reason="pip install 'kohort[spark]'")
+    session = pytest.importorskip("kohort.spark.session", reason="pip install 'kohort[spark]'")
+    quick = f"{JAVA_OPTIONS}={session.QUICK[JAVA_OPTIONS]}"
     tutorial = Tutorial(terminals)
     terminals.run("create", *tutorial.words("topics create"))
     feeder = terminals.python("feed", at(tutorial.file("producer.poll(0.005)"), tutorial.address))
     (terminals.folder / "visits.sql").write_text(tutorial.file("FROM records"), encoding="utf-8")
 
-    pipeline = (*tutorial.words("pipeline"), "--conf", QUICK_JVM)
+    pipeline = (*tutorial.words("pipeline"), "--conf", quick)
     one = terminals.start("one", *pipeline)
     terminals.until("one", lambda said: owned(said) == 6, SPARK_PATIENCE_S)
     two = terminals.start("two", *pipeline)

@@ -15,9 +15,8 @@ from kohort.cli.asking import asking
 from kohort.cli.output import bootstrap_option, json_option, note, print_json, print_table
 from kohort.client.admin import Admin
 from kohort.client.descriptions import GroupDescription, GroupMemberDescription
-from kohort.embedded.consumer import decode_assignment
-from kohort.embedded.deferral import Wait, pending_of
-from kohort.model.errors import ConfigError, ProtocolError
+from kohort.embedded.deferral import Wait, announced_in
+from kohort.model.errors import ConfigError
 from kohort.model.ids import TopicPartition
 
 REBALANCING = ("PreparingRebalance", "CompletingRebalance")
@@ -208,15 +207,8 @@ def _warn(group: GroupDescription) -> None:
 
 
 def _waits(group: GroupDescription) -> tuple[Wait, ...]:
-    """The waits of a kohort leader, in the assignments that the coordinator stores."""
-    for member in group.members:
-        try:
-            pending = pending_of(decode_assignment(member.assignment).user_data)
-        except ProtocolError:
-            continue
-        if pending.waits:
-            return pending.waits
-    return ()
+    """The waits that a kohort leader wrote into the assignments."""
+    return announced_in(member.assignment for member in group.members).waits
 
 
 def _print_offsets(report: Report) -> None:

@@ -21,6 +21,7 @@ from kohort.schema import BYTES, INT32, STRING, array, decode, encode, field, st
 HIGHEST_VERSION = 3
 _VERSION = binary.Struct(">h")
 _GENERATION = binary.Struct(">i")
+GENERATION_BYTES = _GENERATION.size
 _NOTE_MARK = b"kohort counts 0"
 
 
@@ -191,7 +192,10 @@ def decode_sticky_userdata(
 
 
 def encode_generation_userdata(generation_id: GenerationId) -> bytes:
-    """Userdata in the form of Java's cooperative sticky assignor: the generation alone."""
+    """Userdata in the form of Java's cooperative sticky assignor: the generation alone.
+
+    Java's leaders read the generation here if a member's subscription lacks it.
+    """
     return _GENERATION.pack(generation_id)
 
 

@@ -4,7 +4,7 @@ In: values (waits for lost partitions, released partitions). Out: bytes in assig
 of these bytes in subscriptions. Must not know: leaders, timers, clocks.
 
 A leader that waits writes the waits into every assignment. Each member writes them into its next
-subscription, with the time that is left. So a wait survives its leader, and it only gets shorter.
+subscription, with the time that is left. So the next leader knows the wait and the time left.
 Remaining times travel, never times of day: the clocks of members differ.
 
 While nothing is pending, an assignment has no userdata: a broker of Kafka 4 refuses to convert a
@@ -15,9 +15,17 @@ ignore these bytes. A subscription's userdata starts with the generation, as Jav
 from __future__ import annotations
 
 import struct as binary
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from kohort.embedded.consumer import TopicPartitionList, partition_lists, partitions_in
+from kohort.embedded.consumer import (
+    GENERATION_BYTES,
+    TopicPartitionList,
+    decode_assignment,
+    encode_generation_userdata,
+    partition_lists,
+    partitions_in,
+)
 from kohort.model.errors import ProtocolError
 from kohort.model.ids import GenerationId, TopicPartition
 from kohort.model.instants import Millis
@@ -29,7 +37,6 @@ _MARK = 0x6B68
 _FORMAT = 1
 _NAMED = 10
 """Most partitions that a sentence names."""
-_GENERATION = binary.Struct(">i")
 
 
 @struct(versions="0")
@@ -147,16 +154,28 @@ def decode_pending(user_data: bytes | None) -> Pending:
 
 
 def pending_of(user_data: bytes | None) -> Pending:
-    """As `decode_pending`; nothing for damaged bytes, as if the leader had sent none."""
+    """As `decode_pending`; `NOTHING` for damaged bytes, as if the leader had sent none."""
     try:
         return decode_pending(user_data)
     except ProtocolError:
         return NOTHING
 
 
+def announced_in(assignments: Iterable[bytes]) -> Pending:
+    """The pending work in the first assignment that has any; damaged assignments have none."""
+    for assignment in assignments:
+        try:
+            pending = decode_pending(decode_assignment(assignment).user_data)
+        except ProtocolError:
+            continue
+        if pending:
+            return pending
+    return NOTHING
+
+
 def encode_echo(generation_id: GenerationId, pending: Pending) -> bytes:
-    """Userdata of a subscription: the generation as Java writes it, then what is pending."""
-    return _GENERATION.pack(generation_id) + (encode_pending(pending) or b"")
+    """Userdata of a subscription: the generation in Java's form, then the pending work."""
+    return encode_generation_userdata(generation_id) + (encode_pending(pending) or b"")
 
 
 def decode_echo(user_data: bytes | None) -> Pending:
@@ -165,4 +184,4 @@ def decode_echo(user_data: bytes | None) -> Pending:
     Raises:
         ProtocolError: as `decode_pending`.
     """
-    return decode_pending((user_data or b"")[_GENERATION.size :])
+    return decode_pending((user_data or b"")[GENERATION_BYTES:])

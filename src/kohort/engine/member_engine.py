@@ -397,8 +397,8 @@ class MemberEngine(ClusterEngine):
     ) -> None:
         """Assign by the counts; after a failure ask once more, and until every count is known.
 
-        Known counts may be old, but the whole group waits: after a second failure they must do. An
-        unknown topic would go to nobody. The coordinator's sync timer removes a leader cut off.
+        The whole group waits, so after a second failure the leader uses old counts. It never uses
+        an unknown count: the topic would get no owner. The sync timer bounds the time.
         """
         if pending.subject == _WATCH:
             self._watched(error, now)

@@ -6,7 +6,6 @@ protocols. Must not know: groups, checks.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 from kohort.embedded.consumer import (
@@ -15,7 +14,6 @@ from kohort.embedded.consumer import (
     decode_subscription,
     generation_in_userdata,
 )
-from kohort.embedded.deferral import NOTHING, Pending, pending_of
 from kohort.history.views import Partitions
 from kohort.model.errors import ProtocolError
 from kohort.model.ids import NO_GENERATION, GenerationId
@@ -52,18 +50,6 @@ def read_offer(asked: JoinAsked | None, protocol_name: str) -> Offer | None:
     if not owned and sticky is not None:
         owned, generation = sticky
     return Offer(topics=said.topics, owned=owned, generation_id=generation)
-
-
-def read_pending(assignments: Iterable[tuple[object, bytes]]) -> Pending:
-    """The pending work that the leader announced; `NOTHING` for another program's assignments."""
-    for _, data in assignments:
-        try:
-            pending = pending_of(decode_assignment(data).user_data)
-        except ProtocolError:
-            continue
-        if pending:
-            return pending
-    return NOTHING
 
 
 def read_assignment(data: bytes) -> Partitions | None:

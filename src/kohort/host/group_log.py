@@ -105,15 +105,12 @@ class GroupLog:
         return kind in _LINES or _own.isEnabledFor(logging.DEBUG)
 
     def write(self, fact: facts.Fact) -> None:
-        """Log a fact, if there is a line for it; of the refusals by a limit, one a second."""
+        """Log a fact, if there is a line for it. Refusals by one limit get one line a second."""
         unlogged = 0
         if isinstance(fact, facts.LimitReached):
-            if (now := self._now()) < self._quiet_until.get(fact.setting, now):
-                self._unlogged[fact.setting] += 1
+            if self._is_quiet(fact.setting):
                 return
-            self._quiet_until[fact.setting] = after(now, REFUSALS_PAUSE_MS)
-            unlogged = self._unlogged.get(fact.setting, 0)
-            self._unlogged[fact.setting] = 0
+            unlogged = self._unlogged.pop(fact.setting, 0)
         line = line_for(fact)
         if line is None:
             _own.debug("%s", fact)
@@ -124,6 +121,15 @@ class GroupLog:
             if unlogged:
                 text += f" {unlogged} more requests were refused by this limit since the last line."
             logger.log(line.level, "%s %s", self.prefix(fact.group_id), text)
+
+    def _is_quiet(self, setting: str) -> bool:
+        """Whether a refusal by this limit gets no line, but is counted for the next line."""
+        now = self._now()
+        if now < self._quiet_until.get(setting, now):
+            self._unlogged[setting] = self._unlogged.get(setting, 0) + 1
+            return True
+        self._quiet_until[setting] = after(now, REFUSALS_PAUSE_MS)
+        return False
 
     def prefix(self, group_id: str) -> str:
         """Kafka's prefix: the coordinator's partition."""

@@ -169,7 +169,7 @@ def _behaviour(random: Random, topics: tuple[TopicPlan, ...]) -> Behaviour:
 
 
 def _resolving(random: Random, pods: tuple[PodPlan, ...]) -> tuple[PodPlan, ...]:
-    """The pods with waits and limits of moves; in most plans equal ones, in many plans none."""
+    """The pods with waits and limits of moves: none in half of the plans, else mostly equal."""
 
     def drawn() -> dict[str, Any]:
         return {

@@ -22,7 +22,7 @@ from kohort.embedded.consumer import (
     encode_subscription,
     generation_in_userdata,
 )
-from kohort.embedded.deferral import NOTHING, Pending, decode_pending, encode_echo, encode_pending
+from kohort.embedded.deferral import NOTHING, Pending, announced_in, encode_echo, encode_pending
 from kohort.model.errors import ProtocolError
 from kohort.model.ids import (
     NO_GENERATION,
@@ -155,11 +155,8 @@ class ConsumerAssigner:
         return EncodedPlan(*_encoded(plan, members), deferred.memory)
 
     def pending(self, assignment: bytes) -> Pending:
-        """The pending work in an assignment; nothing if its bytes are damaged."""
-        try:
-            return decode_pending(decode_assignment(assignment).user_data)
-        except ProtocolError:
-            return NOTHING
+        """The pending work in an assignment; `NOTHING` for damaged bytes."""
+        return announced_in([assignment])
 
     def _deferred(self, spec: GroupSpec, moment: Moment) -> DeferredPlan:
         """The plan; without waits if the group's record would be too large with their userdata."""

@@ -3,11 +3,11 @@
 In: a group spec, the leader's memory, the time. Out: a cooperative plan, what is pending, and the
 memory for the next round. Must not know: bytes of requests, timers, how the plan travels.
 
-A partition that nobody claims is *lost* if its owner is gone. It waits, at most for the maximum,
-until a member comes that holds nothing: that member gets all partitions of one wait at once. Other
-free partitions are assigned at once: new ones, those that their owners released, and those with
-contradicting claims. The deadline of a wait never moves: every member echoes the wait with the time
-that is left, so also another leader continues with it.
+A partition that no member claims is *lost* if its owner is gone. A lost partition waits until a
+member joins that holds nothing. The wait has a maximum. The new member gets all partitions of one
+wait at once. Other free partitions are assigned at once: new partitions, released partitions, and
+partitions with contradicting claims. Every member echoes the waits with the time that is left, so
+another leader continues a wait.
 
 During a wait the plan has a *placeholder* in the place of the lost member. The placeholder keeps
 the waiting partitions, so the shares of the others stay as they are, and a member that joins in
@@ -237,7 +237,7 @@ def _topics_of(spec: GroupSpec, wait: Waiting, memory: LeaderMemory | None) -> f
 def _give_back(
     spec: GroupSpec, plan: GroupAssignment, partition: TopicPartition, owner: MemberId | None
 ) -> None:
-    """Nobody works for a placeholder: its other partitions stay, or go to the least loaded."""
+    """Give a placeholder's other partition back to its owner, or to the least loaded member."""
     if owner is None:
         able = [m for m in spec.member_order() if partition.topic in spec.members[m].topics]
         owner = min(able, key=lambda member_id: len(plan[member_id]))

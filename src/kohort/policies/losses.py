@@ -1,4 +1,4 @@
-"""Which partitions of a group wait for a lost member, and until when.
+"""The partitions of a group that wait for a lost member, and the deadlines of the waits.
 
 In: a group spec, the leader's memory, the echoes of the members, the time. Out: waits. Must not
 know: plans. See `deferred.py` for the rules and their sources.
@@ -76,7 +76,8 @@ def waits_of(
     claimed = existing & claimants(spec).keys()
     free = existing - claimed
     echoes, damaged = _echoes(spec)
-    # Echoes are as old as the joins. The leader's own assignment gives the exact time.
+    # An echo gives the time that was left when its member joined. The leader's own assignment
+    # gives the time that is left now.
     echoes.append(moment.pending)
     waits = _continued(echoes, memory, moment.now, most_wait_ms, free)
     free -= frozenset[TopicPartition]().union(*(wait.partitions for wait in waits))

@@ -109,7 +109,7 @@ class PartitionLog:
             StorageError: the disk.
         """
         with disk(f"{directory}: cannot open the log"):
-            # An empty one may not be on the disk: its maker died, or could not sync.
+            # An empty directory may be lost in a power cut: nothing shows that a sync succeeded.
             if not files.exists(directory) or not files.list_directory(directory):
                 make_durable_directory(files, directory)
             found = recover(

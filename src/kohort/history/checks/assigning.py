@@ -10,11 +10,11 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Final
 
-from kohort.embedded.deferral import Pending
+from kohort.embedded.deferral import Pending, announced_in
 from kohort.history import promises
 from kohort.history.check import Check, Heading, Kafka, on
 from kohort.history.coordinator_side import targets_of
-from kohort.history.reading import Offer, read_offer, read_pending
+from kohort.history.reading import Offer, read_offer
 from kohort.history.views import GenerationView, GroupView, Partitions
 from kohort.history.world import World
 from kohort.model.facts import (
@@ -81,7 +81,7 @@ class Assigned(Check):
                 generation=generation,
                 targets=targets,
                 promised=promised,
-                pending=read_pending(fact.assignments),
+                pending=announced_in(data for _, data in fact.assignments),
             )
             self.assigned(recorded, plan)
 

@@ -30,8 +30,10 @@ Key = tuple[GroupId, GenerationId, int]
 class DeferralIsKept(Assigned):
     """While a leader waits for a lost member, nobody else gets the member's partitions.
 
-    The deadline never moves later; otherwise a group with changing leaders would wait for ever.
-    After the deadline one more rebalance gives the partitions an owner.
+    The deadline never moves later; otherwise a group with changing leaders would wait for ever. A
+    leader that was in no earlier generation knows a wait only from echoes, so its deadline may be
+    later by the length of the rebalance. After the deadline one more rebalance gives the partitions
+    an owner.
     """
 
     number, name, heading = 32, "deferral-is-kept", Heading.OWNERSHIP
@@ -45,7 +47,7 @@ class DeferralIsKept(Assigned):
 
     @on(RebalanceStarted)
     def started(self, recorded: Recorded, fact: RebalanceStarted) -> None:
-        """A leader that was in no earlier generation knows a wait from echoes as old as this."""
+        """Note the time: the echoes of this rebalance are not older."""
         self._began[fact.group_id] = recorded.at
 
     def assigned(self, recorded: Recorded, plan: Plan) -> None:

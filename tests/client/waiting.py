@@ -1,0 +1,116 @@
+"""A group of live members with a limit of waits, on any broker (Design II)."""
+
+from __future__ import annotations
+
+import uuid
+from contextlib import ExitStack
+from typing import TypeAlias
+
+import confluent_kafka
+from tests.client.stage import until
+
+from kohort.client.admin import Admin
+from kohort.client.membership import GroupMembership
+from kohort.embedded.consumer import decode_assignment
+from kohort.model.ids import TopicPartition
+
+PARTITIONS = 12
+MINUTE = {"scheduled.rebalance.max.delay.ms": 60_000}
+
+Partitions: TypeAlias = frozenset[TopicPartition]
+
+
+class WaitingGroup:
+    """Members of kohort, and perhaps of librdkafka, that share a topic of 12 partitions.
+
+    Args:
+        address: the broker.
+        stack: ends the members.
+        settings: further settings of the members of kohort.
+    """
+
+    def __init__(self, address: str, stack: ExitStack, settings: dict[str, int]) -> None:
+        self.name = f"waits-{uuid.uuid4()}"
+        self._stack = stack
+        self._settings = {
+            "bootstrap.servers": address,
+            "group.id": self.name,
+            "session.timeout.ms": 6_000,
+            "heartbeat.interval.ms": 50,
+        }
+        self._more = settings
+        self.kohort: list[GroupMembership] = []
+        self.librdkafka: list[confluent_kafka.Consumer] = []
+        self._admin = stack.enter_context(Admin(bootstrap_servers=address))
+        self._admin.create_topic(self.name, PARTITIONS, 1)
+
+    def join(self) -> GroupMembership:
+        member = GroupMembership([self.name], {**self._settings, **self._more})
+        self._stack.callback(member.leave)
+        member.join()
+        self.kohort.append(member)
+        return member
+
+    def join_librdkafka(self) -> None:
+        consumer = confluent_kafka.Consumer(
+            {**self._settings, "partition.assignment.strategy": "cooperative-sticky"}
+        )
+        self._stack.callback(consumer.close)
+        consumer.subscribe([self.name])
+        self.librdkafka.append(consumer)
+
+    def lose(self, member: GroupMembership) -> Partitions:
+        """Let a member of kohort leave; returns its partitions."""
+        self.kohort.remove(member)
+        lost = member.snapshot().owned
+        member.leave()
+        until(lambda: all(m.waits() for m in self.kohort), "the others know that the group waits")
+        return lost
+
+    def owned(self) -> list[Partitions]:
+        """The partitions of each member; members of kohort give up revoked ones."""
+        for member in self.kohort:
+            member.release(member.snapshot().revoking)
+        for consumer in self.librdkafka:
+            consumer.poll(0)
+        return [m.snapshot().owned for m in self.kohort] + [
+            frozenset(TopicPartition(p.topic, p.partition) for p in c.assignment())
+            for c in self.librdkafka
+        ]
+
+    def settled(self, *shares: int) -> list[Partitions]:
+        """Wait until the members have so many partitions, and no partition has two owners."""
+
+        def there() -> bool:
+            one_generation = len({m.snapshot().generation for m in self.kohort}) == 1
+            return one_generation and sorted(map(len, self.owned())) == sorted(shares)
+
+        until(there, f"shares of {shares}")
+        owned = self.owned()
+        assert len(frozenset().union(*owned)) == sum(shares)
+        return owned
+
+    def user_data(self) -> list[bytes | None]:
+        """The userdata of each stored assignment."""
+        members = self._admin.describe_group(self.name).members
+        return [decode_assignment(member.assignment).user_data for member in members]
+
+
+def a_member_returns(group: WaitingGroup, leaver: int) -> None:
+    """The returning member gets its partitions in two generations; no other partition moves."""
+    for shares in ([12], [6, 6], [4, 4, 4]):
+        group.join()
+        group.settled(*shares)
+    gone = group.kohort[leaver]
+    generation, before = gone.snapshot().generation, group.owned()
+    lost = group.lose(gone)
+    del before[leaver]
+    assert group.settled(4, 4) == before
+    (wait,) = group.kohort[0].waits()
+    assert wait.partitions == lost
+    assert 0 < wait.remaining_ms <= 60_000
+    returned = group.join()
+    assert group.settled(4, 4, 4) == [*before, lost]
+    assert returned.snapshot().generation == generation + 2
+    assert [member.waits() for member in group.kohort] == [()] * 3
+    until(lambda: group.user_data() == [None] * 3, "the group can be converted (KAFKA-18134)")
