@@ -7,7 +7,12 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 
 import pytest
-from tests.client.waiting import MINUTE, WaitingGroup, a_member_returns
+from tests.client.waiting import (
+    MINUTE,
+    WaitingGroup,
+    a_member_returns,
+    a_static_leader_restarts_in_a_wait,
+)
 
 from kohort.broker.embedded import EmbeddedBroker
 from kohort.client.membership import GroupMembership
@@ -27,6 +32,12 @@ def test_a_member_that_returns_gets_its_partitions_and_no_other_partition_moves(
     make_group: MakeGroup, leaver: int
 ) -> None:
     a_member_returns(make_group(MINUTE), leaver)
+
+
+def test_a_static_leader_that_restarts_does_not_begin_the_wait_again(
+    make_group: MakeGroup,
+) -> None:
+    a_static_leader_restarts_in_a_wait(make_group(MINUTE))
 
 
 def test_the_wait_ends_by_the_leaders_timer(

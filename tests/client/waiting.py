@@ -44,8 +44,9 @@ class WaitingGroup:
         self._admin = stack.enter_context(Admin(bootstrap_servers=address))
         self._admin.create_topic(self.name, PARTITIONS, 1)
 
-    def join(self) -> GroupMembership:
-        member = GroupMembership([self.name], {**self._settings, **self._more})
+    def join(self, instance: str | None = None) -> GroupMembership:
+        static = {} if instance is None else {"group.instance.id": instance}
+        member = GroupMembership([self.name], {**self._settings, **self._more, **static})
         self._stack.callback(member.leave)
         member.join()
         self.kohort.append(member)
@@ -114,3 +115,29 @@ def a_member_returns(group: WaitingGroup, leaver: int) -> None:
     assert returned.snapshot().generation == generation + 2
     assert [member.waits() for member in group.kohort] == [()] * 3
     until(lambda: group.user_data() == [None] * 3, "the group can be converted (KAFKA-18134)")
+
+
+def a_static_leader_restarts_in_a_wait(group: WaitingGroup) -> None:
+    """The wait goes on with the time that is left; no partition moves."""
+    leader = group.join("one")
+    group.settled(12)
+    for shares in ([6, 6], [4, 4, 4]):
+        gone = group.join()
+        group.settled(*shares)
+    before = group.owned()[:2]
+    group.lose(gone)
+    assert group.settled(4, 4) == before
+    follower = group.kohort[1]
+    (wait,) = follower.waits()
+    until(lambda: follower.waits()[0].remaining_ms < 59_000, "a second of the wait is over")
+    generation = follower.snapshot().generation
+    group.kohort.remove(leader)
+    leader.leave()  # A static member sends no LeaveGroup.
+    group.join("one")
+    group.kohort.reverse()
+    until(lambda: follower.snapshot().generation > generation, "the restarted leader takes over")
+    assert group.settled(4, 4) == before
+    for member in group.kohort:
+        (left,) = member.waits()
+        assert left.partitions == wait.partitions
+        assert 0 < left.remaining_ms < 59_000

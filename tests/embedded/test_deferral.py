@@ -53,6 +53,11 @@ def test_an_echo_begins_with_the_generation_and_loses_time() -> None:
     assert decode_echo(echo) == replace(PENDING, waits=(replace(WAIT, remaining_ms=Millis(600)),))
 
 
+def test_an_echo_says_that_the_age_of_its_waits_is_not_known() -> None:
+    echo = encode_echo(GenerationId(9), PENDING.after(None))
+    assert decode_echo(echo) == replace(PENDING, age_known=False)
+
+
 def test_an_echo_of_nothing_is_what_java_sends() -> None:
     echo = encode_echo(GenerationId(9), NOTHING)
     assert echo == bytes([0, 0, 0, 9])

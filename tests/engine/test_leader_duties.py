@@ -7,13 +7,19 @@ from collections.abc import Mapping, Sequence
 import pytest
 from tests.engine.pair import Client, World
 
-from kohort.embedded.consumer import Subscription, encode_subscription
+from kohort.embedded.consumer import (
+    Assignment,
+    Subscription,
+    encode_assignment,
+    encode_subscription,
+)
+from kohort.embedded.deferral import Pending, Wait, encode_pending
 from kohort.engine import coordinator_engine as broker
 from kohort.engine.leader_duties import LeaderDuties
 from kohort.member.effects import PerformAssignment
 from kohort.member.events import AssignmentPerformed
 from kohort.model.facts import RebalanceStarted
-from kohort.model.ids import GenerationId, MemberId, ProtocolName
+from kohort.model.ids import GenerationId, MemberId, ProtocolName, TopicPartition
 from kohort.model.instants import Instant, Millis, after
 from kohort.model.join import JoinedMember
 from kohort.policies.consumer_groups import ConsumerAssigner
@@ -123,6 +129,25 @@ def test_an_assignment_of_an_earlier_life_has_no_assignors_timer() -> None:
     duties.joined(is_leader=True, assignment=b"", now=at(1_000))
     assert duties.due == at(1_000), "the metadata refresh alone"
     assert duties.assign_again_due(at(9_000)) is None
+
+
+def test_a_restarted_leader_assigns_again_at_once_if_its_earlier_life_left_work() -> None:
+    """The old assignment gives the time that was left when it was made, so no timer can use it."""
+    wait = Wait(
+        wait_id=1,
+        start_generation=GenerationId(1),
+        remaining_ms=Millis(60_000),
+        partitions=frozenset({TopicPartition("t", 0)}),
+    )
+    for pending in (Pending(waits=(wait,)), Pending(postponed=2)):
+        assignment = Assignment(partitions=frozenset(), user_data=encode_pending(pending))
+        duties = LeaderDuties(
+            ConsumerAssigner(), max_age_ms=Millis(300_000), missing_refresh_ms=Millis(1_000)
+        )
+        duties.inherited(perform(1, stands=True))
+        duties.joined(is_leader=True, assignment=encode_assignment(assignment), now=at(1_000))
+        assert duties.assign_again_due(at(1_000)) is not None
+        assert duties.assign_again_due(at(99_000)) is None
 
 
 # -- inside the engine ----------------------------------------------------------------------------

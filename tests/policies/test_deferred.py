@@ -308,6 +308,55 @@ def test_a_new_leader_counts_from_its_own_assignment_and_not_from_older_echoes()
     assert [w.remaining_ms for w in plan.pending.waits if w.wait_id == 7] == [4_000]
 
 
+def returned_leader(*followers: tuple[int, int]) -> list[int]:
+    """The time left of a wait, decided by a restarted static leader; its old assignment says 60 s.
+
+    Each follower's echo is given by its generation and the milliseconds that it knows to be left.
+    """
+    parts = [TopicPartition("t", number) for number in range(12)]
+
+    def echo(remaining_ms: int) -> Pending:
+        return Pending(
+            waits=(
+                Wait(
+                    wait_id=7,
+                    start_generation=GenerationId(3),
+                    remaining_ms=Millis(remaining_ms),
+                    partitions=frozenset(parts[8:]),
+                ),
+            )
+        )
+
+    share = 8 // (1 + len(followers))
+    members = {
+        MemberId(f"m{number}"): MemberSpec(
+            topics=frozenset({"t"}),
+            owned=frozenset(parts[share * number : share * (number + 1)]),
+            generation_id=GenerationId(generation),
+            user_data=encode_echo(GenerationId(generation), pending),
+        )
+        for number, (generation, pending) in enumerate(
+            [(4, echo(60_000).after(None)), *((g, echo(ms)) for g, ms in followers)]
+        )
+    }
+    plan = deferred_plan(
+        GroupSpec(members=members, partitions={"t": 12}),
+        Moment(generation_id=GenerationId(5), now=Instant(0), pending=echo(60_000).after(None)),
+        MINUTE,
+    )
+    if not plan.pending.waits:
+        assert set(parts) == {p for mine in plan.partitions.values() for p in mine}
+    return remaining(plan)
+
+
+def test_a_restarted_static_leader_goes_on_with_the_time_that_a_follower_knows() -> None:
+    assert returned_leader((4, 23_000)) == [23_000]
+
+
+def test_a_wait_of_unknown_age_that_no_follower_knows_is_over() -> None:
+    assert returned_leader() == []
+
+
 def test_damaged_echoes_are_named_and_ignored() -> None:
     group = Group("a b c")
     group.leave("c")

@@ -6,7 +6,12 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 
 import pytest
-from tests.client.waiting import MINUTE, WaitingGroup, a_member_returns
+from tests.client.waiting import (
+    MINUTE,
+    WaitingGroup,
+    a_member_returns,
+    a_static_leader_restarts_in_a_wait,
+)
 
 from kohort.testing.real_kafka import RealKafka
 
@@ -24,6 +29,10 @@ def test_a_member_that_returns_gets_its_partitions_and_no_other_partition_moves(
     group: WaitingGroup, leaver: int
 ) -> None:
     a_member_returns(group, leaver)
+
+
+def test_a_static_leader_that_restarts_does_not_begin_the_wait_again(group: WaitingGroup) -> None:
+    a_static_leader_restarts_in_a_wait(group)
 
 
 def test_a_member_of_librdkafka_keeps_its_partitions_during_a_wait(group: WaitingGroup) -> None:

@@ -1,4 +1,4 @@
-"""The source's process at SIGTERM: it leaves the group and ends, also with several signals."""
+"""The end of the source's process: it leaves the group, and prints nothing."""
 
 from __future__ import annotations
 
@@ -61,3 +61,44 @@ def test_a_second_sigterm_neither_blocks_nor_interrupts_leaving_the_group() -> N
     told = done.stdout.splitlines()
     assert told == [f"{line} ended" for line in range(1, len(told) + 1)]
     assert 3 < len(told) < 29, "the second signal came at each line of the handler"
+
+
+# What Spark's runner does when an error ends its loop.
+RUNNER = """
+import sys
+from kohort.spark.source import KohortStreamReader
+
+class Driver:
+    def stop(self):
+        print("left the group", flush=True)
+
+options = {"kafka.bootstrap.servers": "h:1", "kafka.group.id": "g", "subscribe": "t"}
+reader = KohortStreamReader(options)
+reader._made = Driver()
+try:
+    try:
+        raise ERROR("the loop ended")
+    finally:
+        reader.stop()
+except BaseException as error:
+    print("reports", type(error).__name__)
+"""
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        ("EOFError", "left the group\n"),
+        ("BrokenPipeError", "left the group\n"),
+        ("ValueError", "left the group\nreports ValueError\n"),
+    ],
+)
+def test_the_runner_reports_an_error_unless_spark_closed_the_socket(error: str, told: str) -> None:
+    """Spark's runner would print a stack trace of its report to the closed socket."""
+    done = subprocess.run(
+        [sys.executable, "-c", RUNNER.replace("ERROR", error)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.stdout, done.stderr) == (told, "")

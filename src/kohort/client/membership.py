@@ -31,7 +31,7 @@ from kohort.engine.consumer_driver import ConsumerDriver, GroupProtocol
 from kohort.member.events import Polled, RequestRejoin
 from kohort.member.states import MemberState
 from kohort.model.ids import NO_GENERATION, GenerationId, TopicPartition
-from kohort.model.instants import MICROS_PER_MILLI, Instant, millis_between
+from kohort.model.instants import MICROS_PER_MILLI, Instant
 from kohort.model.positions import Position
 
 LOG: Final = logging.getLogger(__name__)
@@ -290,8 +290,8 @@ class GroupMembership(Membership[TopicPartition]):
         The leader decides (``scheduled.rebalance.max.delay.ms``); its last assignment names them.
         """
         ownership = self._driver.core.ownership
-        elapsed = millis_between(ownership.user_data_at, monotonic_now())
-        return pending_of(ownership.user_data).after(elapsed).waits
+        age_ms = ownership.user_data_age(monotonic_now())
+        return pending_of(ownership.user_data).after(age_ms).waits
 
     def committed(self, partitions: Collection[PartitionLike]) -> dict[TopicPartition, int]:
         """The group's committed offsets, without partitions that have none.

@@ -103,8 +103,8 @@ class Offer(Generic[R]):
     user_data: bytes | None = None
     """The userdata of the last assignment: an assignor may want the bytes back."""
 
-    elapsed_ms: Millis = Millis(0)
-    """The time since that assignment came."""
+    elapsed_ms: Millis | None = Millis(0)
+    """The time since that assignment was made; None if it is not known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,8 +163,8 @@ class Ownership(Generic[R]):
         self.member_id = NO_MEMBER
         self.user_data: bytes | None = None
         """The bytes that the leader's assignor put into the last assignment for this member."""
-        self.user_data_at = Instant(0)
-        """When these bytes came."""
+        self.user_data_at: Instant | None = None
+        """When these bytes were made; None if they come from an earlier life of this member."""
         self.now = Instant(0)
         """The time of the event that is handled; the owner of this object sets it before."""
         self._acquired: dict[R, GenerationId] = {}
@@ -219,6 +219,10 @@ class Ownership(Generic[R]):
         """Whether a join waits for the owner to give up resources or to let lost ones go."""
         return self._answer is not None
 
+    def user_data_age(self, now: Instant) -> Millis | None:
+        """The time since ``user_data`` was made; None if it is not known."""
+        return None if self.user_data_at is None else millis_between(self.user_data_at, now)
+
     def owns(self, resource: R) -> bool:
         """Whether the member owns the resource, ``releasing`` included."""
         return resource in self._acquired
@@ -255,7 +259,7 @@ class Ownership(Generic[R]):
         self.generation_id = event.generation_id
         self.member_id = event.member_id
         self._protocol = event.protocol_name
-        self.user_data_at = self.now
+        self.user_data_at = None if event.stands else self.now
         try:
             assigned, self.user_data = self._embedded.read_assignment(event.assignment)
         except ProtocolError as error:
@@ -413,7 +417,7 @@ class Ownership(Generic[R]):
             previous=self._previous,
             generation_id=prepare.generation_id,
             user_data=self.user_data,
-            elapsed_ms=millis_between(self.user_data_at, self.now),
+            elapsed_ms=self.user_data_age(self.now),
         )
         protocols = self._embedded.offer(offer)
         return Tell(event=JoinPrepared(attempt=prepare.attempt, protocols=protocols))

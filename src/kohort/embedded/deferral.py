@@ -32,9 +32,12 @@ from kohort.model.instants import Millis
 from kohort.schema import INT32, array, decode, encode, field, struct
 
 _HEADER = binary.Struct(">HBB")
-"""Mark, format, flags (none is defined yet)."""
+"""Mark, format, flags."""
 _MARK = 0x6B68
 _FORMAT = 1
+_AGE_UNKNOWN = 1
+"""Flag: the waits are as old as an assignment of unknown age, so their remaining times are upper
+bounds."""
 _NAMED = 10
 """Most partitions that a sentence names."""
 
@@ -79,12 +82,19 @@ class Pending:
     """Partitions that nobody got in this generation, because their owners must give them up."""
     postponed: int = 0
     """Moves that a later generation makes, because one generation makes only some."""
+    age_known: bool = True
+    """False if a restarted static member got these waits back with its old assignment."""
 
     def __bool__(self) -> bool:
         return bool(self.waits or self.released or self.postponed)
 
-    def after(self, elapsed_ms: Millis) -> Pending:
-        """The pending work some time later: each wait is shorter, at least 0."""
+    def after(self, elapsed_ms: Millis | None) -> Pending:
+        """The pending work some time later: each wait is shorter, at least 0.
+
+        None stands for a time that is not known: the age of an assignment from an earlier life.
+        """
+        if elapsed_ms is None:
+            return replace(self, age_known=False)
         waits = tuple(
             replace(wait, remaining_ms=Millis(max(0, wait.remaining_ms - max(0, elapsed_ms))))
             for wait in self.waits
@@ -121,7 +131,8 @@ def encode_pending(pending: Pending) -> bytes | None:
     body = PendingData(
         waits=waits, postponed=pending.postponed, released=partition_lists(pending.released)
     )
-    return _HEADER.pack(_MARK, _FORMAT, 0) + encode(body, 0)
+    flags = 0 if pending.age_known else _AGE_UNKNOWN
+    return _HEADER.pack(_MARK, _FORMAT, flags) + encode(body, 0)
 
 
 def decode_pending(user_data: bytes | None) -> Pending:
@@ -133,7 +144,7 @@ def decode_pending(user_data: bytes | None) -> Pending:
     data = user_data or b""
     if len(data) < _HEADER.size or _HEADER.unpack_from(data)[0] != _MARK:
         return NOTHING
-    _, number, _ = _HEADER.unpack_from(data)
+    _, number, flags = _HEADER.unpack_from(data)
     if number != _FORMAT:
         raise ProtocolError(f"userdata of waits has format {number}; this kohort reads {_FORMAT}")
     body, end = decode(PendingData, 0, data, _HEADER.size)
@@ -149,7 +160,10 @@ def decode_pending(user_data: bytes | None) -> Pending:
         for each in body.waits
     )
     return Pending(
-        waits=waits, released=partitions_in(body.released), postponed=max(0, body.postponed)
+        waits=waits,
+        released=partitions_in(body.released),
+        postponed=max(0, body.postponed),
+        age_known=not flags & _AGE_UNKNOWN,
     )
 
 

@@ -75,6 +75,11 @@ class _Decision:
     """Whether the counts were fetched for this generation or since, not remembered from before."""
 
 
+_TAKE_OVER = AssignAgain(
+    after_ms=Millis(0), reason="the restarted leader takes over the work that its group has to do"
+)
+
+
 class LeaderDuties:
     """A member's memory while it leads, and the leader's two timers.
 
@@ -197,7 +202,9 @@ class LeaderDuties:
         decision = self._decision
         if is_leader and topics is not None:
             note = self._assigner.note(assignment)
-            again = _again(self._pending_work)
+            # The age of this assignment is not known, but the followers know their waits.
+            self._pending_work = self._pending_work.after(None)
+            again = _TAKE_OVER if self._pending_work else None
             decision = self._decision = _Decision(topics, note.counts if note else None, again)
             self._refresh_at = now
         elif is_leader and decision is not None:
@@ -270,11 +277,3 @@ class LeaderDuties:
             if old.get(topic) != counts.get(topic)
         ]
         return f"partition counts changed: {', '.join(differences)}" if differences else None
-
-
-def _again(pending: Pending) -> AssignAgain | None:
-    """When a returning leader must assign again: its earlier life began these waits."""
-    if not pending.waits:
-        return None
-    first = min(wait.remaining_ms for wait in pending.waits)
-    return AssignAgain(after_ms=first, reason="the wait for partitions of a lost member is over")

@@ -93,6 +93,8 @@ class Joined:
     protocol_name: ProtocolName
     assignment: bytes
     is_leader: bool
+    stands: bool = False
+    """Whether a restarted leader got the assignment of its earlier life back (KIP-814)."""
 
 
 @value(frozen=True, slots=True, kw_only=True)

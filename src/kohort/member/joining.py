@@ -138,6 +138,7 @@ def _join_accepted(data: MemberData, event: JoinAnswered, now: Instant) -> None:
     data.generation_id = event.generation_id
     data.joining_protocol = name
     data.is_leader = event.leader == event.member_id
+    data.stands = event.skip_assignment
     data.go(MemberState.SYNCING, now, "joined the generation")
     start_beating(data, now)
     if data.is_leader:
@@ -146,10 +147,10 @@ def _join_accepted(data: MemberData, event: JoinAnswered, now: Instant) -> None:
                 generation_id=event.generation_id,
                 protocol_name=name,
                 members=event.members,
-                stands=event.skip_assignment,
+                stands=data.stands,
             )
         )
-    if not data.is_leader or event.skip_assignment:
+    if not data.is_leader or data.stands:
         data.send_sync({}, now)
 
 
@@ -297,6 +298,7 @@ def _stable(data: MemberData, assignment: bytes, now: Instant) -> None:
             protocol_name=name,
             assignment=assignment,
             is_leader=data.is_leader,
+            stands=data.stands,
         )
     )
     if data.subscription_changed:

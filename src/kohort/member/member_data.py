@@ -84,6 +84,8 @@ class MemberData:
     joining_protocol: ProtocolName | None = None
     """The protocol that the last JoinGroup answer chose; set in SYNCING."""
     is_leader: bool = False
+    stands: bool = False
+    """This leader restarted, and the assignment of its earlier life stays valid (KIP-814)."""
 
     attempt: int = 0
     prepare_started: Instant = Instant(0)

@@ -134,20 +134,24 @@ def _continued(
     most_wait_ms: Millis,
     free: frozenset[TopicPartition],
 ) -> list[Waiting]:
-    """The waits that go on: each with its earliest deadline, each partition in one of them."""
+    """The waits that go on: each with its earliest deadline, each partition in one of them.
+
+    A wait is over if nobody knows the time that is left.
+    """
     found: dict[_Key, Waiting] = {wait.key: wait for wait in memory.waits} if memory else {}
-    for echo in echoes:
+    for echo in sorted(echoes, key=lambda echo: not echo.age_known):
         for each in echo.waits:
+            left_ms = min(each.remaining_ms, most_wait_ms) if echo.age_known else Millis(0)
             told = Waiting(
                 start_generation=each.start_generation,
                 wait_id=each.wait_id,
-                deadline=after(now, min(each.remaining_ms, most_wait_ms)),
+                deadline=after(now, left_ms),
                 partitions=each.partitions,
             )
             known = found.setdefault(told.key, told)
             found[told.key] = replace(
                 known,
-                deadline=min(known.deadline, told.deadline),
+                deadline=min(known.deadline, told.deadline) if echo.age_known else known.deadline,
                 partitions=known.partitions | told.partitions,
             )
     waits: list[Waiting] = []

@@ -132,11 +132,14 @@ class KohortStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def stop(self) -> None:
         """Leave the group, if it was ever joined."""
         signalled, _Ending.begun = _Ending.begun, True
+        # Spark may close the socket before it sends SIGTERM: it interrupts the thread that waits
+        # for an answer. Spark's runner calls this method while it handles the error.
+        closed = isinstance(sys.exc_info()[1], EOFError | BrokenPipeError)
         try:
             if self._made is not None:
                 self._made.stop()
         finally:
-            if signalled:
+            if signalled or closed:
                 # Spark's runner would report the exit to a closed socket, and print that error.
                 os._exit(_SIGTERM_STATUS)
 
