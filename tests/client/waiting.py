@@ -122,10 +122,10 @@ def a_static_leader_restarts_in_a_wait(group: WaitingGroup) -> None:
     leader = group.join("one")
     group.settled(12)
     for shares in ([6, 6], [4, 4, 4]):
-        gone = group.join()
+        group.join()
         group.settled(*shares)
     before = group.owned()[:2]
-    group.lose(gone)
+    group.lose(group.kohort[2])
     assert group.settled(4, 4) == before
     follower = group.kohort[1]
     (wait,) = follower.waits()
