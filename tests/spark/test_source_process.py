@@ -63,7 +63,7 @@ def test_a_second_sigterm_neither_blocks_nor_interrupts_leaving_the_group() -> N
     assert 3 < len(told) < 29, "the second signal came at each line of the handler"
 
 
-# What Spark's runner does when an error ends its loop.
+# Spark's runner calls ``stop`` like this when an error ends its loop.
 RUNNER = """
 import sys
 from kohort.spark.source import KohortStreamReader

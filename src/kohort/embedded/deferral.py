@@ -91,7 +91,7 @@ class Pending:
     def after(self, elapsed_ms: Millis | None) -> Pending:
         """The pending work some time later: each wait is shorter, at least 0.
 
-        None stands for a time that is not known: the age of an assignment from an earlier life.
+        None: the time is not known. An assignment from an earlier life of the member has no age.
         """
         if elapsed_ms is None:
             return replace(self, age_known=False)
