@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Set
 
 import pytest
 from hypothesis import given
@@ -151,7 +151,7 @@ def test_98_assignments_round_trip(
     assert decode_assignment(encode_assignment(value)) == value
 
 
-def lists(partitions: frozenset[TopicPartition]) -> list[tuple[str, list[int]]]:
+def lists(partitions: Set[TopicPartition]) -> list[tuple[str, list[int]]]:
     """The form of other clients: topics with their partitions, sorted."""
     topics: dict[str, list[int]] = {}
     for topic, partition in sorted(partitions):

@@ -23,4 +23,4 @@ def test_the_optimum_equals_that_of_another_flow_algorithm() -> None:
             for _ in range(size if wanting else 0):
                 key = (random.choice(wanting), topic)
                 held[key] = held.get(key, 0) + (random.random() < 0.8)
-        assert fewest_moves(sizes, wanted, held) == optimum(sizes, wanted, held)
+        assert fewest_moves(sizes, wanted, held) == optimum(sizes, wanted, held)[::2]

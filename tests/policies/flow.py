@@ -2,18 +2,20 @@
 
 Written for clarity, not for speed, and without any code of `kohort.policies`. Units flow from
 topics over subscriptions to members. A unit on a subscription costs nothing while the member keeps
-partitions that it holds, and 1 beyond that (a move, or a free partition). The n-th unit of a member
-costs (2n - 1) x BIG, so that the sum of squared loads is minimised first.
+partitions that it holds, and 1 beyond that (a move, or a free partition). In addition a unit costs
+FOREIGN if the member's rack has no replica. The n-th unit of a member costs (2n - 1) x BIG, so that
+the sum of squared loads is minimised first.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Hashable, Mapping
+from collections.abc import Collection, Hashable, Mapping
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-BIG = 10**6
+FOREIGN = 10**4
+BIG = 10**8
 
 M = TypeVar("M", bound=str)
 """The name of a member."""
@@ -78,13 +80,15 @@ def optimum(
     sizes: Mapping[str, int],
     topics: Mapping[M, frozenset[str]],
     held: Mapping[tuple[M, str], int],
-) -> tuple[int, int]:
-    """The least sum of squared loads, and the least number of units not kept with that sum.
+    foreign: Collection[tuple[M, str]] = (),
+) -> tuple[int, int, int]:
+    """The least sum of squared loads, then the fewest units in foreign racks, then units not kept.
 
     Args:
         sizes: partitions of each topic.
         topics: the topics that each member wants.
         held: (member, topic) to the number of partitions it rightly holds.
+        foreign: each (member, topic) for which the member's rack has no replica.
     """
     flow = Flow()
     for topic, size in sizes.items():
@@ -95,8 +99,10 @@ def optimum(
         for topic in wanted & sizes.keys():
             mine = held.get((member, topic), 0)
             most += sizes[topic]
-            flow.arc(("topic", topic), ("member", member), mine, 0)
-            flow.arc(("topic", topic), ("member", member), sizes[topic] - mine, 1)
+            price = FOREIGN if (member, topic) in foreign else 0
+            flow.arc(("topic", topic), ("member", member), mine, price)
+            flow.arc(("topic", topic), ("member", member), sizes[topic] - mine, price + 1)
         for n in range(1, most + 1):
             flow.arc(("member", member), "sink", 1, (2 * n - 1) * BIG)
-    return divmod(flow.cheapest("source", "sink"), BIG)
+    squares, rest = divmod(flow.cheapest("source", "sink"), BIG)
+    return squares, *divmod(rest, FOREIGN)

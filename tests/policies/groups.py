@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 
 from kohort.model.ids import GenerationId, GroupInstanceId, MemberId, TopicPartition
-from kohort.policies.spec import GroupAssignment, GroupSpec, MemberSpec
+from kohort.policies.spec import GroupSpec, MemberSpec, Shares
 
 
 def partitions(text: str) -> frozenset[TopicPartition]:
@@ -36,7 +36,7 @@ def group(sizes: Mapping[str, int], members: Mapping[str, MemberSpec]) -> GroupS
 
 def again(
     spec: GroupSpec,
-    plan: GroupAssignment,
+    plan: Shares,
     *,
     without: str = "",
     add: Mapping[str, MemberSpec] | None = None,
@@ -61,6 +61,6 @@ def again(
     )
 
 
-def shown(plan: GroupAssignment) -> dict[str, str]:
+def shown(plan: Shares) -> dict[str, str]:
     """A plan as short text, for example ``{"c1": "t-0 t-1"}``."""
     return {name: " ".join(str(p) for p in mine) for name, mine in plan.items()}

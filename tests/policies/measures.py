@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping
 from typing import TypeAlias
 
 from kohort.model.ids import MemberId, TopicPartition
 from kohort.policies.spec import GroupSpec
 
-Plan: TypeAlias = Mapping[MemberId, Sequence[TopicPartition]]
+Plan: TypeAlias = Mapping[MemberId, Collection[TopicPartition]]
 
 
 def skew(plan: Plan) -> int:

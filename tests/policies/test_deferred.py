@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.examples import examples
 from tests.policies.deferred_group import MINUTE, Consumer, Group
+from tests.policies.groups import shown
 
 from kohort.embedded.deferral import NOTHING, Pending, Wait, encode_echo
 from kohort.model.errors import ConfigError
@@ -179,7 +180,7 @@ def test_178_without_a_wait_the_plan_is_that_of_design_one() -> None:
     )
     moment = Moment(generation_id=GenerationId(9), now=Instant(0))
     plan = deferred_plan(spec, moment, Resolution())
-    assert plan.partitions == CooperativeStickyAssignor().assign(spec).partitions
+    assert shown(plan.partitions) == shown(CooperativeStickyAssignor().assign(spec).partitions)
     assert plan.pending == NOTHING
     assert plan.again is None
 

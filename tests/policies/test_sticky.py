@@ -17,13 +17,13 @@ from tests.policies.measures import moves, skew, unassigned, violations
 from kohort.model.errors import ConfigError
 from kohort.model.ids import MemberId, TopicPartition
 from kohort.policies.cooperative import CooperativeStickyAssignor
-from kohort.policies.spec import MAX_MEMBERS, GroupAssignment, GroupSpec, MemberSpec
+from kohort.policies.spec import MAX_MEMBERS, GroupSpec, MemberSpec, Shares
 from kohort.policies.sticky import StickyAssignor
 
 STICKY, COOPERATIVE = StickyAssignor(), CooperativeStickyAssignor()
 
 
-def plan_of(spec: GroupSpec) -> GroupAssignment:
+def plan_of(spec: GroupSpec) -> Shares:
     """The sticky plan, checked to be legal and complete."""
     plan = STICKY.assign(spec).partitions
     assert not violations(spec, plan)

@@ -103,7 +103,7 @@ class GroupMemberDescription:
     def partitions(self) -> frozenset[TopicPartition] | None:
         """The assigned partitions; None if the member is no consumer."""
         try:
-            return decode_assignment(self.assignment).partitions
+            return frozenset(decode_assignment(self.assignment).partitions)
         except ProtocolError:
             return None
 

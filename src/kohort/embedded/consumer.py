@@ -11,11 +11,12 @@ to 3), the userdata of its sticky assignors.
 from __future__ import annotations
 
 import struct as binary
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass
 
 from kohort.model.errors import ProtocolError
 from kohort.model.ids import NO_GENERATION, GenerationId, TopicPartition
+from kohort.model.partition_set import PartitionSet
 from kohort.schema import BYTES, INT32, STRING, array, decode, encode, field, struct
 
 HIGHEST_VERSION = 3
@@ -87,7 +88,7 @@ class Subscription:
 
     topics: frozenset[str]
     user_data: bytes | None = None
-    owned: frozenset[TopicPartition] = frozenset()
+    owned: Set[TopicPartition] = frozenset()
     generation_id: GenerationId = NO_GENERATION
     rack_id: str | None = None
 
@@ -106,7 +107,7 @@ class LeadersNote:
 class Assignment:
     """The assignment of one consumer; it may name topics outside the consumer's subscription."""
 
-    partitions: frozenset[TopicPartition]
+    partitions: Set[TopicPartition]
     user_data: bytes | None = None
     """Bytes from the leader's assignor for this member."""
     note: LeadersNote | None = None
@@ -178,7 +179,7 @@ def encode_sticky_userdata(
 
 def decode_sticky_userdata(
     data: bytes | None,
-) -> tuple[frozenset[TopicPartition], GenerationId] | None:
+) -> tuple[Set[TopicPartition], GenerationId] | None:
     """Read sticky userdata, version 1 or else 0; None for other bytes."""
     for version in (1, 0):
         try:
@@ -247,12 +248,22 @@ def _version(data: bytes, what: str) -> int:
 
 def partition_lists(partitions: Iterable[TopicPartition]) -> list[TopicPartitionList]:
     """Partitions by topic, sorted, as the structures here carry them."""
+    found = PartitionSet.of(partitions)
     by_topic: dict[str, list[int]] = {}
-    for topic, partition in sorted(partitions):
-        by_topic.setdefault(topic, []).append(partition)
+    for topic, number in zip(found.topics, found.numbers, strict=True):
+        by_topic.setdefault(topic, []).append(number)
     return [TopicPartitionList(topic=t, partitions=p) for t, p in by_topic.items()]
 
 
-def partitions_in(lists: list[TopicPartitionList]) -> frozenset[TopicPartition]:
-    """The partitions in such lists."""
-    return frozenset(TopicPartition(entry.topic, p) for entry in lists for p in entry.partitions)
+def partitions_in(lists: list[TopicPartitionList]) -> PartitionSet:
+    """The partitions in such lists; they may name a partition twice."""
+    by_topic: dict[str, set[int]] = {}
+    for entry in lists:
+        by_topic.setdefault(entry.topic, set()).update(entry.partitions)
+    topics: list[str] = []
+    numbers: list[int] = []
+    for topic in sorted(by_topic):
+        mine = sorted(by_topic[topic])
+        topics += [topic] * len(mine)
+        numbers += mine
+    return PartitionSet(topics, numbers)

@@ -155,13 +155,13 @@ def decode_pending(user_data: bytes | None) -> Pending:
             wait_id=each.wait_id,
             start_generation=GenerationId(each.start_generation),
             remaining_ms=Millis(max(0, each.remaining_ms)),
-            partitions=partitions_in(each.partitions),
+            partitions=frozenset(partitions_in(each.partitions)),
         )
         for each in body.waits
     )
     return Pending(
         waits=waits,
-        released=partitions_in(body.released),
+        released=frozenset(partitions_in(body.released)),
         postponed=max(0, body.postponed),
         age_known=not flags & _AGE_UNKNOWN,
     )

@@ -467,7 +467,7 @@ def consumer_protocol(
 
     def read_assignment(data: bytes) -> tuple[frozenset[TopicPartition], bytes | None]:
         assignment = decode_assignment(data)
-        return assignment.partitions, assignment.user_data
+        return frozenset(assignment.partitions), assignment.user_data
 
     return GroupProtocol(
         type=CONSUMER_PROTOCOL_TYPE,

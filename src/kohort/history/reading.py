@@ -49,12 +49,12 @@ def read_offer(asked: JoinAsked | None, protocol_name: str) -> Offer | None:
     sticky = decode_sticky_userdata(said.user_data)
     if not owned and sticky is not None:
         owned, generation = sticky
-    return Offer(topics=said.topics, owned=owned, generation_id=generation)
+    return Offer(topics=said.topics, owned=frozenset(owned), generation_id=generation)
 
 
 def read_assignment(data: bytes) -> Partitions | None:
     """The partitions of one member's assignment."""
     try:
-        return decode_assignment(data).partitions
+        return frozenset(decode_assignment(data).partitions)
     except ProtocolError:
         return None

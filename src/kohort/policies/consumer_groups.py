@@ -33,6 +33,7 @@ from kohort.model.ids import (
 )
 from kohort.model.instants import Millis
 from kohort.model.join import JoinedMember, JoinProtocol
+from kohort.model.partition_set import PartitionSet
 from kohort.policies.cooperative import CooperativeStickyAssignor
 from kohort.policies.deferred import DeferredPlan, Resolution, deferred_plan
 from kohort.policies.losses import Moment
@@ -81,7 +82,7 @@ def join_protocols(
                 Subscription(
                     topics=frozenset(topics),
                     user_data=_user_data(each, {*owned, *previous}, generation_id, pending),
-                    owned=frozenset(owned),
+                    owned=PartitionSet.of(owned),
                     generation_id=generation_id,
                     rack_id=rack_id,
                 )
@@ -214,7 +215,7 @@ def _encoded(
     assignments = {
         member.member_id: encode_assignment(
             Assignment(
-                partitions=frozenset(plan.partitions.get(member.member_id, ())),
+                partitions=PartitionSet.of(plan.partitions.get(member.member_id, ())),
                 user_data=plan.user_data.get(member.member_id),
             )
         )

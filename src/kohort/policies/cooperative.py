@@ -9,9 +9,8 @@ without a holder are assigned at once.
 from __future__ import annotations
 
 from kohort.model.ids import ProtocolName
-from kohort.policies.claims import claimants
 from kohort.policies.spec import GroupSpec, Plan, RebalanceProtocol
-from kohort.policies.sticky import sticky_plan
+from kohort.policies.sticky import sticky_shares
 
 
 class CooperativeStickyAssignor:
@@ -25,10 +24,4 @@ class CooperativeStickyAssignor:
 
         A partition also waits for a member with a void claim: that member may still work on it.
         """
-        holders = claimants(spec)
-        return Plan(
-            {
-                member_id: [p for p in partitions if not holders.get(p, frozenset()) - {member_id}]
-                for member_id, partitions in sticky_plan(spec).items()
-            }
-        )
+        return Plan(sticky_shares(spec, withhold=True))

@@ -1,10 +1,13 @@
-"""Balance on counts: the number of partitions of each topic for each member.
+"""Balance on counts: the number of partitions of each kind for each holder.
 
-In: counts that members hold already, free units, subscribers. Out: balanced counts with few moves.
-Must not know: partition numbers, claims, generations. Partitions of one topic are interchangeable,
-so this is a transport problem: choose counts ``y(topic, member)`` so that the loads are as equal as
-subscriptions permit (least sum of squares). Members and topics are small integers here, in the
-group's order.
+In: counts that holders have already, free units, subscribers. Out: balanced counts with few moves.
+Must not know: partition numbers, claims, generations.
+
+Partitions of one kind are interchangeable: those of one topic, or those of one topic with replicas
+in the same racks. So this is a transport problem. A holder is a member, or a class of members with
+equal subscriptions and equal racks: the members of a class share its units evenly. Loads are
+balanced if the sum of the squared loads of all members is as small as subscriptions permit.
+Holders and kinds are small integers here, in the group's order.
 """
 
 from __future__ import annotations
@@ -19,113 +22,183 @@ from dataclasses import dataclass, field
 class Counts:
     """A transport plan that is being built."""
 
+    groups: Sequence[Sequence[int]]
+    """The holders with the same subscriptions and the same rack, ascending."""
     subscribers: Sequence[Sequence[int]]
-    """For each topic, the members that want it, ascending."""
-    wanted: Sequence[Sequence[int]]
-    """For each member, the topics that it wants, ascending."""
+    """For each kind, the groups that want it, ascending."""
+    mismatched: Sequence[frozenset[int]]
+    """For each group, the kinds without a replica in the group's rack."""
+    sizes: Sequence[int]
+    """The number of members in each holder."""
     owned: list[dict[int, int]]
-    """For each member: topic to the number of partitions that it rightly holds; never changed."""
-    held: list[dict[int, int]] = field(default_factory=list)
-    """For each member: topic to the number that it gets; starts as ``owned``."""
-    load: list[int] = field(default_factory=list)
+    """For each holder: kind to the number of units that it rightly holds; never changed."""
+    held: list[dict[int, int]]
+    """For each holder: kind to the number that it gets."""
+    load: list[int]
+    """The units of each holder; more than in ``held`` if only this holder wants some kinds."""
+    group_of: list[int] = field(init=False)
 
     def __post_init__(self) -> None:
-        self.held = [dict(mine) for mine in self.owned]
-        self.load = [sum(mine.values()) for mine in self.held]
+        self.group_of = [0] * len(self.held)
+        for group, holders in enumerate(self.groups):
+            for holder in holders:
+                self.group_of[holder] = group
 
-    def give(self, topic: int, member: int, units: int = 1) -> None:
-        """Give ``member`` so many units more (or fewer) of ``topic``."""
-        mine = self.held[member]
-        mine[topic] = mine.get(topic, 0) + units
-        if not mine[topic]:
-            del mine[topic]
-        self.load[member] += units
+    def give(self, kind: int, holder: int, units: int = 1) -> None:
+        """Give ``holder`` so many units more (or fewer) of ``kind``."""
+        mine = self.held[holder]
+        mine[kind] = mine.get(kind, 0) + units
+        if not mine[kind]:
+            del mine[kind]
+        self.load[holder] += units
 
-    def surplus(self, topic: int, member: int) -> int:
-        """The units of ``topic`` that the member gets beyond the units that it held."""
-        return self.held[member].get(topic, 0) - self.owned[member].get(topic, 0)
+    def surplus(self, kind: int, holder: int) -> int:
+        """The units of ``kind`` that the holder gets beyond the units that it held."""
+        return self.held[holder].get(kind, 0) - self.owned[holder].get(kind, 0)
+
+    def low(self, holder: int) -> int:
+        """The units of the holder's least loaded member."""
+        return self.load[holder] // self.sizes[holder]
+
+    def high(self, holder: int) -> int:
+        """The units of the holder's most loaded member."""
+        return -(-self.load[holder] // self.sizes[holder])
+
+    def gained(self) -> int:
+        """The units that holders get beyond the units that they held."""
+        return sum(
+            max(0, units - owned.get(kind, 0))
+            for held, owned in zip(self.held, self.owned, strict=True)
+            for kind, units in held.items()
+        )
 
 
 def hand_out(counts: Counts, free: Sequence[int]) -> None:
-    """Give the free units of each topic to its least loaded subscribers.
+    """Give the free units of each kind to its least loaded subscribers, if possible in its racks.
 
-    Topics with the fewest subscribers go first, because they have the least choice.
+    Kinds with the fewest subscribers go first, because they have the least choice. Each group is
+    one holder here.
     """
-    order = sorted(range(len(free)), key=lambda t: (len(counts.subscribers[t]), t))
-    for topic in order:
-        if not free[topic]:
-            continue
-        heap = [(counts.load[m], m) for m in counts.subscribers[topic]]
-        heapq.heapify(heap)
-        for _ in range(free[topic]):
-            load, member = heap[0]
-            counts.give(topic, member)
-            heapq.heapreplace(heap, (load + 1, member))
+    for kind in sorted(range(len(free)), key=lambda k: (len(counts.subscribers[k]), k)):
+        if free[kind]:
+            groups = counts.subscribers[kind]
+            matching = [g for g in groups if kind not in counts.mismatched[g]]
+            _fill(counts, kind, [counts.groups[g][0] for g in matching or groups], free[kind])
+
+
+def _fill(counts: Counts, kind: int, holders: list[int], units: int) -> None:
+    """Raise the lowest holders to one level, then give the rest one by one in order."""
+    load, sizes = counts.load, counts.sizes
+    members = total = level = 0
+    for holder in sorted(holders, key=lambda h: load[h] / sizes[h]):
+        if members and load[holder] >= level * sizes[holder]:
+            break
+        members += sizes[holder]
+        total += load[holder]
+        level = (units + total) // members
+    for top in (level, level + 1):
+        for holder in holders:
+            more = min(units, top * sizes[holder] - load[holder])
+            if more > 0:
+                counts.give(kind, holder, more)
+                units -= more
 
 
 def level(counts: Counts) -> None:
-    """Move single units along chains of subscriptions until no chain makes loads more equal.
+    """Move units along chains of subscriptions until no chain makes loads more equal.
 
-    A chain leads from a heavy member over a topic that it holds to another subscriber, and so on,
-    to a member that is at least two units lighter. If the search finds no such member, all members
-    that it reached are final. Each chain lowers the sum of squared loads, so the loop ends.
+    A chain leads from a heavy holder over a kind that it holds to another subscriber, and so on, to
+    a holder with a member that is at least two units lighter. If the search finds no such holder,
+    all holders that it reached are final. Each chain lowers the sum of squared loads, so the loop
+    ends. Each group is one holder here.
     """
     final: set[int] = set()
-    heap = [(-load, member) for member, load in enumerate(counts.load)]
+    heap = [(-counts.high(holder), holder) for holder in range(len(counts.load))]
     heapq.heapify(heap)
+    lowest = min(map(counts.low, range(len(counts.load))), default=0)
     while heap:
-        load, member = heapq.heappop(heap)
-        if member in final or -load != counts.load[member]:
+        high, holder = heapq.heappop(heap)
+        if -high < lowest + 2:
+            return
+        if holder in final or -high != counts.high(holder):
             continue
-        reached, end = _search(counts, member, final)
+        reached, end = _search(counts, holder, final)
         if end is None:
             final |= reached.keys()
             continue
         _shift(counts, reached, end)
-        heapq.heappush(heap, (-counts.load[member], member))
-        heapq.heappush(heap, (-counts.load[end], end))
+        heapq.heappush(heap, (-counts.high(holder), holder))
+        heapq.heappush(heap, (-counts.high(end), end))
 
 
-def _search(
-    counts: Counts, start: int, final: set[int]
-) -> tuple[dict[int, tuple[int, int] | None], int | None]:
-    """Search breadth first; returns the giver and topic for each reached member, and the end."""
-    reached: dict[int, tuple[int, int] | None] = {start: None}
-    enough = counts.load[start] - 2
-    seen_topics: set[int] = set()
+_Reached = dict[int, tuple[int, int] | None]
+"""For each holder that a search reached: the giver and the kind."""
+
+
+def _search(counts: Counts, start: int, final: set[int]) -> tuple[_Reached, int | None]:
+    """Search breadth first; returns what it reached, and the light holder if there is one."""
+    reached: _Reached = {start: None}
+    enough = counts.high(start) - 2
+    seen: set[int] = set()
     queue = deque([start])
     while queue:
-        member = queue.popleft()
-        for topic in _by_cheapness(counts, member):
-            if topic in seen_topics:
+        holder = queue.popleft()
+        for kind in _by_cheapness(counts, holder):
+            if kind in seen:
                 continue
-            seen_topics.add(topic)
+            seen.add(kind)
             best: tuple[int, bool, int] | None = None
-            for other in counts.subscribers[topic]:
+            for group in counts.subscribers[kind]:
+                other = counts.groups[group][0]
                 if other in reached or other in final:
                     continue
-                reached[other] = (member, topic)
+                reached[other] = (holder, kind)
                 queue.append(other)
-                if counts.load[other] <= enough:
-                    # The lightest member first; at the same load a member that gets back its own
-                    # unit.
-                    rank = (counts.load[other], counts.surplus(topic, other) >= 0, other)
+                if counts.low(other) <= enough:
+                    # The lightest first; at the same load one that gets back its own unit.
+                    rank = (counts.low(other), counts.surplus(kind, other) >= 0, other)
                     best = rank if best is None else min(best, rank)
             if best is not None:
                 return reached, best[2]
     return reached, None
 
 
-def _by_cheapness(counts: Counts, member: int) -> list[int]:
-    """Topics that the member can give: first those that it never held, then the largest."""
-    mine = counts.held[member]
-    return sorted(mine, key=lambda t: (counts.surplus(t, member) <= 0, -mine[t], t))
+def _by_cheapness(counts: Counts, holder: int) -> list[int]:
+    """Kinds that the holder can give: first those that it never held, then the largest."""
+    mine = counts.held[holder]
+    return sorted(mine, key=lambda k: (counts.surplus(k, holder) <= 0, -mine[k], k))
 
 
-def _shift(counts: Counts, reached: dict[int, tuple[int, int] | None], end: int) -> None:
-    member = end
-    while (step := reached[member]) is not None:
-        giver, topic = step
-        counts.give(topic, member)
-        counts.give(topic, giver, -1)
-        member = giver
+def _shift(counts: Counts, reached: _Reached, end: int) -> None:
+    """Move units along a chain, as many as it takes to make its two ends even."""
+    chain = []
+    holder = end
+    while (step := reached[holder]) is not None:
+        giver, kind = step
+        chain.append((giver, kind, holder))
+        holder = giver
+    most = min(counts.held[giver][kind] for giver, kind, _ in chain)
+    for giver, kind, taker in chain:
+        counts.give(kind, giver, -1)
+        counts.give(kind, taker, 1)
+    units = min(most - 1, _even(counts, holder, end))
+    if units > 0:
+        for giver, kind, taker in chain:
+            counts.give(kind, giver, -units)
+            counts.give(kind, taker, units)
+
+
+def _even(counts: Counts, heavy: int, light: int) -> int:
+    """How many units more make two holders as even as possible, by halving."""
+    mine, others = counts.load[heavy], counts.load[light]
+    size, other_size = counts.sizes[heavy], counts.sizes[light]
+    good, bad = 0, mine + 1
+    while bad - good > 1:
+        units = (good + bad) // 2
+        # The last of these units still went from a member to one that was two units lighter.
+        high = -(-(mine - units + 1) // size)
+        if high - (others + units - 1) // other_size >= 2:
+            good = units
+        else:
+            bad = units
+    return good

@@ -1,13 +1,15 @@
-"""Fewer moves at the same balance: cycles of exchanges that each save a move.
+"""Fewer foreign racks, then fewer moves, at the same balance: cycles of cheaper exchanges.
 
-In: balanced counts. Out: counts with the same loads, except that members may swap loads; no such
-plan keeps more units. Must not know: partition numbers, how balance was reached.
+In: balanced counts. Out: counts with the same loads, except that members may swap loads. No such
+plan gives fewer units to members without a replica in their rack; of the plans with that number
+none keeps more units. Must not know: partition numbers, how balance was reached.
 
-The problem is a minimum-cost flow: it is solved when its residual network has no negative cycle.
-Giving up a unit that was not held before saves 1; giving up a unit that was held saves nothing;
-taking a unit costs 1, unless it restores a unit that was held. Members with neighbouring loads may
-swap them without cost; the level nodes express that. Costs are -1, 0 and 1, and almost all of the
-network is at distance 0, so the search touches only the surroundings of a loss.
+The problem is a minimum-cost flow: it is solved when its residual network has no negative cycle. A
+unit in a foreign rack costs more than all moves. Apart from that, giving up a unit that was not
+held before saves 1; giving up a unit that was held saves nothing; taking a unit costs 1, unless it
+restores a unit that was held. Members with neighbouring loads may swap them without cost; the level
+nodes express that. Holders with equal subscriptions and racks take units through a common node, so
+that the network has few arcs. A search begins where something can be saved.
 """
 
 from __future__ import annotations
@@ -16,14 +18,14 @@ from collections.abc import Iterator
 
 from kohort.policies.counts import Counts
 
-WORK_LIMIT = 4_000_000
-"""Limit for the arcs that are looked at; beyond it the plan is balanced with needless moves."""
+_FOREIGN = 1 << 40
+"""The cost of a unit in a foreign rack: more than the moves of all partitions."""
 
 
-def save_moves(counts: Counts, work_limit: int = WORK_LIMIT) -> None:
-    """Cancel negative cycles until none is left, or the work limit is reached."""
-    search = _Search(counts, work_limit)
-    while search.losses() and search.work < work_limit:
+def save_moves(counts: Counts) -> None:
+    """Cancel negative cycles until none is left. Each one saves something, so the loop ends."""
+    search = _Search(counts)
+    while search.savings():
         cycles = search.negative_cycles()
         if not cycles:
             return
@@ -32,44 +34,49 @@ def save_moves(counts: Counts, work_limit: int = WORK_LIMIT) -> None:
 
 
 class _Search:
-    """Bellman and Ford's search over members, topics and levels, as consecutive integers."""
+    """Bellman and Ford's search; nodes are integers: holders, kinds, groups, then levels."""
 
-    def __init__(self, counts: Counts, work_limit: int) -> None:
+    def __init__(self, counts: Counts) -> None:
         self.counts = counts
-        self.work = 0
-        self._work_limit = work_limit
-        self._members = len(counts.held)
-        self._topics = len(counts.subscribers)
+        self._kinds = len(counts.held)
+        self._groups = self._kinds + len(counts.subscribers)
+        self._levels = self._groups + len(counts.groups)
         self._lost: list[list[int]] = []
-        self._at_load: dict[int, list[int]] = {}
+        self._at_level: dict[int, list[int]] = {}
+        self._beginnings: list[int] = []
 
-    def losses(self) -> bool:
-        """Note which members lost units of which topics; without a loss every move is needed."""
+    def savings(self) -> bool:
+        """Note lost and gained units; False if no unit is lost and none is in a foreign rack."""
         counts = self.counts
-        self._lost = [[] for _ in range(self._topics)]
+        self._lost = [[] for _ in counts.subscribers]
+        self._at_level = {}
+        self._beginnings = []
         found = False
-        for member, owned in enumerate(counts.owned):
-            held = counts.held[member]
-            for topic, units in owned.items():
-                if held.get(topic, 0) < units:
-                    self._lost[topic].append(member)
+        for holder, (held, owned) in enumerate(zip(counts.held, counts.owned, strict=True)):
+            self._at_level.setdefault(counts.high(holder), []).append(holder)
+            for kind, units in owned.items():
+                if held.get(kind, 0) < units:
+                    self._lost[kind].append(holder)
                     found = True
-        self._at_load = {}
-        for member, load in enumerate(counts.load):
-            self._at_load.setdefault(load, []).append(member)
+            foreign = not held.keys().isdisjoint(counts.mismatched[counts.group_of[holder]])
+            found = found or foreign
+            if foreign or any(units > owned.get(kind, 0) for kind, units in held.items()):
+                self._beginnings.append(holder)
         return found
 
     def negative_cycles(self) -> list[list[int]]:
-        """Some negative cycles without a common node; an empty list only if there is no cycle."""
+        """Some negative cycles without a common node; an empty list only if there is no cycle.
+
+        All nodes start at distance 0. Only a holder with something to save can lower a distance.
+        """
         distance: dict[int, int] = {}
         parent: dict[int, int] = {}
-        frontier = list(range(self._members))
-        while frontier and self.work < self._work_limit:
+        frontier = self._beginnings
+        while frontier:
             reached: dict[int, None] = {}
             for node in frontier:
                 start = distance.get(node, 0)
-                for end, cost in self._arcs(node, start):
-                    self.work += 1
+                for end, cost in self._arcs(node):
                     if start + cost < distance.get(end, 0):
                         distance[end] = start + cost
                         parent[end] = node
@@ -80,30 +87,63 @@ class _Search:
             frontier = list(reached)
         return []
 
-    def _arcs(self, node: int, start: int) -> Iterator[tuple[int, int]]:
+    def _arcs(self, node: int) -> Iterator[tuple[int, int]]:
         counts = self.counts
-        if node < self._members:
-            for topic in counts.held[node]:
-                yield self._members + topic, -1 if counts.surplus(topic, node) > 0 else 0
-            yield self._members + self._topics + counts.load[node], 0
-        elif node < self._members + self._topics:
-            topic = node - self._members
-            for member in self._lost[topic]:
-                yield member, 0
-            if start < -1:  # otherwise a cost of 1 leads to no distance below 0
-                for member in counts.subscribers[topic]:
-                    yield member, 1
+        if node < self._kinds:
+            owned = counts.owned[node]
+            foreign = counts.mismatched[counts.group_of[node]]
+            for kind, units in counts.held[node].items():
+                saved = _FOREIGN if kind in foreign else 0
+                yield self._kinds + kind, -saved - (units > owned.get(kind, 0))
+            yield self._levels + counts.low(node), 0
+        elif node < self._groups:
+            kind = node - self._kinds
+            for holder in self._lost[kind]:
+                yield holder, self._foreign(kind, counts.group_of[holder])
+            for group in counts.subscribers[kind]:
+                yield self._groups + group, self._foreign(kind, group) + 1
+        elif node < self._levels:
+            for holder in counts.groups[node - self._groups]:
+                yield holder, 0
         else:
-            for member in self._at_load.get(node - self._members - self._topics + 1, ()):
-                yield member, 0
+            for holder in self._at_level.get(node - self._levels + 1, ()):
+                yield holder, 0
+
+    def _foreign(self, kind: int, group: int) -> int:
+        return _FOREIGN if kind in self.counts.mismatched[group] else 0
 
     def cancel(self, cycle: list[int]) -> None:
-        """Send one unit around: members give to topics, topics give to members."""
-        for node, following in zip(cycle, [*cycle[1:], cycle[0]], strict=True):
-            if node < self._members <= following < self._members + self._topics:
-                self.counts.give(following - self._members, node, -1)
-            elif following < self._members <= node < self._members + self._topics:
-                self.counts.give(node - self._members, following)
+        """Send units around, as many as have this price: holders give to kinds, kinds to holders.
+
+        A level between two holders makes them swap loads: the first gets heavier by the units that
+        it took, the second lighter by those that it gives.
+        """
+        counts = self.counts
+        steps = list(zip(cycle, [*cycle[1:], cycle[0]], strict=True))
+        gives: list[tuple[int, int]] = []
+        takes: list[tuple[int, int]] = []
+        most: list[int] = []
+        for position, (node, following) in enumerate(steps):
+            if node < self._kinds <= following < self._groups:
+                kind = following - self._kinds
+                surplus = counts.surplus(kind, node)
+                most.append(surplus if surplus > 0 else counts.held[node][kind])
+                gives.append((kind, node))
+            elif following < self._kinds <= node < self._groups:
+                most.append(-counts.surplus(node - self._kinds, following))
+                takes.append((node - self._kinds, following))
+            elif following < self._kinds and self._groups <= node < self._levels:
+                takes.append((cycle[position - 1] - self._kinds, following))
+            elif node < self._kinds and following >= self._levels:
+                most.append(counts.sizes[node] * (counts.low(node) + 1) - counts.load[node])
+            elif following < self._kinds and node >= self._levels:
+                top = counts.high(following)
+                most.append(counts.load[following] - counts.sizes[following] * (top - 1))
+        units = min(most)
+        for kind, holder in gives:
+            counts.give(kind, holder, -units)
+        for kind, holder in takes:
+            counts.give(kind, holder, units)
 
 
 def _cycles(parent: dict[int, int]) -> list[list[int]]:

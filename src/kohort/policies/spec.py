@@ -7,7 +7,7 @@ plan is reached. Nothing here depends on the insertion order of maps.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Protocol, TypeAlias
@@ -36,7 +36,7 @@ class MemberSpec:
     """
 
     topics: frozenset[str]
-    owned: frozenset[TopicPartition] = frozenset()
+    owned: Set[TopicPartition] = frozenset()
     generation_id: GenerationId = NO_GENERATION
     group_instance_id: GroupInstanceId | None = None
     rack_id: str | None = None
@@ -54,6 +54,8 @@ class GroupSpec:
 
     members: Mapping[MemberId, MemberSpec]
     partitions: Mapping[str, int]
+    racks: Mapping[str, Sequence[frozenset[str]]] = field(default_factory=dict)
+    """For each topic, the racks with a replica of each partition; empty if they are unknown."""
     record_bytes: int = 0
     """Estimated size of the coordinator's record of this group, without the assignments.
 
@@ -80,12 +82,30 @@ class GroupSpec:
 
     def wanted_topics(self) -> list[str]:
         """Existing topics that any member wants, sorted."""
-        wanted = set().union(*(m.topics for m in self.members.values())) if self.members else set()
+        wanted = frozenset[str]().union(*{m.topics for m in self.members.values()})
         return sorted(t for t in wanted if self.partitions.get(t, 0) > 0)
+
+    def racks_that_count(self) -> Mapping[str, Sequence[frozenset[str]]]:
+        """The racks of members that have a replica; none if racks make no difference (KIP-881).
+
+        They make none if all partitions have replicas in all racks of members.
+        """
+        mine = frozenset(m.rack_id for m in self.members.values() if m.rack_id)
+        if not mine or not self.racks:
+            return {}
+        found = {
+            topic: [racks & mine for racks in self.racks.get(topic, ())]
+            for topic in self.wanted_topics()
+        }
+        known = [racks for each in found.values() for racks in each]
+        return found if any(known) and any(racks != mine for racks in known) else {}
 
 
 GroupAssignment: TypeAlias = dict[MemberId, list[TopicPartition]]
 """Partitions for every member of the spec, sorted; an empty list for a member without any."""
+
+Shares: TypeAlias = Mapping[MemberId, Collection[TopicPartition]]
+"""The same in any form: large groups have a `PartitionSet` for each member."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,7 +121,7 @@ class AssignAgain:
 class Plan:
     """An assignor's decision for one generation."""
 
-    partitions: GroupAssignment
+    partitions: Shares
     user_data: Mapping[MemberId, bytes] = field(default_factory=dict)
     """Bytes that travel inside the assignments of these members."""
     again: AssignAgain | None = None

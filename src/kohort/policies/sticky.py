@@ -1,28 +1,21 @@
 """Sticky: balance first, then as few moves as possible.
 
-In: a group spec with claims. Out: a plan with loads as equal as subscriptions permit; members keep
-their rightful claims as far as balance permits. Must not know: the rounds until the plan is
-reached. With equal subscriptions each member keeps up to its share, which is optimal. With unequal
-subscriptions the work is done on counts (`counts.py`, then `fewer_moves.py`) and turned into
-partitions here.
+In: a group spec with claims. Out: a plan with loads as equal as subscriptions permit; no plan with
+such loads keeps more rightful claims. If racks count, the plan of those with such loads comes first
+that gives fewest partitions to members in racks without a replica. Must not know: the rounds until
+the plan is reached. The work is done on integers (`numbering`), for each connected part of the
+group (`classes`).
 """
 
 from __future__ import annotations
 
-import heapq
-from collections import deque
+from collections.abc import Sequence
 
-from kohort.model.ids import MemberId, ProtocolName, TopicPartition
-from kohort.policies.claims import valid_claims
-from kohort.policies.counts import Counts, hand_out, level
-from kohort.policies.fewer_moves import save_moves
-from kohort.policies.spec import (
-    GroupAssignment,
-    GroupSpec,
-    Plan,
-    RebalanceProtocol,
-    TopicSubscribers,
-)
+from kohort.model.ids import MemberId, ProtocolName
+from kohort.model.partition_set import PartitionSet
+from kohort.policies.classes import MemberClass, Part, Supply
+from kohort.policies.numbering import Kind, Numbering
+from kohort.policies.spec import GroupAssignment, GroupSpec, Plan, RebalanceProtocol
 
 
 class StickyAssignor:
@@ -33,125 +26,112 @@ class StickyAssignor:
 
     def assign(self, spec: GroupSpec) -> Plan:
         """See `policies.spec.Assignor`."""
-        return Plan(sticky_plan(spec))
+        return Plan(sticky_shares(spec))
 
 
 def sticky_plan(spec: GroupSpec) -> GroupAssignment:
     """The balanced plan with few moves, even if members must give up partitions first."""
-    subscribers = TopicSubscribers.of(spec)
-    if not subscribers.order:
-        return {}
-    kept: dict[MemberId, list[TopicPartition]] = {m: [] for m in subscribers.order}
-    for claim, member_id in sorted(valid_claims(spec).items()):
-        kept[member_id].append(claim)
-    everybody = len(subscribers.order)
-    if all(len(members) == everybody for members in subscribers.by_topic.values()):
-        plan = _equal(spec, subscribers, kept)
-    else:
-        plan = _unequal(spec, subscribers, kept)
-    for partitions in plan.values():
-        partitions.sort()
+    return {member_id: list(share) for member_id, share in sticky_shares(spec).items()}
+
+
+def sticky_shares(spec: GroupSpec, *, withhold: bool = False) -> dict[MemberId, PartitionSet]:
+    """The same plan in columns.
+
+    Args:
+        spec: the group.
+        withhold: leave out each partition that another member claims, rightly or not: that member
+            may still work on it.
+    """
+    order = spec.member_order()
+    numbering = Numbering(spec)
+    claims = numbering.claims(order)
+    supply = Supply(
+        claims=claims.rightful,
+        free=_free(numbering, claims.taken),
+        sizes=[len(kind.partitions) for kind in numbering.kinds],
+        kind_of=numbering.kind_of,
+    )
+    shares: list[list[int]] = [[] for _ in order]
+    for classes in _parts(_classes(spec, order, numbering.kinds)):
+        for member, share in Part(classes, supply).solve().items():
+            shares[member] = share
+    if withhold:
+        _withhold(shares, claims.made)
+    plan = {}
+    for member_id, share, made in zip(order, shares, claims.made, strict=True):
+        owned = spec.members[member_id].owned
+        same = share is made and len(share) == len(owned)
+        plan[member_id] = PartitionSet.of(owned) if same else numbering.share(share)
     return plan
 
 
-def _equal(
-    spec: GroupSpec, subscribers: TopicSubscribers, kept: dict[MemberId, list[TopicPartition]]
-) -> GroupAssignment:
-    """All members want all topics: quotas decide how much each member keeps."""
-    order = subscribers.order
-    total = sum(spec.partitions[topic] for topic in subscribers.by_topic)
-    quota, extra = divmod(total, len(order))
-    plan: GroupAssignment = {}
-    for member_id in order:
-        mine = kept[member_id]
-        limit = quota
-        if len(mine) > quota and extra:
-            extra -= 1
-            limit = quota + 1
-        plan[member_id] = mine if len(mine) <= limit else _spread(mine)[:limit]
-    taken = {partition for mine in plan.values() for partition in mine}
-    heap = [(len(plan[member_id]), position) for position, member_id in enumerate(order)]
-    heapq.heapify(heap)
-    for topic in subscribers.by_topic:
-        for number in range(spec.partitions[topic]):
-            partition = TopicPartition(topic, number)
-            if partition not in taken:
-                load, position = heap[0]
-                plan[order[position]].append(partition)
-                heapq.heapreplace(heap, (load + 1, position))
-    return plan
+def _free(numbering: Numbering, taken: set[int]) -> list[Sequence[int]]:
+    """For each kind, the partitions that no member claims rightfully."""
+    if not taken:
+        return [kind.partitions for kind in numbering.kinds]
+    free: list[list[int]] = [[] for _ in numbering.kinds]
+    if len(taken) < len(numbering.kind_of):
+        for partition in sorted(set(range(len(numbering.kind_of))).difference(taken)):
+            free[numbering.kind_of[partition]].append(partition)
+    return list(free)
 
 
-def _spread(partitions: list[TopicPartition]) -> list[TopicPartition]:
-    """The first partition of each topic, then the second of each: any cut leaves topics even."""
-    seen: dict[str, int] = {}
-    ranked = []
-    for partition in partitions:
-        rank = seen.get(partition.topic, 0)
-        seen[partition.topic] = rank + 1
-        ranked.append((rank, partition))
-    ranked.sort()
-    return [partition for _, partition in ranked]
+def _withhold(shares: list[list[int]], made: Sequence[list[int]]) -> None:
+    """Remove the partitions that a member claims and does not get."""
+    busy = frozenset[int]().union(
+        *(
+            frozenset(claimed).difference(share)
+            for share, claimed in zip(shares, made, strict=True)
+            if claimed and share is not claimed
+        )
+    )
+    for member, share in enumerate(shares if busy else ()):
+        if share is not made[member] and not busy.isdisjoint(share):
+            shares[member] = [partition for partition in share if partition not in busy]
 
 
-def _unequal(
-    spec: GroupSpec, subscribers: TopicSubscribers, kept: dict[MemberId, list[TopicPartition]]
-) -> GroupAssignment:
-    """Balance counts, then choose partitions for the counts."""
-    order = subscribers.order
-    topics = list(subscribers.by_topic)
-    topic_index = {topic: index for index, topic in enumerate(topics)}
-    member_index = {member_id: index for index, member_id in enumerate(order)}
-    wanted: list[list[int]] = [[] for _ in order]
-    by_topic: list[list[int]] = []
-    for index, topic in enumerate(topics):
-        members = [member_index[member_id] for member_id in subscribers.by_topic[topic]]
-        by_topic.append(members)
-        for member in members:
-            wanted[member].append(index)
-    owned: list[dict[int, int]] = [{} for _ in order]
-    free = [spec.partitions[topic] for topic in topics]
-    for member_id, mine in kept.items():
-        counted = owned[member_index[member_id]]
-        for partition in mine:
-            index = topic_index[partition.topic]
-            counted[index] = counted.get(index, 0) + 1
-            free[index] -= 1
-    counts = Counts(subscribers=by_topic, wanted=wanted, owned=owned)
-    hand_out(counts, free)
-    level(counts)
-    save_moves(counts)
-    return _from_counts(spec, order, topics, counts, kept)
+def _classes(
+    spec: GroupSpec, order: list[MemberId], all_kinds: Sequence[Kind]
+) -> list[MemberClass]:
+    """Members by topics and, if racks count, by rack; in the order of their first members."""
+    members: dict[tuple[frozenset[str], str | None], list[int]] = {}
+    with_racks = any(kind.racks for kind in all_kinds)
+    for position, member_id in enumerate(order):
+        member = spec.members[member_id]
+        key = member.topics, member.rack_id if with_racks else None
+        members.setdefault(key, []).append(position)
+    kinds_of: dict[str, list[int]] = {}
+    for number, kind in enumerate(all_kinds):
+        kinds_of.setdefault(kind.topic, []).append(number)
+    found = []
+    for (topics, rack), positions in members.items():
+        kinds = sorted(number for topic in topics for number in kinds_of.get(topic, ()))
+        if kinds:
+            known = ((number, all_kinds[number].racks) for number in kinds if rack)
+            foreign = frozenset(number for number, racks in known if racks and rack not in racks)
+            found.append(MemberClass(members=positions, kinds=kinds, mismatched=foreign))
+    return found
 
 
-def _from_counts(
-    spec: GroupSpec,
-    order: list[MemberId],
-    topics: list[str],
-    counts: Counts,
-    kept: dict[MemberId, list[TopicPartition]],
-) -> GroupAssignment:
-    """Keep own partitions up to the count; distribute the others in turns."""
-    plan: GroupAssignment = {member_id: [] for member_id in order}
-    taken: set[TopicPartition] = set()
-    lacking: dict[str, deque[tuple[int, int]]] = {topic: deque() for topic in topics}
-    for member, member_id in enumerate(order):
-        left = {topics[topic]: units for topic, units in counts.held[member].items()}
-        for partition in kept[member_id]:
-            if left.get(partition.topic, 0):
-                left[partition.topic] -= 1
-                plan[member_id].append(partition)
-                taken.add(partition)
-        for topic, units in left.items():
-            if units:
-                lacking[topic].append((member, units))
-    for topic in topics:
-        numbers = range(spec.partitions[topic])
-        pool = [TopicPartition(topic, n) for n in numbers if (topic, n) not in taken]
-        turns = lacking[topic]
-        for partition in pool:
-            member, units = turns.popleft()
-            plan[order[member]].append(partition)
-            if units > 1:
-                turns.append((member, units - 1))
-    return plan
+def _parts(classes: list[MemberClass]) -> list[list[MemberClass]]:
+    """Classes that share a kind, or are connected by others that do, together."""
+    wanting: dict[int, list[int]] = {}
+    for number, each in enumerate(classes):
+        for kind in each.kinds:
+            wanting.setdefault(kind, []).append(number)
+    seen: set[int] = set()
+    parts = []
+    for number in range(len(classes)):
+        if number in seen:
+            continue
+        part, waiting = [], [number]
+        seen.add(number)
+        while waiting:
+            part.append(waiting.pop())
+            for kind in classes[part[-1]].kinds:
+                for other in wanting.pop(kind, ()):
+                    if other not in seen:
+                        seen.add(other)
+                        waiting.append(other)
+        parts.append([classes[each] for each in sorted(part)])
+    return parts
