@@ -23,7 +23,7 @@ from kohort.testing.kafka_jars import installed
 from kohort.testing.real_kafka import RealKafka
 
 ROOT = Path(__file__).parent.parent
-ORDER = ("codec", "coordinator", "lab", "startup", "consume", "pipeline")
+ORDER = ("codec", "assignors", "coordinator", "lab", "startup", "consume", "pipeline")
 ALONE = ("heartbeat",)
 """Runs only if it is named: the measurement of the coordinator contains it."""
 
@@ -71,6 +71,7 @@ def main() -> int:
 
 SMALL = {
     "codec": ["--seconds", "0.05"],
+    "assignors": ["--small"],
     "coordinator": ["--small"],
     "heartbeat": ["--connections", "20", "--rounds", "2", "--seconds", "0.2"],
     "lab": ["--small"],

@@ -46,7 +46,7 @@ class Numbering:
     """
 
     def __init__(self, spec: GroupSpec) -> None:
-        self._spec = spec
+        self.spec = spec
         topics = spec.wanted_topics()
         self._sizes = {topic: spec.partitions[topic] for topic in topics}
         sizes = self._sizes.values()
@@ -93,7 +93,7 @@ class Numbering:
         The claim of the highest generation wins. Two claims of the same generation are both void,
         because one is wrong and nothing shows which.
         """
-        members = [self._spec.members[member_id] for member_id in order]
+        members = [self.spec.members[member_id] for member_id in order]
         owned = [PartitionSet.of(member.owned) for member in members]
         made = [self._made(each) for each in owned]
         wanted = [

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -12,38 +12,36 @@ from tests.lab.known_bugs.known_bug import KnownBug, Patch
 from kohort.embedded.consumer import encode_sticky_userdata
 from kohort.engine.leader_duties import LeaderDuties
 from kohort.model.ids import NO_GENERATION, GenerationId, MemberId, TopicPartition
-from kohort.policies import claims, consumer_groups, cooperative, sticky
-from kohort.policies.spec import GroupSpec
-
-
-class _EveryClaim:
-    """All claims of all members, also those that contradict each other."""
-
-    def __init__(self, spec: GroupSpec) -> None:
-        self._pairs = [(claim, m) for m in spec.member_order() for claim in spec.members[m].owned]
-
-    def items(self) -> list[tuple[TopicPartition, MemberId]]:
-        """Claims with their members; a partition may come twice."""
-        return self._pairs
+from kohort.policies import consumer_groups, sticky
+from kohort.policies.numbering import Claims, Numbering
+from kohort.policies.spec import GroupSpec, Shares
 
 
 def _double_claims_are_trusted(patch: Patch) -> None:
-    patch.setattr(sticky, "valid_claims", _EveryClaim)
-    patch.setattr(cooperative, "claimants", lambda spec: {}, raising=False)
+    """All claims of all members count, also those that contradict each other; none is withheld."""
+    honest = Numbering.claims
+
+    def all_of_them(self: Numbering, order: Sequence[MemberId]) -> Claims:
+        found = honest(self, order)
+        return replace(found, made=[[] for _ in order], rightful=found.made)
+
+    patch.setattr(Numbering, "claims", all_of_them)
 
 
 def _claims_of_members_that_missed_a_generation_are_void(patch: Patch) -> None:
     """Only claims of the newest generation count, as in Kafka's sticky assignors before 3.5."""
+    honest = Numbering.claims
 
-    def newest_only(spec: GroupSpec) -> dict[Any, Any]:
-        newest = max((m.generation_id for m in spec.members.values() if m.owned), default=-1)
-        heard = {
-            member_id: m if m.generation_id == newest else replace(m, owned=frozenset())
-            for member_id, m in spec.members.items()
-        }
-        return claims.valid_claims(replace(spec, members=heard))
+    def newest_only(self: Numbering, order: Sequence[MemberId]) -> Claims:
+        found, members = honest(self, order), self.spec.members
+        newest = max((m.generation_id for m in members.values() if m.owned), default=-1)
+        heard = [
+            mine if members[member_id].generation_id == newest else []
+            for member_id, mine in zip(order, found.rightful, strict=True)
+        ]
+        return replace(found, rightful=heard, taken=set().union(*heard))
 
-    patch.setattr(sticky, "valid_claims", newest_only)
+    patch.setattr(Numbering, "claims", newest_only)
 
 
 def _the_assignor_never_hears_of_generations(patch: Patch) -> None:
@@ -66,13 +64,13 @@ def assignor_never_ends_on_ties(patch: Patch) -> None:
     This is aiokafka's sticky assignor. It compares claims by their generation only. The group waits
     for the assignment of such a leader.
     """
-    valid, decide = claims.valid_claims, LeaderDuties.decide
+    shares, decide = sticky.sticky_shares, LeaderDuties.decide
 
-    def never_ends(spec: GroupSpec) -> dict[TopicPartition, MemberId]:
+    def never_ends(spec: GroupSpec) -> Shares:
         aged = [(p, m.generation_id) for m in spec.members.values() for p in m.owned]
         if len(set(aged)) < len(aged):
             raise _NeverEndsError
-        return valid(spec)
+        return shares(spec)
 
     def decides(self: LeaderDuties, *args: Any, **more: Any) -> Any:
         try:
@@ -80,7 +78,7 @@ def assignor_never_ends_on_ties(patch: Patch) -> None:
         except _NeverEndsError:
             return None
 
-    patch.setattr(sticky, "valid_claims", never_ends)
+    patch.setattr(sticky, "sticky_shares", never_ends)
     patch.setattr(LeaderDuties, "decide", decides)
 
 
