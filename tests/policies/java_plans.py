@@ -1,0 +1,76 @@
+"""Random groups for range and roundrobin, in the lines that ``java/Plans.java`` reads and prints.
+
+``python -m tests.policies.java_plans`` prints groups with the plans of Kafka's own assignors: the
+content of ``java/plans.txt``. Kafka must be fetched, and Java must have a compiler.
+"""
+
+from __future__ import annotations
+
+import random
+import subprocess
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from kohort.host.java import find_java
+from kohort.model.ids import GroupInstanceId, MemberId, ProtocolName
+from kohort.policies.registry import ASSIGNORS
+from kohort.policies.spec import GroupSpec, MemberSpec
+from kohort.testing.real_kafka import classpath
+
+PROGRAM = Path(__file__).parent / "java" / "Plans.java"
+RECORDED = PROGRAM.with_name("plans.txt")
+RACKS = ("a", "b", "c")
+
+
+def random_group(seed: int) -> list[str]:
+    """The lines of one group: static and dynamic members, unequal subscriptions, unknown topics."""
+    rng = random.Random(seed)
+    lines = [f"group {rng.choice(('range', 'roundrobin'))}"]
+    topics = [f"t{n}" for n in range(rng.randrange(1, 6))]
+    lines += [f"topic {topic}{' -' * rng.randrange(1, 8)}" for topic in topics[rng.randrange(2) :]]
+    everyone = rng.random() < 0.4
+    for number in rng.sample(range(20), rng.randrange(1, 7)):
+        mine = [topic for topic in topics if everyone or rng.random() < 0.6]
+        instance = f"i{rng.randrange(100):02}{number:02}" if rng.random() < 0.3 else "-"
+        lines.append(f"member m{number:02} {instance} - {','.join(mine) or '-'}")
+    return [*lines, "end"]
+
+
+def javas_plans(lines: Sequence[str]) -> list[str]:
+    """The output of the Java program."""
+    done = subprocess.run(
+        [str(find_java().executable), "-cp", classpath(), str(PROGRAM)],
+        input="\n".join(lines),
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=True,
+    )
+    return done.stdout.splitlines()
+
+
+def kohorts_plans(lines: Sequence[str]) -> Iterator[str]:
+    """The same output from kohort's assignors."""
+    name, sizes, members = "", dict[str, int](), dict[MemberId, MemberSpec]()
+    for line in lines:
+        match line.split():
+            case ["group", name]:
+                sizes, members = {}, {}
+            case ["topic", topic, *racks]:
+                sizes[topic] = len(racks)
+            case ["member", member_id, instance, _, topics]:
+                members[MemberId(member_id)] = MemberSpec(
+                    topics=frozenset(topics.split(",")) - {"-"},
+                    group_instance_id=None if instance == "-" else GroupInstanceId(instance),
+                )
+            case _:
+                spec = GroupSpec(members=members, partitions=sizes)
+                plan = ASSIGNORS[ProtocolName(name)].assign(spec).partitions
+                for member_id in sorted(plan):
+                    yield " ".join([member_id, *map(str, plan[member_id])])
+                yield "end"
+
+
+if __name__ == "__main__":
+    asked = [line for seed in range(60) for line in random_group(seed)]
+    RECORDED.write_text("\n".join([*asked, "plans", *javas_plans(asked), ""]), encoding="utf-8")
