@@ -155,12 +155,13 @@ def cases(share: float) -> list[Case]:
 
 
 def measure(case: Case) -> None:
+    unlimited = ConsumerAssigner(most_record_bytes=0)
     before: Shares = {}
     for number, state in enumerate(("full", "one more")):
         spec = case.spec(before, one_more=bool(number))
         plan, plan_ms = best(partial(COOPERATIVE.assign, spec))
         joined = [subscribed(member_id, member) for member_id, member in spec.members.items()]
-        leader = partial(ConsumerAssigner().assign, COOPERATIVE.name, joined, case.sizes)
+        leader = partial(unlimited.assign, COOPERATIVE.name, joined, case.sizes)
         _, leader_ms = best(leader)
         row = {
             "case": case.name,

@@ -245,6 +245,39 @@ def test_the_estimate_of_a_groups_record_is_close_to_the_record_and_not_below_it
     assert 0 <= estimate - len(key) - len(value) <= 1_024 + 100 * count
 
 
+def _large_group(topics: int) -> list[JoinedMember]:
+    names = {f"{'topic' * 20}-{n:04}" for n in range(topics)}
+    return [
+        offered(f"m{n}", encode_subscription(Subscription(topics=frozenset(names))))
+        for n in range(10)
+    ]
+
+
+def test_a_record_that_no_broker_stores_is_refused_before_the_sync_with_advice() -> None:
+    said: list[str] = []
+    members = _large_group(1_000)
+    sizes = dict.fromkeys(decode_subscription(members[0].metadata).topics, 1)
+    refused = ConsumerAssigner(say=said.append)
+    with pytest.raises(ConfigError, match=r"stores at most 1,048,588 bytes\. Use fewer members"):
+        refused.assign(COOPERATIVE, members, sizes)
+    assert said == []
+    for limit in (0, 4_000_000):
+        plan = ConsumerAssigner(say=said.append, most_record_bytes=limit)
+        assert len(plan.assign(COOPERATIVE, members, sizes).assignments) == 10
+    assert said == []
+
+
+def test_a_record_that_may_be_too_large_is_tried_with_a_warning() -> None:
+    said: list[str] = []
+    members = _large_group(10)
+    plan = ConsumerAssigner().assign(COOPERATIVE, members, {}).assignments
+    certain = sum(len(m.metadata) + len(m.member_id) + len(plan[m.member_id]) for m in members)
+    assigner = ConsumerAssigner(say=said.append, most_record_bytes=certain)
+    assert assigner.assign(COOPERATIVE, members, {}).assignments == plan
+    assert len(said) == 1
+    assert "raise message.max.bytes of the brokers" in said[0]
+
+
 @pytest.mark.parametrize("counts", [{"u": 2, "t": 3}, {}, None])
 def test_only_a_kohort_leaders_note_is_read_from_an_assignment(
     counts: dict[str, int] | None,

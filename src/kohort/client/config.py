@@ -17,7 +17,7 @@ from kohort.host.settings import INT_MAX, attribute, dotted, flag, parse_setting
 from kohort.model.consumer_config import ConsumerConfig, OffsetReset
 from kohort.model.errors import ConfigError
 from kohort.model.instants import Millis
-from kohort.policies.consumer_groups import DESIGN_ONE
+from kohort.policies.consumer_groups import BROKERS_RECORD_LIMIT, DESIGN_ONE
 from kohort.policies.cooperative import CooperativeStickyAssignor
 from kohort.policies.deferred import Resolution
 
@@ -83,6 +83,12 @@ class ClientSettings:
         "Most partitions that move only for balance in one rebalance: 5, or 10%; all if empty.",
     )
     kohort_moves_interval_ms: int = whole(0, 0, INT_MAX, "Least time between two such rebalances.")
+    kohort_max_group_record_bytes: int = whole(
+        BROKERS_RECORD_LIMIT,
+        0,
+        INT_MAX,
+        "The broker's limit for the record of a group; a leader with more data fails. 0: no check.",
+    )
 
     session_timeout_ms: int = whole(45_000, 1, INT_MAX, "Silence after which a member is out.")
     heartbeat_interval_ms: int = whole(3_000, 1, INT_MAX, "Time between heartbeats.")

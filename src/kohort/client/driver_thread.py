@@ -64,7 +64,7 @@ def protocol_of(settings: ClientSettings) -> GroupProtocol[TopicPartition]:
     return consumer_protocol(
         assignors(settings.assignors),
         settings.client_rack or None,
-        ConsumerAssigner(settings.resolution, say),
+        ConsumerAssigner(settings.resolution, say, settings.kohort_max_group_record_bytes),
     )
 
 

@@ -23,7 +23,7 @@ from kohort.embedded.consumer import (
     generation_in_userdata,
 )
 from kohort.embedded.deferral import NOTHING, Pending, announced_in, encode_echo, encode_pending
-from kohort.model.errors import ProtocolError
+from kohort.model.errors import ConfigError, ProtocolError
 from kohort.model.ids import (
     NO_GENERATION,
     GenerationId,
@@ -43,8 +43,11 @@ from kohort.policies.spec import AssignAgain, Assignor, EncodedPlan, GroupSpec, 
 DESIGN_ONE = Resolution()
 """Nothing waits, and all moves are made in one round."""
 
+BROKERS_RECORD_LIMIT = 1_048_588
+"""A broker refuses a larger record of a group, by the default of message.max.bytes."""
+
 _MOST_RECORD_BYTES = 900_000
-"""A broker refuses a group's record above 1,048,588 bytes by default; the estimate is rough."""
+"""With userdata about waits; lower than the broker's limit, because the estimate is rough."""
 
 _RECORD_BYTES = 1_024
 """Estimate for the fields of a group's record that do not belong to a member."""
@@ -112,16 +115,19 @@ class ConsumerAssigner:
 
     Args:
         resolution: waits and limits under ``cooperative-sticky``; the default is Design I.
-        say: takes a sentence about a wait, for the log of the leader's process.
+        say: takes a sentence about a wait or a record's size, for the log of the leader's process.
+        most_record_bytes: the broker's limit for the group's record; 0 for no check.
     """
 
     def __init__(
         self,
         resolution: Resolution = DESIGN_ONE,
         say: Callable[[str], object] = lambda _sentence: None,
+        most_record_bytes: int = BROKERS_RECORD_LIMIT,
     ) -> None:
         self._resolution = resolution
         self._say = say
+        self._most_record_bytes = most_record_bytes
 
     def topics(self, protocol_name: ProtocolName, metadata: Sequence[bytes]) -> frozenset[str]:
         """All topics that any member wants."""
@@ -140,12 +146,15 @@ class ConsumerAssigner:
         Without a ``moment`` nothing waits and no move is postponed.
 
         Raises:
-            ConfigError: the protocol name is no assignor's, or the group is too large.
+            ConfigError: the protocol name is no assignor's, or the group or its record is too
+                large.
         """
         spec = group_spec(protocol_name, members, partitions)
         cooperative = protocol_name == CooperativeStickyAssignor.name
         if moment is None or not cooperative or self._resolution.in_one_step:
-            return EncodedPlan(*_encoded(assignor(protocol_name).assign(spec), members))
+            encoded = EncodedPlan(*_encoded(assignor(protocol_name).assign(spec), members))
+            self._check_record(spec, members, encoded)
+            return encoded
         deferred = self._deferred(spec, moment)
         user_data = encode_pending(deferred.pending)
         plan = Plan(
@@ -153,7 +162,33 @@ class ConsumerAssigner:
             {} if user_data is None else dict.fromkeys(spec.members, user_data),
             deferred.again,
         )
-        return EncodedPlan(*_encoded(plan, members), deferred.memory)
+        encoded = EncodedPlan(*_encoded(plan, members), deferred.memory)
+        self._check_record(spec, members, encoded)
+        return encoded
+
+    def _check_record(
+        self, spec: GroupSpec, members: Sequence[JoinedMember], plan: EncodedPlan
+    ) -> None:
+        """Refuse a plan that the broker certainly cannot store; say if it perhaps cannot.
+
+        Kafka's answer to such a SyncGroup is an unknown error for all members, again and again.
+        """
+        limit = self._most_record_bytes
+        assigned = sum(map(len, plan.assignments.values()))
+        if not limit or spec.record_bytes + assigned <= limit:
+            return
+        offered = sum(len(m.metadata) + len(m.member_id) for m in members)
+        sentence = (
+            f"the group's record has {offered:,} bytes of subscriptions and {assigned:,} bytes of "
+            f"assignments for {len(members):,} members; a broker stores at most {limit:,} bytes. "
+            "Use fewer members or topics in the group, or the assignor range, with which members "
+            "send no owned partitions; or raise message.max.bytes of the brokers "
+            "(max.message.bytes of the topic __consumer_offsets) and "
+            "kohort.max.group.record.bytes of the consumers"
+        )
+        if offered + assigned > limit:
+            raise ConfigError(sentence)
+        self._say(sentence)
 
     def pending(self, assignment: bytes) -> Pending:
         """The pending work in an assignment; `NOTHING` for damaged bytes."""
