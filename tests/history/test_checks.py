@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import pytest
 from tests.history import (
@@ -17,10 +18,12 @@ from tests.history import (
     cases_rest,
     cases_revoking,
     cases_time,
+    tale,
 )
 from tests.history.cases import BROKEN, KEPT, Teller
-from tests.history.tale import Tale
+from tests.history.tale import Tale, subscription
 
+from kohort.embedded.consumer import decode_subscription, encode_subscription
 from kohort.history.checker import Checker
 from kohort.history.registry import BY_NUMBER, CHECKS
 
@@ -86,3 +89,19 @@ def test_a_kept_promise_is_judged_and_passes(number: int, teller: Teller) -> Non
     assert found == []
     assert judged > 0, "there was nothing to judge"
     assert others(tale, number) == []
+
+
+@pytest.mark.parametrize("rack", ["a", None])
+def test_moves_are_not_judged_if_a_member_has_a_rack(
+    rack: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Partitions may move into racks with a replica; a history does not know the replicas."""
+
+    def offer(owned: tuple[int, ...], generation: int) -> bytes:
+        said = decode_subscription(subscription(owned, generation))
+        return encode_subscription(replace(said, rack_id=rack))
+
+    monkeypatch.setattr(tale, "subscription", offer)
+    moved = Tale().stable(a=(0, 1), b=(2, 3)).again(a=(0,), b=(2,)).again(a=(0, 3), b=(2, 1))
+    report = Checker().feed_all(moved.history).finish()
+    assert {v.check for v in report.violations} == (set() if rack else {28, 30})

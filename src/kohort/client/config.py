@@ -63,7 +63,11 @@ class ClientSettings:
 
     bootstrap_servers: str = word("", (), "host:port, comma separated.")
     client_id: str = word("kohort", (), "Name of this client in the broker's logs.")
-    client_rack: str = word("", (), "Rack of this client; fetch from a replica there (KIP-392).")
+    client_rack: str = word(
+        "",
+        (),
+        "Rack of this client: fetch from a replica there (KIP-392), get partitions with one.",
+    )
     group_id: str | None = word(None, (), "The group to join.")
     group_instance_id: str | None = word(None, (), "Identity of a static member (KIP-345).")
     group_protocol: str = word("classic", ("classic",), "The group protocol that is spoken.")

@@ -1,4 +1,4 @@
-"""The nodes, leaders and partition counts of a cluster, and the search for those that are missing.
+"""The nodes, leaders, replicas' racks and partition counts of a cluster, and the search for them.
 
 In: Metadata responses, partitions without a known leader, refusals of leaders. Out: endpoints,
 counts, the topics that the next Metadata request must name. Must not know: connections, the
@@ -8,7 +8,7 @@ requests that wait for a leader.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -50,10 +50,14 @@ class Cluster:
     controller_id: int = _NO_NODE
     counts: dict[str, int] = field(default_factory=dict)
     """Partition counts of topics that exist."""
+    racks: dict[int, str] = field(default_factory=dict)
+    """Racks of nodes, also of nodes that are offline now: a bounce moves no replica."""
     not_before: Instant = Instant(0)
     """When Metadata may be requested again."""
     _leaders: dict[str, array[int]] = field(default_factory=dict)
     """By topic, then by partition: a member of a large cluster knows thousands."""
+    _replicas: dict[str, list[array[int]]] = field(default_factory=dict)
+    """By topic, then by partition; empty while no node has a rack."""
     _topics_wanted: set[str] = field(default_factory=set)
     _nodes_wanted: bool = False
     _asked: frozenset[str] | None = None
@@ -75,6 +79,7 @@ class Cluster:
     def _learn_metadata(self, response: MetadataResponse) -> None:
         if response.brokers:
             self.nodes = {b.node_id: Endpoint(b.host, b.port) for b in response.brokers}
+        self.racks |= {b.node_id: b.rack for b in response.brokers if b.rack}
         self.controller_id = response.controller_id
         for topic in response.topics:
             if topic.name is None:
@@ -86,12 +91,28 @@ class Cluster:
                 for p in topic.partitions:
                     if 0 <= p.partition_index < count:
                         leaders[p.partition_index] = p.leader_id
+                if self.racks:
+                    self._replicas[topic.name] = [
+                        array("i", p.replica_nodes)
+                        for p in sorted(topic.partitions, key=lambda p: p.partition_index)
+                    ]
             elif topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                 self.counts.pop(topic.name, None)
 
     def counts_of(self, topics: Iterable[str]) -> Mapping[str, int]:
         """Counts of those of the topics that exist."""
         return {t: self.counts[t] for t in sorted(topics) if t in self.counts}
+
+    def racks_of(self, topics: Iterable[str]) -> Mapping[str, Sequence[frozenset[str]]]:
+        """For each partition of these topics the racks of its replicas; empty without racks."""
+        return {
+            topic: [
+                frozenset(self.racks[node] for node in replicas if node in self.racks)
+                for replicas in self._replicas[topic]
+            ]
+            for topic in sorted(topics)
+            if topic in self._replicas and topic in self.counts
+        }
 
     # -- endpoints; a missing one is noted for the next Metadata request --------------------------
 

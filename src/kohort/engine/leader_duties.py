@@ -8,7 +8,7 @@ a rebalance. Must not know: how metadata is fetched, how an assignor decides.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from kohort.embedded.consumer import LeadersNote
@@ -20,7 +20,7 @@ from kohort.model.ids import GenerationId, MemberId, ProtocolName
 from kohort.model.instants import Instant, Millis, after, millis_between, sooner
 from kohort.model.join import JoinedMember
 from kohort.policies.losses import LeaderMemory, Moment
-from kohort.policies.spec import AssignAgain, EncodedPlan
+from kohort.policies.spec import AssignAgain, EncodedPlan, Racks
 
 
 class GroupAssigner(Protocol):
@@ -71,6 +71,8 @@ class _Decision:
     counts: Mapping[str, int] | None
     """None if the note of an earlier life names none; the first refresh sets them."""
     again: AssignAgain | None = None
+    racks: Racks = field(default_factory=dict)
+    """The racks of replicas, if the assignment depends on them."""
     fresh: bool = True
     """Whether the counts were fetched for this generation or since, not remembered from before."""
 
@@ -103,6 +105,8 @@ class LeaderDuties:
         self._decision: _Decision | None = None
         self.known: Mapping[str, int] = {}
         """Partition counts that this member knew before it asked for the present ones."""
+        self.racks: Racks = {}
+        """The racks of replicas of the group's topics, as far as they are known."""
         self._proposed: object = None
         """The assigner's memory of a plan that is not in force yet."""
         self._memory: object = None
@@ -155,12 +159,13 @@ class LeaderDuties:
             memory=self._memory if isinstance(self._memory, LeaderMemory) else None,
             known=self.known,
             pending=self._pending_work.after(millis_between(self._pending_since, now)),
+            racks=self.racks,
         )
         try:
             plan = self._assigner.assign(effect.protocol_name, effect.members, counts, moment)
         except KohortError as error:
             return AssignmentFailed(generation_id=generation_id, message=str(error))
-        self._decision = _Decision(topics, dict(counts), plan.again, fresh)
+        self._decision = _Decision(topics, dict(counts), plan.again, plan.racks, fresh)
         self._proposed = plan.memory
         assignments = dict(plan.assignments)
         for member_id, note in self._notes(effect, assignments, counts, static_id).items():
@@ -263,7 +268,7 @@ class LeaderDuties:
         return self._decision.topics if self._decision else frozenset()
 
     def changed(self, counts: Mapping[str, int]) -> str | None:
-        """How counts differ from those of the decision: a reason to rebalance, or None."""
+        """How counts or racks differ from those of the decision: a reason to rebalance, or None."""
         decision = self._decision
         if decision is None:
             return None
@@ -276,4 +281,8 @@ class LeaderDuties:
             for topic in sorted(old.keys() | counts.keys())
             if old.get(topic) != counts.get(topic)
         ]
-        return f"partition counts changed: {', '.join(differences)}" if differences else None
+        if differences:
+            return f"partition counts changed: {', '.join(differences)}"
+        if any(self.racks.get(topic) != racks for topic, racks in decision.racks.items()):
+            return "racks of replicas changed"
+        return None

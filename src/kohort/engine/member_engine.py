@@ -384,6 +384,7 @@ class MemberEngine(ClusterEngine):
     ) -> None:
         assert self._leading is not None
         counts = self._router.cluster.counts_of(topics)
+        self._leading.racks = self._router.cluster.racks_of(topics)
         static = self.config.group_instance_id is not None
         static_id = self._member.member_id if static else None
         decision = self._leading.decide(
@@ -424,6 +425,7 @@ class MemberEngine(ClusterEngine):
             leading.look_again(now)
             return
         counts = self._router.cluster.counts_of(leading.topics)
+        leading.racks = self._router.cluster.racks_of(leading.topics)
         reason = leading.changed(counts)
         if reason is not None and self._request_rejoin(reason):
             self._router.out.append(MetadataChanged(partitions=counts))

@@ -30,6 +30,8 @@ class Offer:
     owned: Partitions
     """The partitions that it keeps; under an eager protocol its last ones, if it names them."""
     generation_id: GenerationId
+    has_rack: bool = False
+    """Racks may count for more than moves."""
 
 
 def read_offer(asked: JoinAsked | None, protocol_name: str) -> Offer | None:
@@ -49,7 +51,12 @@ def read_offer(asked: JoinAsked | None, protocol_name: str) -> Offer | None:
     sticky = decode_sticky_userdata(said.user_data)
     if not owned and sticky is not None:
         owned, generation = sticky
-    return Offer(topics=said.topics, owned=frozenset(owned), generation_id=generation)
+    return Offer(
+        topics=said.topics,
+        owned=frozenset(owned),
+        generation_id=generation,
+        has_rack=said.rack_id is not None,
+    )
 
 
 def read_assignment(data: bytes) -> Partitions | None:

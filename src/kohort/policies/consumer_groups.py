@@ -150,9 +150,13 @@ class ConsumerAssigner:
                 large.
         """
         spec = group_spec(protocol_name, members, partitions)
+        if moment is not None:
+            spec = replace(spec, racks=moment.racks)
+        racks = spec.racks if spec.racks_that_count() else {}
         cooperative = protocol_name == CooperativeStickyAssignor.name
         if moment is None or not cooperative or self._resolution.in_one_step:
-            encoded = EncodedPlan(*_encoded(assignor(protocol_name).assign(spec), members))
+            plan = assignor(protocol_name).assign(spec)
+            encoded = EncodedPlan(*_encoded(plan, members), racks=racks)
             self._check_record(spec, members, encoded)
             return encoded
         deferred = self._deferred(spec, moment)
@@ -162,7 +166,7 @@ class ConsumerAssigner:
             {} if user_data is None else dict.fromkeys(spec.members, user_data),
             deferred.again,
         )
-        encoded = EncodedPlan(*_encoded(plan, members), deferred.memory)
+        encoded = EncodedPlan(*_encoded(plan, members), deferred.memory, racks)
         self._check_record(spec, members, encoded)
         return encoded
 

@@ -15,7 +15,7 @@ from kohort.model.errors import ProtocolError
 from kohort.model.ids import NO_GENERATION, GenerationId, MemberId, TopicPartition
 from kohort.model.instants import Instant, Millis, after
 from kohort.policies.claims import claimants
-from kohort.policies.spec import GroupSpec
+from kohort.policies.spec import GroupSpec, Racks
 
 _Key = tuple[GenerationId, int]
 
@@ -58,6 +58,7 @@ class Moment:
         memory: the plan that was in force before; None for a new leader.
         known: partition counts that this member knew before it asked for the present ones.
         pending: the pending work in this member's own last assignment, with the time left now.
+        racks: for each topic, the racks with a replica of each partition; empty if unknown.
     """
 
     generation_id: GenerationId
@@ -65,6 +66,7 @@ class Moment:
     memory: LeaderMemory | None = None
     known: Mapping[str, int] = field(default_factory=dict)
     pending: Pending = NOTHING
+    racks: Racks = field(default_factory=dict)
 
 
 def waits_of(

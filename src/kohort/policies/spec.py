@@ -23,6 +23,9 @@ from kohort.model.ids import (
 )
 from kohort.model.instants import Millis
 
+Racks: TypeAlias = Mapping[str, Sequence[frozenset[str]]]
+"""For each topic, the racks with a replica of each partition."""
+
 MAX_MEMBERS = 65_533
 """The same limit as in franz-go: a larger group gets a clear error instead of an overflow."""
 
@@ -54,7 +57,7 @@ class GroupSpec:
 
     members: Mapping[MemberId, MemberSpec]
     partitions: Mapping[str, int]
-    racks: Mapping[str, Sequence[frozenset[str]]] = field(default_factory=dict)
+    racks: Racks = field(default_factory=dict)
     """For each topic, the racks with a replica of each partition; empty if they are unknown."""
     record_bytes: int = 0
     """Estimated size of the coordinator's record of this group, without the assignments.
@@ -85,7 +88,7 @@ class GroupSpec:
         wanted = frozenset[str]().union(*{m.topics for m in self.members.values()})
         return sorted(t for t in wanted if self.partitions.get(t, 0) > 0)
 
-    def racks_that_count(self) -> Mapping[str, Sequence[frozenset[str]]]:
+    def racks_that_count(self) -> Racks:
         """The racks of members that have a replica; none if racks make no difference (KIP-881).
 
         They make none if all partitions have replicas in all racks of members.
@@ -135,6 +138,8 @@ class EncodedPlan:
     again: AssignAgain | None = None
     memory: object = None
     """The assigner gets this back with its next decision, if this plan comes into force."""
+    racks: Racks = field(default_factory=dict)
+    """The racks of replicas, if the plan depends on them."""
 
 
 class RebalanceProtocol(Enum):

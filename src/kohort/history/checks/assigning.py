@@ -200,7 +200,7 @@ def robbed(offers: dict[MemberId, Offer], targets: Targets) -> dict[MemberId, Pa
     claims. Every balanced plan with the fewest moves leaves these to the member. A topic without
     any assigned partition is not judged: the topic may be deleted.
     """
-    if len({offer.topics for offer in offers.values()}) != 1:
+    if len({offer.topics for offer in offers.values()}) != 1 or racked(offers):
         return {}
     served = {p.topic for partitions in targets.values() for p in partitions}
     claims = Counter(p for o in offers.values() for p in o.owned if p.topic in served)
@@ -212,6 +212,11 @@ def robbed(offers: dict[MemberId, Offer], targets: Targets) -> dict[MemberId, Pa
         if taken and len(mine) <= share:
             found[member_id] = taken
     return found
+
+
+def racked(offers: dict[MemberId, Offer]) -> bool:
+    """Whether the plan may prefer racks to few moves: a member has a rack."""
+    return any(offer.has_rack for offer in offers.values())
 
 
 def withheld(offers: dict[MemberId, Offer], targets: Targets) -> bool:

@@ -12,7 +12,7 @@ from typing import Final
 
 from kohort.history import promises
 from kohort.history.check import Heading, Kafka, on
-from kohort.history.checks.assigning import ASSIGNORS, Assigned, Plan, Targets, withheld
+from kohort.history.checks.assigning import ASSIGNORS, Assigned, Plan, Targets, racked, withheld
 from kohort.history.fewest_moves import fewest_moves
 from kohort.history.reading import Offer
 from kohort.history.views import Partitions
@@ -52,7 +52,8 @@ class MovesAreMinimal(Assigned):
     subscriptions, P partitions and n members, at most ``min(held, share)`` partitions can stay with
     each member, and the P mod n members that hold the most have the larger share. With unequal
     subscriptions the optimum is a min-cost flow, which is computed for up to 100 partitions and 12
-    members; larger groups are not judged.
+    members; larger groups are not judged. A group in which a member has a rack is not judged:
+    partitions may move into racks with a replica.
     """
 
     number, name, heading = 30, "moves-are-minimal", Heading.OWNERSHIP
@@ -83,7 +84,7 @@ class MovesAreMinimal(Assigned):
         if promises.STICKY not in plan.promised:
             return
         offers = plan.offers()
-        if offers is None:
+        if offers is None or racked(offers):
             self._begun.pop(plan.group.group_id, None)
             return
         topics = {member_id: offer.topics for member_id, offer in offers.items()}
