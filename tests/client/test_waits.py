@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 
 import pytest
@@ -18,7 +18,7 @@ from kohort.broker.embedded import EmbeddedBroker
 from kohort.client.membership import GroupMembership
 from kohort.model.errors import ConfigError
 
-MakeGroup = Callable[[dict[str, int]], WaitingGroup]
+MakeGroup = Callable[[Mapping[str, object]], WaitingGroup]
 
 
 @pytest.fixture
@@ -83,3 +83,31 @@ def test_waits_need_the_cooperative_assignor() -> None:
             bootstrap_servers="h:1",
             group_id="g",
         )
+
+
+def test_an_automatic_wait_and_the_cost_of_a_move_belong_together() -> None:
+    for given in (
+        {"scheduled.rebalance.max.delay.ms": "auto"},
+        {"kohort.move.cost.ms": 1_000},
+        {"scheduled.rebalance.max.delay.ms": 5, "kohort.move.cost.ms": 1_000},
+    ):
+        with pytest.raises(ConfigError, match="expected both auto and a cost, or neither"):
+            GroupMembership(["t"], given, bootstrap_servers="h:1", group_id="g")
+
+
+@pytest.mark.parametrize("text", ["-1", "soon", "86400001", "1.5", ""])
+def test_a_malformed_wait_is_refused(text: str) -> None:
+    with pytest.raises(ConfigError, match=r"scheduled\.rebalance\.max\.delay\.ms is .*, expected"):
+        GroupMembership(
+            ["t"], bootstrap_servers="h:1", group_id="g", scheduled_rebalance_max_delay_ms=text
+        )
+
+
+def test_an_automatic_wait_begins_with_the_cost_of_a_move(make_group: MakeGroup) -> None:
+    group = make_group({"scheduled.rebalance.max.delay.ms": "auto", "kohort.move.cost.ms": 50_000})
+    for shares in ([12], [6, 6]):
+        group.join()
+        group.settled(*shares)
+    group.lose(group.kohort[1])
+    (wait,) = group.kohort[0].waits()
+    assert 0 < wait.remaining_ms <= 50_000

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Mapping
 from contextlib import ExitStack
 from typing import TypeAlias
 
@@ -15,7 +16,7 @@ from kohort.embedded.consumer import decode_assignment
 from kohort.model.ids import TopicPartition
 
 PARTITIONS = 12
-MINUTE = {"scheduled.rebalance.max.delay.ms": 60_000}
+MINUTE: Mapping[str, object] = {"scheduled.rebalance.max.delay.ms": 60_000}
 
 Partitions: TypeAlias = frozenset[TopicPartition]
 
@@ -29,7 +30,7 @@ class WaitingGroup:
         settings: further settings of the members of kohort.
     """
 
-    def __init__(self, address: str, stack: ExitStack, settings: dict[str, int]) -> None:
+    def __init__(self, address: str, stack: ExitStack, settings: Mapping[str, object]) -> None:
         self.name = f"waits-{uuid.uuid4()}"
         self._stack = stack
         self._settings = {

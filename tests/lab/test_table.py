@@ -99,7 +99,7 @@ def test_numbers_are_as_short_as_they_may_be(value: float | None, text: str) -> 
 
 def test_markdown_has_a_row_for_each_scenario_and_a_table_of_every_metric_for_each() -> None:
     all_of_them = wanted()
-    text = collect(all_of_them, [(job, metrics()) for job in all_of_them]).to_markdown()
+    text = collect(all_of_them, [(job, metrics()) for job in all_of_them]).to_markdown(full=True)
     lines = [line for line in text.splitlines() if line.startswith("|")]
     assert len(lines) == (2 + 2) + 2 * (2 + len(COLUMNS))
     assert "4 members, 12 partitions, mean of 2 seeds" in text
@@ -107,13 +107,26 @@ def test_markdown_has_a_row_for_each_scenario_and_a_table_of_every_metric_for_ea
         assert len({line.count("|") for line in block}) == 1
 
 
+@pytest.mark.parametrize(
+    ("cost", "answer"), [(3_000, "YES"), (8_900, "IMPROVED"), (9_100, "NO"), (20_000, "NO")]
+)
+def test_a_cell_says_whether_the_policy_solves_the_scenario(cost: int, answer: str) -> None:
+    """The clairvoyant pays 2 s and the eager group 10 s."""
+    all_of_them = wanted(("restart",), ("sticky", "wait-60s"), (1,))
+    costs = {"sticky": 10_000, "wait-60s": cost}
+    done = [(job, metrics(unavailable_ms=costs[job.policy])) for job in all_of_them]
+    _, ((_, eager, policy),) = collect(all_of_them, done).short()
+    assert policy.endswith(f" {answer}")
+    assert eager.endswith(" NO")
+
+
 def test_markdown_says_how_much_seeds_differ_where_they_do() -> None:
     all_of_them = wanted(("restart",), ("range",))
     done = [(job, metrics(moves=3 + 2 * job.seed)) for job in all_of_them]
-    text = collect(all_of_them, done).to_markdown()
+    text = collect(all_of_them, done).to_markdown(full=True)
     assert "| moves | 6 ± 1.4 |" in text
     assert "| stops | 0 |" in text
-    alone = collect(all_of_them[:1], done[:1]).to_markdown()
+    alone = collect(all_of_them[:1], done[:1]).to_markdown(full=True)
     assert "| moves | 5 |" in alone
 
 

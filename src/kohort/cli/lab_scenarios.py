@@ -11,6 +11,7 @@ import os
 import shutil
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -21,10 +22,11 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from kohort.cli.check import as_values, print_violations
 from kohort.cli.output import DIRECTORY, FILE, json_option, note, print_json, print_table, writing
 from kohort.history.checker import check_history
+from kohort.history.clairvoyant import Costs
 from kohort.history.cost_values import Measured, Metrics
 from kohort.lab.compared_policies import COMPARED_POLICIES, compared_policy
 from kohort.lab.pictures import ownership_svg
-from kohort.lab.scenarios.base import Scenario, Setup
+from kohort.lab.scenarios.base import COSTS, Scenario, Setup
 from kohort.lab.scenarios.registry import SCENARIOS, scenario
 from kohort.lab.scenarios.running import run as run_scenario
 from kohort.lab.table import COLUMNS, Cell, Job, Table, collect, do, jobs, number
@@ -39,6 +41,11 @@ _PARTITIONS = click.option(
 _SEED = click.option(
     "--seed", type=int, default=1, show_default=True, help="Seed of all random choices."
 )
+_RESTORE = click.option(
+    "--restore-s", type=click.FloatRange(0, 86_400), default=COSTS.restore_cold_ms / 1_000,
+    show_default=True, metavar="SECONDS",
+    help="Time until a new owner has the state of a partition.",
+)  # fmt: skip
 
 
 @click.command()
@@ -66,6 +73,7 @@ def scenarios(*, as_json: bool) -> None:
 @_MEMBERS
 @_PARTITIONS
 @_SEED
+@_RESTORE
 @click.option("--svg", type=FILE, help="File for a picture of ownership over time.")
 @click.option("--history", type=FILE, help="File for all facts, for `kohort check`.")
 @click.option(
@@ -79,6 +87,7 @@ def run(
     members: int,
     partitions: int,
     seed: int,
+    restore_s: float,
     svg: Path | None,
     history: Path | None,
     checks: bool,
@@ -89,7 +98,13 @@ def run(
     The same options give the same run, byte for byte. The run is checked against all promises of
     group membership; the exit status is 1 if one was broken.
     """
-    setup = Setup(policy=compared_policy(policy), members=members, partitions=partitions, seed=seed)
+    setup = Setup(
+        policy=compared_policy(policy),
+        members=members,
+        partitions=partitions,
+        seed=seed,
+        costs=_costs(restore_s),
+    )
     what = scenario(name)
     done = run_scenario(what, setup)
     if svg is not None:
@@ -116,6 +131,10 @@ def run(
             print_violations(verdict)
     if verdict is not None and not verdict.clean:
         raise SystemExit(1)
+
+
+def _costs(restore_s: float) -> Costs:
+    return replace(COSTS, restore_cold_ms=round(1_000 * restore_s))
 
 
 def _title(what: Scenario, setup: Setup) -> str:
@@ -149,6 +168,7 @@ def _in_full(name: str, policy: str, measured: Measured) -> Iterator[tuple[str, 
 @_MEMBERS
 @_PARTITIONS
 @_SEED
+@_RESTORE
 @click.option(
     "--seeds", type=int, default=3, show_default=True, help="Number of seeds, from --seed on."
 )
@@ -160,7 +180,7 @@ def _in_full(name: str, policy: str, measured: Measured) -> Iterator[tuple[str, 
 @click.option(
     "--markdown",
     is_flag=True,
-    help="Print Markdown: the short table, then all scenarios with their spreads.",
+    help="Print Markdown; with --full also all metrics with their spreads.",
 )
 @click.option(
     "--svg-dir", type=DIRECTORY,
@@ -174,6 +194,7 @@ def table(
     members: int,
     partitions: int,
     seed: int,
+    restore_s: float,
     seeds: int,
     processes: int,
     full: bool,
@@ -191,6 +212,7 @@ def table(
         members=members,
         partitions=partitions,
         seeds=range(seed, seed + seeds),
+        costs=_costs(restore_s),
     )
     found = collect(wanted, _with_progress(wanted, processes))
     if svg_dir is not None:
@@ -198,7 +220,7 @@ def table(
     if as_json:
         print_json(found.to_json())
     elif markdown:
-        click.echo(found.to_markdown(), nl=False)
+        click.echo(found.to_markdown(full=full), nl=False)
     else:
         _print(found, full=full)
 

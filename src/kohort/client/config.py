@@ -20,10 +20,13 @@ from kohort.model.instants import Millis
 from kohort.policies.consumer_groups import BROKERS_RECORD_LIMIT, DESIGN_ONE
 from kohort.policies.cooperative import CooperativeStickyAssignor
 from kohort.policies.deferred import Resolution
+from kohort.policies.rent_or_buy import most_wait_ms
 
 Deserializer = Callable[[bytes], Any]
 """Turns the bytes of a key or value into an object; never called for null."""
 
+AUTO: Final = "auto"
+MOST_WAIT_MS: Final = 86_400_000
 COOPERATIVE_STICKY: Final = CooperativeStickyAssignor.name
 
 LIBRDKAFKA_RECEIVE_MAX: Final = 100_000_000
@@ -75,11 +78,16 @@ class ClientSettings:
         "cooperative-sticky", (), "Assignors by wire name, preferred first, comma separated."
     )
 
-    scheduled_rebalance_max_delay_ms: int = whole(
+    scheduled_rebalance_max_delay_ms: str = word(
+        "0",
+        (),
+        "How long the leader keeps partitions of a lost member for its return; or `auto`.",
+    )
+    kohort_move_cost_ms: int = whole(
         0,
         0,
-        86_400_000,
-        "How long the leader keeps partitions of a lost member for its return; for restarts.",
+        MOST_WAIT_MS,
+        "Time until a new owner reads a partition (restored state, caches); `auto` needs it.",
     )
     kohort_max_moves_per_round: str = word(
         "",
@@ -182,11 +190,30 @@ class ClientSettings:
     @property
     def resolution(self) -> Resolution:
         """The leader's waits and limits; raises ConfigError for a malformed limit of moves."""
+        cost = Millis(self.kohort_move_cost_ms)
+        auto = self.scheduled_rebalance_max_delay_ms == AUTO
+        if auto != bool(cost):
+            raise ConfigError(
+                f"scheduled.rebalance.max.delay.ms is {self.scheduled_rebalance_max_delay_ms} and "
+                f"kohort.move.cost.ms is {cost}, expected both {AUTO} and a cost, or neither: only "
+                "the automatic wait weighs a wait against a move"
+            )
         return Resolution(
-            most_wait_ms=Millis(self.scheduled_rebalance_max_delay_ms),
+            most_wait_ms=most_wait_ms(cost) if auto else self._fixed_wait_ms,
+            move_cost_ms=cost if auto else None,
             most_moves=_most_moves(self.kohort_max_moves_per_round),
             moves_interval_ms=Millis(self.kohort_moves_interval_ms),
         )
+
+    @property
+    def _fixed_wait_ms(self) -> Millis:
+        text = self.scheduled_rebalance_max_delay_ms
+        if not text.isdecimal() or int(text) > MOST_WAIT_MS:
+            raise ConfigError(
+                f"scheduled.rebalance.max.delay.ms is {text}, expected milliseconds from 0 to "
+                f"{MOST_WAIT_MS}, or {AUTO}"
+            )
+        return Millis(int(text))
 
     @property
     def consumer(self) -> ConsumerConfig:
@@ -312,7 +339,7 @@ def _normal(name: str, value: object) -> object:
         return ",".join(_assignor(part) for word in words for part in str(word).split(","))
     if name == "bootstrap.servers":
         return ",".join(str(word).strip() for word in words)
-    if name == "kohort.max.moves.per.round":
+    if name in ("kohort.max.moves.per.round", "scheduled.rebalance.max.delay.ms"):
         return str(value)
     if name == "auto.offset.reset":
         return _RESET_WORDS.get(str(value), value)

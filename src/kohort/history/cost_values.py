@@ -106,6 +106,8 @@ class Metrics:
     """How often a partition lost its last serving owner."""
     moves: int
     """How often a partition got another owner; a process that starts again is another owner."""
+    relocations: int
+    """Moves to another pod: a pod's next process continues with the pod's state."""
     cold_restores: int
     warm_restores: int
     wasted_restores: int

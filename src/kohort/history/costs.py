@@ -65,6 +65,8 @@ class _Partition:
     down_since: Instant | None
     servers: int = 0
     owner: str | None = None
+    source: str | None = None
+    """The pod of the owner."""
     restored_at: Instant | None = None
     """When the owner had restored the partition without any earlier state."""
     delivered: list[tuple[int, int]] = field(default_factory=list)
@@ -109,7 +111,7 @@ class Meter:
         self._changes: list[Change] = []
         self._first_start: Instant | None = None
         self._timeline = GroupTimeline()
-        self._generations = self._moves = self._stops = 0
+        self._generations = self._moves = self._relocations = self._stops = 0
         self._cold = self._warm = self._wasted = self._duplicates = 0
         self._unsettled = False
         self._changed_at = begin
@@ -158,6 +160,7 @@ class Meter:
             peak_down=_peak(self._downs),
             stops=self._stops,
             moves=self._moves,
+            relocations=self._relocations,
             cold_restores=self._cold,
             warm_restores=self._warm,
             wasted_restores=self._wasted,
@@ -320,14 +323,15 @@ class Meter:
                 self._warm += not cold
                 self._changed_at = at
             if partition.owner != pod.identity:
-                self._moved(at, partition)
-            partition.owner = pod.identity
+                self._moved(at, partition, source)
+            partition.owner, partition.source = pod.identity, source
 
-    def _moved(self, at: Instant, partition: _Partition) -> None:
+    def _moved(self, at: Instant, partition: _Partition, source: str) -> None:
         restored_at, partition.restored_at = partition.restored_at, None
         if at < self._begin or partition.owner is None:
             return
         self._moves += 1
+        self._relocations += source != partition.source
         if restored_at is not None:
             least = self._costs.worthwhile_ms * MICROS_PER_MILLI
             self._wasted += at - restored_at < least

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Any
 
 from kohort.lab.plan import Behaviour
 from kohort.model.errors import ConfigError
@@ -57,9 +58,9 @@ def compared_policy(name: str) -> ComparedPolicy:
 
 
 def strategy(
-    assignor: str, title: str, *, name: str | None = None, static: bool = False
+    assignor: str, title: str, *, name: str | None = None, static: bool = False, **settings: Any
 ) -> ComparedPolicy:
-    """A policy that is nothing but a ``partition.assignment.strategy``, named like it or else.
+    """A ``partition.assignment.strategy`` with settings of ``Behaviour``, named like it or else.
 
     Raises:
         ConfigError: no assignor has that name.
@@ -67,20 +68,52 @@ def strategy(
     assignors(assignor)
 
     def adapt(behaviour: Behaviour) -> Behaviour:
-        return replace(behaviour, strategy=assignor)
+        return replace(behaviour, strategy=assignor, **settings)
 
     return ComparedPolicy(name=name or assignor, title=title, adapt=adapt, static=static)
 
 
+def _automatic(behaviour: Behaviour) -> Behaviour:
+    """A user who knows what a move costs: the time to restore the state of a partition."""
+    return replace(behaviour, strategy=_COOPERATIVE, move_cost_ms=max(1, behaviour.restore_cold_ms))
+
+
+_COOPERATIVE = "cooperative-sticky"
+_MINUTE_MS = 60_000
+
 register(strategy("range", "Eager, range"))
 register(strategy("roundrobin", "Eager, round robin"))
 register(strategy("sticky", "Eager, sticky"))
-register(strategy("cooperative-sticky", "Design I: cooperative sticky"))
+register(strategy(_COOPERATIVE, "Design I: cooperative sticky"))
 register(
     strategy(
-        "cooperative-sticky",
-        "Static members, cooperative sticky",
-        name="static-cooperative-sticky",
+        _COOPERATIVE,
+        "Design II: a wait of 60 s",
+        name="wait-60s",
+        scheduled_rebalance_max_delay_ms=_MINUTE_MS,
+    )
+)
+register(ComparedPolicy(name="wait-auto", title="Design II: automatic wait", adapt=_automatic))
+register(
+    strategy(
+        _COOPERATIVE,
+        "Design III: one move a round, 5 s apart",
+        name="paced",
+        max_moves_per_round=1,
+        moves_interval_ms=5_000,
+    )
+)
+register(
+    strategy(
+        _COOPERATIVE, "Static members, Design I", name="static-cooperative-sticky", static=True
+    )
+)
+register(
+    strategy(
+        _COOPERATIVE,
+        "Static members, Design II: a wait of 60 s",
+        name="static-wait-60s",
         static=True,
+        scheduled_rebalance_max_delay_ms=_MINUTE_MS,
     )
 )

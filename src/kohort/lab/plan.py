@@ -16,6 +16,7 @@ from kohort.model.ids import TopicPartition
 from kohort.model.instants import MICROS_PER_MILLI, Millis
 from kohort.policies.deferred import Resolution
 from kohort.policies.registry import assignors
+from kohort.policies.rent_or_buy import most_wait_ms
 
 T = TypeVar("T")
 
@@ -45,6 +46,8 @@ class Behaviour:
     strategy: str = "cooperative-sticky"
     topics: tuple[str, ...] = ("t",)
     scheduled_rebalance_max_delay_ms: int = 0
+    move_cost_ms: int = 0
+    """Above 0: the leader chooses each wait by this cost (``auto``)."""
     max_moves_per_round: int = 0
     """The limit of optional moves; 0 is no limit."""
     moves_interval_ms: int = 0
@@ -73,8 +76,12 @@ class Behaviour:
     @property
     def resolution(self) -> Resolution:
         """The waits and limits of a leader with this behaviour."""
+        cost = Millis(self.move_cost_ms)
         return Resolution(
-            most_wait_ms=Millis(self.scheduled_rebalance_max_delay_ms),
+            most_wait_ms=most_wait_ms(cost)
+            if cost
+            else Millis(self.scheduled_rebalance_max_delay_ms),
+            move_cost_ms=cost or None,
             most_moves=self.max_moves_per_round or None,
             moves_interval_ms=Millis(self.moves_interval_ms),
         )

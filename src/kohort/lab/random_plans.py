@@ -137,7 +137,7 @@ def settle_ms(behaviour: Behaviour) -> int:
     timeout, and the sync phase by another. A few heartbeats and the wait for metadata follow. So do
     a wait for a lost member, and the pauses between rounds with a limit of moves.
     """
-    waits = behaviour.scheduled_rebalance_max_delay_ms
+    waits = int(behaviour.resolution.most_wait_ms)
     if behaviour.max_moves_per_round:
         pause = behaviour.moves_interval_ms + 2 * behaviour.heartbeat_interval_ms
         waits += _MOST_PARTITIONS // behaviour.max_moves_per_round * pause
@@ -176,6 +176,7 @@ def _resolving(random: Random, pods: tuple[PodPlan, ...]) -> tuple[PodPlan, ...]
             "scheduled_rebalance_max_delay_ms": random.choice((0, 1_000, 10_000, 60_000)),
             "max_moves_per_round": random.choice((0, 0, 1, 3)),
             "moves_interval_ms": random.choice((0, 2_000)),
+            "move_cost_ms": random.choice((0, 0, 0, 5_000)),
         }
 
     if random.random() < _PLAIN:

@@ -34,6 +34,7 @@ from kohort.policies.losses import (
     waits_of,
 )
 from kohort.policies.pacing import PacedPlan, paced
+from kohort.policies.rent_or_buy import NO_ABSENCES, Absences
 from kohort.policies.spec import AssignAgain, GroupAssignment, GroupSpec, MemberSpec
 from kohort.policies.sticky import sticky_plan
 
@@ -47,18 +48,26 @@ class Resolution:
 
     Attributes:
         most_wait_ms: the longest wait for partitions of a member that left; 0 for none.
+        move_cost_ms: the time until a new owner reads a partition; the leader chooses each wait by
+            this and by the absences that it saw. None: each wait is ``most_wait_ms``.
         most_moves: the optional moves of a round: a number, a share of all partitions (a float,
             at least one move), or None for no limit.
         moves_interval_ms: the least time between two rounds with optional moves.
     """
 
     most_wait_ms: Millis = Millis(0)
+    move_cost_ms: Millis | None = None
     most_moves: int | float | None = None
     moves_interval_ms: Millis = Millis(0)
 
     def __post_init__(self) -> None:
         if self.most_moves is not None and self.most_moves <= 0:
             raise ConfigError(f"expected at least one move a round, got {self.most_moves}")
+
+    def wait_ms(self, absences: Absences) -> Millis:
+        """The length of a wait that begins now."""
+        cost = self.move_cost_ms
+        return self.most_wait_ms if cost is None else absences.wait_ms(cost)
 
     @property
     def in_one_step(self) -> bool:
@@ -88,13 +97,19 @@ class DeferredPlan:
 def deferred_plan(spec: GroupSpec, moment: Moment, resolution: Resolution) -> DeferredPlan:
     """Decide for one generation of a group in which members claim what they work on."""
     memory = moment.memory
+    absences = _absences(spec, memory, moment.now)
     if memory is not None and memory.generation_id != newest_generation(spec):
         memory = None  # another leader's plan, or none at all, came in between
     claims = claimants(spec)
     waits: list[Waiting] = []
     damaged: list[str] = []
     if resolution.most_wait_ms:
-        waits, damaged = waits_of(spec, replace(moment, memory=memory), resolution.most_wait_ms)
+        waits, damaged = waits_of(
+            spec,
+            replace(moment, memory=memory),
+            resolution.most_wait_ms,
+            resolution.wait_ms(absences),
+        )
     members, waits = _handed_over(spec, waits, memory)
     target, waits = _with_placeholders(replace(spec, members=members), waits, memory)
     moves = _moves(spec, target, moment.now, memory, resolution)
@@ -108,6 +123,7 @@ def deferred_plan(spec: GroupSpec, moment: Moment, resolution: Resolution) -> De
         topics={member_id: member.topics for member_id, member in spec.members.items()},
         waits=tuple(waits),
         moved_at=moment.now if moves.made else (memory.moved_at if memory else None),
+        absences=absences,
     )
     return DeferredPlan(
         partitions=plan,
@@ -120,6 +136,16 @@ def deferred_plan(spec: GroupSpec, moment: Moment, resolution: Resolution) -> De
         memory=kept,
         damaged=tuple(damaged),
     )
+
+
+def _absences(spec: GroupSpec, memory: LeaderMemory | None, now: Instant) -> Absences:
+    """The absences that the leader has seen, with those that begin or end now."""
+    if memory is None:
+        return NO_ABSENCES
+    if memory.generation_id != newest_generation(spec):
+        return memory.absences.interrupted()
+    present, before = spec.members.keys(), memory.topics.keys()
+    return memory.absences.after(gone=len(before - present), came=len(present - before), now=now)
 
 
 def _moves(

@@ -15,6 +15,7 @@ from kohort.model.errors import ProtocolError
 from kohort.model.ids import NO_GENERATION, GenerationId, MemberId, TopicPartition
 from kohort.model.instants import Instant, Millis, after
 from kohort.policies.claims import claimants
+from kohort.policies.rent_or_buy import NO_ABSENCES, Absences
 from kohort.policies.spec import GroupSpec, Racks
 
 _Key = tuple[GenerationId, int]
@@ -46,6 +47,8 @@ class LeaderMemory:
     waits: tuple[Waiting, ...] = ()
     moved_at: Instant | None = None
     """When this leader last made optional moves under a limit."""
+    absences: Absences = NO_ABSENCES
+    """The absences that this leader saw."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,9 +73,16 @@ class Moment:
 
 
 def waits_of(
-    spec: GroupSpec, moment: Moment, most_wait_ms: Millis
+    spec: GroupSpec, moment: Moment, most_wait_ms: Millis, wait_ms: Millis
 ) -> tuple[list[Waiting], list[str]]:
-    """The waits that go on, those that begin, and a sentence for each unreadable echo."""
+    """The waits that go on, those that begin, and a sentence for each unreadable echo.
+
+    Args:
+        spec: the group.
+        moment: the leader's facts.
+        most_wait_ms: the longest wait that may go on.
+        wait_ms: the length of a wait that begins; 0: no wait begins.
+    """
     memory = moment.memory
     existing = existing_partitions(spec)
     claimed = existing & claimants(spec).keys()
@@ -92,12 +102,12 @@ def waits_of(
         Waiting(
             start_generation=moment.generation_id,
             wait_id=wait_id,
-            deadline=after(moment.now, most_wait_ms),
+            deadline=after(moment.now, wait_ms),
             partitions=mine,
         )
         for wait_id, mine in sorted(lost.items())
     ]
-    return [wait for wait in waits if wait.deadline > moment.now] + begun, damaged
+    return [wait for wait in [*waits, *begun] if wait.deadline > moment.now], damaged
 
 
 def newest_generation(spec: GroupSpec) -> GenerationId:

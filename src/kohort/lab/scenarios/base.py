@@ -25,8 +25,8 @@ TOPIC: Final = "orders"
 MAX_MEMBERS: Final = 1_000
 SETTLED_MS: Final = 120_000
 """The time of the first disturbance; all state is restored and has served long enough."""
-CALM_MS: Final = 90_000
-"""After the last disturbance: twice a session timeout."""
+CALM_MS: Final = 300_000
+"""After the last disturbance: a session timeout, a wait and a long restore fit in."""
 RECORDS_PER_SECOND: Final = 0.2
 """Of each partition: enough for duplicates, few enough for long stories."""
 
