@@ -331,3 +331,34 @@ def test_closed_consumer_raises_closed_and_a_second_close_is_harmless(consumer: 
         consumer.poll(0)
     with pytest.raises(Closed):
         consumer.subscribe(["t"])
+
+
+def test_iteration_ends_when_the_group_has_taken_everything_away(
+    consumer: Consumer, broker: EmbeddedBroker
+) -> None:
+    """Records are read until the revocation, which commits the positions."""
+    mine = read(consumer, 10)
+    theirs: list[confluent_kafka.Message] = []
+    done = threading.Event()
+
+    def inherit() -> None:
+        with make(broker) as heir:
+            heir.subscribe(["t"])
+            while not done.is_set():
+                theirs.extend(heir.consume(50, 0.1))
+
+    thread = threading.Thread(target=inherit)
+    thread.start()
+    try:
+        consumer.drain()
+        mine += list(consumer)
+        assert consumer.drained
+        assert consumer.assignment() == frozenset()
+        consumer.close()
+        until(lambda: len(mine) + len(theirs) >= 200, "all records are read")
+    finally:
+        done.set()
+        thread.join()
+    for partition in (0, 1):
+        read_once = [*offsets(mine, partition), *offsets(theirs, partition)]
+        assert read_once == list(range(100))

@@ -38,6 +38,8 @@ CALLS: Final[dict[str, Method]] = {
     "subscription": lambda c: c.subscription(),
     "assignment": lambda c: c.assignment(),
     "paused": lambda c: c.paused(),
+    "drained": lambda c: c.drained,
+    "waits": lambda c: c.waits(),
     "enforce_rebalance": lambda c: c.enforce_rebalance("a test"),
     "position": lambda c: c.position(T0),
     "position of a pair": lambda c: c.position(("t", 0)),
@@ -52,14 +54,17 @@ CALLS: Final[dict[str, Method]] = {
     "poll": lambda c: c.poll(0.05),
     "consume": lambda c: c.consume(5, 0.05),
     "iterate": lambda c: next(iter(c)),
+    "drain": lambda c: c.drain(),
     "subscribe": lambda c: c.subscribe(["t", "u"]),
     "unsubscribe": lambda c: c.unsubscribe(),
     "close": lambda c: c.close(),
 }
 """Each method with right arguments; the last ones change the state."""
 
-CHANGES: Final = frozenset({"poll", "consume", "iterate", "subscribe", "unsubscribe", "close"})
-READS: Final = frozenset({"subscription", "assignment", "paused"})
+CHANGES: Final = frozenset(
+    {"poll", "consume", "iterate", "drain", "subscribe", "unsubscribe", "close"}
+)
+READS: Final = frozenset({"subscription", "assignment", "paused", "drained", "waits"})
 
 Arguments: TypeAlias = tuple[tuple[Any, ...], dict[str, Any]]
 
@@ -239,7 +244,7 @@ NEEDS_ASSIGNMENT: Final = frozenset({call for call in CALLS if call.startswith("
 }
 NEEDS_SUBSCRIPTION: Final = frozenset({"poll", "consume", "iterate", "enforce_rebalance"})
 RAISES: Final[dict[str, dict[type[Exception], frozenset[str]]]] = {
-    "unsubscribed": {WrongUse: NEEDS_ASSIGNMENT | NEEDS_SUBSCRIPTION},
+    "unsubscribed": {WrongUse: NEEDS_ASSIGNMENT | NEEDS_SUBSCRIPTION | {"drain"}},
     "joining": {WrongUse: NEEDS_ASSIGNMENT, CommitFailed: frozenset({"commit of offsets"})},
     "owning": {},
     "revoking": {},
@@ -249,8 +254,8 @@ RAISES: Final[dict[str, dict[type[Exception], frozenset[str]]]] = {
         ClientError: frozenset({"commit of offsets"}),
     },
     "closed": {Closed: frozenset(CALLS) - READS - {"close"}},
-    "in_on_assign": {WrongUse: CHANGES - {"subscribe"}},
-    "in_on_revoke": {WrongUse: CHANGES - {"subscribe"}},
+    "in_on_assign": {WrongUse: CHANGES - {"subscribe", "drain"}},
+    "in_on_revoke": {WrongUse: CHANGES - {"subscribe", "drain"}},
     "second_thread": {WrongUse: frozenset(CALLS) - READS},
 }
 """The calls that raise in each state; all others succeed."""
@@ -275,6 +280,11 @@ def cell(state: str, call: str, consumer: Consumer) -> None:
         with pytest.raises(wanted) as caught:
             CALLS[call](consumer)
     assert str(caught.value), "an error says something"
+
+
+def test_the_table_has_every_public_name() -> None:
+    names = {name for name in vars(Consumer) if not name.startswith("_")}
+    assert names <= {call.partition(" ")[0] for call in CALLS}
 
 
 @pytest.mark.parametrize("state", RAISES)

@@ -10,8 +10,11 @@ import pytest
 from tests.client.waiting import (
     MINUTE,
     WaitingGroup,
+    a_drain_under_another_leader_is_over_at_once,
+    a_member_is_drained,
     a_member_returns,
     a_static_leader_restarts_in_a_wait,
+    members_with_identities_return,
 )
 
 from kohort.broker.embedded import EmbeddedBroker
@@ -38,6 +41,21 @@ def test_a_static_leader_that_restarts_does_not_begin_the_wait_again(
     make_group: MakeGroup,
 ) -> None:
     a_static_leader_restarts_in_a_wait(make_group(MINUTE))
+
+
+def test_members_with_identities_get_exactly_their_partitions_again(make_group: MakeGroup) -> None:
+    members_with_identities_return(make_group(MINUTE))
+
+
+@pytest.mark.parametrize("settings", [MINUTE, {}], ids=["with waits", "without waits"])
+def test_a_drained_member_leaves_with_empty_hands(
+    make_group: MakeGroup, settings: Mapping[str, object]
+) -> None:
+    a_member_is_drained(make_group(settings))
+
+
+def test_a_drain_under_a_leader_of_librdkafka_is_over_at_once(make_group: MakeGroup) -> None:
+    a_drain_under_another_leader_is_over_at_once(make_group({}))
 
 
 def test_the_wait_ends_by_the_leaders_timer(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from typing import TypeAlias
 
@@ -11,6 +11,7 @@ import confluent_kafka
 from tests.client.stage import until
 
 from kohort.client.admin import Admin
+from kohort.client.descriptions import GroupMemberDescription
 from kohort.client.membership import GroupMembership
 from kohort.embedded.consumer import decode_assignment
 from kohort.model.ids import TopicPartition
@@ -45,9 +46,8 @@ class WaitingGroup:
         self._admin = stack.enter_context(Admin(bootstrap_servers=address))
         self._admin.create_topic(self.name, PARTITIONS, 1)
 
-    def join(self, instance: str | None = None) -> GroupMembership:
-        static = {} if instance is None else {"group.instance.id": instance}
-        member = GroupMembership([self.name], {**self._settings, **self._more, **static})
+    def join(self, **more: object) -> GroupMembership:
+        member = GroupMembership([self.name], {**self._settings, **self._more}, **more)
         self._stack.callback(member.leave)
         member.join()
         self.kohort.append(member)
@@ -84,7 +84,7 @@ class WaitingGroup:
         """Wait until the members have so many partitions, and no partition has two owners."""
 
         def there() -> bool:
-            one_generation = len({m.snapshot().generation for m in self.kohort}) == 1
+            one_generation = len({m.snapshot().generation for m in self.kohort}) <= 1
             return one_generation and sorted(map(len, self.owned())) == sorted(shares)
 
         until(there, f"shares of {shares}")
@@ -92,10 +92,13 @@ class WaitingGroup:
         assert len(frozenset().union(*owned)) == sum(shares)
         return owned
 
+    def members(self) -> Sequence[GroupMemberDescription]:
+        """The members, by the coordinator."""
+        return self._admin.describe_group(self.name).members
+
     def user_data(self) -> list[bytes | None]:
         """The userdata of each stored assignment."""
-        members = self._admin.describe_group(self.name).members
-        return [decode_assignment(member.assignment).user_data for member in members]
+        return [decode_assignment(member.assignment).user_data for member in self.members()]
 
 
 def a_member_returns(group: WaitingGroup, leaver: int) -> None:
@@ -120,7 +123,7 @@ def a_member_returns(group: WaitingGroup, leaver: int) -> None:
 
 def a_static_leader_restarts_in_a_wait(group: WaitingGroup) -> None:
     """The wait goes on with the time that is left; no partition moves."""
-    leader = group.join("one")
+    leader = group.join(group_instance_id="one")
     group.settled(12)
     for shares in ([6, 6], [4, 4, 4]):
         group.join()
@@ -134,7 +137,7 @@ def a_static_leader_restarts_in_a_wait(group: WaitingGroup) -> None:
     generation = follower.snapshot().generation
     group.kohort.remove(leader)
     leader.leave()  # A static member sends no LeaveGroup.
-    group.join("one")
+    group.join(group_instance_id="one")
     group.kohort.reverse()
     until(lambda: follower.snapshot().generation > generation, "the restarted leader takes over")
     assert group.settled(4, 4) == before
@@ -142,3 +145,51 @@ def a_static_leader_restarts_in_a_wait(group: WaitingGroup) -> None:
         (left,) = member.waits()
         assert left.partitions == wait.partitions
         assert 0 < left.remaining_ms < 59_000
+
+
+def members_with_identities_return(group: WaitingGroup) -> None:
+    """Each process gets the partitions of the process before it, in whatever order they come."""
+    group.join()
+    group.settled(12)
+    for name, shares in (("a", [6, 6]), ("b", [4, 4, 4])):
+        group.join(kohort_member_identity=name)
+        group.settled(*shares)
+    first, *before = group.owned()
+    for member in group.kohort[:0:-1]:
+        group.lose(member)
+        group.settled(*[4] * len(group.kohort))
+    for name in "ab":  # b was lost first
+        group.join(kohort_member_identity=name)
+        group.settled(*[4] * len(group.kohort))
+    assert group.owned() == [first, *before]
+
+
+def a_member_is_drained(group: WaitingGroup) -> None:
+    """Its partitions move while it is a member; nothing waits for it after it left."""
+    for shares in ([12], [6, 6], [4, 4, 4]):
+        group.join()
+        group.settled(*shares)
+    goes = group.kohort[1]
+    goes.drain()
+    owned = group.settled(0, 6, 6)
+    assert goes.drained
+    assert owned[1] == frozenset()
+    group.kohort.remove(goes)
+    goes.leave()
+    until(lambda: len(group.members()) == 2, "two members are left")
+    assert group.settled(6, 6) == [owned[0], owned[2]]
+    assert [member.waits() for member in group.kohort] == [()] * 2
+
+
+def a_drain_under_another_leader_is_over_at_once(group: WaitingGroup) -> None:
+    """The leader is librdkafka, which knows no drains: the member leaves as usual."""
+    group.join_librdkafka()
+    group.settled(12)
+    goes = group.join()
+    group.settled(6, 6)
+    goes.drain()
+    until(lambda: bool(group.owned()) and goes.drained, "the drain is over")
+    assert goes.snapshot().owned
+    group.kohort.remove(goes)
+    goes.leave()
+    group.settled(12)

@@ -14,10 +14,13 @@ from kohort.embedded.consumer import (
     generation_in_userdata,
 )
 from kohort.embedded.deferral import (
+    NO_ECHO,
     NOTHING,
+    Echo,
     Pending,
     Wait,
     announced_in,
+    asks_to_drain,
     decode_echo,
     decode_pending,
     encode_echo,
@@ -48,21 +51,43 @@ def test_an_assignment_without_pending_work_has_no_userdata() -> None:
 
 
 def test_an_echo_begins_with_the_generation_and_loses_time() -> None:
-    echo = encode_echo(GenerationId(9), PENDING.after(Millis(400)))
+    echo = encode_echo(GenerationId(9), Echo(pending=PENDING.after(Millis(400))))
     assert echo[:4] == bytes([0, 0, 0, 9])
-    assert decode_echo(echo) == replace(PENDING, waits=(replace(WAIT, remaining_ms=Millis(600)),))
+    assert decode_echo(echo).pending == replace(
+        PENDING, waits=(replace(WAIT, remaining_ms=Millis(600)),)
+    )
 
 
 def test_an_echo_says_that_the_age_of_its_waits_is_not_known() -> None:
-    echo = encode_echo(GenerationId(9), PENDING.after(None))
-    assert decode_echo(echo) == replace(PENDING, age_known=False)
+    echo = encode_echo(GenerationId(9), Echo(pending=PENDING.after(None)))
+    assert decode_echo(echo).pending == replace(PENDING, age_known=False)
+
+
+@pytest.mark.parametrize("pending", [NOTHING, PENDING])
+@pytest.mark.parametrize("identity", [None, 0, 2**31 - 1])
+@pytest.mark.parametrize("draining", [False, True])
+def test_an_echo_is_read_as_it_was_written(
+    pending: Pending, identity: int | None, draining: bool
+) -> None:
+    echo = Echo(pending=pending, identity=identity, draining=draining)
+    data = encode_echo(GenerationId(9), echo)
+    assert decode_echo(data) == echo
+    assert asks_to_drain(data) == draining
+    assert data[:4] == bytes([0, 0, 0, 9])
+
+
+def test_an_echo_that_ends_inside_its_identity_is_damaged() -> None:
+    data = encode_echo(GenerationId(9), Echo(identity=7))[:10]
+    with pytest.raises(ProtocolError, match="too few for an identity"):
+        decode_echo(data)
+    assert not asks_to_drain(data)
 
 
 def test_an_echo_of_nothing_is_what_java_sends() -> None:
-    echo = encode_echo(GenerationId(9), NOTHING)
+    echo = encode_echo(GenerationId(9), NO_ECHO)
     assert echo == bytes([0, 0, 0, 9])
     assert generation_in_userdata(echo) == 9
-    assert decode_echo(echo) == NOTHING
+    assert decode_echo(echo) == NO_ECHO
 
 
 def test_the_time_left_is_never_negative_and_never_grows() -> None:
@@ -76,7 +101,7 @@ def test_the_time_left_is_never_negative_and_never_grows() -> None:
 )
 def test_userdata_of_another_program_means_nothing(data: bytes) -> None:
     assert decode_pending(data) == NOTHING
-    assert decode_echo(bytes(4) + data) == NOTHING
+    assert decode_echo(bytes(4) + data) == NO_ECHO
 
 
 def test_a_newer_format_is_refused_with_both_numbers() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from kohort.embedded.deferral import NOTHING, Pending, encode_echo
+from kohort.embedded.deferral import NOTHING, Echo, Pending, encode_echo
 from kohort.model.ids import NO_GENERATION, GenerationId, MemberId, TopicPartition
 from kohort.model.instants import Instant, Millis
 from kohort.policies.deferred import DeferredPlan, Resolution, deferred_plan
@@ -26,6 +26,8 @@ class Consumer:
     memory: LeaderMemory | None = None
     known: dict[str, int] = field(default_factory=dict)
     echoes: bool = True
+    identity: int | None = None
+    draining: bool = False
 
 
 class Group:
@@ -45,10 +47,10 @@ class Group:
         self.settle()
         self.moves = self.generations = 0
 
-    def join(self, *names: str, topics: str = "") -> None:
+    def join(self, *names: str, topics: str = "", identity: int | None = None) -> None:
         for name in names:
             wanted = frozenset(topics.split()) if topics else frozenset(self.sizes)
-            self.members[name] = Consumer(wanted)
+            self.members[name] = Consumer(wanted, identity=identity)
 
     def leave(self, *names: str) -> None:
         for name in names:
@@ -64,7 +66,14 @@ class Group:
         members = {}
         for name, each in self.members.items():
             left = each.pending.after(Millis((self.now - each.told_at) // 1_000))
-            echo = encode_echo(GenerationId(each.generation), left if each.echoes else NOTHING)
+            echo = encode_echo(
+                GenerationId(each.generation),
+                Echo(
+                    pending=left if each.echoes else NOTHING,
+                    identity=each.identity,
+                    draining=each.draining,
+                ),
+            )
             members[MemberId(name)] = MemberSpec(
                 topics=each.topics,
                 owned=each.owned,

@@ -13,7 +13,7 @@ from tests.examples import examples
 from tests.policies.deferred_group import MINUTE, Consumer, Group
 from tests.policies.groups import shown
 
-from kohort.embedded.deferral import NOTHING, Pending, Wait, encode_echo
+from kohort.embedded.deferral import NOTHING, Echo, Pending, Wait, encode_echo
 from kohort.model.errors import ConfigError
 from kohort.model.ids import GenerationId, MemberId, TopicPartition
 from kohort.model.instants import Instant, Millis, millis_between
@@ -295,7 +295,7 @@ def test_a_new_leader_counts_from_its_own_assignment_and_not_from_older_echoes()
         remaining_ms=Millis(9_000),
         partitions=group.owned("c"),
     )
-    echo = encode_echo(GenerationId(1), Pending(waits=(wait,)))
+    echo = encode_echo(GenerationId(1), Echo(pending=Pending(waits=(wait,))))
     member = MemberSpec(
         topics=frozenset({"t"}),
         owned=group.owned("b"),
@@ -334,7 +334,7 @@ def returned_leader(*followers: tuple[int, int]) -> list[int]:
             topics=frozenset({"t"}),
             owned=frozenset(parts[share * number : share * (number + 1)]),
             generation_id=GenerationId(generation),
-            user_data=encode_echo(GenerationId(generation), pending),
+            user_data=encode_echo(GenerationId(generation), Echo(pending=pending)),
         )
         for number, (generation, pending) in enumerate(
             [(4, echo(60_000).after(None)), *((g, echo(ms)) for g, ms in followers)]
@@ -368,14 +368,16 @@ def test_damaged_echoes_are_named_and_ignored() -> None:
                 topics=each.topics,
                 owned=each.owned,
                 generation_id=GenerationId(each.generation),
-                user_data=encode_echo(GenerationId(each.generation), each.pending)[:-1],
+                user_data=encode_echo(GenerationId(each.generation), Echo(pending=each.pending))[
+                    :-1
+                ],
             )
             for name, each in group.members.items()
         },
         partitions=group.sizes,
     )
     plan = deferred_plan(spec, Moment(generation_id=GenerationId(99), now=Instant(0)), MINUTE)
-    assert [text.partition(":")[0] for text in plan.damaged] == ["member a", "member b"]
+    assert [text.partition(":")[0] for text in plan.notes] == ["member a", "member b"]
     assert len(plan.pending.waits) == 1, "the partitions are missed all the same"
 
 

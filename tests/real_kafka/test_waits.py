@@ -9,8 +9,11 @@ import pytest
 from tests.client.waiting import (
     MINUTE,
     WaitingGroup,
+    a_drain_under_another_leader_is_over_at_once,
+    a_member_is_drained,
     a_member_returns,
     a_static_leader_restarts_in_a_wait,
+    members_with_identities_return,
 )
 
 from kohort.testing.real_kafka import RealKafka
@@ -33,6 +36,18 @@ def test_a_member_that_returns_gets_its_partitions_and_no_other_partition_moves(
 
 def test_a_static_leader_that_restarts_does_not_begin_the_wait_again(group: WaitingGroup) -> None:
     a_static_leader_restarts_in_a_wait(group)
+
+
+def test_members_with_identities_get_exactly_their_partitions_again(group: WaitingGroup) -> None:
+    members_with_identities_return(group)
+
+
+def test_a_drained_member_leaves_with_empty_hands(group: WaitingGroup) -> None:
+    a_member_is_drained(group)
+
+
+def test_a_drain_under_a_leader_of_librdkafka_is_over_at_once(group: WaitingGroup) -> None:
+    a_drain_under_another_leader_is_over_at_once(group)
 
 
 def test_a_member_of_librdkafka_keeps_its_partitions_during_a_wait(group: WaitingGroup) -> None:

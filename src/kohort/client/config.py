@@ -89,6 +89,11 @@ class ClientSettings:
         MOST_WAIT_MS,
         "Time until a new owner reads a partition (restored state, caches); `auto` needs it.",
     )
+    kohort_member_identity: str = word(
+        "",
+        (),
+        "Name that the next process of this member has, too: a text, `file:PATH`, or `host`.",
+    )
     kohort_max_moves_per_round: str = word(
         "",
         (),

@@ -27,20 +27,21 @@ import confluent_kafka
 from kohort.client import arguments
 from kohort.client.arguments import AnyPartition, PartitionLike
 from kohort.client.config import ClientSettings, parse_client_settings
-from kohort.client.driver_thread import check_settings, consumer_thread
+from kohort.client.driver_thread import check_settings, consumer_thread, waits_in
 from kohort.client.errors import (
     Closed,
-    DeserializationFailed,
     NoOffset,
     RequestTimedOut,
     WrongUse,
 )
 from kohort.client.fetching import RecordFetcher
+from kohort.client.finishing import finisher_of
 from kohort.client.listeners import PartitionsCallback, RebalanceListener, listener_of, tell
-from kohort.client.poll_loop import BUSY_WAIT_S, CommitCallback, PollLoop, place_of
+from kohort.client.poll_loop import BUSY_WAIT_S, CommitCallback, PollLoop
 from kohort.client.recording import recorder_of
 from kohort.consumer.effects import Callback
-from kohort.consumer.events import Subscribe, Unsubscribe
+from kohort.consumer.events import Drain, Subscribe, Unsubscribe
+from kohort.embedded.deferral import Wait
 from kohort.member.events import RequestRejoin
 from kohort.model.ids import Token, TopicPartition
 from kohort.model.positions import Position
@@ -54,7 +55,7 @@ Record: TypeAlias = confluent_kafka.Message
 ``leader_epoch()``; key and value are bytes, or the results of the deserializers.
 """
 
-_FOREVER_S: Final = 3_600.0
+_LOOK_S: Final = 1.0
 _ONE_THREAD: Final = "another thread is using this consumer; one thread at a time"
 
 
@@ -93,8 +94,7 @@ class Consumer:
         """The number of attempts to leave the group."""
         self._listener: RebalanceListener = RebalanceListener()
         self._topics: frozenset[str] = frozenset()
-        deserializes = settings.key_deserializer or settings.value_deserializer
-        self._finishes = bool(deserializes or self._recorder)
+        self._finisher = finisher_of(settings, self._recorder, self._loop.buffer)
         self._in_use = threading.RLock()
         self._closed = False
 
@@ -201,7 +201,7 @@ class Consumer:
             ):
                 return None
             record = loop.buffer.popleft()
-            return self._finish(record) if self._finishes else record
+            return self._finisher.one(record) if self._finisher else record
         finally:
             self._in_use.release()
 
@@ -219,20 +219,20 @@ class Consumer:
             loop = self._loop
             count = len(loop.buffer) if loop.fill(num_messages, timeout) else 0
             records = [loop.buffer.popleft() for _ in range(min(num_messages, count))]
-            return self._finish_all(records) if self._finishes else records
+            return self._finisher.all(records) if self._finisher else records
 
     def __iter__(self) -> Iterator[Record]:
-        """Records without end; waits as long as necessary. Raises as ``poll``."""
+        """Records until the consumer is drained; waits as long as necessary. Raises as poll."""
         loop = self._loop
-        while True:
-            record = self.poll(_FOREVER_S)
+        while not self.drained:
+            record = self.poll(_LOOK_S)
             if record is None:
                 continue
             yield record
             # The same as poll for each record, without the cost of a call.
             while loop.buffer and not self._due and monotonic_ns() < loop.look_at_ns:
                 record = loop.buffer.popleft()
-                yield self._finish(record) if self._finishes else record
+                yield self._finisher.one(record) if self._finisher else record
 
     # -- positions and commits --------------------------------------------------------------------
 
@@ -352,6 +352,36 @@ class Consumer:
 
     # -- closing ----------------------------------------------------------------------------------
 
+    def drain(self) -> None:
+        """Ask the group to take all partitions away; read them until then, and close after that.
+
+        Returns at once. The leader assigns nothing to this consumer any more; the listener is told
+        as in any rebalance. The group waits for no return (``scheduled.rebalance.max.delay.ms``).
+        ``drained`` tells when that is over, and iteration ends.
+
+        Raises:
+            WrongUse: the consumer subscribed to nothing.
+        """
+        with self._alone():
+            if not self._topics:
+                raise WrongUse("subscribe() first: this consumer is in no group yet")
+            self._thread.handle(Drain())
+
+    @property
+    def drained(self) -> bool:
+        """Whether a drain is over: nothing is assigned, or the leader is no kohort and ignores it.
+
+        False without ``drain``.
+        """
+        return self._thread.driver.core.ownership.drained
+
+    def waits(self) -> tuple[Wait, ...]:
+        """The partitions of lost members that wait, with the time that is left.
+
+        The leader decides (``scheduled.rebalance.max.delay.ms``); its last assignment names them.
+        """
+        return waits_in(self._thread.driver.core.ownership)
+
     def close(self, timeout: float = 30.0) -> None:
         """Commit (if automatic), tell the listener, leave the group; bounded by ``timeout``.
 
@@ -419,44 +449,6 @@ class Consumer:
         tell(self._listener, kind, self, partitions)
 
     # -- helpers ----------------------------------------------------------------------------------
-
-    def _finish(self, record: Record) -> Record:
-        """Record the delivery; deserialize the record in place."""
-        self._write_down([record])
-        return self._deserialize(record)
-
-    def _finish_all(self, records: list[Record]) -> list[Record]:
-        """The same for a list; the records behind a failure wait for the next call."""
-        for index, record in enumerate(records):
-            try:
-                self._deserialize(record)
-            except DeserializationFailed:
-                self._loop.buffer.extendleft(reversed(records[max(index, 1) :]))
-                if index == 0:
-                    self._write_down((record,))
-                    raise
-                del records[index:]
-                break
-        self._write_down(records)
-        return records
-
-    def _write_down(self, records: Iterable[Record]) -> None:
-        if self._recorder is not None:
-            self._recorder.handed_all((place_of(r), r.offset() or 0) for r in records)
-
-    def _deserialize(self, record: Record) -> Record:
-        for name, deserialize, data, put in (
-            ("key", self._settings.key_deserializer, record.key(), record.set_key),
-            ("value", self._settings.value_deserializer, record.value(), record.set_value),
-        ):
-            if deserialize is None or data is None:
-                continue
-            try:
-                put(deserialize(data))
-            except Exception as error:
-                at, offset = place_of(record), record.offset() or 0
-                raise DeserializationFailed(at, offset, name, bytes(data), error) from error
-        return record
 
     def _api_timeout_s(self) -> float:
         return self._settings.default_api_timeout_ms / 1_000

@@ -17,13 +17,15 @@ from functools import partial
 from typing import Any, Final, Generic
 
 import kohort
-from kohort.client.client_loop import ClientLoop
+from kohort.client.client_loop import ClientLoop, monotonic_now
 from kohort.client.config import ClientSettings
 from kohort.client.errors import ClientError, Closed, RequestTimedOut
 from kohort.client.failures import raise_refused, request_failure
+from kohort.client.identity import member_identity
 from kohort.client.recording import ConsumerRecorder
 from kohort.consumer.core import ConsumerCore
-from kohort.consumer.ownership import R
+from kohort.consumer.ownership import Ownership, R
+from kohort.embedded.deferral import Wait, pending_of
 from kohort.engine.connection_pool import ConnectionSettings
 from kohort.engine.consumer_driver import (
     READ_COMMITTED,
@@ -59,12 +61,17 @@ def group_id_of(settings: ClientSettings) -> GroupId:
 
 
 def protocol_of(settings: ClientSettings) -> GroupProtocol[TopicPartition]:
-    """The consumer protocol with these settings; raises ConfigError for an unknown assignor."""
+    """The consumer protocol with these settings.
+
+    Raises:
+        ConfigError: an assignor is unknown, or the file of the identity cannot be read.
+    """
     say = partial(LOG.info, "group %s: %s", settings.group_id)
     return consumer_protocol(
         assignors(settings.assignors),
         settings.client_rack or None,
         ConsumerAssigner(settings.resolution, say, settings.kohort_max_group_record_bytes),
+        member_identity(settings.kohort_member_identity),
     )
 
 
@@ -302,6 +309,12 @@ class DriverThread(Generic[C]):
         for future, _ in waiting:
             future.set_exception(self.error)
         self._on_turn()
+
+
+def waits_in(ownership: Ownership[R]) -> tuple[Wait, ...]:
+    """The waits in the last assignment, with the time that is left now."""
+    age_ms = ownership.user_data_age(monotonic_now())
+    return pending_of(ownership.user_data).after(age_ms).waits
 
 
 def check_settings(settings: ClientSettings) -> None:

@@ -19,14 +19,14 @@ from kohort.client import arguments
 from kohort.client.arguments import AnyPartition, PartitionLike
 from kohort.client.client_loop import monotonic_now
 from kohort.client.config import ClientSettings, parse_client_settings
-from kohort.client.driver_thread import DriverThread, member_engine, protocol_of
+from kohort.client.driver_thread import DriverThread, member_engine, protocol_of, waits_in
 from kohort.client.errors import ClientError, Closed, WrongUse
 from kohort.client.failures import trouble_failure
 from kohort.consumer.effects import Idle, Trouble
-from kohort.consumer.events import Subscribe, Unsubscribe
+from kohort.consumer.events import Drain, Subscribe, Unsubscribe
 from kohort.consumer.membership_core import MembershipCore, Released
 from kohort.consumer.ownership import GiveUp, LoseAll, R, Take
-from kohort.embedded.deferral import Wait, pending_of
+from kohort.embedded.deferral import Wait
 from kohort.engine.consumer_driver import ConsumerDriver, GroupProtocol
 from kohort.member.events import Polled, RequestRejoin
 from kohort.member.states import MemberState
@@ -184,6 +184,23 @@ class Membership(Generic[R]):
         self._check_joined()
         self._thread.handle(RequestRejoin(reason=reason))
 
+    def drain(self) -> None:
+        """Ask the group to take everything away, and own it until then; then ``leave``.
+
+        The leader assigns nothing to this member any more. ``drained`` tells when that is over. The
+        group waits for no return (``scheduled.rebalance.max.delay.ms``).
+
+        Raises:
+            Closed: the member left the group.
+        """
+        self._check_joined()
+        self._thread.handle(Drain())
+
+    @property
+    def drained(self) -> bool:
+        """Whether a drain is over: nothing is owned, or the leader is no kohort and ignores it."""
+        return self._driver.core.ownership.drained
+
     def leave(self, timeout_s: float = 30.0) -> None:
         """Leave the group and end the thread; harmless before a join or after another call.
 
@@ -289,9 +306,7 @@ class GroupMembership(Membership[TopicPartition]):
 
         The leader decides (``scheduled.rebalance.max.delay.ms``); its last assignment names them.
         """
-        ownership = self._driver.core.ownership
-        age_ms = ownership.user_data_age(monotonic_now())
-        return pending_of(ownership.user_data).after(age_ms).waits
+        return waits_in(self._driver.core.ownership)
 
     def committed(self, partitions: Collection[PartitionLike]) -> dict[TopicPartition, int]:
         """The group's committed offsets, without partitions that have none.

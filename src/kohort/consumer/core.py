@@ -38,6 +38,7 @@ from kohort.consumer.events import (
     Application,
     CallbackDone,
     CommitAnswered,
+    Drain,
     Event,
     MemberOutput,
     OffsetsCommitted,
@@ -239,6 +240,8 @@ class ConsumerCore:
                 effects = self._subscribe(event, now)
             case Unsubscribe():
                 effects = self._unsubscribe(event, now)
+            case Drain():
+                effects = self._own(self._ownership.drain(), now)
             case Polled():
                 effects = self._polled(event, now)
             case Stopped():

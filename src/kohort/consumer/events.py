@@ -38,6 +38,11 @@ class Unsubscribe:
 
 
 @value(frozen=True, slots=True, kw_only=True)
+class Drain:
+    """Ask the group to take everything away from this member; records are read until then."""
+
+
+@value(frozen=True, slots=True, kw_only=True)
 class Polled:
     """The application asks for records, so it has processed every record it received before.
 
@@ -131,7 +136,15 @@ class OffsetsListed:
 
 MemberOutput: TypeAlias = PrepareJoin | Joined | Lost | Failed | Left
 Application: TypeAlias = (
-    Subscribe | Unsubscribe | Polled | Stopped | CallbackDone | Seek | OutOfRange | OffsetsCommitted
+    Subscribe
+    | Unsubscribe
+    | Drain
+    | Polled
+    | Stopped
+    | CallbackDone
+    | Seek
+    | OutOfRange
+    | OffsetsCommitted
 )
 Answer: TypeAlias = CommitAnswered | OffsetsFetched | OffsetsListed
 Event: TypeAlias = MemberOutput | Application | Answer

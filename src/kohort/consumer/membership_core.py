@@ -11,7 +11,13 @@ from dataclasses import dataclass
 from typing import Generic, TypeAlias, assert_never
 
 from kohort.consumer.effects import Idle, Trouble, TroubleKind, failure
-from kohort.consumer.events import MemberOutput, OffsetsCommitted, Subscribe, Unsubscribe
+from kohort.consumer.events import (
+    Drain,
+    MemberOutput,
+    OffsetsCommitted,
+    Subscribe,
+    Unsubscribe,
+)
 from kohort.consumer.ownership import (
     Complain,
     EmbeddedProtocol,
@@ -56,7 +62,7 @@ class MembershipCore(Generic[R]):
 
     def handle(
         self,
-        event: MemberOutput | Subscribe | Unsubscribe | OffsetsCommitted | Released[R],
+        event: MemberOutput | Subscribe | Unsubscribe | Drain | OffsetsCommitted | Released[R],
         now: Instant,
     ) -> list[MembershipEffect[R]]:
         """Take an event."""
@@ -77,12 +83,14 @@ class MembershipCore(Generic[R]):
                 return self._own(event)
 
     def _own(
-        self, event: Subscribe | Released[R] | PrepareJoin | Joined | Lost
+        self, event: Subscribe | Drain | Released[R] | PrepareJoin | Joined | Lost
     ) -> list[MembershipEffect[R]]:
         effects: list[OwnershipEffect[R]]
         match event:
             case Subscribe():
                 effects = [*self.ownership.subscribe(event.topics), Tell(event=Join())]
+            case Drain():
+                effects = self.ownership.drain()
             case Released():
                 effects = self.ownership.released(event.resources)
             case PrepareJoin() | Joined() if self._leaving is not None:

@@ -105,6 +105,8 @@ class Offer(Generic[R]):
 
     elapsed_ms: Millis | None = Millis(0)
     """The time since that assignment was made; None if it is not known."""
+    draining: bool = False
+    """Whether the member asks the group to take everything away from it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,6 +140,9 @@ class Ownership(Generic[R]):
         "_acquired",
         "_answer",
         "_assigned",
+        "_drain_ignored",
+        "_drain_offered",
+        "_draining",
         "_embedded",
         "_leaving_topics",
         "_losing",
@@ -187,6 +192,8 @@ class Ownership(Generic[R]):
         """Whether the owner may still work on lost resources."""
         self._leaving_topics = False
         """Whether the member must rejoin with a new subscription after a revocation."""
+        self._draining = self._drain_offered = self._drain_ignored = False
+        """Whether a drain was asked for, was in the last join, and was ignored by the leader."""
 
     # -- state ------------------------------------------------------------------------------------
 
@@ -223,6 +230,11 @@ class Ownership(Generic[R]):
         """The time since ``user_data`` was made; None if it is not known."""
         return None if self.user_data_at is None else millis_between(self.user_data_at, now)
 
+    @property
+    def drained(self) -> bool:
+        """Whether a drain is over: nothing is owned, or the leader ignores drains."""
+        return self._draining and (self._drain_ignored or not self._acquired)
+
     def owns(self, resource: R) -> bool:
         """Whether the member owns the resource, ``releasing`` included."""
         return resource in self._acquired
@@ -242,6 +254,15 @@ class Ownership(Generic[R]):
         self._leaving_topics = True
         effects = self._give_up(frozenset(key for key in self._acquired if not self._wants(key)))
         return effects + self._settle()
+
+    def drain(self) -> list[OwnershipEffect[R]]:
+        """Ask the group to take everything away; the owner works on until the leader does."""
+        if self._draining:
+            return []
+        self._draining = True
+        if not self._prepared:
+            return []
+        return [Tell(event=SubscriptionChanged(reason="this member is being drained"))]
 
     def prepare_join(self, event: PrepareJoin) -> list[OwnershipEffect[R]]:
         """Answer the member at once, or after the owner gave up what it must give up."""
@@ -271,6 +292,8 @@ class Ownership(Generic[R]):
             nothing: Take[R] = Take(resources=frozenset(), generation_id=event.generation_id)
             return [Complain(message=text), nothing]
         self._assigned = assigned
+        if self._drain_offered and assigned:
+            self._drain_ignored = True
         unwanted = frozenset(key for key in assigned if not self._wants(key))
         effects = self._apply(assigned - unwanted, event)
         if unwanted:
@@ -339,6 +362,7 @@ class Ownership(Generic[R]):
         self._losing = False
         self._protocol = None
         self._prepared = False
+        self._draining = self._drain_offered = self._drain_ignored = False
 
     def check(self) -> None:
         """Assert the invariants.
@@ -409,6 +433,7 @@ class Ownership(Generic[R]):
         self._answer = None
         self._prepared = True
         self._leaving_topics = False
+        self._drain_offered = self._draining
         self._offered = frozenset(self._acquired)
         self._offered_topics = self.topics
         offer = Offer(
@@ -418,6 +443,7 @@ class Ownership(Generic[R]):
             generation_id=prepare.generation_id,
             user_data=self.user_data,
             elapsed_ms=self.user_data_age(self.now),
+            draining=self._draining,
         )
         protocols = self._embedded.offer(offer)
         return Tell(event=JoinPrepared(attempt=prepare.attempt, protocols=protocols))

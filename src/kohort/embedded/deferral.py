@@ -1,11 +1,13 @@
 """The userdata of deferred resolution: the waiting partitions of a group, and the time left.
 
-In: values (waits for lost partitions, released partitions). Out: bytes in assignments, and the echo
-of these bytes in subscriptions. Must not know: leaders, timers, clocks.
+In: values (waits for lost partitions, released partitions; what a member says of itself). Out:
+bytes in assignments, and the echo of these bytes in subscriptions. Must not know: leaders, timers,
+clocks.
 
 A leader that waits writes the waits into every assignment. Each member writes them into its next
 subscription, with the time that is left. So the next leader knows the wait and the time left.
-Remaining times travel, never times of day: the clocks of members differ.
+Remaining times travel, never times of day: the clocks of members differ. A subscription can also
+have the member's identity, which outlives its process, and the wish to be drained.
 
 While nothing is pending, an assignment has no userdata: a broker of Kafka 4 refuses to convert a
 group to the protocol of KIP-848 as long as an assignment has any (KAFKA-18134). Other Kafka clients
@@ -38,6 +40,11 @@ _FORMAT = 1
 _AGE_UNKNOWN = 1
 """Flag: the waits are as old as an assignment of unknown age, so their remaining times are upper
 bounds."""
+_IDENTITY = 2
+"""Flag of an echo: the member's identity follows."""
+_DRAINING = 4
+"""Flag of an echo: the member gives everything away."""
+_IDENTITY_BYTES = binary.Struct(">i")
 _NAMED = 10
 """Most partitions that a sentence names."""
 
@@ -115,10 +122,31 @@ class Pending:
 NOTHING = Pending()
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Echo:
+    """What a member writes beside its subscription."""
+
+    pending: Pending = NOTHING
+    """The pending work in the member's last assignment, with the time that is left."""
+    identity: int | None = None
+    """A number that the member's next process has, too; None without one."""
+    draining: bool = False
+    """The member will leave, and wants its partitions to be assigned to others before."""
+
+
+NO_ECHO = Echo()
+
+
 def encode_pending(pending: Pending) -> bytes | None:
     """Userdata of an assignment; None if nothing is pending."""
-    if not pending:
-        return None
+    return _HEADER.pack(_MARK, _FORMAT, _age_flag(pending)) + _body(pending) if pending else None
+
+
+def _age_flag(pending: Pending) -> int:
+    return 0 if pending.age_known else _AGE_UNKNOWN
+
+
+def _body(pending: Pending) -> bytes:
     waits = [
         WaitData(
             wait_id=wait.wait_id,
@@ -131,8 +159,7 @@ def encode_pending(pending: Pending) -> bytes | None:
     body = PendingData(
         waits=waits, postponed=pending.postponed, released=partition_lists(pending.released)
     )
-    flags = 0 if pending.age_known else _AGE_UNKNOWN
-    return _HEADER.pack(_MARK, _FORMAT, flags) + encode(body, 0)
+    return encode(body, 0)
 
 
 def decode_pending(user_data: bytes | None) -> Pending:
@@ -141,13 +168,27 @@ def decode_pending(user_data: bytes | None) -> Pending:
     Raises:
         ProtocolError: the bytes start as kohort's do, but are damaged or of a newer format.
     """
-    data = user_data or b""
+    return _decoded(user_data or b"").pending
+
+
+def _decoded(data: bytes) -> Echo:
     if len(data) < _HEADER.size or _HEADER.unpack_from(data)[0] != _MARK:
-        return NOTHING
+        return NO_ECHO
     _, number, flags = _HEADER.unpack_from(data)
     if number != _FORMAT:
         raise ProtocolError(f"userdata of waits has format {number}; this kohort reads {_FORMAT}")
-    body, end = decode(PendingData, 0, data, _HEADER.size)
+    start, identity = _HEADER.size, None
+    if flags & _IDENTITY:
+        if len(data) < start + _IDENTITY_BYTES.size:
+            raise ProtocolError(f"userdata of waits has {len(data)} bytes, too few for an identity")
+        (identity,) = _IDENTITY_BYTES.unpack_from(data, start)
+        start += _IDENTITY_BYTES.size
+    pending = _read_body(data, start, age_known=not flags & _AGE_UNKNOWN)
+    return Echo(pending=pending, identity=identity, draining=bool(flags & _DRAINING))
+
+
+def _read_body(data: bytes, start: int, *, age_known: bool) -> Pending:
+    body, end = decode(PendingData, 0, data, start)
     if end != len(data):
         raise ProtocolError(f"userdata of waits ends after {end} of {len(data)} bytes")
     waits = tuple(
@@ -163,7 +204,7 @@ def decode_pending(user_data: bytes | None) -> Pending:
         waits=waits,
         released=frozenset(partitions_in(body.released)),
         postponed=max(0, body.postponed),
-        age_known=not flags & _AGE_UNKNOWN,
+        age_known=age_known,
     )
 
 
@@ -187,15 +228,32 @@ def announced_in(assignments: Iterable[bytes]) -> Pending:
     return NOTHING
 
 
-def encode_echo(generation_id: GenerationId, pending: Pending) -> bytes:
-    """Userdata of a subscription: the generation in Java's form, then the pending work."""
-    return encode_generation_userdata(generation_id) + (encode_pending(pending) or b"")
+def encode_echo(generation_id: GenerationId, echo: Echo) -> bytes:
+    """Userdata of a subscription: the generation in Java's form, then the echo if there is one."""
+    generation = encode_generation_userdata(generation_id)
+    if not echo.pending and echo.identity is None and not echo.draining:
+        return generation
+    flags = _age_flag(echo.pending) | (_DRAINING if echo.draining else 0)
+    identity = b""
+    if echo.identity is not None:
+        flags |= _IDENTITY
+        identity = _IDENTITY_BYTES.pack(echo.identity)
+    return generation + _HEADER.pack(_MARK, _FORMAT, flags) + identity + _body(echo.pending)
 
 
-def decode_echo(user_data: bytes | None) -> Pending:
-    """The pending work in a subscription; `NOTHING` if another program wrote the bytes.
+def asks_to_drain(user_data: bytes | None) -> bool:
+    """Whether the echo in a subscription has the wish to be drained; False for damaged bytes."""
+    data = (user_data or b"")[GENERATION_BYTES:]
+    if len(data) < _HEADER.size:
+        return False
+    mark, number, flags = _HEADER.unpack_from(data)
+    return (mark, number) == (_MARK, _FORMAT) and bool(flags & _DRAINING)
+
+
+def decode_echo(user_data: bytes | None) -> Echo:
+    """The echo in a subscription; `NO_ECHO` if another program wrote the bytes.
 
     Raises:
         ProtocolError: as `decode_pending`.
     """
-    return decode_pending((user_data or b"")[GENERATION_BYTES:])
+    return _decoded((user_data or b"")[GENERATION_BYTES:])

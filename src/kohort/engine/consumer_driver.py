@@ -28,7 +28,7 @@ from kohort.consumer.events import (
 )
 from kohort.consumer.ownership import EmbeddedProtocol, Offer, R, Tell
 from kohort.embedded.consumer import decode_assignment
-from kohort.embedded.deferral import pending_of
+from kohort.embedded.deferral import Echo, pending_of
 from kohort.engine import member_outputs as engine
 from kohort.engine.connection_pool import Bytes
 from kohort.engine.leader_duties import GroupAssigner
@@ -451,8 +451,16 @@ def consumer_protocol(
     assignors: tuple[Assignor, ...],
     rack_id: str | None = None,
     assigner: ConsumerAssigner | None = None,
+    identity: int | None = None,
 ) -> GroupProtocol[TopicPartition]:
-    """The protocol of consumer groups, for a consumer with these assignors."""
+    """The protocol of consumer groups, for a consumer with these assignors.
+
+    Args:
+        assignors: best first.
+        rack_id: client.rack.
+        assigner: decides if this member leads.
+        identity: the number of a member that is the same in its next process.
+    """
 
     def offer(value: Offer[TopicPartition]) -> tuple[JoinProtocol, ...]:
         return join_protocols(
@@ -462,7 +470,11 @@ def consumer_protocol(
             previous=value.previous,
             generation_id=value.generation_id,
             rack_id=rack_id,
-            pending=pending_of(value.user_data).after(value.elapsed_ms),
+            echo=Echo(
+                pending=pending_of(value.user_data).after(value.elapsed_ms),
+                identity=identity,
+                draining=value.draining,
+            ),
         )
 
     def read_assignment(data: bytes) -> tuple[frozenset[TopicPartition], bytes | None]:

@@ -22,7 +22,15 @@ from kohort.embedded.consumer import (
     encode_subscription,
     generation_in_userdata,
 )
-from kohort.embedded.deferral import NOTHING, Pending, announced_in, encode_echo, encode_pending
+from kohort.embedded.deferral import (
+    NO_ECHO,
+    Echo,
+    Pending,
+    announced_in,
+    asks_to_drain,
+    encode_echo,
+    encode_pending,
+)
 from kohort.model.errors import ConfigError, ProtocolError
 from kohort.model.ids import (
     NO_GENERATION,
@@ -64,7 +72,7 @@ def join_protocols(
     previous: Collection[TopicPartition] = (),
     generation_id: GenerationId = NO_GENERATION,
     rack_id: str | None = None,
-    pending: Pending = NOTHING,
+    echo: Echo = NO_ECHO,
 ) -> tuple[JoinProtocol, ...]:
     """The protocols that a consumer offers in JoinGroup: one for each assignor, best first.
 
@@ -76,7 +84,8 @@ def join_protocols(
             not be repeated here.
         generation_id: the generation that assigned ``owned`` and ``previous``; -1 without one.
         rack_id: client.rack.
-        pending: the pending work in the last assignment, with the time that is left now.
+        echo: the pending work in the last assignment, with the time that is left now, and what the
+            member says of itself.
     """
     return tuple(
         JoinProtocol(
@@ -84,7 +93,7 @@ def join_protocols(
             encode_subscription(
                 Subscription(
                     topics=frozenset(topics),
-                    user_data=_user_data(each, {*owned, *previous}, generation_id, pending),
+                    user_data=_user_data(each, {*owned, *previous}, generation_id, echo),
                     owned=PartitionSet.of(owned),
                     generation_id=generation_id,
                     rack_id=rack_id,
@@ -99,12 +108,12 @@ def _user_data(
     each: Assignor,
     previous: Collection[TopicPartition],
     generation_id: GenerationId,
-    pending: Pending,
+    echo: Echo,
 ) -> bytes | None:
     if each.name == "sticky":
         return encode_sticky_userdata(previous, generation_id)
     if each.name == CooperativeStickyAssignor.name:
-        return encode_echo(generation_id, pending)
+        return encode_echo(generation_id, echo)
     return None
 
 
@@ -154,7 +163,10 @@ class ConsumerAssigner:
             spec = replace(spec, racks=moment.racks)
         racks = spec.racks if spec.racks_that_count() else {}
         cooperative = protocol_name == CooperativeStickyAssignor.name
-        if moment is None or not cooperative or self._resolution.in_one_step:
+        in_one_step = self._resolution.in_one_step and not any(
+            asks_to_drain(member.user_data) for member in spec.members.values()
+        )
+        if moment is None or not cooperative or in_one_step:
             plan = assignor(protocol_name).assign(spec)
             encoded = EncodedPlan(*_encoded(plan, members), racks=racks)
             self._check_record(spec, members, encoded)
@@ -210,7 +222,7 @@ class ConsumerAssigner:
                 f"userdata of {added} bytes about waits would make the group's record too large"
             )
             plan = deferred_plan(spec, moment, replace(self._resolution, most_wait_ms=Millis(0)))
-        for sentence in (*plan.damaged, *plan.pending.sentences()):
+        for sentence in (*plan.notes, *plan.pending.sentences()):
             self._say(f"generation {moment.generation_id}: {sentence}")
         return plan
 

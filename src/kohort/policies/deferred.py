@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from kohort.embedded.deferral import Pending, Wait
+from kohort.embedded.deferral import Echo, Pending, Wait
 from kohort.model.errors import ConfigError
 from kohort.model.ids import NO_GENERATION, MemberId, TopicPartition
 from kohort.model.instants import MICROS_PER_MILLI, Instant, Millis, after
@@ -29,8 +29,10 @@ from kohort.policies.losses import (
     Moment,
     Waiting,
     existing_partitions,
+    identified,
+    identity_of,
     newest_generation,
-    wait_id_of,
+    read_echoes,
     waits_of,
 )
 from kohort.policies.pacing import PacedPlan, paced
@@ -84,14 +86,14 @@ class DeferredPlan:
         pending: for the userdata of every assignment.
         again: when the leader must assign again, and why.
         memory: for this leader's next decision.
-        damaged: a sentence for each member with an unreadable echo.
+        notes: a sentence for each unreadable echo, and for each identity of several members.
     """
 
     partitions: GroupAssignment
     pending: Pending
     again: AssignAgain | None
     memory: LeaderMemory
-    damaged: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
 
 def deferred_plan(spec: GroupSpec, moment: Moment, resolution: Resolution) -> DeferredPlan:
@@ -101,18 +103,21 @@ def deferred_plan(spec: GroupSpec, moment: Moment, resolution: Resolution) -> De
     if memory is not None and memory.generation_id != newest_generation(spec):
         memory = None  # another leader's plan, or none at all, came in between
     claims = claimants(spec)
+    echoes, notes = read_echoes(spec)
+    identities, shared = identified(echoes)
     waits: list[Waiting] = []
-    damaged: list[str] = []
     if resolution.most_wait_ms:
-        waits, damaged = waits_of(
+        waits = waits_of(
             spec,
             replace(moment, memory=memory),
+            echoes,
             resolution.most_wait_ms,
             resolution.wait_ms(absences),
         )
-    members, waits = _handed_over(spec, waits, memory)
-    target, waits = _with_placeholders(replace(spec, members=members), waits, memory)
-    moves = _moves(spec, target, moment.now, memory, resolution)
+    staying = _without_draining(spec, echoes)
+    members, waits = _handed_over(staying, waits, memory, identities)
+    target, waits = _with_placeholders(replace(staying, members=members), waits, memory)
+    moves = _moves(staying, target, moment.now, memory, resolution)
     plan = {
         member_id: [p for p in share if not claims.get(p, frozenset()) - {member_id}]
         for member_id, share in moves.target.items()
@@ -121,6 +126,7 @@ def deferred_plan(spec: GroupSpec, moment: Moment, resolution: Resolution) -> De
         generation_id=moment.generation_id,
         owners={p: member_id for member_id, share in plan.items() for p in share},
         topics={member_id: member.topics for member_id, member in spec.members.items()},
+        wait_ids=_wait_ids(spec, identities),
         waits=tuple(waits),
         moved_at=moment.now if moves.made else (memory.moved_at if memory else None),
         absences=absences,
@@ -134,7 +140,7 @@ def deferred_plan(spec: GroupSpec, moment: Moment, resolution: Resolution) -> De
         ),
         again=_again(waits, moves.waiting, moment.now, kept.moved_at, resolution),
         memory=kept,
-        damaged=tuple(damaged),
+        notes=(*notes, *shared),
     )
 
 
@@ -199,21 +205,58 @@ def _millis_until(deadline: Instant, now: Instant) -> Millis:
 # -- the plan -------------------------------------------------------------------------------------
 
 
+def _without_draining(spec: GroupSpec, echoes: Mapping[MemberId, Echo]) -> GroupSpec:
+    """The group in which draining members want nothing; they still claim what they own."""
+    members = {
+        member_id: replace(member, topics=frozenset())
+        if member_id in echoes and echoes[member_id].draining
+        else member
+        for member_id, member in spec.members.items()
+    }
+    return replace(spec, members=members)
+
+
+def _wait_ids(spec: GroupSpec, identities: Mapping[int, MemberId]) -> dict[MemberId, int]:
+    ids = {member_id: identity_of(member_id) for member_id in spec.members}
+    return ids | {member_id: identity for identity, member_id in identities.items()}
+
+
 def _handed_over(
-    spec: GroupSpec, waits: list[Waiting], memory: LeaderMemory | None
+    spec: GroupSpec,
+    waits: list[Waiting],
+    memory: LeaderMemory | None,
+    identities: Mapping[int, MemberId],
 ) -> tuple[Mapping[MemberId, MemberSpec], list[Waiting]]:
-    """Let members that came with nothing claim the partitions of one wait each."""
+    """Let members that came with nothing claim the partitions of one wait each.
+
+    A member with the identity of a lost member gets that member's partitions. Each other member
+    gets the partitions of the oldest wait that is left.
+    """
     members = dict(spec.members)
     left = list(waits)
     known = frozenset(memory.topics) if memory else frozenset[MemberId]()
     newest = newest_generation(spec)
-    for member_id in spec.member_order():
+    came = [
+        member_id
+        for member_id in spec.member_order()
+        if not members[member_id].owned
+        and members[member_id].generation_id == NO_GENERATION
+        and member_id not in known
+    ]
+    identity = {member_id: number for number, member_id in identities.items()}
+    exact = [
+        (each, wait.wait_id)
+        for each in came
+        for wait in waits
+        if identity.get(each) == wait.wait_id
+    ]
+    for member_id, wait_id in [*exact, *((each, None) for each in came)]:
         member = members[member_id]
-        if member.owned or member.generation_id != NO_GENERATION or member_id in known:
+        if member.owned:
             continue
         for position, wait in enumerate(left):
             mine = frozenset(p for p in wait.partitions if p.topic in member.topics)
-            if mine:
+            if mine and wait_id in (None, wait.wait_id):
                 members[member_id] = replace(member, owned=mine, generation_id=newest)
                 left[position] = replace(wait, partitions=wait.partitions - mine)
                 break
@@ -255,7 +298,7 @@ def _topics_of(spec: GroupSpec, wait: Waiting, memory: LeaderMemory | None) -> f
     lost = frozenset(p.topic for p in wait.partitions)
     if memory is not None:
         for member_id, topics in memory.topics.items():
-            if wait_id_of(member_id) == wait.wait_id:
+            if memory.wait_ids.get(member_id) == wait.wait_id:
                 return topics | lost
     return lost.union(*(m.topics for m in spec.members.values() if m.topics & lost))
 

@@ -10,7 +10,7 @@ import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from kohort.embedded.deferral import NOTHING, Pending, decode_echo
+from kohort.embedded.deferral import NOTHING, Echo, Pending, decode_echo
 from kohort.model.errors import ProtocolError
 from kohort.model.ids import NO_GENERATION, GenerationId, MemberId, TopicPartition
 from kohort.model.instants import Instant, Millis, after
@@ -44,6 +44,8 @@ class LeaderMemory:
     owners: Mapping[TopicPartition, MemberId]
     topics: Mapping[MemberId, frozenset[str]]
     """The members of the generation, each with its subscription."""
+    wait_ids: Mapping[MemberId, int] = field(default_factory=dict)
+    """For each member, the id of a wait for this member: its identity, if it has one."""
     waits: tuple[Waiting, ...] = ()
     moved_at: Instant | None = None
     """When this leader last made optional moves under a limit."""
@@ -73,13 +75,18 @@ class Moment:
 
 
 def waits_of(
-    spec: GroupSpec, moment: Moment, most_wait_ms: Millis, wait_ms: Millis
-) -> tuple[list[Waiting], list[str]]:
-    """The waits that go on, those that begin, and a sentence for each unreadable echo.
+    spec: GroupSpec,
+    moment: Moment,
+    echoes: Mapping[MemberId, Echo],
+    most_wait_ms: Millis,
+    wait_ms: Millis,
+) -> list[Waiting]:
+    """The waits that go on, and those that begin.
 
     Args:
         spec: the group.
         moment: the leader's facts.
+        echoes: of the members that claim the newest generation the waits count.
         most_wait_ms: the longest wait that may go on.
         wait_ms: the length of a wait that begins; 0: no wait begins.
     """
@@ -87,16 +94,21 @@ def waits_of(
     existing = existing_partitions(spec)
     claimed = existing & claimants(spec).keys()
     free = existing - claimed
-    echoes, damaged = _echoes(spec)
+    newest = newest_generation(spec)
+    told = [
+        echoes[member_id].pending
+        for member_id in spec.member_order()
+        if spec.members[member_id].generation_id == newest != NO_GENERATION and member_id in echoes
+    ]
     # An echo gives the time that was left when its member joined. The leader's own assignment
     # gives the time that is left now.
-    echoes.append(moment.pending)
-    waits = _continued(echoes, memory, moment.now, most_wait_ms, free)
+    told.append(moment.pending)
+    waits = _continued(told, memory, moment.now, most_wait_ms, free)
     free -= frozenset[TopicPartition]().union(*(wait.partitions for wait in waits))
     if memory is not None:
         lost = _lost_by_memory(spec, memory, free)
     else:
-        free -= frozenset[TopicPartition]().union(*(echo.released for echo in echoes))
+        free -= frozenset[TopicPartition]().union(*(pending.released for pending in told))
         lost = _lost_by_look(spec, moment.known, free, claimed)
     begun = [
         Waiting(
@@ -107,7 +119,7 @@ def waits_of(
         )
         for wait_id, mine in sorted(lost.items())
     ]
-    return [wait for wait in [*waits, *begun] if wait.deadline > moment.now], damaged
+    return [wait for wait in [*waits, *begun] if wait.deadline > moment.now]
 
 
 def newest_generation(spec: GroupSpec) -> GenerationId:
@@ -124,23 +136,8 @@ def existing_partitions(spec: GroupSpec) -> frozenset[TopicPartition]:
     )
 
 
-def _echoes(spec: GroupSpec) -> tuple[list[Pending], list[str]]:
-    """The echoes of the members of the newest generation; a sentence for each unreadable echo."""
-    newest = newest_generation(spec)
-    echoes, damaged = [], []
-    for member_id in spec.member_order():
-        member = spec.members[member_id]
-        if member.generation_id != newest or newest == NO_GENERATION:
-            continue
-        try:
-            echoes.append(decode_echo(member.user_data))
-        except ProtocolError as error:
-            damaged.append(f"member {member_id}: {error}")
-    return echoes, damaged
-
-
 def _continued(
-    echoes: Sequence[Pending],
+    told: Sequence[Pending],
     memory: LeaderMemory | None,
     now: Instant,
     most_wait_ms: Millis,
@@ -151,20 +148,21 @@ def _continued(
     A wait is over if nobody knows the time that is left.
     """
     found: dict[_Key, Waiting] = {wait.key: wait for wait in memory.waits} if memory else {}
-    for echo in sorted(echoes, key=lambda echo: not echo.age_known):
-        for each in echo.waits:
-            left_ms = min(each.remaining_ms, most_wait_ms) if echo.age_known else Millis(0)
-            told = Waiting(
+    for pending in sorted(told, key=lambda pending: not pending.age_known):
+        sure = pending.age_known
+        for each in pending.waits:
+            left_ms = min(each.remaining_ms, most_wait_ms) if sure else Millis(0)
+            wait = Waiting(
                 start_generation=each.start_generation,
                 wait_id=each.wait_id,
                 deadline=after(now, left_ms),
                 partitions=each.partitions,
             )
-            known = found.setdefault(told.key, told)
-            found[told.key] = replace(
+            known = found.setdefault(wait.key, wait)
+            found[wait.key] = replace(
                 known,
-                deadline=min(known.deadline, told.deadline) if echo.age_known else known.deadline,
-                partitions=known.partitions | told.partitions,
+                deadline=min(known.deadline, wait.deadline) if sure else known.deadline,
+                partitions=known.partitions | wait.partitions,
             )
     waits: list[Waiting] = []
     for wait in sorted(found.values(), key=lambda wait: (wait.deadline, wait.key)):
@@ -183,7 +181,7 @@ def _lost_by_memory(
         owner = memory.owners.get(partition)
         if owner is not None and owner not in spec.members:
             lost.setdefault(owner, set()).add(partition)
-    return {wait_id_of(owner): frozenset(mine) for owner, mine in lost.items()}
+    return {memory.wait_ids[owner]: frozenset(mine) for owner, mine in lost.items()}
 
 
 def _lost_by_look(
@@ -217,6 +215,34 @@ def _lost_by_look(
     return {number: frozenset(lost[number::count]) for number in range(count)}
 
 
-def wait_id_of(member_id: MemberId) -> int:
-    """The id of the wait for a member."""
-    return zlib.crc32(member_id.encode()) & 0x7FFFFFFF
+def read_echoes(spec: GroupSpec) -> tuple[dict[MemberId, Echo], list[str]]:
+    """The readable echo of each member, and a sentence for each unreadable one."""
+    echoes, damaged = {}, []
+    for member_id in spec.member_order():
+        try:
+            echoes[member_id] = decode_echo(spec.members[member_id].user_data)
+        except ProtocolError as error:
+            damaged.append(f"member {member_id}: {error}")
+    return echoes, damaged
+
+
+def identified(echoes: Mapping[MemberId, Echo]) -> tuple[dict[int, MemberId], list[str]]:
+    """The member with each identity, and a sentence for each identity that several members have.
+
+    An identity that several members have identifies none of them.
+    """
+    found: dict[int, list[MemberId]] = {}
+    for member_id, echo in echoes.items():
+        if echo.identity is not None:
+            found.setdefault(echo.identity, []).append(member_id)
+    shared = [
+        f"members {', '.join(members)} have the same kohort.member.identity: it is ignored"
+        for members in found.values()
+        if len(members) > 1
+    ]
+    return {number: members[0] for number, members in found.items() if len(members) == 1}, shared
+
+
+def identity_of(text: str) -> int:
+    """A text as the number that names a member in waits."""
+    return zlib.crc32(text.encode()) & 0x7FFFFFFF
