@@ -26,6 +26,7 @@ README = "README.md"
 HISTORY = "docs/howto/check-a-history.md"
 TESTING = "docs/howto/test-consumers.md"
 KAFKA = "docs/howto/real-kafka.md"
+RESTART = "docs/howto/restart-without-moving.md"
 TUTORIAL = "docs/tutorial/first-pipeline.md"
 
 RUN = (
@@ -39,6 +40,8 @@ RUN = (
     (TESTING, "def test_behind_a_bad_network"),
     (TESTING, "with EmbeddedBroker() as broker"),
     (KAFKA, "def test_on_a_real_kafka"),
+    (RESTART, '"kohort.member.identity": '),
+    (RESTART, "consumer.drain()"),
     (TUTORIAL, "producer.poll(0.005)"),
     (TUTORIAL, "read_table("),
 )
@@ -143,6 +146,17 @@ def test_the_readmes_consumer(kohort_broker: EmbeddedBroker, terminals: Terminal
         put(address, "orders", b"one")
         time.sleep(0.2)
     assert re.fullmatch(r"orders 0 \d+ b'one'", said.splitlines()[0])
+
+
+@pytest.mark.parametrize("part", ['"kohort.member.identity": ', "consumer.drain()"])
+def test_a_consumer_of_the_page_about_restarts(
+    kohort_broker: EmbeddedBroker, terminals: Terminals, part: str
+) -> None:
+    address = kohort_broker.bootstrap_servers
+    with Admin(bootstrap_servers=address) as admin:
+        admin.create_topic("orders", 1)
+    (terminals.folder / "page.py").write_text(at(block_with(RESTART, part), address))
+    assert terminals.run("page", sys.executable, "page.py") == ""
 
 
 def test_the_readmes_test(tmp_path: Path) -> None:

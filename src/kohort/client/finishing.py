@@ -1,4 +1,4 @@
-"""What happens to a record between the poll loop and the application.
+"""Deserializes records and writes their deliveries to the history, for a consumer.
 
 In: records of the poll loop. Out: the same records, with deserialized keys and values, and noted in
 the consumer's history. Must not know: groups, threads.

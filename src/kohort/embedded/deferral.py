@@ -1,6 +1,6 @@
 """The userdata of deferred resolution: the waiting partitions of a group, and the time left.
 
-In: values (waits for lost partitions, released partitions; what a member says of itself). Out:
+In: values (waits for lost partitions, released partitions, a member's identity, a drain). Out:
 bytes in assignments, and the echo of these bytes in subscriptions. Must not know: leaders, timers,
 clocks.
 
@@ -124,7 +124,7 @@ NOTHING = Pending()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Echo:
-    """What a member writes beside its subscription."""
+    """The part of a subscription that only leaders of kohort read."""
 
     pending: Pending = NOTHING
     """The pending work in the member's last assignment, with the time that is left."""

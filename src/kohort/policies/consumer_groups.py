@@ -84,8 +84,8 @@ def join_protocols(
             not be repeated here.
         generation_id: the generation that assigned ``owned`` and ``previous``; -1 without one.
         rack_id: client.rack.
-        echo: the pending work in the last assignment, with the time that is left now, and what the
-            member says of itself.
+        echo: for a leader of kohort: the pending work in the last assignment, with the time that
+            is left now; the member's identity; a drain.
     """
     return tuple(
         JoinProtocol(
