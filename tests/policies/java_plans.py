@@ -23,16 +23,22 @@ RACKS = ("a", "b", "c")
 
 
 def random_group(seed: int) -> list[str]:
-    """The lines of one group: static and dynamic members, unequal subscriptions, unknown topics."""
+    """The lines of one group: static and dynamic members, racks, unequal subscriptions."""
     rng = random.Random(seed)
     lines = [f"group {rng.choice(('range', 'roundrobin'))}"]
     topics = [f"t{n}" for n in range(rng.randrange(1, 6))]
-    lines += [f"topic {topic}{' -' * rng.randrange(1, 8)}" for topic in topics[rng.randrange(2) :]]
+    racks = rng.choice((0, 0, 1, 2, 3))
+    count = rng.randrange(1, 8)
+    for topic in topics[rng.randrange(2) :]:
+        count = count if rng.random() < 0.5 else rng.randrange(1, 8)
+        places = (",".join(rng.sample(RACKS, rng.randrange(racks + 1))) for _ in range(count))
+        lines.append(" ".join(["topic", topic, *(place or "-" for place in places)]))
+    at = rng.choice(("-", "abc", "abc-", "abcd", "x"))
     everyone = rng.random() < 0.4
     for number in rng.sample(range(20), rng.randrange(1, 7)):
         mine = [topic for topic in topics if everyone or rng.random() < 0.6]
         instance = f"i{rng.randrange(100):02}{number:02}" if rng.random() < 0.3 else "-"
-        lines.append(f"member m{number:02} {instance} - {','.join(mine) or '-'}")
+        lines.append(f"member m{number:02} {instance} {rng.choice(at)} {','.join(mine) or '-'}")
     return [*lines, "end"]
 
 
@@ -51,20 +57,22 @@ def javas_plans(lines: Sequence[str]) -> list[str]:
 
 def kohorts_plans(lines: Sequence[str]) -> Iterator[str]:
     """The same output from kohort's assignors."""
-    name, sizes, members = "", dict[str, int](), dict[MemberId, MemberSpec]()
+    name, places, members = "", dict[str, list[frozenset[str]]](), dict[MemberId, MemberSpec]()
     for line in lines:
         match line.split():
             case ["group", name]:
-                sizes, members = {}, {}
+                places, members = {}, {}
             case ["topic", topic, *racks]:
-                sizes[topic] = len(racks)
-            case ["member", member_id, instance, _, topics]:
+                places[topic] = [frozenset(each.split(",")) - {"-"} for each in racks]
+            case ["member", member_id, instance, rack, topics]:
                 members[MemberId(member_id)] = MemberSpec(
                     topics=frozenset(topics.split(",")) - {"-"},
                     group_instance_id=None if instance == "-" else GroupInstanceId(instance),
+                    rack_id=None if rack == "-" else rack,
                 )
             case _:
-                spec = GroupSpec(members=members, partitions=sizes)
+                sizes = {topic: len(racks) for topic, racks in places.items()}
+                spec = GroupSpec(members=members, partitions=sizes, racks=places)
                 plan = ASSIGNORS[ProtocolName(name)].assign(spec).partitions
                 for member_id in sorted(plan):
                     yield " ".join([member_id, *map(str, plan[member_id])])
