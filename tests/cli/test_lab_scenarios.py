@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import functools
 import json
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
@@ -15,7 +17,8 @@ from kohort.cli.main import cli, main
 from kohort.lab.compared_policies import COMPARED_POLICIES
 from kohort.lab.scenarios.registry import SCENARIOS
 from kohort.lab.table import do
-from kohort.policies import sticky
+from kohort.model.ids import MemberId
+from kohort.policies.numbering import Claims, Numbering
 from kohort.storage.fact_files import read_history
 
 SMALL = ("--members", "3", "--partitions", "6")
@@ -60,7 +63,12 @@ def test_run_ends_with_status_1_if_a_promise_is_broken(monkeypatch: pytest.Monke
     assert (
         json.loads(invoke("run", "restart", "--json", "--no-check", *SMALL).stdout)["check"] is None
     )
-    monkeypatch.setattr(sticky, "valid_claims", lambda spec: {})
+    claims = Numbering.claims
+
+    def forgetful(self: Numbering, order: Sequence[MemberId]) -> Claims:
+        return replace(claims(self, order), rightful=[[] for _ in order], taken=set())
+
+    monkeypatch.setattr(Numbering, "claims", forgetful)
     words = ["lab", "run", "restart", "--policy", "sticky", *SMALL]
     broken = CliRunner().invoke(cli, words)
     assert broken.exit_code == 1

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from typing import Any, TypeVar
 
 import pytest
@@ -16,9 +17,11 @@ from kohort.lab.random_plans import draw
 from kohort.lab.runs import run_plan
 from kohort.lab.world import World
 from kohort.model import client_facts, facts, wire_facts
+from kohort.model.client_facts import CallbackKind
 from kohort.model.errors import ErrorCode
 from kohort.model.history_record import Recorded
 from kohort.model.ids import TopicPartition
+from kohort.model.instants import MICROS_PER_MILLI
 
 F = TypeVar("F")
 
@@ -92,6 +95,27 @@ def test_a_stopped_pod_leaves_and_comes_back() -> None:
     assert not seen(world, facts.MemberExpired)
     assert [left.member_id[:2] for left in seen(world, facts.MemberLeft)] == ["p0"]
     assert world.pods["p0"].incarnation == 2
+
+
+@pytest.mark.parametrize("wait_ms", [0, 60_000])
+def test_a_drained_pod_leaves_with_empty_hands_and_nothing_waits(wait_ms: int) -> None:
+    world = ran(
+        actions.StopPod(at_ms=20_000, pod="p0", drain=True),
+        behaviour=replace(QUICK, scheduled_rebalance_max_delay_ms=wait_ms),
+    )
+    assert world.converged(("p1", "p2"))
+    (left,) = (r.at for r in world.history if isinstance(r.fact, facts.MemberLeft))
+    told = [
+        (r.at, r.source, r.fact)
+        for r in world.history
+        if isinstance(r.fact, client_facts.CallbackEnded)
+    ]
+    given_up = [at for at, pod, f in told if f.kind is CallbackKind.REVOKED and pod == "p0"]
+    taken = [at for at, _, f in told if f.kind is CallbackKind.ASSIGNED and f.partitions]
+    assert len(given_up) == 1
+    assert given_up[0] <= left
+    assert taken[-1] - left < 5_000 * MICROS_PER_MILLI, "no wait of a minute"
+    assert not seen(world, facts.MemberExpired)
 
 
 def test_a_pod_that_only_goes_has_committed_and_has_not_left() -> None:

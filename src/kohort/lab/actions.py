@@ -78,10 +78,14 @@ class StartPod(PodAction):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StopPod(PodAction):
-    """The consumer of a pod is closed; without ``leave`` it only commits (as Streams does)."""
+    """The consumer of a pod is closed; without ``leave`` it only commits (as Streams does).
+
+    With ``drain`` the group first takes every partition away from the consumer.
+    """
 
     back_after_ms: int | None = None
     leave: bool = True
+    drain: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

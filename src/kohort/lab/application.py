@@ -30,6 +30,7 @@ from kohort.consumer.events import (
 )
 from kohort.consumer.events import (
     CallbackDone,
+    Drain,
     OutOfRange,
     Polled,
     Seek,
@@ -131,6 +132,7 @@ class Consuming:
         self._touched = Instant(0)
         self._next_batch_ms: int | None = None
         self._closing = ""
+        self._draining = False
         self._last_commit: RequestId | None = None
         self.trouble: list[str] = []
 
@@ -146,6 +148,11 @@ class Consuming:
         """Close the consumer at the next poll; without ``leave`` it only commits."""
         self._closing = self._closing or ("leave" if leave else "go")
         self._poll_soon()
+
+    def drain(self) -> None:
+        """Leave the group when it has taken everything away; read records until then."""
+        self._draining = True
+        self._say(Drain())
 
     def be_slow(self, batch_ms: int) -> None:
         """Take this long for the next batch."""
@@ -229,6 +236,8 @@ class Consuming:
         self._touch()
         if not self._work_off():
             return
+        if self._draining and self._core.ownership.drained:
+            self._closing = self._closing or "leave"
         if self._closing:
             self._go()
             if not self._work_off() or self._closing == "gone":

@@ -20,13 +20,15 @@ class ComparedPolicy:
     """One policy.
 
     ``adapt`` turns the behaviour of a scenario into the behaviour of a consumer with this policy.
-    With ``static``, members have a ``group.instance.id`` and do not leave the group (KIP-345).
+    With ``static``, members have a ``group.instance.id`` and do not leave the group (KIP-345). With
+    ``drains``, an operator drains each member that will not return.
     """
 
     name: str
     title: str
     adapt: Callable[[Behaviour], Behaviour]
     static: bool = False
+    drains: bool = False
 
 
 COMPARED_POLICIES: dict[str, ComparedPolicy] = {}
@@ -58,7 +60,13 @@ def compared_policy(name: str) -> ComparedPolicy:
 
 
 def strategy(
-    assignor: str, title: str, *, name: str | None = None, static: bool = False, **settings: Any
+    assignor: str,
+    title: str,
+    *,
+    name: str | None = None,
+    static: bool = False,
+    drains: bool = False,
+    **settings: Any,
 ) -> ComparedPolicy:
     """A ``partition.assignment.strategy`` with settings of ``Behaviour``, named like it or else.
 
@@ -70,7 +78,9 @@ def strategy(
     def adapt(behaviour: Behaviour) -> Behaviour:
         return replace(behaviour, strategy=assignor, **settings)
 
-    return ComparedPolicy(name=name or assignor, title=title, adapt=adapt, static=static)
+    return ComparedPolicy(
+        name=name or assignor, title=title, adapt=adapt, static=static, drains=drains
+    )
 
 
 def _automatic(behaviour: Behaviour) -> Behaviour:
@@ -90,6 +100,15 @@ register(
         _COOPERATIVE,
         "Design II: a wait of 60 s",
         name="wait-60s",
+        scheduled_rebalance_max_delay_ms=_MINUTE_MS,
+    )
+)
+register(
+    strategy(
+        _COOPERATIVE,
+        "Design II: a wait of 60 s, and drains",
+        name="wait-60s-drains",
+        drains=True,
         scheduled_rebalance_max_delay_ms=_MINUTE_MS,
     )
 )

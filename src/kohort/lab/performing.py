@@ -105,7 +105,9 @@ def _start(world: ActionTarget, action: actions.StartPod) -> None:
 
 
 def _stop(world: ActionTarget, action: actions.StopPod) -> None:
-    world.pods[action.pod].stop(leave=action.leave, back_after_ms=action.back_after_ms)
+    world.pods[action.pod].stop(
+        leave=action.leave, drain=action.drain, back_after_ms=action.back_after_ms
+    )
 
 
 def _kill(world: ActionTarget, action: actions.KillPod) -> None:

@@ -48,6 +48,8 @@ class Behaviour:
     scheduled_rebalance_max_delay_ms: int = 0
     move_cost_ms: int = 0
     """Above 0: the leader chooses each wait by this cost (``auto``)."""
+    identity: bool = False
+    """Whether the pod's name is the member's identity (``kohort.member.identity``)."""
     max_moves_per_round: int = 0
     """The limit of optional moves; 0 is no limit."""
     moves_interval_ms: int = 0

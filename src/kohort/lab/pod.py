@@ -38,6 +38,7 @@ from kohort.model.consumer_config import ConsumerConfig, OffsetReset
 from kohort.model.ids import ConnectionId, GroupId, GroupInstanceId, TopicPartition
 from kohort.model.instants import Instant, Millis
 from kohort.policies.consumer_groups import ConsumerAssigner
+from kohort.policies.losses import identity_of
 from kohort.policies.registry import assignors
 
 _GRACE_MS: Final = 30_000
@@ -152,7 +153,9 @@ class Pod:
         behaviour = self.behaviour
         auto = behaviour.auto_commit_interval_ms
         protocol = consumer_protocol(
-            assignors(behaviour.strategy), assigner=ConsumerAssigner(behaviour.resolution)
+            assignors(behaviour.strategy),
+            assigner=ConsumerAssigner(behaviour.resolution),
+            identity=identity_of(self.name) if behaviour.identity else None,
         )
         member = MemberEngine(
             MemberConfig(
@@ -190,7 +193,7 @@ class Pod:
             self._back_after_ms = 0
         self.start()
 
-    def stop(self, *, leave: bool, back_after_ms: int | None) -> None:
+    def stop(self, *, leave: bool, drain: bool = False, back_after_ms: int | None) -> None:
         """Ask the process to end; kill it if the end takes too long."""
         if not self.up:
             self.return_after(back_after_ms)
@@ -198,7 +201,10 @@ class Pod:
         self._back_after_ms, self._leaves = back_after_ms, leave
         # Not an event of the process: a paused process is killed too.
         self._scheduler.after(_GRACE_MS, None, self._grace_over, self.incarnation)
-        self.application.close(leave=leave)
+        if drain:
+            self.application.drain()
+        else:
+            self.application.close(leave=leave)
 
     def _closed(self) -> None:
         """The consumer was closed: end the process after this event."""

@@ -31,6 +31,10 @@ _ALIKE: Final = 0.6
 
 _PLAIN: Final = 0.5
 """The share of groups without waits and without a limit of moves."""
+_IDENTITIES: Final = 0.5
+"""The share of members with an identity, in the other groups."""
+_DRAINS: Final = 0.3
+"""The share of orderly ends that begin with a drain."""
 
 _MOST_PARTITIONS: Final = 24
 """Three topics of eight partitions."""
@@ -177,6 +181,7 @@ def _resolving(random: Random, pods: tuple[PodPlan, ...]) -> tuple[PodPlan, ...]
             "max_moves_per_round": random.choice((0, 0, 1, 3)),
             "moves_interval_ms": random.choice((0, 2_000)),
             "move_cost_ms": random.choice((0, 0, 0, 5_000)),
+            "identity": random.random() < _IDENTITIES,
         }
 
     if random.random() < _PLAIN:
@@ -300,7 +305,8 @@ def _kills(d: _Draw) -> list[Action]:
 def _stops(d: _Draw) -> list[Action]:
     back = d.maybe(d.ms(100, 40_000), 20)
     leave = d.random.random() < 0.8
-    return [actions.StopPod(at_ms=d.at_ms, pod=d.pod, back_after_ms=back, leave=leave)]
+    drain = leave and d.random.random() < _DRAINS
+    return [actions.StopPod(at_ms=d.at_ms, pod=d.pod, back_after_ms=back, leave=leave, drain=drain)]
 
 
 def _rolling(d: _Draw) -> list[Action]:

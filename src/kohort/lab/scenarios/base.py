@@ -147,13 +147,15 @@ def restart_ms(random: Random, *, at_most: int = 120_000) -> int:
 
 
 def _actions_of(actions: tuple[Action, ...], policy: ComparedPolicy) -> tuple[Action, ...]:
-    """Static members do not leave when they are closed."""
-    if not policy.static:
-        return actions
-    return tuple(
-        replace(action, leave=False) if isinstance(action, StopPod) else action
-        for action in actions
-    )
+    """Static members do not leave when they are closed. An operator may drain before scale-down."""
+
+    def adapted(action: Action) -> Action:
+        if not isinstance(action, StopPod):
+            return action
+        drain = policy.drains and action.back_after_ms is None
+        return replace(action, leave=action.leave and not policy.static, drain=drain)
+
+    return tuple(map(adapted, actions))
 
 
 def _with_costs(behaviour: Behaviour, costs: Costs) -> Behaviour:
