@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate, chain, repeat
-from operator import add
+from operator import add, itemgetter
 
 from kohort.model.ids import GenerationId, MemberId
 from kohort.model.partition_set import PartitionSet
@@ -82,10 +82,11 @@ class Numbering:
 
     def share(self, partitions: Sequence[int]) -> PartitionSet:
         """Sorted integers as partitions."""
-        return PartitionSet(
-            list(map(self._topic_of.__getitem__, partitions)),
-            list(map(self._number_of.__getitem__, partitions)),
-        )
+        topics, numbers = self._topic_of, self._number_of
+        if len(partitions) < 2:  # a getter of one item returns no tuple
+            return PartitionSet([topics[p] for p in partitions], [numbers[p] for p in partitions])
+        of_these = itemgetter(*partitions)
+        return PartitionSet(of_these(topics), of_these(numbers))
 
     def claims(self, order: Sequence[MemberId]) -> Claims:
         """The claims of the members in this order.
@@ -94,6 +95,9 @@ class Numbering:
         because one is wrong and nothing shows which.
         """
         members = [self.spec.members[member_id] for member_id in order]
+        if not any(member.owned for member in members):
+            nothing: list[list[int]] = [[] for _ in order]
+            return Claims(made=nothing, rightful=nothing, taken=set())
         owned = [PartitionSet.of(member.owned) for member in members]
         made = [self._made(each) for each in owned]
         wanted = [
