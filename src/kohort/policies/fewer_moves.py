@@ -14,7 +14,7 @@ that the network has few arcs. A search begins where something can be saved.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from kohort.policies.counts import Counts
 
@@ -25,10 +25,7 @@ _FOREIGN = 1 << 40
 def save_moves(counts: Counts) -> None:
     """Cancel negative cycles until none is left. Each one saves something, so the loop ends."""
     search = _Search(counts)
-    while search.savings():
-        cycles = search.negative_cycles()
-        if not cycles:
-            return
+    while search.can_save and (cycles := search.negative_cycles()):
         for cycle in cycles:
             search.cancel(cycle)
 
@@ -41,28 +38,41 @@ class _Search:
         self._kinds = len(counts.held)
         self._groups = self._kinds + len(counts.subscribers)
         self._levels = self._groups + len(counts.groups)
-        self._lost: list[list[int]] = []
-        self._at_level: dict[int, list[int]] = {}
-        self._beginnings: list[int] = []
+        self._lost: list[dict[int, None]] = [{} for _ in counts.subscribers]
+        """For each kind, the holders that lost units."""
+        self._savings: list[dict[int, int]] = [{} for _ in counts.held]
+        """For each holder, the kinds that it had better give up, with the (negative) cost."""
+        self._at_level: dict[int, dict[int, None]] = {}
+        self._level_of = [-1] * len(counts.held)
+        for holder in range(len(counts.held)):
+            self._note(holder)
 
-    def savings(self) -> bool:
-        """Note lost and gained units; False if no unit is lost and none is in a foreign rack."""
+    def _note(self, holder: int) -> None:
+        """Note the lost and the costly units of a holder, and its level."""
         counts = self.counts
-        self._lost = [[] for _ in counts.subscribers]
-        self._at_level = {}
-        self._beginnings = []
-        found = False
-        for holder, (held, owned) in enumerate(zip(counts.held, counts.owned, strict=True)):
-            self._at_level.setdefault(counts.high(holder), []).append(holder)
-            for kind, units in owned.items():
-                if held.get(kind, 0) < units:
-                    self._lost[kind].append(holder)
-                    found = True
-            foreign = not held.keys().isdisjoint(counts.mismatched[counts.group_of[holder]])
-            found = found or foreign
-            if foreign or any(units > owned.get(kind, 0) for kind, units in held.items()):
-                self._beginnings.append(holder)
-        return found
+        held, owned = counts.held[holder], counts.owned[holder]
+        for kind, units in owned.items():
+            if held.get(kind, 0) < units:
+                self._lost[kind][holder] = None
+            else:
+                self._lost[kind].pop(holder, None)
+        self._savings[holder] = {k: -1 for k, units in held.items() if units > owned.get(k, 0)}
+        foreign = counts.mismatched[counts.group_of[holder]]
+        for kind in held if foreign else ():
+            if kind in foreign:
+                self._savings[holder][kind] = self._savings[holder].get(kind, 0) - _FOREIGN
+        level = counts.high(holder)
+        if level != self._level_of[holder]:
+            self._at_level.get(self._level_of[holder], {}).pop(holder, None)
+            self._at_level.setdefault(level, {})[holder] = None
+            self._level_of[holder] = level
+
+    @property
+    def can_save(self) -> bool:
+        """False if no unit is lost and none is in a foreign rack: then every gain is needed."""
+        return any(self._lost) or any(
+            cost < -1 for costs in self._savings for cost in costs.values()
+        )
 
     def negative_cycles(self) -> list[list[int]]:
         """Some negative cycles without a common node; an empty list only if there is no cycle.
@@ -71,36 +81,39 @@ class _Search:
         """
         distance: dict[int, int] = {}
         parent: dict[int, int] = {}
-        frontier = self._beginnings
+        near = _Near(self._kinds, self._groups, distance)
+        frontier = [holder for holder, costs in enumerate(self._savings) if costs]
         while frontier:
             reached: dict[int, None] = {}
             for node in frontier:
                 start = distance.get(node, 0)
-                for end, cost in self._arcs(node):
-                    if start + cost < distance.get(end, 0):
+                for end, cost in self._arcs(node, start, near):
+                    known = distance.get(end, 0)
+                    if start + cost < known:
                         distance[end] = start + cost
                         parent[end] = node
                         reached[end] = None
+                        if self._kinds <= end < self._groups:
+                            near.lowered(known, start + cost)
             cycles = _cycles(parent)
             if cycles:
                 return cycles
             frontier = list(reached)
         return []
 
-    def _arcs(self, node: int) -> Iterator[tuple[int, int]]:
+    def _arcs(self, node: int, start: int, near: _Near) -> Iterator[tuple[int, int]]:
+        """Arcs with their costs; without those that cannot lower a distance."""
         counts = self.counts
         if node < self._kinds:
-            owned = counts.owned[node]
-            foreign = counts.mismatched[counts.group_of[node]]
-            for kind, units in counts.held[node].items():
-                saved = _FOREIGN if kind in foreign else 0
-                yield self._kinds + kind, -saved - (units > owned.get(kind, 0))
+            savings = self._savings[node]
+            for kind in savings if near.all_within(start) else counts.held[node]:
+                yield self._kinds + kind, savings.get(kind, 0)
             yield self._levels + counts.low(node), 0
         elif node < self._groups:
             kind = node - self._kinds
             for holder in self._lost[kind]:
                 yield holder, self._foreign(kind, counts.group_of[holder])
-            for group in counts.subscribers[kind]:
+            for group in counts.subscribers[kind] if start < -1 else ():
                 yield self._groups + group, self._foreign(kind, group) + 1
         elif node < self._levels:
             for holder in counts.groups[node - self._groups]:
@@ -144,6 +157,29 @@ class _Search:
             counts.give(kind, holder, -units)
         for kind, holder in takes:
             counts.give(kind, holder, units)
+        for _, holder in (*gives, *takes):
+            self._note(holder)
+
+
+class _Near:
+    """Counts kinds by distance: if all are near, a holder's other arcs cannot lower any."""
+
+    def __init__(self, first: int, end: int, distance: Mapping[int, int]) -> None:
+        self._nodes = range(first, end)
+        self._distance = distance
+        self._within: dict[int, int] = {}
+
+    def all_within(self, distance: int) -> bool:
+        """Whether no kind is farther than this."""
+        return distance >= 0 or self._within.get(distance, 0) == len(self._nodes)
+
+    def lowered(self, before: int, now: int) -> None:
+        """One kind came nearer; its new distance is known already."""
+        for limit in self._within:
+            if now <= limit < before:
+                self._within[limit] += 1
+        if now not in self._within:
+            self._within[now] = sum(self._distance.get(node, 0) <= now for node in self._nodes)
 
 
 def _cycles(parent: dict[int, int]) -> list[list[int]]:
