@@ -395,6 +395,28 @@ def _incremental() -> Tale:
     return tale.stable(a=(0, 1, 2, 3, 4, 5), b=())
 
 
+def _cooperative() -> Tale:
+    tale = Tale(partitions=6)
+    tale.add(
+        PolicyDeclared(
+            protocol_name=ProtocolName("cooperative-sticky"),
+            promises=("cooperative", "incremental"),
+            moves_per_step=1,
+        )
+    )
+    return tale.stable(a=(0, 1, 2, 3, 4, 5), b=()).beat_all(6)
+
+
+@kept(34)
+def one_partition_is_withdrawn_a_step() -> Tale:
+    return _cooperative().again(a=(0, 1, 2, 3, 4), b=()).again(a=(0, 1, 2, 3, 4), b=(5,))
+
+
+@broken(34, "2 moves, of 1 a step")
+def two_partitions_are_withdrawn_in_a_step() -> Tale:
+    return _cooperative().again(a=(0, 1, 2, 3), b=()).again(a=(0, 1, 2, 3), b=(4, 5))
+
+
 @kept(34)
 def one_partition_a_step() -> Tale:
     tale = _incremental().beat_all(6).again(a=(0, 1, 2, 3, 4), b=(5,))

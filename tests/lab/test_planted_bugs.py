@@ -22,6 +22,8 @@ from kohort.lab.application import Consuming
 from kohort.lab.plan import NetworkPlan, Plan
 from kohort.lab.world import World
 from kohort.model.instants import Instant
+from kohort.policies import deferred
+from kohort.policies.pacing import paced
 from kohort.storage.compaction import CompactionJob
 from kohort.storage.flush_job import FlushJob
 
@@ -100,6 +102,10 @@ def _leaders_are_never_looked_up_again(patch: Patch) -> None:
     patch.setattr(Cluster, "_forget_leaders", lambda _self, _partitions: None)
 
 
+def _rounds_move_one_more(patch: Patch) -> None:
+    patch.setattr(deferred, "paced", lambda spec, target, most: paced(spec, target, most + 1))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Planted:
     """A bug, the number of the check that must find it, and the plan of the run."""
@@ -167,6 +173,14 @@ PLANTED = {
         check=53,
         plant=_records_stay_readable_after_the_revocation,
         plan=plan(actions.StopPod(at_ms=20_000, pod="p0", back_after_ms=5_000), behaviour=SILENT),
+    ),
+    "a round makes one optional move too many": Planted(
+        check=34,
+        plant=_rounds_move_one_more,
+        plan=plan(
+            actions.StopPod(at_ms=20_000, pod="p0", back_after_ms=10_000),
+            behaviour=replace(QUICK, max_moves_per_round=1),
+        ),
     ),
     "join phases last half as long": Planted(
         check=54, plant=_join_phases_last_half_as_long, plan=_ONE_IS_PAUSED

@@ -14,6 +14,7 @@ from kohort.embedded.consumer import (
     decode_subscription,
     generation_in_userdata,
 )
+from kohort.embedded.deferral import asks_to_drain
 from kohort.history.views import Partitions
 from kohort.model.errors import ProtocolError
 from kohort.model.ids import NO_GENERATION, GenerationId
@@ -32,6 +33,8 @@ class Offer:
     generation_id: GenerationId
     has_rack: bool = False
     """Racks may count for more than moves."""
+    draining: bool = False
+    """The member wants no partition any more."""
 
 
 def read_offer(asked: JoinAsked | None, protocol_name: str) -> Offer | None:
@@ -56,6 +59,7 @@ def read_offer(asked: JoinAsked | None, protocol_name: str) -> Offer | None:
         owned=frozenset(owned),
         generation_id=generation,
         has_rack=said.rack_id is not None,
+        draining=asks_to_drain(said.user_data),
     )
 
 

@@ -176,6 +176,12 @@ class Plan:
             assignors(strategy)
 
     @property
+    def moves_per_step(self) -> int:
+        """The limit of moves that every possible leader has; 0 without one."""
+        limits = {pod.behaviour.max_moves_per_round for pod in self.pods}
+        return limits.pop() if len(limits) == 1 else 0
+
+    @property
     def partitions(self) -> tuple[TopicPartition, ...]:
         """All partitions at the start."""
         return tuple(

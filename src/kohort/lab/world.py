@@ -13,6 +13,7 @@ from typing import Any
 
 from kohort.consumer.ownership import Ownership
 from kohort.engine.member_engine import MemberEngine
+from kohort.history.promises import BUILT_IN, INCREMENTAL
 from kohort.lab.actions import Action
 from kohort.lab.leaders import Leaders
 from kohort.lab.network import Network
@@ -25,9 +26,15 @@ from kohort.lab.topics import TopicBook
 from kohort.member.states import MemberState
 from kohort.model.group_config import GroupConfig
 from kohort.model.history_record import AnyFact, Recorded
-from kohort.model.ids import GroupId, TopicPartition
+from kohort.model.ids import GroupId, ProtocolName, TopicPartition
 from kohort.model.instants import MICROS_PER_MILLI, Instant
-from kohort.model.world_facts import FaultBegan, FaultsHealed, HistoryCalmed, TopicSized
+from kohort.model.world_facts import (
+    FaultBegan,
+    FaultsHealed,
+    HistoryCalmed,
+    PolicyDeclared,
+    TopicSized,
+)
 
 WORLD = "world"
 
@@ -96,6 +103,8 @@ class World:
         scheduler = self.scheduler
         for topic in self.plan.topics:
             self.record(WORLD, 1, TopicSized(topic=topic.name, partitions=topic.partitions))
+        if limit := self.plan.moves_per_step:
+            self.record(WORLD, 1, _limited(limit))
         scheduler.at(0, None, self.node.start)
         for pod in self.plan.pods:
             if pod.start_ms is not None:
@@ -217,3 +226,13 @@ class World:
         for pod in self.pods.values():
             if pod.up:
                 pod.driver.check()
+
+
+def _limited(moves_per_step: int) -> PolicyDeclared:
+    """The promise of a group in which each possible leader has the same limit of moves."""
+    name = ProtocolName("cooperative-sticky")
+    return PolicyDeclared(
+        protocol_name=name,
+        promises=tuple(sorted(BUILT_IN[name].words | {INCREMENTAL})),
+        moves_per_step=moves_per_step,
+    )

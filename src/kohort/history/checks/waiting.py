@@ -6,6 +6,7 @@ the decisions of a policy.
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Final
 
 from kohort.history import promises
@@ -168,6 +169,9 @@ class StepsAreSmall(Assigned):
         policy = plan.promised
         if promises.INCREMENTAL not in policy:
             return
+        if promises.COOPERATIVE in policy:
+            self._withdrawn(recorded, plan)
+            return
         before = plan.before
         if before is None or before.keys() != plan.targets.keys():
             self._last_move.pop(plan.group.group_id, None)
@@ -192,6 +196,26 @@ class StepsAreSmall(Assigned):
             interval = policy.step_interval_ms
             judge(apart >= interval, f"steps {apart} ms apart, expected {interval} ms")
         self._last_move[plan.group.group_id] = recorded.at
+
+    def _withdrawn(self, recorded: Recorded, plan: Plan) -> None:
+        """A cooperative step begins when the plan takes partitions from owners that work on them.
+
+        The claims in the offers tell these owners. Contradicting claims are void, and a member that
+        drains or has another subscription must give its partitions up.
+        """
+        offers = plan.offers()
+        if offers is None:
+            return
+        claims = Counter(p for offer in offers.values() for p in offer.owned)
+        moved = sum(
+            claims[p] == 1 and p.topic in offer.topics and p not in plan.targets.get(member_id, ())
+            for member_id, offer in offers.items()
+            if not offer.draining
+            for p in offer.owned
+        )
+        most = plan.promised.moves_per_step
+        if moved:
+            self.judge(moved <= most, lambda: f"{moved} moves, of {most} a step", recorded)
 
 
 def _spread(targets: Targets) -> int:
