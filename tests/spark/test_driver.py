@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import tempfile
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -29,6 +30,7 @@ from kohort.model.errors import ConfigError, InvariantViolation
 from kohort.model.ids import TopicPartition
 from kohort.spark.driver import SourceDriver
 from kohort.spark.ledger import Acquired, UnfencedLedger
+from kohort.spark.options import DELETED
 from kohort.spark.sqlite_ledger import SqliteLedger
 
 A, B = TopicPartition("t", 0), TopicPartition("t", 1)
@@ -224,7 +226,7 @@ def test_records_that_were_deleted_before_they_were_read_are_an_error(world: Wor
     world.topics.begin[A] = 4
     _, steps = start(world)
     run_until(steps, "committed")
-    with pytest.raises(ConfigError, match="failOnDataLoss"):
+    with pytest.raises(ConfigError, match=re.escape(DELETED)):
         next(steps)
 
 

@@ -56,6 +56,10 @@ if TYPE_CHECKING:
     help="Least time between the beginnings of two micro-batches.",
 )  # fmt: skip
 @click.option(
+    "--skip-deleted", is_flag=True,
+    help="Continue behind records that were deleted before they were read (default: an error).",
+)  # fmt: skip
+@click.option(
     "--set", "kafka", multiple=True, metavar="NAME=VALUE",
     help="A client setting by Kafka's name, such as session.timeout.ms=10000.",
 )  # fmt: skip
@@ -74,6 +78,7 @@ def pipeline(
     starting_offsets: str,
     limit: int,
     trigger_ms: int,
+    skip_deleted: bool,
     kafka: tuple[str, ...],
     spark: tuple[str, ...],
     as_json: bool,
@@ -98,6 +103,7 @@ def pipeline(
         starting_offsets=starting_offsets,
         limit=limit,
         trigger_ms=trigger_ms,
+        skip_deleted=skip_deleted,
         kafka=dict(name_and_value("--set", text) for text in kafka),
         spark=dict(name_and_value("--conf", text) for text in spark),
     )

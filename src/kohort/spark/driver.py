@@ -22,7 +22,7 @@ from kohort.model.errors import ConfigError, InvariantViolation, KohortError
 from kohort.model.ids import TopicPartition
 from kohort.spark.ledger import SourceLedger
 from kohort.spark.offsets import SourceOffset, parse, render
-from kohort.spark.options import SourceOptions
+from kohort.spark.options import DELETED, SourceOptions
 from kohort.spark.planning import Dropped, Piece, pack, pieces_of, plan, replay_filter
 
 if TYPE_CHECKING:
@@ -362,8 +362,7 @@ class SourceDriver:
             if position < beginnings[partition] and self._options.fail_on_data_loss:
                 raise ConfigError(
                     f"expected to read {partition} from offset {position}, but it begins at "
-                    f"{beginnings[partition]}: records were deleted before they were read; the "
-                    "option failOnDataLoss=false of format kohort continues behind them"
+                    f"{beginnings[partition]}: {DELETED}"
                 )
 
     def _forget(self, partition: TopicPartition, reason: Dropped) -> None:

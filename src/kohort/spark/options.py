@@ -22,6 +22,12 @@ from kohort.model.errors import ConfigError
 DEFAULT_LIMIT: Final = 1_000_000
 """A micro-batch cannot be interrupted for a revocation, so batches are limited by default."""
 
+DELETED: Final = (
+    "records were deleted before they were read; to continue behind them, start "
+    "kohort pipeline with --skip-deleted, or set failOnDataLoss=false on format kohort"
+)
+"""The end of an error message about a position before the begin of the log."""
+
 _KNOWN: Final = {
     "bootstrap", "subscribe", "group.id", "startingoffsets", "maxoffsetspertrigger",
     "includeheaders", "failondataloss", "ledger", "application", "readtasks", "idlewaitms",

@@ -75,6 +75,7 @@ class PipelineConfig:
         starting_offsets: ``earliest`` or ``latest``, where neither ledger nor group has a position.
         limit: most offsets of a micro-batch.
         trigger_ms: least time between the beginnings of two micro-batches.
+        skip_deleted: continue behind records that were deleted before they were read.
         kafka: further client settings by Kafka's names.
         spark: further Spark settings.
     """
@@ -90,6 +91,7 @@ class PipelineConfig:
     starting_offsets: str = "earliest"
     limit: int = 500_000
     trigger_ms: int = 500
+    skip_deleted: bool = False
     kafka: Mapping[str, str] = field(default_factory=dict)
     spark: Mapping[str, str] = field(default_factory=dict)
 
@@ -244,6 +246,7 @@ def _source_options(config: PipelineConfig) -> dict[str, str]:
         "subscribe": config.topics,
         "startingOffsets": config.starting_offsets,
         "maxOffsetsPerTrigger": str(config.limit),
+        "failOnDataLoss": "false" if config.skip_deleted else "true",
         "ledger": str(config.output.resolve()),
         "application": uuid.uuid4().hex,
     }

@@ -22,6 +22,7 @@ from kohort.model.errors import ErrorCode, KohortError
 from kohort.model.ids import TopicPartition
 from kohort.spark.columns import Section, to_arrow
 from kohort.spark.fetching import BatchFetcher
+from kohort.spark.options import DELETED
 from kohort.spark.planning import Piece
 from kohort.storage.record_batch import HEADER_SIZE, parse_header
 from kohort.storage.records import Record, build_batch
@@ -136,10 +137,7 @@ class _Reading:
                 "cut; use another group and another output directory for the new topic"
             )
         if self._fail_on_data_loss:
-            raise ReadFailed(
-                f"{lost}: records were deleted before they were read; the option "
-                "failOnDataLoss=false of format kohort continues behind them"
-            )
+            raise ReadFailed(f"{lost}: {DELETED}")
         return begin
 
     def _check_patience(self, piece: Piece, what: str) -> None:

@@ -1,0 +1,53 @@
+"""The advice in the error about deleted records: a user can follow each part of the message."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+pytest.importorskip("pyspark", reason="pip install 'kohort[spark]'")
+
+from kohort.cli import pipeline as command
+from kohort.spark.options import DELETED, parse_options
+from kohort.spark.pipeline import PipelineConfig, _source_options
+
+
+def started_with(
+    flags: list[str], directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> PipelineConfig:
+    """The settings that ``kohort pipeline`` takes from the flags; nothing is started."""
+    configs: list[PipelineConfig] = []
+    monkeypatch.setattr(command, "_run", lambda config, as_json: configs.append(config))
+    sql = directory / "rows.sql"
+    sql.write_text("SELECT value FROM records")
+    common = ["--bootstrap", "b:1", "--topic", "t", "--group", "g"]
+    files = ["--sql", str(sql), "--output", str(directory / "table")]
+    result = CliRunner().invoke(command.pipeline, [*common, *files, *flags])
+    assert result.exit_code == 0, result.output
+    return configs[0]
+
+
+def test_without_a_flag_deleted_records_are_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = started_with([], tmp_path, monkeypatch)
+    assert parse_options(_source_options(config)).fail_on_data_loss
+
+
+def test_the_flag_that_the_message_names_continues_behind_deleted_records(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    flags = re.findall(r"--[a-z-]+", DELETED)
+    assert flags, DELETED
+    config = started_with(flags, tmp_path, monkeypatch)
+    assert not parse_options(_source_options(config)).fail_on_data_loss
+
+
+def test_the_option_that_the_message_names_continues_behind_deleted_records() -> None:
+    advised = dict(re.findall(r"(\w+)=(\w+)", DELETED))
+    assert advised, DELETED
+    options = {"bootstrap": "b:1", "group.id": "g", "subscribe": "t"} | advised
+    assert not parse_options(options).fail_on_data_loss
