@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable, Set
 
 import pytest
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 
 from kohort.embedded.consumer import (
     Assignment,
+    StickyUserData,
     Subscription,
     decode_assignment,
     decode_sticky_userdata,
@@ -19,10 +21,12 @@ from kohort.embedded.consumer import (
     encode_sticky_userdata,
     encode_subscription,
     generation_in_userdata,
+    partitions_in,
 )
 from kohort.embedded.opaque import opaque_protocols
 from kohort.model.errors import ConfigError, ProtocolError
-from kohort.model.ids import GenerationId, TopicPartition
+from kohort.model.ids import NO_GENERATION, GenerationId, TopicPartition
+from kohort.schema import decode
 
 T0, T2, U1 = TopicPartition("t", 0), TopicPartition("t", 2), TopicPartition("u", 1)
 
@@ -191,3 +195,51 @@ def test_opaque_protocols_carry_the_application_s_bytes() -> None:
     for wrong in ([], [("", b"")], [("a", b""), ("a", b"x")]):
         with pytest.raises(ConfigError):
             opaque_protocols(wrong)
+
+
+@given(
+    st.frozensets(
+        st.builds(
+            TopicPartition,
+            st.text(max_size=5),
+            st.integers(min_value=-(2**31), max_value=2**31 - 1),
+        )
+    )
+)
+def test_partitions_in_columns_have_the_bytes_of_the_declared_structure(
+    partitions: frozenset[TopicPartition],
+) -> None:
+    declared = encode_sticky_userdata(partitions, NO_GENERATION, 0)  # that array and no more
+    assert encode_assignment(Assignment(partitions=partitions)) == (
+        b"\x00\x03" + declared + b"\xff\xff\xff\xff"
+    )
+
+
+@given(
+    st.lists(
+        st.tuples(st.sampled_from("tuv"), st.lists(st.integers(-1, 3), max_size=4)), max_size=4
+    ),
+    st.data(),
+)
+def test_damaged_columns_are_refused_like_the_declared_structure(
+    entries: list[tuple[str, list[int]]], data: st.DataObject
+) -> None:
+    """Unsorted topics and double entries are read; other damage is an error for both."""
+    value = struct.pack(">i", len(entries)) + b"".join(
+        struct.pack(f">h1si{len(numbers)}i", 1, topic.encode(), len(numbers), *numbers)
+        for topic, numbers in entries
+    )
+    at = data.draw(st.integers(0, len(value) - 1))
+    byte = data.draw(st.sampled_from([value[at], 0, 1, 0x7F, 0x80, 0xFF]))
+    damaged = value[:at] + bytes([byte]) + value[at + 1 :]
+    damaged = damaged[: data.draw(st.integers(len(damaged) - 2, len(damaged)))]
+    try:
+        declared, end = decode(StickyUserData, 0, damaged)
+    except ProtocolError:
+        with pytest.raises(ProtocolError):
+            decode_assignment(b"\x00\x03" + damaged)
+        return
+    if end == len(damaged):
+        found = decode_assignment(b"\x00\x03" + damaged + b"\xff\xff\xff\xff").partitions
+        assert found == partitions_in(declared.previous_assignment)
+        assert list(found) == sorted(found)

@@ -11,8 +11,10 @@ to 3), the userdata of its sticky assignors.
 from __future__ import annotations
 
 import struct as binary
+from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass
+from operator import lt
 
 from kohort.model.errors import ProtocolError
 from kohort.model.ids import NO_GENERATION, GenerationId, TopicPartition
@@ -21,6 +23,8 @@ from kohort.schema import BYTES, INT32, STRING, array, decode, encode, field, st
 
 HIGHEST_VERSION = 3
 _VERSION = binary.Struct(">h")
+_LENGTH = binary.Struct(">h")
+_COUNT = binary.Struct(">i")
 _GENERATION = binary.Struct(">i")
 GENERATION_BYTES = _GENERATION.size
 _NOTE_MARK = b"kohort counts 0"
@@ -35,23 +39,25 @@ class TopicPartitionList:
 
 
 @struct(versions="0-3")
-class ConsumerProtocolSubscription:
-    """The body behind the version number of a subscription."""
+class SubscriptionHead:
+    """A subscription behind the version number, up to the owned partitions (version 1 and up)."""
 
     topics: list[str] = field(array(STRING))
     user_data: bytes | None = field(BYTES, nullable="0+", default=None)
-    owned_partitions: list[TopicPartitionList] = field(
-        array(TopicPartitionList), versions="1+", ignorable=True
-    )
+
+
+@struct(versions="0-3")
+class SubscriptionTail:
+    """A subscription behind the owned partitions."""
+
     generation_id: int = field(INT32, versions="2+", default=-1, ignorable=True)
     rack_id: str | None = field(STRING, versions="3+", nullable="3+", default=None, ignorable=True)
 
 
 @struct(versions="0-3")
-class ConsumerProtocolAssignment:
-    """The body behind the version number of an assignment."""
+class AssignmentTail:
+    """An assignment behind the assigned partitions, with which it begins."""
 
-    assigned_partitions: list[TopicPartitionList] = field(array(TopicPartitionList))
     user_data: bytes | None = field(BYTES, nullable="0+", default=None)
 
 
@@ -116,14 +122,10 @@ class Assignment:
 
 def encode_subscription(value: Subscription, version: int = HIGHEST_VERSION) -> bytes:
     """Bytes of a subscription: sorted, so that equal values give equal bytes (rule B3)."""
-    body = ConsumerProtocolSubscription(
-        topics=sorted(value.topics),
-        user_data=value.user_data,
-        owned_partitions=partition_lists(value.owned),
-        generation_id=value.generation_id,
-        rack_id=value.rack_id,
-    )
-    return _VERSION.pack(version) + encode(body, version)
+    head = SubscriptionHead(topics=sorted(value.topics), user_data=value.user_data)
+    owned = _packed(value.owned) if version else b""
+    tail = SubscriptionTail(generation_id=value.generation_id, rack_id=value.rack_id)
+    return _VERSION.pack(version) + encode(head, version) + owned + encode(tail, version)
 
 
 def decode_subscription(data: bytes) -> Subscription:
@@ -133,13 +135,17 @@ def decode_subscription(data: bytes) -> Subscription:
         ProtocolError: a negative version, or bytes that are no subscription.
     """
     version = _version(data, "subscription")
-    body, _ = decode(ConsumerProtocolSubscription, version, data, _VERSION.size)
+    head, end = decode(SubscriptionHead, version, data, _VERSION.size)
+    owned = PartitionSet([], [])
+    if version:
+        owned, end = _unpacked(data, end)
+    tail, _ = decode(SubscriptionTail, version, data, end)
     return Subscription(
-        topics=frozenset(body.topics),
-        user_data=body.user_data,
-        owned=partitions_in(body.owned_partitions),
-        generation_id=GenerationId(max(body.generation_id, NO_GENERATION)),
-        rack_id=body.rack_id or None,
+        topics=frozenset(head.topics),
+        user_data=head.user_data,
+        owned=owned,
+        generation_id=GenerationId(max(tail.generation_id, NO_GENERATION)),
+        rack_id=tail.rack_id or None,
     )
 
 
@@ -148,10 +154,8 @@ def encode_assignment(value: Assignment, version: int = HIGHEST_VERSION) -> byte
     user_data = value.user_data
     if value.note is not None:
         user_data = _encode_note(value.note) + (user_data or b"")
-    body = ConsumerProtocolAssignment(
-        assigned_partitions=partition_lists(value.partitions), user_data=user_data
-    )
-    return _VERSION.pack(version) + encode(body, version)
+    tail = AssignmentTail(user_data=user_data)
+    return _VERSION.pack(version) + _packed(value.partitions) + encode(tail, version)
 
 
 def decode_assignment(data: bytes) -> Assignment:
@@ -163,9 +167,9 @@ def decode_assignment(data: bytes) -> Assignment:
     if not data:
         return Assignment(partitions=frozenset())
     version = _version(data, "assignment")
-    body, _ = decode(ConsumerProtocolAssignment, version, data, _VERSION.size)
-    note, user_data = _split_note(body.user_data)
-    partitions = partitions_in(body.assigned_partitions)
+    partitions, end = _unpacked(data, _VERSION.size)
+    tail, _ = decode(AssignmentTail, version, data, end)
+    note, user_data = _split_note(tail.user_data)
     return Assignment(partitions=partitions, user_data=user_data, note=note)
 
 
@@ -267,3 +271,56 @@ def partitions_in(lists: list[TopicPartitionList]) -> PartitionSet:
         topics += [topic] * len(mine)
         numbers += mine
     return PartitionSet(topics, numbers)
+
+
+def _packed(partitions: Set[TopicPartition]) -> bytes:
+    """An array of `TopicPartitionList`, made without an object for each topic."""
+    found = PartitionSet.of(partitions)
+    topics, numbers = found.topics, found.numbers
+    parts = [b""]
+    start = 0
+    try:
+        while start < len(topics):
+            end = bisect_right(topics, topics[start], start)
+            name = topics[start].encode()
+            parts += (
+                _LENGTH.pack(len(name)),
+                name,
+                binary.pack(f">{1 + end - start}i", end - start, *numbers[start:end]),
+            )
+            start = end
+    except binary.error as error:
+        raise ProtocolError(f"partitions of {topics[start][:50]}: {error}") from None
+    parts[0] = _COUNT.pack(len(parts) // 3)
+    return b"".join(parts)
+
+
+def _unpacked(data: bytes, start: int) -> tuple[PartitionSet, int]:
+    """Read an array of `TopicPartitionList`; returns its partitions and its end."""
+    topics: list[str] = []
+    numbers: list[int] = []
+    ascending, last = True, ""
+    try:
+        (left,) = _COUNT.unpack_from(data, start)
+        offset = start + _COUNT.size
+        if left < 0:
+            raise ProtocolError(f"an array of {left} topics")
+        for _ in range(left):
+            (length,) = _LENGTH.unpack_from(data, offset)
+            begin = offset + _LENGTH.size
+            offset = begin + length
+            (count,) = _COUNT.unpack_from(data, offset)
+            if length < 0 or count < 0:
+                raise ProtocolError(f"a topic of {length} bytes with {count} partitions")
+            topic = data[begin:offset].decode()
+            mine = binary.unpack_from(f">{count}i", data, offset + _COUNT.size)
+            offset += _COUNT.size * (count + 1)
+            ascending = ascending and topic > last and all(map(lt, mine, mine[1:]))
+            last = topic
+            topics += [topic] * count
+            numbers += mine
+    except (binary.error, UnicodeDecodeError) as error:
+        raise ProtocolError(f"partitions at byte {start}: {error}") from None
+    if ascending:
+        return PartitionSet(topics, numbers), offset
+    return PartitionSet.of(map(TopicPartition, topics, numbers)), offset
