@@ -10,11 +10,17 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from kohort.client.consumer import Consumer as Consumer
+    from kohort.client.election import LeaderElection as LeaderElection
+    from kohort.client.resources import ResourceGroup as ResourceGroup
 
 __version__ = "0.1.0"
-__all__ = ["Consumer", "__version__"]
+__all__ = ["Consumer", "LeaderElection", "ResourceGroup", "__version__"]
 
-_LAZY = {"Consumer": "kohort.client.consumer"}
+_LAZY = {
+    "Consumer": "kohort.client.consumer",
+    "LeaderElection": "kohort.client.election",
+    "ResourceGroup": "kohort.client.resources",
+}
 
 
 def __getattr__(name: str) -> object:

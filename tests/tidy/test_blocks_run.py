@@ -26,6 +26,7 @@ README = "README.md"
 HISTORY = "docs/howto/check-a-history.md"
 TESTING = "docs/howto/test-consumers.md"
 KAFKA = "docs/howto/real-kafka.md"
+SHARE = "docs/howto/share-resources.md"
 RESTART = "docs/howto/restart-without-moving.md"
 TUTORIAL = "docs/tutorial/first-pipeline.md"
 
@@ -41,6 +42,8 @@ RUN = (
     (TESTING, "with EmbeddedBroker() as broker"),
     (KAFKA, "def test_on_a_real_kafka"),
     (RESTART, '"kohort.member.identity": '),
+    (SHARE, "ResourceGroup("),
+    (SHARE, "LeaderElection("),
     (RESTART, "consumer.drain()"),
     (TUTORIAL, "producer.poll(0.005)"),
     (TUTORIAL, "read_table("),
@@ -157,6 +160,19 @@ def test_a_consumer_of_the_page_about_restarts(
         admin.create_topic("orders", 1)
     (terminals.folder / "page.py").write_text(at(block_with(RESTART, part), address))
     assert terminals.run("page", sys.executable, "page.py") == ""
+
+
+@pytest.mark.parametrize(
+    ("part", "said"),
+    [("ResourceGroup(", r"crawl \['shard-0', "), ("LeaderElection(", r"leading with token \d+\n")],
+)
+def test_a_block_of_the_page_about_resources(
+    kohort_broker: EmbeddedBroker, terminals: Terminals, part: str, said: str
+) -> None:
+    (terminals.folder / "page.py").write_text(
+        at(block_with(SHARE, part), kohort_broker.bootstrap_servers)
+    )
+    assert re.match(said, terminals.run("page", sys.executable, "page.py"))
 
 
 def test_the_readmes_test(tmp_path: Path) -> None:

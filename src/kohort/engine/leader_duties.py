@@ -211,7 +211,7 @@ class LeaderDuties:
             self._pending_work = self._pending_work.after(None)
             again = _TAKE_OVER if self._pending_work else None
             decision = self._decision = _Decision(topics, note.counts if note else None, again)
-            self._refresh_at = now
+            self._refresh_at = now if topics else None
         elif is_leader and decision is not None:
             self.schedule(now)
         else:
@@ -249,7 +249,7 @@ class LeaderDuties:
     def schedule(self, now: Instant) -> None:
         """Plan the next refresh; soon after old counts, or while a topic does not exist."""
         decision = self._decision
-        if decision is not None:
+        if decision is not None and decision.topics:
             missing = decision.topics - (decision.counts or {}).keys()
             soon = missing or not decision.fresh
             delay = self._missing_refresh_ms if soon else self._max_age_ms

@@ -143,6 +143,15 @@ class ConsumerAssigner:
         del protocol_name
         return frozenset().union(*(_subscription(data).topics for data in metadata))
 
+    def spec(
+        self,
+        protocol_name: ProtocolName,
+        members: Sequence[JoinedMember],
+        partitions: Mapping[str, int],
+    ) -> GroupSpec:
+        """The group, as the members offer it."""
+        return group_spec(protocol_name, members, partitions)
+
     def assign(
         self,
         protocol_name: ProtocolName,
@@ -158,7 +167,7 @@ class ConsumerAssigner:
             ConfigError: the protocol name is no assignor's, or the group or its record is too
                 large.
         """
-        spec = group_spec(protocol_name, members, partitions)
+        spec = self.spec(protocol_name, members, partitions)
         if moment is not None:
             spec = replace(spec, racks=moment.racks)
         racks = spec.racks if spec.racks_that_count() else {}
@@ -168,7 +177,7 @@ class ConsumerAssigner:
         )
         if moment is None or not cooperative or in_one_step:
             plan = assignor(protocol_name).assign(spec)
-            encoded = EncodedPlan(*_encoded(plan, members), racks=racks)
+            encoded = EncodedPlan(*in_bytes(plan, members), racks=racks)
             self._check_record(spec, members, encoded)
             return encoded
         deferred = self._deferred(spec, moment)
@@ -178,7 +187,7 @@ class ConsumerAssigner:
             {} if user_data is None else dict.fromkeys(spec.members, user_data),
             deferred.again,
         )
-        encoded = EncodedPlan(*_encoded(plan, members), deferred.memory, racks)
+        encoded = EncodedPlan(*in_bytes(plan, members), deferred.memory, racks)
         self._check_record(spec, members, encoded)
         return encoded
 
@@ -260,9 +269,10 @@ class ConsumerAssigner:
             return None
 
 
-def _encoded(
+def in_bytes(
     plan: Plan, members: Sequence[JoinedMember]
 ) -> tuple[dict[MemberId, bytes], AssignAgain | None]:
+    """A plan in bytes for each member, and the plan's wish for another rebalance."""
     assignments = {
         member.member_id: encode_assignment(
             Assignment(

@@ -1,0 +1,70 @@
+"""The protocol of groups that share named resources.
+
+In: the leader's assigner, the member's identity. Out: a ``GroupProtocol`` with names as resources.
+Must not know: callbacks. See `policies/resource_groups.py` for the bytes.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from kohort.consumer.ownership import EmbeddedProtocol, Offer
+from kohort.embedded.consumer import decode_assignment
+from kohort.embedded.deferral import Echo, pending_of
+from kohort.engine.consumer_driver import GroupProtocol
+from kohort.model.ids import NO_GENERATION, GenerationId, ProtocolType
+from kohort.model.join import JoinProtocol
+from kohort.policies.consumer_groups import join_protocols
+from kohort.policies.cooperative import CooperativeStickyAssignor
+from kohort.policies.registry import is_cooperative
+from kohort.policies.resource_groups import ResourceAssigner, resource_of, resources_in, since_text
+
+PROTOCOL_TYPE: Final = ProtocolType("kohort-resources")
+EVERY: Final = "every"
+"""The name under which a member wants each resource."""
+
+
+def resource_protocol(
+    assigner: ResourceAssigner, identity: int | None = None
+) -> GroupProtocol[str]:
+    """The protocol of one member.
+
+    Args:
+        assigner: decides if this member leads.
+        identity: the number of a member that is the same in its next process.
+    """
+    member = _Offers(identity)
+    return GroupProtocol(
+        type=PROTOCOL_TYPE,
+        embedded=EmbeddedProtocol(
+            offer=member.offer,
+            read_assignment=lambda data: (resources_in(data), decode_assignment(data).user_data),
+            is_cooperative=is_cooperative,
+            name_of=lambda _name: EVERY,
+        ),
+        assigner=assigner,
+    )
+
+
+class _Offers:
+    """Writes the offers of one member, which remembers its first generation."""
+
+    def __init__(self, identity: int | None) -> None:
+        self._identity = identity
+        self._since = GenerationId(NO_GENERATION)
+
+    def offer(self, value: Offer[str]) -> tuple[JoinProtocol, ...]:
+        if NO_GENERATION in (value.generation_id, self._since):
+            self._since = value.generation_id
+        return join_protocols(
+            (CooperativeStickyAssignor(),),
+            (since_text(self._since),),
+            owned={resource_of(name) for name in value.owned},
+            previous={resource_of(name) for name in value.previous},
+            generation_id=value.generation_id,
+            echo=Echo(
+                pending=pending_of(value.user_data).after(value.elapsed_ms),
+                identity=self._identity,
+                draining=value.draining,
+            ),
+        )

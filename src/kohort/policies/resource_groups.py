@@ -1,0 +1,214 @@
+"""Decides for groups that share named resources which are no partitions.
+
+In: the resources of the application, the offers of the members. Out: assignments. Must not know:
+where resources come from, what members do with them.
+
+A resource travels as the only partition of a topic with its name, in the bytes of the consumer
+protocol under another protocol type. So waits, limits of moves, identities and drains work as they
+do for partitions. The topics of a subscription hold one text: the first generation of the member.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final, TypeAlias
+
+from kohort.embedded.consumer import decode_assignment
+from kohort.model.errors import ConfigError
+from kohort.model.ids import (
+    NO_GENERATION,
+    GenerationId,
+    MemberId,
+    ProtocolName,
+    TopicPartition,
+)
+from kohort.model.instants import Millis
+from kohort.model.join import JoinedMember
+from kohort.policies.claims import claimants, valid_claims
+from kohort.policies.consumer_groups import DESIGN_ONE, ConsumerAssigner, group_spec, in_bytes
+from kohort.policies.deferred import Resolution
+from kohort.policies.losses import Moment
+from kohort.policies.spec import AssignAgain, EncodedPlan, GroupSpec, Plan
+
+RETRY_MS: Final = Millis(5_000)
+"""The leader asks again for resources that it could not get."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sharer:
+    """A member, as a policy sees it.
+
+    Attributes:
+        owned: the resources that the member works on; each belongs to one member.
+        since: the member's first generation; a higher number is a younger member. -1: it is new.
+    """
+
+    owned: frozenset[str]
+    since: int
+
+
+Policy: TypeAlias = Callable[[Mapping[str, Sharer], Sequence[str]], Mapping[str, Collection[str]]]
+"""From the members by id, and the sorted resources, to the resources of each member."""
+
+
+class ResourceAssigner(ConsumerAssigner):
+    """Decides for groups that share resources.
+
+    Args:
+        resources: the resources that exist now; called on the membership's thread.
+        policy: the application's; None balances, and moves as few resources as possible.
+        resolution: waits and limits of moves; a policy of the application has none.
+        say: takes a sentence for the log of the leader's process.
+    """
+
+    def __init__(
+        self,
+        resources: Callable[[], Iterable[str]],
+        policy: Policy | None = None,
+        resolution: Resolution = DESIGN_ONE,
+        say: Callable[[str], object] = lambda _sentence: None,
+    ) -> None:
+        super().__init__(resolution, say)
+        self._resources = resources
+        self._policy = policy
+        self._counts: dict[str, int] = {}
+
+    def topics(self, protocol_name: ProtocolName, metadata: Sequence[bytes]) -> frozenset[str]:
+        """None: resources need no metadata of a broker."""
+        del protocol_name, metadata
+        return frozenset()
+
+    def assign(
+        self,
+        protocol_name: ProtocolName,
+        members: Sequence[JoinedMember],
+        partitions: Mapping[str, int],
+        moment: Moment | None = None,
+    ) -> EncodedPlan:
+        """An assignment for every member.
+
+        If the application raises, the resources that are known to the leader, or that members have,
+        are shared out, and the leader assigns again soon.
+        """
+        again = None
+        try:
+            self._counts = dict.fromkeys(_checked(self._resources()), 1)
+        except Exception as error:
+            self._say(f"the resources are not known ({error!r}); the last known ones are shared")
+            spec = group_spec(protocol_name, members, {})
+            owned = {p.topic: 1 for m in spec.members.values() for p in m.owned}
+            self._counts = self._counts | owned
+            again = AssignAgain(after_ms=RETRY_MS, reason="the resources were not known")
+        plan = self._decided(protocol_name, members, moment)
+        return replace(plan, again=again) if again is not None else plan
+
+    def _decided(
+        self, protocol_name: ProtocolName, members: Sequence[JoinedMember], moment: Moment | None
+    ) -> EncodedPlan:
+        if self._policy is not None:
+            spec = group_spec(protocol_name, members, self._counts)
+            try:
+                return EncodedPlan(*in_bytes(_asked(self._policy, spec), members))
+            except Exception as error:
+                self._say(f"the policy failed ({error!r}); the plan is balanced instead")
+        return super().assign(protocol_name, members, self._counts, moment)
+
+    def spec(
+        self,
+        protocol_name: ProtocolName,
+        members: Sequence[JoinedMember],
+        partitions: Mapping[str, int],
+    ) -> GroupSpec:
+        """Every member can have every resource."""
+        return for_everybody(super().spec(protocol_name, members, partitions))
+
+    def withheld(
+        self,
+        protocol_name: ProtocolName,
+        members: Sequence[JoinedMember],
+        plan: Mapping[MemberId, bytes],
+        partitions: Mapping[str, int],
+    ) -> dict[MemberId, int]:
+        """For each member, the number of its resources that the plan assigns to nobody, if any."""
+        del partitions
+        return super().withheld(protocol_name, members, plan, self._counts)
+
+
+def for_everybody(spec: GroupSpec) -> GroupSpec:
+    """The group in which every member wants every resource."""
+    names = frozenset(spec.partitions)
+    members = {i: replace(member, topics=names) for i, member in spec.members.items()}
+    return replace(spec, members=members)
+
+
+def since_text(generation_id: GenerationId) -> str:
+    """The text in a subscription that tells the member's first generation."""
+    return f"since {generation_id}"
+
+
+def _since(topics: Collection[str]) -> int:
+    numbers = [text.rpartition(" ")[2] for text in topics]
+    return max((int(n) for n in numbers if n.isdecimal()), default=NO_GENERATION)
+
+
+def resource_of(name: str) -> TopicPartition:
+    """A resource as it travels."""
+    return TopicPartition(name, 0)
+
+
+def resources_in(assignment: bytes) -> frozenset[str]:
+    """The resources in an assignment; raises ProtocolError."""
+    return frozenset(p.topic for p in decode_assignment(assignment).partitions)
+
+
+def _checked(names: Iterable[str]) -> list[str]:
+    """The names, sorted.
+
+    Raises:
+        ConfigError: one is empty or no text, or comes twice.
+    """
+    found = list(names)
+    wrong = [name for name in found if not isinstance(name, str) or not name]
+    if wrong:
+        raise ConfigError(f"expected names of resources that are not empty, got {wrong[0]!r}")
+    if twice := sorted(name for name in set(found) if found.count(name) > 1):
+        raise ConfigError(f"resource {twice[0]!r} is named {found.count(twice[0])} times")
+    return sorted(found)
+
+
+def _asked(policy: Policy, offered: GroupSpec) -> Plan:
+    """The application's plan, without resources that another member must give up first.
+
+    Raises:
+        ConfigError: the plan names an unknown member or resource, or a resource twice.
+    """
+    spec = for_everybody(offered)
+    names = sorted(spec.partitions)
+    owners = valid_claims(spec)
+    owned: dict[MemberId, set[str]] = {member_id: set() for member_id in spec.members}
+    for partition, member_id in owners.items():
+        owned[member_id].add(partition.topic)
+    sharers = {
+        str(i): Sharer(owned=frozenset(owned[i]), since=_since(offered.members[i].topics))
+        for i in spec.member_order()
+    }
+    wanted = {MemberId(i): list(mine) for i, mine in policy(sharers, names).items()}
+    given = [name for mine in wanted.values() for name in mine]
+    if unknown := sorted(set(given) - set(names)):
+        raise ConfigError(f"the policy assigned {unknown[0]!r}, which is no resource")
+    if len(given) != len(set(given)):
+        raise ConfigError("the policy assigned a resource twice")
+    if strangers := sorted(wanted.keys() - spec.members.keys()):
+        raise ConfigError(f"the policy assigned resources to {strangers[0]}, which is no member")
+    claims = claimants(spec)
+    return Plan(
+        {
+            i: [
+                p
+                for p in sorted(map(resource_of, wanted.get(i, ())))
+                if not claims.get(p, frozenset()) - {i}
+            ]
+            for i in spec.members
+        }
+    )

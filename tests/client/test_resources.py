@@ -1,0 +1,180 @@
+"""Groups that share named resources, on the embedded broker."""
+
+from __future__ import annotations
+
+import threading
+import uuid
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+
+import pytest
+from tests.client.sharing import Crew
+
+from kohort.broker.embedded import EmbeddedBroker
+from kohort.client.errors import RequestFailed
+from kohort.client.membership import GroupMembership
+from kohort.client.resources import ResourceGroup
+from kohort.model.errors import ConfigError
+from kohort.policies.resource_groups import Sharer
+
+MakeCrew = Callable[..., Crew]
+
+
+@pytest.fixture
+def make_crew(kohort_broker: EmbeddedBroker) -> Iterator[MakeCrew]:
+    with ExitStack() as stack:
+        yield lambda **more: Crew(kohort_broker.bootstrap_servers, stack, **more)
+
+
+def test_members_share_resources_and_no_resource_is_with_two(make_crew: MakeCrew) -> None:
+    crew = make_crew()
+    for shares in ([12], [6, 6], [4, 4, 4]):
+        crew.join()
+        crew.settled(*shares)
+    crew.leave(crew.members[0])
+    crew.settled(6, 6)
+    assert crew.collisions == []
+
+
+def test_a_changed_list_is_shared_out_again(make_crew: MakeCrew) -> None:
+    crew = make_crew()
+    crew.join()
+    crew.join()
+    crew.settled(6, 6)
+    before = [member.owned() for member in crew.members]
+    crew.names = [*crew.names[2:], "new", "newer"]
+    crew.members[1].resources_changed()
+    crew.settled(6, 6)
+    for member, owned in zip(crew.members, before, strict=True):
+        assert member.owned() >= owned & set(crew.names), "nothing moves that need not"
+
+
+def test_waits_and_drains_work_as_for_partitions(make_crew: MakeCrew) -> None:
+    crew = make_crew(**{"scheduled.rebalance.max.delay.ms": 60_000})
+    for shares in ([12], [6, 6], [4, 4, 4]):
+        crew.join()
+        crew.settled(*shares)
+    gone = crew.members[1]
+    before = [member.owned() for member in crew.members]
+    crew.leave(gone)
+    crew.settled(4, 4)
+    crew.join()
+    crew.settled(4, 4, 4)
+    assert [member.owned() for member in crew.members] == [before[0], before[2], before[1]]
+    crew.members[2].drain()
+    crew.settled(0, 6, 6)
+    assert crew.members[2].drained
+
+
+def test_the_application_has_a_policy_of_its_own(make_crew: MakeCrew) -> None:
+    """Everything goes to the oldest member."""
+
+    def oldest(members: Mapping[str, Sharer], names: Sequence[str]) -> dict[str, Collection[str]]:
+        known = {i: m.since for i, m in members.items() if m.since >= 0}
+        return {min(known or dict.fromkeys(members, 0), key=lambda i: (known.get(i, 0), i)): names}
+
+    crew = make_crew(policy=oldest)
+    first = crew.join()
+    crew.settled(12)
+    crew.join()
+    crew.settled(0, 12)
+    crew.join()
+    crew.settled(0, 0, 12)
+    assert len(first.owned()) == 12
+    second = crew.members[1]
+    crew.leave(first)
+    crew.settled(0, 12)
+    assert len(second.owned()) == 12
+
+
+@pytest.mark.parametrize("plan", [{"x": ["r0"]}, {}, None], ids=["stranger", "nothing", "raises"])
+def test_a_policy_that_fails_is_replaced_by_the_balanced_plan(
+    make_crew: MakeCrew, plan: dict[str, list[str]] | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    def policy(
+        members: Mapping[str, Sharer], names: Sequence[str]
+    ) -> Mapping[str, Collection[str]]:
+        if plan is None:
+            raise ZeroDivisionError
+        return plan
+
+    crew = make_crew(policy=policy)
+    crew.join()
+    crew.settled(12 if plan != {} else 0)
+    assert ("the policy failed" in caplog.text) == (plan != {})
+
+
+@pytest.mark.parametrize(
+    ("names", "word"), [(["a", "a"], "2 times"), ([""], "not empty"), ([7], "not empty")]
+)
+def test_wrong_names_are_told_and_the_known_resources_are_shared_out(
+    make_crew: MakeCrew, names: list[str], word: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    crew = make_crew()
+    crew.join()
+    crew.settled(12)
+    good, crew.names = crew.names, names
+    crew.join()
+    crew.until(lambda: word in caplog.text, "the leader says so")
+    crew.settled(6, 6)
+    crew.names = [*good, "new"]
+    crew.settled(6, 7)
+
+
+def test_a_callback_that_raises_changes_nothing(
+    make_crew: MakeCrew, caplog: pytest.LogCaptureFixture
+) -> None:
+    crew = make_crew()
+
+    def fail(_names: frozenset[str]) -> None:
+        raise ZeroDivisionError
+
+    crew.join(on_revoked=fail, on_acquired=fail)
+    crew.settled(12)
+    crew.join()
+    crew.settled(6, 6)
+    assert caplog.text.count("ZeroDivisionError") >= 2
+
+
+def test_heartbeats_go_on_while_a_callback_works(make_crew: MakeCrew) -> None:
+    crew = make_crew()
+    release = threading.Event()
+    slow = crew.join(on_revoked=lambda _names: release.wait(20))
+    crew.settled(12)
+    crew.join()
+    crew.until(lambda: slow.snapshot().revoking, "the revocation is under way")
+    confirmed = slow.snapshot().confirmations
+    crew.until(lambda: slow.snapshot().confirmations > confirmed + 10, "heartbeats go on")
+    assert len(slow.snapshot().revoking) == 6
+    assert crew.members[1].owned() == frozenset()
+    release.set()
+    crew.settled(6, 6)
+
+
+def test_leaving_revokes_what_is_owned(make_crew: MakeCrew) -> None:
+    crew = make_crew()
+    told: list[frozenset[str]] = []
+    member = crew.join(on_revoked=told.append)
+    crew.settled(12)
+    crew.leave(member)
+    assert told == [frozenset(crew.names)]
+
+
+def test_wrong_arguments_are_refused() -> None:
+    given = {"bootstrap_servers": "h:1", "group_id": str(uuid.uuid4())}
+    with pytest.raises(TypeError, match="resources"):
+        ResourceGroup(given, resources=["a"])  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match="unknown"):
+        ResourceGroup(given, resources=list, nonsense=1)
+
+
+def test_a_consumer_is_refused_by_a_group_of_resources(make_crew: MakeCrew) -> None:
+    crew = make_crew()
+    crew.join()
+    crew.settled(12)
+    with (
+        GroupMembership(["t"], crew.settings) as stranger,
+        pytest.raises(RequestFailed, match="INCONSISTENT_GROUP_PROTOCOL"),
+    ):
+        crew.until(lambda: stranger.snapshot().owned, "an error")
+    crew.settled(12)

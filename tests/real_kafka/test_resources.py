@@ -1,0 +1,38 @@
+"""Groups of resources and elections on a real Apache Kafka."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+
+import pytest
+from tests.client.candidates import Candidates, a_rolling_bounce_moves_leadership_twice_at_most
+from tests.client.sharing import Crew
+
+from kohort.testing.real_kafka import RealKafka
+
+pytestmark = [pytest.mark.slow, pytest.mark.real_kafka]
+
+
+def test_members_share_resources_and_a_returning_member_gets_its_own(
+    real_kafka: RealKafka,
+) -> None:
+    with ExitStack() as stack:
+        address = real_kafka.bootstrap_servers
+        crew = Crew(address, stack, scheduled_rebalance_max_delay_ms=60_000)
+        for shares in ([12], [6, 6], [4, 4, 4]):
+            crew.join()
+            crew.settled(*shares)
+        gone = crew.members[1]
+        before = [member.owned() for member in crew.members]
+        crew.leave(gone)
+        crew.settled(4, 4)
+        crew.join()
+        crew.settled(4, 4, 4)
+        assert [member.owned() for member in crew.members] == [before[0], before[2], before[1]]
+        assert crew.collisions == []
+
+
+def test_a_rolling_bounce_moves_leadership_twice_at_most(real_kafka: RealKafka) -> None:
+    with ExitStack() as stack:
+        candidates = Candidates(real_kafka.bootstrap_servers, stack)
+        a_rolling_bounce_moves_leadership_twice_at_most(candidates, 2)
