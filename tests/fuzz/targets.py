@@ -12,10 +12,12 @@ from collections.abc import Callable, Iterator
 from random import Random
 
 import google_crc32c
+from tests.embedded.java_connect import encoded, values
 from tests.wire.oracles import messages
 from tests.wire.samples import Sampler
 
 from kohort.coordinator.records import CommittedOffset, OffsetRecord
+from kohort.embedded import connect
 from kohort.embedded import consumer as embedded
 from kohort.engine.coordinator_engine import (
     Close,
@@ -124,6 +126,25 @@ def embedded_protocol(data: bytes) -> bool:
         assert embedded.decode_assignment(embedded.encode_assignment(assignment)) == assignment
     sticky = embedded.decode_sticky_userdata(data)
     return accepted or sticky is not None or embedded.generation_in_userdata(data) >= 0
+
+
+def connect_protocol(data: bytes) -> bool:
+    """The bytes of Connect's workers inside JoinGroup and SyncGroup."""
+    accepted = False
+    try:
+        state = connect.decode_worker_state(data)
+    except ProtocolError:
+        pass
+    else:
+        accepted = True
+        assert connect.decode_worker_state(connect.encode_worker_state(state)) == state
+    try:
+        assignment = connect.decode_worker_assignment(data)
+    except ProtocolError:
+        return accepted
+    again = connect.encode_worker_assignment(assignment)
+    assert connect.decode_worker_assignment(again) == assignment
+    return True
 
 
 def group_records(data: bytes) -> bool:
@@ -275,6 +296,7 @@ TARGETS: dict[str, Target] = {
         requests,
         responses,
         embedded_protocol,
+        connect_protocol,
         group_records,
         batches,
         sound_batches,
@@ -351,11 +373,16 @@ def _embedded_seeds() -> Iterator[bytes]:
     yield embedded.encode_generation_userdata(GenerationId(4))
 
 
+def _workers(_rng: Random) -> list[bytes]:
+    return [encoded(value, version) for version, value in values(0, 8)]
+
+
 _SEEDS: dict[str, Callable[[Random], list[bytes]]] = {
     "frames": _streams,
     "requests": lambda rng: [data[4:] for data in _sent(rng)],
     "responses": _answers,
     "embedded_protocol": _inside,
+    "connect_protocol": _workers,
     "group_records": _stored_pairs,
     "batches": _produced,
     "sound_batches": _sections,

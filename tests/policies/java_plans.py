@@ -7,15 +7,14 @@ content of ``java/plans.txt``. Kafka must be fetched, and Java must have a compi
 from __future__ import annotations
 
 import random
-import subprocess
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from kohort.host.java import find_java
+from tests.java import java_output
+
 from kohort.model.ids import GroupInstanceId, MemberId, ProtocolName
 from kohort.policies.registry import ASSIGNORS
 from kohort.policies.spec import GroupSpec, MemberSpec
-from kohort.testing.real_kafka import classpath
 
 PROGRAM = Path(__file__).parent / "java" / "Plans.java"
 RECORDED = PROGRAM.with_name("plans.txt")
@@ -44,15 +43,7 @@ def random_group(seed: int) -> list[str]:
 
 def javas_plans(lines: Sequence[str]) -> list[str]:
     """The output of the Java program."""
-    done = subprocess.run(
-        [str(find_java().executable), "-cp", classpath(), str(PROGRAM)],
-        input="\n".join(lines),
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=True,
-    )
-    return done.stdout.splitlines()
+    return java_output(PROGRAM, lines)
 
 
 def kohorts_plans(lines: Sequence[str]) -> Iterator[str]:
