@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 
 from kohort.client.config import parse_bootstrap, parse_client_settings
+from kohort.client.driver_thread import consumer_thread
+from kohort.engine.consumer_driver import READ_COMMITTED, READ_UNCOMMITTED
 from kohort.model.consumer_config import OffsetReset
 from kohort.model.errors import ConfigError
 
@@ -120,3 +122,13 @@ def test_bootstrap_servers() -> None:
 
 def test_bootstrap_servers_may_be_a_list() -> None:
     assert parse_client_settings(bootstrap_servers=["a:1", "b:2"]).bootstrap == [("a", 1), ("b", 2)]
+
+
+@pytest.mark.parametrize(
+    ("word", "level"),
+    [("read_uncommitted", READ_UNCOMMITTED), ("read_committed", READ_COMMITTED)],
+)
+def test_lookups_of_offsets_have_the_isolation_level_of_the_settings(word: str, level: int) -> None:
+    """A new consumer would else start behind the records of a transaction that is open."""
+    settings = parse_client_settings(bootstrap_servers="h:1", group_id="g", isolation_level=word)
+    assert consumer_thread(settings, None).driver._isolation_level == level

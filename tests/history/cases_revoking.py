@@ -6,10 +6,13 @@ from typing import Any
 
 from tests.history.cases import broken, kept
 from tests.history.cases_ownership import joined, two_processes
-from tests.history.tale import G, Tale, m
+from tests.history.tale import API, G, Tale, m, tps
 
+from kohort.embedded.consumer import Subscription, encode_subscription
+from kohort.embedded.deferral import Echo, encode_echo
 from kohort.model.errors import ErrorCode
-from kohort.model.ids import GenerationId
+from kohort.model.facts import MemberRejoined
+from kohort.model.ids import GenerationId, ProtocolName
 from kohort.model.instants import Instant
 from kohort.model.member_facts import MemberStateChanged, RequestRefused
 
@@ -72,6 +75,35 @@ def _missed_sync(after: str) -> Tale:
 @broken(28, "1 members that claim their share or less, alone, must give up 1 partitions; first a")
 def a_policy_takes_from_a_member_what_balance_leaves_to_it() -> Tale:
     return Tale(partitions=6).stable(a=(0, 1, 2), b=(3, 4, 5)).again(a=(0, 1), b=(3, 4, 5))
+
+
+def _a_drains(*left: int) -> Tale:
+    tale = Tale(partitions=6).stable(a=(0, 1, 2), b=(3, 4, 5))
+    tokens = {}
+    for name in "ab":
+        echo = Echo(draining=name == "a")
+        offer = encode_subscription(
+            Subscription(
+                topics=frozenset({"t"}),
+                owned=frozenset(tps(*tale.members[name])),
+                generation_id=GenerationId(1),
+                user_data=encode_echo(GenerationId(1), echo),
+            )
+        )
+        body = tale.join_body(protocols=((ProtocolName(tale.protocol), offer),))
+        tokens[name] = tale.ask(API.JOIN_GROUP, name, body=body)
+        tale.add(MemberRejoined(group_id=G, member_id=m(name), generation_id=GenerationId(1)))
+    return tale.start().wait(100).open(tokens).sync({"a": left, "b": (3, 4, 5)})
+
+
+@kept(28)
+def a_draining_member_gives_up_its_share() -> Tale:
+    return _a_drains()
+
+
+@broken(28, "1 members that claim their share or less, alone, must give up 1 partitions; first a")
+def a_leader_that_ignores_a_drain_takes_a_part_of_the_share() -> Tale:
+    return _a_drains(0, 1)
 
 
 @kept(28)

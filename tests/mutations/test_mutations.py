@@ -30,7 +30,17 @@ def test_the_table_has_twenty_mutations_or_more_spread_over_the_rooms() -> None:
     assert len(MUTATIONS) >= 20
     assert len({mutation.promise for mutation in MUTATIONS}) == len(MUTATIONS)
     rooms = {mutation.file.partition("/")[0] for mutation in MUTATIONS}
-    wanted = {"coordinator", "member", "consumer", "engine", "storage", "wire", "spark", "policies"}
+    wanted = {
+        "coordinator",
+        "member",
+        "consumer",
+        "engine",
+        "storage",
+        "wire",
+        "spark",
+        "policies",
+        "client",
+    }
     assert rooms == wanted
 
 

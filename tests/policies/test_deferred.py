@@ -261,6 +261,22 @@ def test_a_new_leader_takes_partitions_beyond_its_known_count_for_new_ones() -> 
     assert group.idle == lost
 
 
+def test_a_topic_of_which_all_partitions_wait_or_are_lost_is_no_new_topic() -> None:
+    """The leader did not make the last plan, and nobody claims a partition of the topic."""
+    group = Group("a b c", t=9, u=2)
+    holders = {p.partition: name for p, name in group.owner.items() if p.topic == "u"}
+    first, second = (holders[number] for number in (0, 1))
+    assert first != second
+    (leader,) = {"a", "b", "c"} - {first, second}
+    for name in (first, second):
+        lost = group.owned(name)
+        group.leave(name)
+        group.members[leader].memory = None
+        group.members[leader].known = {}
+        waits = group.settle().pending.waits
+        assert frozenset().union(*(wait.partitions for wait in waits)) >= lost
+
+
 def test_the_shares_of_two_lost_members_return_to_two_members() -> None:
     group = Group("a b c d", t=24)
     group.leave("a", "b")  # Both leaders are gone: c sees only that partitions are missing.

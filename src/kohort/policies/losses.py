@@ -104,12 +104,13 @@ def waits_of(
     # gives the time that is left now.
     told.append(moment.pending)
     waits = _continued(told, memory, moment.now, most_wait_ms, free)
-    free -= frozenset[TopicPartition]().union(*(wait.partitions for wait in waits))
+    waiting = frozenset[TopicPartition]().union(*(wait.partitions for wait in waits))
+    free -= waiting
     if memory is not None:
         lost = _lost_by_memory(spec, memory, free)
     else:
         free -= frozenset[TopicPartition]().union(*(pending.released for pending in told))
-        lost = _lost_by_look(spec, moment.known, free, claimed)
+        lost = _lost_by_look(spec, moment.known, free, claimed, waiting)
     begun = [
         Waiting(
             start_generation=moment.generation_id,
@@ -189,12 +190,14 @@ def _lost_by_look(
     known: Mapping[str, int],
     free: frozenset[TopicPartition],
     claimed: frozenset[TopicPartition],
+    waiting: frozenset[TopicPartition],
 ) -> dict[int, frozenset[TopicPartition]]:
     """The partitions that lost members must have had; the leader did not make the last plan.
 
     A free partition was lost if its topic was assigned before: a member claims another partition of
-    the topic, or this leader knew the topic. Partitions beyond the known count are new. The shares
-    of several lost members look like one; they are cut into as many waits as shares fit in.
+    the topic, another one waits, or this leader knew the topic. Partitions beyond the known count
+    are new. The shares of several lost members look like one; they are cut into as many waits as
+    shares fit in.
 
     A member that claims nothing may have given up its partitions before it joined, because it also
     offers an eager protocol. So beside such a member nothing counts as lost.
@@ -202,7 +205,7 @@ def _lost_by_look(
     newest = newest_generation(spec)
     if any(not m.owned and m.generation_id == newest for m in spec.members.values()):
         return {}
-    topics = {p.topic for p in claimed}
+    topics = {p.topic for p in claimed | waiting}
     lost = sorted(
         p
         for p in free

@@ -7,7 +7,7 @@ judged by the promises under its protocol name. Out: findings. Must not know: cl
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from kohort.embedded.deferral import Pending, announced_in
@@ -53,8 +53,15 @@ class Plan:
         return self.group.stable.targets if self.group.stable is not None else None
 
     def offer(self, member_id: MemberId) -> Offer | None:
-        """The offer of a member; None if it is unknown."""
-        return read_offer(self.generation.offers.get(member_id), self.generation.protocol_name)
+        """The offer of a member; None if it is unknown.
+
+        A draining member wants no topic, unless the leader ignored the drain.
+        """
+        asked = self.generation.offers.get(member_id)
+        offer = read_offer(asked, self.generation.protocol_name)
+        if offer is not None and offer.draining and not self.targets.get(member_id):
+            return replace(offer, topics=frozenset())
+        return offer
 
     def offers(self) -> dict[MemberId, Offer] | None:
         """The offers of all members; None unless all of them are known."""

@@ -210,7 +210,6 @@ class StepsAreSmall(Assigned):
         moved = sum(
             claims[p] == 1 and p.topic in offer.topics and p not in plan.targets.get(member_id, ())
             for member_id, offer in offers.items()
-            if not offer.draining
             for p in offer.owned
         )
         most = plan.promised.moves_per_step
