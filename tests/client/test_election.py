@@ -37,6 +37,17 @@ def test_one_candidate_leads_and_another_one_follows_with_a_higher_token(
     assert candidates.told == [("elected", token), ("ended", 0), ("elected", second.token)]
 
 
+def test_a_leader_that_drains_gives_leadership_up(candidates: Candidates) -> None:
+    first = candidates.join()
+    assert first.wait(20)
+    second = candidates.join()
+    candidates.in_one_generation()
+    first.drain()
+    assert second.wait(20)
+    assert first.drained
+    assert first.token is None
+
+
 @pytest.mark.parametrize("leader", [0, 2, 4])
 def test_a_rolling_bounce_moves_leadership_twice_at_most(
     candidates: Candidates, leader: int

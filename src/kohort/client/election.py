@@ -16,6 +16,7 @@ from typing import Final, TypeAlias
 from kohort.client import arguments
 from kohort.client.config import ClientSettings
 from kohort.client.resources import ResourceGroup
+from kohort.model.ids import NO_GENERATION
 from kohort.policies.resource_groups import Sharer
 
 LEADERSHIP: Final = "leadership"
@@ -72,6 +73,8 @@ class LeaderElection(ResourceGroup):
         arguments.function(on_ended, "on_ended")
         self._on_elected, self._on_ended = on_elected, on_ended
         self._token: int | None = None
+        self._told = NO_GENERATION
+        """The last token that ``on_elected`` was called with."""
         self._elected = threading.Event()
         super().__init__(
             settings,
@@ -94,8 +97,9 @@ class LeaderElection(ResourceGroup):
 
     def _begin(self, _names: frozenset[str]) -> None:
         token = self.snapshot().acquired.get(LEADERSHIP)
-        if token is None:
+        if token is None or token == self._told:
             return  # lost again meanwhile
+        self._told = token
         self._token = int(token)
         self._elected.set()
         self._on_elected(self._token)

@@ -122,10 +122,14 @@ class ResourceGroup(Membership[str]):
         if self._worker.is_alive() and threading.current_thread() is not self._worker:
             self._changes.put(None)
             self._worker.join(timeout_s)
-            left = frozenset[str]() if self._error is not None else self._snapshot.owned
-            if left:
+            if self._worker.is_alive():
+                LOG.warning("%s: a callback still works; leaving without its end", self._story())
+            elif self._error is None and (left := self._snapshot.owned):
                 self._call(GiveUp(resources=left))
         super().leave(timeout_s)
+
+    def _story(self) -> str:
+        return f"group {self._group_id}, member {self._snapshot.member or 'that never joined'}"
 
     # -- the thread of the callbacks --------------------------------------------------------------
 
@@ -155,4 +159,5 @@ class ResourceGroup(Membership[str]):
         try:
             callback(change.resources)
         except Exception:
-            LOG.exception("%s raised for %s", callback, ", ".join(sorted(change.resources)))
+            names = ", ".join(sorted(change.resources))
+            LOG.exception("%s: a callback raised for %s", self._story(), names)

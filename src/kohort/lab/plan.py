@@ -176,6 +176,11 @@ class Plan:
             assignors(strategy)
 
     @property
+    def defers(self) -> bool:
+        """Whether a possible leader lets partitions of lost members wait."""
+        return any(pod.behaviour.resolution.most_wait_ms for pod in self.pods)
+
+    @property
     def moves_per_step(self) -> int:
         """The limit of moves that every possible leader has; 0 without one."""
         limits = {pod.behaviour.max_moves_per_round for pod in self.pods}

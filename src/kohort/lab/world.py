@@ -13,7 +13,7 @@ from typing import Any
 
 from kohort.consumer.ownership import Ownership
 from kohort.engine.member_engine import MemberEngine
-from kohort.history.promises import BUILT_IN, INCREMENTAL
+from kohort.history.promises import BUILT_IN, DEFERRING, INCREMENTAL
 from kohort.lab.actions import Action
 from kohort.lab.leaders import Leaders
 from kohort.lab.network import Network
@@ -103,8 +103,8 @@ class World:
         scheduler = self.scheduler
         for topic in self.plan.topics:
             self.record(WORLD, 1, TopicSized(topic=topic.name, partitions=topic.partitions))
-        if limit := self.plan.moves_per_step:
-            self.record(WORLD, 1, _limited(limit))
+        if self.plan.defers or self.plan.moves_per_step:
+            self.record(WORLD, 1, _promised(self.plan))
         scheduler.at(0, None, self.node.start)
         for pod in self.plan.pods:
             if pod.start_ms is not None:
@@ -228,11 +228,12 @@ class World:
                 pod.driver.check()
 
 
-def _limited(moves_per_step: int) -> PolicyDeclared:
-    """The promise of a group in which each possible leader has the same limit of moves."""
+def _promised(plan: Plan) -> PolicyDeclared:
+    """The promises of a group in which leaders wait, or all have the same limit of moves."""
     name = ProtocolName("cooperative-sticky")
+    words = set(BUILT_IN[name].words)
+    words |= {DEFERRING} if plan.defers else set()
+    words |= {INCREMENTAL} if plan.moves_per_step else set()
     return PolicyDeclared(
-        protocol_name=name,
-        promises=tuple(sorted(BUILT_IN[name].words | {INCREMENTAL})),
-        moves_per_step=moves_per_step,
+        protocol_name=name, promises=tuple(sorted(words)), moves_per_step=plan.moves_per_step
     )

@@ -10,11 +10,13 @@ do for partitions. The topics of a subscription hold one text: the first generat
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, TypeAlias
 
 from kohort.embedded.consumer import decode_assignment
+from kohort.embedded.deferral import asks_to_drain
 from kohort.model.errors import ConfigError
 from kohort.model.ids import (
     NO_GENERATION,
@@ -49,7 +51,10 @@ class Sharer:
 
 
 Policy: TypeAlias = Callable[[Mapping[str, Sharer], Sequence[str]], Mapping[str, Collection[str]]]
-"""From the members by id, and the sorted resources, to the resources of each member."""
+"""From the members by id, and the sorted resources, to the resources of each member.
+
+A member that drains is left out: its resources go to others.
+"""
 
 
 class ResourceAssigner(ConsumerAssigner):
@@ -172,8 +177,9 @@ def _checked(names: Iterable[str]) -> list[str]:
     wrong = [name for name in found if not isinstance(name, str) or not name]
     if wrong:
         raise ConfigError(f"expected names of resources that are not empty, got {wrong[0]!r}")
-    if twice := sorted(name for name in set(found) if found.count(name) > 1):
-        raise ConfigError(f"resource {twice[0]!r} is named {found.count(twice[0])} times")
+    counts = Counter(found)
+    if twice := sorted(name for name, count in counts.items() if count > 1):
+        raise ConfigError(f"resource {twice[0]!r} is named {counts[twice[0]]} times")
     return sorted(found)
 
 
@@ -192,14 +198,17 @@ def _asked(policy: Policy, offered: GroupSpec) -> Plan:
     sharers = {
         str(i): Sharer(owned=frozenset(owned[i]), since=_since(offered.members[i].topics))
         for i in spec.member_order()
+        if not asks_to_drain(spec.members[i].user_data)
     }
+    if not sharers:
+        return Plan({i: [] for i in spec.members})
     wanted = {MemberId(i): list(mine) for i, mine in policy(sharers, names).items()}
     given = [name for mine in wanted.values() for name in mine]
     if unknown := sorted(set(given) - set(names)):
         raise ConfigError(f"the policy assigned {unknown[0]!r}, which is no resource")
     if len(given) != len(set(given)):
         raise ConfigError("the policy assigned a resource twice")
-    if strangers := sorted(wanted.keys() - spec.members.keys()):
+    if strangers := sorted(wanted.keys() - {MemberId(i) for i in sharers}):
         raise ConfigError(f"the policy assigned resources to {strangers[0]}, which is no member")
     claims = claimants(spec)
     return Plan(

@@ -209,10 +209,10 @@ class _Since:
 
 
 def _most_generations(policy: promises.Promises, givers: int) -> int | None:
-    if promises.INCREMENTAL in policy or promises.DEFERRING in policy:
-        return None
     if promises.COOPERATIVE in policy:
         return 2 + max(givers, 1)
+    if promises.INCREMENTAL in policy or promises.DEFERRING in policy:
+        return None
     return 2 if promises.EAGER in policy else None
 
 

@@ -20,7 +20,7 @@ from kohort.history.world import World
 from kohort.model.errors import ErrorCode
 from kohort.model.facts import GroupDeleted, GroupEmptied
 from kohort.model.history_record import Recorded
-from kohort.model.ids import GenerationId, GroupId, MemberId, TopicPartition
+from kohort.model.ids import NO_GENERATION, GenerationId, GroupId, MemberId, TopicPartition
 from kohort.model.wire_facts import AnswerSent, GroupApi
 
 SMALL_PARTITIONS: Final = 100
@@ -84,7 +84,7 @@ class MovesAreMinimal(Assigned):
         if promises.STICKY not in plan.promised:
             return
         offers = plan.offers()
-        if offers is None or racked(offers):
+        if offers is None or racked(offers) or _handed_back(plan, offers):
             self._begun.pop(plan.group.group_id, None)
             return
         topics = {member_id: offer.topics for member_id, offer in offers.items()}
@@ -139,6 +139,17 @@ class MovesAreMinimal(Assigned):
                 )
             dated[member_id] = (made, offer.owned)
         return dated
+
+
+def _handed_back(plan: Plan, offers: Offers) -> bool:
+    """Whether a new member may get the partitions of a member that is gone, all of them at once.
+
+    A policy that defers does so, and then balances: other members may have to give up more.
+    """
+    if promises.DEFERRING not in plan.promised or plan.before is None:
+        return False
+    came = any(not o.owned and o.generation_id == NO_GENERATION for o in offers.values())
+    return came and not plan.before.keys() <= offers.keys()
 
 
 def _held(
