@@ -83,12 +83,13 @@ class Crew:
         """Wait until the members have so many resources in one generation, each with one owner."""
 
         def there() -> bool:
-            owned = [member.owned() for member in self.members]
-            together = frozenset[str]().union(*owned)
+            # One snapshot for each member: its generation is that of its resources.
+            seen = [member.snapshot() for member in self.members]
+            owned = [each.owned - each.revoking for each in seen]
             return (
                 sorted(map(len, owned)) == sorted(shares)
-                and len(together) == sum(shares)
-                and len({member.snapshot().generation for member in self.members}) == 1
+                and len(frozenset[str]().union(*owned)) == sum(shares)
+                and len({each.generation for each in seen}) == 1
             )
 
         until(there, f"shares of {shares}")

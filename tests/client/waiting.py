@@ -66,7 +66,11 @@ class WaitingGroup:
         self.kohort.remove(member)
         lost = member.snapshot().owned
         member.leave()
-        until(lambda: all(m.waits() for m in self.kohort), "the others know that the group waits")
+        # librdkafka joins again in its poll.
+        until(
+            lambda: self.owned() and all(member.waits() for member in self.kohort),
+            "the others know that the group waits",
+        )
         return lost
 
     def owned(self) -> list[Partitions]:
@@ -84,8 +88,11 @@ class WaitingGroup:
         """Wait until the members have so many partitions, and no partition has two owners."""
 
         def there() -> bool:
-            one_generation = len({m.snapshot().generation for m in self.kohort}) <= 1
-            return one_generation and sorted(map(len, self.owned())) == sorted(shares)
+            # One snapshot for each member: its generation is that of its partitions.
+            seen = [member.snapshot() for member in self.kohort]
+            owned = [each.owned for each in seen] + self.owned()[len(seen) :]
+            one_generation = len({each.generation for each in seen}) <= 1
+            return one_generation and sorted(map(len, owned)) == sorted(shares)
 
         until(there, f"shares of {shares}")
         owned = self.owned()
