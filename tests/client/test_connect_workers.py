@@ -8,9 +8,10 @@ from contextlib import ExitStack
 from tests.client.stage import until
 
 from kohort.broker.embedded import EmbeddedBroker
+from kohort.client.admin import Admin
 from kohort.client.config import parse_client_settings
 from kohort.client.membership import Membership
-from kohort.embedded.connect import ConnectorTask
+from kohort.embedded.connect import ConnectorTask, decode_worker_assignment
 from kohort.engine.connect_protocol import ALL, connect_protocol
 from kohort.policies.connect import Configuration
 
@@ -23,19 +24,27 @@ class Crew:
     """Workers of one group that read one configuration, and stop revoked work in `settle`."""
 
     def __init__(self, address: str, stack: ExitStack) -> None:
+        self.group = f"workers-{uuid.uuid4()}"
         self._settings = parse_client_settings(
             {
                 "bootstrap.servers": address,
-                "group.id": f"workers-{uuid.uuid4()}",
+                "group.id": self.group,
                 "heartbeat.interval.ms": 50,
             }
         )
         self._stack = stack
         self.configuration = Configuration(offset=1, tasks=TASKS)
         self.workers: list[Member] = []
+        self.said: list[str] = []
+        self.broken = False
+
+    def _read(self) -> Configuration:
+        if self.broken:
+            raise OSError("no configuration")
+        return self.configuration
 
     def join(self) -> Member:
-        protocol = connect_protocol("http://worker/", lambda: self.configuration)
+        protocol = connect_protocol("http://worker/", self._read, self.said.append)
         worker = Member([ALL], self._settings, protocol)
         self._stack.callback(worker.leave)
         worker.join()
@@ -87,3 +96,31 @@ def test_a_changed_configuration_is_shared_out() -> None:
         crew.configuration = Configuration(offset=2, tasks={"a": 1})
         first.request_rejoin("the configuration changed")
         crew.settle({ConnectorTask("a"), ConnectorTask("a", 0)}, 2)
+
+
+def test_a_configuration_that_cannot_be_read_ends_no_worker() -> None:
+    with EmbeddedBroker() as broker, ExitStack() as stack:
+        crew = Crew(broker.bootstrap_servers, stack)
+        first = crew.join()
+        crew.join()
+        crew.settle(EVERYTHING, 2)
+        generation = first.snapshot().generation
+        crew.broken = True
+        first.request_rejoin("a test")
+        until(lambda: first.snapshot().generation > generation, "another generation")
+        crew.settle(EVERYTHING, 2)
+        assert "OSError('no configuration')" in crew.said[0]
+
+
+def test_assignments_name_the_leader_of_the_group() -> None:
+    with EmbeddedBroker() as broker, ExitStack() as stack:
+        crew = Crew(broker.bootstrap_servers, stack)
+        first = crew.join()
+        crew.settle(EVERYTHING, 9)
+        for _ in range(3):
+            crew.join()
+        crew.settle(EVERYTHING, 2)
+        admin = stack.enter_context(Admin(bootstrap_servers=broker.bootstrap_servers))
+        members = admin.describe_group(crew.group).members
+        told = {decode_worker_assignment(member.assignment).leader for member in members}
+        assert told == {first.snapshot().member}

@@ -46,15 +46,25 @@ _BEHIND = AssignAgain(
 )
 
 
+_NOTHING_READ = Configuration(offset=-1, tasks={})
+
+
 def connect_protocol(
-    url: str, configuration: Callable[[], Configuration]
+    url: str,
+    configuration: Callable[[], Configuration],
+    say: Callable[[str], object] = lambda _sentence: None,
 ) -> GroupProtocol[ConnectorTask]:
-    """The incremental protocol (``compatible``) of one worker.
+    """The incremental protocol (``compatible``) of one worker, a dynamic member.
+
+    A static member would get only the last changes back after a restart, not all of its work.
 
     Args:
         url: the worker's address, for the other workers.
-        configuration: returns the configuration as read so far; runs on the membership's thread.
+        configuration: returns the configuration as read so far; runs on the membership's thread. If
+            it raises, the last configuration counts.
+        say: takes a sentence for the log of the worker's process.
     """
+    configuration = _LastRead(configuration, say).read
     worker = _Worker(url, configuration)
     return GroupProtocol(
         type=PROTOCOL_TYPE,
@@ -66,6 +76,24 @@ def connect_protocol(
         ),
         assigner=ConnectAssigner(configuration),
     )
+
+
+class _LastRead:
+    """Keeps the last configuration, because an application that raises must not end a member."""
+
+    def __init__(
+        self, configuration: Callable[[], Configuration], say: Callable[[str], object]
+    ) -> None:
+        self._configuration = configuration
+        self._say = say
+        self._last = _NOTHING_READ
+
+    def read(self) -> Configuration:
+        try:
+            self._last = self._configuration()
+        except Exception as error:
+            self._say(f"the configuration cannot be read ({error!r}); the last one counts")
+        return self._last
 
 
 class _Worker:
@@ -109,9 +137,9 @@ class ConnectAssigner:
         moment: Moment,
     ) -> EncodedPlan:
         """An assignment for every worker; another one follows if the leader is behind."""
-        del protocol_name, partitions, moment
+        del protocol_name, partitions
         workers = {member.member_id: _state(member.metadata) for member in members}
-        plan = incremental_assignments(min(workers), workers, self._configuration())
+        plan = incremental_assignments(moment.leader_id, workers, self._configuration())
         behind = any(told.error == CONFIG_MISMATCH for told in plan.values())
         return EncodedPlan(
             {i: encode_worker_assignment(told, COMPATIBLE) for i, told in plan.items()},

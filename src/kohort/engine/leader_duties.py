@@ -16,7 +16,7 @@ from kohort.embedded.deferral import NOTHING, Pending
 from kohort.member.effects import PerformAssignment
 from kohort.member.events import AssignmentFailed, AssignmentPerformed
 from kohort.model.errors import KohortError
-from kohort.model.ids import GenerationId, MemberId, ProtocolName
+from kohort.model.ids import NO_MEMBER, GenerationId, MemberId, ProtocolName
 from kohort.model.instants import Instant, Millis, after, millis_between, sooner
 from kohort.model.join import JoinedMember
 from kohort.policies.losses import LeaderMemory, Moment
@@ -107,6 +107,8 @@ class LeaderDuties:
         """Partition counts that this member knew before it asked for the present ones."""
         self.racks: Racks = {}
         """The racks of replicas of the group's topics, as far as they are known."""
+        self.leader_id = NO_MEMBER
+        """The id of this member."""
         self._proposed: object = None
         """The assigner's memory of a plan that is not in force yet."""
         self._memory: object = None
@@ -160,6 +162,7 @@ class LeaderDuties:
             known=self.known,
             pending=self._pending_work.after(millis_between(self._pending_since, now)),
             racks=self.racks,
+            leader_id=self.leader_id,
         )
         try:
             plan = self._assigner.assign(effect.protocol_name, effect.members, counts, moment)

@@ -385,6 +385,7 @@ class MemberEngine(ClusterEngine):
         assert self._leading is not None
         counts = self._router.cluster.counts_of(topics)
         self._leading.racks = self._router.cluster.racks_of(topics)
+        self._leading.leader_id = self._member.member_id
         static = self.config.group_instance_id is not None
         static_id = self._member.member_id if static else None
         decision = self._leading.decide(

@@ -12,7 +12,13 @@ from dataclasses import dataclass, field, replace
 
 from kohort.embedded.deferral import NOTHING, Echo, Pending, decode_echo
 from kohort.model.errors import ProtocolError
-from kohort.model.ids import NO_GENERATION, GenerationId, MemberId, TopicPartition
+from kohort.model.ids import (
+    NO_GENERATION,
+    NO_MEMBER,
+    GenerationId,
+    MemberId,
+    TopicPartition,
+)
 from kohort.model.instants import Instant, Millis, after
 from kohort.policies.claims import claimants
 from kohort.policies.rent_or_buy import NO_ABSENCES, Absences
@@ -64,6 +70,7 @@ class Moment:
         known: partition counts that this member knew before it asked for the present ones.
         pending: the pending work in this member's own last assignment, with the time left now.
         racks: for each topic, the racks with a replica of each partition; empty if unknown.
+        leader_id: the id of this member.
     """
 
     generation_id: GenerationId
@@ -72,6 +79,7 @@ class Moment:
     known: Mapping[str, int] = field(default_factory=dict)
     pending: Pending = NOTHING
     racks: Racks = field(default_factory=dict)
+    leader_id: MemberId = NO_MEMBER
 
 
 def waits_of(
