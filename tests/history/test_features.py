@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +19,12 @@ from kohort.engine.coordinator_engine import (
 from kohort.engine.coordinator_recording import RecordingCoordinatorEngine
 from kohort.history.checker import Checker, Report
 from kohort.history.registry import BY_NUMBER
+from kohort.lab.compared_policies import compared_policy
 from kohort.lab.random_plans import draw
 from kohort.lab.runs import run_plan
+from kohort.lab.scenarios.base import Setup
+from kohort.lab.scenarios.registry import scenario
+from kohort.lab.scenarios.running import Run, run
 from kohort.model.errors import ErrorCode
 from kohort.model.history_record import Recorded
 from kohort.model.instants import Millis
@@ -162,7 +166,13 @@ def a_group_that_waits_for_a_lost_member() -> RecordedWorld:
     return world
 
 
+def a_group_that_grows_by_one_move_a_round() -> Run:
+    policy = compared_policy("paced")
+    return run(scenario("scale-up"), Setup(policy=policy, members=3, partitions=12))
+
+
 SCENES = (
+    a_group_that_grows_by_one_move_a_round,
     a_group_that_waits_for_a_lost_member,
     static_members,
     followers_and_neighbours,
@@ -171,7 +181,7 @@ SCENES = (
 )
 
 
-def checked(history: list[Recorded]) -> Report:
+def checked(history: Sequence[Recorded]) -> Report:
     report = Checker().feed_all(history).finish()
     assert report.clean, report.violations[:3]
     return report
