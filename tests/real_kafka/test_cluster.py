@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from confluent_kafka import KafkaError, Message, Producer
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 from tests.conformance.judging import judge
@@ -127,7 +127,17 @@ def _leaders(admin: AdminClient) -> set[int]:
 
 
 def _wait_until(holds: Callable[[], bool], what: str, timeout_s: float = 40) -> None:
+    """Wait for a condition; a request that a busy node does not answer in time is made again."""
+
+    def answered() -> bool:
+        try:
+            return holds()
+        except KafkaException as error:
+            if error.args[0].code() != KafkaError._TIMED_OUT:
+                raise
+            return False
+
     deadline = time.monotonic() + timeout_s
-    while not holds():
+    while not answered():
         assert time.monotonic() < deadline, f"waited {timeout_s} s without success for {what}"
         time.sleep(0.1)
