@@ -94,3 +94,17 @@ class Crew:
 
         until(there, f"shares of {shares}")
         return True
+
+
+def a_member_returns(crew: Crew) -> None:
+    """The group waits, and the second of three members gets its resources again."""
+    for shares in ([12], [6, 6], [4, 4, 4]):
+        crew.join()
+        crew.settled(*shares)
+    gone = crew.members[1]
+    before = [member.owned() for member in crew.members]
+    crew.leave(gone)
+    crew.settled(4, 4)
+    crew.join()
+    crew.settled(4, 4, 4)
+    assert [member.owned() for member in crew.members] == [before[0], before[2], before[1]]

@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 
 import pytest
-from tests.client.sharing import Crew
+from tests.client.sharing import Crew, a_member_returns
 
 from kohort.broker.embedded import EmbeddedBroker
 from kohort.client.errors import RequestFailed
@@ -51,16 +51,7 @@ def test_a_changed_list_is_shared_out_again(make_crew: MakeCrew) -> None:
 
 def test_waits_and_drains_work_as_for_partitions(make_crew: MakeCrew) -> None:
     crew = make_crew(**{"scheduled.rebalance.max.delay.ms": 60_000})
-    for shares in ([12], [6, 6], [4, 4, 4]):
-        crew.join()
-        crew.settled(*shares)
-    gone = crew.members[1]
-    before = [member.owned() for member in crew.members]
-    crew.leave(gone)
-    crew.settled(4, 4)
-    crew.join()
-    crew.settled(4, 4, 4)
-    assert [member.owned() for member in crew.members] == [before[0], before[2], before[1]]
+    a_member_returns(crew)
     crew.members[2].drain()
     crew.settled(0, 6, 6)
     assert crew.members[2].drained

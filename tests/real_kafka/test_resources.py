@@ -6,7 +6,7 @@ from contextlib import ExitStack
 
 import pytest
 from tests.client.candidates import Candidates, a_rolling_bounce_moves_leadership_twice_at_most
-from tests.client.sharing import Crew
+from tests.client.sharing import Crew, a_member_returns
 
 from kohort.testing.real_kafka import RealKafka
 
@@ -19,16 +19,7 @@ def test_members_share_resources_and_a_returning_member_gets_its_own(
     with ExitStack() as stack:
         address = real_kafka.bootstrap_servers
         crew = Crew(address, stack, scheduled_rebalance_max_delay_ms=60_000)
-        for shares in ([12], [6, 6], [4, 4, 4]):
-            crew.join()
-            crew.settled(*shares)
-        gone = crew.members[1]
-        before = [member.owned() for member in crew.members]
-        crew.leave(gone)
-        crew.settled(4, 4)
-        crew.join()
-        crew.settled(4, 4, 4)
-        assert [member.owned() for member in crew.members] == [before[0], before[2], before[1]]
+        a_member_returns(crew)
         assert crew.collisions == []
 
 

@@ -56,6 +56,7 @@ Record: TypeAlias = confluent_kafka.Message
 """
 
 _LOOK_S: Final = 1.0
+"""Longest poll of an iteration, which ends when the consumer is drained."""
 _ONE_THREAD: Final = "another thread is using this consumer; one thread at a time"
 
 

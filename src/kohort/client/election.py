@@ -14,9 +14,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final, TypeAlias
 
 from kohort.client import arguments
-from kohort.client.config import ClientSettings
-from kohort.client.resources import ResourceGroup
-from kohort.model.ids import NO_GENERATION
+from kohort.client.config import ClientSettings, parse_client_settings
+from kohort.client.resources import Change, ResourceGroup
+from kohort.consumer.ownership import Take
 from kohort.policies.resource_groups import Sharer
 
 LEADERSHIP: Final = "leadership"
@@ -73,17 +73,11 @@ class LeaderElection(ResourceGroup):
         arguments.function(on_ended, "on_ended")
         self._on_elected, self._on_ended = on_elected, on_ended
         self._token: int | None = None
-        self._told = NO_GENERATION
-        """The last token that ``on_elected`` was called with."""
         self._elected = threading.Event()
         super().__init__(
-            settings,
+            parse_client_settings(settings, **more),
             resources=lambda: (LEADERSHIP,),
-            on_acquired=self._begin,
-            on_revoked=self._end_leading,
-            on_lost=self._end_leading,
             policy=youngest,
-            **more,
         )
 
     @property
@@ -95,17 +89,12 @@ class LeaderElection(ResourceGroup):
         """Wait until this process leads; False if the time is over before."""
         return self._elected.wait(arguments.seconds(timeout_s))
 
-    def _begin(self, _names: frozenset[str]) -> None:
-        token = self.snapshot().acquired.get(LEADERSHIP)
-        if token is None or token == self._told:
-            return  # lost again meanwhile
-        self._told = token
-        self._token = int(token)
-        self._elected.set()
-        self._on_elected(self._token)
-
-    def _end_leading(self, _names: frozenset[str]) -> None:
-        if self._token is not None:
+    def _tell(self, change: Change) -> None:
+        if isinstance(change, Take):
+            self._token = int(change.generation_id)
+            self._elected.set()
+            self._on_elected(self._token)
+        else:
             self._token = None
             self._elected.clear()
             self._on_ended()

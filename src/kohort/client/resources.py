@@ -79,7 +79,13 @@ class ResourceGroup(Membership[str]):
         settings = parse_client_settings(settings, **more)
         say = partial(LOG.warning, "group %s: %s", settings.group_id)
         protocol = resource_protocol(
-            ResourceAssigner(resources, policy, settings.resolution, say),
+            ResourceAssigner(
+                resources,
+                policy,
+                settings.resolution,
+                say,
+                settings.kohort_max_group_record_bytes,
+            ),
             member_identity(settings.kohort_member_identity),
         )
         super().__init__([EVERY], settings, protocol, self._queue)
@@ -154,10 +160,12 @@ class ResourceGroup(Membership[str]):
                     return
             self.touch()
 
+    def _tell(self, change: Change) -> None:
+        self._callbacks[type(change)](change.resources)
+
     def _call(self, change: Change) -> None:
-        callback = self._callbacks[type(change)]
         try:
-            callback(change.resources)
+            self._tell(change)
         except Exception:
             names = ", ".join(sorted(change.resources))
             LOG.exception("%s: a callback raised for %s", self._story(), names)

@@ -447,6 +447,15 @@ def _permanent_code(code: ErrorCode, partition: TopicPartition) -> str | None:
 # -- the consumer protocol ------------------------------------------------------------------------
 
 
+def echo_of(value: Offer[Any], identity: int | None) -> Echo:
+    """The part of an offer that only leaders of kohort read."""
+    return Echo(
+        pending=pending_of(value.user_data).after(value.elapsed_ms),
+        identity=identity,
+        draining=value.draining,
+    )
+
+
 def consumer_protocol(
     assignors: tuple[Assignor, ...],
     rack_id: str | None = None,
@@ -470,11 +479,7 @@ def consumer_protocol(
             previous=value.previous,
             generation_id=value.generation_id,
             rack_id=rack_id,
-            echo=Echo(
-                pending=pending_of(value.user_data).after(value.elapsed_ms),
-                identity=identity,
-                draining=value.draining,
-            ),
+            echo=echo_of(value, identity),
         )
 
     def read_assignment(data: bytes) -> tuple[frozenset[TopicPartition], bytes | None]:

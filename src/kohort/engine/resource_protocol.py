@@ -10,8 +10,7 @@ from typing import Final
 
 from kohort.consumer.ownership import EmbeddedProtocol, Offer
 from kohort.embedded.consumer import decode_assignment
-from kohort.embedded.deferral import Echo, pending_of
-from kohort.engine.consumer_driver import GroupProtocol
+from kohort.engine.consumer_driver import GroupProtocol, echo_of
 from kohort.model.ids import NO_GENERATION, GenerationId, ProtocolType
 from kohort.model.join import JoinProtocol
 from kohort.policies.consumer_groups import join_protocols
@@ -62,9 +61,5 @@ class _Offers:
             owned={resource_of(name) for name in value.owned},
             previous={resource_of(name) for name in value.previous},
             generation_id=value.generation_id,
-            echo=Echo(
-                pending=pending_of(value.user_data).after(value.elapsed_ms),
-                identity=self._identity,
-                draining=value.draining,
-            ),
+            echo=echo_of(value, self._identity),
         )

@@ -1,16 +1,17 @@
-"""Decides between contradicting claims of ownership.
+"""The claims of members as maps of partitions, and plans without partitions that others claim.
 
-In: the partitions that members claim to own. Out: at most one owner for each partition, and all
-claimants. Must not know: how partitions are assigned. The claim of the highest generation wins. Two
-claims of the same generation are both void, because one is wrong and nothing shows which.
+In: the partitions that members claim to own. Out: at most one owner for each partition, all
+claimants, the part of a plan that may come true now. Must not know: how partitions are assigned.
+The rule for contradicting claims is in `numbering`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
-from kohort.model.ids import GenerationId, MemberId, TopicPartition
-from kohort.policies.spec import GroupSpec
+from kohort.model.ids import MemberId, TopicPartition
+from kohort.policies.numbering import Numbering
+from kohort.policies.spec import GroupAssignment, GroupSpec
 
 
 def valid_claims(spec: GroupSpec) -> dict[TopicPartition, MemberId]:
@@ -18,28 +19,31 @@ def valid_claims(spec: GroupSpec) -> dict[TopicPartition, MemberId]:
 
     Claims to missing partitions, or of topics that the member no longer wants, do not count.
     """
-    best: dict[TopicPartition, GenerationId] = {}
-    owner: dict[TopicPartition, MemberId | None] = {}
-    for member_id in spec.member_order():
-        member = spec.members[member_id]
-        generation = member.generation_id
-        for claim in member.owned:
-            count = spec.partitions.get(claim.topic, 0)
-            if not 0 <= claim.partition < count or claim.topic not in member.topics:
-                continue
-            known = best.get(claim)
-            if known is None or generation > known:
-                best[claim] = generation
-                owner[claim] = member_id
-            elif generation == known:
-                owner[claim] = None
-    return {claim: member_id for claim, member_id in owner.items() if member_id is not None}
+    order, numbering = spec.member_order(), Numbering(spec)
+    rightful = numbering.claims(order).rightful
+    return {
+        partition: member_id
+        for member_id, mine in zip(order, rightful, strict=True)
+        for partition in numbering.share(mine)
+    }
 
 
 def claimants(spec: GroupSpec) -> Mapping[TopicPartition, frozenset[MemberId]]:
-    """All members that claim a partition, rightly or not: each may be working on it."""
+    """For each wanted partition, all members that claim it: each may be working on it."""
     found: dict[TopicPartition, set[MemberId]] = {}
-    for member_id, member in spec.members.items():
-        for claim in member.owned:
+    order, numbering = spec.member_order(), Numbering(spec)
+    for member_id, mine in zip(order, numbering.claims(order).made, strict=True):
+        for claim in numbering.share(mine):
             found.setdefault(claim, set()).add(member_id)
     return {claim: frozenset(members) for claim, members in found.items()}
+
+
+def without_claimed(
+    plan: Mapping[MemberId, Collection[TopicPartition]],
+    claims: Mapping[TopicPartition, frozenset[MemberId]],
+) -> GroupAssignment:
+    """A plan without partitions that another member claims, and so must give up first."""
+    return {
+        member_id: [p for p in mine if not claims.get(p, frozenset()) - {member_id}]
+        for member_id, mine in plan.items()
+    }

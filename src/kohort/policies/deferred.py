@@ -23,7 +23,7 @@ from kohort.embedded.deferral import Echo, Pending, Wait
 from kohort.model.errors import ConfigError
 from kohort.model.ids import NO_GENERATION, MemberId, TopicPartition
 from kohort.model.instants import MICROS_PER_MILLI, Instant, Millis, after
-from kohort.policies.claims import claimants, valid_claims
+from kohort.policies.claims import claimants, valid_claims, without_claimed
 from kohort.policies.losses import (
     LeaderMemory,
     Moment,
@@ -102,7 +102,6 @@ def deferred_plan(spec: GroupSpec, moment: Moment, resolution: Resolution) -> De
     absences = _absences(spec, memory, moment.now)
     if memory is not None and memory.generation_id != newest_generation(spec):
         memory = None  # another leader's plan, or none at all, came in between
-    claims = claimants(spec)
     echoes, notes = read_echoes(spec)
     identities, shared = identified(echoes)
     waits: list[Waiting] = []
@@ -118,10 +117,7 @@ def deferred_plan(spec: GroupSpec, moment: Moment, resolution: Resolution) -> De
     members, waits = _handed_over(staying, waits, memory, identities)
     target, waits = _with_placeholders(replace(staying, members=members), waits, memory)
     moves = _moves(staying, target, moment.now, memory, resolution)
-    plan = {
-        member_id: [p for p in share if not claims.get(p, frozenset()) - {member_id}]
-        for member_id, share in moves.target.items()
-    }
+    plan = without_claimed(moves.target, claimants(spec))
     kept = LeaderMemory(
         generation_id=moment.generation_id,
         owners={p: member_id for member_id, share in plan.items() for p in share},

@@ -94,7 +94,8 @@ def waits_of(
     Args:
         spec: the group.
         moment: the leader's facts.
-        echoes: of the members that claim the newest generation the waits count.
+        echoes: the echo of each member; older echoes than those of the newest generation are
+            ignored.
         most_wait_ms: the longest wait that may go on.
         wait_ms: the length of a wait that begins; 0: no wait begins.
     """

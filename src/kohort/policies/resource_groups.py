@@ -27,8 +27,14 @@ from kohort.model.ids import (
 )
 from kohort.model.instants import Millis
 from kohort.model.join import JoinedMember
-from kohort.policies.claims import claimants, valid_claims
-from kohort.policies.consumer_groups import DESIGN_ONE, ConsumerAssigner, group_spec, in_bytes
+from kohort.policies.claims import claimants, valid_claims, without_claimed
+from kohort.policies.consumer_groups import (
+    BROKERS_RECORD_LIMIT,
+    DESIGN_ONE,
+    ConsumerAssigner,
+    group_spec,
+    in_bytes,
+)
 from kohort.policies.deferred import Resolution
 from kohort.policies.losses import Moment
 from kohort.policies.spec import AssignAgain, EncodedPlan, GroupSpec, Plan
@@ -65,6 +71,7 @@ class ResourceAssigner(ConsumerAssigner):
         policy: the application's; None balances, and moves as few resources as possible.
         resolution: waits and limits of moves; a policy of the application has none.
         say: takes a sentence for the log of the leader's process.
+        most_record_bytes: the broker's limit for the group's record; 0 for no check.
     """
 
     def __init__(
@@ -73,8 +80,9 @@ class ResourceAssigner(ConsumerAssigner):
         policy: Policy | None = None,
         resolution: Resolution = DESIGN_ONE,
         say: Callable[[str], object] = lambda _sentence: None,
+        most_record_bytes: int = BROKERS_RECORD_LIMIT,
     ) -> None:
-        super().__init__(resolution, say)
+        super().__init__(resolution, say, most_record_bytes)
         self._resources = resources
         self._policy = policy
         self._counts: dict[str, int] = {}
@@ -210,14 +218,5 @@ def _asked(policy: Policy, offered: GroupSpec) -> Plan:
         raise ConfigError("the policy assigned a resource twice")
     if strangers := sorted(wanted.keys() - {MemberId(i) for i in sharers}):
         raise ConfigError(f"the policy assigned resources to {strangers[0]}, which is no member")
-    claims = claimants(spec)
-    return Plan(
-        {
-            i: [
-                p
-                for p in sorted(map(resource_of, wanted.get(i, ())))
-                if not claims.get(p, frozenset()) - {i}
-            ]
-            for i in spec.members
-        }
-    )
+    plan = {i: sorted(map(resource_of, wanted.get(i, ()))) for i in spec.members}
+    return Plan(without_claimed(plan, claimants(spec)))

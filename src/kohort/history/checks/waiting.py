@@ -150,7 +150,8 @@ class ReturnerGetsItsOwn(Assigned):
 class StepsAreSmall(Assigned):
     """An incremental policy moves at most K partitions a step, with steps at least D apart.
 
-    Each step lessens the imbalance, so that there are at most moves/K steps.
+    Under an eager policy each step lessens the imbalance, so that there are at most moves/K steps.
+    Of a cooperative policy only the number of moves in a step is judged.
     """
 
     number, name, heading = 34, "steps-are-small", Heading.OWNERSHIP
