@@ -80,6 +80,7 @@ class Coordinator:
     members: dict[str, Member] = field(default_factory=dict)
     owner: dict[TopicPartition, str] = field(default_factory=dict)
     offsets: dict[TopicPartition, int] = field(default_factory=dict)
+    draining: set[str] = field(default_factory=set)
     generation: int = 0
     beats: int = 0
 
@@ -96,6 +97,10 @@ class Coordinator:
         member.alive = False
         self._turn()
 
+    def drain(self, name: str) -> None:
+        self.draining.add(name)
+        self._turn()
+
     def leave(self, name: str) -> None:
         if self.members.pop(name, None) is not None:
             self._turn()
@@ -107,7 +112,7 @@ class Coordinator:
         self._turn()
 
     def target(self, partition: TopicPartition) -> str | None:
-        living = sorted(name for name, member in self.members.items() if member.alive)
+        living = sorted(n for n, m in self.members.items() if m.alive and n not in self.draining)
         return living[partition.partition % len(living)] if living else None
 
     def _turn(self) -> None:
@@ -137,6 +142,10 @@ class Coordinator:
 
 class FakeGroup:
     """The membership of one member; with ``zombie_confirmed`` an expired member looks confirmed."""
+
+    knows_drains = True
+    """Whether the leader knows drains."""
+    draining = False
 
     def __init__(self, coordinator: Coordinator, name: str, zombie_confirmed: bool) -> None:
         self.coordinator = coordinator
@@ -191,6 +200,16 @@ class FakeGroup:
         member = self.coordinator.members.get(self.name)
         if member is not None and member.alive:
             self.coordinator.release(self.name, partitions)
+
+    def drain(self) -> None:
+        self.draining = True
+        if self.knows_drains:
+            self.coordinator.drain(self.name)
+
+    @property
+    def drained(self) -> bool:
+        owns = self.name in self.coordinator.owner.values()
+        return self.draining and not (owns and self.knows_drains)
 
     def leave(self) -> None:
         self.coordinator.leave(self.name)
@@ -266,6 +285,7 @@ class Application:
         limit: int | None = 10,
         zombie_confirmed: bool = False,
         available_now: bool = False,
+        drain_file: Path | None = None,
     ) -> None:
         self.world = world
         self.name = name
@@ -280,7 +300,7 @@ class Application:
             self.group,
             self.ledger,
             world.topics,
-            options_of(name),
+            dataclasses.replace(options_of(name), drain_file=drain_file),
             clock=lambda: world.clock,
             sleep=world.sleep,
         )

@@ -264,7 +264,9 @@ def start(tmp_path: Path) -> Iterator[Start]:
             kill_tree(process)
 
 
-def stop(process: subprocess.Popen[str], source: Feed, *others: psutil.Process) -> None:
+def stop(
+    process: subprocess.Popen[str], source: Feed, *others: psutil.Process, how: str = "stopped"
+) -> None:
     """Send SIGTERM; the application must end with status 0, and print one line that says so."""
     log = Path(f"/proc/{process.pid}/fd/2").resolve()
     before = log.stat().st_size
@@ -276,7 +278,7 @@ def stop(process: subprocess.Popen[str], source: Feed, *others: psutil.Process) 
     errors = log.read_bytes()[before:].decode()
     assert process.returncode == 0, errors
     assert re.fullmatch(
-        rf"\w+: stopped; [\d,]+ records are committed to the table; left group {source.topic}\n",
+        rf"\w+: {how}; [\d,]+ records are committed to the table; left group {source.topic}\n",
         errors,
     ), errors
 
@@ -284,16 +286,21 @@ def stop(process: subprocess.Popen[str], source: Feed, *others: psutil.Process) 
 def test_sigterm_in_a_batch_to_one_process_or_to_all_ends_with_one_line(
     feed: MakeFeed, tmp_path: Path, start: Start
 ) -> None:
-    """A terminal or ``kill`` signals one process, a service manager all processes of a service."""
+    """A terminal or ``kill`` signals one process, a service manager all processes of a service.
+
+    The application that drains gives its partitions to the other one before it leaves.
+    """
     count = 200_000
     source = feed(4, numbered(count))
     ledger = Ledger(tmp_path / "table")
-    one, every = start(source, "one"), start(source, "every")
+    one, every = start(source, "one", "--drain", "200"), start(source, "every")
     wait_for(lambda: ledger.owners() == {"one", "every"}, "two owners", [one, every])
     for name, process in (("one", one), ("every", every)):
         wait_for(partial(ledger.batch_under_way, name), "a batch", [process])
-        tree = psutil.Process(process.pid).children(recursive=True) if name == "every" else []
-        stop(process, source, *tree)
+        if process is one:
+            stop(process, source, how="drained")
+        else:
+            stop(process, source, *psutil.Process(process.pid).children(recursive=True))
     assert ledger.consumed() < count
     clean(tmp_path / "table", older_than_s=0)
     verdict = verify(tmp_path / "table", source.settings)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import re
 import tempfile
-from collections.abc import Iterable, Iterator
+import threading
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,7 @@ from tests.spark.fake_engine import (
 
 from kohort.model.errors import ConfigError, InvariantViolation
 from kohort.model.ids import TopicPartition
+from kohort.spark.draining import DrainFile, Draining
 from kohort.spark.driver import SourceDriver
 from kohort.spark.ledger import Acquired, UnfencedLedger
 from kohort.spark.options import DELETED
@@ -101,6 +103,63 @@ def test_a_revoked_partition_is_released_between_batches_and_not_within_a_batch(
     assert world.coordinator.owner == {A: "a", B: "b"}
     assert world.coordinator.offsets == {A: 5, B: 5}
     run_until(b, "journalled")
+
+
+def test_a_source_that_is_asked_to_drain_reads_until_its_partitions_have_another_owner(
+    world: World, tmp_path: Path
+) -> None:
+    asked = DrainFile(tmp_path / "drain")
+    a, a_steps = start(world, "a", drain_file=asked.path)
+    _, b = start(world, "b")
+    run_until(a_steps, "committed")
+    run_until(a_steps, "reading")
+    asked.ask()
+    run_until(a_steps, "committed")
+    assert not a.group.draining, "the batch is not over"
+    run_until(b, "committed")
+    run_until(b, "idle")
+    run_until(a_steps, "committed")
+    assert asked.exists()
+    assert a.driver.held == {A}, "the new member got its share in the usual way"
+    run_until(a_steps, "idle")
+    assert not asked.exists()
+    assert not asked.refused()
+    assert a.driver.held == set()
+    assert world.coordinator.owner == {A: "b", B: "b"}
+    assert world.coordinator.offsets[A] == 15
+    run_until(b, "idle")
+    assert world.table() == world.expected()
+
+
+def test_a_source_reports_that_the_leader_ignores_its_drain(world: World, tmp_path: Path) -> None:
+    asked = DrainFile(tmp_path / "drain")
+    app, steps = start(world, drain_file=asked.path)
+    app.group.knows_drains = False
+    asked.ask()
+    run_until(steps, "idle")
+    assert asked.refused()
+    assert app.driver.held == {A, B}
+
+
+def test_a_drain_ends_by_success_by_refusal_or_by_time(tmp_path: Path) -> None:
+    def ends(clock: float, answer: Callable[[], None] = lambda: None) -> tuple[bool, bool]:
+        now = 0.0
+        draining = Draining(wanted=threading.Event(), file=asked, timeout_s=5.0, clock=lambda: now)
+        assert not draining.over()
+        assert not asked.exists()
+        draining.wanted.set()
+        assert not draining.over()
+        now = clock
+        answer()
+        return draining.over(), draining.drained
+
+    asked = DrainFile(tmp_path / "drain")
+    assert ends(4.9, asked.clear) == (True, True)
+    assert ends(4.9) == (False, False)
+    asked.clear()
+    assert ends(5.0) == (True, False)
+    asked.clear()
+    assert ends(4.9, asked.refuse) == (True, False)
 
 
 def test_a_new_owner_continues_at_the_position_of_the_ledger(world: World) -> None:

@@ -20,6 +20,7 @@ pytest.importorskip("pyspark", reason="pip install 'kohort[spark]'")
 from pyspark.errors.exceptions.base import StreamingQueryException
 
 from kohort.spark import pipeline
+from kohort.spark.draining import DrainFile, Draining
 from kohort.spark.pipeline import (
     SPARK_WAITS_S,
     STARTS,
@@ -62,9 +63,11 @@ def application(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Application:
     spark: Any = SimpleNamespace(sparkContext=SimpleNamespace(pythonExec="/somewhere/python3"))
     config = PipelineConfig(bootstrap="b:1", topics="t", group="g", sql="", output=tmp_path)
     ledger: Any = None
+    draining = Draining(wanted=threading.Event(), file=DrainFile(tmp_path / "drain"), timeout_s=0)
     return Application(
-        spark, config, ledger, tmp_path, lambda _: None, threading.Event(), own_session=False
-    )
+        spark, config, ledger, tmp_path, lambda _: None, threading.Event(), draining,
+        own_session=False,
+    )  # fmt: skip
 
 
 def test_six_late_starts_in_a_row_end_the_application(

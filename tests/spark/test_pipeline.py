@@ -6,16 +6,19 @@ import datetime
 import fcntl
 import re
 import sqlite3
+import threading
 import time
 from collections import defaultdict
 from collections.abc import Callable
-from contextlib import closing
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, closing
 from importlib import resources
 from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
+from tests.client.stage import until
 from tests.spark.conftest import PATIENCE_S, Feed, run_two
 
 from kohort.client.admin import Admin
@@ -372,3 +375,92 @@ def test_sums_over_a_real_access_log_equal_the_sums_of_plain_python(
     assert len(computed) == len(rows)
     assert read_dead_letters(spark, tmp_path / "table").count() == len(odd)
     assert verify(tmp_path / "table", source.settings).ok
+
+
+class Continuous:
+    """An application that runs in a thread until it is stopped or drained."""
+
+    def __init__(self, spark: Any, source: Feed, table: Path, name: str) -> None:
+        from kohort.spark.pipeline import PipelineConfig, run_pipeline
+
+        config = PipelineConfig(
+            bootstrap=source.bootstrap,
+            topics=source.topic,
+            group=source.topic,
+            sql="SELECT value FROM records",
+            output=table,
+            name=name,
+            trigger_ms=0,
+            drain_s=PATIENCE_S,
+            kafka={
+                "client.id": name,
+                "heartbeat.interval.ms": "200",
+                "scheduled.rebalance.max.delay.ms": "3600000",
+            },
+        )
+        self.stop, self.drain = threading.Event(), threading.Event()
+        self._pool = ThreadPoolExecutor(1)
+        self._run = self._pool.submit(
+            run_pipeline, config, lambda _: None, self.stop, drain=self.drain, session=spark
+        )
+        self._pool.shutdown(wait=False)
+
+    def end(self, how: threading.Event) -> Any:
+        how.set()
+        return self._run.result(timeout=PATIENCE_S)
+
+
+@pytest.mark.timeout(600)
+def test_a_bounced_application_finds_its_partitions_again_and_a_drained_one_gives_them_away(
+    spark: Any, feed: MakeFeed, tmp_path: Path
+) -> None:
+    """The group waits for an hour, so only a return or a drain moves a partition in this test."""
+    source, table = feed(4, numbered(40)), tmp_path / "table"
+
+    def applications() -> dict[str, set[TopicPartition]]:
+        """The partitions that each client acquired last."""
+        found = defaultdict(set)
+        for partition, at in ledger.all_positions().items():
+            found[at.member.split("-")[0]].add(partition)
+        return found
+
+    def members() -> int:
+        return len(admin.describe_group(source.topic).members)
+
+    with (
+        closing(SqliteLedger(table, source.topic)) as ledger,
+        Admin(source.settings) as admin,
+        ExitStack() as stack,
+    ):
+
+        def start(name: str) -> Continuous:
+            application = Continuous(spark, source, table, name)
+            stack.callback(application.end, application.stop)
+            return application
+
+        a, b = start("a"), start("b")
+        until(
+            lambda: [len(owned) for owned in applications().values()] == [2, 2],
+            "two shares",
+            PATIENCE_S,
+        )
+        before, shares = ledger.all_positions(), applications()
+        a.end(a.stop)
+        until(lambda: members() == 1, "the end of the first process", PATIENCE_S)
+        a = start("a")
+        mine = shares["a"]
+        until(
+            lambda: all(ledger.all_positions()[p].member != before[p].member for p in mine),
+            "the return",
+            PATIENCE_S,
+        )
+        after = ledger.all_positions()
+        assert applications() == shares
+        assert {p: after[p].epoch - before[p].epoch for p in after} == {
+            p: int(p in mine) for p in after
+        }, "no partition had another owner in between"
+        assert a.end(a.drain).drained
+        until(lambda: set(applications()) == {"b"}, "one owner", PATIENCE_S)
+        until(lambda: members() == 1, "the leave", PATIENCE_S)
+        b.end(b.stop)
+    assert verify(table, source.settings).total("rows") == 40

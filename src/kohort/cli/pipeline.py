@@ -60,6 +60,10 @@ if TYPE_CHECKING:
     help="Continue behind records that were deleted before they were read (default: an error).",
 )  # fmt: skip
 @click.option(
+    "--drain", "drain_s", type=click.FloatRange(0), metavar="SECONDS",
+    help="At SIGTERM, first let the group take all partitions away, for this time at most.",
+)  # fmt: skip
+@click.option(
     "--set", "kafka", multiple=True, metavar="NAME=VALUE",
     help="A client setting by Kafka's name, such as session.timeout.ms=10000.",
 )  # fmt: skip
@@ -79,6 +83,7 @@ def pipeline(
     limit: int,
     trigger_ms: int,
     skip_deleted: bool,
+    drain_s: float | None,
     kafka: tuple[str, ...],
     spark: tuple[str, ...],
     as_json: bool,
@@ -104,6 +109,7 @@ def pipeline(
         limit=limit,
         trigger_ms=trigger_ms,
         skip_deleted=skip_deleted,
+        drain_s=drain_s or 0.0,
         kafka=dict(name_and_value("--set", text) for text in kafka),
         spark=dict(name_and_value("--conf", text) for text in spark),
     )
@@ -113,7 +119,7 @@ def pipeline(
 def _run(config: PipelineConfig, *, as_json: bool) -> None:
     from kohort.spark.pipeline import PipelineFailed, run_pipeline  # noqa: PLC0415 - as above
 
-    stop = threading.Event()
+    stop, drain = threading.Event(), threading.Event()
     application, records = "", 0
 
     def report(progress: Progress) -> None:
@@ -125,25 +131,35 @@ def _run(config: PipelineConfig, *, as_json: bool) -> None:
         nonlocal application
         application = name
         # Spark's session has set a SIGINT handler of its own, which cancels jobs.
-        _set_on_signals(stop)
+        _set_on_signals(stop, drain if config.drain_s else stop)
         note(f"{name}: reading {config.topics} in group {config.group}, writing {config.output}")
 
-    _set_on_signals(stop)
+    _set_on_signals(stop, stop)
     try:
-        left = run_pipeline(config, report, stop, started)
+        ending = run_pipeline(config, report, stop, started, drain=drain)
     except PipelineFailed as error:
         # The arguments are right, so status 1: a supervisor may start the command again.
         note(f"kohort: {error}")
         sys.exit(1)
     if stop.is_set():
-        group = f"left group {config.group}" if left else f"group {config.group} was not left yet"
-        note(f"{application}: stopped; {records:,} records are committed to the table; {group}")
+        how = "drained" if ending.drained else "stopped"
+        if drain.is_set() and not ending.drained:
+            how = "stopped before it was drained"
+        group = f"left group {config.group}"
+        group = group if ending.left else f"group {config.group} was not left yet"
+        note(f"{application}: {how}; {records:,} records are committed to the table; {group}")
 
 
-def _set_on_signals(stop: threading.Event) -> None:
-    # A thread sets the event: the main thread may hold the event's lock when the signal comes.
+def _set_on_signals(stop: threading.Event, terminate: threading.Event) -> None:
+    """Set ``terminate`` on the first SIGTERM, ``stop`` on a second one and on Ctrl-C."""
+
+    def handle(number: int, _frame: object) -> None:
+        first = number == signal.SIGTERM and not terminate.is_set()
+        # A thread sets the event: the main thread may hold the event's lock when the signal comes.
+        _thread.start_new_thread((terminate if first else stop).set, ())
+
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: _thread.start_new_thread(stop.set, ()))
+        signal.signal(number, handle)
 
 
 def _read_sql(path: Path) -> str:

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from kohort.model.errors import ConfigError, InvariantViolation, KohortError
 from kohort.model.ids import TopicPartition
+from kohort.spark.draining import DrainFile
 from kohort.spark.ledger import SourceLedger
 from kohort.spark.offsets import SourceOffset, parse, render
 from kohort.spark.options import DELETED, SourceOptions
@@ -61,6 +62,15 @@ class Group(Protocol):
 
     def release(self, partitions: Collection[TopicPartition]) -> None:
         """Give up revoked partitions."""
+        ...
+
+    def drain(self) -> None:
+        """Ask the group to take everything away."""
+        ...
+
+    @property
+    def drained(self) -> bool:
+        """Whether a drain is over."""
         ...
 
     def leave(self) -> None:
@@ -133,7 +143,8 @@ class SourceDriver:
         self._clock = clock
         self._sleep = sleep
         self._warm = False
-        self._joined = False
+        self._joined = self._draining = False
+        self._drain_file = DrainFile(options.drain_file) if options.drain_file else None
         self._held: dict[TopicPartition, _Holding] = {}
         self._fenced_at: dict[TopicPartition, int] = {}
         self._told: dict[TopicPartition, int] = {}
@@ -185,6 +196,7 @@ class SourceDriver:
         while True:
             self._group.touch()
             self._look_around()
+            self._drain()
             end = plan(start, self._epochs(), self._positions(), self._readable(), limit)
             if end is not start:
                 return render(end)
@@ -302,6 +314,21 @@ class SourceDriver:
         ready = [p for p in new if self._may_acquire(p, snapshot)]
         if ready:
             self._acquire(ready, snapshot)
+
+    def _drain(self) -> None:
+        """Drain the member if the application's main process asks; tell when that is over.
+
+        Owned partitions are read until the group revokes them.
+        """
+        if self._drain_file is None or not self._drain_file.exists():
+            return
+        if not self._draining:
+            self._draining = True
+            self._group.drain()
+        elif self._group.drained and self._held:
+            self._drain_file.refuse()
+        elif self._group.drained:
+            self._drain_file.clear()
 
     def _may_acquire(
         self, partition: TopicPartition, snapshot: MembershipSnapshot[TopicPartition]

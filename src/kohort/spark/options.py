@@ -31,6 +31,7 @@ DELETED: Final = (
 _KNOWN: Final = {
     "bootstrap", "subscribe", "group.id", "startingoffsets", "maxoffsetspertrigger",
     "includeheaders", "failondataloss", "ledger", "application", "readtasks", "idlewaitms",
+    "drainfile",
 }  # fmt: skip
 _TOPIC: Final = re.compile(r"[A-Za-z0-9._-]{1,249}")
 
@@ -44,6 +45,8 @@ class SourceOptions:
         client: settings of membership, admin and fetching; ``auto_offset_reset`` comes from
             ``startingOffsets``.
         ledger: directory of the exactly-once table; None makes the query at-least-once.
+        drain_file: when this file exists, the member gives all partitions away, and the source
+            then removes the file; None for no such file.
         application: the name of this start of this application in the ledger; unique.
         limit: most offsets of a micro-batch.
         read_tasks: most read tasks of a micro-batch.
@@ -56,6 +59,7 @@ class SourceOptions:
     topics: tuple[str, ...]
     client: ClientSettings
     ledger: Path | None
+    drain_file: Path | None
     application: str
     limit: int
     read_tasks: int
@@ -95,7 +99,8 @@ def parse_options(given: Mapping[str, str]) -> SourceOptions:
     return SourceOptions(
         topics=_topics(options),
         client=client,
-        ledger=Path(options["ledger"]) if options.get("ledger") else None,
+        ledger=_path(options, "ledger"),
+        drain_file=_path(options, "drainfile"),
         application=options.get("application") or uuid.uuid4().hex,
         limit=_count(options, "maxoffsetspertrigger", DEFAULT_LIMIT),
         read_tasks=_count(options, "readtasks", 2),
@@ -117,6 +122,10 @@ def _topics(options: Mapping[str, str]) -> tuple[str, ...]:
                 "digits, '.', '_' and '-'"
             )
     return tuple(topics)
+
+
+def _path(options: Mapping[str, str], name: str) -> Path | None:
+    return Path(options[name]) if options.get(name) else None
 
 
 def _word(options: Mapping[str, str], name: str, default: str, *allowed: str) -> str:

@@ -26,6 +26,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from kohort.model.errors import ConfigError, KohortError
+from kohort.spark.draining import SUFFIX, DrainFile, Draining
 from kohort.spark.kafka_topics import KafkaTopics
 from kohort.spark.layout import CHECKPOINTS
 from kohort.spark.ledger import Ledger
@@ -76,6 +77,7 @@ class PipelineConfig:
         limit: most offsets of a micro-batch.
         trigger_ms: least time between the beginnings of two micro-batches.
         skip_deleted: continue behind records that were deleted before they were read.
+        drain_s: longest time for the group to take all partitions away after ``drain`` is set.
         kafka: further client settings by Kafka's names.
         spark: further Spark settings.
     """
@@ -92,6 +94,7 @@ class PipelineConfig:
     limit: int = 500_000
     trigger_ms: int = 500
     skip_deleted: bool = False
+    drain_s: float = 0.0
     kafka: Mapping[str, str] = field(default_factory=dict)
     spark: Mapping[str, str] = field(default_factory=dict)
 
@@ -115,14 +118,27 @@ class Progress:
         return self.rows / self.seconds if self.seconds else 0.0
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ending:
+    """How an application ended.
+
+    ``left`` is False if the member may still be in its group: its process did not end in time.
+    ``drained``: the group had taken all partitions away before.
+    """
+
+    left: bool
+    drained: bool
+
+
 def run_pipeline(
     config: PipelineConfig,
     report: Callable[[Progress], None],
     stop: threading.Event,
     started: Callable[[str], None] = lambda name: None,
     *,
+    drain: threading.Event | None = None,
     session: SparkSession | None = None,
-) -> bool:
+) -> Ending:
     """Run one application until its query ends, or until ``stop`` is set.
 
     Args:
@@ -130,17 +146,16 @@ def run_pipeline(
         report: called after each micro-batch.
         stop: when set, the application stops its query and leaves the group.
         started: called with the application's name when the query runs.
+        drain: when set, the group takes all partitions away; after that, or after
+            ``config.drain_s``, ``stop`` is set.
         session: a Spark session to use; None starts one and stops it at the end.
-
-    Returns:
-        False if the member may still be in its group: its process did not end in time.
 
     Raises:
         ConfigError: a setting is wrong; nothing was started.
         ClientError: the brokers cannot be reached.
         PipelineFailed: the query failed.
     """
-    _check_topics(parse_options(_source_options(config)))
+    _check_topics(parse_options(_source_options(config, config.output)))
     with (
         closing(open_ledger(config.output, config.group)) as ledger,
         _checkpoint(config.output, config.name) as (name, checkpoint),
@@ -152,16 +167,25 @@ def run_pipeline(
             else make_session(f"kohort-{config.group}-{name}", config.master, config.spark)
         )
         own = session is None
-        application = Application(spark, config, ledger, checkpoint, report, stop, own_session=own)
+        draining = Draining(
+            wanted=drain or threading.Event(),
+            file=DrainFile(checkpoint.with_name(checkpoint.name + SUFFIX).resolve()),
+            timeout_s=config.drain_s,
+        )
+        draining.file.clear()
+        application = Application(
+            spark, config, ledger, checkpoint, report, stop, draining, own_session=own
+        )
         left = True
         try:
             note_start: Callable[[], None] = partial(started, name)
             while not application.run(note_start):
                 note_start = _nothing
         finally:
+            draining.file.clear()
             if own:
                 left = stop_session(spark)
-        return left
+        return Ending(left=left, drained=draining.drained)
 
 
 @dataclass(slots=True)
@@ -174,6 +198,7 @@ class Application:
     checkpoint: Path
     report: Callable[[Progress], None]
     stop: threading.Event
+    draining: Draining
     own_session: bool
     """Whether no other program uses the session, so that all its processes may be ended."""
     late_starts: int = 0
@@ -181,10 +206,14 @@ class Application:
 
     def run(self, started: Callable[[], None]) -> bool:
         """Run one query until it ends; False if another query must follow."""
-        query, sink = self._start_query(_source_options(self.config))
+        query, sink = self._start_query(
+            _source_options(self.config, self.checkpoint)
+            | {"drainFile": str(self.draining.file.path)}
+        )
         started()
+        before_stop = stop_workers if self.own_session else _nothing
         try:
-            _watch(query, self._note, self.stop, stop_workers if self.own_session else _nothing)
+            _watch(query, self._note, self.stop, self.draining, before_stop)
         except PythonLate:
             return self._note_late_start()
         except KohortError:
@@ -237,9 +266,14 @@ def _nothing() -> None:
     pass
 
 
-def _source_options(config: PipelineConfig) -> dict[str, str]:
-    """The options for one start of the query, with a new name for the ledger."""
+def _source_options(config: PipelineConfig, checkpoint: Path) -> dict[str, str]:
+    """The options for one start of the query, with a new name for the ledger.
+
+    An application is known by its checkpoint, unless the settings say otherwise: with waits, the
+    next process on the checkpoint gets the partitions of this process.
+    """
     return {
+        "kafka.kohort.member.identity": str(checkpoint.resolve()),
         **{f"kafka.{name}": value for name, value in config.kafka.items()},
         "kafka.bootstrap.servers": config.bootstrap,
         "kafka.group.id": config.group,
@@ -261,12 +295,15 @@ def _watch(
     query: StreamingQuery,
     report: Callable[[Progress], None],
     stop: threading.Event,
+    draining: Draining,
     before_stop: Callable[[], None],
 ) -> None:
     last = -1
     try:
         while query.isActive and not stop.wait(_LOOK_S):
             last = _report_new(query, report, last)
+            if draining.over():
+                stop.set()
         if stop.is_set():
             before_stop()
             query.stop()
@@ -276,8 +313,9 @@ def _watch(
     except (PySparkException, Py4JError, OSError) as error:
         # A service manager signals all processes at once. Spark's workers may end before this
         # process stops the query, and the query then fails.
-        if not stop.wait(_LOOK_S):
+        if not stop.wait(_LOOK_S) and not draining.wanted.is_set():
             raise _explained(error) from error
+        stop.set()
         LOG.info("the query failed while it was being stopped: %s", error)
 
 
