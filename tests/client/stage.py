@@ -20,6 +20,7 @@ from kohort.client.admin import Admin
 from kohort.client.config import ClientSettings, parse_client_settings
 from kohort.client.consumer import Consumer
 from kohort.client.driver_thread import DriverThread, member_engine, protocol_of
+from kohort.client.status import StatusKeeper
 from kohort.consumer.effects import Idle
 from kohort.consumer.events import Subscribe, Unsubscribe
 from kohort.consumer.membership_core import MembershipCore, MembershipEffect, Released
@@ -211,9 +212,8 @@ class SlowMember:
         parsed: ClientSettings = parse_client_settings(settings)
         protocol = protocol_of(parsed)
         self.core = SlowCore(protocol, int(delay_s * 1_000) * MICROS_PER_MILLI)
-        self._thread = DriverThread(
-            ConsumerDriver(member_engine(parsed, protocol), self.core), parsed, self._look
-        )
+        driver = ConsumerDriver(member_engine(parsed, protocol), self.core)
+        self._thread = DriverThread(driver, parsed, StatusKeeper(lambda _fact: None), self._look)
         self._left = threading.Event()
         self.owned: frozenset[TopicPartition] = frozenset()
         self._thread.handle(Subscribe(topics=frozenset(topics)))

@@ -40,6 +40,7 @@ CALLS: Final[dict[str, Method]] = {
     "paused": lambda c: c.paused(),
     "drained": lambda c: c.drained,
     "waits": lambda c: c.waits(),
+    "status": lambda c: c.status(),
     "enforce_rebalance": lambda c: c.enforce_rebalance("a test"),
     "position": lambda c: c.position(T0),
     "position of a pair": lambda c: c.position(("t", 0)),
@@ -64,7 +65,7 @@ CALLS: Final[dict[str, Method]] = {
 CHANGES: Final = frozenset(
     {"poll", "consume", "iterate", "drain", "subscribe", "unsubscribe", "close"}
 )
-READS: Final = frozenset({"subscription", "assignment", "paused", "drained", "waits"})
+READS: Final = frozenset({"subscription", "assignment", "paused", "drained", "waits", "status"})
 
 Arguments: TypeAlias = tuple[tuple[Any, ...], dict[str, Any]]
 

@@ -121,6 +121,11 @@ def a_member_returns(group: WaitingGroup, leaver: int) -> None:
     (wait,) = group.kohort[0].waits()
     assert wait.partitions == lost
     assert 0 < wait.remaining_ms <= 60_000
+    status = group.kohort[1].status()
+    assert {each.partitions for each in status.waits} == {lost}
+    (sentence,) = status.waiting_for
+    assert sentence.startswith("4 partitions wait up to ")
+    assert ", ".join(map(str, sorted(lost))) in sentence
     returned = group.join()
     assert group.settled(4, 4, 4) == [*before, lost]
     assert returned.snapshot().generation == generation + 2

@@ -27,7 +27,7 @@ import confluent_kafka
 from kohort.client import arguments
 from kohort.client.arguments import AnyPartition, PartitionLike
 from kohort.client.config import ClientSettings, parse_client_settings
-from kohort.client.driver_thread import check_settings, consumer_thread, waits_in
+from kohort.client.driver_thread import check_settings, consumer_thread
 from kohort.client.errors import (
     Closed,
     NoOffset,
@@ -39,6 +39,7 @@ from kohort.client.finishing import finisher_of
 from kohort.client.listeners import PartitionsCallback, RebalanceListener, listener_of, tell
 from kohort.client.poll_loop import BUSY_WAIT_S, CommitCallback, PollLoop
 from kohort.client.recording import recorder_of
+from kohort.client.status import MemberStatus, waits_in
 from kohort.consumer.effects import Callback
 from kohort.consumer.events import Drain, Subscribe, Unsubscribe
 from kohort.embedded.deferral import Wait
@@ -382,6 +383,11 @@ class Consumer:
         The leader decides (``scheduled.rebalance.max.delay.ms``); its last assignment names them.
         """
         return waits_in(self._thread.driver.core.ownership)
+
+    def status(self) -> MemberStatus[TopicPartition]:
+        """The state with its reason, partitions, waits, the last rebalance. For any thread."""
+        driver = self._thread.driver
+        return self._thread.keeper.status(driver.member, driver.core.ownership, self.assignment())
 
     def close(self, timeout: float = 30.0) -> None:
         """Commit (if automatic), tell the listener, leave the group; bounded by ``timeout``.

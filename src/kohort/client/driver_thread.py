@@ -17,15 +17,15 @@ from functools import partial
 from typing import Any, Final, Generic
 
 import kohort
-from kohort.client.client_loop import ClientLoop, monotonic_now
+from kohort.client.client_loop import ClientLoop
 from kohort.client.config import ClientSettings
 from kohort.client.errors import ClientError, Closed, RequestTimedOut
 from kohort.client.failures import raise_refused, request_failure
 from kohort.client.identity import member_identity
 from kohort.client.recording import ConsumerRecorder
+from kohort.client.status import StatusKeeper
 from kohort.consumer.core import ConsumerCore
-from kohort.consumer.ownership import Ownership, R
-from kohort.embedded.deferral import Wait, pending_of
+from kohort.consumer.ownership import R
 from kohort.engine.connection_pool import ConnectionSettings
 from kohort.engine.consumer_driver import (
     READ_COMMITTED,
@@ -126,6 +126,7 @@ class DriverThread(Generic[C]):
     Args:
         driver: used by the thread alone, except attributes that other threads may read.
         settings: timeouts, and the group's id for messages.
+        keeper: gets the driver's facts.
         on_turn: called on the driver's thread when something may have changed.
     """
 
@@ -133,9 +134,11 @@ class DriverThread(Generic[C]):
         self,
         driver: ConsumerDriver[C],
         settings: ClientSettings,
+        keeper: StatusKeeper,
         on_turn: Callable[[], None] = lambda: None,
     ) -> None:
         self.driver = driver
+        self.keeper = keeper
         self.group_id = group_id_of(settings)
         self.error: ClientError | None = None
         """Why the thread ended, if a bug ended it."""
@@ -311,12 +314,6 @@ class DriverThread(Generic[C]):
         self._on_turn()
 
 
-def waits_in(ownership: Ownership[R]) -> tuple[Wait, ...]:
-    """The waits in the last assignment, with the time that is left now."""
-    age_ms = ownership.user_data_age(monotonic_now())
-    return pending_of(ownership.user_data).after(age_ms).waits
-
-
 def check_settings(settings: ClientSettings) -> None:
     """Raise ConfigError if a member cannot be made of these settings."""
     group_id_of(settings)
@@ -330,13 +327,14 @@ def consumer_thread(
     """The driver of a consumer with these settings, on a thread that has not started."""
     protocol = protocol_of(settings)
     committed = settings.isolation_level == "read_committed"
+    keeper = StatusKeeper(_log if recorder is None else recorder.observe)
     driver = ConsumerDriver(
         member_engine(settings, protocol, None if recorder is None else recorder.notes),
         ConsumerCore(settings.consumer, protocol.embedded),
         isolation_level=READ_COMMITTED if committed else READ_UNCOMMITTED,
-        observe=_log if recorder is None else recorder.observe,
+        observe=keeper.observe,
     )
-    return DriverThread(driver, settings)
+    return DriverThread(driver, settings, keeper)
 
 
 def _log(fact: object) -> None:

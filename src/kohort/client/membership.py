@@ -19,9 +19,10 @@ from kohort.client import arguments
 from kohort.client.arguments import AnyPartition, PartitionLike
 from kohort.client.client_loop import monotonic_now
 from kohort.client.config import ClientSettings, parse_client_settings
-from kohort.client.driver_thread import DriverThread, member_engine, protocol_of, waits_in
+from kohort.client.driver_thread import DriverThread, member_engine, protocol_of
 from kohort.client.errors import ClientError, Closed, WrongUse
 from kohort.client.failures import trouble_failure
+from kohort.client.status import MemberStatus, StatusKeeper, waits_in
 from kohort.consumer.effects import Idle, Trouble
 from kohort.consumer.events import Drain, Subscribe, Unsubscribe
 from kohort.consumer.membership_core import MembershipCore, Released
@@ -90,10 +91,13 @@ class Membership(Generic[R]):
     ) -> None:
         self._topics = arguments.topics(topics)
         self._session_micros = settings.session_timeout_ms * MICROS_PER_MILLI
+        keeper = StatusKeeper(lambda _fact: None)
         self._driver = ConsumerDriver(
-            member_engine(settings, protocol), MembershipCore(protocol.embedded)
+            member_engine(settings, protocol),
+            MembershipCore(protocol.embedded),
+            observe=keeper.observe,
         )
-        self._thread = DriverThread(self._driver, settings, self._look)
+        self._thread = DriverThread(self._driver, settings, keeper, self._look)
         self._group_id = self._thread.group_id
         self._on_change = on_change
         self._changed = threading.Condition()
@@ -157,6 +161,12 @@ class Membership(Generic[R]):
                 timeout_s,
             )
         return self.snapshot()
+
+    def status(self) -> MemberStatus[R]:
+        """The state with its reason, owned resources, waits, and the last rebalance."""
+        driver = self._driver
+        owned = self._snapshot.owned
+        return self._thread.keeper.status(driver.member, driver.core.ownership, owned)
 
     def confirmed(self) -> bool:
         """Whether the coordinator confirmed the membership less than a session timeout ago."""

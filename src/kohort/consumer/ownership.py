@@ -154,6 +154,7 @@ class Ownership(Generic[R]):
         "_releasing",
         "generation_id",
         "member_id",
+        "moved",
         "now",
         "topics",
         "user_data",
@@ -166,6 +167,8 @@ class Ownership(Generic[R]):
         self.generation_id = NO_GENERATION
         """The generation of the assignment applied last; -1 after the membership was lost."""
         self.member_id = NO_MEMBER
+        self.moved = 0, 0
+        """How many resources the last assignment added and took away."""
         self.user_data: bytes | None = None
         """The bytes that the leader's assignor put into the last assignment for this member."""
         self.user_data_at: Instant | None = None
@@ -306,7 +309,9 @@ class Ownership(Generic[R]):
     def _apply(self, assigned: frozenset[R], event: Joined) -> list[OwnershipEffect[R]]:
         self._previous = assigned
         added = frozenset(assigned - self._acquired.keys())
-        effects = self._give_up(frozenset(self._acquired.keys() - assigned))
+        gone = frozenset(self._acquired.keys() - assigned)
+        self.moved = len(added), len(gone)
+        effects = self._give_up(gone)
         for key in sorted(added):
             self._acquired[key] = event.generation_id
         effects.append(Take(resources=added, generation_id=event.generation_id))

@@ -142,11 +142,7 @@ class MemberEngine(ClusterEngine):
     # -- membership -------------------------------------------------------------------------------
 
     def handle(self, event: OwnerEvent, now: Instant) -> list[Output]:
-        """Handle an event of the owner; `member/events.py` explains each.
-
-        They are Join, JoinPrepared, RequestRejoin, SubscriptionChanged, Polled,
-        AssignmentPerformed, AssignmentFailed, Leave and Stalled.
-        """
+        """Handle an event of the owner; `member/events.py` explains each."""
         if type(event) is Stalled:
             self._router.shift(event.micros)
         else:
@@ -192,17 +188,18 @@ class MemberEngine(ClusterEngine):
 
     @property
     def last_confirmed(self) -> Instant | None:
-        """When the last heartbeat, commit or join that the coordinator confirmed was *sent*.
-
-        The coordinator keeps the membership at least a session timeout from there. None without a
-        membership.
-        """
+        """When the last confirmed request was sent. See ``Member.last_confirmed``."""
         return self._member.last_confirmed
 
     @property
     def sure_until(self) -> Instant | None:
         """Until when the membership is certain; None without one. See ``Member.sure_until``."""
         return self._member.sure_until
+
+    @property
+    def core(self) -> Member:
+        """The member's core, for reading only."""
+        return self._member
 
     # -- requests of the owner --------------------------------------------------------------------
 

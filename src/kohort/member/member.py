@@ -113,6 +113,16 @@ class Member:
         """
         return self._data.sure_until()
 
+    @property
+    def poll_ends(self) -> Instant | None:
+        """When max.poll.interval is over; None if no poll is awaited."""
+        return self._data.deadlines.at(Timer.POLL)
+
+    @property
+    def poll_expired(self) -> bool:
+        """Whether max.poll.interval ran out, so that the member joins only after a poll."""
+        return self._data.poll_expired
+
     # -- the contract of a core -----------------------------------------------------------------
 
     def handle(self, event: Event, now: Instant) -> list[Effect]:

@@ -1,0 +1,83 @@
+"""The status of a member: state, reason, the last rebalance, and waits."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+
+from tests.client.one_consumer import TP0, TP1, make, read
+from tests.client.stage import QUICK, SlowMember, until
+
+from kohort.broker.embedded import EmbeddedBroker
+from kohort.client.membership import GroupMembership
+from kohort.client.status import LastRebalance
+from kohort.member.states import MemberState
+
+
+def test_the_status_of_a_consumer_before_between_and_after_its_rebalances(
+    broker: EmbeddedBroker,
+) -> None:
+    with make(broker, max_poll_interval_ms=60_000) as consumer:
+        status = consumer.status()
+        assert (status.state, status.why) == (MemberState.UNJOINED, "not subscribed yet")
+        assert (status.generation, status.member, status.owned) == (-1, "", frozenset())
+        assert (status.waiting_for, status.last_rebalance, status.poll_s) == ((), None, None)
+        consumer.subscribe(["t"])
+        read(consumer, 1)
+        status = consumer.status()
+        assert (status.state, status.why) == (MemberState.STABLE, "assignment received")
+        assert status.generation >= 1
+        assert status.member
+        assert status.owned == {TP0, TP1}
+        assert status.poll_s is not None
+        assert 0 < status.poll_s <= 60
+        assert 0 <= status.seconds < 20
+        last = status.last_rebalance
+        assert last is not None
+        assert (last.cause, last.gained, last.lost) == ("no membership", 2, 0)
+        assert 0 <= last.duration_ms < 20_000
+        consumer.enforce_rebalance("a test of the status")
+        until(
+            lambda: (consumer.poll(0.01), consumer.status().generation > status.generation)[1],
+            "another generation",
+        )
+        again = consumer.status().last_rebalance
+        assert isinstance(again, LastRebalance)
+        assert (again.cause, again.gained, again.lost) == ("a test of the status", 0, 0)
+        assert again.duration_ms < 20_000
+    assert consumer.status().why == "left"
+    assert consumer.status().waiting_for == ()
+
+
+def test_a_member_without_polls_waits_for_a_poll(broker: EmbeddedBroker) -> None:
+    with GroupMembership(
+        ["t"], {**QUICK, "max.poll.interval.ms": 100},
+        bootstrap_servers=broker.bootstrap_servers, group_id="g",
+    ) as member:  # fmt: skip
+        sentence = "max.poll.interval.ms passed without a poll: the application must poll"
+        until(lambda: member.status().waiting_for == (sentence,), sentence)
+        status = member.status()
+        assert status.why == "max.poll.interval.ms (100) passed without a poll"
+        assert status.poll_s is None
+
+
+def test_a_member_without_a_broker_waits_for_a_coordinator() -> None:
+    with GroupMembership(["t"], bootstrap_servers="127.0.0.1:1", group_id="g") as member:
+        sentence = "no coordinator of the group is known"
+        until(lambda: member.status().waiting_for == (sentence,), sentence)
+
+
+def test_a_member_that_joins_waits_for_the_slow_ones(broker: EmbeddedBroker) -> None:
+    settings: dict[str, object] = {
+        **QUICK, "bootstrap.servers": broker.bootstrap_servers, "group.id": "g",
+    }  # fmt: skip
+    with ExitStack() as stack:
+        slow = SlowMember(settings, ["t"], 1.0)
+        stack.callback(slow.stop)
+        until(lambda: slow.owned == {TP0, TP1}, "the slow member owns everything")
+        slow.core.slow = True
+        with GroupMembership(["t"], settings) as member:
+            sentence = "every member of the group must join the new generation"
+            until(lambda: member.status().waiting_for == (sentence,), sentence)
+            assert member.status().state is MemberState.JOINING
+            until(lambda: member.status().owned, "a share")
+            until(lambda: member.status().waiting_for == (), "nothing more")
