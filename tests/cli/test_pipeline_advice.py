@@ -1,4 +1,4 @@
-"""The advice in the error about deleted records: a user can follow each part of the message."""
+"""The options of a query: the advice about deleted records can be followed; the identity."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_without_a_flag_deleted_records_are_an_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     config = started_with([], tmp_path, monkeypatch)
-    assert parse_options(_source_options(config)).fail_on_data_loss
+    assert parse_options(_source_options(config, tmp_path)).fail_on_data_loss
 
 
 def test_the_flag_that_the_message_names_continues_behind_deleted_records(
@@ -43,7 +43,7 @@ def test_the_flag_that_the_message_names_continues_behind_deleted_records(
     flags = re.findall(r"--[a-z-]+", DELETED)
     assert flags, DELETED
     config = started_with(flags, tmp_path, monkeypatch)
-    assert not parse_options(_source_options(config)).fail_on_data_loss
+    assert not parse_options(_source_options(config, tmp_path)).fail_on_data_loss
 
 
 def test_the_option_that_the_message_names_continues_behind_deleted_records() -> None:
@@ -51,3 +51,16 @@ def test_the_option_that_the_message_names_continues_behind_deleted_records() ->
     assert advised, DELETED
     options = {"bootstrap": "b:1", "group.id": "g", "subscribe": "t"} | advised
     assert not parse_options(options).fail_on_data_loss
+
+
+@pytest.mark.parametrize("name", ["kohort.member.identity", "kohort_member_identity"])
+def test_an_application_is_known_by_its_checkpoint_unless_the_user_names_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    def identity(*flags: str) -> str:
+        config = started_with([*flags], tmp_path, monkeypatch)
+        options = parse_options(_source_options(config, tmp_path / "one"))
+        return options.client.kohort_member_identity
+
+    assert identity() == str(tmp_path / "one")
+    assert identity("--set", f"{name}=me") == "me"

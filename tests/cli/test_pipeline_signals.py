@@ -28,8 +28,21 @@ def test_a_signal_sets_the_event_while_the_main_thread_holds_its_lock(
     number: signal.Signals,
 ) -> None:
     stop = threading.Event()
-    _set_on_signals(stop)
+    _set_on_signals(stop, stop)
     # As ``Event.wait`` holds it between two of its lines.
     with stop._cond:  # type: ignore[attr-defined]
         signal.raise_signal(number)
+    assert stop.wait(30)
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.usefixtures("_handlers_kept")
+@pytest.mark.parametrize("second", STOPPING)
+def test_sigterm_drains_and_a_second_signal_stops(second: signal.Signals) -> None:
+    stop, drain = threading.Event(), threading.Event()
+    _set_on_signals(stop, drain)
+    signal.raise_signal(signal.SIGTERM)
+    assert drain.wait(30)
+    assert not stop.is_set()
+    signal.raise_signal(second)
     assert stop.wait(30)

@@ -272,9 +272,10 @@ def _source_options(config: PipelineConfig, checkpoint: Path) -> dict[str, str]:
     An application is known by its checkpoint, unless the settings say otherwise: with waits, the
     next process on the checkpoint gets the partitions of this process.
     """
+    kafka = {name.replace("_", "."): value for name, value in config.kafka.items()}
     return {
         "kafka.kohort.member.identity": str(checkpoint.resolve()),
-        **{f"kafka.{name}": value for name, value in config.kafka.items()},
+        **{f"kafka.{name}": value for name, value in kafka.items()},
         "kafka.bootstrap.servers": config.bootstrap,
         "kafka.group.id": config.group,
         "subscribe": config.topics,
