@@ -56,6 +56,8 @@ CALLS: Final[dict[str, Method]] = {
     "consume": lambda c: c.consume(5, 0.05),
     "iterate": lambda c: next(iter(c)),
     "drain": lambda c: c.drain(),
+    "report_warm": lambda c: c.report_warm([T0]),
+    "report_cold": lambda c: c.report_cold([T0]),
     "subscribe": lambda c: c.subscribe(["t", "u"]),
     "unsubscribe": lambda c: c.unsubscribe(),
     "close": lambda c: c.close(),
@@ -113,6 +115,8 @@ WRONG: Final[dict[str, list[Arguments]]] = {
         *(given(number, 0.05) for number in (0, -1, "5", 1.5, True, None)),
         *(given(5, timeout) for timeout in NOT_SECONDS),
     ],
+    "report_warm": each("t", ["t"], [5], None, T0),
+    "report_cold": each("t", ["t"], [5], None, T0),
     "close": each(*NOT_SECONDS),
 }
 """Each method with wrong arguments."""
@@ -257,7 +261,7 @@ RAISES: Final[dict[str, dict[type[Exception], frozenset[str]]]] = {
     "closed": {Closed: frozenset(CALLS) - READS - {"close"}},
     "in_on_assign": {WrongUse: CHANGES - {"subscribe", "drain"}},
     "in_on_revoke": {WrongUse: CHANGES - {"subscribe", "drain"}},
-    "second_thread": {WrongUse: frozenset(CALLS) - READS},
+    "second_thread": {WrongUse: frozenset(CALLS) - READS - {"report_warm", "report_cold"}},
 }
 """The calls that raise in each state; all others succeed."""
 

@@ -46,6 +46,20 @@ class WaitingGroup:
         self._admin = stack.enter_context(Admin(bootstrap_servers=address))
         self._admin.create_topic(self.name, PARTITIONS, 1)
 
+    def stateful(self) -> None:
+        """The topic has local state from now on, for members that join after this."""
+        self._more = {**self._more, "kohort.stateful.topics": self.name}
+
+    def prepare(self, member: GroupMembership, count: int) -> Partitions:
+        """Wait until so many partitions are announced to a member; it reports them as warm."""
+        until(
+            lambda: bool(self.owned()) and len(member.snapshot().preparing) == count,
+            f"{count} partitions are announced",
+        )
+        announced = member.snapshot().preparing
+        member.report_warm(announced)
+        return announced
+
     def join(self, **more: object) -> GroupMembership:
         member = GroupMembership([self.name], {**self._settings, **self._more}, **more)
         self._stack.callback(member.leave)
@@ -205,3 +219,57 @@ def a_drain_under_another_leader_is_over_at_once(group: WaitingGroup) -> None:
     group.kohort.remove(goes)
     goes.leave()
     group.settled(12)
+
+
+def a_newcomer_prepares(group: WaitingGroup) -> None:
+    """Nothing moves before the newcomer reports warm copies; then exactly these move."""
+    group.stateful()
+    group.join()
+    (before,) = group.settled(12)
+    newcomer = group.join()
+    until(lambda: len(newcomer.snapshot().preparing) == 6, "six partitions are announced")
+    assert group.settled(0, 12) == [before, frozenset()]
+    announced = group.prepare(newcomer, 6)
+    assert group.settled(6, 6) == [before - announced, announced]
+    until(lambda: group.user_data() == [None] * 2, "the group can be converted (KAFKA-18134)")
+
+
+def a_member_is_drained_warmly(group: WaitingGroup) -> None:
+    """The member that leaves works until the others have warm copies."""
+    group.stateful()
+    for shares, count in (([12], 0), ([6, 6], 6), ([4, 4, 4], 4)):
+        member = group.join()
+        if count:
+            group.prepare(member, count)
+        group.settled(*shares)
+    *others, goes = group.kohort
+    before = group.owned()
+    goes.drain()
+    until(
+        lambda: [len(member.snapshot().preparing) for member in others] == [2, 2],
+        "the partitions are announced",
+    )
+    assert group.settled(4, 4, 4) == before
+    assert not goes.drained
+    for member in others:
+        group.prepare(member, 2)
+    group.settled(0, 6, 6)
+    assert goes.drained
+
+
+def a_standby_takes_over(group: WaitingGroup) -> None:
+    """Lost partitions go to the members that have warm copies of them."""
+    group.stateful()
+    for shares, count in (([12], 0), ([6, 6], 6), ([4, 4, 4], 4)):
+        member = group.join()
+        if count:
+            group.prepare(member, count)
+        group.settled(*shares)
+    first, second, lost = group.owned()
+    copies = frozenset(sorted(lost)[1:3])
+    group.kohort[1].report_warm(copies)
+    group.kohort[1].request_rejoin("a probing rebalance")
+    group.settled(4, 4, 4)
+    gone = group.kohort.pop()
+    gone.leave()
+    assert group.settled(6, 6) == [first | (lost - copies), second | copies]

@@ -19,14 +19,8 @@ from tests.consumer.world import (
     tps,
 )
 
-from kohort.consumer.ownership import (
-    Complain,
-    GiveUp,
-    LoseAll,
-    Offer,
-    Ownership,
-    Take,
-)
+from kohort.consumer.embedded_protocol import Offer
+from kohort.consumer.ownership import Complain, GiveUp, LoseAll, Ownership, Take
 from kohort.member.events import RequestRejoin, SubscriptionChanged
 from kohort.model.ids import GenerationId, ProtocolName, TopicPartition
 from kohort.model.join import JoinProtocol

@@ -14,6 +14,7 @@ from kohort.consumer.effects import (
     StartReading,
     StopReading,
 )
+from kohort.consumer.embedded_protocol import EmbeddedProtocol, Offer
 from kohort.consumer.events import (
     CallbackDone,
     CommitAnswered,
@@ -23,7 +24,7 @@ from kohort.consumer.events import (
     Stopped,
     Subscribe,
 )
-from kohort.consumer.ownership import EmbeddedProtocol, Offer, Tell
+from kohort.consumer.ownership import Tell
 from kohort.member.effects import Joined, Lost, PrepareJoin
 from kohort.member.events import JoinPrepared, OwnerEvent
 from kohort.model.consumer_config import ConsumerConfig

@@ -28,6 +28,14 @@ class Consumer:
     echoes: bool = True
     identity: int | None = None
     draining: bool = False
+    prepares: bool = False
+    warm: frozenset[TopicPartition] = frozenset()
+
+    @property
+    def announced(self) -> frozenset[TopicPartition]:
+        """The partitions that this member shall prepare."""
+        handovers = (each.partitions for each in self.pending.handovers)
+        return frozenset[TopicPartition]().union(*handovers)
 
 
 class Group:
@@ -50,7 +58,9 @@ class Group:
     def join(self, *names: str, topics: str = "", identity: int | None = None) -> None:
         for name in names:
             wanted = frozenset(topics.split()) if topics else frozenset(self.sizes)
-            self.members[name] = Consumer(wanted, identity=identity)
+            self.members[name] = Consumer(
+                wanted, identity=identity, prepares=bool(self.resolution.stateful)
+            )
 
     def leave(self, *names: str) -> None:
         for name in names:
@@ -72,6 +82,8 @@ class Group:
                     pending=left if each.echoes else NOTHING,
                     identity=each.identity,
                     draining=each.draining,
+                    prepares=each.prepares,
+                    warm=each.warm - each.owned,
                 ),
             )
             members[MemberId(name)] = MemberSpec(
@@ -100,7 +112,8 @@ class Group:
                 self.moves += self.owner.get(partition, name).rstrip("'") != name.rstrip("'")
                 self.owner[partition] = name
             each.owned, each.generation = mine, self.generation
-            each.pending, each.told_at, each.memory = plan.pending, self.now, None
+            each.pending, each.told_at = plan.pending_of(MemberId(name)), self.now
+            each.memory = None
         first.memory, first.known = plan.memory, dict(self.sizes)
         return gave_up
 

@@ -130,3 +130,13 @@ def test_a_member_is_lost_while_another_one_drains() -> None:
     group.settle()
     assert group.owned("b'") >= lost
     assert not group.idle
+
+
+def test_a_wait_goes_on_while_every_member_drains() -> None:
+    group = Group("a b c", t=6)
+    group.leave("c")
+    group.settle()
+    for each in group.members.values():
+        each.draining = True
+    group.settle()
+    assert not group.owned("a") | group.owned("b")

@@ -100,6 +100,15 @@ class ClientSettings:
         "Most partitions that move only for balance in one rebalance: 5, or 10%; all if empty.",
     )
     kohort_moves_interval_ms: int = whole(0, 0, INT_MAX, "Least time between two such rebalances.")
+    kohort_stateful_topics: str = word(
+        "",
+        (),
+        "Topics with local state, comma separated: the new owner prepares, then partitions move.",
+    )
+    # As Kafka Streams' probing.rebalance.interval.ms, the time a warm-up may take there.
+    kohort_handover_timeout_ms: int = whole(
+        600_000, 1, MOST_WAIT_MS, "Longest preparation; then the partition moves nevertheless."
+    )
     kohort_max_group_record_bytes: int = whole(
         BROKERS_RECORD_LIMIT,
         0,
@@ -172,8 +181,9 @@ class ClientSettings:
             raise ConfigError("group.id is empty; leave it out to consume without a group")
         if self.resolution != DESIGN_ONE and COOPERATIVE_STICKY not in self.assignors:
             raise ConfigError(
-                "scheduled.rebalance.max.delay.ms and kohort.max.moves.per.round need "
-                f"{COOPERATIVE_STICKY} in partition.assignment.strategy, which is "
+                "scheduled.rebalance.max.delay.ms, kohort.max.moves.per.round and "
+                f"kohort.stateful.topics need {COOPERATIVE_STICKY} in "
+                "partition.assignment.strategy, which is "
                 f"{self.partition_assignment_strategy}: under an eager assignor every rebalance "
                 "takes all partitions"
             )
@@ -208,7 +218,15 @@ class ClientSettings:
             move_cost_ms=cost if auto else None,
             most_moves=_most_moves(self.kohort_max_moves_per_round),
             moves_interval_ms=Millis(self.kohort_moves_interval_ms),
+            stateful=self.stateful_topics,
+            handover_ms=Millis(self.kohort_handover_timeout_ms if self.stateful_topics else 0),
         )
+
+    @property
+    def stateful_topics(self) -> frozenset[str]:
+        """The topics with local state."""
+        names = (name.strip() for name in self.kohort_stateful_topics.split(","))
+        return frozenset(name for name in names if name)
 
     @property
     def _fixed_wait_ms(self) -> Millis:

@@ -28,12 +28,7 @@ from kohort.client import arguments
 from kohort.client.arguments import AnyPartition, PartitionLike
 from kohort.client.config import ClientSettings, parse_client_settings
 from kohort.client.driver_thread import check_settings, consumer_thread
-from kohort.client.errors import (
-    Closed,
-    NoOffset,
-    RequestTimedOut,
-    WrongUse,
-)
+from kohort.client.errors import Closed, RequestTimedOut, WrongUse
 from kohort.client.fetching import RecordFetcher
 from kohort.client.finishing import finisher_of
 from kohort.client.listeners import PartitionsCallback, RebalanceListener, listener_of, tell
@@ -41,7 +36,7 @@ from kohort.client.poll_loop import BUSY_WAIT_S, CommitCallback, PollLoop
 from kohort.client.recording import recorder_of
 from kohort.client.status import MemberStatus, waits_in
 from kohort.consumer.effects import Callback
-from kohort.consumer.events import Drain, Subscribe, Unsubscribe
+from kohort.consumer.events import Drain, ReportCold, ReportWarm, Subscribe, Unsubscribe
 from kohort.embedded.deferral import Wait
 from kohort.member.events import RequestRejoin
 from kohort.model.ids import Token, TopicPartition
@@ -110,6 +105,8 @@ class Consumer:
         on_assign: PartitionsCallback | None = None,
         on_revoke: PartitionsCallback | None = None,
         on_lost: PartitionsCallback | None = None,
+        on_prepare: PartitionsCallback | None = None,
+        on_discard: PartitionsCallback | None = None,
     ) -> None:
         """Share these topics with the group; in place of an earlier subscription.
 
@@ -122,13 +119,22 @@ class Consumer:
             on_assign: a function of (consumer, partitions), in place of a listener.
             on_revoke: the same.
             on_lost: the same; without this function a loss calls ``on_revoke``.
+            on_prepare: the same, for partitions that will come, see ``report_warm``.
+            on_discard: the same, for partitions that will not come after all.
 
         Raises:
             WrongUse: no topic, a single string, or both a listener and functions.
             TypeError: a topic is no string, or a callback is no function.
         """
         wanted = arguments.topics(topics)
-        chosen = listener_of(listener, on_assign, on_revoke, on_lost)
+        chosen = listener_of(
+            listener,
+            on_assign=on_assign,
+            on_revoke=on_revoke,
+            on_lost=on_lost,
+            on_prepare=on_prepare,
+            on_discard=on_discard,
+        )
         with self._alone():
             if self._recorder is not None:
                 self._recorder.subscribed(wanted)
@@ -254,19 +260,7 @@ class Consumer:
         wait = self._api_timeout_s() if timeout is None else arguments.seconds(timeout)
         with self._alone():
             (wanted,) = self._assigned([partition])
-            deadline = time.monotonic() + wait
-            core = self._thread.driver.core
-            while True:
-                if wanted in self._loop.readable:
-                    return self._loop.positions([wanted])[wanted].offset
-                start = core.position(wanted)
-                if start is not None:
-                    return start.offset
-                if core.is_stuck(wanted):
-                    raise NoOffset({wanted: None})
-                if time.monotonic() >= deadline:
-                    raise RequestTimedOut(f"the start of {wanted} is not known in time")
-                time.sleep(BUSY_WAIT_S)
+            return self._loop.position(wanted, time.monotonic() + wait)
 
     def seek(self, partition: PartitionLike, offset: int) -> None:
         """Go on reading an assigned partition at ``offset``.
@@ -376,6 +370,22 @@ class Consumer:
         False without ``drain``.
         """
         return self._thread.driver.core.ownership.drained
+
+    def report_warm(self, partitions: Collection[PartitionLike]) -> None:
+        """This process has warm copies of these partitions, which other members own.
+
+        A partition for which the group waits (``on_prepare``) moves here at once. Other copies are
+        standbys: a later rebalance (``enforce_rebalance``) prefers this member. Any thread may
+        call. The topics must be in ``kohort.stateful.topics``.
+
+        Raises:
+            Closed: the consumer was closed.
+        """
+        self._thread.handle(ReportWarm(resources=arguments.partitions(partitions)))
+
+    def report_cold(self, partitions: Collection[PartitionLike]) -> None:
+        """This process has dropped its copies of these partitions. As ``report_warm``."""
+        self._thread.handle(ReportCold(resources=arguments.partitions(partitions)))
 
     def waits(self) -> tuple[Wait, ...]:
         """The partitions of lost members that wait, with the time that is left.

@@ -25,7 +25,7 @@ from kohort.client.identity import member_identity
 from kohort.client.recording import ConsumerRecorder
 from kohort.client.status import StatusKeeper
 from kohort.consumer.core import ConsumerCore
-from kohort.consumer.ownership import R
+from kohort.consumer.embedded_protocol import R
 from kohort.engine.connection_pool import ConnectionSettings
 from kohort.engine.consumer_driver import (
     READ_COMMITTED,
@@ -33,8 +33,8 @@ from kohort.engine.consumer_driver import (
     C,
     ConsumerDriver,
     GroupProtocol,
-    consumer_protocol,
 )
+from kohort.engine.consumer_protocol import consumer_protocol
 from kohort.engine.member_engine import EngineSettings, MemberEngine
 from kohort.engine.member_outputs import Answered, Committed, OffsetsFetched, Output, Target
 from kohort.engine.member_recording import RequestNotes
@@ -72,6 +72,7 @@ def protocol_of(settings: ClientSettings) -> GroupProtocol[TopicPartition]:
         settings.client_rack or None,
         ConsumerAssigner(settings.resolution, say, settings.kohort_max_group_record_bytes),
         member_identity(settings.kohort_member_identity),
+        settings.stateful_topics,
     )
 
 

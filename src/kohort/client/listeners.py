@@ -3,8 +3,7 @@
 In: callbacks with partitions. Out: calls of the application's methods or functions, inside poll, in
 the application's own thread. Must not know: the consumer that calls.
 
-A revocation or a loss comes before the assignment that follows. No call has
-partitions that stay.
+A revocation or a loss comes before the assignment that follows. No call has partitions that stay.
 """
 
 from __future__ import annotations
@@ -39,6 +38,16 @@ class RebalanceListener:
         """Other members may own these already, and commits fail. Default: as if revoked."""
         self.on_partitions_revoked(consumer, partitions)
 
+    def on_partitions_prepare(self, consumer: Any, partitions: Collection[TopicPartition]) -> None:
+        """These will come: begin to make warm copies, and return. Then call ``report_warm``.
+
+        Only partitions of ``kohort.stateful.topics``. Default: nothing needs preparation.
+        """
+        consumer.report_warm(partitions)
+
+    def on_partitions_discard(self, consumer: Any, partitions: Collection[TopicPartition]) -> None:
+        """These were to be prepared, and will not come: their copies may be dropped."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Callbacks(RebalanceListener):
@@ -47,6 +56,8 @@ class Callbacks(RebalanceListener):
     on_assign: PartitionsCallback | None = None
     on_revoke: PartitionsCallback | None = None
     on_lost: PartitionsCallback | None = None
+    on_prepare: PartitionsCallback | None = None
+    on_discard: PartitionsCallback | None = None
 
     def on_partitions_assigned(self, consumer: Any, partitions: Collection[TopicPartition]) -> None:
         """Call ``on_assign``."""
@@ -65,12 +76,21 @@ class Callbacks(RebalanceListener):
         else:
             self.on_partitions_revoked(consumer, partitions)
 
+    def on_partitions_prepare(self, consumer: Any, partitions: Collection[TopicPartition]) -> None:
+        """Call ``on_prepare``, or else report the partitions as warm."""
+        if self.on_prepare is not None:
+            self.on_prepare(consumer, list(partitions))
+        else:
+            RebalanceListener.on_partitions_prepare(self, consumer, partitions)
+
+    def on_partitions_discard(self, consumer: Any, partitions: Collection[TopicPartition]) -> None:
+        """Call ``on_discard``."""
+        if self.on_discard is not None:
+            self.on_discard(consumer, list(partitions))
+
 
 def listener_of(
-    listener: RebalanceListener | None,
-    on_assign: PartitionsCallback | None,
-    on_revoke: PartitionsCallback | None,
-    on_lost: PartitionsCallback | None,
+    listener: RebalanceListener | None, **callbacks: PartitionsCallback | None
 ) -> RebalanceListener:
     """The listener that an application gave, or one made of its functions.
 
@@ -78,9 +98,9 @@ def listener_of(
         WrongUse: a listener and functions.
         TypeError: no listener, or no function.
     """
-    functions = Callbacks(on_assign=on_assign, on_revoke=on_revoke, on_lost=on_lost)
-    for name in ("on_assign", "on_revoke", "on_lost"):
-        arguments.function(getattr(functions, name), name)
+    for name, callback in callbacks.items():
+        arguments.function(callback, name)
+    functions = Callbacks(**callbacks)
     if listener is None:
         return functions
     if functions != Callbacks():
@@ -94,10 +114,11 @@ def tell(
     listener: RebalanceListener, kind: Callback, consumer: Any, of: frozenset[TopicPartition]
 ) -> None:
     """Call the method of the listener for ``kind``."""
-    partitions = sorted(of)
-    if kind is Callback.ASSIGNED:
-        listener.on_partitions_assigned(consumer, partitions)
-    elif kind is Callback.REVOKED:
-        listener.on_partitions_revoked(consumer, partitions)
-    else:
-        listener.on_partitions_lost(consumer, partitions)
+    methods = {
+        Callback.ASSIGNED: listener.on_partitions_assigned,
+        Callback.REVOKED: listener.on_partitions_revoked,
+        Callback.LOST: listener.on_partitions_lost,
+        Callback.PREPARE: listener.on_partitions_prepare,
+        Callback.DISCARD: listener.on_partitions_discard,
+    }
+    methods[kind](consumer, sorted(of))

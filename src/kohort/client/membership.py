@@ -24,9 +24,10 @@ from kohort.client.errors import ClientError, Closed, WrongUse
 from kohort.client.failures import trouble_failure
 from kohort.client.status import MemberStatus, StatusKeeper, waits_in
 from kohort.consumer.effects import Idle, Trouble
-from kohort.consumer.events import Drain, Subscribe, Unsubscribe
+from kohort.consumer.embedded_protocol import R
+from kohort.consumer.events import Drain, ReportCold, ReportWarm, Subscribe, Unsubscribe
 from kohort.consumer.membership_core import MembershipCore, Released
-from kohort.consumer.ownership import GiveUp, LoseAll, R, Take
+from kohort.consumer.ownership import Change
 from kohort.embedded.deferral import Wait
 from kohort.engine.consumer_driver import ConsumerDriver, GroupProtocol
 from kohort.member.events import Polled, RequestRejoin
@@ -48,6 +49,7 @@ class MembershipSnapshot(Generic[R]):
         member: the member id; empty before the first join.
         owned: assigned to this member and not given up yet, ``revoking`` included.
         revoking: the owner releases these as soon as it can.
+        preparing: other members own these until ``report_warm``, or until a deadline.
         acquired: for each owned resource, the generation that brought it.
         assignments: the number of applied assignments.
         confirmations: grows with each heartbeat, commit or join that the coordinator confirmed.
@@ -60,6 +62,7 @@ class MembershipSnapshot(Generic[R]):
     member: str = ""
     owned: frozenset[R] = frozenset()
     revoking: frozenset[R] = frozenset()
+    preparing: frozenset[R] = frozenset()
     acquired: Mapping[R, GenerationId] = field(default_factory=dict)
     assignments: int = 0
     confirmations: int = 0
@@ -74,7 +77,7 @@ class Membership(Generic[R]):
         topics: the subscription.
         settings: ``bootstrap_servers``, ``group_id``, timeouts.
         protocol: the kind of the group.
-        on_change: called on the membership's thread with each ``GiveUp``, ``Take`` and ``LoseAll``.
+        on_change: called on the membership's thread with each change, see `ownership`.
 
     All methods may be called from any thread. Nothing is sent before ``join``.
 
@@ -87,7 +90,7 @@ class Membership(Generic[R]):
         topics: Iterable[str],
         settings: ClientSettings,
         protocol: GroupProtocol[R],
-        on_change: Callable[[GiveUp[R] | Take[R] | LoseAll[R]], object] = lambda _change: None,
+        on_change: Callable[[Change[R]], object] = lambda _change: None,
     ) -> None:
         self._topics = arguments.topics(topics)
         self._session_micros = settings.session_timeout_ms * MICROS_PER_MILLI
@@ -149,7 +152,7 @@ class Membership(Generic[R]):
     def wait_for_change(
         self, seen: MembershipSnapshot[R], timeout_s: float
     ) -> MembershipSnapshot[R]:
-        """Wait until generation, ``owned`` or ``revoking`` differ from ``seen``, or time is over.
+        """Wait until the generation or the resources differ from ``seen``, or time is over.
 
         Raises:
             ClientError: as ``snapshot``.
@@ -211,6 +214,20 @@ class Membership(Generic[R]):
         """Whether a drain is over: nothing is owned, or the leader is no kohort and ignores it."""
         return self._driver.core.ownership.drained
 
+    def report_warm(self, resources: Collection[R]) -> None:
+        """This process has warm copies of these, which other members own; see `Prepare`.
+
+        Raises:
+            Closed: the member left the group.
+        """
+        self._check_joined()
+        self._thread.handle(ReportWarm(resources=frozenset(resources)))
+
+    def report_cold(self, resources: Collection[R]) -> None:
+        """This process has dropped its copies of these. Raises as ``report_warm``."""
+        self._check_joined()
+        self._thread.handle(ReportCold(resources=frozenset(resources)))
+
     def leave(self, timeout_s: float = 30.0) -> None:
         """Leave the group and end the thread; harmless before a join or after another call.
 
@@ -268,6 +285,7 @@ class Membership(Generic[R]):
             member=member.member_id,
             owned=frozenset(acquired),
             revoking=core.ownership.releasing,
+            preparing=core.ownership.preparing,
             acquired=acquired,
             assignments=core.assignments,
             confirmations=seen.confirmations + newly,
@@ -332,4 +350,4 @@ class GroupMembership(Membership[TopicPartition]):
 
 
 def _ownership(snapshot: MembershipSnapshot[R]) -> tuple[object, ...]:
-    return snapshot.generation, snapshot.owned, snapshot.revoking
+    return snapshot.generation, snapshot.owned, snapshot.revoking, snapshot.preparing

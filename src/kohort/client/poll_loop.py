@@ -21,7 +21,7 @@ from kohort.client import arguments
 from kohort.client.client_loop import monotonic_now
 from kohort.client.config import ClientSettings
 from kohort.client.driver_thread import DriverThread
-from kohort.client.errors import ClientError, Closed, WrongUse
+from kohort.client.errors import ClientError, Closed, NoOffset, RequestTimedOut, WrongUse
 from kohort.client.failures import trouble_failure
 from kohort.client.fetching import FetchProblem, ProblemKind, RecordFetcher
 from kohort.client.recording import ConsumerRecorder
@@ -37,6 +37,7 @@ from kohort.consumer.effects import (
 )
 from kohort.consumer.events import CallbackDone, OutOfRange, Polled, Seek, Stopped
 from kohort.consumer.fencing import Verdict, is_sure, judge
+from kohort.consumer.ownership import Discard, Prepare
 from kohort.model.errors import ErrorCode
 from kohort.model.ids import Token, TopicPartition
 from kohort.model.instants import MICROS_PER_MILLI, Instant
@@ -218,6 +219,25 @@ class PollLoop:
                 found[at] = Position(record.offset() or 0)
         return found | {tp: self._stopped[tp] for tp in wanted if tp in self._stopped}
 
+    def position(self, wanted: TopicPartition, deadline: float) -> int:
+        """The offset of the next record of an assigned partition.
+
+        Raises:
+            NoOffset: the partition has no usable offset.
+            RequestTimedOut: the start is not known at the deadline, of ``time.monotonic``.
+        """
+        while True:
+            if wanted in self.readable:
+                return self.positions([wanted])[wanted].offset
+            start = self._core.position(wanted)
+            if start is not None:
+                return start.offset
+            if self._core.is_stuck(wanted):
+                raise NoOffset({wanted: None})
+            if time.monotonic() >= deadline:
+                raise RequestTimedOut(f"the start of {wanted} is not known in time")
+            time.sleep(BUSY_WAIT_S)
+
     def unbuffer(self, partitions: Iterable[TopicPartition]) -> bool:
         """Drop buffered records of these partitions; whether there were any."""
         dropped = set(partitions)
@@ -270,6 +290,10 @@ class PollLoop:
                 self._start(effect.starts)
             case RunCallback():
                 self._call_back(effect, lost=verdict is Verdict.TELL_LOSS)
+            case Prepare():
+                self._call(Callback.PREPARE, effect.resources)
+            case Discard():
+                self._call(Callback.DISCARD, effect.resources)
             case Trouble():
                 error = trouble_failure(effect, self._thread.group_id)
                 if effect.error is not ErrorCode.NONE:
@@ -357,13 +381,10 @@ class PollLoop:
         recorder = self._recorder
         if recorder is not None:
             recorder.callback(kind, partitions, effect.generation_id, ended=False)
-        self._in_callback = True
-        self.look_at_ns = 0  # a poll inside the callback must look, and so fail
         try:
             if partitions or kind is Callback.ASSIGNED:
-                self._tell(kind, partitions)
+                self._call(kind, partitions)
         finally:
-            self._in_callback = False
             if kind is not Callback.ASSIGNED:
                 self.assigned -= partitions
                 for tp in effect.partitions - kept:
@@ -371,6 +392,14 @@ class PollLoop:
             if recorder is not None:
                 recorder.callback(kind, partitions, effect.generation_id, ended=True)
             self._thread.handle(CallbackDone(step=effect.step, kept=kept))
+
+    def _call(self, kind: Callback, partitions: frozenset[TopicPartition]) -> None:
+        self._in_callback = True
+        self.look_at_ns = 0  # a poll inside the callback must look, and so fail
+        try:
+            self._tell(kind, partitions)
+        finally:
+            self._in_callback = False
 
     # -- asynchronous commits ---------------------------------------------------------------------
 

@@ -22,8 +22,10 @@ from kohort.client.config import ClientSettings, parse_client_settings
 from kohort.client.errors import Closed
 from kohort.client.identity import member_identity
 from kohort.client.membership import Membership
-from kohort.consumer.ownership import GiveUp, LoseAll, Take
+from kohort.consumer import ownership
+from kohort.consumer.ownership import Discard, GiveUp, LoseAll, Prepare, Take
 from kohort.engine.resource_protocol import EVERY, resource_protocol
+from kohort.model.errors import ConfigError
 from kohort.policies.resource_groups import Policy, ResourceAssigner
 
 LOG: Final = logging.getLogger(__name__)
@@ -77,6 +79,8 @@ class ResourceGroup(Membership[str]):
         ):
             arguments.function(callback, name)
         settings = parse_client_settings(settings, **more)
+        if settings.stateful_topics:
+            raise ConfigError("kohort.stateful.topics is for consumers: resources are no topics")
         say = partial(LOG.warning, "group %s: %s", settings.group_id)
         protocol = resource_protocol(
             ResourceAssigner(
@@ -139,8 +143,9 @@ class ResourceGroup(Membership[str]):
 
     # -- the thread of the callbacks --------------------------------------------------------------
 
-    def _queue(self, change: Change) -> None:
-        self._changes.put(change)
+    def _queue(self, change: ownership.Change[str]) -> None:
+        if not isinstance(change, Prepare | Discard):  # no resource is stateful
+            self._changes.put(change)
 
     def _work(self) -> None:
         while True:

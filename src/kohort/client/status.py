@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from typing import Any, Generic
 
 from kohort.client.client_loop import monotonic_now
-from kohort.consumer.ownership import Ownership, R
+from kohort.consumer.embedded_protocol import R
+from kohort.consumer.ownership import Ownership
 from kohort.embedded.deferral import Pending, Wait, pending_of
 from kohort.engine.member_engine import MemberEngine
 from kohort.member.states import MemberState

@@ -33,6 +33,7 @@ from kohort.consumer.effects import (
     TroubleKind,
     failure,
 )
+from kohort.consumer.embedded_protocol import EmbeddedProtocol
 from kohort.consumer.events import (
     Answer,
     Application,
@@ -46,6 +47,8 @@ from kohort.consumer.events import (
     OffsetsListed,
     OutOfRange,
     Polled,
+    ReportCold,
+    ReportWarm,
     Seek,
     Stopped,
     Subscribe,
@@ -53,11 +56,12 @@ from kohort.consumer.events import (
 )
 from kohort.consumer.ownership import (
     Complain,
-    EmbeddedProtocol,
+    Discard,
     GiveUp,
     LoseAll,
     Ownership,
     OwnershipEffect,
+    Prepare,
     Take,
     Tell,
 )
@@ -240,8 +244,8 @@ class ConsumerCore:
                 effects = self._subscribe(event, now)
             case Unsubscribe():
                 effects = self._unsubscribe(event, now)
-            case Drain():
-                effects = self._own(self._ownership.drain(), now)
+            case Drain() | ReportWarm() | ReportCold():
+                effects = self._own(self._wished(event), now)
             case Polled():
                 effects = self._polled(event, now)
             case Stopped():
@@ -258,6 +262,19 @@ class ConsumerCore:
             case _:
                 assert_never(event)
         return effects
+
+    def _wished(
+        self, event: Drain | ReportWarm[TopicPartition] | ReportCold[TopicPartition]
+    ) -> list[OwnershipEffect[TopicPartition]]:
+        match event:
+            case Drain():
+                return self._ownership.drain()
+            case ReportWarm():
+                return self._ownership.report_warm(event.resources)
+            case ReportCold():
+                return self._ownership.report_cold(event.resources)
+            case _:
+                assert_never(event)
 
     def _polled(self, event: Polled, now: Instant) -> list[Effect]:
         return [_TELL_POLLED, *self._auto_commit.polled(self._mine(event.positions), now)]
@@ -330,7 +347,7 @@ class ConsumerCore:
                     self._push(Callback.ASSIGNED, effect.resources)
                 case LoseAll():
                     self._lose(effect.resources)
-                case Tell():
+                case Tell() | Prepare() | Discard():
                     out.append(effect)
                 case Complain():
                     out.append(Trouble(kind=TroubleKind.REFUSED, message=effect.message))

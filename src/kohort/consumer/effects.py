@@ -13,7 +13,7 @@ from dataclasses import field
 from enum import Enum
 from typing import TypeAlias
 
-from kohort.consumer.ownership import Tell
+from kohort.consumer.ownership import Discard, Prepare, Tell
 from kohort.member.effects import Failed
 from kohort.model.errors import ErrorCode
 from kohort.model.ids import GenerationId, Token, TopicPartition
@@ -52,11 +52,13 @@ class ListOffsets:
 
 
 class Callback(Enum):
-    """The three callbacks of a listener."""
+    """The callbacks of a listener; `RunCallback` has the first three."""
 
     ASSIGNED = "assigned"
     REVOKED = "revoked"
     LOST = "lost"
+    PREPARE = "prepare"
+    DISCARD = "discard"
 
 
 @value(frozen=True, slots=True, kw_only=True)
@@ -124,5 +126,13 @@ class Idle:
 
 
 ForGroup: TypeAlias = Tell | CommitOffsets | FetchOffsets | ListOffsets
-ForApplication: TypeAlias = StopReading | RunCallback | StartReading | Trouble | Idle
+ForApplication: TypeAlias = (
+    StopReading
+    | RunCallback
+    | StartReading
+    | Prepare[TopicPartition]
+    | Discard[TopicPartition]
+    | Trouble
+    | Idle
+)
 Effect: TypeAlias = ForGroup | ForApplication

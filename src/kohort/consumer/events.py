@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import field
-from typing import TypeAlias
+from typing import Generic, TypeAlias
 
+from kohort.consumer.embedded_protocol import R
 from kohort.member.effects import Failed, Joined, Left, Lost, PrepareJoin
 from kohort.model.errors import ErrorCode
 from kohort.model.ids import Token, TopicPartition
@@ -40,6 +41,20 @@ class Unsubscribe:
 @value(frozen=True, slots=True, kw_only=True)
 class Drain:
     """Ask the group to take everything away from this member; records are read until then."""
+
+
+@value(frozen=True, slots=True, kw_only=True)
+class ReportWarm(Generic[R]):
+    """The application has warm copies of these resources of other members."""
+
+    resources: frozenset[R]
+
+
+@value(frozen=True, slots=True, kw_only=True)
+class ReportCold(Generic[R]):
+    """The application dropped its copies of these."""
+
+    resources: frozenset[R]
 
 
 @value(frozen=True, slots=True, kw_only=True)
@@ -139,6 +154,8 @@ Application: TypeAlias = (
     Subscribe
     | Unsubscribe
     | Drain
+    | ReportWarm[TopicPartition]
+    | ReportCold[TopicPartition]
     | Polled
     | Stopped
     | CallbackDone

@@ -1,7 +1,7 @@
 """The core of a member that only owns resources: no positions, no callbacks.
 
-In: events of the member core and of the owner. Out: ``Tell`` for the member; ``GiveUp``, ``Take``,
-``LoseAll``, ``Trouble`` and ``Idle`` for the owner. Must not know: sockets, threads, the kind of
+In: events of the member core and of the owner. Out: ``Tell`` for the member; changes of ownership,
+``Trouble`` and ``Idle`` for the owner. Must not know: sockets, threads, the kind of
 the resources.
 """
 
@@ -11,24 +11,17 @@ from dataclasses import dataclass
 from typing import Generic, TypeAlias, assert_never
 
 from kohort.consumer.effects import Idle, Trouble, TroubleKind, failure
+from kohort.consumer.embedded_protocol import EmbeddedProtocol, R
 from kohort.consumer.events import (
     Drain,
     MemberOutput,
     OffsetsCommitted,
+    ReportCold,
+    ReportWarm,
     Subscribe,
     Unsubscribe,
 )
-from kohort.consumer.ownership import (
-    Complain,
-    EmbeddedProtocol,
-    GiveUp,
-    LoseAll,
-    Ownership,
-    OwnershipEffect,
-    R,
-    Take,
-    Tell,
-)
+from kohort.consumer.ownership import Change, Complain, Ownership, OwnershipEffect, Tell
 from kohort.member.effects import Failed, Joined, Left, Lost, PrepareJoin
 from kohort.member.events import Join, Leave
 from kohort.model.ids import Token
@@ -42,7 +35,8 @@ class Released(Generic[R]):
     resources: frozenset[R]
 
 
-MembershipEffect: TypeAlias = Tell | GiveUp[R] | Take[R] | LoseAll[R] | Trouble | Idle
+Owners: TypeAlias = Subscribe | Drain | ReportWarm[R] | ReportCold[R] | Released[R]
+MembershipEffect: TypeAlias = Tell | Change[R] | Trouble | Idle
 
 
 class MembershipCore(Generic[R]):
@@ -62,7 +56,7 @@ class MembershipCore(Generic[R]):
 
     def handle(
         self,
-        event: MemberOutput | Subscribe | Unsubscribe | Drain | OffsetsCommitted | Released[R],
+        event: MemberOutput | Unsubscribe | OffsetsCommitted | Owners[R],
         now: Instant,
     ) -> list[MembershipEffect[R]]:
         """Take an event."""
@@ -82,15 +76,17 @@ class MembershipCore(Generic[R]):
             case _:
                 return self._own(event)
 
-    def _own(
-        self, event: Subscribe | Drain | Released[R] | PrepareJoin | Joined | Lost
-    ) -> list[MembershipEffect[R]]:
+    def _own(self, event: Owners[R] | PrepareJoin | Joined | Lost) -> list[MembershipEffect[R]]:
         effects: list[OwnershipEffect[R]]
         match event:
             case Subscribe():
                 effects = [*self.ownership.subscribe(event.topics), Tell(event=Join())]
             case Drain():
                 effects = self.ownership.drain()
+            case ReportWarm():
+                effects = self.ownership.report_warm(event.resources)
+            case ReportCold():
+                effects = self.ownership.report_cold(event.resources)
             case Released():
                 effects = self.ownership.released(event.resources)
             case PrepareJoin() | Joined() if self._leaving is not None:

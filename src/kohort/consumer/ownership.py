@@ -1,8 +1,8 @@
 """Which resources a member owns, must give up, and may take, under eager and cooperative protocols.
 
 In: ``PrepareJoin``, ``Joined`` and ``Lost`` of the member core, and ``released`` of the owner. Out:
-``GiveUp``, ``Take`` and ``LoseAll`` for the owner, and events for the member. Must not know:
-offsets, callbacks, connections, and the kind of the resources.
+``GiveUp``, ``Take``, ``LoseAll``, ``Prepare`` and ``Discard`` for the owner, and events for the
+member. Must not know: offsets, callbacks, connections, and the kind of the resources.
 
 Under an eager protocol the owner gives up everything before a join. Under a cooperative protocol
 the join is answered at once with everything that is still owned; the owner gives up only the
@@ -17,10 +17,11 @@ Sources: KIP-429; the order of Kafka's own consumer is in ``ConsumerCoordinator`
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, Generic, Protocol, TypeAlias, TypeVar
+from typing import Generic, TypeAlias
 
+from kohort.consumer.embedded_protocol import EmbeddedProtocol, Offer, R
 from kohort.member.effects import Joined, Lost, PrepareJoin
 from kohort.member.events import JoinPrepared, OwnerEvent, RequestRejoin, SubscriptionChanged
 from kohort.model.errors import InvariantViolation, ProtocolError
@@ -31,18 +32,6 @@ from kohort.model.ids import (
     ProtocolName,
 )
 from kohort.model.instants import Instant, Millis, millis_between
-from kohort.model.join import JoinProtocol
-
-
-class Resource(Hashable, Protocol):
-    """A key that has an order: topic partitions are the resources of consumers."""
-
-    def __lt__(self, other: Any, /) -> bool:
-        """Whether this resource sorts before another."""
-        ...
-
-
-R = TypeVar("R", bound=Resource)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,6 +61,23 @@ class LoseAll(Generic[R]):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Prepare(Generic[R]):
+    """Owner: you get these as soon as you have a warm copy, or later without one.
+
+    Call ``report_warm`` when the copies are warm. Other members own them until then.
+    """
+
+    resources: frozenset[R]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Discard(Generic[R]):
+    """Owner: these were to be prepared, and are not going to come. The copies may be dropped."""
+
+    resources: frozenset[R]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Tell:
     """Shell: hand this event to the member engine."""
 
@@ -85,48 +91,8 @@ class Complain:
     message: str
 
 
-OwnershipEffect: TypeAlias = GiveUp[R] | Take[R] | LoseAll[R] | Tell | Complain
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Offer(Generic[R]):
-    """The facts that a member can offer to its group when it joins."""
-
-    topics: frozenset[str]
-    owned: frozenset[R]
-    """Resources that the member still owns; empty under an eager protocol."""
-
-    previous: frozenset[R]
-    """The last assignment, for assignors that are sticky without ownership."""
-
-    generation_id: GenerationId
-    user_data: bytes | None = None
-    """The userdata of the last assignment: an assignor may want the bytes back."""
-
-    elapsed_ms: Millis | None = Millis(0)
-    """The time since that assignment was made; None if it is not known."""
-    draining: bool = False
-    """Whether the member asks the group to take everything away from it."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EmbeddedProtocol(Generic[R]):
-    """The bytes inside JoinGroup and SyncGroup, and the meaning of protocol names.
-
-    Attributes:
-        offer: writes the member's offers, best first.
-        read_assignment: the resources and the userdata in an assignment, which is empty if the
-            leader left this member out; raises ProtocolError.
-        is_cooperative: whether members keep resources while they join under this protocol name.
-        name_of: the name in a subscription that covers a resource: a partition's topic.
-        offers_eager: whether one of the offers is an eager protocol.
-    """
-
-    offer: Callable[[Offer[R]], tuple[JoinProtocol, ...]]
-    read_assignment: Callable[[bytes], tuple[frozenset[R], bytes | None]]
-    is_cooperative: Callable[[ProtocolName], bool]
-    name_of: Callable[[R], str]
-    offers_eager: bool = False
+Change: TypeAlias = GiveUp[R] | Take[R] | LoseAll[R] | Prepare[R] | Discard[R]
+OwnershipEffect: TypeAlias = Change[R] | Tell | Complain
 
 
 class Ownership(Generic[R]):
@@ -148,10 +114,13 @@ class Ownership(Generic[R]):
         "_losing",
         "_offered",
         "_offered_topics",
+        "_offered_warm",
         "_prepared",
+        "_preparing",
         "_previous",
         "_protocol",
         "_releasing",
+        "_warm",
         "generation_id",
         "member_id",
         "moved",
@@ -197,6 +166,12 @@ class Ownership(Generic[R]):
         """Whether the member must rejoin with a new subscription after a revocation."""
         self._draining = self._drain_offered = self._drain_ignored = False
         """Whether a drain was asked for, was in the last join, and was ignored by the leader."""
+        self._preparing: frozenset[R] = frozenset()
+        """Resources that the owner was asked to prepare."""
+        self._warm: frozenset[R] = frozenset()
+        """Resources of other members of which the owner has a warm copy."""
+        self._offered_warm: frozenset[R] = frozenset()
+        """The same in the last JoinPrepared."""
 
     # -- state ------------------------------------------------------------------------------------
 
@@ -223,6 +198,11 @@ class Ownership(Generic[R]):
     def workable(self) -> frozenset[R]:
         """The owned resources without ``releasing``."""
         return frozenset(self._acquired.keys() - self._releasing)
+
+    @property
+    def preparing(self) -> frozenset[R]:
+        """The resources that the owner was asked to prepare, without those that are warm."""
+        return self._preparing - self._warm
 
     @property
     def joining_waits(self) -> bool:
@@ -267,6 +247,23 @@ class Ownership(Generic[R]):
             return []
         return [Tell(event=SubscriptionChanged(reason="this member is being drained"))]
 
+    def report_warm(self, resources: frozenset[R]) -> list[OwnershipEffect[R]]:
+        """The owner has warm copies of these; the member rejoins if the leader waits for one.
+
+        Copies of other resources travel with the next join. Owned resources are ignored.
+        """
+        new = resources - self._warm - self._acquired.keys()
+        self._warm |= new
+        if not new & self._preparing:
+            return []
+        reason = f"{len(new & self._preparing)} partitions are prepared"
+        return [Tell(event=SubscriptionChanged(reason=reason))]
+
+    def report_cold(self, resources: frozenset[R]) -> list[OwnershipEffect[R]]:
+        """The owner dropped its copies of these; the next join tells the leader."""
+        self._warm -= resources
+        return []
+
     def prepare_join(self, event: PrepareJoin) -> list[OwnershipEffect[R]]:
         """Answer the member at once, or after the owner gave up what it must give up."""
         self._answer = event
@@ -295,10 +292,12 @@ class Ownership(Generic[R]):
             nothing: Take[R] = Take(resources=frozenset(), generation_id=event.generation_id)
             return [Complain(message=text), nothing]
         self._assigned = assigned
-        if self._drain_offered and assigned:
+        announced = self._embedded.announced(self.user_data)
+        if self._drain_offered and assigned and not announced.postponed:
             self._drain_ignored = True
         unwanted = frozenset(key for key in assigned if not self._wants(key))
         effects = self._apply(assigned - unwanted, event)
+        effects += self._prepare(announced.prepare)
         if unwanted:
             # Made for an older subscription. Wanted resources stay, the next round brings the rest.
             topics = sorted({self._embedded.name_of(key) for key in unwanted})[:5]
@@ -316,6 +315,22 @@ class Ownership(Generic[R]):
             self._acquired[key] = event.generation_id
         effects.append(Take(resources=added, generation_id=event.generation_id))
         return effects + self._settle()
+
+    def _prepare(self, announced: frozenset[R]) -> list[OwnershipEffect[R]]:
+        """Ask for copies of newly announced resources, and for no more of the others."""
+        wanted = frozenset(key for key in announced if self._wants(key)) - self._acquired.keys()
+        self._warm -= self._acquired.keys()
+        before, self._preparing = self._preparing, wanted
+        effects: list[OwnershipEffect[R]] = []
+        if dropped := before - wanted - self._acquired.keys():
+            effects.append(Discard(resources=dropped))
+        if new := wanted - before - self._warm:
+            effects.append(Prepare(resources=new))
+        if late := wanted & self._warm - self._offered_warm:
+            # The owner reported these copies after the join, so the leader does not know them.
+            reason = f"{len(late)} partitions are prepared"
+            effects.append(Tell(event=SubscriptionChanged(reason=reason)))
+        return effects
 
     def lost(self, event: Lost) -> list[OwnershipEffect[R]]:
         """The membership is lost, and every resource with it."""
@@ -368,6 +383,7 @@ class Ownership(Generic[R]):
         self._protocol = None
         self._prepared = False
         self._draining = self._drain_offered = self._drain_ignored = False
+        self._preparing = frozenset()
 
     def check(self) -> None:
         """Assert the invariants.
@@ -440,6 +456,7 @@ class Ownership(Generic[R]):
         self._leaving_topics = False
         self._drain_offered = self._draining
         self._offered = frozenset(self._acquired)
+        self._offered_warm = self._warm - self._acquired.keys()
         self._offered_topics = self.topics
         offer = Offer(
             topics=self.topics,
@@ -449,6 +466,7 @@ class Ownership(Generic[R]):
             user_data=self.user_data,
             elapsed_ms=self.user_data_age(self.now),
             draining=self._draining,
+            warm=self._offered_warm,
         )
         protocols = self._embedded.offer(offer)
         return Tell(event=JoinPrepared(attempt=prepare.attempt, protocols=protocols))

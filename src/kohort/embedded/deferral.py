@@ -1,13 +1,14 @@
 """The userdata of deferred resolution: the waiting partitions of a group, and the time left.
 
-In: values (waits for lost partitions, released partitions, a member's identity, a drain). Out:
-bytes in assignments, and the echo of these bytes in subscriptions. Must not know: leaders, timers,
-clocks.
+In: values (waits for lost partitions, released partitions, handovers, a member's identity, a
+drain). Out: bytes in assignments, and the echo of these bytes in subscriptions. Must not know:
+leaders, timers, clocks.
 
 A leader that waits writes the waits into every assignment. Each member writes them into its next
 subscription, with the time that is left. So the next leader knows the wait and the time left.
 Remaining times travel, never times of day: the clocks of members differ. A subscription can also
-have the member's identity, which outlives its process, and the wish to be drained.
+have the member's identity, which outlives its process, the wish to be drained, and the partitions
+of which the member has a warm copy. The handovers in an assignment are those to its own member.
 
 While nothing is pending, an assignment has no userdata: a broker of Kafka 4 refuses to convert a
 group to the protocol of KIP-848 as long as an assignment has any (KAFKA-18134). Other Kafka clients
@@ -17,7 +18,7 @@ ignore these bytes. A subscription's userdata starts with the generation, as Jav
 from __future__ import annotations
 
 import struct as binary
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 from dataclasses import dataclass, replace
 
 from kohort.embedded.consumer import (
@@ -44,6 +45,10 @@ _IDENTITY = 2
 """Flag of an echo: the member's identity follows."""
 _DRAINING = 4
 """Flag of an echo: the member gives everything away."""
+_HANDOVERS = 8
+"""Flag: handovers and warm partitions follow at the end."""
+_PREPARES = 16
+"""Flag of an echo: the member prepares for partitions before it gets them."""
 _IDENTITY_BYTES = binary.Struct(">i")
 _NAMED = 10
 """Most partitions that a sentence names."""
@@ -68,6 +73,28 @@ class PendingData:
     released: list[TopicPartitionList] = field(array(TopicPartitionList))
 
 
+@struct(versions="0")
+class HandoverData:
+    """Partitions that move to one member at the same time."""
+
+    remaining_ms: int = field(INT32)
+    partitions: list[TopicPartitionList] = field(array(TopicPartitionList))
+
+
+@struct(versions="0")
+class HandoversData:
+    """The handovers to one member, and its warm partitions."""
+
+    handovers: list[HandoverData] = field(array(HandoverData))
+    warm: list[TopicPartitionList] = field(array(TopicPartitionList))
+
+
+def named(partitions: Set[TopicPartition]) -> str:
+    """The first partitions, for a sentence."""
+    more = ", ..." if len(partitions) > _NAMED else ""
+    return ", ".join(map(str, sorted(partitions)[:_NAMED])) + more
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wait:
     """The group waits for the return of a member that held these partitions."""
@@ -81,8 +108,16 @@ class Wait:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Handover:
+    """Partitions that a member gets as soon as it has a warm copy of them, or when time is over."""
+
+    remaining_ms: Millis
+    partitions: frozenset[TopicPartition]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Pending:
-    """The work that a group has still to do, as its leader describes it."""
+    """The work that a group has still to do, as its leader describes it to one member."""
 
     waits: tuple[Wait, ...] = ()
     released: frozenset[TopicPartition] = frozenset()
@@ -91,30 +126,38 @@ class Pending:
     """Moves that a later generation makes, because one generation makes only some."""
     age_known: bool = True
     """False if a restarted static member got these waits back with its old assignment."""
+    handovers: tuple[Handover, ...] = ()
+    """The partitions for which this member prepares."""
 
     def __bool__(self) -> bool:
-        return bool(self.waits or self.released or self.postponed)
+        return bool(self.waits or self.released or self.postponed or self.handovers)
 
     def after(self, elapsed_ms: Millis | None) -> Pending:
-        """The pending work some time later: each wait is shorter, at least 0.
+        """The pending work some time later: waits and handovers are shorter, at least 0.
 
         None: the time is not known. An assignment from an earlier life of the member has no age.
         """
         if elapsed_ms is None:
             return replace(self, age_known=False)
-        waits = tuple(
-            replace(wait, remaining_ms=Millis(max(0, wait.remaining_ms - max(0, elapsed_ms))))
-            for wait in self.waits
+        elapsed = max(0, elapsed_ms)
+        return replace(
+            self,
+            waits=tuple(
+                replace(wait, remaining_ms=Millis(max(0, wait.remaining_ms - elapsed)))
+                for wait in self.waits
+            ),
+            handovers=tuple(
+                replace(each, remaining_ms=Millis(max(0, each.remaining_ms - elapsed)))
+                for each in self.handovers
+            ),
         )
-        return replace(self, waits=waits)
 
     def sentences(self) -> list[str]:
         """A sentence for the log about each wait, and about postponed moves."""
         moves = [f"{self.postponed} moves are left for later"] if self.postponed else []
         return moves + [
             f"{len(wait.partitions)} partitions wait up to {wait.remaining_ms / 1_000:.1f} s for "
-            f"the member that had them: {', '.join(map(str, sorted(wait.partitions)[:_NAMED]))}"
-            + (", ..." if len(wait.partitions) > _NAMED else "")
+            f"the member that had them: {named(wait.partitions)}"
             for wait in self.waits
         ]
 
@@ -132,6 +175,21 @@ class Echo:
     """A number that the member's next process has, too; None without one."""
     draining: bool = False
     """The member will leave, and wants its partitions to be assigned to others before."""
+    prepares: bool = False
+    """Whether the member prepares for partitions before it gets them."""
+    warm: frozenset[TopicPartition] = frozenset()
+    """Partitions of other members, or of none, of which this member has a warm copy."""
+
+    @property
+    def flags(self) -> int:
+        """The header's flags."""
+        return (
+            (0 if self.pending.age_known else _AGE_UNKNOWN)
+            | (_IDENTITY if self.identity is not None else 0)
+            | (_DRAINING if self.draining else 0)
+            | (_HANDOVERS if self.pending.handovers or self.warm else 0)
+            | (_PREPARES if self.prepares else 0)
+        )
 
 
 NO_ECHO = Echo()
@@ -139,11 +197,23 @@ NO_ECHO = Echo()
 
 def encode_pending(pending: Pending) -> bytes | None:
     """Userdata of an assignment; None if nothing is pending."""
-    return _HEADER.pack(_MARK, _FORMAT, _age_flag(pending)) + _body(pending) if pending else None
+    return _encoded(Echo(pending=pending)) if pending else None
 
 
-def _age_flag(pending: Pending) -> int:
-    return 0 if pending.age_known else _AGE_UNKNOWN
+def _encoded(echo: Echo) -> bytes:
+    data = _HEADER.pack(_MARK, _FORMAT, echo.flags)
+    if echo.identity is not None:
+        data += _IDENTITY_BYTES.pack(echo.identity)
+    data += _body(echo.pending)
+    return data + _handovers(echo) if echo.flags & _HANDOVERS else data
+
+
+def _handovers(echo: Echo) -> bytes:
+    handovers = [
+        HandoverData(remaining_ms=each.remaining_ms, partitions=partition_lists(each.partitions))
+        for each in echo.pending.handovers
+    ]
+    return encode(HandoversData(handovers=handovers, warm=partition_lists(echo.warm)), 0)
 
 
 def _body(pending: Pending) -> bytes:
@@ -183,14 +253,22 @@ def _decoded(data: bytes) -> Echo:
             raise ProtocolError(f"userdata of waits has {len(data)} bytes, too few for an identity")
         (identity,) = _IDENTITY_BYTES.unpack_from(data, start)
         start += _IDENTITY_BYTES.size
-    pending = _read_body(data, start, age_known=not flags & _AGE_UNKNOWN)
-    return Echo(pending=pending, identity=identity, draining=bool(flags & _DRAINING))
-
-
-def _read_body(data: bytes, start: int, *, age_known: bool) -> Pending:
     body, end = decode(PendingData, 0, data, start)
+    handed = HandoversData(handovers=[], warm=[])
+    if flags & _HANDOVERS:
+        handed, end = decode(HandoversData, 0, data, end)
     if end != len(data):
         raise ProtocolError(f"userdata of waits ends after {end} of {len(data)} bytes")
+    return Echo(
+        pending=_pending(body, handed, age_known=not flags & _AGE_UNKNOWN),
+        identity=identity,
+        draining=bool(flags & _DRAINING),
+        prepares=bool(flags & _PREPARES),
+        warm=frozenset(partitions_in(handed.warm)),
+    )
+
+
+def _pending(body: PendingData, handed: HandoversData, *, age_known: bool) -> Pending:
     waits = tuple(
         Wait(
             wait_id=each.wait_id,
@@ -205,6 +283,13 @@ def _read_body(data: bytes, start: int, *, age_known: bool) -> Pending:
         released=frozenset(partitions_in(body.released)),
         postponed=max(0, body.postponed),
         age_known=age_known,
+        handovers=tuple(
+            Handover(
+                remaining_ms=Millis(max(0, each.remaining_ms)),
+                partitions=frozenset(partitions_in(each.partitions)),
+            )
+            for each in handed.handovers
+        ),
     )
 
 
@@ -231,14 +316,9 @@ def announced_in(assignments: Iterable[bytes]) -> Pending:
 def encode_echo(generation_id: GenerationId, echo: Echo) -> bytes:
     """Userdata of a subscription: the generation in Java's form, then the echo if there is one."""
     generation = encode_generation_userdata(generation_id)
-    if not echo.pending and echo.identity is None and not echo.draining:
+    if not echo.pending and not echo.flags & ~_AGE_UNKNOWN:
         return generation
-    flags = _age_flag(echo.pending) | (_DRAINING if echo.draining else 0)
-    identity = b""
-    if echo.identity is not None:
-        flags |= _IDENTITY
-        identity = _IDENTITY_BYTES.pack(echo.identity)
-    return generation + _HEADER.pack(_MARK, _FORMAT, flags) + identity + _body(echo.pending)
+    return generation + _encoded(echo)
 
 
 def asks_to_drain(user_data: bytes | None) -> bool:

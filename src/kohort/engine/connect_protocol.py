@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
-from kohort.consumer.ownership import EmbeddedProtocol, Offer
+from kohort.consumer.embedded_protocol import EmbeddedProtocol, Offer
 from kohort.embedded.connect import (
     COMPATIBLE,
     CONFIG_MISMATCH,

@@ -19,6 +19,7 @@ from itertools import count
 from typing import Any, Final, Generic, Protocol, TypeVar, get_args
 
 from kohort.consumer.effects import CommitOffsets, FetchOffsets, ListOffsets, StartReading
+from kohort.consumer.embedded_protocol import EmbeddedProtocol, R
 from kohort.consumer.events import (
     CommitAnswered,
     Event,
@@ -26,9 +27,7 @@ from kohort.consumer.events import (
     OffsetsFetched,
     OffsetsListed,
 )
-from kohort.consumer.ownership import EmbeddedProtocol, Offer, R, Tell
-from kohort.embedded.consumer import decode_assignment
-from kohort.embedded.deferral import Echo, pending_of
+from kohort.consumer.ownership import Tell
 from kohort.engine import member_outputs as engine
 from kohort.engine.connection_pool import Bytes
 from kohort.engine.leader_duties import GroupAssigner
@@ -46,7 +45,6 @@ from kohort.engine.member_outputs import (
     Transmit,
     Where,
 )
-from kohort.member.config import CONSUMER_PROTOCOL_TYPE
 from kohort.member.effects import Failed, Joined, Left, Lost, Observe, PrepareJoin
 from kohort.member.events import OwnerEvent, Stalled
 from kohort.member.requests import RequestId
@@ -61,12 +59,8 @@ from kohort.model.client_facts import (
 from kohort.model.errors import ErrorCode
 from kohort.model.ids import ConnectionId, GroupId, ProtocolType, TopicPartition
 from kohort.model.instants import Instant, sooner
-from kohort.model.join import JoinProtocol
 from kohort.model.member_facts import MemberFact
 from kohort.model.positions import EARLIEST, LATEST, Position
-from kohort.policies.consumer_groups import ConsumerAssigner, join_protocols
-from kohort.policies.registry import is_cooperative
-from kohort.policies.spec import Assignor
 from kohort.wire.messages.k02_list_offsets import ListOffsetsRequest
 
 _CONNECTIONS = frozenset({Connect, Transmit, Close})
@@ -442,58 +436,3 @@ def _permanent(error: RequestError | None) -> str | None:
 
 def _permanent_code(code: ErrorCode, partition: TopicPartition) -> str | None:
     return None if code.retriable else f"offset of {partition}: {code.name}"
-
-
-# -- the consumer protocol ------------------------------------------------------------------------
-
-
-def echo_of(value: Offer[Any], identity: int | None) -> Echo:
-    """The part of an offer that only leaders of kohort read."""
-    return Echo(
-        pending=pending_of(value.user_data).after(value.elapsed_ms),
-        identity=identity,
-        draining=value.draining,
-    )
-
-
-def consumer_protocol(
-    assignors: tuple[Assignor, ...],
-    rack_id: str | None = None,
-    assigner: ConsumerAssigner | None = None,
-    identity: int | None = None,
-) -> GroupProtocol[TopicPartition]:
-    """The protocol of consumer groups, for a consumer with these assignors.
-
-    Args:
-        assignors: best first.
-        rack_id: client.rack.
-        assigner: decides if this member leads.
-        identity: the number of a member that is the same in its next process.
-    """
-
-    def offer(value: Offer[TopicPartition]) -> tuple[JoinProtocol, ...]:
-        return join_protocols(
-            assignors,
-            value.topics,
-            owned=value.owned,
-            previous=value.previous,
-            generation_id=value.generation_id,
-            rack_id=rack_id,
-            echo=echo_of(value, identity),
-        )
-
-    def read_assignment(data: bytes) -> tuple[frozenset[TopicPartition], bytes | None]:
-        assignment = decode_assignment(data)
-        return frozenset(assignment.partitions), assignment.user_data
-
-    return GroupProtocol(
-        type=CONSUMER_PROTOCOL_TYPE,
-        embedded=EmbeddedProtocol(
-            offer=offer,
-            read_assignment=read_assignment,
-            is_cooperative=is_cooperative,
-            name_of=lambda partition: partition.topic,
-            offers_eager=not all(is_cooperative(each.name) for each in assignors),
-        ),
-        assigner=assigner or ConsumerAssigner(),
-    )

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from kohort.consumer.ownership import EmbeddedProtocol, Offer
+from kohort.consumer.embedded_protocol import EmbeddedProtocol, Offer
 from kohort.embedded.consumer import decode_assignment
-from kohort.engine.consumer_driver import GroupProtocol, echo_of
+from kohort.engine.consumer_driver import GroupProtocol
+from kohort.engine.consumer_protocol import echo_of
 from kohort.model.ids import NO_GENERATION, GenerationId, ProtocolType
 from kohort.model.join import JoinProtocol
 from kohort.policies.consumer_groups import join_protocols

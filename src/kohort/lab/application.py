@@ -33,12 +33,14 @@ from kohort.consumer.events import (
     Drain,
     OutOfRange,
     Polled,
+    ReportWarm,
     Seek,
     Stopped,
     Subscribe,
     Unsubscribe,
 )
 from kohort.consumer.fencing import Verdict, is_sure, judge
+from kohort.consumer.ownership import Discard, Prepare
 from kohort.engine.consumer_driver import ConsumerDriver
 from kohort.engine.member_outputs import Committed, Output
 from kohort.lab.plan import Behaviour
@@ -340,6 +342,10 @@ class Consuming:
                 self._start(effect)
             case RunCallback():
                 return self._call_back(effect, lost=verdict is Verdict.TELL_LOSS)
+            case Prepare():
+                self._prepare(effect.resources)
+            case Discard():
+                pass  # the copies are kept: they cost nothing here
             case Trouble():
                 self.trouble.append(effect.message)
                 if effect.error is not ErrorCode.NONE:
@@ -368,6 +374,16 @@ class Consuming:
                 self._scheduler.after(wait_ms, self._process, self._restored, tp, position.offset)
             else:
                 self._read(tp, position.offset)
+
+    def _prepare(self, partitions: frozenset[TopicPartition]) -> None:
+        """Restore local state beside the work, then tell the group."""
+        cold = partitions - self._state
+        wait_ms = self._behaviour.restore_cold_ms if cold else self._behaviour.restore_warm_ms
+        self._scheduler.after(wait_ms, self._process, self._prepared, partitions)
+
+    def _prepared(self, partitions: frozenset[TopicPartition]) -> None:
+        self._state |= partitions
+        self._say(ReportWarm(resources=partitions))
 
     def _restored(self, tp: TopicPartition, offset: int) -> None:
         if self._restoring.get(tp) == offset:

@@ -53,6 +53,8 @@ class Behaviour:
     max_moves_per_round: int = 0
     """The limit of optional moves; 0 is no limit."""
     moves_interval_ms: int = 0
+    handover_ms: int = 0
+    """Above 0: all topics are stateful, and a preparation takes at most this long."""
     session_timeout_ms: int = 45_000
     heartbeat_interval_ms: int = 3_000
     max_poll_interval_ms: int = 300_000
@@ -86,7 +88,14 @@ class Behaviour:
             move_cost_ms=cost or None,
             most_moves=self.max_moves_per_round or None,
             moves_interval_ms=Millis(self.moves_interval_ms),
+            stateful=self.stateful,
+            handover_ms=Millis(self.handover_ms),
         )
+
+    @property
+    def stateful(self) -> frozenset[str]:
+        """The topics with local state."""
+        return frozenset(self.topics if self.handover_ms else ())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

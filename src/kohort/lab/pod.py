@@ -13,7 +13,8 @@ from typing import Any, Final
 
 from kohort.consumer.core import ConsumerCore
 from kohort.engine.connection_pool import ConnectionSettings
-from kohort.engine.consumer_driver import ConsumerDriver, consumer_protocol
+from kohort.engine.consumer_driver import ConsumerDriver
+from kohort.engine.consumer_protocol import consumer_protocol
 from kohort.engine.member_engine import EngineSettings, MemberEngine
 from kohort.engine.member_outputs import Close, Committed, Connect, Output, Transmit
 from kohort.engine.member_recording import RequestNotes
@@ -156,6 +157,7 @@ class Pod:
             assignors(behaviour.strategy),
             assigner=ConsumerAssigner(behaviour.resolution),
             identity=identity_of(self.name) if behaviour.identity else None,
+            stateful=behaviour.stateful,
         )
         member = MemberEngine(
             MemberConfig(

@@ -34,6 +34,14 @@ def sooner(one: Instant | None, other: Instant | None) -> Instant | None:
     return one if other is None or one <= other else other
 
 
+def millis_until(deadline: Instant, now: Instant) -> Millis:
+    """Milliseconds until a deadline, at least 0.
+
+    Rounded up, so that a timer of this length never ends before the deadline.
+    """
+    return Millis(max(0, -((now - deadline) // MICROS_PER_MILLI)))
+
+
 def millis_between(earlier: Instant, later: Instant) -> Millis:
     """Whole milliseconds from ``earlier`` to ``later``, rounded down; negative if swapped."""
     return Millis((later - earlier) // MICROS_PER_MILLI)

@@ -181,12 +181,7 @@ class ConsumerAssigner:
             self._check_record(spec, members, encoded)
             return encoded
         deferred = self._deferred(spec, moment)
-        user_data = encode_pending(deferred.pending)
-        plan = Plan(
-            deferred.partitions,
-            {} if user_data is None else dict.fromkeys(spec.members, user_data),
-            deferred.again,
-        )
+        plan = Plan(deferred.partitions, _user_data_of(spec, deferred), deferred.again)
         encoded = EncodedPlan(*in_bytes(plan, members), deferred.memory, racks)
         self._check_record(spec, members, encoded)
         return encoded
@@ -220,17 +215,19 @@ class ConsumerAssigner:
         return announced_in([assignment])
 
     def _deferred(self, spec: GroupSpec, moment: Moment) -> DeferredPlan:
-        """The plan; without waits if the group's record would be too large with their userdata."""
+        """The plan; nothing waits if the group's record would be too large with the userdata."""
         plan = deferred_plan(spec, moment, self._resolution)
         # Each member's assignment has the userdata, and later each member's subscription.
-        added = 2 * len(spec.members) * len(encode_pending(plan.pending) or b"")
+        added = 2 * sum(map(len, _user_data_of(spec, plan).values()))
         partitions = sum(map(len, plan.partitions.values()))
         if added and spec.record_bytes + 4 * partitions + added > _MOST_RECORD_BYTES:
             self._say(
-                f"generation {moment.generation_id}: lost partitions are assigned at once, because "
-                f"userdata of {added} bytes about waits would make the group's record too large"
+                f"generation {moment.generation_id}: no partition waits for its old owner or its "
+                f"new one, because userdata of {added} bytes would make the group's record too "
+                "large"
             )
-            plan = deferred_plan(spec, moment, replace(self._resolution, most_wait_ms=Millis(0)))
+            at_once = replace(self._resolution, most_wait_ms=Millis(0), stateful=frozenset[str]())
+            plan = deferred_plan(spec, moment, at_once)
         for sentence in (*plan.notes, *plan.pending.sentences()):
             self._say(f"generation {moment.generation_id}: {sentence}")
         return plan
@@ -267,6 +264,15 @@ class ConsumerAssigner:
             return decode_assignment(assignment).note
         except ProtocolError:
             return None
+
+
+def _user_data_of(spec: GroupSpec, plan: DeferredPlan) -> dict[MemberId, bytes]:
+    """The userdata of each member's assignment; none if nothing is pending."""
+    common = encode_pending(plan.pending)
+    found = {} if common is None else dict.fromkeys(spec.members, common)
+    for member_id in plan.handovers:
+        found[member_id] = encode_pending(plan.pending_of(member_id)) or b""
+    return found
 
 
 def in_bytes(

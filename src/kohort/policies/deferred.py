@@ -16,14 +16,25 @@ addition gets its share from all. Sources: seed 003 (Design II), rules B1 to B16
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
-from kohort.embedded.deferral import Echo, Pending, Wait
+from kohort.embedded.deferral import Echo, Handover, Pending, Wait
 from kohort.model.errors import ConfigError
 from kohort.model.ids import NO_GENERATION, MemberId, TopicPartition
-from kohort.model.instants import MICROS_PER_MILLI, Instant, Millis, after
+from kohort.model.instants import Instant, Millis, after, millis_until
 from kohort.policies.claims import claimants, valid_claims, without_claimed
+from kohort.policies.handover import (
+    Holders,
+    Preparation,
+    announced,
+    as_announced,
+    claims_of_holders,
+    holders,
+    preferring,
+    prepared,
+    sentences,
+)
 from kohort.policies.losses import (
     LeaderMemory,
     Moment,
@@ -35,7 +46,7 @@ from kohort.policies.losses import (
     read_echoes,
     waits_of,
 )
-from kohort.policies.pacing import PacedPlan, paced
+from kohort.policies.pacing import PacedPlan, optional_moves, paced
 from kohort.policies.rent_or_buy import NO_ABSENCES, Absences
 from kohort.policies.spec import AssignAgain, GroupAssignment, GroupSpec, MemberSpec
 from kohort.policies.sticky import sticky_plan
@@ -55,12 +66,16 @@ class Resolution:
         most_moves: the optional moves of a round: a number, a share of all partitions (a float,
             at least one move), or None for no limit.
         moves_interval_ms: the least time between two rounds with optional moves.
+        stateful: topics with partitions that move only to members with a warm copy.
+        handover_ms: the longest time that such a move waits for the copy.
     """
 
     most_wait_ms: Millis = Millis(0)
     move_cost_ms: Millis | None = None
     most_moves: int | float | None = None
     moves_interval_ms: Millis = Millis(0)
+    stateful: frozenset[str] = frozenset()
+    handover_ms: Millis = Millis(0)
 
     def __post_init__(self) -> None:
         if self.most_moves is not None and self.most_moves <= 0:
@@ -74,7 +89,12 @@ class Resolution:
     @property
     def in_one_step(self) -> bool:
         """Whether nothing waits and no move is postponed: Design I."""
-        return not self.most_wait_ms and self.most_moves is None
+        return not self.most_wait_ms and self.most_moves is None and not self.stateful
+
+    def most_moves_of(self, partitions: int) -> int | None:
+        """The limit in a group with this number of partitions; None without one."""
+        most = self.most_moves
+        return max(1, int(most * partitions)) if isinstance(most, float) else most
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,6 +104,7 @@ class DeferredPlan:
     Attributes:
         partitions: the plan, without partitions that another member must give up first.
         pending: for the userdata of every assignment.
+        handovers: for the userdata of these members' assignments.
         again: when the leader must assign again, and why.
         memory: for this leader's next decision.
         notes: a sentence for each unreadable echo, and for each identity of several members.
@@ -93,7 +114,12 @@ class DeferredPlan:
     pending: Pending
     again: AssignAgain | None
     memory: LeaderMemory
+    handovers: Mapping[MemberId, tuple[Handover, ...]] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+
+    def pending_of(self, member_id: MemberId) -> Pending:
+        """The pending work for the assignment of this member."""
+        return replace(self.pending, handovers=self.handovers.get(member_id, ()))
 
 
 def deferred_plan(spec: GroupSpec, moment: Moment, resolution: Resolution) -> DeferredPlan:
@@ -104,6 +130,8 @@ def deferred_plan(spec: GroupSpec, moment: Moment, resolution: Resolution) -> De
         memory = None  # another leader's plan, or none at all, came in between
     echoes, notes = read_echoes(spec)
     identities, shared = identified(echoes)
+    staying = _without_draining(spec, echoes)
+    warm, preparing = holders(staying, echoes, resolution.stateful)
     waits: list[Waiting] = []
     if resolution.most_wait_ms:
         waits = waits_of(
@@ -113,10 +141,28 @@ def deferred_plan(spec: GroupSpec, moment: Moment, resolution: Resolution) -> De
             resolution.most_wait_ms,
             resolution.wait_ms(absences),
         )
-    staying = _without_draining(spec, echoes)
+    # A partition with a warm copy waits for nobody.
+    waits = _without(waits, warm.keys())
     members, waits = _handed_over(staying, waits, memory, identities)
-    target, waits = _with_placeholders(replace(staying, members=members), waits, memory)
-    moves = _moves(staying, target, moment.now, memory, resolution)
+    target, left = _target(replace(staying, members=members), waits, memory, warm)
+    if preparing:
+        # The moves that were announced stay as they are if no other plan has fewer moves.
+        going_on = replace(staying, members=as_announced(members, preparing))
+        same = _target(going_on, waits, memory, warm)
+        if len(optional_moves(spec, same[0])) <= len(optional_moves(spec, target)):
+            target, left = same
+    waits, target = left, preferring(spec, target, warm)
+    ready = prepared(
+        spec,
+        target,
+        echoes,
+        resolution.stateful,
+        known=memory.handovers if memory else {},
+        now=moment.now,
+        handover_ms=resolution.handover_ms,
+        most=resolution.most_moves_of(sum(map(len, target.values()))),
+    )
+    moves = _moves(staying, ready.target, moment.now, memory, resolution)
     plan = without_claimed(moves.target, claimants(spec))
     kept = LeaderMemory(
         generation_id=moment.generation_id,
@@ -124,19 +170,22 @@ def deferred_plan(spec: GroupSpec, moment: Moment, resolution: Resolution) -> De
         topics={member_id: member.topics for member_id, member in spec.members.items()},
         wait_ids=_wait_ids(spec, identities),
         waits=tuple(waits),
+        handovers=ready.deadlines,
         moved_at=moment.now if moves.made else (memory.moved_at if memory else None),
         absences=absences,
     )
+    handovers = announced(ready.deadlines, moment.now)
     return DeferredPlan(
         partitions=plan,
         pending=Pending(
             waits=_told(waits, moment.now),
             released=_released(spec, plan, waits) if resolution.most_wait_ms else frozenset(),
-            postponed=moves.waiting,
+            postponed=moves.waiting + ready.postponed,
         ),
-        again=_again(waits, moves.waiting, moment.now, kept.moved_at, resolution),
+        again=_again(kept, moves.waiting, ready, moment.now, resolution),
         memory=kept,
-        notes=(*notes, *shared),
+        handovers=handovers,
+        notes=(*notes, *shared, *sentences(handovers)),
     )
 
 
@@ -158,11 +207,9 @@ def _moves(
     resolution: Resolution,
 ) -> PacedPlan:
     """The target as far as this round may make it."""
-    most = resolution.most_moves
+    most = resolution.most_moves_of(sum(map(len, target.values())))
     if most is None:
         return PacedPlan(target=target, made=0, waiting=0)
-    if isinstance(most, float):
-        most = max(1, int(most * sum(map(len, target.values()))))
     moved_at = memory.moved_at if memory else None
     if moved_at is not None and now < after(moved_at, resolution.moves_interval_ms):
         most = 0
@@ -170,10 +217,10 @@ def _moves(
 
 
 def _again(
-    waits: Sequence[Waiting],
+    memory: LeaderMemory,
     postponed: int,
+    ready: Preparation,
     now: Instant,
-    moved_at: Instant | None,
     resolution: Resolution,
 ) -> AssignAgain | None:
     """The earliest instant at which something pending may go on.
@@ -182,20 +229,19 @@ def _again(
     join again, and that round makes the next moves.
     """
     wishes = []
-    if waits:
-        first = min(waits, key=lambda wait: wait.deadline)
+    if memory.waits:
+        first = min(memory.waits, key=lambda wait: wait.deadline)
         reason = f"the wait for {len(first.partitions)} partitions of a lost member is over"
-        wishes.append(AssignAgain(after_ms=_millis_until(first.deadline, now), reason=reason))
-    if postponed and resolution.moves_interval_ms and moved_at is not None:
-        due = after(moved_at, resolution.moves_interval_ms)
+        wishes.append(AssignAgain(after_ms=millis_until(first.deadline, now), reason=reason))
+    if postponed and resolution.moves_interval_ms and memory.moved_at is not None:
+        due = after(memory.moved_at, resolution.moves_interval_ms)
         reason = f"{postponed} moves were postponed by kohort.max.moves.per.round"
-        wishes.append(AssignAgain(after_ms=_millis_until(due, now), reason=reason))
+        wishes.append(AssignAgain(after_ms=millis_until(due, now), reason=reason))
+    if ready.waiting:
+        due = min(ready.deadlines[move] for move in ready.waiting)
+        reason = "the time to prepare for partitions of kohort.stateful.topics is over"
+        wishes.append(AssignAgain(after_ms=millis_until(due, now), reason=reason))
     return min(wishes, key=lambda wish: wish.after_ms, default=None)
-
-
-def _millis_until(deadline: Instant, now: Instant) -> Millis:
-    """Rounded up, so that a timer of this length never ends before the deadline."""
-    return Millis(max(0, -((now - deadline) // MICROS_PER_MILLI)))
 
 
 # -- the plan -------------------------------------------------------------------------------------
@@ -260,6 +306,26 @@ def _handed_over(
     return members, left
 
 
+def _without(waits: list[Waiting], partitions: Collection[TopicPartition]) -> list[Waiting]:
+    """The waits without these partitions."""
+    left = [
+        replace(wait, partitions=frozenset(p for p in wait.partitions if p not in partitions))
+        for wait in waits
+    ]
+    return [wait for wait in left if wait.partitions]
+
+
+def _target(
+    spec: GroupSpec, waits: list[Waiting], memory: LeaderMemory | None, warm: Holders
+) -> tuple[GroupAssignment, list[Waiting]]:
+    """The balanced plan, in which members with a warm copy claim free partitions."""
+    if warm:
+        waiting = frozenset[TopicPartition]().union(*(wait.partitions for wait in waits))
+        free = existing_partitions(spec) - claimants(spec).keys() - waiting
+        spec = replace(spec, members=claims_of_holders(spec.members, free, warm))
+    return _with_placeholders(spec, waits, memory)
+
+
 def _with_placeholders(
     spec: GroupSpec, waits: list[Waiting], memory: LeaderMemory | None
 ) -> tuple[GroupAssignment, list[Waiting]]:
@@ -305,6 +371,8 @@ def _give_back(
     """Give a placeholder's other partition back to its owner, or to the least loaded member."""
     if owner is None:
         able = [m for m in spec.member_order() if partition.topic in spec.members[m].topics]
+        if not able:
+            return  # every member that wants the topic drains
         owner = min(able, key=lambda member_id: len(plan[member_id]))
     plan[owner].append(partition)
 
@@ -314,7 +382,7 @@ def _told(waits: Sequence[Waiting], now: Instant) -> tuple[Wait, ...]:
         Wait(
             wait_id=wait.wait_id,
             start_generation=wait.start_generation,
-            remaining_ms=_millis_until(wait.deadline, now),
+            remaining_ms=millis_until(wait.deadline, now),
             partitions=wait.partitions,
         )
         for wait in waits

@@ -53,6 +53,8 @@ class LeaderMemory:
     wait_ids: Mapping[MemberId, int] = field(default_factory=dict)
     """For each member, the id of a wait for this member: its identity, if it has one."""
     waits: tuple[Waiting, ...] = ()
+    handovers: Mapping[tuple[MemberId, TopicPartition], Instant] = field(default_factory=dict)
+    """For each announced move, the receiver and the partition, with the deadline."""
     moved_at: Instant | None = None
     """When this leader last made optional moves under a limit."""
     absences: Absences = NO_ABSENCES

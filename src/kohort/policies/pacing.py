@@ -48,14 +48,7 @@ def paced(spec: GroupSpec, target: GroupAssignment, most_moves: int) -> PacedPla
     """
     if most_moves < 0:
         raise ValueError(f"expected a limit of moves from 0, got {most_moves}")
-    owner = valid_claims(spec)
-    alone = {tp for tp, members in claimants(spec).items() if len(members) == 1}
-    receivers = {tp: member_id for member_id, mine in target.items() for tp in mine}
-    optional = {
-        tp: (owner[tp], receiver)
-        for tp, receiver in receivers.items()
-        if tp in alone and owner.get(tp, receiver) != receiver
-    }
+    optional = optional_moves(spec, target)
     if len(optional) <= most_moves:
         return PacedPlan(target=target, made=len(optional), waiting=0)
     loads = {member_id: len(mine) for member_id, mine in target.items()}
@@ -71,6 +64,20 @@ def paced(spec: GroupSpec, target: GroupAssignment, most_moves: int) -> PacedPla
     for mine in plan.values():
         mine.sort()
     return PacedPlan(target=plan, made=most_moves, waiting=len(waiting))
+
+
+def optional_moves(
+    spec: GroupSpec, target: GroupAssignment
+) -> dict[TopicPartition, tuple[MemberId, MemberId]]:
+    """The giver and the receiver of each partition that the target moves only for balance."""
+    owner = valid_claims(spec)
+    alone = {tp for tp, members in claimants(spec).items() if len(members) == 1}
+    return {
+        tp: (owner[tp], receiver)
+        for receiver, mine in target.items()
+        for tp in mine
+        if tp in alone and owner.get(tp, receiver) != receiver
+    }
 
 
 def _all_but(

@@ -1,0 +1,85 @@
+"""The protocol of consumer groups, for one consumer.
+
+In: assignors, the leader's assigner, the member's identity. Out: a ``GroupProtocol`` with
+partitions as resources. Must not know: connections, offsets, records.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from kohort.consumer.embedded_protocol import Announced, EmbeddedProtocol, Offer
+from kohort.embedded.consumer import decode_assignment
+from kohort.embedded.deferral import Echo, pending_of
+from kohort.engine.consumer_driver import GroupProtocol
+from kohort.member.config import CONSUMER_PROTOCOL_TYPE
+from kohort.model.ids import TopicPartition
+from kohort.model.join import JoinProtocol
+from kohort.policies.consumer_groups import ConsumerAssigner, join_protocols
+from kohort.policies.registry import is_cooperative
+from kohort.policies.spec import Assignor
+
+
+def echo_of(value: Offer[Any], identity: int | None, *, prepares: bool = False) -> Echo:
+    """The part of an offer that only leaders of kohort read; without warm copies."""
+    return Echo(
+        pending=pending_of(value.user_data).after(value.elapsed_ms),
+        identity=identity,
+        draining=value.draining,
+        prepares=prepares,
+    )
+
+
+def _announced(user_data: bytes | None) -> Announced[TopicPartition]:
+    pending = pending_of(user_data)
+    partitions = (each.partitions for each in pending.handovers)
+    return Announced(
+        prepare=frozenset[TopicPartition]().union(*partitions), postponed=pending.postponed > 0
+    )
+
+
+def consumer_protocol(
+    assignors: tuple[Assignor, ...],
+    rack_id: str | None = None,
+    assigner: ConsumerAssigner | None = None,
+    identity: int | None = None,
+    stateful: frozenset[str] = frozenset(),
+) -> GroupProtocol[TopicPartition]:
+    """The protocol of consumer groups, for a consumer with these assignors.
+
+    Args:
+        assignors: best first.
+        rack_id: client.rack.
+        assigner: decides if this member leads.
+        identity: the number of a member that is the same in its next process.
+        stateful: topics with partitions that this consumer prepares before it gets them.
+    """
+
+    def offer(value: Offer[TopicPartition]) -> tuple[JoinProtocol, ...]:
+        return join_protocols(
+            assignors,
+            value.topics,
+            owned=value.owned,
+            previous=value.previous,
+            generation_id=value.generation_id,
+            rack_id=rack_id,
+            echo=replace(echo_of(value, identity, prepares=bool(stateful)), warm=value.warm),
+        )
+
+    def read_assignment(data: bytes) -> tuple[frozenset[TopicPartition], bytes | None]:
+        assignment = decode_assignment(data)
+        return frozenset(assignment.partitions), assignment.user_data
+
+    return GroupProtocol(
+        type=CONSUMER_PROTOCOL_TYPE,
+        embedded=EmbeddedProtocol(
+            offer=offer,
+            read_assignment=read_assignment,
+            is_cooperative=is_cooperative,
+            name_of=lambda partition: partition.topic,
+            offers_eager=not all(is_cooperative(each.name) for each in assignors),
+            announced=_announced,
+        ),
+        assigner=assigner or ConsumerAssigner(),
+    )
