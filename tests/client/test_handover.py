@@ -81,7 +81,10 @@ def make_consumer(kohort_broker: EmbeddedBroker) -> Iterator[MakeConsumer]:
         topic = f"handed-over-{id(stack)}"
         admin.create_topic(topic, 4, 1)
 
-        def make(**callbacks: PartitionsCallback) -> Consumer:
+        def make(
+            on_prepare: PartitionsCallback | None = None,
+            on_discard: PartitionsCallback | None = None,
+        ) -> Consumer:
             consumer = Consumer(
                 {MINE: topic},
                 bootstrap_servers=address,
@@ -89,7 +92,7 @@ def make_consumer(kohort_broker: EmbeddedBroker) -> Iterator[MakeConsumer]:
                 heartbeat_interval_ms=50,
             )
             stack.callback(consumer.close)
-            consumer.subscribe([topic], **callbacks)
+            consumer.subscribe([topic], on_prepare=on_prepare, on_discard=on_discard)
             return consumer
 
         yield make

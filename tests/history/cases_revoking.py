@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from tests.history.cases import broken, kept
@@ -77,11 +78,10 @@ def a_policy_takes_from_a_member_what_balance_leaves_to_it() -> Tale:
     return Tale(partitions=6).stable(a=(0, 1, 2), b=(3, 4, 5)).again(a=(0, 1), b=(3, 4, 5))
 
 
-def _a_drains(*left: int) -> Tale:
-    tale = Tale(partitions=6).stable(a=(0, 1, 2), b=(3, 4, 5))
+def rejoined(tale: Tale, echoes: Mapping[str, Echo]) -> Tale:
+    """All members join again, each with an echo, and the join phase ends."""
     tokens = {}
-    for name in "ab":
-        echo = Echo(draining=name == "a")
+    for name, echo in echoes.items():
         offer = encode_subscription(
             Subscription(
                 topics=frozenset({"t"}),
@@ -93,7 +93,13 @@ def _a_drains(*left: int) -> Tale:
         body = tale.join_body(protocols=((ProtocolName(tale.protocol), offer),))
         tokens[name] = tale.ask(API.JOIN_GROUP, name, body=body)
         tale.add(MemberRejoined(group_id=G, member_id=m(name), generation_id=GenerationId(1)))
-    return tale.start().wait(100).open(tokens).sync({"a": left, "b": (3, 4, 5)})
+    return tale.start().wait(100).open(tokens)
+
+
+def _a_drains(*left: int) -> Tale:
+    tale = Tale(partitions=6).stable(a=(0, 1, 2), b=(3, 4, 5))
+    rejoined(tale, {"a": Echo(draining=True), "b": Echo()})
+    return tale.sync({"a": left, "b": (3, 4, 5)})
 
 
 @kept(28)

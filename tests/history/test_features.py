@@ -171,7 +171,13 @@ def a_group_that_grows_by_one_move_a_round() -> Run:
     return run(scenario("scale-up"), Setup(policy=policy, members=3, partitions=12))
 
 
+def a_group_that_prepares_before_it_moves() -> Run:
+    policy = compared_policy("handover")
+    return run(scenario("rolling-bounce"), Setup(policy=policy, members=3, partitions=12))
+
+
 SCENES = (
+    a_group_that_prepares_before_it_moves,
     a_group_that_grows_by_one_move_a_round,
     a_group_that_waits_for_a_lost_member,
     static_members,

@@ -23,6 +23,7 @@ from kohort.lab.plan import NetworkPlan, Plan
 from kohort.lab.world import World
 from kohort.model.instants import Instant
 from kohort.policies import deferred
+from kohort.policies.handover import Preparation
 from kohort.policies.pacing import paced
 from kohort.storage.compaction import CompactionJob
 from kohort.storage.flush_job import FlushJob
@@ -106,6 +107,13 @@ def _rounds_move_one_more(patch: Patch) -> None:
     patch.setattr(deferred, "paced", lambda spec, target, most: paced(spec, target, most + 1))
 
 
+def _copies_count_as_warm(patch: Patch) -> None:
+    def at_once(_spec: Any, target: Any, *_rest: Any, **_more: Any) -> Preparation:
+        return Preparation(target=target, deadlines={})
+
+    patch.setattr(deferred, "prepared", at_once)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Planted:
     """A bug, the number of the check that must find it, and the plan of the run."""
@@ -180,6 +188,14 @@ PLANTED = {
         plan=plan(
             actions.StopPod(at_ms=20_000, pod="p0", back_after_ms=10_000),
             behaviour=replace(QUICK, max_moves_per_round=1),
+        ),
+    ),
+    "partitions move before the copies are warm": Planted(
+        check=56,
+        plant=_copies_count_as_warm,
+        plan=plan(
+            actions.StopPod(at_ms=20_000, pod="p0", back_after_ms=10_000),
+            behaviour=replace(QUICK, handover_ms=60_000, restore_cold_ms=5_000),
         ),
     ),
     "join phases last half as long": Planted(

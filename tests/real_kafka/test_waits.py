@@ -11,7 +11,10 @@ from tests.client.waiting import (
     WaitingGroup,
     a_drain_under_another_leader_is_over_at_once,
     a_member_is_drained,
+    a_member_is_drained_warmly,
     a_member_returns,
+    a_newcomer_prepares,
+    a_standby_takes_over,
     a_static_leader_restarts_in_a_wait,
     members_with_identities_return,
 )
@@ -48,6 +51,27 @@ def test_a_drained_member_leaves_with_empty_hands(group: WaitingGroup) -> None:
 
 def test_a_drain_under_a_leader_of_librdkafka_is_over_at_once(group: WaitingGroup) -> None:
     a_drain_under_another_leader_is_over_at_once(group)
+
+
+def test_partitions_move_when_the_newcomer_has_warm_copies(group: WaitingGroup) -> None:
+    a_newcomer_prepares(group)
+
+
+def test_a_member_that_drains_works_until_the_others_are_ready(group: WaitingGroup) -> None:
+    a_member_is_drained_warmly(group)
+
+
+def test_a_leader_of_librdkafka_moves_partitions_at_once(group: WaitingGroup) -> None:
+    group.join_librdkafka()
+    group.settled(12)
+    group.stateful()
+    group.join()
+    group.settled(6, 6)
+
+
+def test_lost_partitions_go_to_the_member_with_warm_copies(real_kafka: RealKafka) -> None:
+    with ExitStack() as stack:
+        a_standby_takes_over(WaitingGroup(real_kafka.bootstrap_servers, stack, {}))
 
 
 def test_a_member_of_librdkafka_keeps_its_partitions_during_a_wait(group: WaitingGroup) -> None:

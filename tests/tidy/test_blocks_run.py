@@ -27,6 +27,7 @@ HISTORY = "docs/howto/check-a-history.md"
 TESTING = "docs/howto/test-consumers.md"
 KAFKA = "docs/howto/real-kafka.md"
 SHARE = "docs/howto/share-resources.md"
+HANDOVER = "docs/howto/hand-over-warm.md"
 RESTART = "docs/howto/restart-without-moving.md"
 TUTORIAL = "docs/tutorial/first-pipeline.md"
 
@@ -41,6 +42,7 @@ RUN = (
     (TESTING, "def test_behind_a_bad_network"),
     (TESTING, "with EmbeddedBroker() as broker"),
     (KAFKA, "def test_on_a_real_kafka"),
+    (HANDOVER, "report_warm"),
     (RESTART, '"kohort.member.identity": '),
     (SHARE, "ResourceGroup("),
     (SHARE, "LeaderElection("),
@@ -151,14 +153,21 @@ def test_the_readmes_consumer(kohort_broker: EmbeddedBroker, terminals: Terminal
     assert re.fullmatch(r"orders 0 \d+ b'one'", said.splitlines()[0])
 
 
-@pytest.mark.parametrize("part", ['"kohort.member.identity": ', "consumer.drain()"])
-def test_a_consumer_of_the_page_about_restarts(
-    kohort_broker: EmbeddedBroker, terminals: Terminals, part: str
+@pytest.mark.parametrize(
+    ("page", "part"),
+    [
+        (RESTART, '"kohort.member.identity": '),
+        (RESTART, "consumer.drain()"),
+        (HANDOVER, "report_warm"),
+    ],
+)
+def test_a_consumer_of_the_pages_about_restarts_and_handover(
+    kohort_broker: EmbeddedBroker, terminals: Terminals, page: str, part: str
 ) -> None:
     address = kohort_broker.bootstrap_servers
     with Admin(bootstrap_servers=address) as admin:
         admin.create_topic("orders", 1)
-    (terminals.folder / "page.py").write_text(at(block_with(RESTART, part), address))
+    (terminals.folder / "page.py").write_text(at(block_with(page, part), address))
     assert terminals.run("page", sys.executable, "page.py") == ""
 
 

@@ -51,7 +51,7 @@ class Offer(Generic[R]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Announced(Generic[R]):
-    """The future moves that an assignment tells of."""
+    """The future moves in an assignment."""
 
     prepare: frozenset[R] = frozenset()
     """Resources that this member shall prepare."""

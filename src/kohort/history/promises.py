@@ -37,6 +37,9 @@ DEFERRING: Final = "deferring"
 INCREMENTAL: Final = "incremental"
 """Partitions move a few at a time."""
 
+HANDING_OVER: Final = "handing-over"
+"""Partitions of living members move to members with warm copies."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Promises:

@@ -14,7 +14,7 @@ from kohort.embedded.consumer import (
     decode_subscription,
     generation_in_userdata,
 )
-from kohort.embedded.deferral import asks_to_drain
+from kohort.embedded.deferral import NO_ECHO, Echo, decode_echo
 from kohort.history.views import Partitions
 from kohort.model.errors import ProtocolError
 from kohort.model.ids import NO_GENERATION, GenerationId
@@ -35,6 +35,10 @@ class Offer:
     """Racks may count for more than moves."""
     draining: bool = False
     """The member wants no partition any more."""
+    prepares: bool = False
+    """The member prepares for partitions before it gets them."""
+    warm: Partitions = frozenset()
+    """Partitions of others of which the member has a warm copy."""
 
 
 def read_offer(asked: JoinAsked | None, protocol_name: str) -> Offer | None:
@@ -54,13 +58,23 @@ def read_offer(asked: JoinAsked | None, protocol_name: str) -> Offer | None:
     sticky = decode_sticky_userdata(said.user_data)
     if not owned and sticky is not None:
         owned, generation = sticky
+    echo = _echo(said.user_data)
     return Offer(
         topics=said.topics,
         owned=frozenset(owned),
         generation_id=generation,
         has_rack=said.rack_id is not None,
-        draining=asks_to_drain(said.user_data),
+        draining=echo.draining,
+        prepares=echo.prepares,
+        warm=echo.warm,
     )
+
+
+def _echo(user_data: bytes | None) -> Echo:
+    try:
+        return decode_echo(user_data)
+    except ProtocolError:
+        return NO_ECHO
 
 
 def read_assignment(data: bytes) -> Partitions | None:

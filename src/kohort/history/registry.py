@@ -65,6 +65,7 @@ CHECKS: Final[tuple[type[Check], ...]] = tuple(
             waiting.DeferralIsKept,
             waiting.ReturnerGetsItsOwn,
             waiting.StepsAreSmall,
+            waiting.CopiesAreWarm,
             *offsets.OFFSETS,
             *deliveries.DELIVERIES,
             *durability.DURABILITY,

@@ -21,7 +21,8 @@ class ComparedPolicy:
 
     ``adapt`` turns the behaviour of a scenario into the behaviour of a consumer with this policy.
     With ``static``, members have a ``group.instance.id`` and do not leave the group (KIP-345). With
-    ``drains``, an operator drains each member that will not return.
+    ``drains``, an operator drains each member that will not return; with ``drains_always``, each
+    member that stops.
     """
 
     name: str
@@ -29,6 +30,7 @@ class ComparedPolicy:
     adapt: Callable[[Behaviour], Behaviour]
     static: bool = False
     drains: bool = False
+    drains_always: bool = False
 
 
 COMPARED_POLICIES: dict[str, ComparedPolicy] = {}
@@ -66,6 +68,7 @@ def strategy(
     name: str | None = None,
     static: bool = False,
     drains: bool = False,
+    drains_always: bool = False,
     **settings: Any,
 ) -> ComparedPolicy:
     """A ``partition.assignment.strategy`` with settings of ``Behaviour``, named like it or else.
@@ -79,7 +82,12 @@ def strategy(
         return replace(behaviour, strategy=assignor, **settings)
 
     return ComparedPolicy(
-        name=name or assignor, title=title, adapt=adapt, static=static, drains=drains
+        name=name or assignor,
+        title=title,
+        adapt=adapt,
+        static=static,
+        drains=drains,
+        drains_always=drains_always,
     )
 
 
@@ -120,6 +128,15 @@ register(
         name="paced",
         max_moves_per_round=1,
         moves_interval_ms=5_000,
+    )
+)
+register(
+    strategy(
+        _COOPERATIVE,
+        "Warm handover, and drains",
+        name="handover",
+        drains_always=True,
+        handover_ms=10 * _MINUTE_MS,
     )
 )
 register(

@@ -190,6 +190,12 @@ class Plan:
         return any(pod.behaviour.resolution.most_wait_ms for pod in self.pods)
 
     @property
+    def hands_over(self) -> bool:
+        """Whether every possible leader lets partitions of all topics wait for warm copies."""
+        topics = frozenset(topic.name for topic in self.topics)
+        return all(topics <= pod.behaviour.stateful for pod in self.pods)
+
+    @property
     def moves_per_step(self) -> int:
         """The limit of moves that every possible leader has; 0 without one."""
         limits = {pod.behaviour.max_moves_per_round for pod in self.pods}

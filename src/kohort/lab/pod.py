@@ -8,6 +8,7 @@ previous process if that survives. Must not know: other pods, the meaning of byt
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from random import Random
 from typing import Any, Final
 
@@ -44,6 +45,9 @@ from kohort.policies.registry import assignors
 
 _GRACE_MS: Final = 30_000
 """The time between the request to end and the kill, as in Kubernetes."""
+
+_DRAIN_MS: Final = 25_000
+"""The time after which a member that is not drained yet leaves nevertheless."""
 
 _CRASH_LOOP_MS: Final = 5_000
 """The time between the failure of an application and its next start."""
@@ -205,6 +209,8 @@ class Pod:
         self._scheduler.after(_GRACE_MS, None, self._grace_over, self.incarnation)
         if drain:
             self.application.drain()
+            close = partial(self.application.close, leave=leave)
+            self._scheduler.after(_DRAIN_MS, self.process, close)
         else:
             self.application.close(leave=leave)
 

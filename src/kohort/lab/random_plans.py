@@ -139,11 +139,13 @@ def settle_ms(behaviour: Behaviour) -> int:
     A silent member delays the others by one session, and its successor may first have to notice
     that its own session was not confirmed. A slow member delays the join phase by a rebalance
     timeout, and the sync phase by another. A few heartbeats and the wait for metadata follow. So do
-    a wait for a lost member, and the pauses between rounds with a limit of moves.
+    a wait for a lost member, a preparation, and the pauses between rounds with a limit of moves.
     """
-    waits = int(behaviour.resolution.most_wait_ms)
+    waits = behaviour.resolution.most_wait_ms + behaviour.handover_ms
     if behaviour.max_moves_per_round:
         pause = behaviour.moves_interval_ms + 2 * behaviour.heartbeat_interval_ms
+        if behaviour.handover_ms:
+            pause += behaviour.restore_cold_ms + behaviour.heartbeat_interval_ms
         waits += _MOST_PARTITIONS // behaviour.max_moves_per_round * pause
     rounds = 2 * behaviour.session_timeout_ms + 2 * behaviour.max_poll_interval_ms
     beats = 5 * behaviour.heartbeat_interval_ms
@@ -182,6 +184,7 @@ def _resolving(random: Random, pods: tuple[PodPlan, ...]) -> tuple[PodPlan, ...]
             "moves_interval_ms": random.choice((0, 2_000)),
             "move_cost_ms": random.choice((0, 0, 0, 5_000)),
             "identity": random.random() < _IDENTITIES,
+            "handover_ms": random.choice((0, 0, 5_000, 60_000)),
         }
 
     if random.random() < _PLAIN:

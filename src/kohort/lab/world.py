@@ -13,7 +13,7 @@ from typing import Any
 
 from kohort.consumer.ownership import Ownership
 from kohort.engine.member_engine import MemberEngine
-from kohort.history.promises import BUILT_IN, DEFERRING, INCREMENTAL
+from kohort.history.promises import BUILT_IN, DEFERRING, HANDING_OVER, INCREMENTAL
 from kohort.lab.actions import Action
 from kohort.lab.leaders import Leaders
 from kohort.lab.network import Network
@@ -103,7 +103,7 @@ class World:
         scheduler = self.scheduler
         for topic in self.plan.topics:
             self.record(WORLD, 1, TopicSized(topic=topic.name, partitions=topic.partitions))
-        if self.plan.defers or self.plan.moves_per_step:
+        if self.plan.defers or self.plan.moves_per_step or self.plan.hands_over:
             self.record(WORLD, 1, _promised(self.plan))
         scheduler.at(0, None, self.node.start)
         for pod in self.plan.pods:
@@ -229,11 +229,12 @@ class World:
 
 
 def _promised(plan: Plan) -> PolicyDeclared:
-    """The promises of a group in which leaders wait, or all have the same limit of moves."""
+    """The promises of a group in which leaders wait, have one limit of moves, or hand over."""
     name = ProtocolName("cooperative-sticky")
     words = set(BUILT_IN[name].words)
     words |= {DEFERRING} if plan.defers else set()
     words |= {INCREMENTAL} if plan.moves_per_step else set()
+    words |= {HANDING_OVER} if plan.hands_over else set()
     return PolicyDeclared(
         protocol_name=name, promises=tuple(sorted(words)), moves_per_step=plan.moves_per_step
     )

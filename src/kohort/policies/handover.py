@@ -8,7 +8,7 @@ The leader announces a move to the receiver and leaves the partition with its ow
 restores the state and reports the partition as warm; then the move is made in the two usual steps.
 A deadline bounds the preparation. Only moves between living members wait: partitions without an
 owner are assigned at once, to a member with a warm copy if balance permits. Receivers that do not
-prepare (other makes, members without the setting) get their partitions at once, too.
+prepare (other Kafka clients, members without the setting) get their partitions at once, too.
 
 Kafka Streams does the same inside one assignor (KIP-441): warm-up tasks, probing rebalances.
 """

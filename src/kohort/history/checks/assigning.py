@@ -7,10 +7,11 @@ judged by the promises under its protocol name. Out: findings. Must not know: cl
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import Final
 
-from kohort.embedded.deferral import Pending, announced_in
+from kohort.embedded.deferral import Handover, Pending, announced_in
 from kohort.history import promises
 from kohort.history.check import Check, Heading, Kafka, on
 from kohort.history.coordinator_side import targets_of
@@ -46,6 +47,8 @@ class Plan:
     """The promises of the policy that made the assignment."""
     pending: Pending
     """The leader's waits and postponed moves."""
+    handovers: Mapping[MemberId, tuple[Handover, ...]] = field(default_factory=dict)
+    """The announced partitions of each member that prepares."""
 
     @property
     def before(self) -> Targets | None:
@@ -89,6 +92,10 @@ class Assigned(Check):
                 targets=targets,
                 promised=promised,
                 pending=announced_in(data for _, data in fact.assignments),
+                handovers={
+                    member_id: announced_in([data]).handovers
+                    for member_id, data in fact.assignments
+                },
             )
             self.assigned(recorded, plan)
 

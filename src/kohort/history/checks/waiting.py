@@ -1,4 +1,4 @@
-"""Promises of policies that wait: for a lost member (Design II), or between steps (Design III).
+"""Promises of policies that wait: for a lost member, between steps, or for warm copies.
 
 In: a coordinator's assignments, in which a leader says what waits. Out: findings. Must not know:
 the decisions of a policy.
@@ -22,6 +22,7 @@ from kohort.model.instants import MICROS_PER_MILLI, Instant, Millis, after
 
 DEFERRAL: Final = "deferral (Design II)"
 INCREMENTAL: Final = "incremental moves (Design III)"
+HANDOVER: Final = "warm handover"
 
 
 Key = tuple[GroupId, GenerationId, int]
@@ -216,6 +217,53 @@ class StepsAreSmall(Assigned):
         most = plan.promised.moves_per_step
         if moved:
             self.judge(moved <= most, lambda: f"{moved} moves, of {most} a step", recorded)
+
+
+class CopiesAreWarm(Assigned):
+    """No plan takes a partition from its living owner before another member has a warm copy.
+
+    The plan may do so if a member that wants the partition does not prepare, or if the time for the
+    preparation is over. Contradicting claims are void, and a member that drains or has another
+    subscription is not judged.
+    """
+
+    number, name, heading = 56, "copies-are-warm", Heading.OWNERSHIP
+    source, feature, kafka = "ADR 0048; KIP-441", HANDOVER, Kafka.NOT_OFFERED
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
+        self._due: dict[GroupId, dict[TopicPartition, Instant]] = {}
+
+    def assigned(self, recorded: Recorded, plan: Plan) -> None:
+        """Judge the partitions that are taken away; note the announcements."""
+        group_id = plan.group.group_id
+        due = self._due.pop(group_id, {})
+        if promises.HANDING_OVER not in plan.promised:
+            return
+        self._due[group_id] = told = {}
+        for handovers in plan.handovers.values():
+            for each in handovers:
+                end = after(recorded.at, Millis(max(0, each.remaining_ms - SLACK_MS)))
+                told.update({tp: min(end, due.get(tp, end)) for tp in each.partitions})
+        offers = plan.offers()
+        if offers is None:
+            return
+        claims = Counter(p for offer in offers.values() for p in offer.owned)
+        served = {p.topic for mine in plan.targets.values() for p in mine}
+        for member_id, offer in offers.items():
+            for tp in sorted(offer.owned - plan.targets.get(member_id, frozenset())):
+                if claims[tp] == 1 and tp.topic in offer.topics & served:
+                    others = [o for i, o in offers.items() if i != member_id]
+                    ready = any(
+                        tp.topic in o.topics and (tp in o.warm or not o.prepares) for o in others
+                    )
+                    self.judge(
+                        ready or due.get(tp, recorded.at + 1) <= recorded.at,
+                        lambda p=tp, m=member_id: (  # type: ignore[misc]
+                            f"{p} was taken from {m} before another member had a warm copy"
+                        ),
+                        recorded,
+                    )
 
 
 def _spread(targets: Targets) -> int:

@@ -152,7 +152,7 @@ def _actions_of(actions: tuple[Action, ...], policy: ComparedPolicy) -> tuple[Ac
     def adapted(action: Action) -> Action:
         if not isinstance(action, StopPod):
             return action
-        drain = policy.drains and action.back_after_ms is None
+        drain = policy.drains_always or (policy.drains and action.back_after_ms is None)
         return replace(action, leave=action.leave and not policy.static, drain=drain)
 
     return tuple(map(adapted, actions))
