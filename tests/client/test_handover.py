@@ -113,6 +113,8 @@ def test_a_consumer_prepares_beside_its_polls(make_consumer: MakeConsumer) -> No
     until(lambda: shares(first, second) == [4, 0] and bool(asked), "it is asked to prepare")
     (mine,) = asked
     assert len(mine) == 2
+    told = " ".join(second.status().waiting_for)
+    assert "2 partitions move to this member when it has warm copies, or in " in told
     thread = threading.Thread(target=second.report_warm, args=(mine,))
     thread.start()
     thread.join()

@@ -153,13 +153,19 @@ class Pending:
         )
 
     def sentences(self) -> list[str]:
-        """A sentence for the log about each wait, and about postponed moves."""
+        """A sentence about each wait and handover, and about postponed moves."""
         moves = [f"{self.postponed} moves are left for later"] if self.postponed else []
-        return moves + [
+        waits = [
             f"{len(wait.partitions)} partitions wait up to {wait.remaining_ms / 1_000:.1f} s for "
             f"the member that had them: {named(wait.partitions)}"
             for wait in self.waits
         ]
+        handovers = [
+            f"{len(each.partitions)} partitions move to this member when it has warm copies, or in "
+            f"{each.remaining_ms / 1_000:.1f} s: {named(each.partitions)}"
+            for each in self.handovers
+        ]
+        return moves + waits + handovers
 
 
 NOTHING = Pending()
