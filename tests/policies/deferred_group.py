@@ -100,10 +100,9 @@ class Group:
             now=Instant(self.now),
             memory=first.memory,
             known=first.known,
+            leader_id=MemberId(self.leader),
         )
-        self.last = plan = deferred_plan(
-            GroupSpec(members=members, partitions=self.sizes), moment, self.resolution
-        )
+        self.last = plan = self.decide(GroupSpec(members=members, partitions=self.sizes), moment)
         gave_up = False
         for name, each in self.members.items():
             mine = frozenset(plan.partitions[MemberId(name)])
@@ -116,6 +115,10 @@ class Group:
             each.memory = None
         first.memory, first.known = plan.memory, dict(self.sizes)
         return gave_up
+
+    def decide(self, spec: GroupSpec, moment: Moment) -> DeferredPlan:
+        """The leader's plan."""
+        return deferred_plan(spec, moment, self.resolution)
 
     def settle(self) -> DeferredPlan:
         for _ in range(60):

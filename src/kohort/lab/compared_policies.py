@@ -124,6 +124,15 @@ register(ComparedPolicy(name="wait-auto", title="Design II: automatic wait", ada
 register(
     strategy(
         _COOPERATIVE,
+        "Connect's rule: a wait of 60 s",
+        name="connect-60s",
+        connect_rule=True,
+        scheduled_rebalance_max_delay_ms=_MINUTE_MS,
+    )
+)
+register(
+    strategy(
+        _COOPERATIVE,
         "Design III: one move a round, 5 s apart",
         name="paced",
         max_moves_per_round=1,

@@ -48,6 +48,8 @@ class Behaviour:
     scheduled_rebalance_max_delay_ms: int = 0
     move_cost_ms: int = 0
     """Above 0: the leader chooses each wait by this cost (``auto``)."""
+    connect_rule: bool = False
+    """Whether the leader waits as Kafka Connect does, for ``scheduled_rebalance_max_delay_ms``."""
     identity: bool = False
     """Whether the pod's name is the member's identity (``kohort.member.identity``)."""
     max_moves_per_round: int = 0

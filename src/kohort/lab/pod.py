@@ -39,6 +39,7 @@ from kohort.model.client_facts import (
 from kohort.model.consumer_config import ConsumerConfig, OffsetReset
 from kohort.model.ids import ConnectionId, GroupId, GroupInstanceId, TopicPartition
 from kohort.model.instants import Instant, Millis
+from kohort.policies.connect_rule import ConnectRuleAssigner
 from kohort.policies.consumer_groups import ConsumerAssigner
 from kohort.policies.losses import identity_of
 from kohort.policies.registry import assignors
@@ -159,7 +160,9 @@ class Pod:
         auto = behaviour.auto_commit_interval_ms
         protocol = consumer_protocol(
             assignors(behaviour.strategy),
-            assigner=ConsumerAssigner(behaviour.resolution),
+            assigner=ConnectRuleAssigner(Millis(behaviour.scheduled_rebalance_max_delay_ms))
+            if behaviour.connect_rule
+            else ConsumerAssigner(behaviour.resolution),
             identity=identity_of(self.name) if behaviour.identity else None,
             stateful=behaviour.stateful,
         )
