@@ -14,8 +14,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final, TypeAlias
 
 from kohort.client import arguments
+from kohort.client.callback_membership import Change
 from kohort.client.config import ClientSettings, parse_client_settings
-from kohort.client.resources import Change, ResourceGroup
+from kohort.client.resources import ResourceGroup
 from kohort.consumer.ownership import Take
 from kohort.policies.resource_groups import Sharer
 
@@ -89,7 +90,7 @@ class LeaderElection(ResourceGroup):
         """Wait until this process leads; False if the time is over before."""
         return self._elected.wait(arguments.seconds(timeout_s))
 
-    def _tell(self, change: Change) -> None:
+    def _tell(self, change: Change[str]) -> None:
         if isinstance(change, Take):
             self._token = int(change.generation_id)
             self._elected.set()
