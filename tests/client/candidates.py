@@ -51,10 +51,10 @@ class Candidates:
 
 
 def a_rolling_bounce_moves_leadership_twice_at_most(candidates: Candidates, leader: int) -> None:
-    """Five candidates restart one after the other; the leader is at any place among them."""
+    """Seven candidates restart one after the other; the leader is at any place among them."""
     first = candidates.join()
     assert first.wait(30)
-    for _ in range(4):
+    for _ in range(6):
         candidates.join()
         candidates.in_one_generation()
     order = [*candidates.members[1:], *[first]]

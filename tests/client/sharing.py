@@ -35,7 +35,7 @@ class Crew:
         self._lock = threading.Lock()
         self._stack = stack
         self._policy = policy
-        self.settings = {
+        self.settings: dict[str, Any] = {
             "bootstrap.servers": address,
             "group.id": f"crew-{uuid.uuid4()}",
             "session.timeout.ms": 6_000,

@@ -5,6 +5,7 @@ Works with any broker; the embedded one and a real Kafka play the same pieces on
 
 from __future__ import annotations
 
+import asyncio
 import threading
 import time
 import uuid
@@ -15,6 +16,7 @@ from types import TracebackType
 from typing import Any
 
 import confluent_kafka
+from tests.conformance.talk import VERSIONS, Link
 
 from kohort.client.admin import Admin
 from kohort.client.config import ClientSettings, parse_client_settings
@@ -29,9 +31,24 @@ from kohort.engine.consumer_driver import ConsumerDriver, GroupProtocol
 from kohort.member.effects import PrepareJoin
 from kohort.model.ids import TopicPartition
 from kohort.model.instants import MICROS_PER_MILLI, Instant
+from kohort.wire.messages.k13_leave_group import LeaveGroupRequest, MemberIdentity
 
 QUICK = {"session.timeout.ms": 6_000, "heartbeat.interval.ms": 200, "auto.offset.reset": "earliest"}
 """Settings under which a rebalance is noticed soon."""
+
+
+def expel(address: str, group: str, member_id: str) -> None:
+    """Remove a member from its group, as an operator does; the member learns it later."""
+
+    async def ask() -> None:
+        link = await Link.to(address)
+        leaving = [MemberIdentity(member_id=member_id)]
+        request = LeaveGroupRequest(group_id=group, members=leaving)
+        answer = await link.ask("LeaveGroup", request, VERSIONS["LeaveGroup"], "operator")
+        link.close()
+        assert [row.error_code for row in answer.members] == [0]
+
+    asyncio.run(ask())
 
 
 def until(condition: Callable[[], object], what: str, timeout_s: float = 30.0) -> None:

@@ -6,16 +6,22 @@ import threading
 import uuid
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 
 import pytest
 from tests.client.sharing import Crew, a_member_returns
+from tests.client.stage import expel
 
 from kohort.broker.embedded import EmbeddedBroker
+from kohort.client.config import parse_client_settings
 from kohort.client.errors import RequestFailed
-from kohort.client.membership import GroupMembership
+from kohort.client.membership import GroupMembership, Membership
 from kohort.client.resources import ResourceGroup
+from kohort.engine.resource_protocol import EVERY, resource_protocol
 from kohort.model.errors import ConfigError
-from kohort.policies.resource_groups import Sharer
+from kohort.model.ids import ProtocolName
+from kohort.model.join import JoinProtocol
+from kohort.policies.resource_groups import ResourceAssigner, Sharer
 
 MakeCrew = Callable[..., Crew]
 
@@ -169,3 +175,31 @@ def test_a_consumer_is_refused_by_a_group_of_resources(make_crew: MakeCrew) -> N
     ):
         crew.until(lambda: stranger.snapshot().owned, "an error")
     crew.settled(12)
+
+
+def test_resources_of_a_lost_membership_are_lost(make_crew: MakeCrew) -> None:
+    crew = make_crew()
+    lost: list[frozenset[str]] = []
+    first = crew.join(on_revoked=lost.append)
+    crew.join()
+    crew.settled(6, 6)
+    mine = first.owned()
+    expel(crew.settings["bootstrap.servers"], crew.settings["group.id"], first.snapshot().member)
+    crew.until(lambda: lost == [mine], "the loss is told")
+    crew.settled(6, 6)
+
+
+def test_a_member_with_damaged_bytes_gets_nothing(make_crew: MakeCrew) -> None:
+    crew = make_crew()
+    crew.join()
+    crew.settled(12)
+    sound = resource_protocol(ResourceAssigner(list))
+    name = ProtocolName("cooperative-sticky")
+    damaged = replace(
+        sound, embedded=replace(sound.embedded, offer=lambda _: (JoinProtocol(name, b"\x7f"),))
+    )
+    member = Membership([EVERY], parse_client_settings(crew.settings), damaged)
+    with member:
+        crew.until(lambda: member.snapshot().assignments > 0, "the damaged member has an answer")
+        assert member.snapshot().owned == frozenset()
+        crew.settled(12)

@@ -7,6 +7,8 @@ from contextlib import ExitStack
 import pytest
 from tests.client.candidates import Candidates, a_rolling_bounce_moves_leadership_twice_at_most
 from tests.client.sharing import Crew, a_member_returns
+from tests.client.working import Crew as WorkerCrew
+from tests.client.working import workers_come_and_go
 
 from kohort.testing.real_kafka import RealKafka
 
@@ -27,3 +29,8 @@ def test_a_rolling_bounce_moves_leadership_twice_at_most(real_kafka: RealKafka) 
     with ExitStack() as stack:
         candidates = Candidates(real_kafka.bootstrap_servers, stack)
         a_rolling_bounce_moves_leadership_twice_at_most(candidates, 2)
+
+
+def test_work_moves_in_two_steps_when_workers_come_and_go(real_kafka: RealKafka) -> None:
+    with ExitStack() as stack:
+        workers_come_and_go(WorkerCrew(real_kafka.bootstrap_servers, stack))

@@ -46,6 +46,7 @@ RUN = (
     (RESTART, '"kohort.member.identity": '),
     (SHARE, "ResourceGroup("),
     (SHARE, "LeaderElection("),
+    (SHARE, "Worker("),
     (RESTART, "consumer.drain()"),
     (TUTORIAL, "producer.poll(0.005)"),
     (TUTORIAL, "read_table("),
@@ -173,7 +174,11 @@ def test_a_consumer_of_the_pages_about_restarts_and_handover(
 
 @pytest.mark.parametrize(
     ("part", "said"),
-    [("ResourceGroup(", r"crawl \['shard-0', "), ("LeaderElection(", r"leading with token \d+\n")],
+    [
+        ("ResourceGroup(", r"crawl \['shard-0', "),
+        ("LeaderElection(", r"leading with token \d+\n"),
+        ("Worker(", r"start clicks-to-s3\nstart clicks-to-s3-0\n"),
+    ],
 )
 def test_a_block_of_the_page_about_resources(
     kohort_broker: EmbeddedBroker, terminals: Terminals, part: str, said: str

@@ -45,7 +45,7 @@ class CallbackMembership(Membership[R]):
         self, topics: Iterable[str], settings: ClientSettings, protocol: GroupProtocol[R]
     ) -> None:
         super().__init__(topics, settings, protocol, self._queue)
-        self._work: queue.SimpleQueue[Change[R] | Callable[[], None] | None] = queue.SimpleQueue()
+        self._calls: queue.SimpleQueue[Change[R] | Callable[[], None] | None] = queue.SimpleQueue()
         """Changes, other calls for the thread of the callbacks, and None at the end."""
         self._touch_s = settings.heartbeat_interval_ms / 1_000
         self._worker = threading.Thread(
@@ -74,7 +74,7 @@ class CallbackMembership(Membership[R]):
     def leave(self, timeout_s: float = 30.0) -> None:
         """Revoke everything that is owned, leave the group, and end both threads."""
         if self._worker.is_alive() and threading.current_thread() is not self._worker:
-            self._work.put(None)
+            self._calls.put(None)
             self._worker.join(timeout_s)
             if self._worker.is_alive():
                 LOG.warning("%s: a callback still works; leaving without its end", self._story())
@@ -96,12 +96,12 @@ class CallbackMembership(Membership[R]):
 
     def _queue(self, change: ownership.Change[R]) -> None:
         if isinstance(change, GiveUp | Take | LoseAll):  # no resource is stateful
-            self._work.put(change)
+            self._calls.put(change)
 
     def _run(self) -> None:
         while True:
             try:
-                item = self._work.get(timeout=self._touch_s)
+                item = self._calls.get(timeout=self._touch_s)
             except queue.Empty:
                 item = self._idle
             if item is None:

@@ -17,9 +17,10 @@ from kohort.host.settings import INT_MAX, attribute, dotted, flag, parse_setting
 from kohort.model.consumer_config import ConsumerConfig, OffsetReset
 from kohort.model.errors import ConfigError
 from kohort.model.instants import Millis
-from kohort.policies.consumer_groups import BROKERS_RECORD_LIMIT, DESIGN_ONE
+from kohort.policies.consumer_groups import DESIGN_ONE
 from kohort.policies.cooperative import CooperativeStickyAssignor
 from kohort.policies.deferred import Resolution
+from kohort.policies.record_size import BROKERS_RECORD_LIMIT
 from kohort.policies.rent_or_buy import most_wait_ms
 
 Deserializer = Callable[[bytes], Any]

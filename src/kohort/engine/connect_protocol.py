@@ -35,6 +35,7 @@ from kohort.model.instants import Millis
 from kohort.model.join import JoinedMember, JoinProtocol
 from kohort.policies.connect import Configuration, incremental_assignments
 from kohort.policies.losses import Moment
+from kohort.policies.record_size import BROKERS_RECORD_LIMIT, check_record
 from kohort.policies.spec import AssignAgain, EncodedPlan
 
 PROTOCOL_TYPE: Final = ProtocolType("connect")
@@ -53,6 +54,9 @@ def connect_protocol(
     url: str,
     configuration: Callable[[], Configuration],
     say: Callable[[str], object] = lambda _sentence: None,
+    *,
+    told: Callable[[ConnectAssignment], object] = lambda _assignment: None,
+    most_record_bytes: int = BROKERS_RECORD_LIMIT,
 ) -> GroupProtocol[ConnectorTask]:
     """The incremental protocol (``compatible``) of one worker, a dynamic member.
 
@@ -63,9 +67,11 @@ def connect_protocol(
         configuration: returns the configuration as read so far; runs on the membership's thread. If
             it raises, the last configuration counts.
         say: takes a sentence for the log of the worker's process.
+        told: takes each assignment of this worker, on the membership's thread.
+        most_record_bytes: the broker's limit for the group's record; 0 for no check.
     """
     configuration = _LastRead(configuration, say).read
-    worker = _Worker(url, configuration)
+    worker = _Worker(url, configuration, told)
     return GroupProtocol(
         type=PROTOCOL_TYPE,
         embedded=EmbeddedProtocol(
@@ -74,7 +80,7 @@ def connect_protocol(
             is_cooperative=lambda name: name == NAMES[COMPATIBLE],
             name_of=lambda _task: ALL,
         ),
-        assigner=ConnectAssigner(configuration),
+        assigner=ConnectAssigner(configuration, say, most_record_bytes),
     )
 
 
@@ -99,9 +105,15 @@ class _LastRead:
 class _Worker:
     """Writes the offers of one worker, and completes its assignments."""
 
-    def __init__(self, url: str, configuration: Callable[[], Configuration]) -> None:
+    def __init__(
+        self,
+        url: str,
+        configuration: Callable[[], Configuration],
+        tell: Callable[[ConnectAssignment], object],
+    ) -> None:
         self._url = url
         self._configuration = configuration
+        self._tell = tell
         self._has = frozenset[ConnectorTask]()
         self._told = ConnectAssignment()
 
@@ -115,14 +127,22 @@ class _Worker:
 
     def read(self, assignment: bytes) -> tuple[frozenset[ConnectorTask], None]:
         self._told = decode_worker_assignment(assignment)
+        self._tell(self._told)
         return (self._has - self._told.revoked) | self._told.assigned, None
 
 
 class ConnectAssigner:
     """Decides for groups of workers; see `engine.leader_duties.GroupAssigner`."""
 
-    def __init__(self, configuration: Callable[[], Configuration]) -> None:
+    def __init__(
+        self,
+        configuration: Callable[[], Configuration],
+        say: Callable[[str], object] = lambda _sentence: None,
+        most_record_bytes: int = BROKERS_RECORD_LIMIT,
+    ) -> None:
         self._configuration = configuration
+        self._say = say
+        self._most_record_bytes = most_record_bytes
 
     def topics(self, protocol_name: ProtocolName, metadata: Sequence[bytes]) -> frozenset[str]:
         """None: connectors need no metadata of a broker."""
@@ -136,15 +156,19 @@ class ConnectAssigner:
         partitions: Mapping[str, int],
         moment: Moment,
     ) -> EncodedPlan:
-        """An assignment for every worker; another one follows if the leader is behind."""
+        """An assignment for every worker; another one follows if the leader is behind.
+
+        Raises:
+            ConfigError: the group's record would be too large.
+        """
         del protocol_name, partitions
         workers = {member.member_id: _state(member.metadata) for member in members}
         plan = incremental_assignments(moment.leader_id, workers, self._configuration())
         behind = any(told.error == CONFIG_MISMATCH for told in plan.values())
-        return EncodedPlan(
-            {i: encode_worker_assignment(told, COMPATIBLE) for i, told in plan.items()},
-            _BEHIND if behind else None,
-        )
+        assignments = {i: encode_worker_assignment(told, COMPATIBLE) for i, told in plan.items()}
+        limit = self._most_record_bytes
+        check_record(members, assignments, limit, "Use fewer connectors or tasks", self._say)
+        return EncodedPlan(assignments, _BEHIND if behind else None)
 
     def pending(self, assignment: bytes) -> Pending:
         """Nothing: no connector waits."""

@@ -15,9 +15,10 @@ reads the configuration to its end before.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from itertools import chain, cycle
+from dataclasses import dataclass, field
+from itertools import cycle
 
 from kohort.embedded.connect import (
     CONFIG_MISMATCH,
@@ -29,6 +30,7 @@ from kohort.model.errors import ConfigError
 from kohort.model.ids import MemberId, TopicPartition
 from kohort.policies.cooperative import CooperativeStickyAssignor
 from kohort.policies.spec import GroupSpec, MemberSpec
+from kohort.policies.weighted import weighted_shares
 
 _Shares = dict[MemberId, frozenset[ConnectorTask]]
 
@@ -40,18 +42,31 @@ class Configuration:
     Attributes:
         offset: the place in the configuration up to which the leader has read.
         tasks: the number of tasks of each connector.
+        weights: for unequal work; a connector or task that is not named weighs 1. Empty: connectors
+            and tasks are balanced separately, by their numbers.
 
     Raises:
-        ConfigError: a connector has a negative number of tasks.
+        ConfigError: a connector has a negative number of tasks, or a weight is negative.
     """
 
     offset: int
     tasks: Mapping[str, int]
+    weights: Mapping[ConnectorTask, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for connector, count in sorted(self.tasks.items()):
             if count < 0:
                 raise ConfigError(f"expected 0 or more tasks of {connector}, got {count}")
+        for work, weight in sorted(self.weights.items()):
+            if weight < 0:
+                raise ConfigError(f"expected a weight of 0 or more for {work}, got {weight}")
+
+    def work(self) -> list[ConnectorTask]:
+        """All connectors and tasks: connectors first."""
+        names = sorted(self.tasks)
+        return [*map(ConnectorTask, names)] + [
+            ConnectorTask(name, n) for name in names for n in range(self.tasks[name])
+        ]
 
 
 def eager_assignments(
@@ -59,11 +74,7 @@ def eager_assignments(
 ) -> dict[MemberId, ConnectAssignment]:
     """Connect's plan under the protocol ``default``: each worker stops all of its work before."""
     shares: dict[MemberId, set[ConnectorTask]] = {member_id: set() for member_id in workers}
-    names = sorted(configuration.tasks)
-    tasks = (ConnectorTask(name, n) for name in names for n in range(configuration.tasks[name]))
-    for member_id, work in zip(
-        cycle(sorted(workers)), chain(map(ConnectorTask, names), tasks), strict=False
-    ):
+    for member_id, work in zip(cycle(sorted(workers)), configuration.work(), strict=False):
         shares[member_id].add(work)
     nothing = frozenset[ConnectorTask]()
     plan = {i: (frozenset(mine), nothing) for i, mine in shares.items()}
@@ -79,12 +90,13 @@ def incremental_assignments(
     that stops something joins again, and the next plan assigns it.
     """
     owned = {i: _allocation(state) for i, state in workers.items()}
-    connectors = _shares(owned, dict.fromkeys(configuration.tasks, 1), first=-1)
-    tasks = _shares(owned, configuration.tasks, first=0)
-    plan: dict[MemberId, tuple[frozenset[ConnectorTask], frozenset[ConnectorTask]]] = {}
-    for i, had in owned.items():
-        has = connectors[i] | tasks[i]
-        plan[i] = (has - had, had - has)
+    if configuration.weights:
+        shares = _weighted(owned, configuration)
+    else:
+        connectors = _shares(owned, dict.fromkeys(configuration.tasks, 1), first=-1)
+        tasks = _shares(owned, configuration.tasks, first=0)
+        shares = {i: connectors[i] | tasks[i] for i in owned}
+    plan = {i: (shares[i] - had, had - shares[i]) for i, had in owned.items()}
     return _told(leader, workers, configuration, plan)
 
 
@@ -112,6 +124,18 @@ def _shares(
     return {
         i: frozenset(ConnectorTask(p.topic, p.partition + first) for p in mine)
         for i, mine in plan.partitions.items()
+    }
+
+
+def _weighted(
+    owned: Mapping[MemberId, frozenset[ConnectorTask]], configuration: Configuration
+) -> _Shares:
+    """The plan by weights; without work that another worker has."""
+    weights = {work: configuration.weights.get(work, 1) for work in configuration.work()}
+    claimed = Counter(work for mine in owned.values() for work in mine)
+    return {
+        i: frozenset(work for work in mine if claimed[work] == (work in owned[i]))
+        for i, mine in weighted_shares(owned, weights).items()
     }
 
 

@@ -31,7 +31,7 @@ from kohort.embedded.deferral import (
     encode_echo,
     encode_pending,
 )
-from kohort.model.errors import ConfigError, ProtocolError
+from kohort.model.errors import ProtocolError
 from kohort.model.ids import (
     NO_GENERATION,
     GenerationId,
@@ -45,23 +45,20 @@ from kohort.model.partition_set import PartitionSet
 from kohort.policies.cooperative import CooperativeStickyAssignor
 from kohort.policies.deferred import DeferredPlan, Resolution, deferred_plan
 from kohort.policies.losses import Moment
+from kohort.policies.record_size import BROKERS_RECORD_LIMIT, check_record, record_bytes
 from kohort.policies.registry import assignor
 from kohort.policies.spec import AssignAgain, Assignor, EncodedPlan, GroupSpec, MemberSpec, Plan
 
 DESIGN_ONE = Resolution()
 """Nothing waits, and all moves are made in one round."""
 
-BROKERS_RECORD_LIMIT = 1_048_588
-"""A broker refuses a larger record of a group, by the default of message.max.bytes."""
-
 _MOST_RECORD_BYTES = 900_000
 """With userdata about waits; lower than the broker's limit, because the estimate is rough."""
 
-_RECORD_BYTES = 1_024
-"""Estimate for the fields of a group's record that do not belong to a member."""
-
-_MEMBER_RECORD_BYTES = 72
-"""Estimate for lengths, timeouts and the client's host in a member's part of the record."""
+_SMALLER_GROUP = (
+    "Use fewer members or topics in the group, or the assignor range, with which members send no "
+    "owned partitions"
+)
 
 
 def join_protocols(
@@ -178,37 +175,17 @@ class ConsumerAssigner:
         if moment is None or not cooperative or in_one_step:
             plan = assignor(protocol_name).assign(spec)
             encoded = EncodedPlan(*in_bytes(plan, members), racks=racks)
-            self._check_record(spec, members, encoded)
+            self._check_record(members, encoded)
             return encoded
         deferred = self._deferred(spec, moment)
         plan = Plan(deferred.partitions, _user_data_of(spec, deferred), deferred.again)
         encoded = EncodedPlan(*in_bytes(plan, members), deferred.memory, racks)
-        self._check_record(spec, members, encoded)
+        self._check_record(members, encoded)
         return encoded
 
-    def _check_record(
-        self, spec: GroupSpec, members: Sequence[JoinedMember], plan: EncodedPlan
-    ) -> None:
-        """Refuse a plan that the broker certainly cannot store; say if it perhaps cannot.
-
-        Kafka's answer to such a SyncGroup is an unknown error for all members, again and again.
-        """
+    def _check_record(self, members: Sequence[JoinedMember], plan: EncodedPlan) -> None:
         limit = self._most_record_bytes
-        assigned = sum(map(len, plan.assignments.values()))
-        if not limit or spec.record_bytes + assigned <= limit:
-            return
-        offered = sum(len(m.metadata) + len(m.member_id) for m in members)
-        sentence = (
-            f"the group's record has {offered:,} bytes of subscriptions and {assigned:,} bytes of "
-            f"assignments for {len(members):,} members; a broker stores at most {limit:,} bytes. "
-            "Use fewer members or topics in the group, or the assignor range, with which members "
-            "send no owned partitions; or raise message.max.bytes of the brokers "
-            "(max.message.bytes of the topic __consumer_offsets) and "
-            "kohort.max.group.record.bytes of the consumers"
-        )
-        if offered + assigned > limit:
-            raise ConfigError(sentence)
-        self._say(sentence)
+        check_record(members, plan.assignments, limit, _SMALLER_GROUP, self._say)
 
     def pending(self, assignment: bytes) -> Pending:
         """The pending work in an assignment; `NOTHING` for damaged bytes."""
@@ -298,14 +275,8 @@ def group_spec(
     return GroupSpec(
         members={m.member_id: _member_spec(protocol_name, m) for m in members},
         partitions=dict(partitions),
-        record_bytes=_RECORD_BYTES + sum(map(_record_bytes, members)),
+        record_bytes=record_bytes(members),
     )
-
-
-def _record_bytes(member: JoinedMember) -> int:
-    # The member id counts twice: a coordinator makes it from the client id, which is stored, too.
-    ids = 2 * len(member.member_id.encode()) + len((member.group_instance_id or "").encode())
-    return _MEMBER_RECORD_BYTES + ids + len(member.metadata)
 
 
 def _member_spec(protocol_name: ProtocolName, member: JoinedMember) -> MemberSpec:

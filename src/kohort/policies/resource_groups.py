@@ -29,7 +29,6 @@ from kohort.model.instants import Millis
 from kohort.model.join import JoinedMember
 from kohort.policies.claims import claimants, valid_claims, without_claimed
 from kohort.policies.consumer_groups import (
-    BROKERS_RECORD_LIMIT,
     DESIGN_ONE,
     ConsumerAssigner,
     group_spec,
@@ -37,6 +36,7 @@ from kohort.policies.consumer_groups import (
 )
 from kohort.policies.deferred import Resolution
 from kohort.policies.losses import Moment
+from kohort.policies.record_size import BROKERS_RECORD_LIMIT
 from kohort.policies.spec import AssignAgain, EncodedPlan, GroupSpec, Plan
 
 RETRY_MS: Final = Millis(5_000)
@@ -59,7 +59,7 @@ class Sharer:
 Policy: TypeAlias = Callable[[Mapping[str, Sharer], Sequence[str]], Mapping[str, Collection[str]]]
 """From the members by id, and the sorted resources, to the resources of each member.
 
-A member that drains is left out: its resources go to others.
+A member that drains or has damaged bytes is left out: its resources go to others.
 """
 
 
@@ -149,9 +149,12 @@ class ResourceAssigner(ConsumerAssigner):
 
 
 def for_everybody(spec: GroupSpec) -> GroupSpec:
-    """The group in which every member wants every resource."""
+    """The group in which every member wants every resource, except members with damaged bytes."""
     names = frozenset(spec.partitions)
-    members = {i: replace(member, topics=names) for i, member in spec.members.items()}
+    members = {
+        i: replace(member, topics=names) if member.topics else member
+        for i, member in spec.members.items()
+    }
     return replace(spec, members=members)
 
 
@@ -206,7 +209,7 @@ def _asked(policy: Policy, offered: GroupSpec) -> Plan:
     sharers = {
         str(i): Sharer(owned=frozenset(owned[i]), since=_since(offered.members[i].topics))
         for i in spec.member_order()
-        if not asks_to_drain(spec.members[i].user_data)
+        if spec.members[i].topics and not asks_to_drain(spec.members[i].user_data)
     }
     if not sharers:
         return Plan({i: [] for i in spec.members})

@@ -1,0 +1,206 @@
+"""A worker of a group that shares connectors and tasks, as the workers of Kafka Connect do.
+
+In: the configuration, callbacks. Out: the connectors and tasks that this process runs, and their
+states. Must not know: the kind of the work.
+
+The bytes in the group protocol are those of Connect's incremental protocol (``compatible``), and
+the plan is Design I: work moves in two steps, and few of it. Sources: KIP-415, ADR 0047.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from functools import partial
+from typing import Final, TypeAlias
+
+from kohort.client import arguments
+from kohort.client.callback_membership import CallbackMembership, Change
+from kohort.client.config import ClientSettings, parse_client_settings
+from kohort.client.errors import WrongUse
+from kohort.consumer.ownership import GiveUp, Take
+from kohort.embedded.connect import NO_ERROR, ConnectAssignment, ConnectorTask
+from kohort.engine.connect_protocol import ALL, connect_protocol
+from kohort.model.errors import ConfigError
+from kohort.policies.connect import Configuration
+from kohort.policies.consumer_groups import DESIGN_ONE
+
+__all__ = ["Configuration", "ConnectorTask", "WorkState", "WorkStatus", "Worker"]
+
+LOG: Final = logging.getLogger(__name__)
+
+WorkCallback: TypeAlias = Callable[[ConnectorTask], object]
+
+
+class WorkState(Enum):
+    """The state of a connector or task at its worker."""
+
+    WAITING = "waiting"
+    """The worker has not read the configuration yet from which the leader assigned the work."""
+    RUNNING = "running"
+    FAILED = "failed"
+    """The callback raised. The work stays with this worker until ``restart`` or a rebalance."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkStatus:
+    """The state of a connector or task, and the error of the callback that failed."""
+
+    state: WorkState
+    error: Exception | None = None
+
+
+class Worker(CallbackMembership[ConnectorTask]):
+    """A worker; a context manager.
+
+    Args:
+        settings: a ``ClientSettings``, or names and values as ``parse_client_settings`` takes them.
+        configuration: returns the connectors, the number of their tasks, and the offset up to which
+            this process has read them. It must return at once, and is called on two threads.
+        on_start: called with each connector or task that this process runs from now on.
+        on_stop: called with each one that another worker shall run; the work moves when all calls
+            of a rebalance have returned.
+        on_lost: called with each one that another worker may run already; default: ``on_stop``.
+        url: the address of this process, for the other workers.
+        more: further settings; ``bootstrap_servers`` and ``group_id`` are needed.
+
+    The callbacks run one after the other on a thread of their own.
+
+    Raises:
+        ConfigError: a setting is wrong, or has no effect in a group of workers.
+    """
+
+    def __init__(
+        self,
+        settings: ClientSettings | Mapping[str, object] | None = None,
+        /,
+        *,
+        configuration: Callable[[], Configuration],
+        on_start: WorkCallback,
+        on_stop: WorkCallback,
+        on_lost: WorkCallback | None = None,
+        url: str = "",
+        **more: object,
+    ) -> None:
+        for name, callback in (
+            ("configuration", configuration),
+            ("on_start", on_start),
+            ("on_stop", on_stop),
+            ("on_lost", on_lost),
+        ):
+            arguments.function(callback, name)
+        settings = parse_client_settings(settings, **more)
+        _refuse(settings)
+        protocol = connect_protocol(
+            url,
+            configuration,
+            partial(LOG.warning, "group %s: %s", settings.group_id),
+            told=self._assigned,
+            most_record_bytes=settings.kohort_max_group_record_bytes,
+        )
+        super().__init__([ALL], settings, protocol)
+        self._configuration = configuration
+        self._on_start, self._on_stop, self._on_lost = on_start, on_stop, on_lost or on_stop
+        self._work: dict[ConnectorTask, WorkStatus] = {}
+        """Written on the thread of the callbacks only."""
+        self._needs_offset = -1
+        """The offset of the configuration from which the last assignment was made."""
+
+    def work(self) -> dict[ConnectorTask, WorkStatus]:
+        """The state of each connector and task of this worker."""
+        return dict(self._work)
+
+    def restart(self, work: ConnectorTask) -> None:
+        """Stop a connector or task, if it runs, and start it again, in the background.
+
+        Raises:
+            WrongUse: this worker does not run the work.
+            Closed: the member left the group.
+        """
+        self._check_joined()
+        if work not in self._work:
+            raise WrongUse(f"{work} is not with this worker; it has {_names(self._work)}")
+        self._calls.put(partial(self._restart, work))
+
+    def configuration_changed(self) -> None:
+        """The connectors are others now: the leader shares them out again.
+
+        Raises:
+            Closed: the member left the group.
+        """
+        self.request_rejoin("the configuration changed")
+
+    def _assigned(self, told: ConnectAssignment) -> None:
+        """Note the offset, on the membership's thread, before the change comes."""
+        if told.error == NO_ERROR:
+            self._needs_offset = told.config_offset
+
+    # -- the thread of the callbacks --------------------------------------------------------------
+
+    def _tell(self, change: Change[ConnectorTask]) -> None:
+        if isinstance(change, Take):
+            self._work |= dict.fromkeys(change.resources, WorkStatus(state=WorkState.WAITING))
+            self._idle()
+            return
+        callback = self._on_stop if isinstance(change, GiveUp) else self._on_lost
+        for work in sorted(change.resources, reverse=True):  # tasks before their connector
+            status = self._work.pop(work, None)
+            if status is not None and status.state is WorkState.RUNNING:
+                self._guarded(callback, work)
+
+    def _idle(self) -> None:
+        """Start the work that waits, as soon as the configuration is read."""
+        waiting = sorted(w for w, s in self._work.items() if s.state is WorkState.WAITING)
+        if waiting and self._read_enough():
+            for work in waiting:
+                self._start(work)
+
+    def _read_enough(self) -> bool:
+        try:
+            return self._configuration().offset >= self._needs_offset
+        except Exception as error:
+            LOG.warning("%s: the configuration cannot be read: %r", self._story(), error)
+            return False
+
+    def _start(self, work: ConnectorTask) -> None:
+        error = self._guarded(self._on_start, work)
+        state = WorkState.RUNNING if error is None else WorkState.FAILED
+        self._work[work] = WorkStatus(state=state, error=error)
+
+    def _restart(self, work: ConnectorTask) -> None:
+        status = self._work.get(work)
+        if status is None or status.state is WorkState.WAITING:
+            return  # the work moved meanwhile, or starts soon
+        if status.state is WorkState.RUNNING:
+            self._guarded(self._on_stop, work)
+        self._start(work)
+
+    def _guarded(self, callback: WorkCallback, work: ConnectorTask) -> Exception | None:
+        """The exception of a callback; the work of others goes on."""
+        try:
+            callback(work)
+        except Exception as error:
+            LOG.exception("%s: a callback raised for %s", self._story(), work)
+            return error
+        return None
+
+
+def _refuse(settings: ClientSettings) -> None:
+    """Raise ConfigError for settings that would have no effect, or a wrong one."""
+    if settings.group_instance_id is not None:
+        raise ConfigError(
+            f"group.instance.id is {settings.group_instance_id}, expected none: a restarted static "
+            "worker would get only its last changes back, not all of its work"
+        )
+    if settings.resolution != DESIGN_ONE or settings.kohort_member_identity:
+        raise ConfigError(
+            "scheduled.rebalance.max.delay.ms, kohort.max.moves.per.round, kohort.stateful.topics "
+            "and kohort.member.identity have no effect in a group of workers: Connect's bytes have "
+            "no place for waits and postponed moves"
+        )
+
+
+def _names(work: Iterable[ConnectorTask]) -> str:
+    return ", ".join(map(str, sorted(work))) or "nothing"

@@ -1,0 +1,118 @@
+"""A group of live workers that share connectors and tasks, on any broker."""
+
+from __future__ import annotations
+
+import threading
+import uuid
+from contextlib import ExitStack
+
+from tests.client.stage import until
+
+from kohort.client.worker import Configuration, ConnectorTask, Worker, WorkState
+
+TASKS = {"a": 4, "b": 3, "c": 2, "d": 1, "e": 1, "f": 1}
+"""6 connectors and 12 tasks: 1, 2 and 3 workers have equal shares of both."""
+
+
+class Crew:
+    """Workers in the order in which they came, and the calls of their callbacks.
+
+    Args:
+        address: the broker.
+        stack: ends the workers.
+    """
+
+    def __init__(self, address: str, stack: ExitStack) -> None:
+        self.group = f"workers-{uuid.uuid4()}"
+        self.configuration = Configuration(offset=1, tasks=TASKS)
+        self.workers: list[Worker] = []
+        self.collisions: list[ConnectorTask] = []
+        """Work that a worker started while another one still ran it."""
+        self.broken: set[ConnectorTask] = set()
+        """Work that cannot be started."""
+        self.lost: list[ConnectorTask] = []
+        self.starts: list[ConnectorTask] = []
+        self.running: dict[ConnectorTask, object] = {}
+        self._lock = threading.Lock()
+        self.address, self._stack = address, stack
+
+    def join(self, read: object = None, **more: object) -> Worker:
+        """A new worker; ``read`` is a configuration of its own, in place of the common one."""
+        owner = object()
+
+        def start(work: ConnectorTask) -> None:
+            if work in self.broken:
+                raise OSError(f"{work} is broken")
+            with self._lock:
+                self.starts.append(work)
+                if self.running.setdefault(work, owner) is not owner:
+                    self.collisions.append(work)
+
+        def stop(work: ConnectorTask) -> None:
+            with self._lock:
+                if self.running.pop(work) is not owner:
+                    self.collisions.append(work)
+
+        def lose(work: ConnectorTask) -> None:
+            self.lost.append(work)
+            stop(work)
+
+        def configuration() -> Configuration:
+            return read if isinstance(read, Configuration) else self.configuration
+
+        worker = Worker(
+            {
+                "bootstrap.servers": self.address,
+                "group.id": self.group,
+                "session.timeout.ms": 6_000,
+                "heartbeat.interval.ms": 50,
+                **more,
+            },
+            configuration=configuration,
+            on_start=start,
+            on_stop=stop,
+            on_lost=lose,
+        )
+        self._stack.callback(worker.leave)
+        worker.join()
+        self.workers.append(worker)
+        return worker
+
+    def leave(self, worker: Worker) -> None:
+        self.workers.remove(worker)
+        worker.leave()
+
+    def settled(self, *shares: int) -> None:
+        """Wait until everything runs, and the workers have so many connectors and tasks."""
+        everything = set(self.configuration.work())
+
+        def there() -> bool:
+            work = [worker.work() for worker in self.workers]
+            known = [key for mine in work for key in mine]
+            states = {status.state for mine in work for status in mine.values()}
+            return (
+                sorted(map(len, work)) == sorted(shares)
+                and len(known) == len(everything)
+                and set(known) == everything
+                and WorkState.WAITING not in states
+                and self.running.keys() == everything - self.broken
+            )
+
+        until(there, f"shares of {shares}")
+        assert self.collisions == []
+
+
+def workers_come_and_go(crew: Crew) -> None:
+    """Work moves in two steps, and stays where it can."""
+    for shares in ([18], [9, 9], [6, 6, 6]):
+        crew.join()
+        crew.settled(*shares)
+    before = [worker.owned() for worker in crew.workers[1:]]
+    crew.leave(crew.workers[0])
+    crew.settled(9, 9)
+    after = [worker.owned() for worker in crew.workers]
+    assert all(had <= has for had, has in zip(before, after, strict=True))
+    crew.configuration = Configuration(offset=2, tasks={"a": 2, "b": 2})
+    crew.workers[1].configuration_changed()
+    crew.settled(3, 3)
+    assert crew.lost == []

@@ -1,0 +1,56 @@
+"""Shares of resources with unequal weights."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.examples import examples
+
+from kohort.embedded.connect import ConnectAssignment, ConnectorTask, WorkerState
+from kohort.model.errors import ConfigError
+from kohort.model.ids import MemberId
+from kohort.policies.connect import Configuration, incremental_assignments
+from kohort.policies.weighted import weighted_shares
+
+NAMES = st.sampled_from([f"r{n}" for n in range(10)])
+MEMBERS = st.dictionaries(
+    st.sampled_from([MemberId(name) for name in "abcd"]), st.frozensets(NAMES), min_size=1
+)
+A, B = MemberId("a"), MemberId("b")
+
+
+@examples(200)
+@given(owned=MEMBERS, weights=st.dictionaries(NAMES, st.integers(0, 9)))
+def test_everything_has_one_owner_and_no_single_move_improves_the_balance(
+    owned: dict[MemberId, frozenset[str]], weights: dict[str, int]
+) -> None:
+    shares = weighted_shares(owned, weights)
+    assert shares.keys() == owned.keys()
+    assert sorted(key for mine in shares.values() for key in mine) == sorted(weights)
+    load = {i: sum(weights[key] for key in mine) for i, mine in shares.items()}
+    for giver, mine in shares.items():
+        for key in mine:
+            assert not 0 < weights[key] < load[giver] - min(load.values())
+    assert weighted_shares(shares, weights) == shares, "a balanced group moves nothing"
+
+
+def test_heavy_work_counts_for_more_than_its_number() -> None:
+    owned = {A: frozenset("uvwx"), B: frozenset[str]()}
+    shares = weighted_shares(owned, {"u": 3, "v": 1, "w": 1, "x": 1})
+    assert shares == {A: {"v", "w", "x"}, B: {"u"}}
+
+
+def test_work_of_two_claimants_is_withheld_from_both() -> None:
+    both = ConnectorTask("c", 0)
+    configuration = Configuration(offset=0, tasks={"c": 1}, weights={both: 2})
+    mine = ConnectAssignment(assigned=frozenset({both}))
+    state = WorkerState(url="", config_offset=0, allocation=mine)
+    plan = incremental_assignments(A, {A: state, B: state}, configuration)
+    assert [told.revoked for told in plan.values()] == [{both}, {both}]
+    assert [both in told.assigned for told in plan.values()] == [False, False]
+
+
+def test_a_negative_weight_is_refused() -> None:
+    with pytest.raises(ConfigError, match="expected a weight of 0 or more for c-0, got -1"):
+        Configuration(offset=0, tasks={"c": 1}, weights={ConnectorTask("c", 0): -1})
