@@ -25,7 +25,7 @@ def weighted_shares(
     """The share of each member.
 
     Args:
-        owned: the resources that each member works on; the claims of several members to one resource are void.
+        owned: the resources of each member; claims of several members to one resource are void.
         weights: of all resources; others do not exist.
     """
     claims = Counter(key for mine in owned.values() for key in set(mine))
