@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 from typing import TypeVar
@@ -13,7 +14,7 @@ import pytest
 
 from kohort.history.checker import check_history
 from kohort.lab.compared_policies import COMPARED_POLICIES, compared_policy
-from kohort.lab.scenarios.base import Setup, plan_of
+from kohort.lab.scenarios.base import COSTS, Setup, plan_of
 from kohort.lab.scenarios.registry import SCENARIOS, scenario
 from kohort.lab.scenarios.running import Run, run
 from kohort.model.client_facts import ProcessKilled, ProcessStarted, ProcessStopped
@@ -163,6 +164,18 @@ def test_an_initial_delay_saves_a_join_storm_its_generations() -> None:
     without = happened("join-storm-no-delay", "sticky").measured.metrics
     assert with_delay.generations == 1
     assert without.generations > 1
+
+
+def test_under_design_2_the_end_of_a_slow_revocation_is_noticed_soon() -> None:
+    """Without hints the others learn of the next round 3 s after the first early heartbeat."""
+    costs = replace(COSTS, flush_ms=700)
+
+    def longest_stop_ms(policy: str) -> int:
+        setup = Setup(policy=compared_policy(policy), members=5, partitions=30, costs=costs)
+        return run(scenario("scale-up"), setup).measured.metrics.longest_stop_ms
+
+    assert longest_stop_ms("cooperative-sticky") > 8_000
+    assert longest_stop_ms("wait-60s") < 6_500
 
 
 @pytest.mark.parametrize(("members", "partitions"), [(1, 12), (1_001, 12), (4, 0), (4, 1 << 20)])

@@ -57,6 +57,8 @@ class Announced(Generic[R]):
     """Resources that this member shall prepare."""
     postponed: bool = False
     """Whether the leader has moves to make later."""
+    round_follows: bool = False
+    """Whether members have to give something up, so that another round follows."""
 
 
 def _nothing_announced(_user_data: bytes | None) -> Announced[Any]:

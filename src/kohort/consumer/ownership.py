@@ -23,7 +23,13 @@ from typing import Generic, TypeAlias
 
 from kohort.consumer.embedded_protocol import EmbeddedProtocol, Offer, R
 from kohort.member.effects import Joined, Lost, PrepareJoin
-from kohort.member.events import JoinPrepared, OwnerEvent, RequestRejoin, SubscriptionChanged
+from kohort.member.events import (
+    JoinPrepared,
+    OwnerEvent,
+    RequestRejoin,
+    RoundFollows,
+    SubscriptionChanged,
+)
 from kohort.model.errors import InvariantViolation, ProtocolError
 from kohort.model.ids import (
     NO_GENERATION,
@@ -298,6 +304,8 @@ class Ownership(Generic[R]):
         unwanted = frozenset(key for key in assigned if not self._wants(key))
         effects = self._apply(assigned - unwanted, event)
         effects += self._prepare(announced.prepare)
+        if announced.round_follows:
+            effects.append(Tell(event=RoundFollows()))
         if unwanted:
             # Made for an older subscription. Wanted resources stay, the next round brings the rest.
             topics = sorted({self._embedded.name_of(key) for key in unwanted})[:5]

@@ -35,7 +35,9 @@ def _announced(user_data: bytes | None) -> Announced[TopicPartition]:
     pending = pending_of(user_data)
     partitions = (each.partitions for each in pending.handovers)
     return Announced(
-        prepare=frozenset[TopicPartition]().union(*partitions), postponed=pending.postponed > 0
+        prepare=frozenset[TopicPartition]().union(*partitions),
+        postponed=pending.postponed > 0,
+        round_follows=bool(pending.released),
     )
 
 

@@ -76,6 +76,11 @@ class Polled:
 
 
 @value(frozen=True, slots=True, kw_only=True)
+class RoundFollows:
+    """The leader told in the assignment that another round follows soon: look for it often."""
+
+
+@value(frozen=True, slots=True, kw_only=True)
 class AssignmentPerformed:
     """The leader's assignor has decided. Ignored unless that generation still waits for it.
 
@@ -223,6 +228,7 @@ OwnerEvent: TypeAlias = (
     | RequestRejoin
     | SubscriptionChanged
     | Polled
+    | RoundFollows
     | AssignmentPerformed
     | AssignmentFailed
     | Leave

@@ -35,11 +35,23 @@ def beat_early(data: MemberData, now: Instant) -> None:
     It has begun in a cooperative group if any member had to give up partitions. The other members
     would learn that a whole interval later (franz-go sends an early heartbeat, too).
     """
+    data.beats_often_until = None
     if data.in_doubt(now):
         data.deadlines.arm(Timer.HEARTBEAT, now)  # this process slept while the answer waited
         return
     delay = min(EARLY_HEARTBEAT_MS, data.config.heartbeat_interval_ms)
     data.deadlines.arm(Timer.HEARTBEAT, after(now, delay))
+
+
+def round_follows(data: MemberData, now: Instant) -> None:
+    """Send early heartbeats until the second usual one: others may make the next round late.
+
+    Without them a member learns of the round up to an interval later if a revocation takes longer
+    than the first early heartbeat.
+    """
+    interval_ms = data.config.heartbeat_interval_ms
+    early_ms = min(EARLY_HEARTBEAT_MS, interval_ms)
+    data.beats_often_until = after(now, Millis(early_ms + interval_ms))
 
 
 def resume_beating(data: MemberData, now: Instant) -> None:
@@ -81,7 +93,10 @@ def heartbeat_due(data: MemberData, now: Instant) -> None:
         return
     if data.heartbeat_request is None:
         data.send_heartbeat(now)
-    data.deadlines.arm(Timer.HEARTBEAT, after(now, data.config.heartbeat_interval_ms))
+    due, often_until = after(now, data.config.heartbeat_interval_ms), data.beats_often_until
+    if often_until is not None and now < often_until:
+        due = min(after(now, EARLY_HEARTBEAT_MS), often_until)
+    data.deadlines.arm(Timer.HEARTBEAT, due)
 
 
 def session_due(data: MemberData, now: Instant) -> None:

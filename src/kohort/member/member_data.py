@@ -109,6 +109,8 @@ class MemberData:
 
     joined_at: Instant | None = None
     """When the last answered JoinGroup was sent: the session begins after its join phase."""
+    beats_often_until: Instant | None = None
+    """Heartbeats are more frequent before this instant, because another round is expected."""
     last_confirmed: Instant | None = None
     deadlines: Deadlines[Timer] = field(default_factory=Deadlines)
     effects: list[Effect] = field(default_factory=list)
