@@ -53,17 +53,26 @@ def test_a_member_without_polls_waits_for_a_poll(broker: EmbeddedBroker) -> None
         ["t"], {**QUICK, "max.poll.interval.ms": 100},
         bootstrap_servers=broker.bootstrap_servers, group_id="g",
     ) as member:  # fmt: skip
-        sentence = "max.poll.interval.ms passed without a poll: the application must poll"
-        until(lambda: member.status().waiting_for == (sentence,), sentence)
+        until(lambda: _joined(member), "the membership")
+        why = "max.poll.interval.ms (100) passed without a poll"
+        until(lambda: member.status().why == why, why)
         status = member.status()
-        assert status.why == "max.poll.interval.ms (100) passed without a poll"
+        assert status.waiting_for == (
+            "max.poll.interval.ms passed without a poll: the application must poll",
+        )
         assert status.poll_s is None
+
+
+def _joined(member: GroupMembership) -> bool:
+    member.touch()
+    return member.status().generation > 0
 
 
 def test_a_member_without_a_broker_waits_for_a_coordinator() -> None:
     with GroupMembership(["t"], bootstrap_servers="127.0.0.1:1", group_id="g") as member:
         sentence = "no coordinator of the group is known"
         until(lambda: member.status().waiting_for == (sentence,), sentence)
+        assert member.status().why == "has not joined yet"
 
 
 def test_a_member_that_joins_waits_for_the_slow_ones(broker: EmbeddedBroker) -> None:

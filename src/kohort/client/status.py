@@ -92,12 +92,13 @@ class StatusKeeper:
     ) -> MemberStatus[R]:
         """The present status; any thread may ask."""
         now, changed, joined = monotonic_now(), self._changed, self._joined
+        first = "has not joined yet" if member.core.wanted else "not subscribed yet"
         pending = _pending_at(ownership, now)
         poll_ends = member.core.poll_ends
         return MemberStatus(
             state=member.state,
             seconds=0.0 if changed is None else _seconds(changed.at, now),
-            why="not subscribed yet" if changed is None else changed.reason,
+            why=first if changed is None else changed.reason,
             generation=member.generation_id,
             member=member.member_id,
             owned=owned,
