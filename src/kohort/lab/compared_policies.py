@@ -68,7 +68,6 @@ def strategy(
     name: str | None = None,
     static: bool = False,
     drains: bool = False,
-    drains_always: bool = False,
     **settings: Any,
 ) -> ComparedPolicy:
     """A ``partition.assignment.strategy`` with settings of ``Behaviour``, named like it or else.
@@ -87,13 +86,22 @@ def strategy(
         adapt=adapt,
         static=static,
         drains=drains,
-        drains_always=drains_always,
     )
 
 
 def _automatic(behaviour: Behaviour) -> Behaviour:
     """A user who knows what a move costs: the time to restore the state of a partition."""
     return replace(behaviour, strategy=_COOPERATIVE, move_cost_ms=max(1, behaviour.restore_cold_ms))
+
+
+def _prepared(behaviour: Behaviour) -> Behaviour:
+    """A user who gives a process that ends the time in which others restore its state."""
+    return replace(
+        behaviour,
+        strategy=_COOPERATIVE,
+        handover_ms=10 * _MINUTE_MS,
+        grace_ms=behaviour.grace_ms + 2 * behaviour.restore_cold_ms,
+    )
 
 
 _COOPERATIVE = "cooperative-sticky"
@@ -140,12 +148,11 @@ register(
     )
 )
 register(
-    strategy(
-        _COOPERATIVE,
-        "Warm handover, and drains",
+    ComparedPolicy(
         name="handover",
+        title="Warm handover, and drains",
+        adapt=_prepared,
         drains_always=True,
-        handover_ms=10 * _MINUTE_MS,
     )
 )
 register(

@@ -76,6 +76,8 @@ class Behaviour:
     restore_cold_ms: int = 0
     restore_warm_ms: int = 0
     """The time before the first record of an assigned partition, without and with local state."""
+    grace_ms: int = 30_000
+    """The time between the request to end and the kill; 30 s is the default of Kubernetes."""
     state_survives: bool = True
     """Whether local state survives a restart."""
 

@@ -44,11 +44,8 @@ from kohort.policies.consumer_groups import ConsumerAssigner
 from kohort.policies.losses import identity_of
 from kohort.policies.registry import assignors
 
-_GRACE_MS: Final = 30_000
-"""The time between the request to end and the kill, as in Kubernetes."""
-
-_DRAIN_MS: Final = 25_000
-"""The time after which a member that is not drained yet leaves nevertheless."""
+_CLOSING_MS: Final = 5_000
+"""A member that is not drained yet leaves this long before the kill."""
 
 _CRASH_LOOP_MS: Final = 5_000
 """The time between the failure of an application and its next start."""
@@ -209,11 +206,12 @@ class Pod:
             return
         self._back_after_ms, self._leaves = back_after_ms, leave
         # Not an event of the process: a paused process is killed too.
-        self._scheduler.after(_GRACE_MS, None, self._grace_over, self.incarnation)
+        grace_ms = self.behaviour.grace_ms
+        self._scheduler.after(grace_ms, None, self._grace_over, self.incarnation)
         if drain:
             self.application.drain()
             close = partial(self.application.close, leave=leave)
-            self._scheduler.after(_DRAIN_MS, self.process, close)
+            self._scheduler.after(max(0, grace_ms - _CLOSING_MS), self.process, close)
         else:
             self.application.close(leave=leave)
 
