@@ -22,6 +22,8 @@ from kohort.lab.pod import Pod
 from kohort.lab.world import World
 from kohort.model import facts
 from kohort.model.client_facts import Outcome, ResponseReceived
+from kohort.model.errors import ErrorCode
+from kohort.model.member_facts import RequestRefused
 
 SESSION_S = QUICK.session_timeout_ms / 1_000
 BEAT_S = QUICK.heartbeat_interval_ms / 1_000
@@ -261,3 +263,14 @@ def test_p11_stalls_of_members_below_the_session_are_absorbed(for_ms: int) -> No
     world = whole(lived(*stalls))
     assert not expired(world)
     assert generations(world) == 1
+
+
+@pytest.mark.parametrize(("for_ms", "kept"), [(2_000, True), (20_000, False)])
+def test_a_coordinator_that_moves_away_and_back_costs_no_partition_for_good(
+    for_ms: int, kept: bool
+) -> None:
+    """Members ask for the coordinator until it is back; a session that ends meanwhile is lost."""
+    world = whole(lived(actions.LoseCoordinator(at_ms=20_000, for_ms=for_ms), seconds=90))
+    refused = {fact.error for fact in seen(world, RequestRefused)}
+    assert ErrorCode.NOT_COORDINATOR in refused
+    assert (len(expired(world)) == 0) == kept

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field, replace
 
 from kohort.history.clairvoyant import Absence, Arrival, Change, Costs, best_cost_ms
 from kohort.history.cost_values import DeadTime, Mark, Measured, Metrics, OwnershipInterval
+from kohort.history.ranges import add_range
 from kohort.history.rebalances import GroupTimeline
 from kohort.model.client_facts import (
     CallbackEnded,
@@ -428,7 +429,7 @@ class Meter:
     def _delivered(self, at: Instant, fact: RecordsDelivered) -> None:
         partition = self._partitions.get(fact.partition)
         if partition is not None:
-            repeated = _add_range(partition.delivered, fact.first, fact.last)
+            repeated = add_range(partition.delivered, fact.first, fact.last)
             self._duplicates += repeated if at >= self._begin else 0
 
     def _mark(self, at: Instant, kind: str, source: str, text: str = "") -> None:
@@ -461,21 +462,3 @@ def _peak(downs: list[DeadTime]) -> int:
         count += step
         peak = max(peak, count)
     return peak
-
-
-def _add_range(ranges: list[tuple[int, int]], first: int, last: int) -> int:
-    """Add ``first`` to ``last`` to disjoint sorted ranges; returns how many were in the ranges."""
-    if ranges and ranges[-1][1] == first - 1:
-        ranges[-1] = (ranges[-1][0], last)
-        return 0
-    repeated = 0
-    low, high = first, last
-    kept = []
-    for begin, end in ranges:
-        if end < first - 1 or begin > last + 1:
-            kept.append((begin, end))
-            continue
-        repeated += max(0, min(end, last) - max(begin, first) + 1)
-        low, high = min(low, begin), max(high, end)
-    ranges[:] = sorted([*kept, (low, high)])
-    return repeated

@@ -229,6 +229,17 @@ class StopNode(Action):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LoseCoordinator(Action):
+    """The node refuses requests about groups with NOT_COORDINATOR.
+
+    That is how members see a coordinator that moves to a node that cannot be reached yet. The node
+    keeps the state of its groups, and their timers run on.
+    """
+
+    for_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CompactLog(Action):
     """The log of the coordinator is compacted."""
 

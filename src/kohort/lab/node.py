@@ -87,6 +87,8 @@ class Node:
         self.process = Process(BROKER, racing=True)
         self.up = False
         self.silent = False
+        self.coordinates = True
+        """Whether the node serves requests about groups."""
         self.wall_offset_ms = 0
         self.network: Network
         self.engine: CoordinatorEngine
@@ -200,7 +202,12 @@ class Node:
         """A client connected."""
         self._lines[line.conn] = line
         host = line.client.process.name
-        self._carry(self.engine.connected(line.conn, host, self._scheduler.now))
+        now = self._scheduler.now
+        self._carry(self.engine.connected(line.conn, host, now, lambda _group: self.coordinates))
+
+    def coordinate(self) -> None:
+        """Coordinate all groups again."""
+        self.coordinates = True
 
     def line_received(self, line: Line, data: bytes) -> None:
         """Bytes came."""

@@ -244,6 +244,13 @@ def _start_node(world: ActionTarget, node: int) -> None:
     world.network.closed_ports.discard(port_of(node))
 
 
+def _lose_coordinator(world: ActionTarget, action: actions.LoseCoordinator) -> None:
+    node = world.node
+    world.note_fault("coordinator lost", "broker")
+    node.coordinates = False
+    world.scheduler.after(action.for_ms, None, node.coordinate)
+
+
 def _compact(world: ActionTarget, action: actions.CompactLog) -> None:
     node = world.node
     if not node.up or node.process.paused:
@@ -286,6 +293,7 @@ PERFORMERS: Final[dict[type, Callable[[ActionTarget, Any], None]]] = {
     actions.UnsubscribePod: _unsubscribe,
     actions.MoveLeaders: _move_leaders,
     actions.StopNode: _stop_node,
+    actions.LoseCoordinator: _lose_coordinator,
     actions.CompactLog: _compact,
     actions.DescribeGroup: _describe,
 }

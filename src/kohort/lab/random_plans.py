@@ -432,6 +432,10 @@ def _stopped_nodes(d: _Draw) -> list[Action]:
     return [actions.StopNode(at_ms=d.at_ms, node=node, for_ms=d.ms(500, 30_000))]
 
 
+def _lost_coordinators(d: _Draw) -> list[Action]:
+    return [actions.LoseCoordinator(at_ms=d.at_ms, for_ms=d.ms(100, 20_000))]
+
+
 def _compactions(d: _Draw) -> list[Action]:
     return [actions.CompactLog(at_ms=d.at_ms, power_cut=d.random.random() < 0.5)]
 
@@ -467,6 +471,7 @@ _ACTIONS: Final[tuple[Callable[[_Draw], list[Action]], ...]] = (
     _unsubscriptions,
     _moves_of_leaders,
     _stopped_nodes,
+    _lost_coordinators,
     _compactions,
     _descriptions,
 )

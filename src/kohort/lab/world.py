@@ -163,6 +163,7 @@ class World:
         self.frozen = True
         self.network.plan = self.plan.healed_network
         self.node.journal.heal()
+        self.node.coordinate()
         self.node.resume()
         if self.node.up and self.node.journal.broken:
             self.node.crash(power_cut=False, silent=False)

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 from kohort.history.check import Check, Heading, Kafka, on
 from kohort.history.checks.ownership import CONSUMER
+from kohort.history.ranges import add_range
 from kohort.history.world import World
 from kohort.model.client_facts import (
     CallbackEnded,
@@ -352,19 +353,6 @@ class _Coverage:
     committed: int | None = None
     recorded: Recorded | None = None
 
-    def add(self, first: int, last: int) -> None:
-        """Add a range; almost always right behind the last one."""
-        if self.ranges and first == self.ranges[-1][1] + 1:
-            self.ranges[-1] = (self.ranges[-1][0], last)
-            return
-        merged: list[tuple[int, int]] = []
-        for low, high in sorted([*self.ranges, (first, last)]):
-            if merged and low <= merged[-1][1] + 1:
-                merged[-1] = (merged[-1][0], max(high, merged[-1][1]))
-            else:
-                merged.append((low, high))
-        self.ranges = merged
-
     def gap(self) -> tuple[int, int] | None:
         """The first offsets between start and commit that no client handed out."""
         if self.start is None or self.committed is None:
@@ -417,7 +405,7 @@ class NothingIsSkipped(Check):
         if covered.start is None:
             covered.start = fact.first
         covered.certain = covered.certain and fact.complete
-        covered.add(fact.first, fact.last)
+        add_range(covered.ranges, fact.first, fact.last)
 
     @on(CallbackStarted)
     def told(self, _recorded: Recorded, fact: CallbackStarted) -> None:
