@@ -23,7 +23,7 @@ from kohort.testing.kafka_jars import installed
 from kohort.testing.real_kafka import RealKafka
 
 ROOT = Path(__file__).parent.parent
-ORDER = ("codec", "assignors", "coordinator", "lab", "startup", "consume", "pipeline")
+ORDER = ("codec", "assignors", "coordinator", "lab", "connectors", "startup", "consume", "pipeline")
 ALONE = ("heartbeat",)
 """Runs only if it is named: the measurement of the coordinator contains it."""
 

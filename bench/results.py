@@ -17,7 +17,9 @@ from typing import Any
 
 Row = dict[str, Any]
 
-SIZES = frozenset({"members", "connections", "records", "value_bytes", "partitions", "settled"})
+SIZES = frozenset(
+    {"members", "connections", "connectors", "records", "value_bytes", "partitions", "settled"}
+)
 """Numbers that identify a row, besides its texts."""
 
 UNCOMPARED = ("goal", "warm_up", "load", "times_", "requests", "heartbeats", "log_mib")
