@@ -11,6 +11,7 @@ from click.testing import CliRunner
 pytest.importorskip("pyspark", reason="pip install 'kohort[spark]'")
 
 from kohort.cli import pipeline as command
+from kohort.model.errors import ConfigError
 from kohort.spark.options import DELETED, parse_options
 from kohort.spark.pipeline import PipelineConfig, _source_options
 
@@ -64,3 +65,11 @@ def test_an_application_is_known_by_its_checkpoint_unless_the_user_names_it(
 
     assert identity() == str(tmp_path / "one")
     assert identity("--set", f"{name}=me") == "me"
+
+
+def test_topics_with_state_are_refused_because_nothing_prepares_copies(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = started_with(["--set", "kohort.stateful.topics=t"], tmp_path, monkeypatch)
+    with pytest.raises(ConfigError, match=r"kohort\.stateful\.topics has no effect here"):
+        parse_options(_source_options(config, tmp_path))

@@ -96,6 +96,11 @@ def parse_options(given: Mapping[str, str]) -> SourceOptions:
     kafka["auto.offset.reset"] = _word(options, "startingoffsets", "latest", "earliest", "latest")
     client = parse_client_settings(kafka)
     _ = client.bootstrap
+    if client.stateful_topics:
+        raise ConfigError(
+            "kafka.kohort.stateful.topics has no effect here: an application of Spark prepares no "
+            "copies, so partitions would only move later"
+        )
     return SourceOptions(
         topics=_topics(options),
         client=client,
