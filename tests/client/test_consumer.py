@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
 import threading
@@ -362,3 +363,21 @@ def test_iteration_ends_when_the_group_has_taken_everything_away(
     for partition in (0, 1):
         read_once = [*offsets(mine, partition), *offsets(theirs, partition)]
         assert read_once == list(range(100))
+
+
+@pytest.mark.timeout(30)
+def test_a_handler_of_a_signal_may_drain_while_the_same_thread_is_inside_a_call(
+    consumer: Consumer,
+) -> None:
+    """SIGTERM may interrupt poll while poll holds the locks of the driver's thread."""
+    read(consumer, 10)
+    thread = consumer._thread
+    loop = thread._loop
+    assert loop is not None
+    before = signal.signal(signal.SIGUSR1, lambda *_: consumer.drain())
+    try:
+        with thread._starting, loop._lock:
+            signal.raise_signal(signal.SIGUSR1)
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+    until(lambda: consumer.poll(0) is None and consumer.drained, "the drain is over")

@@ -138,7 +138,8 @@ class ClientLoop:
         self._buffer = memoryview(bytearray(_READ_BYTES))
         self._connecting: list[_Line] = []
         self._orders: deque[_Order] = deque()
-        self._lock = threading.Lock()
+        # A handler of a signal may post while the same thread posts.
+        self._lock = threading.RLock()
         self._paused_at = Instant(0)
         self._stopping = False
         self._ended = False

@@ -147,7 +147,8 @@ class DriverThread(Generic[C]):
         self._timeout_s = settings.default_api_timeout_ms / 1_000
         self._on_turn = on_turn
         self._futures: dict[RequestId, tuple[Future[Any], Callable[[Any], Any]]] = {}
-        self._starting = threading.Lock()
+        # A handler of a signal may call while the same thread calls.
+        self._starting = threading.RLock()
         self._stopped = False
         self._loop: ClientLoop | None = None
 
