@@ -43,11 +43,6 @@ from kohort.model.positions import Position
 from kohort.storage.fact_files import Header
 from kohort.storage.fact_recorder import FactRecorder
 
-_KINDS: Final = {
-    Callback.ASSIGNED: CallbackKind.ASSIGNED,
-    Callback.REVOKED: CallbackKind.REVOKED,
-    Callback.LOST: CallbackKind.LOST,
-}
 _POLL_MICROS: Final = MICROS_PER_SECOND
 
 _files_in_use: dict[Path, FactRecorder] = {}
@@ -137,7 +132,7 @@ class ConsumerRecorder:
                 group_id=self._group_id,
                 member_id=self._member_id,
                 generation_id=generation_id,
-                kind=_KINDS[kind],
+                kind=CallbackKind(kind.value),
                 partitions=tuple(sorted(partitions)),
             )
         )

@@ -17,7 +17,6 @@ from typing import Any, Final, assert_never
 
 from kohort.consumer.core import ConsumerCore
 from kohort.consumer.effects import (
-    Callback,
     ForApplication,
     Idle,
     RunCallback,
@@ -61,11 +60,6 @@ from kohort.model.ids import NO_MEMBER, GroupId, MemberId, Token, TopicPartition
 from kohort.model.instants import MICROS_PER_MILLI, MICROS_PER_SECOND, Instant
 from kohort.model.positions import Position
 
-_KINDS: Final = {
-    Callback.ASSIGNED: CallbackKind.ASSIGNED,
-    Callback.REVOKED: CallbackKind.REVOKED,
-    Callback.LOST: CallbackKind.LOST,
-}
 _TOUCH_MICROS: Final = MICROS_PER_SECOND
 """The shortest time between two polls that the member learns of."""
 _LONGEST_BATCH: Final = 4.0
@@ -405,7 +399,7 @@ class Consuming:
         )
 
     def _call_back(self, effect: RunCallback, *, lost: bool) -> bool:
-        kind, partitions = _KINDS[effect.kind], effect.partitions
+        kind, partitions = CallbackKind(effect.kind.value), effect.partitions
         if lost:
             # The membership was lost, or may be lost, before the callback for the change.
             if kind is CallbackKind.ASSIGNED:
