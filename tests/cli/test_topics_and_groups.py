@@ -256,3 +256,33 @@ def test_describe_shows_the_partitions_that_wait_for_a_lost_member(
                 "remaining_ms_at_the_last_rebalance": 60_000,
             }
         ]
+
+
+def test_describe_shows_the_partitions_that_a_member_prepares(
+    kohort_broker: EmbeddedBroker, kohort: Kohort
+) -> None:
+    kohort("topics", "create", "t", "--partitions", "4")
+    settings = {
+        "bootstrap.servers": kohort_broker.bootstrap_servers,
+        "group.id": "g",
+        "heartbeat.interval.ms": 100,
+        "kohort.stateful.topics": "t",
+        "kohort.handover.timeout.ms": 90_000,
+    }
+    with GroupMembership(["t"], settings) as first:
+        until(lambda: len(first.snapshot().owned) == 4, "everything is the first member's")
+        with GroupMembership(["t"], settings) as second:
+            until(lambda: len(second.snapshot().preparing) == 2, "half is announced")
+            seen = second.snapshot()
+            kohort("groups", "describe", "g")
+            coming = assignment_text(sorted(seen.preparing))
+            expected = f"Member {seen.member} of consumer group 'g' prepares {coming}, for 90 s "
+            assert expected in kohort.errors
+            (report,) = json.loads(kohort("groups", "describe", "g", "--json"))
+            assert report["handovers"] == [
+                {
+                    "member_id": seen.member,
+                    "partitions": [str(partition) for partition in sorted(seen.preparing)],
+                    "remaining_ms_at_the_last_rebalance": 90_000,
+                }
+            ]

@@ -234,14 +234,18 @@ def a_newcomer_prepares(group: WaitingGroup) -> None:
     until(lambda: group.user_data() == [None] * 2, "the group can be converted (KAFKA-18134)")
 
 
-def a_member_is_drained_warmly(group: WaitingGroup) -> None:
-    """The member that leaves works until the others have warm copies."""
+def _three_members_prepare(group: WaitingGroup) -> None:
     group.stateful()
     for shares, count in (([12], 0), ([6, 6], 6), ([4, 4, 4], 4)):
         member = group.join()
         if count:
             group.prepare(member, count)
         group.settled(*shares)
+
+
+def a_member_is_drained_warmly(group: WaitingGroup) -> None:
+    """The member that leaves works until the others have warm copies."""
+    _three_members_prepare(group)
     *others, goes = group.kohort
     before = group.owned()
     goes.drain()
@@ -259,12 +263,7 @@ def a_member_is_drained_warmly(group: WaitingGroup) -> None:
 
 def a_standby_takes_over(group: WaitingGroup) -> None:
     """Lost partitions go to the members that have warm copies of them."""
-    group.stateful()
-    for shares, count in (([12], 0), ([6, 6], 6), ([4, 4, 4], 4)):
-        member = group.join()
-        if count:
-            group.prepare(member, count)
-        group.settled(*shares)
+    _three_members_prepare(group)
     first, second, lost = group.owned()
     copies = frozenset(sorted(lost)[1:3])
     group.kohort[1].report_warm(copies)

@@ -15,7 +15,7 @@ from kohort.cli.asking import asking
 from kohort.cli.output import bootstrap_option, json_option, note, print_json, print_table
 from kohort.client.admin import Admin
 from kohort.client.descriptions import GroupDescription, GroupMemberDescription
-from kohort.embedded.deferral import Wait, announced_in
+from kohort.embedded.deferral import Handover, Wait, announced_in
 from kohort.model.errors import ConfigError
 from kohort.model.ids import TopicPartition
 
@@ -152,6 +152,14 @@ class Report:
                 }
                 for wait in _waits(self.group)
             ],
+            "handovers": [
+                {
+                    "member_id": member_id,
+                    "partitions": [str(partition) for partition in sorted(each.partitions)],
+                    "remaining_ms_at_the_last_rebalance": each.remaining_ms,
+                }
+                for member_id, each in _handovers(self.group)
+            ],
             "members": [_member_json(member) for member in self.group.members],
             "partitions": [row.as_json() for row in self.rows if row.partition is not None],
         }
@@ -204,11 +212,26 @@ def _warn(group: GroupDescription) -> None:
             f"Consumer group '{group.group_id}' keeps {assignment_text(wait.partitions)} for a "
             f"lost member, for {wait.remaining_ms / 1_000:g} s from the last rebalance at most."
         )
+    for member_id, each in _handovers(group):
+        note(
+            f"Member {member_id} of consumer group '{group.group_id}' prepares "
+            f"{assignment_text(each.partitions)}, for {each.remaining_ms / 1_000:g} s from the "
+            "last rebalance at most."
+        )
 
 
 def _waits(group: GroupDescription) -> tuple[Wait, ...]:
     """The waits that a kohort leader wrote into the assignments."""
     return announced_in(member.assignment for member in group.members).waits
+
+
+def _handovers(group: GroupDescription) -> list[tuple[str, Handover]]:
+    """The partitions that members prepare, each with the member."""
+    return [
+        (str(member.member_id), each)
+        for member in group.members
+        for each in announced_in([member.assignment]).handovers
+    ]
 
 
 def _print_offsets(report: Report) -> None:
