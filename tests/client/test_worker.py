@@ -66,7 +66,8 @@ def test_a_follower_holds_new_work_back_until_its_configuration_is_read(crew: Cr
 
 def test_a_leader_that_is_behind_assigns_when_it_has_read_on(crew: Crew) -> None:
     old = Configuration(offset=0, tasks={})
-    crew.join(old)
+    leader = crew.join(old)
+    until(lambda: leader.snapshot().assignments > 0, "the first worker leads")
     ahead = crew.join()
     until(lambda: ahead.snapshot().generation >= 2, "a generation of both")
     assert crew.running == {}
