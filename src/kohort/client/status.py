@@ -45,7 +45,7 @@ class MemberStatus(Generic[R]):
     Attributes:
         state: the member's state, see ``MemberState``.
         seconds: how long the member has been in this state.
-        why: why it came into this state.
+        why: why the member came into this state.
         generation: of the assignment in force; -1 without one.
         member: the member id; empty before the first join.
         owned: the partitions, or other resources, of this member.
