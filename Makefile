@@ -55,7 +55,7 @@ check: $(STAMP)
 	@$(PY) -m ruff check
 	@$(PY) -m mypy -n 2
 	@$(VENV)/bin/lint-imports
-	@$(PY) -m pytest -q -n 2 -m 'not slow' $(ARGS)
+	@$(PY) -m pytest -q -n 4 -m 'not slow and not long' $(ARGS)
 
 long: $(STAMP)
 	@$(PY) -m pytest -m long $(ARGS)
