@@ -286,3 +286,30 @@ def test_describe_shows_the_partitions_that_a_member_prepares(
                     "remaining_ms_at_the_last_rebalance": 90_000,
                 }
             ]
+
+
+def test_describe_shows_the_copies_that_a_member_keeps(
+    kohort_broker: EmbeddedBroker, kohort: Kohort
+) -> None:
+    kohort("topics", "create", "t", "--partitions", "4")
+    settings = {
+        "bootstrap.servers": kohort_broker.bootstrap_servers,
+        "group.id": "g",
+        "heartbeat.interval.ms": 100,
+        "kohort.stateful.topics": "t",
+        "kohort.handover.timeout.ms": 1,
+        "kohort.standby.replicas": 1,
+    }
+    with GroupMembership(["t"], settings) as first, GroupMembership(["t"], settings) as second:
+        until(lambda: len(second.snapshot().owned) == 2, "each has a half")
+        until(
+            lambda: first.snapshot().preparing == second.snapshot().owned,
+            "each keeps a copy of the other one's half",
+        )
+        kohort("groups", "describe", "g")
+        copies = assignment_text(sorted(second.snapshot().owned))
+        told = f"Member {first.snapshot().member} of consumer group 'g' keeps copies of {copies}."
+        assert told in kohort.errors
+        (report,) = json.loads(kohort("groups", "describe", "g", "--json"))
+        kept = {member["consumer_id"]: member["standbys"] for member in report["members"]}
+        assert kept[first.snapshot().member] == [str(tp) for tp in sorted(second.snapshot().owned)]

@@ -14,6 +14,7 @@ from tests.client.waiting import (
     a_member_is_drained_warmly,
     a_newcomer_prepares,
     a_standby_takes_over,
+    standbys_of_the_leader_take_over,
 )
 
 from kohort.broker.embedded import EmbeddedBroker
@@ -41,6 +42,15 @@ def test_a_member_that_drains_works_until_the_others_are_ready(group: WaitingGro
 
 def test_lost_partitions_go_to_the_member_with_warm_copies(group: WaitingGroup) -> None:
     a_standby_takes_over(group)
+
+
+def test_standbys_that_the_leader_chose_take_over(group: WaitingGroup) -> None:
+    standbys_of_the_leader_take_over(group)
+
+
+def test_standbys_need_a_stateful_topic() -> None:
+    with pytest.raises(ConfigError, match=r"kohort\.stateful\.topics names no topic"):
+        Consumer({"bootstrap.servers": "h:1", "group.id": "g", "kohort.standby.replicas": 1})
 
 
 def test_a_deadline_ends_the_preparation(group: WaitingGroup) -> None:

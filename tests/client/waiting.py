@@ -46,9 +46,13 @@ class WaitingGroup:
         self._admin = stack.enter_context(Admin(bootstrap_servers=address))
         self._admin.create_topic(self.name, PARTITIONS, 1)
 
-    def stateful(self) -> None:
+    def stateful(self, standbys: int = 0) -> None:
         """The topic has local state from now on, for members that join after this."""
-        self._more = {**self._more, "kohort.stateful.topics": self.name}
+        self._more = {
+            **self._more,
+            "kohort.stateful.topics": self.name,
+            "kohort.standby.replicas": standbys,
+        }
 
     def prepare(self, member: GroupMembership, count: int) -> Partitions:
         """Wait until so many partitions are announced to a member; it reports them as warm."""
@@ -272,3 +276,34 @@ def a_standby_takes_over(group: WaitingGroup) -> None:
     gone = group.kohort.pop()
     gone.leave()
     assert group.settled(6, 6) == [first | (lost - copies), second | copies]
+
+
+def standbys_of_the_leader_take_over(group: WaitingGroup) -> None:
+    """The leader spreads standbys; partitions of a lost member go to the members with copies."""
+    group.stateful(standbys=1)
+    warm: dict[GroupMembership, Partitions] = {}
+
+    def all_warm(shares: Sequence[int]) -> bool:
+        for member in group.kohort:
+            seen = member.snapshot()
+            if seen.preparing:
+                member.report_warm(seen.preparing)
+                warm[member] = warm.get(member, frozenset()) | seen.preparing
+        return sorted(map(len, group.owned())) == sorted(shares)
+
+    for shares in ([12], [6, 6], [4, 4, 4]):
+        group.join()
+        until(lambda wanted=shares: all_warm(wanted), f"shares {shares}")  # type: ignore[misc]
+    first, second, third = group.kohort
+    generation = first.snapshot().generation
+    first.request_rejoin("the copies are warm now")
+    until(lambda: all_warm([4, 4, 4]) and first.snapshot().generation > generation, "a round")
+    lost = third.snapshot().owned
+    group.kohort.remove(third)
+    third.leave()
+    before = [member.snapshot().owned for member in (first, second)]
+    until(lambda: all_warm([6, 6]), "the standbys take over")
+    for member, had in zip((first, second), before, strict=True):
+        came = member.snapshot().owned - had
+        assert came <= lost
+        assert came <= warm[member], "only members with a copy took over"

@@ -20,7 +20,16 @@ from tests.consumer.world import (
 )
 
 from kohort.consumer.embedded_protocol import Announced, Offer
-from kohort.consumer.ownership import Complain, GiveUp, LoseAll, Ownership, Take
+from kohort.consumer.ownership import (
+    Complain,
+    Discard,
+    GiveUp,
+    LoseAll,
+    Ownership,
+    Prepare,
+    Take,
+)
+from kohort.member.effects import Joined
 from kohort.member.events import RequestRejoin, RoundFollows, SubscriptionChanged
 from kohort.model.ids import GenerationId, ProtocolName, TopicPartition
 from kohort.model.join import JoinProtocol
@@ -337,3 +346,27 @@ def test_a_member_that_offers_an_eager_protocol_gives_up_everything_before_each_
     assert prepared(ownership.released(tps(0, 1))) == [(2, "['t'] [] 1")]
     effects = ownership.joined(joined(2, tps(1, 2), EAGER))
     assert effects == [Take(resources=tps(1, 2), generation_id=GenerationId(2))]
+
+
+def test_standbys_are_prepared_and_their_report_starts_no_rebalance() -> None:
+    announced = {
+        b"one": Announced(standbys=tps(5)),
+        b"moves": Announced(prepare=tps(5)),
+    }
+    embedded = replace(EMBEDDED, announced=lambda data: announced.get(data or b"", Announced()))
+    ownership = Ownership(embedded)
+    ownership.subscribe(frozenset({"t"}))
+
+    def announcing(generation: int, word: str) -> Joined:
+        return replace(joined(generation, ()), assignment=f"t-0|{word}".encode())
+
+    ownership.prepare_join(prepare(1))
+    assert only(Prepare, ownership.joined(announcing(1, "one"))).resources == tps(5)
+    assert not ownership.report_warm(tps(5)), "the leader makes no move for this"
+    ownership.prepare_join(prepare(2, 1))
+    assert not of(Prepare, ownership.joined(announcing(2, "moves")))
+    assert only(Discard, ownership.joined(joined(3, tps(0)))).resources == tps(5)
+    ownership.prepare_join(prepare(3, 3))
+    ownership.joined(announcing(4, "moves"))
+    (told_,) = told(ownership.report_warm(tps(5)))
+    assert isinstance(told_, SubscriptionChanged), "the former report was forgotten"

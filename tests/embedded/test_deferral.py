@@ -17,6 +17,7 @@ from kohort.embedded.deferral import (
     NO_ECHO,
     NOTHING,
     Echo,
+    Handover,
     Pending,
     Wait,
     announced_in,
@@ -39,10 +40,23 @@ WAIT = Wait(
 )
 PENDING = Pending(waits=(WAIT,), released=partitions("u1"), postponed=7)
 DATA = encode_pending(PENDING) or b""
+COPIES = replace(
+    PENDING,
+    handovers=(Handover(remaining_ms=Millis(9), partitions=partitions("t2")),),
+    standbys=partitions("t5 t6"),
+)
 
 
 def test_pending_work_is_read_as_it_was_written() -> None:
     assert decode_pending(DATA) == PENDING
+
+
+@pytest.mark.parametrize("length", range(4, len(encode_pending(COPIES) or b"")))
+def test_cut_handovers_and_standbys_are_refused(length: int) -> None:
+    data = encode_pending(COPIES) or b""
+    assert decode_pending(data) == COPIES
+    with pytest.raises(ProtocolError):
+        decode_pending(data[:length])
 
 
 def test_an_assignment_without_pending_work_has_no_userdata() -> None:
@@ -63,7 +77,7 @@ def test_an_echo_says_that_the_age_of_its_waits_is_not_known() -> None:
     assert decode_echo(echo).pending == replace(PENDING, age_known=False)
 
 
-@pytest.mark.parametrize("pending", [NOTHING, PENDING])
+@pytest.mark.parametrize("pending", [NOTHING, PENDING, COPIES, Pending(standbys=COPIES.standbys)])
 @pytest.mark.parametrize("identity", [None, 0, 2**31 - 1])
 @pytest.mark.parametrize("draining", [False, True])
 def test_an_echo_is_read_as_it_was_written(

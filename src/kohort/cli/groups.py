@@ -218,6 +218,12 @@ def _warn(group: GroupDescription) -> None:
             f"{assignment_text(each.partitions)}, for {each.remaining_ms / 1_000:g} s from the "
             "last rebalance at most."
         )
+    for member in group.members:
+        if copies := announced_in([member.assignment]).standbys:
+            note(
+                f"Member {member.member_id} of consumer group '{group.group_id}' keeps copies of "
+                f"{assignment_text(copies)}."
+            )
 
 
 def _waits(group: GroupDescription) -> tuple[Wait, ...]:
@@ -314,4 +320,5 @@ def _member_json(member: GroupMemberDescription) -> dict[str, object]:
         "host": member.client_host,
         "client_id": member.client_id,
         "partitions": None if owned is None else [str(partition) for partition in sorted(owned)],
+        "standbys": [str(tp) for tp in sorted(announced_in([member.assignment]).standbys)],
     }

@@ -110,6 +110,10 @@ class ClientSettings:
     kohort_handover_timeout_ms: int = whole(
         600_000, 1, MOST_WAIT_MS, "Longest preparation; then the partition moves nevertheless."
     )
+    # Kafka Streams' num.standby.replicas.
+    kohort_standby_replicas: int = whole(
+        0, 0, 100, "Copies of each stateful partition that other members keep warm."
+    )
     kohort_max_group_record_bytes: int = whole(
         BROKERS_RECORD_LIMIT,
         0,
@@ -180,6 +184,11 @@ class ClientSettings:
             )
         if self.group_id == "":
             raise ConfigError("group.id is empty; leave it out to consume without a group")
+        if self.kohort_standby_replicas and not self.stateful_topics:
+            raise ConfigError(
+                f"kohort.standby.replicas is {self.kohort_standby_replicas}, but "
+                "kohort.stateful.topics names no topic: only topics with local state have standbys"
+            )
         if self.resolution != DESIGN_ONE and COOPERATIVE_STICKY not in self.assignors:
             raise ConfigError(
                 "scheduled.rebalance.max.delay.ms, kohort.max.moves.per.round and "
@@ -221,6 +230,7 @@ class ClientSettings:
             moves_interval_ms=Millis(self.kohort_moves_interval_ms),
             stateful=self.stateful_topics,
             handover_ms=Millis(self.kohort_handover_timeout_ms if self.stateful_topics else 0),
+            standbys=self.kohort_standby_replicas,
         )
 
     @property

@@ -51,10 +51,12 @@ class Offer(Generic[R]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Announced(Generic[R]):
-    """The future moves in an assignment."""
+    """The announcements in an assignment."""
 
     prepare: frozenset[R] = frozenset()
-    """Resources that this member shall prepare."""
+    """Resources that come to this member when it has a warm copy."""
+    standbys: frozenset[R] = frozenset()
+    """Resources of other members of which this member shall keep a copy."""
     postponed: bool = False
     """Whether the leader has moves to make later."""
     round_follows: bool = False
@@ -76,7 +78,7 @@ class EmbeddedProtocol(Generic[R]):
         is_cooperative: whether members keep resources while they join under this protocol name.
         name_of: the name in a subscription that covers a resource: a partition's topic.
         offers_eager: whether one of the offers is an eager protocol.
-        announced: the future moves, from the userdata of an assignment.
+        announced: the announcements, from the userdata of an assignment.
     """
 
     offer: Callable[[Offer[R]], tuple[JoinProtocol, ...]]

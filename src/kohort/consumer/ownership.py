@@ -21,7 +21,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Generic, TypeAlias
 
-from kohort.consumer.embedded_protocol import EmbeddedProtocol, Offer, R
+from kohort.consumer.embedded_protocol import Announced, EmbeddedProtocol, Offer, R
 from kohort.member.effects import Joined, Lost, PrepareJoin
 from kohort.member.events import (
     JoinPrepared,
@@ -68,9 +68,10 @@ class LoseAll(Generic[R]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prepare(Generic[R]):
-    """Owner: you get these as soon as you have a warm copy, or later without one.
+    """Owner: make copies of these, and call ``report_warm`` when the copies are warm.
 
-    Call ``report_warm`` when the copies are warm. Other members own them until then.
+    Other members own these now. Some come as soon as this member has a warm copy, or later without
+    one. The others are standbys: they come only if their owner is lost, or for balance.
     """
 
     resources: frozenset[R]
@@ -78,7 +79,7 @@ class Prepare(Generic[R]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Discard(Generic[R]):
-    """Owner: these were to be prepared, and are not going to come. The copies may be dropped."""
+    """Owner: the group wants no copies of these any more, and forgets that they were warm."""
 
     resources: frozenset[R]
 
@@ -112,6 +113,7 @@ class Ownership(Generic[R]):
         "_acquired",
         "_answer",
         "_assigned",
+        "_coming",
         "_drain_ignored",
         "_drain_offered",
         "_draining",
@@ -173,7 +175,9 @@ class Ownership(Generic[R]):
         self._draining = self._drain_offered = self._drain_ignored = False
         """Whether a drain was asked for, was in the last join, and was ignored by the leader."""
         self._preparing: frozenset[R] = frozenset()
-        """Resources that the owner was asked to prepare."""
+        """Resources that the owner was asked to prepare, for a handover or as a standby."""
+        self._coming: frozenset[R] = frozenset()
+        """Resources that come as soon as the leader knows of a warm copy."""
         self._warm: frozenset[R] = frozenset()
         """Resources of other members of which the owner has a warm copy."""
         self._offered_warm: frozenset[R] = frozenset()
@@ -260,9 +264,9 @@ class Ownership(Generic[R]):
         """
         new = resources - self._warm - self._acquired.keys()
         self._warm |= new
-        if not new & self._preparing:
+        if not new & self._coming:
             return []
-        reason = f"{len(new & self._preparing)} partitions are prepared"
+        reason = f"{len(new & self._coming)} partitions are prepared"
         return [Tell(event=SubscriptionChanged(reason=reason))]
 
     def report_cold(self, resources: frozenset[R]) -> list[OwnershipEffect[R]]:
@@ -303,7 +307,7 @@ class Ownership(Generic[R]):
             self._drain_ignored = True
         unwanted = frozenset(key for key in assigned if not self._wants(key))
         effects = self._apply(assigned - unwanted, event)
-        effects += self._prepare(announced.prepare)
+        effects += self._prepare(announced)
         if announced.round_follows:
             effects.append(Tell(event=RoundFollows()))
         if unwanted:
@@ -324,17 +328,20 @@ class Ownership(Generic[R]):
         effects.append(Take(resources=added, generation_id=event.generation_id))
         return effects + self._settle()
 
-    def _prepare(self, announced: frozenset[R]) -> list[OwnershipEffect[R]]:
+    def _prepare(self, announced: Announced[R]) -> list[OwnershipEffect[R]]:
         """Ask for copies of newly announced resources, and for no more of the others."""
-        wanted = frozenset(key for key in announced if self._wants(key)) - self._acquired.keys()
+        self._coming = announced.prepare
+        all_copies = announced.prepare | announced.standbys
+        wanted = frozenset(key for key in all_copies if self._wants(key)) - self._acquired.keys()
         self._warm -= self._acquired.keys()
         before, self._preparing = self._preparing, wanted
         effects: list[OwnershipEffect[R]] = []
         if dropped := before - wanted - self._acquired.keys():
+            self._warm -= dropped
             effects.append(Discard(resources=dropped))
         if new := wanted - before - self._warm:
             effects.append(Prepare(resources=new))
-        if late := wanted & self._warm - self._offered_warm:
+        if late := wanted & announced.prepare & self._warm - self._offered_warm:
             # The owner reported these copies after the join, so the leader does not know them.
             reason = f"{len(late)} partitions are prepared"
             effects.append(Tell(event=SubscriptionChanged(reason=reason)))
@@ -391,7 +398,7 @@ class Ownership(Generic[R]):
         self._protocol = None
         self._prepared = False
         self._draining = self._drain_offered = self._drain_ignored = False
-        self._preparing = frozenset()
+        self._preparing = self._coming = frozenset()
 
     def check(self) -> None:
         """Assert the invariants.

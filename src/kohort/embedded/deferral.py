@@ -1,14 +1,15 @@
 """The userdata of deferred resolution: the waiting partitions of a group, and the time left.
 
-In: values (waits for lost partitions, released partitions, handovers, a member's identity, a
-drain). Out: bytes in assignments, and the echo of these bytes in subscriptions. Must not know:
-leaders, timers, clocks.
+In: values (waits for lost partitions, released partitions, handovers, standbys, a member's
+identity, a drain). Out: bytes in assignments, and the echo of these bytes in subscriptions. Must
+not know: leaders, timers, clocks.
 
 A leader that waits writes the waits into every assignment. Each member writes them into its next
 subscription, with the time that is left. So the next leader knows the wait and the time left.
 Remaining times travel, never times of day: the clocks of members differ. A subscription can also
 have the member's identity, which outlives its process, the wish to be drained, and the partitions
-of which the member has a warm copy. The handovers in an assignment are those to its own member.
+of which the member has a warm copy. The handovers and standbys in an assignment are those of its
+own member.
 
 While nothing is pending, an assignment has no userdata: a broker of Kafka 4 refuses to convert a
 group to the protocol of KIP-848 as long as an assignment has any (KAFKA-18134). Other Kafka clients
@@ -49,6 +50,8 @@ _HANDOVERS = 8
 """Flag: handovers and warm partitions follow at the end."""
 _PREPARES = 16
 """Flag of an echo: the member prepares for partitions before it gets them."""
+_STANDBYS = 32
+"""Flag: the member's standbys follow at the end."""
 _IDENTITY_BYTES = binary.Struct(">i")
 _NAMED = 10
 """Most partitions that a sentence names."""
@@ -87,6 +90,13 @@ class HandoversData:
 
     handovers: list[HandoverData] = field(array(HandoverData))
     warm: list[TopicPartitionList] = field(array(TopicPartitionList))
+
+
+@struct(versions="0")
+class StandbysData:
+    """The partitions of other members of which one member keeps a copy."""
+
+    partitions: list[TopicPartitionList] = field(array(TopicPartitionList))
 
 
 def named(partitions: Set[TopicPartition]) -> str:
@@ -128,9 +138,13 @@ class Pending:
     """False if a restarted static member got these waits back with its old assignment."""
     handovers: tuple[Handover, ...] = ()
     """The partitions for which this member prepares."""
+    standbys: frozenset[TopicPartition] = frozenset()
+    """Partitions of other members of which this member keeps a copy."""
 
     def __bool__(self) -> bool:
-        return bool(self.waits or self.released or self.postponed or self.handovers)
+        return bool(
+            self.waits or self.released or self.postponed or self.handovers or self.standbys
+        )
 
     def after(self, elapsed_ms: Millis | None) -> Pending:
         """The pending work some time later: waits and handovers are shorter, at least 0.
@@ -195,6 +209,7 @@ class Echo:
             | (_DRAINING if self.draining else 0)
             | (_HANDOVERS if self.pending.handovers or self.warm else 0)
             | (_PREPARES if self.prepares else 0)
+            | (_STANDBYS if self.pending.standbys else 0)
         )
 
 
@@ -211,7 +226,11 @@ def _encoded(echo: Echo) -> bytes:
     if echo.identity is not None:
         data += _IDENTITY_BYTES.pack(echo.identity)
     data += _body(echo.pending)
-    return data + _handovers(echo) if echo.flags & _HANDOVERS else data
+    if echo.flags & _HANDOVERS:
+        data += _handovers(echo)
+    if echo.pending.standbys:
+        data += encode(StandbysData(partitions=partition_lists(echo.pending.standbys)), 0)
+    return data
 
 
 def _handovers(echo: Echo) -> bytes:
@@ -263,10 +282,16 @@ def _decoded(data: bytes) -> Echo:
     handed = HandoversData(handovers=[], warm=[])
     if flags & _HANDOVERS:
         handed, end = decode(HandoversData, 0, data, end)
+    kept = StandbysData(partitions=[])
+    if flags & _STANDBYS:
+        kept, end = decode(StandbysData, 0, data, end)
     if end != len(data):
         raise ProtocolError(f"userdata of waits ends after {end} of {len(data)} bytes")
     return Echo(
-        pending=_pending(body, handed, age_known=not flags & _AGE_UNKNOWN),
+        pending=replace(
+            _pending(body, handed, age_known=not flags & _AGE_UNKNOWN),
+            standbys=frozenset(partitions_in(kept.partitions)),
+        ),
         identity=identity,
         draining=bool(flags & _DRAINING),
         prepares=bool(flags & _PREPARES),

@@ -36,6 +36,7 @@ def _announced(user_data: bytes | None) -> Announced[TopicPartition]:
     partitions = (each.partitions for each in pending.handovers)
     return Announced(
         prepare=frozenset[TopicPartition]().union(*partitions),
+        standbys=pending.standbys,
         postponed=pending.postponed > 0,
         round_follows=bool(pending.released),
     )

@@ -247,7 +247,7 @@ def _user_data_of(spec: GroupSpec, plan: DeferredPlan) -> dict[MemberId, bytes]:
     """The userdata of each member's assignment; none if nothing is pending."""
     common = encode_pending(plan.pending)
     found = {} if common is None else dict.fromkeys(spec.members, common)
-    for member_id in plan.handovers:
+    for member_id in plan.handovers.keys() | plan.standbys.keys():
         found[member_id] = encode_pending(plan.pending_of(member_id)) or b""
     return found
 

@@ -49,6 +49,7 @@ from kohort.policies.losses import (
 from kohort.policies.pacing import PacedPlan, optional_moves, paced
 from kohort.policies.rent_or_buy import NO_ABSENCES, Absences
 from kohort.policies.spec import AssignAgain, GroupAssignment, GroupSpec, MemberSpec
+from kohort.policies.standbys import standbys
 from kohort.policies.sticky import sticky_plan
 
 _PLACEHOLDER = "\U0010ffff waits "
@@ -68,6 +69,7 @@ class Resolution:
         moves_interval_ms: the least time between two rounds with optional moves.
         stateful: topics with partitions that move only to members with a warm copy.
         handover_ms: the longest time that such a move waits for the copy.
+        standbys: copies of each partition of these topics that other members keep.
     """
 
     most_wait_ms: Millis = Millis(0)
@@ -76,6 +78,7 @@ class Resolution:
     moves_interval_ms: Millis = Millis(0)
     stateful: frozenset[str] = frozenset()
     handover_ms: Millis = Millis(0)
+    standbys: int = 0
 
     def __post_init__(self) -> None:
         if self.most_moves is not None and self.most_moves <= 0:
@@ -105,6 +108,7 @@ class DeferredPlan:
         partitions: the plan, without partitions that another member must give up first.
         pending: for the userdata of every assignment.
         handovers: for the userdata of these members' assignments.
+        standbys: the same, for the partitions of which each member keeps a copy.
         again: when the leader must assign again, and why.
         memory: for this leader's next decision.
         notes: a sentence for each unreadable echo, and for each identity of several members.
@@ -115,11 +119,16 @@ class DeferredPlan:
     again: AssignAgain | None
     memory: LeaderMemory
     handovers: Mapping[MemberId, tuple[Handover, ...]] = field(default_factory=dict)
+    standbys: Mapping[MemberId, frozenset[TopicPartition]] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
 
     def pending_of(self, member_id: MemberId) -> Pending:
         """The pending work for the assignment of this member."""
-        return replace(self.pending, handovers=self.handovers.get(member_id, ()))
+        return replace(
+            self.pending,
+            handovers=self.handovers.get(member_id, ()),
+            standbys=self.standbys.get(member_id, frozenset()),
+        )
 
 
 def deferred_plan(spec: GroupSpec, moment: Moment, resolution: Resolution) -> DeferredPlan:
@@ -185,6 +194,9 @@ def deferred_plan(spec: GroupSpec, moment: Moment, resolution: Resolution) -> De
         again=_again(kept, moves.waiting, ready, moment.now, resolution),
         memory=kept,
         handovers=handovers,
+        standbys=standbys(
+            staying, (target, moves.target), echoes, resolution.stateful, resolution.standbys
+        ),
         notes=(*notes, *shared, *sentences(handovers)),
     )
 
