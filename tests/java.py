@@ -1,14 +1,16 @@
-"""Runs small Java programs with Kafka's own classes, from their source."""
+"""Runs small Java programs with Kafka's own classes; removes temporary files of killed Sparks."""
 
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Sequence
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-from kohort.host.java import find_java
+from kohort.host.java import find_java, temporary_files_of_spark
 from kohort.testing.kafka_jars import installed
 from kohort.testing.real_kafka import absence, classpath
 
@@ -36,3 +38,14 @@ def java_output(program: Path, lines: Sequence[str]) -> list[str]:
     )
     assert done.returncode == 0, done.stderr
     return done.stdout.splitlines()
+
+
+@contextmanager
+def temporary_files_removed() -> Iterator[None]:
+    """Spark applications that are started meanwhile leave no temporary file, even if killed."""
+    # A short path: Spark makes Unix sockets in the folder.
+    files = tempfile.TemporaryDirectory(prefix="k", ignore_cleanup_errors=True)
+    with files as folder, pytest.MonkeyPatch.context() as patch:
+        for name, value in temporary_files_of_spark(Path(folder)).items():
+            patch.setenv(name, value)
+        yield

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import json
 import os
@@ -9,6 +10,7 @@ import re
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 
 import psutil
@@ -76,13 +78,13 @@ def test_the_whole_story_on_a_real_access_log(tmp_path: Path) -> None:
     # A short path: Spark makes Unix sockets in the folder for temporary files.
     temporary = Path(tempfile.mkdtemp(prefix="k"))
     with (tmp_path / "told").open("w+") as told:
-        done = subprocess.run(
+        done = subprocess.Popen(
             [*command, "--output", str(tmp_path / "out")],
             stdout=told,
             stderr=subprocess.STDOUT,
-            check=False,
             env={**os.environ, "TMPDIR": str(temporary)},
         )
+        places = _temporary_folders_of_java(done)
         told.seek(0)
         lines = told.read().splitlines()
     text = "\n".join(lines)
@@ -96,6 +98,8 @@ def test_the_whole_story_on_a_real_access_log(tmp_path: Path) -> None:
     assert verdict["killed_under_backlog"], text
     assert verdict["rebalances"] >= 4
     assert not _processes_with(str(tmp_path)), "no process outlives the demo"
+    assert len(places) >= 4, "three applications, and one of them twice"
+    assert {place.parent for place in places.values()} == {temporary}
     temporary.rmdir()  # fails if a temporary file outlives the demo
 
 
@@ -103,6 +107,27 @@ def _status(*arguments: str) -> object:
     with pytest.raises(SystemExit) as ended:
         main(["demo", *arguments])
     return ended.value.code
+
+
+def _temporary_folders_of_java(demo: subprocess.Popen[bytes]) -> dict[int, Path]:
+    """Wait for the end; the folder for temporary files of each Java process of Spark, by its id.
+
+    Java does not read ``TMPDIR``, so an empty ``TMPDIR`` at the end says nothing about Java.
+    """
+    found: dict[int, Path] = {}
+    try:
+        while demo.poll() is None:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                for process in psutil.Process(demo.pid).children(recursive=True):
+                    command = process.cmdline()
+                    if process.name() == "java" and "-cp" in command:
+                        options = dict(text.split("=", 1) for text in command if "=" in text)
+                        found.setdefault(process.pid, Path(options.get("-Djava.io.tmpdir", "")))
+            time.sleep(0.1)
+    finally:
+        demo.kill()
+        demo.wait()
+    return found
 
 
 def _processes_with(argument: str) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import time
@@ -34,7 +35,8 @@ leaf()
 
 @pytest.fixture
 def family(tmp_path: Path) -> Iterator[Tree]:
-    tree = Tree([sys.executable, "-c", FAMILY], tmp_path / "log", piped=True)
+    environ = os.environ | {"TMPDIR": str(tmp_path)}
+    tree = Tree([sys.executable, "-c", FAMILY], tmp_path / "log", piped=True, environ=environ)
     assert tree.stdout.readline() == "ready\n"
     wait_until(lambda: len(psutil.Process(tree.pid).children(recursive=True)) == 2)
     yield tree

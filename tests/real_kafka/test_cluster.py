@@ -62,6 +62,8 @@ def test_three_nodes_outlive_one_and_answer_as_kohorts_three_do(
 
         _play_scenarios_of_nodes(cluster.bootstrap_servers.partition(",")[0])
         _compare_nodes(cluster.bootstrap_servers, kohort_broker_factory(nodes=3).bootstrap_servers)
+        _produce(cluster.bootstrap_servers, "lz4")
+        assert list(tmp_path.glob("liblz4-java-*")), "a killed node leaves files only here"
         cluster.kill(2)
         _wait_until(lambda: _leaders(admin) <= {1, 3}, "a new leader for every partition")
         _produce(cluster.bootstrap_servers)
@@ -115,9 +117,10 @@ def _kohort(*arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def _produce(bootstrap: str) -> None:
-    producer = Producer({"bootstrap.servers": bootstrap, "acks": "all"})
-    producer.produce("t", b"value")
+def _produce(bootstrap: str, compression: str = "none") -> None:
+    settings = {"bootstrap.servers": bootstrap, "acks": "all", "compression.type": compression}
+    producer = Producer(settings)
+    producer.produce("t", b"value" * 100)
     assert producer.flush(30) == 0
 
 

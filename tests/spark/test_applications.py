@@ -18,6 +18,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from tests.java import temporary_files_removed
 from tests.spark.conftest import PATIENCE_S, Feed
 
 from kohort.client.admin import Admin
@@ -34,6 +35,12 @@ MakeFeed = Callable[..., Feed]
 Start = Callable[..., subprocess.Popen[str]]
 JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 QUICK_JVM = f"{JAVA_OPTIONS}={QUICK[JAVA_OPTIONS]}"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def temporary_files() -> Iterator[None]:
+    with temporary_files_removed():
+        yield
 
 
 def command(

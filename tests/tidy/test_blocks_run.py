@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer
+from tests.java import temporary_files_removed
 from tests.tidy.blocks import block_with, commands_of, inline_commands_of
 from tests.tidy.trees import ROOT
 
@@ -109,6 +110,7 @@ class Terminals:
 def terminals(tmp_path: Path) -> Iterator[Terminals]:
     terminals = Terminals(tmp_path)
     with contextlib.ExitStack() as stack:
+        stack.enter_context(temporary_files_removed())
         stack.callback(terminals.end)
         yield terminals
 

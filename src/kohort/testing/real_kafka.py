@@ -17,7 +17,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Final, Self
 
-from kohort.host.java import find_java
+from kohort.host.java import find_java, keep_temporary_files
 from kohort.model.errors import ConfigError
 from kohort.testing.kafka_jars import KAFKA_VERSION, KafkaUnavailable, home, installed
 from kohort.testing.ports import HOST, free_ports
@@ -172,6 +172,7 @@ class RealKafka:
         logging.write_text(_LOGGING.format(path=self.log(node)), encoding="utf-8")
         self.log(node).unlink(missing_ok=True)
         command = [self._java, f"-Xms{self._heap}", f"-Xmx{self._heap}", "-XX:+UseG1GC"]
+        command += keep_temporary_files(self.directory)  # Tests kill nodes.
         command += [f"-Dlog4j2.configurationFile={logging}", "-cp", self._classpath]
         command += ["kafka.Kafka", str(self.directory / f"server-{node}.properties")]
         with self._output(node).open("wb") as out:

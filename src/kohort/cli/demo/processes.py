@@ -24,6 +24,8 @@ from typing import IO, Final, Self
 
 import psutil
 
+from kohort.host.java import temporary_files_of_spark
+
 _POLL_S: Final = 0.02
 _DIE_S: Final = 60.0
 
@@ -110,14 +112,7 @@ class Guard:
     def __init__(self) -> None:
         # A short path: Spark makes Unix sockets in this folder.
         self.folder = Path(tempfile.mkdtemp(prefix="kohort-demo-"))
-        java = f"-Djava.io.tmpdir={self.folder} -XX:-UsePerfData"
-        self._environ = {
-            **os.environ,
-            "TMPDIR": str(self.folder),
-            "SPARK_LOCAL_DIRS": str(self.folder),
-            "SPARK_LAUNCHER_OPTS": java,
-            "SPARK_SUBMIT_OPTS": java,
-        }
+        self._environ = {**os.environ, **temporary_files_of_spark(self.folder)}
         self._process: subprocess.Popen[str] = subprocess.Popen(
             [sys.executable, "-m", "kohort.cli.demo.processes", str(self.folder)],
             stdin=subprocess.PIPE,
