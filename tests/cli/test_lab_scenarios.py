@@ -66,7 +66,8 @@ def test_run_ends_with_status_1_if_a_promise_is_broken(monkeypatch: pytest.Monke
     claims = Numbering.claims
 
     def forgetful(self: Numbering, order: Sequence[MemberId]) -> Claims:
-        return replace(claims(self, order), rightful=[[] for _ in order], taken=set())
+        none: list[list[int]] = [[] for _ in order]
+        return replace(claims(self, order), rightful=none, taken=self.marked(none))
 
     monkeypatch.setattr(Numbering, "claims", forgetful)
     words = ["lab", "run", "restart", "--policy", "sticky", *SMALL]

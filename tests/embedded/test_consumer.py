@@ -6,13 +6,14 @@ import struct
 from collections.abc import Callable, Set
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from kohort.embedded.consumer import (
     Assignment,
     StickyUserData,
     Subscription,
+    SubscriptionReader,
     decode_assignment,
     decode_sticky_userdata,
     decode_subscription,
@@ -26,6 +27,7 @@ from kohort.embedded.consumer import (
 from kohort.embedded.opaque import opaque_protocols
 from kohort.model.errors import ConfigError, ProtocolError
 from kohort.model.ids import NO_GENERATION, GenerationId, TopicPartition
+from kohort.model.partition_set import PartitionSet
 from kohort.schema import decode
 
 T0, T2, U1 = TopicPartition("t", 0), TopicPartition("t", 2), TopicPartition("u", 1)
@@ -153,6 +155,57 @@ def test_98_assignments_round_trip(
 ) -> None:
     value = Assignment(partitions=partitions, user_data=user_data)
     assert decode_assignment(encode_assignment(value)) == value
+
+
+def _read(read: Callable[[bytes], Subscription], data: bytes) -> Subscription | None:
+    try:
+        return read(data)
+    except ProtocolError:
+        return None
+
+
+FEW_TOPICS = st.lists(st.sampled_from(["t", "u", "vv", ""]), max_size=4)
+ARRAYS = st.lists(st.tuples(st.sampled_from(["t", "u", "vv", ""]), st.integers(0, 2)), max_size=4)
+
+
+@given(st.lists(st.tuples(FEW_TOPICS, ARRAYS, st.integers(0, 80), st.none() | st.just(b"!"))))
+@example([([], [("t", 1), (second, 1)], 0, None) for second in ("u", "x", "vv", "u")])
+def test_a_reader_reads_each_subscription_like_the_first_one(
+    members: list[tuple[list[str], list[tuple[str, int]], int, bytes | None]],
+) -> None:
+    """Members repeat topics and arrays of others, in any order; some bytes end too early."""
+    reader = SubscriptionReader()
+    for number, (topics, array, length, user_data) in enumerate(members):
+        data = struct.pack(">hi", 1, len(topics))
+        for topic in topics:
+            data += struct.pack(">h", len(topic)) + topic.encode()
+        data += b"\xff\xff\xff\xff" if user_data is None else b"\x00\x00\x00\x01" + user_data
+        data += struct.pack(">i", len(array))
+        for topic, count in array:
+            data += struct.pack(">h", len(topic)) + topic.encode() + struct.pack(">i", count)
+            data += struct.pack(f">{count}i", *range(number, number + count))
+        data = data[: length or None]
+        assert _read(reader.read, data) == _read(decode_subscription, data)
+
+
+def test_repeated_topics_and_columns_are_one_object() -> None:
+    """An assignor compares such topics once."""
+    reader = SubscriptionReader()
+    read = []
+    for number in range(3):
+        owned = {TopicPartition("t", number), TopicPartition("u", 1)}
+        said = Subscription(topics=frozenset({"t", "u"}), owned=owned)
+        read.append(reader.read(encode_subscription(said)))
+        assert read[-1] == said
+    assert read[2].topics is read[0].topics
+    columns = [said.owned.topics for said in read if isinstance(said.owned, PartitionSet)]
+    assert columns[2] is columns[1]
+
+
+def test_a_number_that_has_no_place_is_named_with_its_topic() -> None:
+    partitions = {TopicPartition("t", 1), TopicPartition("u", 2**31)}
+    with pytest.raises(ProtocolError, match="partitions of u"):
+        encode_assignment(Assignment(partitions=partitions))
 
 
 def lists(partitions: Set[TopicPartition]) -> list[tuple[str, list[int]]]:

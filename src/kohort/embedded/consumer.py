@@ -11,11 +11,10 @@ to 3), the userdata of its sticky assignors.
 from __future__ import annotations
 
 import struct as binary
-from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass
-from operator import lt
 
+from kohort.embedded.partition_arrays import Shapes, packed, unpacked
 from kohort.model.errors import ProtocolError
 from kohort.model.ids import NO_GENERATION, GenerationId, TopicPartition
 from kohort.model.partition_set import PartitionSet
@@ -23,8 +22,7 @@ from kohort.schema import BYTES, INT32, STRING, array, decode, encode, field, st
 
 HIGHEST_VERSION = 3
 _VERSION = binary.Struct(">h")
-_LENGTH = binary.Struct(">h")
-_COUNT = binary.Struct(">i")
+_LENGTH = binary.Struct(">i")
 _GENERATION = binary.Struct(">i")
 GENERATION_BYTES = _GENERATION.size
 _NOTE_MARK = b"kohort counts 0"
@@ -123,7 +121,7 @@ class Assignment:
 def encode_subscription(value: Subscription, version: int = HIGHEST_VERSION) -> bytes:
     """Bytes of a subscription: sorted, so that equal values give equal bytes (rule B3)."""
     head = SubscriptionHead(topics=sorted(value.topics), user_data=value.user_data)
-    owned = _packed(value.owned) if version else b""
+    owned = packed(value.owned) if version else b""
     tail = SubscriptionTail(generation_id=value.generation_id, rack_id=value.rack_id)
     return _VERSION.pack(version) + encode(head, version) + owned + encode(tail, version)
 
@@ -134,19 +132,40 @@ def decode_subscription(data: bytes) -> Subscription:
     Raises:
         ProtocolError: a negative version, or bytes that are no subscription.
     """
-    version = _version(data, "subscription")
-    head, end = decode(SubscriptionHead, version, data, _VERSION.size)
-    owned = PartitionSet([], [])
-    if version:
-        owned, end = _unpacked(data, end)
-    tail, _ = decode(SubscriptionTail, version, data, end)
-    return Subscription(
-        topics=frozenset(head.topics),
-        user_data=head.user_data,
-        owned=owned,
-        generation_id=GenerationId(max(tail.generation_id, NO_GENERATION)),
-        rack_id=tail.rack_id or None,
-    )
+    return SubscriptionReader().read(data)
+
+
+class SubscriptionReader:
+    """Reads the subscriptions of a group: members often repeat the bytes of the member before."""
+
+    def __init__(self) -> None:
+        self._topics = frozenset[str]()
+        self._their_bytes = _LENGTH.pack(0)
+        self._shapes: Shapes = {}
+
+    def read(self, data: bytes) -> Subscription:
+        """See `decode_subscription`."""
+        version = _version(data, "subscription")
+        start = _VERSION.size
+        if data.startswith(self._their_bytes, start):
+            tail, end = decode(AssignmentTail, version, data, start + len(self._their_bytes))
+            user_data = tail.user_data
+        else:
+            head, end = decode(SubscriptionHead, version, data, start)
+            user_data = head.user_data
+            self._topics = frozenset(head.topics)
+            self._their_bytes = data[start : end - _LENGTH.size - len(user_data or b"")]
+        owned = PartitionSet([], [])
+        if version:
+            owned, end = unpacked(data, end, self._shapes)
+        last, _ = decode(SubscriptionTail, version, data, end)
+        return Subscription(
+            topics=self._topics,
+            user_data=user_data,
+            owned=owned,
+            generation_id=GenerationId(max(last.generation_id, NO_GENERATION)),
+            rack_id=last.rack_id or None,
+        )
 
 
 def encode_assignment(value: Assignment, version: int = HIGHEST_VERSION) -> bytes:
@@ -155,7 +174,7 @@ def encode_assignment(value: Assignment, version: int = HIGHEST_VERSION) -> byte
     if value.note is not None:
         user_data = _encode_note(value.note) + (user_data or b"")
     tail = AssignmentTail(user_data=user_data)
-    return _VERSION.pack(version) + _packed(value.partitions) + encode(tail, version)
+    return _VERSION.pack(version) + packed(value.partitions) + encode(tail, version)
 
 
 def decode_assignment(data: bytes) -> Assignment:
@@ -167,7 +186,7 @@ def decode_assignment(data: bytes) -> Assignment:
     if not data:
         return Assignment(partitions=frozenset())
     version = _version(data, "assignment")
-    partitions, end = _unpacked(data, _VERSION.size)
+    partitions, end = unpacked(data, _VERSION.size, {})
     tail, _ = decode(AssignmentTail, version, data, end)
     note, user_data = _split_note(tail.user_data)
     return Assignment(partitions=partitions, user_data=user_data, note=note)
@@ -271,56 +290,3 @@ def partitions_in(lists: list[TopicPartitionList]) -> PartitionSet:
         topics += [topic] * len(mine)
         numbers += mine
     return PartitionSet(topics, numbers)
-
-
-def _packed(partitions: Set[TopicPartition]) -> bytes:
-    """An array of `TopicPartitionList`, made without an object for each topic."""
-    found = PartitionSet.of(partitions)
-    topics, numbers = found.topics, found.numbers
-    parts = [b""]
-    start = 0
-    try:
-        while start < len(topics):
-            end = bisect_right(topics, topics[start], start)
-            name = topics[start].encode()
-            parts += (
-                _LENGTH.pack(len(name)),
-                name,
-                binary.pack(f">{1 + end - start}i", end - start, *numbers[start:end]),
-            )
-            start = end
-    except binary.error as error:
-        raise ProtocolError(f"partitions of {topics[start][:50]}: {error}") from None
-    parts[0] = _COUNT.pack(len(parts) // 3)
-    return b"".join(parts)
-
-
-def _unpacked(data: bytes, start: int) -> tuple[PartitionSet, int]:
-    """Read an array of `TopicPartitionList`; returns its partitions and its end."""
-    topics: list[str] = []
-    numbers: list[int] = []
-    ascending, last = True, ""
-    try:
-        (left,) = _COUNT.unpack_from(data, start)
-        offset = start + _COUNT.size
-        if left < 0:
-            raise ProtocolError(f"an array of {left} topics")
-        for _ in range(left):
-            (length,) = _LENGTH.unpack_from(data, offset)
-            begin = offset + _LENGTH.size
-            offset = begin + length
-            (count,) = _COUNT.unpack_from(data, offset)
-            if length < 0 or count < 0:
-                raise ProtocolError(f"a topic of {length} bytes with {count} partitions")
-            topic = data[begin:offset].decode()
-            mine = binary.unpack_from(f">{count}i", data, offset + _COUNT.size)
-            offset += _COUNT.size * (count + 1)
-            ascending = ascending and topic > last and all(map(lt, mine, mine[1:]))
-            last = topic
-            topics += [topic] * count
-            numbers += mine
-    except (binary.error, UnicodeDecodeError) as error:
-        raise ProtocolError(f"partitions at byte {start}: {error}") from None
-    if ascending:
-        return PartitionSet(topics, numbers), offset
-    return PartitionSet.of(map(TopicPartition, topics, numbers)), offset

@@ -14,6 +14,7 @@ names, claims, generations. Members, kinds and partitions are integers here.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import Counter, deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -77,11 +78,10 @@ class Part:
         gained = self._hand_out(counts, released)
         if gained > self._least_gain(counts):
             self._search()
-        claims = self._supply.claims
-        return {
-            member: share if share is claims[member] else sorted(share)
-            for member, share in self._plan.items()
-        }
+        for member, share in self._plan.items():
+            if share is not self._supply.claims[member]:
+                share.sort()
+        return self._plan
 
     # -- 1. classes -------------------------------------------------------------------------------
 
@@ -167,9 +167,8 @@ class Part:
                 limit = quota + 1
             self._plan[member] = partitions
             if len(partitions) > limit:
-                gone = self._least_spread(partitions, len(partitions) - limit)
-                self._plan[member] = [p for p in partitions if p not in gone]
-                released += sorted(gone)
+                self._plan[member], gone = self._least_spread(partitions, limit)
+                released += gone
         return released
 
     def _give_up(
@@ -187,16 +186,30 @@ class Part:
         gone = set(given)
         return [partition for partition in partitions if partition not in gone], given
 
-    def _least_spread(self, partitions: list[int], count: int) -> frozenset[int]:
-        """The last partitions in the order of `_spread`; quickly if they have one rank."""
+    def _least_spread(self, partitions: list[int], limit: int) -> tuple[list[int], list[int]]:
+        """Split off the last partitions in the order of `_spread`; quickly at one rank."""
         kinds = self._supply.kinds(partitions)
+        if len(set(kinds)) == len(kinds):
+            return partitions[:limit], partitions[limit:]
         units = Counter(kinds)
         most = max(units.values())
-        last = dict(zip(kinds, partitions, strict=True))
-        first_to_go = [last[kind] for kind, number in units.items() if number == most]
-        if count <= len(first_to_go):
-            return frozenset(sorted(first_to_go)[-count:])
-        return frozenset(self._spread(partitions)[-count:])
+        heavy = {kind for kind, number in units.items() if number == most}
+        count = len(partitions) - limit
+        gone: list[int] = []
+        if count > len(heavy):
+            gone = sorted(self._spread(partitions)[-count:])
+        else:
+            for kind, partition in zip(reversed(kinds), reversed(partitions), strict=True):
+                if kind in heavy:
+                    heavy.remove(kind)
+                    gone.append(partition)
+                    if len(gone) == count:
+                        break
+            gone.reverse()
+        kept = partitions.copy()
+        for partition in gone:
+            del kept[bisect_left(kept, partition)]
+        return kept, gone
 
     def _spread(self, partitions: list[int]) -> list[int]:
         """The first partition of each kind, then the second of each: any cut leaves kinds even."""

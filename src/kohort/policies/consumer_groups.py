@@ -14,9 +14,9 @@ from kohort.embedded.consumer import (
     Assignment,
     LeadersNote,
     Subscription,
+    SubscriptionReader,
     decode_assignment,
     decode_sticky_userdata,
-    decode_subscription,
     encode_assignment,
     encode_sticky_userdata,
     encode_subscription,
@@ -138,7 +138,8 @@ class ConsumerAssigner:
     def topics(self, protocol_name: ProtocolName, metadata: Sequence[bytes]) -> frozenset[str]:
         """All topics that any member wants."""
         del protocol_name
-        return frozenset().union(*(_subscription(data).topics for data in metadata))
+        reader = SubscriptionReader()
+        return frozenset().union(*{_subscription(data, reader).topics for data in metadata})
 
     def spec(
         self,
@@ -224,8 +225,9 @@ class ConsumerAssigner:
         if len(given) == sum(partitions.values()):
             return {}
         held = {}
+        reader = SubscriptionReader()
         for member in members:
-            owned = _member_spec(protocol_name, member).owned
+            owned = _member_spec(protocol_name, member, reader).owned
             free = [p for p in owned if p.partition < partitions.get(p.topic, 0) and p not in given]
             if free:
                 held[member.member_id] = len(free)
@@ -272,15 +274,18 @@ def group_spec(
     protocol_name: ProtocolName, members: Sequence[JoinedMember], partitions: Mapping[str, int]
 ) -> GroupSpec:
     """The subscriptions that the members offered under the chosen name, as a spec."""
+    reader = SubscriptionReader()
     return GroupSpec(
-        members={m.member_id: _member_spec(protocol_name, m) for m in members},
+        members={m.member_id: _member_spec(protocol_name, m, reader) for m in members},
         partitions=dict(partitions),
         record_bytes=record_bytes(members),
     )
 
 
-def _member_spec(protocol_name: ProtocolName, member: JoinedMember) -> MemberSpec:
-    subscription = _subscription(member.metadata)
+def _member_spec(
+    protocol_name: ProtocolName, member: JoinedMember, reader: SubscriptionReader
+) -> MemberSpec:
+    subscription = _subscription(member.metadata, reader)
     owned, generation_id = subscription.owned, subscription.generation_id
     if protocol_name == "sticky":
         # Eager members own nothing when they join; their userdata names the last assignment.
@@ -300,8 +305,8 @@ def _member_spec(protocol_name: ProtocolName, member: JoinedMember) -> MemberSpe
     )
 
 
-def _subscription(metadata: bytes) -> Subscription:
+def _subscription(metadata: bytes, reader: SubscriptionReader) -> Subscription:
     try:
-        return decode_subscription(metadata)
+        return reader.read(metadata)
     except ProtocolError:
         return Subscription(topics=frozenset())

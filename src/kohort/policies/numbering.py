@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import accumulate, chain, repeat
+from itertools import accumulate
 from operator import add, itemgetter
 
 from kohort.model.ids import GenerationId, MemberId
@@ -34,8 +34,17 @@ class Claims:
     """Every claim to a partition that exists: the member may be working on it."""
     rightful: Sequence[list[int]]
     """The partitions that the member keeps if it can."""
-    taken: set[int]
-    """All partitions with a rightful claim."""
+    taken: bytearray
+    """For each partition, 1 if it has a rightful claim."""
+
+    def left(self) -> list[int]:
+        """The partitions without a rightful claim, ascending."""
+        found: list[int] = []
+        at = self.taken.find(0)
+        while at >= 0:
+            found.append(at)
+            at = self.taken.find(0, at + 1)
+        return found
 
 
 class Numbering:
@@ -47,20 +56,26 @@ class Numbering:
 
     def __init__(self, spec: GroupSpec) -> None:
         self.spec = spec
-        topics = spec.wanted_topics()
+        self.wanted = spec.subscriptions()
+        """The topics of each member; equal ones are one object."""
+        topics = spec.existing(self.wanted.values())
         self._sizes = {topic: spec.partitions[topic] for topic in topics}
         sizes = self._sizes.values()
         self._first = dict(zip(topics, accumulate(sizes, initial=0), strict=False))
         numbers = list(range(max(sizes, default=0)))
         self._smallest = min(sizes, default=0)
-        self._topic_of = list(chain.from_iterable(map(repeat, topics, sizes)))
-        self._number_of = list(chain.from_iterable(numbers[:size] for size in sizes))
+        self._number_of: list[int] = []
+        for size in sizes:
+            self._number_of += numbers[:size]
         self.kinds: list[Kind] = []
         self.kind_of: list[int] = []
         """The kind of each partition."""
         racks = spec.racks_that_count()
         for topic, size in self._sizes.items():
             self._add_kinds(topic, size, racks.get(topic, ()))
+        self._topics = [kind.topic for kind in self.kinds]
+        self._column: tuple[tuple[int, ...], Sequence[str]] = (), ()
+        """The kinds of the last share, and their topics: many shares have the same ones."""
 
     def _add_kinds(self, topic: str, size: int, racks: Sequence[frozenset[str]]) -> None:
         first = self._first[topic]
@@ -82,11 +97,14 @@ class Numbering:
 
     def share(self, partitions: Sequence[int]) -> PartitionSet:
         """Sorted integers as partitions."""
-        topics, numbers = self._topic_of, self._number_of
         if len(partitions) < 2:  # a getter of one item returns no tuple
-            return PartitionSet([topics[p] for p in partitions], [numbers[p] for p in partitions])
+            numbers = [self._number_of[p] for p in partitions]
+            return PartitionSet([self._topics[self.kind_of[p]] for p in partitions], numbers)
         of_these = itemgetter(*partitions)
-        return PartitionSet(of_these(topics), of_these(numbers))
+        kinds = of_these(self.kind_of)
+        if kinds != self._column[0]:
+            self._column = kinds, itemgetter(*kinds)(self._topics)
+        return PartitionSet(self._column[1], of_these(self._number_of))
 
     def claims(self, order: Sequence[MemberId]) -> Claims:
         """The claims of the members in this order.
@@ -97,17 +115,12 @@ class Numbering:
         members = [self.spec.members[member_id] for member_id in order]
         if not any(member.owned for member in members):
             nothing: list[list[int]] = [[] for _ in order]
-            return Claims(made=nothing, rightful=nothing, taken=set())
-        owned = [PartitionSet.of(member.owned) for member in members]
-        made = [self._made(each) for each in owned]
-        wanted = [
-            mine if member.topics.issuperset(each.topics) else self._of(mine, member.topics)
-            for member, each, mine in zip(members, owned, made, strict=True)
-        ]
-        taken = set().union(*made)
-        if len(taken) == sum(map(len, made)):
-            if sum(map(len, wanted)) < len(taken):
-                taken = set().union(*wanted)
+            return Claims(made=nothing, rightful=nothing, taken=bytearray(len(self.kind_of)))
+        made, wanted = self._made(order)
+        taken = self.marked(made)
+        if taken.count(1) == sum(map(len, made)):
+            if wanted != made:
+                taken = self.marked(wanted)
             return Claims(made=made, rightful=wanted, taken=taken)
         best: dict[int, tuple[GenerationId, int]] = {}
         for position, (member, mine) in enumerate(zip(members, wanted, strict=True)):
@@ -118,24 +131,52 @@ class Numbering:
                 elif member.generation_id == known[0]:
                     best[partition] = member.generation_id, -1
         rightful = [[p for p in mine if best[p][1] == at] for at, mine in enumerate(wanted)]
-        return Claims(made=made, rightful=rightful, taken=set().union(*rightful))
+        return Claims(made=made, rightful=rightful, taken=self.marked(rightful))
 
-    def _made(self, owned: PartitionSet) -> list[int]:
-        """The claims to partitions that exist."""
+    def _made(self, order: Sequence[MemberId]) -> tuple[list[list[int]], list[list[int]]]:
+        """The claims of each member to partitions that exist, and those of topics that it wants.
+
+        Members often claim partitions of the same topics in the same order: then the first
+        partitions of these topics are looked up once.
+        """
+        made: list[list[int]] = []
+        wanted: list[list[int]] = []
+        column: Sequence[str] = ()
+        firsts: list[int] = []
+        covers: frozenset[str] | None = None
+        for member_id in order:
+            owned = PartitionSet.of(self.spec.members[member_id].owned)
+            if owned.topics != column:
+                column, covers = owned.topics, None
+                known = self._first.keys() >= set(column)
+                firsts = list(map(self._first.__getitem__, column)) if known else []
+            mine = self._existing(owned, firsts)
+            made.append(mine)
+            topics = self.wanted[member_id]
+            if topics is not covers and topics.issuperset(column):
+                covers = topics
+            wanted.append(mine if topics is covers else self._of(mine, topics))
+        return made, wanted
+
+    def _existing(self, owned: PartitionSet, firsts: list[int]) -> list[int]:
+        """Claims to partitions that exist; without ``firsts`` if it lacks some topics."""
         topics, numbers = owned.topics, owned.numbers
-        if not numbers:
-            return []
-        first, size_of = self._first, self._sizes.get
-        if min(numbers) >= 0 and max(numbers) < self._smallest:
-            try:
-                return list(map(add, map(first.__getitem__, topics), numbers))
-            except KeyError:
-                pass  # a topic that nobody wants, or that does not exist
+        if firsts and min(numbers) >= 0 and max(numbers) < self._smallest:
+            return list(map(add, firsts, numbers))
+        size_of = self._sizes.get
         return [
-            first[topic] + number
+            self._first[topic] + number
             for topic, number in zip(topics, numbers, strict=True)
             if 0 <= number < size_of(topic, 0)
         ]
 
+    def marked(self, lists: Sequence[list[int]]) -> bytearray:
+        """For each partition, 1 if a list has it."""
+        marks = bytearray(len(self.kind_of))
+        for partitions in lists:
+            for partition in partitions:
+                marks[partition] = 1
+        return marks
+
     def _of(self, partitions: list[int], topics: frozenset[str]) -> list[int]:
-        return [partition for partition in partitions if self._topic_of[partition] in topics]
+        return [p for p in partitions if self._topics[self.kind_of[p]] in topics]

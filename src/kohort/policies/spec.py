@@ -7,7 +7,7 @@ plan is reached. Nothing here depends on the insertion order of maps.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence, Set
+from collections.abc import Collection, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Protocol, TypeAlias
@@ -85,8 +85,20 @@ class GroupSpec:
 
     def wanted_topics(self) -> list[str]:
         """Existing topics that any member wants, sorted."""
-        wanted = frozenset[str]().union(*{m.topics for m in self.members.values()})
+        return self.existing(member.topics for member in self.members.values())
+
+    def existing(self, subscriptions: Iterable[frozenset[str]]) -> list[str]:
+        """Existing topics in any of these sets, sorted."""
+        wanted = frozenset[str]().union(*set(subscriptions))
         return sorted(t for t in wanted if self.partitions.get(t, 0) > 0)
+
+    def subscriptions(self) -> dict[MemberId, frozenset[str]]:
+        """The topics of each member; equal sets are one object, so they are compared once."""
+        known: dict[frozenset[str], frozenset[str]] = {}
+        return {
+            member_id: known.setdefault(member.topics, member.topics)
+            for member_id, member in self.members.items()
+        }
 
     def racks_that_count(self) -> Racks:
         """The racks of members that have a replica; none if racks make no difference (KIP-881).

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from kohort.model.ids import MemberId, ProtocolName
 from kohort.model.partition_set import PartitionSet
 from kohort.policies.classes import MemberClass, Part, Supply
-from kohort.policies.numbering import Kind, Numbering
+from kohort.policies.numbering import Claims, Numbering
 from kohort.policies.spec import GroupAssignment, GroupSpec, Plan, RebalanceProtocol
 
 
@@ -47,12 +47,12 @@ def sticky_shares(spec: GroupSpec, *, withhold: bool = False) -> dict[MemberId, 
     claims = numbering.claims(order)
     supply = Supply(
         claims=claims.rightful,
-        free=_free(numbering, claims.taken),
+        free=_free(numbering, claims),
         sizes=[len(kind.partitions) for kind in numbering.kinds],
         kind_of=numbering.kind_of,
     )
     shares: list[list[int]] = [[] for _ in order]
-    for classes in _parts(_classes(spec, order, numbering.kinds)):
+    for classes in _parts(_classes(order, numbering)):
         for member, share in Part(classes, supply).solve().items():
             shares[member] = share
     if withhold:
@@ -65,14 +65,13 @@ def sticky_shares(spec: GroupSpec, *, withhold: bool = False) -> dict[MemberId, 
     return plan
 
 
-def _free(numbering: Numbering, taken: set[int]) -> list[Sequence[int]]:
+def _free(numbering: Numbering, claims: Claims) -> list[Sequence[int]]:
     """For each kind, the partitions that no member claims rightfully."""
-    if not taken:
+    if 1 not in claims.taken:
         return [kind.partitions for kind in numbering.kinds]
     free: list[list[int]] = [[] for _ in numbering.kinds]
-    if len(taken) < len(numbering.kind_of):
-        for partition in sorted(set(range(len(numbering.kind_of))).difference(taken)):
-            free[numbering.kind_of[partition]].append(partition)
+    for partition in claims.left():
+        free[numbering.kind_of[partition]].append(partition)
     return list(free)
 
 
@@ -90,15 +89,14 @@ def _withhold(shares: list[list[int]], made: Sequence[list[int]]) -> None:
             shares[member] = [partition for partition in share if partition not in busy]
 
 
-def _classes(
-    spec: GroupSpec, order: list[MemberId], all_kinds: Sequence[Kind]
-) -> list[MemberClass]:
+def _classes(order: list[MemberId], numbering: Numbering) -> list[MemberClass]:
     """Members by topics and, if racks count, by rack; in the order of their first members."""
     members: dict[tuple[frozenset[str], str | None], list[int]] = {}
+    all_kinds = numbering.kinds
     with_racks = any(kind.racks for kind in all_kinds)
     for position, member_id in enumerate(order):
-        member = spec.members[member_id]
-        key = member.topics, member.rack_id if with_racks else None
+        rack_id = numbering.spec.members[member_id].rack_id if with_racks else None
+        key = numbering.wanted[member_id], rack_id
         members.setdefault(key, []).append(position)
     kinds_of: dict[str, list[int]] = {}
     for number, kind in enumerate(all_kinds):
