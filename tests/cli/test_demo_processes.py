@@ -37,7 +37,7 @@ leaf()
 def family(tmp_path: Path) -> Iterator[Tree]:
     environ = os.environ | {"TMPDIR": str(tmp_path)}
     tree = Tree([sys.executable, "-c", FAMILY], tmp_path / "log", piped=True, environ=environ)
-    assert tree.stdout.readline() == "ready\n"
+    assert tree.output.readline() == "ready\n"
     wait_until(lambda: len(psutil.Process(tree.pid).children(recursive=True)) == 2)
     yield tree
     tree.kill()
@@ -59,7 +59,7 @@ def test_a_frozen_tree_stands_still_until_it_is_thawed_and_dies_as_a_whole(famil
     wait_until(lambda: all(p.status() != psutil.STATUS_STOPPED for p in processes))
     family.freeze()
     family.kill()
-    assert family.ended == -9
+    assert family.poll() == -9
     wait_until(lambda: gone(processes))
 
 
@@ -69,7 +69,7 @@ def test_a_tree_is_asked_to_end_before_it_is_killed(tmp_path: Path) -> None:
         "; print('last words', file=sys.stderr); print(1, flush=True)\nwhile True: time.sleep(1)"
     )
     tree = Tree([sys.executable, "-c", script], tmp_path / "log", piped=True)
-    assert tree.stdout.readline()
+    assert tree.output.readline()
     assert tree.end(PATIENCE_S) == 7
     assert tree.tail() == "last words"
 
@@ -80,7 +80,7 @@ from pathlib import Path
 from kohort.cli.demo.processes import Guard
 guard = Guard().__enter__()
 tree = guard.start([sys.executable, "-c", sys.argv[1]], Path(sys.argv[2]), piped=True)
-tree.stdout.readline()
+tree.output.readline()
 print(tree.pid, guard.folder, flush=True)
 time.sleep(600)
 """
@@ -105,10 +105,10 @@ def test_a_killed_demo_leaves_no_process_and_no_temporary_file(tmp_path: Path) -
 def test_leaving_the_guard_kills_its_trees_and_removes_its_folder(tmp_path: Path) -> None:
     with Guard() as guard:
         tree = guard.start([sys.executable, "-c", FAMILY], tmp_path / "log", piped=True)
-        assert tree.stdout.readline()
+        assert tree.output.readline()
         assert list(guard.folder.iterdir())
     assert not guard.folder.exists()
-    assert tree.ended == -9
+    assert tree.poll() == -9
     tree.kill()
 
 

@@ -11,6 +11,7 @@ import importlib.util
 import signal
 import sys
 import time
+from itertools import islice
 from pathlib import Path
 from typing import Final
 
@@ -18,7 +19,7 @@ import click
 from rich.console import Console
 
 from kohort.cli.demo.feeder import count_lines, lines_of
-from kohort.cli.output import DIRECTORY, FILE
+from kohort.cli.output import DIRECTORY, FILE, writing
 from kohort.model.errors import ConfigError
 
 RECORDS: Final = 1_000_000
@@ -78,8 +79,11 @@ def demo(
     )
     if not config.records:
         raise ConfigError(f"{given} is empty: a text file with one record a line is expected")
-    console = Console(highlight=False)
-    _introduce(console, config.differences(), config.records, config.output)
+    console = Console(highlight=False, markup=False)
+    console.print(f"kohort demo: {config.records:,} records, everything written to {config.output}")
+    console.print("settings that differ from the defaults:")
+    for difference in config.differences():
+        console.print(f"  {difference}", soft_wrap=True)
     # SIGTERM ends all processes of the demo, as Ctrl-C does.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     view = View(console, live=console.is_terminal and not plain)
@@ -91,23 +95,16 @@ def demo(
     finally:
         view.close()
     for line in outcome.lines():
-        console.print(line, markup=False, soft_wrap=True)
+        console.print(line, soft_wrap=True)
     click.echo(outcome.as_json())
     sys.exit(0 if outcome.exactly_once else 1)
-
-
-def _introduce(console: Console, differences: list[str], records: int, output: Path) -> None:
-    console.print(f"kohort demo: {records:,} records, everything written to {output}")
-    console.print("settings that differ from the defaults:", markup=False)
-    for difference in differences:
-        console.print(f"  {difference}", markup=False, soft_wrap=True)
 
 
 def _fitting_sql(given: Path | None) -> Path:
     """The query for access logs if most lines look like one, else the query for any lines."""
     if given is None:
         return _HERE / "web_access.sql"
-    first = [line for line, _ in zip(lines_of(given), range(_LOOKED_AT), strict=False)]
+    first = list(islice(lines_of(given), _LOOKED_AT))
     alike = sum(_looks_like_access(line) for line in first)
     return _HERE / ("web_access.sql" if 2 * alike > len(first) else "lines.sql")
 
@@ -124,13 +121,9 @@ def _output(given: Path | None) -> Path:
         ConfigError: the directory is not empty, or cannot be made.
     """
     output = given or Path("out") / time.strftime("demo-%Y%m%d-%H%M%S")
-    try:
+    with writing(output):
         output.mkdir(parents=True, exist_ok=True)
         occupied = any(output.iterdir())
-    except OSError as error:
-        raise ConfigError(
-            f"cannot write to {output}: {error.strerror}; name another --output"
-        ) from error
     if occupied:
         raise ConfigError(f"{output} is not empty; name a new directory with --output")
     return output.absolute()

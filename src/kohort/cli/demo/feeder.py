@@ -37,16 +37,15 @@ class Feeder:
         self._records = records
         self._unsent: bytes | None = None
         self._sent = 0
-        self._upto = 0
-        self._rate: tuple[int, float, int] | None = None
+        self.feed(0)
         self.ends: dict[int, int] = {}
         """For each partition, the offset after the last acknowledged record."""
         self.failure: str | None = None
 
     def feed(self, upto: int, per_second: int | None = None) -> None:
         """Allow ``upto`` records in all: at once, or with this rate."""
-        self._rate = None if per_second is None else (self._sent, time.monotonic(), per_second)
-        self._upto = upto
+        self._upto, self._rate = upto, per_second
+        self._before, self._since = self._sent, time.monotonic()
 
     def send_for(self, seconds: float) -> None:
         """Send the allowed records, until this time is over."""
@@ -60,7 +59,11 @@ class Feeder:
 
     def _send_some(self) -> bool:
         """Send up to 1,000 records; returns whether more can be sent at once."""
-        count = min(_CHUNK, self._wanted() - self._sent)
+        allowed = self._upto
+        if self._rate is not None:
+            due = self._before + int(self._rate * (time.monotonic() - self._since))
+            allowed = min(allowed, due)
+        count = min(_CHUNK, allowed - self._sent)
         for _ in range(count):
             record = next(self._records, None) if self._unsent is None else self._unsent
             if record is None:
@@ -74,12 +77,6 @@ class Feeder:
             self._unsent = None
             self._sent += 1
         return count > 0
-
-    def _wanted(self) -> int:
-        if self._rate is None:
-            return self._upto
-        base, since, per_second = self._rate
-        return min(self._upto, base + int(per_second * (time.monotonic() - since)))
 
     def _acknowledged(self, error: KafkaError | None, message: Message) -> None:
         if error is not None:

@@ -6,6 +6,7 @@ their partitions, commits, rebalances and pauses. Must not know: the story.
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -94,7 +95,7 @@ class Observer:
         """Whether a micro-batch of these members is planned and not committed at this moment."""
         if not self._ledger.is_file():
             return False
-        names = "[" + ",".join(f'"{member}"' for member in members) + "]"
+        names = json.dumps(list(members))
         with closing(sqlite3.connect(self._ledger, timeout=5.0)) as connection:
             return bool(connection.execute(_INTENDED, (names,)).fetchone()[0])
 

@@ -8,42 +8,27 @@ from dataclasses import asdict, dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """The outcome.
-
-    Attributes:
-        records_in: records in the topic.
-        rows_out: rows in the committed files.
-        dead_letters: records that the SQL could not take; they are kept beside the table.
-        filtered: records that the SQL left out.
-        undecided: records without a row; it is unknown whether the SQL left them out.
-        holes: records of the topic that are in no committed file.
-        duplicates: records that are in the files more than once.
-        foreign: rows that differ from their record, or have no record.
-        unsound: other faults of files and manifest.
-        orphans: files that no commit names, such as those of the killed micro-batch.
-        rebalances: of the group.
-        longest_pause_s: of a partition that kept its owner, across a rebalance; None without one.
-        usual_pause_s: median time between two commits of a partition.
-        joined_under_backlog: every partition had a backlog when the third application joined.
-        killed_under_backlog: every partition had a backlog when an application was killed.
-        killed_in_batch: the application was killed during a micro-batch.
-        output: the table's directory.
-        seconds: duration of the demo.
-    """
+    """The comparison of files and topic, and the claims that the demo showed."""
 
     records_in: int
     rows_out: int
     dead_letters: int
     filtered: int
     undecided: int
+    """Records without a row; it is unknown whether the SQL left them out."""
     holes: int
     duplicates: int
     foreign: int
+    """Rows that differ from their record, or have no record."""
     unsound: int
+    """Other faults of files and manifest."""
     orphans: int
+    """Files that no commit names, such as those of the killed micro-batch."""
     rebalances: int
     longest_pause_s: float | None
+    """Of a partition that kept its owner, across a rebalance."""
     usual_pause_s: float
+    """The median time between two commits of a partition."""
     joined_under_backlog: bool
     killed_under_backlog: bool
     killed_in_batch: bool

@@ -21,48 +21,35 @@ class Life(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Application:
-    """One Spark application.
-
-    Attributes:
-        name: its client id in the group.
-        life: of its present process.
-        starts: how often it was started.
-        owned: the partitions that the group assigned to it.
-        landed: records that it committed, over all its starts.
-        pid: of its present process; 0 before the first start.
-        since: the start of its present process, in seconds as ``Picture.at``.
-    """
+    """One Spark application; its name is its client id in the group."""
 
     name: str
     life: Life = Life.ABSENT
     starts: int = 0
     owned: frozenset[int] = frozenset()
     landed: int = 0
+    """Records that it committed, over all its starts."""
     pid: int = 0
     since: float = 0.0
+    """The start of its present process, in seconds as ``Picture.at``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Picture:
-    """The demo at one moment.
-
-    Attributes:
-        at: seconds since the demo began.
-        zero: the beginning of the demo, in microseconds of the monotonic clock.
-        applications: by name.
-        stable: the group's state is Stable.
-        ends: for each partition with records, the offset after its last acknowledged record.
-        positions: for each partition, the offset that the group has committed.
-        rebalances: all that led to a generation, in order.
-    """
+    """The demo at one moment."""
 
     at: float
+    """Seconds since the demo began."""
     zero: int = 0
+    """The beginning of the demo, in microseconds of the monotonic clock."""
     applications: Mapping[str, Application] = field(default_factory=dict)
     stable: bool = False
     ends: Mapping[int, int] = field(default_factory=dict)
+    """For each partition with records, the offset after its last acknowledged record."""
     positions: Mapping[int, int] = field(default_factory=dict)
+    """For each partition, the offset that the group has committed."""
     rebalances: tuple[Rebalance, ...] = ()
+    """All that led to a generation, in order."""
 
     @property
     def fed(self) -> int:
@@ -76,7 +63,7 @@ class Picture:
 
     @property
     def backlog(self) -> dict[int, int]:
-        """Records in the topic that are not committed, for each partition with records."""
+        """Records that are not committed, for each partition with records."""
         return {p: end - self.positions.get(p, 0) for p, end in self.ends.items()}
 
     @property

@@ -30,7 +30,7 @@ _POLL_S: Final = 0.02
 _DIE_S: Final = 60.0
 
 
-class Tree:
+class Tree(subprocess.Popen[str]):
     """A process and its descendants.
 
     Args:
@@ -48,9 +48,10 @@ class Tree:
         piped: bool = False,
         environ: dict[str, str] | None = None,
     ) -> None:
+        self.log = log
         log.parent.mkdir(parents=True, exist_ok=True)
         with log.open("ab") as output:
-            self._process: subprocess.Popen[str] = subprocess.Popen(
+            super().__init__(
                 list(command),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE if piped else output,
@@ -59,19 +60,12 @@ class Tree:
                 start_new_session=True,
                 env=environ,
             )
-        self.pid = self._process.pid
-        self.log = log
 
     @property
-    def ended(self) -> int | None:
-        """The exit status of the first process; None while it runs."""
-        return self._process.poll()
-
-    @property
-    def stdout(self) -> IO[str]:
+    def output(self) -> IO[str]:
         """The pipe from standard output."""
-        assert self._process.stdout is not None
-        return self._process.stdout
+        assert self.stdout is not None
+        return self.stdout
 
     def freeze(self) -> None:
         """SIGSTOP all processes of the tree; returns when none of them runs."""
@@ -84,22 +78,21 @@ class Tree:
     def kill(self) -> None:
         """SIGKILL all processes of the tree; returns when none of them is left."""
         _signal_session(self.pid, signal.SIGKILL)
-        self._process.wait()
-        if self._process.stdout is not None:
-            self._process.stdout.close()
+        self.wait()
+        if self.stdout is not None:
+            self.stdout.close()
 
     def end(self, patience_s: float) -> int:
         """SIGTERM the first process, kill the tree after this time; returns the exit status."""
-        if self.ended is None:
-            self._process.terminate()
+        self.terminate()
         with contextlib.suppress(subprocess.TimeoutExpired):
-            self._process.wait(patience_s)
+            self.wait(patience_s)
         self.kill()
-        return self._process.returncode
+        return self.returncode
 
-    def tail(self, lines: int = 12) -> str:
+    def tail(self) -> str:
         """The last lines of the log."""
-        return "\n".join(self.log.read_text(errors="replace").splitlines()[-lines:])
+        return "\n".join(self.log.read_text(errors="replace").splitlines()[-12:])
 
 
 class Guard:

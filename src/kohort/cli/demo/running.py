@@ -7,7 +7,6 @@ killed.
 from __future__ import annotations
 
 import json
-import re
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -28,12 +27,11 @@ from kohort.client.admin import Admin
 from kohort.host.clock import monotonic_now
 from kohort.model.ids import MemberId
 from kohort.model.instants import MICROS_PER_SECOND, Instant
+from kohort.spark.session import QUICK
 
 TOPIC: Final = "web-access"
 GROUP: Final = "demo"
 PARTITIONS: Final = 12
-TRIGGER_MS: Final = 1_000
-MASTER: Final = "local[1]"
 
 # Setting -> (the demo's value, the default).
 BROKER_SETTINGS: Final = {"group.initial.rebalance.delay.ms": ("0", "3000")}
@@ -41,36 +39,34 @@ CLIENT_SETTINGS: Final = {
     "session.timeout.ms": ("6000", "45000"),
     "heartbeat.interval.ms": ("1000", "3000"),
 }
-# Three Java processes share a laptop: small heaps, the quick compiler, one collector thread.
-SPARK_SETTINGS: Final = {
-    "spark.driver.memory": "768m",
-    "spark.driver.extraJavaOptions": "-Xss16m -XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
-    "spark.sql.shuffle.partitions": "1",
+# Three Java processes share a laptop.
+SPARK_SETTINGS: Final = {**QUICK, "spark.driver.memory": "768m"}
+
+PRODUCER_SETTINGS: Final = {
+    "client.id": "feeder",
+    "enable.idempotence": True,
+    "linger.ms": 20,
+    "batch.size": 131_072,
+    "queue.buffering.max.messages": 50_000,
 }
 
-_KOHORT: Final = (sys.executable, "-m", "kohort")
 _LOOK_EVERY_S: Final = 0.2
 _END_S: Final = 45.0
-_READY: Final = re.compile(r"kohort broker ready on (\S+)")
+_READY: Final = "kohort broker ready on "
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DemoConfig:
-    """The input and output of a demo.
-
-    Attributes:
-        records: how many are fed in all.
-        seed: of the generator; unused with ``given``.
-        given: a text file to feed, one record a line; None: generated events.
-        sql: file with the pipelines' query.
-        output: directory of everything that the demo writes; empty.
-    """
+    """The input and output of a demo."""
 
     records: int
+    """How many are fed in all."""
     seed: int
     given: Path | None
+    """A text file to feed, one record a line; None: events generated with ``seed``."""
     sql: Path
     output: Path
+    """An empty directory for everything that the demo writes."""
 
     @property
     def table(self) -> Path:
@@ -82,16 +78,21 @@ class DemoConfig:
         """Most records of a micro-batch."""
         return max(PARTITIONS, self.records // BATCHES)
 
+    @property
+    def options(self) -> dict[str, tuple[object, object]]:
+        """Option of ``kohort pipeline`` -> (the demo's value, the default)."""
+        return {
+            "limit": (self.limit, 500_000),
+            "trigger-ms": (1_000, 500),
+            "master": ("local[1]", "local[2]"),
+        }
+
     def differences(self) -> list[str]:
         """Every setting that differs from its default."""
+        kafka = BROKER_SETTINGS | CLIENT_SETTINGS
         return [
-            *(
-                f"{name}={value} (default {default})"
-                for name, (value, default) in (BROKER_SETTINGS | CLIENT_SETTINGS).items()
-            ),
-            f"--limit {self.limit} (default 500000)",
-            f"--trigger-ms {TRIGGER_MS} (default 500)",
-            f"--master {MASTER} (default local[2])",
+            *(f"{name}={value} (default {default})" for name, (value, default) in kafka.items()),
+            *(f"--{name} {value} (default {was})" for name, (value, was) in self.options.items()),
             *(f"{name}={value}" for name, value in SPARK_SETTINGS.items()),
         ]
 
@@ -119,16 +120,7 @@ class Run:
         self._broker, self._bootstrap = self._start_broker(history)
         with Admin(bootstrap_servers=self._bootstrap) as admin:
             admin.create_topic(TOPIC, partitions=PARTITIONS)
-        producer = Producer(
-            {
-                "bootstrap.servers": self._bootstrap,
-                "client.id": "feeder",
-                "enable.idempotence": True,
-                "linger.ms": 20,
-                "batch.size": 131_072,
-                "queue.buffering.max.messages": 50_000,
-            }
-        )
+        producer = Producer({"bootstrap.servers": self._bootstrap, **PRODUCER_SETTINGS})
         given = config.given
         records = lines_of(given) if given else web_events(config.records, config.seed)
         self._feeder = Feeder(producer, TOPIC, records)
@@ -158,7 +150,7 @@ class Run:
     def look(self) -> Picture:
         """See ``story.Demo``."""
         self._feeder.send_for(_LOOK_EVERY_S)
-        if self._broker.ended is not None:
+        if self._broker.poll() is not None:
             raise DemoFailed(f"the broker ended:\n{self._broker.tail()}")
         if self._feeder.failure is not None:
             raise DemoFailed(self._feeder.failure)
@@ -187,27 +179,23 @@ class Run:
 
     def start(self, name: str) -> None:
         """See ``story.Demo``."""
-        config = self._config
         options = {
+            "bootstrap": self._bootstrap,
             "topic": TOPIC,
             "group": GROUP,
-            "sql": config.sql,
+            "sql": self._config.sql,
             "name": name,
-            "output": config.table,
-            "master": MASTER,
-            "limit": config.limit,
-            "trigger-ms": TRIGGER_MS,
+            "output": self._config.table,
+            **{option: value for option, (value, _) in self._config.options.items()},
         }
         kafka = {"client.id": name} | {n: value for n, (value, _) in CLIENT_SETTINGS.items()}
         starts = self._applications[name].starts + 1
-        tree = self._guard.start(
-            [
-                *(*_KOHORT, "pipeline", f"--bootstrap={self._bootstrap}"),
-                *(f"--{option}={value}" for option, value in options.items()),
-                *(f"--set={setting}={value}" for setting, value in kafka.items()),
-                *(f"--conf={setting}={value}" for setting, value in SPARK_SETTINGS.items()),
-            ],
-            self._logs / f"{name}.{starts}.log",
+        tree = self._kohort(
+            f"{name}.{starts}.log",
+            "pipeline",
+            *(f"--{option}={value}" for option, value in options.items()),
+            *(f"--set={setting}={value}" for setting, value in kafka.items()),
+            *(f"--conf={setting}={value}" for setting, value in SPARK_SETTINGS.items()),
         )
         now = monotonic_now()
         self._trees[name], self._started_at[name] = tree, now
@@ -234,39 +222,39 @@ class Run:
     def _seconds(self, at: Instant) -> float:
         return (at - self._zero) / MICROS_PER_SECOND
 
+    def _kohort(self, log: str, *arguments: str, piped: bool = False) -> Tree:
+        command = [sys.executable, "-m", "kohort", *arguments]
+        return self._guard.start(command, self._logs / log, piped=piped)
+
     def _start_broker(self, history: Path) -> tuple[Tree, str]:
         data = self._config.output / "broker"
-        tree = self._guard.start(
-            [
-                *(*_KOHORT, "broker", "--port=0", f"--data-dir={data}", f"--history={history}"),
-                f"--log-file={self._logs / 'broker.log'}",
-                *(f"--set={name}={value}" for name, (value, _) in BROKER_SETTINGS.items()),
-            ],
-            self._logs / "broker.out",
+        tree = self._kohort(
+            "broker.out",
+            *("broker", "--port=0", f"--data-dir={data}", f"--history={history}"),
+            f"--log-file={self._logs / 'broker.log'}",
+            *(f"--set={name}={value}" for name, (value, _) in BROKER_SETTINGS.items()),
             piped=True,
         )
-        ready = _READY.match(tree.stdout.readline())
-        if ready is None:
+        said = tree.output.readline()
+        if not said.startswith(_READY):
             raise DemoFailed(f"the broker did not start: {tree.tail()}")
-        self.say(f"broker ready on {ready[1]}, data in {data}")
-        return tree, ready[1]
+        bootstrap = said.removeprefix(_READY).split()[0]
+        self.say(f"broker ready on {bootstrap}, data in {data}")
+        return tree, bootstrap
 
     def _members(self, name: str) -> list[MemberId]:
         return self._observer.members(name, self._started_at[name])
 
     def _present(self, name: str) -> Application:
         """The present state of an application."""
-        before = self._applications[name]
+        before = replace(self._applications[name], landed=self._observer.landed[name])
         if before.life in {Life.ABSENT, Life.KILLED}:
-            return replace(before, owned=frozenset(), landed=self._observer.landed[name])
+            return replace(before, owned=frozenset())
         members = self._members(name)
         life = Life.MEMBER if members else before.life
-        return replace(
-            before,
-            life=life if self._trees[name].ended is None else Life.ENDED,
-            owned=self._observer.owned(members),
-            landed=self._observer.landed[name],
-        )
+        if self._trees[name].poll() is not None:
+            life = Life.ENDED
+        return replace(before, life=life, owned=self._observer.owned(members))
 
     def _judge(self, shown: Shown) -> Outcome:
         self.say("comparing every row in the table's files with the topic")
@@ -295,10 +283,9 @@ class Run:
         )
 
     def _verify(self) -> dict[str, Any]:
-        command = [*_KOHORT, "table", "verify", str(self._config.table), "--json"]
-        command.append(f"--bootstrap={self._bootstrap}")
-        tree = self._guard.start(command, self._logs / "verify.log", piped=True)
-        printed = tree.stdout.read()
+        table, brokers = str(self._config.table), f"--bootstrap={self._bootstrap}"
+        tree = self._kohort("verify.log", "table", "verify", table, "--json", brokers, piped=True)
+        printed = tree.output.read()
         tree.end(_END_S)
         try:
             found: dict[str, Any] = json.loads(printed)

@@ -97,9 +97,13 @@ def play(demo: Demo, total: int) -> Shown:
 
     demo.say(f"both write; starting {ADDED}")
     demo.start(ADDED)
-    picture = _wait(demo, lambda now: _of(now, ADDED).life is Life.MEMBER, f"{ADDED} is a member")
+    picture = _wait(
+        demo, lambda now: now.applications[ADDED].life is Life.MEMBER, f"{ADDED} is a member"
+    )
     demo.feed(picture.fed + int(total * BURST))
-    picture = _wait(demo, lambda now: bool(_of(now, ADDED).owned), f"{ADDED} owns partitions")
+    picture = _wait(
+        demo, lambda now: bool(now.applications[ADDED].owned), f"{ADDED} owns partitions"
+    )
     joined_under_backlog = picture.backlog_everywhere
     picture = _wait(demo, _at_work(NAMES, picture), "all three share the partitions and write")
 
@@ -157,20 +161,16 @@ def _checked(picture: Picture) -> Picture:
     return picture
 
 
-def _of(picture: Picture, name: str) -> Application:
-    return picture.applications[name]
-
-
 def _at_work(names: tuple[str, ...], before: Picture | None = None) -> Callable[[Picture], bool]:
     """Whether these applications share all partitions, and each has written since ``before``."""
 
     def writes(application: Application, now: Picture) -> bool:
-        landed = 0 if before is None else _of(before, application.name).landed
+        landed = before.applications[application.name].landed if before else 0
         idle = not any(now.backlog.get(partition) for partition in application.owned)
         return application.landed > landed or idle
 
     def check(now: Picture) -> bool:
-        applications = [_of(now, name) for name in names]
+        applications = [now.applications[name] for name in names]
         owned = [application.owned for application in applications]
         complete = all(owned) and frozenset().union(*owned) >= now.ends.keys()
         return now.stable and complete and all(writes(a, now) for a in applications)
