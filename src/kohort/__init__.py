@@ -12,15 +12,17 @@ if TYPE_CHECKING:
     from kohort.client.consumer import Consumer as Consumer
     from kohort.client.election import LeaderElection as LeaderElection
     from kohort.client.resources import ResourceGroup as ResourceGroup
+    from kohort.client.tasks.stateful_tasks import StatefulTasks as StatefulTasks
     from kohort.client.worker import Worker as Worker
 
 __version__ = "0.1.0"
-__all__ = ["Consumer", "LeaderElection", "ResourceGroup", "Worker", "__version__"]
+__all__ = ["Consumer", "LeaderElection", "ResourceGroup", "StatefulTasks", "Worker", "__version__"]
 
 _LAZY = {
     "Consumer": "kohort.client.consumer",
     "LeaderElection": "kohort.client.election",
     "ResourceGroup": "kohort.client.resources",
+    "StatefulTasks": "kohort.client.tasks.stateful_tasks",
     "Worker": "kohort.client.worker",
 }
 

@@ -106,7 +106,7 @@ class RecordFetcher:
         share["enable.partition.eof"] = tell_ends
         share["error_cb"] = _log_error
         try:
-            self._consumer = confluent_kafka.Consumer(share, logger=_SparingLog())
+            self._consumer = confluent_kafka.Consumer(share, logger=SparingLog())
         except KafkaException as error:
             raise ConfigError(f"librdkafka refuses the settings: {error.args[0]}") from error
         self._starts: dict[TopicPartition, Position] = {}
@@ -223,6 +223,15 @@ class RecordFetcher:
                 found[tp] = self._starts[tp]
         return found
 
+    def bounds(self, partition: TopicPartition) -> tuple[int, int] | None:
+        """The first offset and the end of a partition, as the last fetch saw them.
+
+        None if nothing was fetched yet. Asks no broker.
+        """
+        self._check_open()
+        low, high = self._consumer.get_watermark_offsets(_plain(partition), cached=True)
+        return (low, high) if low >= 0 <= high else None
+
     def take(self, max_records: int, timeout_s: float) -> list[Message]:
         """Records that are there, at once; else wait for the first one.
 
@@ -330,7 +339,7 @@ def _log_error(error: KafkaError) -> None:
     LOG.debug("librdkafka: %s", error.str())
 
 
-class _SparingLog:
+class SparingLog:
     """Passes librdkafka's log lines on, each kind once in 30 s.
 
     A broker that is down is reported ten times a second otherwise.

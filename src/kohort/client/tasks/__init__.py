@@ -1,0 +1,1 @@
+"""Tasks with local state: a store a task, a changelog topic, standbys."""

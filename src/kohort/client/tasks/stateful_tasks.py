@@ -1,0 +1,441 @@
+"""Stateful tasks: processes share the partitions of a topic, and a store for each partition.
+
+In: a topic, a function for its records, a folder. Out: calls of the function with records and a
+task; stores that move with their partitions. Must not know: the bytes of changelogs, the policies
+of the group.
+
+One thread does everything: it polls, processes, commits, and reads changelogs. A commit writes the
+changes and the input position into the changelog, then into the local file. So the state counts
+each record once, after every crash (ADR 0050). Kafka Streams has the same parts: tasks, changelogs,
+standbys, warm-ups.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+import uuid
+from collections.abc import Callable, Collection, Iterable, Mapping
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final
+
+from confluent_kafka import Message
+
+from kohort.client.admin import Admin
+from kohort.client.config import ClientSettings, parse_client_settings
+from kohort.client.consumer import Consumer
+from kohort.client.errors import ClientError, WrongUse
+from kohort.client.listeners import RebalanceListener
+from kohort.client.tasks.changelog import Checkpoint, claim
+from kohort.client.tasks.changelog_topic import make_changelog, name_of_changelog
+from kohort.client.tasks.copies import Copies, Copy
+from kohort.client.tasks.task import Task, TaskState, TaskStatus
+from kohort.client.tasks.writer import ChangelogWriter, Delivery
+from kohort.model.errors import ConfigError
+from kohort.model.ids import TopicPartition
+from kohort.storage.files import RealFiles
+
+LOG: Final = logging.getLogger(__name__)
+
+Process = Callable[[Task, Message], object]
+
+_LOOK_S: Final = 0.1
+_REPORT_S: Final = 1.0
+"""Copies that become warm within this time are reported together: each report is a rebalance."""
+_PROGRESS_S: Final = 5.0
+_MOST_CHANGES: Final = 10_000
+"""A task with so many changes commits before the interval is over."""
+_OLDEST_S: Final = 12 * 3_600.0
+"""Half of Kafka's default ``delete.retention.ms``; see `StoreFile`."""
+
+
+@dataclass(slots=True, kw_only=True)
+class _Claim:
+    """A claim on its way to the changelog."""
+
+    epoch: int
+    owner: bytes
+    delivery: Delivery
+
+
+class StatefulTasks:
+    """A process that shares the partitions of a topic with the other processes of its group.
+
+    Args:
+        settings: as for `Consumer`; ``group.id`` names the application. Positions are committed by
+            the tasks. ``kohort.standby.replicas`` and the settings of waits and moves apply.
+        topic: the input. Each of its partitions is a task.
+        process: called with the task and each record. An exception ends ``run``.
+        state_dir: the folder of the local stores; it may be lost. Processes may share it only if
+            each has a folder of its own.
+        commit_interval_s: the time between two commits.
+        acceptable_recovery_lag: a copy with at most so many unread changes is warm.
+
+    Raises:
+        ConfigError: a setting is wrong.
+    """
+
+    def __init__(
+        self,
+        settings: ClientSettings | Mapping[str, object],
+        topic: str,
+        process: Process,
+        *,
+        state_dir: str | os.PathLike[str],
+        commit_interval_s: float = 1.0,
+        acceptable_recovery_lag: int = 10_000,
+    ) -> None:
+        if isinstance(settings, ClientSettings):
+            parsed = replace(settings, kohort_stateful_topics=topic)
+        else:
+            parsed = parse_client_settings({**settings, "kohort.stateful.topics": topic})
+        if not commit_interval_s > 0:
+            raise ConfigError(f"expected a commit interval above 0 s, got {commit_interval_s}")
+        if acceptable_recovery_lag < 0:
+            raise ConfigError(
+                f"expected an acceptable recovery lag of at least 0, got {acceptable_recovery_lag}"
+            )
+        if parsed.group_id is None:
+            raise ConfigError("group.id is missing: it names the application and its changelog")
+        self._settings = replace(parsed, enable_auto_commit=False)
+        self._topic = topic
+        self._process = process
+        self._folder = Path(state_dir).absolute() / parsed.group_id / topic
+        self._commit_interval_s = commit_interval_s
+        self._acceptable_lag = acceptable_recovery_lag
+        self._changelog = name_of_changelog(parsed.group_id, topic)
+        self._running: dict[TopicPartition, Task] = {}
+        self._restoring: dict[TopicPartition, _Claim | None] = {}
+        """Owned tasks, with the claim once it was written."""
+        self._standbys: set[TopicPartition] = set()
+        self._warm_since: dict[TopicPartition, float] = {}
+        """Standbys that are warm."""
+        self._reported: set[TopicPartition] = set()
+        """Standbys that the group knows to be warm."""
+        self._status: tuple[TaskStatus, ...] = ()
+        self._stop_at: float | None = None
+        self._began = False
+
+    # -- for any thread ---------------------------------------------------------------------------
+
+    def stop(self, timeout_s: float = 60.0) -> None:
+        """Hand the tasks to others and end ``run``; a handler of SIGTERM may call this.
+
+        Args:
+            timeout_s: the longest time for warm handovers; then the tasks are given up at once.
+        """
+        if self._stop_at is None:
+            self._stop_at = time.monotonic() + timeout_s
+
+    def status(self) -> tuple[TaskStatus, ...]:
+        """All tasks and standbys of this process, in order."""
+        return self._status
+
+    # -- the loop ---------------------------------------------------------------------------------
+
+    def run(self) -> None:
+        """Process records until ``stop``.
+
+        Raises:
+            ConfigError: the input does not exist; another process uses the folder; the changelog is
+                not compacted.
+            WrongUse: called twice.
+            ClientError: the group, the brokers or the changelog refuse this process.
+            Exception: ``process`` raised it. The record and those after the last commit are
+                processed again by the next owner.
+        """
+        if self._began:
+            raise WrongUse("run() was called before; make new StatefulTasks")
+        self._began = True
+        with ExitStack() as stack:
+            self._lock_folder(stack)
+            with Admin(bootstrap_servers=self._settings.bootstrap_servers) as admin:
+                make_changelog(admin, self._topic, self._changelog)
+            self._writer = ChangelogWriter(self._settings)
+            stack.callback(self._writer.close)
+            self._copies = Copies(self._settings, self._changelog, self._path_of, _OLDEST_S)
+            stack.callback(self._copies.close)
+            self._consumer = stack.enter_context(Consumer(self._settings))
+            self._consumer.subscribe([self._topic], _Listener(self))
+            self._loop()
+            self._consumer.close()
+
+    def _loop(self) -> None:
+        draining = False
+        commit_at = time.monotonic() + self._commit_interval_s
+        progress_at = time.monotonic() + _PROGRESS_S
+        while not (draining and (self._consumer.drained or self._late())):
+            behind = any((copy.lag or 0) > 0 for copy in self._copies) or self._restoring
+            for record in self._consumer.consume(500, 0 if behind else _LOOK_S):
+                self._handle(record)
+            self._copies.look(_LOOK_S if self._restoring and not self._running else 0)
+            self._writer.look()
+            self._go_on_with_restores()
+            self._report()
+            now = time.monotonic()
+            if now >= commit_at or any(
+                len(task.store.changes) >= _MOST_CHANGES for task in self._running.values()
+            ):
+                self._commit(list(self._running.values()))
+                commit_at = time.monotonic() + self._commit_interval_s
+            if now >= progress_at:
+                progress_at = now + _PROGRESS_S
+                self._tell_progress()
+            self._status = self._present()
+            if self._stop_at is not None and not draining:
+                draining = True
+                self._consumer.drain()
+
+    def _late(self) -> bool:
+        return self._stop_at is not None and time.monotonic() >= self._stop_at
+
+    def _handle(self, record: Message) -> None:
+        partition = TopicPartition(record.topic() or "", record.partition() or 0)
+        task = self._running.get(partition)
+        offset = record.offset() or 0
+        if task is None or offset < task.position:
+            return  # the store is restored first, or the record was fetched before a seek
+        try:
+            self._process(task, record)
+        except BaseException:
+            del self._running[partition]  # so that nothing of this task is committed
+            task.release().close()
+            raise
+        task.position = offset + 1
+
+    # -- commits ----------------------------------------------------------------------------------
+
+    def _commit(self, tasks: Iterable[Task]) -> None:
+        """Commit changed tasks. A task that is disturbed is restored."""
+        changed = [task for task in tasks if task.changed]
+        if not changed:
+            return
+        for task in changed:
+            task.send()
+        failure: ClientError | None = None
+        try:
+            self._writer.wait()
+        except ClientError as error:
+            failure = error
+        committed = {}
+        for task in changed:
+            reason = task.finish() if failure is None else str(failure)
+            if reason is None:
+                committed[task.partition] = task.position
+            else:
+                LOG.warning("%s: %s; restoring the store", task.partition, reason)
+                self._restore_again(task)
+        if committed:
+            # The changelog has the positions, too: a refused commit loses nothing.
+            self._consumer.commit(committed, asynchronous=True)
+
+    def _restore_again(self, task: Task) -> None:
+        del self._running[task.partition]
+        file = task.release()
+        if task.partition in self._consumer.assignment():
+            self._consumer.pause([task.partition])
+            self._restoring[task.partition] = None
+            self._copies.follow(task.partition, file)
+        else:
+            file.close()
+
+    # -- restores ---------------------------------------------------------------------------------
+
+    def _go_on_with_restores(self) -> None:
+        for partition, claimed in list(self._restoring.items()):
+            copy = self._copies.get(partition)
+            assert copy is not None, "a task that is restored follows its changelog"
+            if claimed is None:
+                if copy.lag == 0:
+                    self._restoring[partition] = self._claim(copy)
+            elif claimed.delivery.done:
+                self._go_on_with_claim(copy, claimed)
+
+    def _claim(self, copy: Copy) -> _Claim:
+        epoch, owner = copy.replay.epoch + 1, uuid.uuid4().bytes
+        delivery = self._writer.send(copy.changelog, [claim(epoch, owner)])
+        return _Claim(epoch=epoch, owner=owner, delivery=delivery)
+
+    def _go_on_with_claim(self, copy: Copy, claimed: _Claim) -> None:
+        if claimed.delivery.error is not None:
+            LOG.warning("%s: the claim failed: %s", copy.changelog, claimed.delivery.error)
+            self._restoring[copy.task] = None
+        elif copy.replay.next_offset > claimed.delivery.offsets[0]:
+            if (copy.replay.epoch, copy.replay.owner) == (claimed.epoch, claimed.owner):
+                self._start(copy)
+            else:
+                self._restoring[copy.task] = None  # another claim came first
+
+    def _start(self, copy: Copy) -> None:
+        """The store is up to date, and no other process can change it: process records."""
+        partition, replay = copy.task, copy.replay
+        position = copy.position
+        if position is None:
+            position = self._consumer.position(partition)
+        dirty = copy.dirty()
+        file = self._copies.stop(partition)
+        assert file is not None
+        del self._restoring[partition]
+        at = Checkpoint(
+            next_offset=replay.next_offset,
+            epoch=replay.epoch,
+            owner=replay.owner,
+            position=replay.checkpoint.position,
+        )
+        task = Task(
+            partition,
+            file,
+            self._writer,
+            changelog=copy.changelog,
+            checkpoint=at,
+            position=position,
+        )
+        self._running[partition] = task
+        task.store.changes = {key: file.get(key) for key in dirty}
+        self._commit([task])
+        if partition in self._running:
+            self._consumer.seek(partition, position)
+            self._consumer.resume([partition])
+            LOG.info("%s: processing from offset %d", partition, position)
+
+    # -- the group's announcements ----------------------------------------------------------------
+
+    def assigned(self, partitions: Collection[TopicPartition]) -> None:
+        """These are owned now: restore their stores."""
+        if partitions:
+            self._consumer.pause(list(partitions))
+        for partition in partitions:
+            self._forget_standby(partition)
+            self._restoring[partition] = None
+            self._copies.follow(partition)
+
+    def revoked(self, partitions: Collection[TopicPartition]) -> None:
+        """These are given up: commit, and close their stores."""
+        going = [self._running[each] for each in partitions if each in self._running]
+        self._commit(going)
+        self.lost(partitions)
+
+    def lost(self, partitions: Collection[TopicPartition]) -> None:
+        """These may belong to others: close their stores without a commit."""
+        for partition in partitions:
+            if task := self._running.pop(partition, None):
+                task.release().close()
+            if partition in self._restoring:
+                del self._restoring[partition]
+                self._copies.drop(partition)
+
+    def prepare(self, partitions: Collection[TopicPartition]) -> None:
+        """The group wants copies of these."""
+        for partition in partitions:
+            self._standbys.add(partition)
+            self._copies.follow(partition)
+
+    def discard(self, partitions: Collection[TopicPartition]) -> None:
+        """The group wants no copies of these any more; the files stay for a while."""
+        for partition in partitions:
+            if partition in self._standbys:
+                self._forget_standby(partition)
+                self._copies.drop(partition)
+
+    def _forget_standby(self, partition: TopicPartition) -> None:
+        self._standbys.discard(partition)
+        self._reported.discard(partition)
+        self._warm_since.pop(partition, None)
+
+    def _report(self) -> None:
+        """Tell the group of warm copies, several at a time."""
+        now = time.monotonic()
+        for partition in self._standbys:
+            copy = self._copies.get(partition)
+            if copy and copy.lag is not None and copy.lag <= self._acceptable_lag:
+                self._warm_since.setdefault(partition, now)
+        new = self._warm_since.keys() - self._reported
+        if new and (
+            new == self._standbys - self._reported
+            or now >= min(self._warm_since[each] for each in new) + _REPORT_S
+        ):
+            self._reported |= new
+            self._consumer.report_warm(new)
+
+    # -- what people see --------------------------------------------------------------------------
+
+    def _present(self) -> tuple[TaskStatus, ...]:
+        found = [
+            TaskStatus(
+                partition=partition,
+                state=TaskState.RUNNING,
+                done=0,
+                left=0,
+                position=task.position,
+            )
+            for partition, task in self._running.items()
+        ]
+        for copy in self._copies:
+            owned = copy.task in self._restoring
+            found.append(
+                TaskStatus(
+                    partition=copy.task,
+                    state=TaskState.RESTORING if owned else TaskState.STANDBY,
+                    done=copy.replay.next_offset - copy.began_at,
+                    left=copy.lag,
+                    position=copy.position,
+                )
+            )
+        return tuple(sorted(found, key=lambda status: status.partition))
+
+    def _tell_progress(self) -> None:
+        for status in self._present():
+            if status.left:
+                share = status.done / (status.done + status.left)
+                LOG.info(
+                    "%s: %s, %.0f %% (%d of %d changes)",
+                    status.partition,
+                    status.state.value,
+                    100 * share,
+                    status.done,
+                    status.done + status.left,
+                )
+
+    # -- files ------------------------------------------------------------------------------------
+
+    def _path_of(self, partition: TopicPartition) -> Path:
+        return self._folder / f"{partition.partition}.db"
+
+    def _lock_folder(self, stack: ExitStack) -> None:
+        self._folder.mkdir(parents=True, exist_ok=True)
+        try:
+            lock = RealFiles().lock(str(self._folder / "lock"))
+        except BlockingIOError:
+            raise ConfigError(
+                f"another process uses {self._folder}: give each process a state_dir of its own"
+            ) from None
+        stack.callback(lock.release)
+        for path in self._folder.glob("*.db*"):
+            with suppress(FileNotFoundError):
+                if path.stat().st_mtime < time.time() - _OLDEST_S:
+                    path.unlink()
+
+
+class _Listener(RebalanceListener):
+    """Passes the callbacks of the consumer on."""
+
+    def __init__(self, tasks: StatefulTasks) -> None:
+        self._tasks = tasks
+
+    def on_partitions_assigned(self, consumer: Any, partitions: Collection[TopicPartition]) -> None:
+        self._tasks.assigned(partitions)
+
+    def on_partitions_revoked(self, consumer: Any, partitions: Collection[TopicPartition]) -> None:
+        self._tasks.revoked(partitions)
+
+    def on_partitions_lost(self, consumer: Any, partitions: Collection[TopicPartition]) -> None:
+        self._tasks.lost(partitions)
+
+    def on_partitions_prepare(self, consumer: Any, partitions: Collection[TopicPartition]) -> None:
+        self._tasks.prepare(partitions)
+
+    def on_partitions_discard(self, consumer: Any, partitions: Collection[TopicPartition]) -> None:
+        self._tasks.discard(partitions)
