@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import re
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
@@ -29,6 +30,7 @@ TESTING = "docs/howto/test-consumers.md"
 KAFKA = "docs/howto/real-kafka.md"
 SHARE = "docs/howto/share-resources.md"
 HANDOVER = "docs/howto/hand-over-warm.md"
+STATE = "docs/howto/keep-state.md"
 RESTART = "docs/howto/restart-without-moving.md"
 TUTORIAL = "docs/tutorial/first-pipeline.md"
 
@@ -44,6 +46,7 @@ RUN = (
     (TESTING, "with EmbeddedBroker() as broker"),
     (KAFKA, "def test_on_a_real_kafka"),
     (HANDOVER, "report_warm"),
+    (STATE, "StatefulTasks("),
     (RESTART, '"kohort.member.identity": '),
     (SHARE, "ResourceGroup("),
     (SHARE, "LeaderElection("),
@@ -189,6 +192,23 @@ def test_a_block_of_the_page_about_resources(
         at(block_with(SHARE, part), kohort_broker.bootstrap_servers)
     )
     assert re.match(said, terminals.run("page", sys.executable, "page.py"))
+
+
+def test_the_program_that_counts_words(kohort_broker: EmbeddedBroker, terminals: Terminals) -> None:
+    address = kohort_broker.bootstrap_servers
+    with Admin(bootstrap_servers=address) as admin:
+        admin.create_topic("lines", 1)
+        put(address, "lines", b"to be or not to be", b"to do")
+        process = terminals.python("words", at(block_with(STATE, "StatefulTasks("), address))
+        deadline = time.monotonic() + PATIENCE_S
+        while [at.offset for at in admin.committed("words").values()] != [2]:
+            assert time.monotonic() < deadline, terminals.said("words")
+            time.sleep(0.2)
+    process.terminate()
+    assert process.wait(PATIENCE_S) == 0, terminals.said("words")
+    with contextlib.closing(sqlite3.connect(terminals.folder / "state/words/lines/0.db")) as base:
+        counted = dict(base.execute("SELECT key, value FROM entries"))
+    assert counted == {b"to": b"3", b"be": b"2", b"or": b"1", b"not": b"1", b"do": b"1"}
 
 
 def test_the_readmes_test(tmp_path: Path) -> None:

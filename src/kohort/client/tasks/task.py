@@ -16,7 +16,7 @@ from kohort.model.ids import TopicPartition
 
 
 class TaskState(Enum):
-    """What a process does with a task."""
+    """The work of a process on a task."""
 
     RUNNING = "running"
     """Records are processed."""
