@@ -29,7 +29,7 @@ def skip_without_kafkas_classes() -> None:
 def java_output(program: Path, lines: Sequence[str]) -> list[str]:
     """The lines that the program prints for these lines of input."""
     done = subprocess.run(
-        [str(find_java().executable), "-cp", classpath(), str(program)],
+        [str(find_java().executable), "-XX:TieredStopAtLevel=1", "-cp", classpath(), str(program)],
         input="\n".join(lines),
         capture_output=True,
         text=True,

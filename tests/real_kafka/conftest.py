@@ -21,6 +21,6 @@ def narrow_kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealKafka
     if installed() is None:
         pytest.skip(absence())
     directory = tmp_path_factory.mktemp("narrow-kafka")
-    with RealKafka(directory, settings=NARROW_SETTINGS) as node:
+    with RealKafka(directory, settings=NARROW_SETTINGS, quick=True) as node:
         yield node
     shutil.rmtree(directory, ignore_errors=True)

@@ -55,7 +55,7 @@ def test_kafkas_own_tools_run(real_kafka: RealKafka) -> None:
 def test_three_nodes_outlive_one_and_answer_as_kohorts_three_do(
     tmp_path: Path, kohort_broker_factory: Callable[..., EmbeddedBroker]
 ) -> None:
-    with RealKafka(tmp_path, nodes=3, heap="256m") as cluster:
+    with RealKafka(tmp_path, nodes=3, heap="256m", quick=True) as cluster:
         admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
         admin.create_topics([NewTopic("t", num_partitions=3, replication_factor=3)])["t"].result(30)
         assert set(admin.list_topics(timeout=10).brokers) == {1, 2, 3}

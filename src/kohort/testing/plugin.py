@@ -94,6 +94,6 @@ def kafka_for_session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Real
         pytest.skip(absence())
     directory = tmp_path_factory.mktemp("real-kafka")
     settings = {"group.initial.rebalance.delay.ms": 0, "group.min.session.timeout.ms": 1_000}
-    with RealKafka(directory, settings=settings) as kafka:
+    with RealKafka(directory, settings=settings, quick=True) as kafka:
         yield kafka
     shutil.rmtree(directory, ignore_errors=True)

@@ -27,6 +27,9 @@ STOP_TIMEOUT_S: Final = 20
 _POLL_S: Final = 0.05
 _READY: Final = "Kafka Server started"
 
+# For a Java that ends soon: without the optimising compiler, with one thread that collects garbage.
+_QUICK: Final = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
+
 _LOGGING: Final = """\
 status=warn
 appender.file.type=File
@@ -45,7 +48,8 @@ class RealKafka:
     ``settings`` are server properties by Kafka's names. They override the defaults here, which are
     Kafka's own except for sizes (8 partitions of ``__consumer_offsets``, 4 of a created topic).
     ``ports`` are two for each node (clients, controller), free ports by default. ``heap`` is the
-    heap of each node, as Java writes it.
+    heap of each node, as Java writes it. A ``quick`` node starts in half the CPU time, and computes
+    slowly.
     """
 
     def __init__(
@@ -56,6 +60,7 @@ class RealKafka:
         settings: Mapping[str, str | int] | None = None,
         ports: Sequence[int] = (),
         heap: str = "512m",
+        quick: bool = False,
     ) -> None:
         if nodes not in {1, 3}:
             raise ConfigError(f"nodes is {nodes}, expected 1 or 3")
@@ -66,7 +71,7 @@ class RealKafka:
         self._settings = dict(settings or {})
         chosen = list(ports) or free_ports(2 * nodes)
         self._client_ports, self._controller_ports = chosen[:nodes], chosen[nodes:]
-        self._heap = heap
+        self._options = [f"-Xms{heap}", f"-Xmx{heap}", *(_QUICK if quick else ["-XX:+UseG1GC"])]
         self._processes: dict[int, subprocess.Popen[bytes]] = {}
         self._java = ""
         self._classpath = ""
@@ -156,7 +161,8 @@ class RealKafka:
                 properties.write_text(self._properties(node), encoding="utf-8")
                 output = self.directory / f"format-{node}.log"
                 out = files.enter_context(output.open("wb"))
-                command = [self._java, "-cp", self._classpath, "kafka.tools.StorageTool", "format"]
+                command = [self._java, *_QUICK, "-cp", self._classpath]
+                command += ["kafka.tools.StorageTool", "format"]
                 command += ["--ignore-formatted", "-t", cluster, "-c", str(properties)]
                 process = subprocess.Popen(command, stdout=out, stderr=subprocess.STDOUT)
                 running.append((node, process, output))
@@ -171,7 +177,7 @@ class RealKafka:
         logging = self.directory / f"log4j2-{node}.properties"
         logging.write_text(_LOGGING.format(path=self.log(node)), encoding="utf-8")
         self.log(node).unlink(missing_ok=True)
-        command = [self._java, f"-Xms{self._heap}", f"-Xmx{self._heap}", "-XX:+UseG1GC"]
+        command = [self._java, *self._options]
         command += keep_temporary_files(self.directory)  # Tests kill nodes.
         command += [f"-Dlog4j2.configurationFile={logging}", "-cp", self._classpath]
         command += ["kafka.Kafka", str(self.directory / f"server-{node}.properties")]
@@ -255,8 +261,7 @@ def run_tool(main_class: str, *arguments: str, timeout_s: float = 60) -> str:
     Raises:
         KafkaUnavailable: the tool failed; the message ends with its output.
     """
-    # A tool runs for a second. The optimising compiler would take longer to start.
-    command = [str(find_java().executable), "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"]
+    command = [str(find_java().executable), *_QUICK]
     command += ["-cp", classpath(), main_class, *arguments]
     done = subprocess.run(command, capture_output=True, text=True, timeout=timeout_s, check=False)
     if done.returncode != 0:
