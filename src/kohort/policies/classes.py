@@ -15,7 +15,7 @@ names, claims, generations. Members, kinds and partitions are integers here.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections import Counter, deque
+from collections import Counter, defaultdict, deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
@@ -61,10 +61,10 @@ class Part:
     def __init__(self, classes: Sequence[MemberClass], supply: Supply) -> None:
         self._classes = classes
         self._supply = supply
-        self._wanting: dict[int, list[int]] = {}
+        self._wanting: dict[int, list[int]] = defaultdict(list)
         for number, each in enumerate(classes):
             for kind in each.kinds:
-                self._wanting.setdefault(kind, []).append(number)
+                self._wanting[kind].append(number)
         self._contested = sorted(k for k, them in self._wanting.items() if len(them) > 1)
         self._plan: dict[int, list[int]] = {}
 
@@ -118,7 +118,7 @@ class Part:
         Nothing is counted for the largest class: it holds what is left.
         """
         owned: list[dict[int, int]] = [{} for _ in self._classes]
-        if not index:
+        if not any(self._supply.sizes[kind] > len(self._supply.free[kind]) for kind in index):
             return owned
         largest = max(range(len(owned)), key=lambda number: len(self._classes[number].members))
         for number, each in enumerate(self._classes):
@@ -126,9 +126,10 @@ class Part:
                 claims = chain.from_iterable(self._supply.claims[m] for m in each.members)
                 held = Counter(map(self._supply.kind_of.__getitem__, claims))
                 owned[number] = {index[k]: units for k, units in held.items() if k in index}
-        others = Counter[int]()
+        others = [0] * len(index)
         for held_by_one in owned:
-            others.update(held_by_one)
+            for contested, units in held_by_one.items():
+                others[contested] += units
         for kind in self._classes[largest].kinds:
             if kind in index:
                 rest = self._supply.sizes[kind] - len(self._supply.free[kind])
@@ -227,7 +228,7 @@ class Part:
         A class keeps fewer partitions of a kind by those that its members released.
         """
         pool: dict[int, Sequence[int]] = {k: self._supply.free[k] for k in sorted(self._wanting)}
-        gone = [Counter(self._supply.kinds(mine)) for mine in released]
+        gone = [Counter(self._supply.kinds(mine)) if mine else {} for mine in released]
         for kind, units in _by_kind(chain.from_iterable(released), self._supply.kind_of).items():
             pool[kind] = sorted([*pool[kind], *units])
         index = {kind: number for number, kind in enumerate(self._contested)}
@@ -238,7 +239,7 @@ class Part:
                 continue
             start = 0
             for number in self._wanting[kind] if partitions else ():
-                end = start + counts.surplus(index[kind], number) + gone[number][kind]
+                end = start + counts.surplus(index[kind], number) + gone[number].get(kind, 0)
                 pools[number] += partitions[start:end]
                 start = end
         for each, partitions in zip(self._classes, pools, strict=True):

@@ -90,18 +90,20 @@ def _fill(counts: Counts, kind: int, holders: list[int], units: int) -> None:
     """Raise the lowest holders to one level, then give the rest one by one in order."""
     load, sizes = counts.load, counts.sizes
     members = total = level = 0
-    for holder in sorted(holders, key=lambda h: load[h] / sizes[h]):
-        if members and load[holder] >= level * sizes[holder]:
+    for mean, holder in sorted([(load[h] / sizes[h], h) for h in holders]):
+        if members and mean >= level:
             break
         members += sizes[holder]
         total += load[holder]
         level = (units + total) // members
     for top in (level, level + 1):
-        for holder in holders:
-            more = min(units, top * sizes[holder] - load[holder])
+        for holder in holders if units else ():
+            more = top * sizes[holder] - load[holder]
             if more > 0:
-                counts.give(kind, holder, more)
-                units -= more
+                counts.give(kind, holder, min(more, units))
+                units -= min(more, units)
+                if not units:
+                    break
 
 
 def level(counts: Counts) -> None:
@@ -137,6 +139,7 @@ _Reached = dict[int, tuple[int, int] | None]
 
 def _search(counts: Counts, start: int, final: set[int]) -> tuple[_Reached, int | None]:
     """Search breadth first; returns what it reached, and the light holder if there is one."""
+    load, sizes = counts.load, counts.sizes
     reached: _Reached = {start: None}
     enough = counts.high(start) - 2
     seen: set[int] = set()
@@ -147,26 +150,26 @@ def _search(counts: Counts, start: int, final: set[int]) -> tuple[_Reached, int 
             if kind in seen:
                 continue
             seen.add(kind)
-            best: tuple[int, bool, int] | None = None
-            for group in counts.subscribers[kind]:
-                other = counts.groups[group][0]
-                if other in reached or other in final:
-                    continue
-                reached[other] = (holder, kind)
-                queue.append(other)
-                if counts.low(other) <= enough:
-                    # The lightest first; at the same load one that gets back its own unit.
-                    rank = (counts.low(other), counts.surplus(kind, other) >= 0, other)
-                    best = rank if best is None else min(best, rank)
-            if best is not None:
-                return reached, best[2]
+            others = [counts.groups[group][0] for group in counts.subscribers[kind]]
+            others = [other for other in others if other not in reached and other not in final]
+            lows = [load[other] // sizes[other] for other in others]
+            lightest = min(lows, default=enough + 1)
+            if lightest <= enough:
+                light = [other for other, low in zip(others, lows, strict=True) if low == lightest]
+                # Of several one that gets back its own unit.
+                end = min(light, key=lambda other: (counts.surplus(kind, other) >= 0, other))
+                reached[end] = holder, kind
+                return reached, end
+            reached.update(dict.fromkeys(others, (holder, kind)))
+            queue += others
     return reached, None
 
 
 def _by_cheapness(counts: Counts, holder: int) -> list[int]:
     """Kinds that the holder can give: first those that it never held, then the largest."""
-    mine = counts.held[holder]
-    return sorted(mine, key=lambda k: (counts.surplus(k, holder) <= 0, -mine[k], k))
+    owned = counts.owned[holder].get
+    ranked = [(units <= owned(k, 0), -units, k) for k, units in counts.held[holder].items()]
+    return [kind for _, _, kind in sorted(ranked)]
 
 
 def _shift(counts: Counts, reached: _Reached, end: int) -> None:

@@ -9,6 +9,7 @@ group (`classes`).
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
 
 from kohort.model.ids import MemberId, ProtocolName
@@ -113,10 +114,10 @@ def _classes(order: list[MemberId], numbering: Numbering) -> list[MemberClass]:
 
 def _parts(classes: list[MemberClass]) -> list[list[MemberClass]]:
     """Classes that share a kind, or are connected by others that do, together."""
-    wanting: dict[int, list[int]] = {}
+    wanting: dict[int, list[int]] = defaultdict(list)
     for number, each in enumerate(classes):
         for kind in each.kinds:
-            wanting.setdefault(kind, []).append(number)
+            wanting[kind].append(number)
     seen: set[int] = set()
     parts = []
     for number in range(len(classes)):
