@@ -76,15 +76,16 @@ def test_the_whole_story_on_a_real_access_log(tmp_path: Path) -> None:
     log.write_bytes(b"".join([EXCERPT.read_bytes()] * 6) + b"not a line of an access log\n")
     command = [sys.executable, "-m", "kohort", "demo", "--input", str(log), "--plain"]
     # A short path: Spark makes Unix sockets in the folder for temporary files.
-    temporary = Path(tempfile.mkdtemp(prefix="k"))
-    with (tmp_path / "told").open("w+") as told:
+    folder = tempfile.TemporaryDirectory(prefix="k")
+    with folder as temporary, (tmp_path / "told").open("w+") as told:
         done = subprocess.Popen(
             [*command, "--output", str(tmp_path / "out")],
             stdout=told,
             stderr=subprocess.STDOUT,
-            env={**os.environ, "TMPDIR": str(temporary)},
+            env={**os.environ, "TMPDIR": temporary},
         )
         places = _temporary_folders_of_java(done)
+        left = os.listdir(temporary)
         told.seek(0)
         lines = told.read().splitlines()
     text = "\n".join(lines)
@@ -99,8 +100,8 @@ def test_the_whole_story_on_a_real_access_log(tmp_path: Path) -> None:
     assert verdict["rebalances"] >= 4
     assert not _processes_with(str(tmp_path)), "no process outlives the demo"
     assert len(places) >= 4, "three applications, and one of them twice"
-    assert {place.parent for place in places.values()} == {temporary}
-    temporary.rmdir()  # fails if a temporary file outlives the demo
+    assert {place.parent for place in places.values()} == {Path(temporary)}
+    assert left == [], "no temporary file outlives the demo"
 
 
 def _status(*arguments: str) -> object:
