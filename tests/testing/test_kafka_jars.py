@@ -76,11 +76,13 @@ def test_the_fixture_skips_without_jars_or_fails_where_peers_are_required(
         next(kafka_for_session(tmp_path_factory))
 
 
-def test_a_cluster_has_one_or_three_nodes_and_two_ports_each(tmp_path: Path) -> None:
+def test_a_cluster_has_one_or_three_nodes_with_two_ports_and_a_rack_each(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="nodes is 2, expected 1 or 3"):
         RealKafka(tmp_path, nodes=2)
     with pytest.raises(ConfigError, match="expected 6 ports for 3 nodes, got 3"):
         RealKafka(tmp_path, nodes=3, ports=free_ports(3))
+    with pytest.raises(ConfigError, match="expected 3 racks for 3 nodes, got 1"):
+        RealKafka(tmp_path, nodes=3, racks="a")
 
 
 def test_the_message_for_missing_jars_names_their_directory(tmp_path: Path) -> None:

@@ -49,7 +49,7 @@ class RealKafka:
     Kafka's own except for sizes (8 partitions of ``__consumer_offsets``, 4 of a created topic).
     ``ports`` are two for each node (clients, controller), free ports by default. ``heap`` is the
     heap of each node, as Java writes it. A ``quick`` node starts in half the CPU time, and computes
-    slowly.
+    slowly. ``racks`` are the racks of the nodes (``broker.rack``); by default they have none.
     """
 
     def __init__(
@@ -61,12 +61,16 @@ class RealKafka:
         ports: Sequence[int] = (),
         heap: str = "512m",
         quick: bool = False,
+        racks: Sequence[str] = (),
     ) -> None:
         if nodes not in {1, 3}:
             raise ConfigError(f"nodes is {nodes}, expected 1 or 3")
         if ports and len(ports) != 2 * nodes:
             raise ConfigError(f"expected {2 * nodes} ports for {nodes} nodes, got {len(ports)}")
+        if racks and len(racks) != nodes:
+            raise ConfigError(f"expected {nodes} racks for {nodes} nodes, got {len(racks)}")
         self.directory = directory
+        self._racks = racks
         self._nodes = range(1, nodes + 1)
         self._settings = dict(settings or {})
         chosen = list(ports) or free_ports(2 * nodes)
@@ -239,6 +243,8 @@ class RealKafka:
             "num.network.threads": 2,
             "num.io.threads": 4,
         }
+        if self._racks:
+            properties["broker.rack"] = self._racks[node - 1]
         properties |= self._settings
         return "".join(f"{name}={value}\n" for name, value in properties.items())
 

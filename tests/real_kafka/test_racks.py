@@ -1,0 +1,58 @@
+"""Members of kohort in three racks, on a real Kafka with a node in each of them (KIP-881)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+from tests.client import pieces
+from tests.client.stage import Player, shared_out, until
+
+from kohort.testing.real_kafka import RealKafka
+
+pytestmark = [pytest.mark.slow, pytest.mark.real_kafka]
+
+RACKS = ("a", "b", "c")
+"""Those of nodes 1 to 3."""
+REPLICAS = [[2, 3], [3, 1], [1, 2]] * 2
+
+
+def at_home(players: Iterable[Player]) -> bool:
+    """Whether each partition is balanced and has a replica in its owner's rack."""
+    owned = [(player.name[0], player.owned) for player in players]
+    loads = [len(mine) for _, mine in owned]
+    return max(loads) - min(loads) <= 1 and all(
+        rack in {RACKS[node - 1] for node in REPLICAS[tp.partition]}
+        for rack, mine in owned
+        for tp in mine
+    )
+
+
+@pytest.mark.usefixtures("real_kafka")
+def test_members_get_partitions_with_replicas_in_their_racks(tmp_path: Path) -> None:
+    """The name of each member starts with its rack."""
+    with RealKafka(tmp_path, nodes=3, heap="256m", quick=True, racks=RACKS) as cluster:
+        bootstrap = cluster.bootstrap_servers
+        new = NewTopic("t", num_partitions=len(REPLICAS), replica_assignment=REPLICAS)
+        admin = AdminClient({"bootstrap.servers": bootstrap})
+        admin.create_topics([new])["t"].result(30)
+        given = pieces.settings(bootstrap, "g")
+        players: list[Player] = []
+
+        def settled() -> bool:
+            return shared_out(players, len(REPLICAS)) and at_home(players)
+
+        for name in ("a1", "b1", "c1"):
+            players.append(Player(name, {**given, "client.rack": name[0]}, ["t"]))
+            until(lambda: shared_out(players, len(REPLICAS)), f"{name} has its share")
+        until(settled, "each of three members has two partitions of its rack")
+        players.append(Player("a2", {**given, "client.rack": "a"}, ["t"]))
+        until(settled, "two members of one rack share its partitions")
+        players.pop(1).stop()
+        until(settled, "the members of the other racks have all partitions, two each")
+        assert {tp.partition for tp in players[1].owned} == {0, 3}, "only c has replicas of both"
+        for player in players:
+            player.stop()
