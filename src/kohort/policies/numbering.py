@@ -137,25 +137,24 @@ class Numbering:
         """The claims of each member to partitions that exist, and those of topics that it wants.
 
         Members often claim partitions of the same topics in the same order: then the first
-        partitions of these topics are looked up once.
+        partitions of these topics are looked up once, and subscriptions are compared once.
         """
         made: list[list[int]] = []
         wanted: list[list[int]] = []
-        column: Sequence[str] = ()
-        firsts: list[int] = []
-        covers: frozenset[str] | None = None
+        columns: dict[tuple[str, ...], tuple[list[int], set[frozenset[str]]]] = {}
         for member_id in order:
             owned = PartitionSet.of(self.spec.members[member_id].owned)
-            if owned.topics != column:
-                column, covers = owned.topics, None
+            column = tuple(owned.topics)
+            if column not in columns:
                 known = self._first.keys() >= set(column)
-                firsts = list(map(self._first.__getitem__, column)) if known else []
+                columns[column] = list(map(self._first.__getitem__, column)) if known else [], set()
+            firsts, covering = columns[column]
             mine = self._existing(owned, firsts)
             made.append(mine)
             topics = self.wanted[member_id]
-            if topics is not covers and topics.issuperset(column):
-                covers = topics
-            wanted.append(mine if topics is covers else self._of(mine, topics))
+            if topics not in covering and topics.issuperset(column):
+                covering.add(topics)
+            wanted.append(mine if topics in covering else self._of(mine, topics))
         return made, wanted
 
     def _existing(self, owned: PartitionSet, firsts: list[int]) -> list[int]:
