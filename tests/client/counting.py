@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -187,6 +188,8 @@ def killed_processes_lose_and_repeat_nothing(words: Words) -> None:
                 processes[name].wait()
                 processes[name] = run(name)
         until(lambda: sum(committed(words).values()) == sum(words.sent.values()), "all is counted")
+        for name, process in processes.items():
+            until(Path(words.folder, name, f"ready-{process.pid}").exists, f"{name} has begun")
     finally:
         for process in processes.values():
             process.terminate()
@@ -216,6 +219,8 @@ def main(settings: dict[str, Any], topic: str, folder: str) -> None:
 
     tasks = StatefulTasks(settings, topic, count, state_dir=folder, commit_interval_s=0.2)
     signal.signal(signal.SIGTERM, lambda *_: tasks.stop(5))
+    Path(folder).mkdir(exist_ok=True)
+    Path(folder, f"ready-{os.getpid()}").touch()
     tasks.run()
 
 

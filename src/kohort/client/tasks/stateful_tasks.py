@@ -36,6 +36,7 @@ from kohort.client.tasks.task import Task, TaskState, TaskStatus
 from kohort.client.tasks.writer import ChangelogWriter, Delivery
 from kohort.model.errors import ConfigError
 from kohort.model.ids import TopicPartition
+from kohort.model.positions import Position
 from kohort.storage.files import RealFiles
 
 LOG: Final = logging.getLogger(__name__)
@@ -110,6 +111,10 @@ class StatefulTasks:
         self._running: dict[TopicPartition, Task] = {}
         self._restoring: dict[TopicPartition, _Claim | None] = {}
         """Owned tasks, with the claim once it was written."""
+        self._positions: dict[TopicPartition, int] = {}
+        """Positions that are not committed to the group yet."""
+        self._committing = False
+        """Whether a commit of positions waits for its answer."""
         self._standbys: set[TopicPartition] = set()
         self._warm_since: dict[TopicPartition, float] = {}
         """Standbys that are warm."""
@@ -211,26 +216,42 @@ class StatefulTasks:
     def _commit(self, tasks: Iterable[Task]) -> None:
         """Commit changed tasks. A task that is disturbed is restored."""
         changed = [task for task in tasks if task.changed]
-        if not changed:
-            return
         for task in changed:
             task.send()
         failure: ClientError | None = None
         try:
-            self._writer.wait()
+            if changed:
+                self._writer.wait()
         except ClientError as error:
             failure = error
-        committed = {}
         for task in changed:
             reason = task.finish() if failure is None else str(failure)
             if reason is None:
-                committed[task.partition] = task.position
+                self._positions[task.partition] = task.position
             else:
                 LOG.warning("%s: %s; restoring the store", task.partition, reason)
                 self._restore_again(task)
-        if committed:
-            # The changelog has the positions, too: a refused commit loses nothing.
-            self._consumer.commit(committed, asynchronous=True)
+        self._commit_positions()
+
+    def _commit_positions(self) -> None:
+        """Tell the group the positions, for tools that show the lag.
+
+        The changelog has them, too: a refused commit loses nothing, and is repeated.
+        """
+        self._positions = {p: at for p, at in self._positions.items() if p in self._running}
+        if self._positions and not self._committing:
+            self._committing = True
+            self._consumer.commit(
+                self._positions, asynchronous=True, callback=self._positions_committed
+            )
+
+    def _positions_committed(
+        self, error: BaseException | None, offsets: Mapping[TopicPartition, Position]
+    ) -> None:
+        self._committing = False
+        for partition, at in offsets.items():
+            if error is None and self._positions.get(partition) == at.offset:
+                del self._positions[partition]
 
     def _restore_again(self, task: Task) -> None:
         del self._running[task.partition]
@@ -295,6 +316,7 @@ class StatefulTasks:
         )
         self._running[partition] = task
         task.store.changes = {key: file.get(key) for key in dirty}
+        self._positions[partition] = position  # a commit of the former owner may have failed
         self._commit([task])
         if partition in self._running:
             self._consumer.seek(partition, position)
