@@ -11,16 +11,26 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from kohort.client.consumer import Consumer as Consumer
     from kohort.client.election import LeaderElection as LeaderElection
+    from kohort.client.mirror import Mirror as Mirror
     from kohort.client.resources import ResourceGroup as ResourceGroup
     from kohort.client.tasks.stateful_tasks import StatefulTasks as StatefulTasks
     from kohort.client.worker import Worker as Worker
 
 __version__ = "0.1.0"
-__all__ = ["Consumer", "LeaderElection", "ResourceGroup", "StatefulTasks", "Worker", "__version__"]
+__all__ = [
+    "Consumer",
+    "LeaderElection",
+    "Mirror",
+    "ResourceGroup",
+    "StatefulTasks",
+    "Worker",
+    "__version__",
+]
 
 _LAZY = {
     "Consumer": "kohort.client.consumer",
     "LeaderElection": "kohort.client.election",
+    "Mirror": "kohort.client.mirror",
     "ResourceGroup": "kohort.client.resources",
     "StatefulTasks": "kohort.client.tasks.stateful_tasks",
     "Worker": "kohort.client.worker",

@@ -20,6 +20,7 @@ from tests.tidy.trees import ROOT
 
 from kohort.broker.embedded import EmbeddedBroker
 from kohort.client.admin import Admin
+from kohort.model.ids import TopicPartition
 from kohort.testing.real_kafka import RealKafka
 
 pytestmark = pytest.mark.slow
@@ -30,6 +31,7 @@ TESTING = "docs/howto/test-consumers.md"
 KAFKA = "docs/howto/real-kafka.md"
 SHARE = "docs/howto/share-resources.md"
 HANDOVER = "docs/howto/hand-over-warm.md"
+MIRROR = "docs/howto/mirror-topics.md"
 STATE = "docs/howto/keep-state.md"
 RESTART = "docs/howto/restart-without-moving.md"
 TUTORIAL = "docs/tutorial/first-pipeline.md"
@@ -47,6 +49,7 @@ RUN = (
     (KAFKA, "def test_on_a_real_kafka"),
     (HANDOVER, "report_warm"),
     (STATE, "StatefulTasks("),
+    (MIRROR, "Mirror("),
     (RESTART, '"kohort.member.identity": '),
     (SHARE, "ResourceGroup("),
     (SHARE, "LeaderElection("),
@@ -209,6 +212,24 @@ def test_the_program_that_counts_words(kohort_broker: EmbeddedBroker, terminals:
     with contextlib.closing(sqlite3.connect(terminals.folder / "state/words/lines/0.db")) as base:
         counted = dict(base.execute("SELECT key, value FROM entries"))
     assert counted == {b"to": b"3", b"be": b"2", b"or": b"1", b"not": b"1", b"do": b"1"}
+
+
+def test_the_program_that_mirrors_a_topic(
+    kohort_broker: EmbeddedBroker, terminals: Terminals
+) -> None:
+    address = kohort_broker.bootstrap_servers
+    with Admin(bootstrap_servers=address) as admin:
+        admin.create_topic("orders", 1)
+        put(address, "orders", b"one", b"two")
+        process = terminals.python("mirror", at(block_with(MIRROR, "Mirror("), address))
+        deadline = time.monotonic() + PATIENCE_S
+        while [at.offset for at in admin.committed("mirror").values()] != [2]:
+            assert time.monotonic() < deadline, terminals.said("mirror")
+            time.sleep(0.2)
+        copy = TopicPartition("backup.orders", 0)
+        assert admin.list_offsets([copy])[copy].offset == 2
+    process.terminate()
+    assert process.wait(PATIENCE_S) == 0, terminals.said("mirror")
 
 
 def test_the_readmes_test(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Writes changelogs and results with librdkafka's idempotent producer.
+"""Writes changelogs and results.
 
 In: records for partitions. Out: the offsets that the broker gave them, or an error. Must not know:
 stores, groups.
@@ -6,25 +6,13 @@ stores, groups.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
-from typing import Any, Final
-
-import confluent_kafka
-from confluent_kafka import KafkaException
+from typing import Any
 
 from kohort.client.config import ClientSettings
-from kohort.client.errors import ClientError
-from kohort.client.fetching import SparingLog
+from kohort.client.producing import DeliveryFailed, IdempotentProducer
 from kohort.client.tasks.changelog import EPOCH_HEADER, ChangelogRecord, encode_epoch
 from kohort.model.ids import TopicPartition
-
-_LONGEST_S: Final = 30.0
-"""The producer tries to deliver a record for so long."""
-
-
-class DeliveryFailed(ClientError):
-    """Records did not reach the broker."""
 
 
 class Delivery:
@@ -62,24 +50,14 @@ class ChangelogWriter:
     """
 
     def __init__(self, settings: ClientSettings) -> None:
-        self._producer = confluent_kafka.Producer(
-            {
-                "bootstrap.servers": settings.bootstrap_servers,
-                "client.id": settings.client_id,
-                "enable.idempotence": True,
-                "linger.ms": 5,
-                "compression.type": "lz4",
-                "message.timeout.ms": int(_LONGEST_S * 1_000),
-            },
-            logger=SparingLog(),
-        )
+        self._producer = IdempotentProducer(settings)
         self._result_error: str | None = None
 
     def send(self, partition: TopicPartition, records: Sequence[ChangelogRecord]) -> Delivery:
         """Begin to write these records of a changelog, in order."""
         delivery = Delivery(partition, len(records))
         for record in records:
-            self._produce(
+            self._producer.produce(
                 partition.topic,
                 partition=partition.partition,
                 key=record.key,
@@ -91,30 +69,15 @@ class ChangelogWriter:
 
     def emit(self, topic: str, value: bytes | None, key: bytes | None) -> None:
         """Begin to write a result; ``wait`` reports a failure."""
-        self._produce(topic, value=value, key=key, on_delivery=self._emitted)
+        self._producer.produce(topic, value=value, key=key, on_delivery=self._emitted)
 
     def _emitted(self, error: Any, message: Any) -> None:
         if error is not None:
             self._result_error = f"topic {message.topic()}: {error}"
 
-    def _produce(self, topic: str, **record: Any) -> None:
-        deadline = time.monotonic() + _LONGEST_S
-        while True:
-            try:
-                self._producer.produce(topic, **record)
-                return
-            except BufferError:
-                if time.monotonic() > deadline:
-                    raise DeliveryFailed("the producer's queue stayed full") from None
-                self._producer.poll(0.1)
-            except KafkaException as error:
-                raise DeliveryFailed(
-                    f"a record for {topic} was refused: {error.args[0]}"
-                ) from error
-
     def look(self) -> None:
         """Take note of answers."""
-        self._producer.poll(0)
+        self._producer.look()
 
     def wait(self) -> None:
         """Wait until every record was answered.
@@ -123,8 +86,7 @@ class ChangelogWriter:
             DeliveryFailed: a result, or an answer, did not come. The offsets of changelogs are in
                 their `Delivery`.
         """
-        if left := self._producer.flush(_LONGEST_S + 5):
-            raise DeliveryFailed(f"{left} records were not delivered within {_LONGEST_S:g} s")
+        self._producer.wait()
         if self._result_error is not None:
             error, self._result_error = self._result_error, None
             raise DeliveryFailed(f"a result was not delivered: {error}")

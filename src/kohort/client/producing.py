@@ -1,0 +1,96 @@
+"""An idempotent producer for programs that read and write: librdkafka's, with bounded waits.
+
+In: records. Out: calls of ``on_delivery`` for each record, in the order of each partition. Must not
+know: the reader.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any, Final
+
+import confluent_kafka
+from confluent_kafka import KafkaException
+
+from kohort.client.config import ClientSettings
+from kohort.client.errors import ClientError
+from kohort.client.fetching import SparingLog
+from kohort.model.errors import ConfigError
+
+_LONGEST_S: Final = 30.0
+"""The producer tries to deliver a record for so long."""
+_BATCH_BYTES: Final = 1_000_000
+"""librdkafka's default."""
+_MOST_RECORD_BYTES: Final = 100_000_000
+"""The broker decides which records are too large, not the producer."""
+
+
+class DeliveryFailed(ClientError):
+    """Records did not reach the broker."""
+
+
+class IdempotentProducer:
+    """Writes each record once, and in order, unless a delivery fails.
+
+    Args:
+        settings: the brokers, and the id of this client.
+        batch_bytes: the largest batch. A broker refuses larger ones than ``max.message.bytes``.
+
+    Raises:
+        ConfigError: librdkafka refuses a setting.
+    """
+
+    def __init__(self, settings: ClientSettings, batch_bytes: int = _BATCH_BYTES) -> None:
+        try:
+            self._producer = confluent_kafka.Producer(
+                {
+                    "bootstrap.servers": settings.bootstrap_servers,
+                    "client.id": settings.client_id,
+                    "enable.idempotence": True,
+                    "linger.ms": 5,
+                    "compression.type": "lz4",
+                    "batch.size": min(batch_bytes, _BATCH_BYTES),
+                    "message.max.bytes": _MOST_RECORD_BYTES,
+                    "message.timeout.ms": int(_LONGEST_S * 1_000),
+                },
+                logger=SparingLog(),
+            )
+        except KafkaException as error:
+            raise ConfigError(f"librdkafka refuses the settings: {error.args[0]}") from error
+
+    def produce(self, topic: str, **record: Any) -> None:
+        """Begin to write a record; waits while the queue is full.
+
+        Raises:
+            DeliveryFailed: the queue stayed full, or librdkafka refuses the record.
+        """
+        deadline = time.monotonic() + _LONGEST_S
+        while True:
+            try:
+                self._producer.produce(topic, **record)
+                return
+            except BufferError:
+                if time.monotonic() > deadline:
+                    raise DeliveryFailed("the producer's queue stayed full") from None
+                self._producer.poll(0.1)
+            except KafkaException as error:
+                raise DeliveryFailed(
+                    f"a record for {topic} was refused: {error.args[0]}"
+                ) from error
+
+    def look(self) -> None:
+        """Call ``on_delivery`` for records that were answered."""
+        self._producer.poll(0)
+
+    def wait(self) -> None:
+        """Wait until every record was answered.
+
+        Raises:
+            DeliveryFailed: an answer did not come.
+        """
+        if left := self._producer.flush(_LONGEST_S + 5):
+            raise DeliveryFailed(f"{left} records were not delivered within {_LONGEST_S:g} s")
+
+    def close(self) -> None:
+        """Deliver the rest, and end the producer."""
+        self._producer.close()
