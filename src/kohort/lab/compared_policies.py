@@ -104,6 +104,11 @@ def _prepared(behaviour: Behaviour) -> Behaviour:
     )
 
 
+def _with_standbys(behaviour: Behaviour) -> Behaviour:
+    """The same with one copy of each partition at another member, before anything happens."""
+    return replace(_prepared(behaviour), standbys=1)
+
+
 _COOPERATIVE = "cooperative-sticky"
 _MINUTE_MS = 60_000
 
@@ -152,6 +157,14 @@ register(
         name="handover",
         title="Warm handover, and drains",
         adapt=_prepared,
+        drains_always=True,
+    )
+)
+register(
+    ComparedPolicy(
+        name="standby",
+        title="Warm handover, drains, and a standby",
+        adapt=_with_standbys,
         drains_always=True,
     )
 )

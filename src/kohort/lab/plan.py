@@ -57,6 +57,8 @@ class Behaviour:
     moves_interval_ms: int = 0
     handover_ms: int = 0
     """Above 0: all topics are stateful, and a preparation takes at most this long."""
+    standbys: int = 0
+    """Copies of each partition that other members keep, if the topics are stateful."""
     session_timeout_ms: int = 45_000
     heartbeat_interval_ms: int = 3_000
     max_poll_interval_ms: int = 300_000
@@ -94,6 +96,7 @@ class Behaviour:
             moves_interval_ms=Millis(self.moves_interval_ms),
             stateful=self.stateful,
             handover_ms=Millis(self.handover_ms),
+            standbys=self.standbys,
         )
 
     @property

@@ -178,7 +178,7 @@ def _resolving(random: Random, pods: tuple[PodPlan, ...]) -> tuple[PodPlan, ...]
     """The pods with waits and limits of moves: none in half of the plans, else mostly equal."""
 
     def drawn() -> dict[str, Any]:
-        return {
+        found: dict[str, Any] = {
             "scheduled_rebalance_max_delay_ms": random.choice((0, 1_000, 10_000, 60_000)),
             "max_moves_per_round": random.choice((0, 0, 1, 3)),
             "moves_interval_ms": random.choice((0, 2_000)),
@@ -186,6 +186,9 @@ def _resolving(random: Random, pods: tuple[PodPlan, ...]) -> tuple[PodPlan, ...]
             "identity": random.random() < _IDENTITIES,
             "handover_ms": random.choice((0, 0, 5_000, 60_000)),
         }
+        # Not drawn: the plans of known seeds stay as they are.
+        found["standbys"] = 1 if found["handover_ms"] == 5_000 else 0
+        return found
 
     if random.random() < _PLAIN:
         return pods
