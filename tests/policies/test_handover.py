@@ -233,3 +233,17 @@ def settles_balanced(group: Group, names: Iterator[str]) -> None:
     assert not group.idle
     counts = [len(each.owned) for each in group.members.values()]
     assert max(counts) - min(counts) <= 1
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_warm_copies_never_cost_a_needless_move(seed: int) -> None:
+    rng = random.Random(seed)
+    group = Group("a b c d", HANDOVER, t=rng.randint(5, 12), u=rng.randint(1, 6))
+    lost = group.owned("d")
+    for name in "abc":
+        group.members[name].warm = frozenset(tp for tp in sorted(lost) if rng.random() < 0.7)
+    before = {name: group.owned(name) for name in "abc"}
+    group.leave("d")
+    group.settle()
+    for name in "abc":
+        assert before[name] <= group.owned(name), "only lost partitions get another owner"
