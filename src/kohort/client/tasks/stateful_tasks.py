@@ -44,6 +44,8 @@ LOG: Final = logging.getLogger(__name__)
 Process = Callable[[Task, Message], object]
 
 _LOOK_S: Final = 0.1
+_SHORT_LOOK_S: Final = 0.005
+"""The wait for records while changelogs are read; without it a broker that is down costs a core."""
 _REPORT_S: Final = 1.0
 """Copies that become warm within this time are reported together: each report is a rebalance."""
 _PROGRESS_S: Final = 5.0
@@ -174,7 +176,7 @@ class StatefulTasks:
         progress_at = time.monotonic() + _PROGRESS_S
         while not (draining and (self._consumer.drained or self._late())):
             behind = any((copy.lag or 0) > 0 for copy in self._copies) or self._restoring
-            for record in self._consumer.consume(500, 0 if behind else _LOOK_S):
+            for record in self._consumer.consume(500, _SHORT_LOOK_S if behind else _LOOK_S):
                 self._handle(record)
             self._copies.look(_LOOK_S if self._restoring and not self._running else 0)
             self._writer.look()
