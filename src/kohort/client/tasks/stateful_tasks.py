@@ -165,6 +165,7 @@ class StatefulTasks:
             stack.callback(self._writer.close)
             self._copies = Copies(self._settings, self._changelog, self._path_of, _OLDEST_S)
             stack.callback(self._copies.close)
+            stack.callback(self._close_stores)
             self._consumer = stack.enter_context(Consumer(self._settings))
             self._consumer.subscribe([self._topic], _Listener(self))
             self._loop()
@@ -427,6 +428,11 @@ class StatefulTasks:
 
     def _path_of(self, partition: TopicPartition) -> Path:
         return self._folder / f"{partition.partition}.db"
+
+    def _close_stores(self) -> None:
+        for task in self._running.values():
+            task.release().close()
+        self._running.clear()
 
     def _lock_folder(self, stack: ExitStack) -> None:
         self._folder.mkdir(parents=True, exist_ok=True)

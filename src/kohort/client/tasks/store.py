@@ -47,15 +47,15 @@ class StoreFile:
 
     def __init__(self, path: Path, oldest_s: float) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
-        self._path = path
+        self._base = sqlite3.connect(path, isolation_level=None)
         try:
-            self._base = sqlite3.connect(path, isolation_level=None)
             self._base.execute("PRAGMA journal_mode=WAL")
             self._base.execute("PRAGMA synchronous=NORMAL")
             self._base.executescript(_TABLES)
             self._base.execute("DELETE FROM spilled")
             row = self._base.execute("SELECT at FROM checkpoint").fetchone()
         except sqlite3.DatabaseError as error:
+            self._base.close()
             raise ConfigError(
                 f"{path} is no store that can be read ({error}); delete the file, the changelog "
                 "has its entries"
