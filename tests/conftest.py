@@ -1,4 +1,4 @@
-"""Setup that all tests share: Hypothesis profiles, the order of files, the rule for absent peers.
+"""Setup that all tests share: Hypothesis profiles, and the rule for absent peers.
 
 A test that needs a real Kafka, a foreign client or Spark skips where that is absent and says why.
 On a machine that must have them (``KOHORT_REQUIRE_PEERS=1``, as ``.ci/run`` sets) the same skip is
@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Generator
-from pathlib import Path
 
 import hypothesis
 import pytest
@@ -37,25 +36,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
-def pytest_configure(config: pytest.Config) -> None:
+def pytest_configure() -> None:
     """A run that is told to end does so as by Ctrl-C: fixtures end what they started."""
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    # xdist would begin with the files of many tests. Those of Spark have few, and run longest.
-    config.option.loadscopereorder = False
-
-
-LONGEST_FIRST = ("spark", "interop", "real_kafka", "slow")
-"""Files with such tests take the longest, in this order."""
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Begin with the longest files: with several workers none of them runs last and alone."""
-    ranks: dict[Path, int] = {}
-    for item in items:
-        marks = [rank for rank, mark in enumerate(LONGEST_FIRST) if item.get_closest_marker(mark)]
-        rank = min(marks, default=len(LONGEST_FIRST))
-        ranks[item.path] = min(rank, ranks.get(item.path, rank))
-    items.sort(key=lambda item: ranks[item.path])
 
 
 PEER_MARKS = ("real_kafka", "interop", "spark")
