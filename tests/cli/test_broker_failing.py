@@ -1,12 +1,15 @@
 """``kohort broker`` after a failure of the disk: one line and exit status 1."""
 
+import logging
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 import confluent_kafka
 import pytest
 from click.testing import CliRunner
 
+from kohort.cli.broker import LOGGERS
 from kohort.cli.main import cli
 from kohort.storage.flush_job import FlushJob
 from kohort.testing.ports import free_ports
@@ -22,7 +25,18 @@ def produce_until(stopped: threading.Event, port: int) -> None:
     producer.flush(5)
 
 
+@pytest.fixture
+def loggers() -> Iterator[None]:
+    """The command sets up the loggers of this process; later tests need them as they were."""
+    before = [(each, each.level, list(each.handlers)) for each in map(logging.getLogger, LOGGERS)]
+    yield
+    for logger, level, handlers in before:
+        logger.setLevel(level)
+        logger.handlers[:] = handlers
+
+
 @pytest.mark.slow
+@pytest.mark.usefixtures("loggers")
 def test_a_failed_sync_ends_the_broker_with_status_1(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

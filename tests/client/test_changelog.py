@@ -20,8 +20,10 @@ from kohort.client.tasks.changelog import (
     decode_epoch,
     encode_epoch,
 )
+from kohort.client.tasks.copies import Copy
 from kohort.client.tasks.store import MOST_ENTRY_BYTES, Store, StoreFile
 from kohort.model.errors import ConfigError, ProtocolError
+from kohort.model.ids import TopicPartition
 
 KEYS = 5
 HOUR = 3_600.0
@@ -252,6 +254,9 @@ def test_a_store_is_a_mapping_of_bytes_in_order(tmp_path: Path) -> None:
     del store[b"d"]
     assert list(store.items()) == [(b"a", b"4"), (b"b", b"1"), (b"c", b"3")]
     assert len(store) == 3
+    for key in store:
+        store[b"b"] = key
+    assert list(store) == [b"a", b"b", b"c"]
     assert store.get(b"d") is None
     with pytest.raises(KeyError):
         del store[b"d"]
@@ -268,7 +273,8 @@ def test_only_committed_changes_are_in_the_file(tmp_path: Path) -> None:
     file.close()
     file = StoreFile(path, HOUR)
     assert (file.checkpoint, file.get(b"k"), file.late()) == (at, b"1", {b"late"})
-    assert not file.spilled(), "changes without a marker are read again"
+    task = TopicPartition("t", 0)
+    assert Copy(task, task, file).dirty() == {b"late"}, "changes without a marker are read again"
     file.close()
 
 

@@ -8,7 +8,7 @@ from contextlib import ExitStack
 
 import pytest
 from tests.client.mirroring import PARTITIONS, Mirrored
-from tests.client.stage import until
+from tests.client.stage import expel, until
 
 from kohort.broker.embedded import EmbeddedBroker
 from kohort.client.errors import WrongUse
@@ -80,6 +80,8 @@ def test_a_refused_record_ends_the_worker_and_stays_uncommitted(mirrored: Mirror
     mirrored.producer.produce(
         mirrored.topic, random.Random(1).randbytes(2_000), partition=2, headers=[]
     )
+    for number in range(2_000):
+        mirrored.producer.produce(mirrored.topic, b"behind-%d" % number, partition=2, headers=[])
     assert mirrored.producer.flush(20) == 0
     mirrored.ended(mirrored.start())
     (error,) = mirrored.failures
@@ -89,7 +91,14 @@ def test_a_refused_record_ends_the_worker_and_stays_uncommitted(mirrored: Mirror
     mirrored.failures.clear()
     mirrored.target.alter_topic(mirrored.topic, {"max.message.bytes": "1000000"})
     mirrored.start()
-    until(lambda: mirrored.committed() == 3 * PARTITIONS + 1, "the record is copied now")
+    everything = 3 * PARTITIONS + 2_001
+    until(lambda: mirrored.committed() == everything, "the record is copied now")
+    source, target = mirrored.addresses
+    found = [row[1] for row in mirrored.rows(target, mirrored.topic)[2]]
+    wanted = [row[1] for row in mirrored.rows(source, mirrored.topic)[2]]
+    assert list(dict.fromkeys(found)) == wanted, "in order, apart from repeats"
+    at = found.index(wanted[3])
+    assert set(found[:at]) <= set(wanted[:3]), "no later record was written before"
 
 
 def test_a_topic_is_never_copied_into_itself(kohort_broker: EmbeddedBroker) -> None:
@@ -133,7 +142,6 @@ def test_a_static_worker_returns_without_a_rebalance(mirrored: Mirrored) -> None
     ("source", "topics", "more", "expected"),
     [
         (SOURCE, ["t"], {"rename": "copy"}, "expected a text with {topic} in it"),
-        (SOURCE, [], {}, "at least one topic"),
         ({"bootstrap.servers": "h:1"}, ["t"], {}, "group.id is missing"),
         (SOURCE, ["t"], {"commit_interval_s": 0}, "commit interval above 0 s"),
     ],
@@ -144,6 +152,36 @@ def test_wrong_arguments_are_refused(
     with pytest.raises(ConfigError) as caught:
         Mirror(source, TARGET, topics, **more)  # type: ignore[arg-type]
     assert expected in str(caught.value)
+
+
+@pytest.mark.parametrize("topics", [[], "t"])
+def test_topics_are_a_list_of_names(topics: object) -> None:
+    with pytest.raises(WrongUse):
+        Mirror(SOURCE, TARGET, topics)  # type: ignore[arg-type]
+
+
+def test_records_without_key_value_or_headers_stay_so(mirrored: Mirrored) -> None:
+    mirrored.producer.produce(mirrored.topic, None, b"deleted", partition=0)
+    mirrored.producer.produce(mirrored.topic, b"no key", partition=0)
+    assert mirrored.producer.flush(20) == 0
+    mirrored.start()
+    until(lambda: mirrored.committed() == 2, "both are copied")
+    source, target = mirrored.addresses
+    rows = mirrored.rows(target, mirrored.topic)[0]
+    assert [row[:3] for row in rows] == [(b"deleted", None, None), (None, b"no key", None)]
+    assert rows == mirrored.rows(source, mirrored.topic)[0]
+
+
+def test_lost_partitions_are_copied_again_and_nothing_is_committed(mirrored: Mirrored) -> None:
+    mirrored.write(5)
+    worker = mirrored.start(commit_interval_s=3_600)
+    until(lambda: worker.copied == 5 * PARTITIONS, "everything is copied")
+    (member,) = mirrored.source.describe_group(mirrored.group).members
+    expel(mirrored.addresses[0], mirrored.group, member.member_id)
+    until(lambda: worker.copied == 10 * PARTITIONS, "everything is copied again")
+    assert mirrored.committed() == 0
+    mirrored.stop(worker)
+    assert mirrored.committed() == 5 * PARTITIONS
 
 
 def test_run_can_be_called_once(mirrored: Mirrored) -> None:

@@ -352,7 +352,9 @@ class SparingLog:
         """Called by librdkafka's binding inside ``take``."""
         kind = (facility, line.partition("]")[0])
         now = time.monotonic()
-        if level >= logging.WARNING:
+        if facility == "CONFWARN":
+            level = logging.DEBUG  # about a setting that kohort chose, not the user
+        elif level >= logging.WARNING:
             if now < self._last.get(kind, -_REPEAT_S) + _REPEAT_S:
                 level = logging.DEBUG
             else:

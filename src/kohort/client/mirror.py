@@ -18,6 +18,7 @@ from typing import Any, Final
 
 from confluent_kafka import Message
 
+from kohort.client import arguments
 from kohort.client.admin import Admin
 from kohort.client.config import ClientSettings, parse_client_settings
 from kohort.client.consumer import Consumer
@@ -32,9 +33,8 @@ LOG: Final = logging.getLogger(__name__)
 
 _MOST_RECORDS: Final = 5_000
 _LOOK_S: Final = 0.1
-_TIMESTAMP_OF_LOG: Final = 2
-"""librdkafka's kind of a timestamp that the broker made when it stored the record."""
 _COPIED_SOURCE: Final = "topic"
+"""Settings with this source were given to the topic itself."""
 
 
 @dataclass(slots=True)
@@ -60,6 +60,7 @@ class Mirror:
 
     Raises:
         ConfigError: a setting is wrong.
+        WrongUse, TypeError: as `Consumer.subscribe`.
     """
 
     def __init__(
@@ -73,11 +74,10 @@ class Mirror:
     ) -> None:
         self._source = replace(parse_client_settings(source), enable_auto_commit=False)
         self._target = parse_client_settings(target)
-        self._names = {topic: rename.replace("{topic}", topic) for topic in topics}
+        wanted = arguments.topics(topics)
+        self._names = {topic: rename.replace("{topic}", topic) for topic in wanted}
         if "{topic}" not in rename:
             raise ConfigError(f"rename is {rename!r}, expected a text with {{topic}} in it")
-        if not self._names:
-            raise ConfigError("expected at least one topic to mirror")
         if self._source.group_id is None:
             raise ConfigError("group.id is missing: the workers of a mirror are a group")
         if not commit_interval_s > 0:
@@ -106,8 +106,7 @@ class Mirror:
         """Copy records until ``stop``.
 
         Raises:
-            ConfigError: a topic is missing, or both names are one topic; the target has fewer
-                partitions.
+            ConfigError: a topic is missing, or both names are one topic.
             DeliveryFailed: the target refuses a record, or does not answer. Offsets before that
                 record are committed.
             ClientError: the brokers or the group refuse this worker.
@@ -117,7 +116,7 @@ class Mirror:
         self._began = True
         self._make_topics()
         with ExitStack() as stack:
-            self._producer = IdempotentProducer(self._target, self._largest_batch())
+            self._producer = IdempotentProducer(self._target, self._largest_batch(), gapless=True)
             stack.callback(self._producer.close)
             self._consumer = stack.enter_context(Consumer(self._source))
             self._consumer.subscribe(list(self._names), _Listener(self))
@@ -163,15 +162,20 @@ class Mirror:
                 way.acknowledged = offset + 1
                 self.copied += 1
 
-        self._producer.produce(
-            self._names[partition.topic],
-            partition=partition.partition,
-            key=record.key(),
-            value=record.value(),
-            headers=record.headers() or [],
-            on_delivery=delivered,
-            **more,
-        )
+        try:
+            self._producer.produce(
+                self._names[partition.topic],
+                partition=partition.partition,
+                key=record.key(),
+                value=record.value(),
+                headers=record.headers() or [],
+                on_delivery=delivered,
+                **more,
+            )
+        except DeliveryFailed:
+            self._producer.look()
+            self._check()  # tells the first refused record, if that is the cause
+            raise
 
     def _check(self) -> None:
         for way in self._ways.values():

@@ -7,6 +7,7 @@ know: the reader.
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 from typing import Any, Final
 
 import confluent_kafka
@@ -35,18 +36,22 @@ class IdempotentProducer:
     Args:
         settings: the brokers, and the id of this client.
         batch_bytes: the largest batch. A broker refuses larger ones than ``max.message.bytes``.
+        gapless: after a failed delivery no later record is written, and the producer is over.
 
     Raises:
         ConfigError: librdkafka refuses a setting.
     """
 
-    def __init__(self, settings: ClientSettings, batch_bytes: int = _BATCH_BYTES) -> None:
+    def __init__(
+        self, settings: ClientSettings, batch_bytes: int = _BATCH_BYTES, *, gapless: bool = False
+    ) -> None:
         try:
             self._producer = confluent_kafka.Producer(
                 {
                     "bootstrap.servers": settings.bootstrap_servers,
                     "client.id": settings.client_id,
                     "enable.idempotence": True,
+                    "enable.gapless.guarantee": gapless,
                     "linger.ms": 5,
                     "compression.type": "lz4",
                     "batch.size": min(batch_bytes, _BATCH_BYTES),
@@ -72,7 +77,7 @@ class IdempotentProducer:
             except BufferError:
                 if time.monotonic() > deadline:
                     raise DeliveryFailed("the producer's queue stayed full") from None
-                self._producer.poll(0.1)
+                self._poll(0.1)
             except KafkaException as error:
                 raise DeliveryFailed(
                     f"a record for {topic} was refused: {error.args[0]}"
@@ -80,7 +85,14 @@ class IdempotentProducer:
 
     def look(self) -> None:
         """Call ``on_delivery`` for records that were answered."""
-        self._producer.poll(0)
+        self._poll(0)
+
+    def _poll(self, timeout_s: float) -> None:
+        try:
+            self._producer.poll(timeout_s)
+        except KafkaException:
+            # A fatal error is raised once. The next call comes to the records.
+            self._producer.poll(timeout_s)
 
     def wait(self) -> None:
         """Wait until every record was answered.
@@ -88,9 +100,14 @@ class IdempotentProducer:
         Raises:
             DeliveryFailed: an answer did not come.
         """
-        if left := self._producer.flush(_LONGEST_S + 5):
+        try:
+            left = self._producer.flush(_LONGEST_S + 5)
+        except KafkaException as error:
+            raise DeliveryFailed(f"the producer is over: {error.args[0]}") from error
+        if left:
             raise DeliveryFailed(f"{left} records were not delivered within {_LONGEST_S:g} s")
 
     def close(self) -> None:
-        """Deliver the rest, and end the producer."""
-        self._producer.close()
+        """Deliver the rest, and end the producer; harmless after a failed delivery."""
+        with suppress(KafkaException):  # a gapless producer that is over refuses this, too
+            self._producer.close()

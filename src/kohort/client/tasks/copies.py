@@ -38,6 +38,7 @@ class Copy:
         self.task = task
         self.changelog = changelog
         self.file = file
+        file.unspill()
         self.replay = Replay(file.checkpoint)
         self.began_at = self.replay.next_offset
         self.end: int | None = None

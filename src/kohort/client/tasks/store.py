@@ -52,7 +52,6 @@ class StoreFile:
             self._base.execute("PRAGMA journal_mode=WAL")
             self._base.execute("PRAGMA synchronous=NORMAL")
             self._base.executescript(_TABLES)
-            self._base.execute("DELETE FROM spilled")
             row = self._base.execute("SELECT at FROM checkpoint").fetchone()
         except sqlite3.DatabaseError as error:
             self._base.close()
@@ -78,6 +77,10 @@ class StoreFile:
         self._base.execute("BEGIN")
         self._base.executemany("INSERT OR REPLACE INTO spilled VALUES (?, ?)", changes.items())
         self._base.execute("COMMIT")
+
+    def unspill(self) -> None:
+        """Forget these changes: they are read again from the changelog."""
+        self._base.execute("DELETE FROM spilled")
 
     def spilled(self) -> set[bytes]:
         """The keys of these changes."""
@@ -188,8 +191,9 @@ class Store(MutableMapping[bytes, bytes]):
         self.changes[key] = None
 
     def __iter__(self) -> Iterator[bytes]:
-        new = sorted(key for key, value in self.changes.items() if value is not None)
-        old = (key for key in self._file if key not in self.changes)
+        changes = dict(self.changes)  # the loop may change the store
+        new = sorted(key for key, value in changes.items() if value is not None)
+        old = (key for key in self._file if key not in changes)
         return heapq.merge(old, new)
 
     def __len__(self) -> int:

@@ -18,8 +18,7 @@ from kohort.model.ids import TopicPartition
 class Delivery:
     """Records of one partition on their way."""
 
-    def __init__(self, partition: TopicPartition, count: int) -> None:
-        self.partition = partition
+    def __init__(self, count: int) -> None:
         self.offsets: list[int] = []
         self.error: str | None = None
         self._missing = count
@@ -55,7 +54,7 @@ class ChangelogWriter:
 
     def send(self, partition: TopicPartition, records: Sequence[ChangelogRecord]) -> Delivery:
         """Begin to write these records of a changelog, in order."""
-        delivery = Delivery(partition, len(records))
+        delivery = Delivery(len(records))
         for record in records:
             self._producer.produce(
                 partition.topic,
