@@ -233,3 +233,15 @@ def settles_balanced(group: Group, names: Iterator[str]) -> None:
     assert not group.idle
     counts = [len(each.owned) for each in group.members.values()]
     assert max(counts) - min(counts) <= 1
+
+
+def test_a_warm_copy_never_costs_the_move_of_another_partition() -> None:
+    """The lab found it: the largest member claimed its copy, and gave up one of its own."""
+    group = Group("a b c d", HANDOVER, t=4, u=5)
+    before = {name: group.owned(name) for name in "abc"}
+    assert [len(mine) for mine in before.values()] == [3, 2, 2]
+    group.members["a"].warm = frozenset(tp for tp in group.owned("d") if tp.topic == "t")
+    group.leave("d")
+    group.settle()
+    for name in "abc":
+        assert before[name] <= group.owned(name)

@@ -85,6 +85,25 @@ def test_partitions_of_a_lost_member_go_to_their_standbys() -> None:
         assert tp in group.owned(standby), "the copy was used"
 
 
+def test_the_copies_of_one_owner_are_with_all_others_in_equal_numbers() -> None:
+    group = Group("a b c d", with_standbys(1), t=24)
+    for owner in "abcd":
+        kept = [len(mine & group.owned(owner)) for mine in copies_of(group).values()]
+        assert sorted(kept) == [0, 2, 2, 2]
+
+
+def test_after_a_loss_each_partition_is_with_its_standby_and_no_other_one_moves() -> None:
+    group = Group("a b c d", with_standbys(1), t=24)
+    warm_up(group)
+    before, kept = {name: group.owned(name) for name in "abc"}, copies_of(group)
+    group.leave("d")
+    group.settle()
+    for name in "abc":
+        assert group.owned(name) == before[name] | (
+            kept[name] - before["a"] - before["b"] - before["c"]
+        )
+
+
 def test_warm_copies_stay_where_they_are() -> None:
     group = Group("a b c", with_standbys(1))
     warm_up(group)

@@ -330,12 +330,16 @@ def _without(waits: list[Waiting], partitions: Collection[TopicPartition]) -> li
 def _target(
     spec: GroupSpec, waits: list[Waiting], memory: LeaderMemory | None, warm: Holders
 ) -> tuple[GroupAssignment, list[Waiting]]:
-    """The balanced plan, in which members with a warm copy claim free partitions."""
-    if warm:
-        waiting = frozenset[TopicPartition]().union(*(wait.partitions for wait in waits))
-        free = existing_partitions(spec) - claimants(spec).keys() - waiting
-        spec = replace(spec, members=claims_of_holders(spec.members, free, warm))
-    return _with_placeholders(spec, waits, memory)
+    """The balanced plan; members with a warm copy claim free partitions if that costs no move."""
+    plain = _with_placeholders(spec, waits, memory)
+    if not warm:
+        return plain
+    waiting = frozenset[TopicPartition]().union(*(wait.partitions for wait in waits))
+    free = existing_partitions(spec) - claimants(spec).keys() - waiting
+    claimed = replace(spec, members=claims_of_holders(spec.members, free, warm))
+    warmed = _with_placeholders(claimed, waits, memory)
+    fewer = len(optional_moves(spec, plain[0])) < len(optional_moves(spec, warmed[0]))
+    return plain if fewer else warmed
 
 
 def _with_placeholders(

@@ -60,7 +60,8 @@ def standbys(
         tp: [i for i in able if i not in owned_by and tp.topic in spec.members[i].topics]
         for tp, owned_by in sorted(owners.items())
     }
-    return _spread(candidates, _nearness(spec, echoes), copies, len(able))
+    owner = {tp: min(owned_by) for tp, owned_by in owners.items()}
+    return _spread(candidates, owner, _nearness(spec, echoes), copies, len(able))
 
 
 def _nearness(
@@ -77,19 +78,25 @@ def _nearness(
 
 def _spread(
     candidates: Mapping[TopicPartition, list[MemberId]],
+    owner: Mapping[TopicPartition, MemberId],
     nearness: Mapping[tuple[MemberId, TopicPartition], int],
     copies: int,
     members: int,
 ) -> dict[MemberId, frozenset[TopicPartition]]:
     """Choose the members with the copies.
 
-    The nearest members come first, but nobody takes more than an equal share. The other copies then
-    go to the members with the fewest copies, so the shares are nearly equal.
+    The nearest members come first, but nobody takes more than an equal share: of all copies, and of
+    the copies of one owner's partitions. So the partitions of a lost owner go to all others in
+    equal numbers, and balance asks for no further move. The other copies then go to the members
+    with the fewest copies.
     """
     missing = {tp: min(copies, len(able)) for tp, able in candidates.items()}
     share = -(-sum(missing.values()) // members) if members else 0
     chosen: dict[MemberId, set[TopicPartition]] = {}
     count = Counter[MemberId]()
+    of_owner = Counter[tuple[MemberId, MemberId]]()
+    owned = Counter(owner.values())
+    most = {each: -(-copies * number // max(1, members - 1)) for each, number in owned.items()}
 
     def choose(tp: TopicPartition, able: Iterable[MemberId]) -> None:
         for member_id in able:
@@ -97,13 +104,15 @@ def _spread(
             if missing[tp] and tp not in mine:
                 mine.add(tp)
                 count[member_id] += 1
+                of_owner[owner[tp], member_id] += 1
                 missing[tp] -= 1
 
     for nearest in (_WARM, _FORMER_OWNER, _BEGUN, _NEW):
         for tp, able in candidates.items():
-            for member_id in sorted(able, key=count.__getitem__):
-                if nearness.get((member_id, tp), _NEW) == nearest and count[member_id] < share:
-                    choose(tp, [member_id])
+            for i in sorted(able, key=lambda i: (of_owner[owner[tp], i], count[i])):
+                small = count[i] < share and of_owner[owner[tp], i] < most[owner[tp]]
+                if small and nearness.get((i, tp), _NEW) == nearest:
+                    choose(tp, [i])
     for tp, able in candidates.items():
-        choose(tp, sorted(able, key=lambda i: (count[i], nearness.get((i, tp), _NEW))))
+        choose(tp, sorted(able, key=lambda i: (of_owner[owner[tp], i], count[i])))
     return {member_id: frozenset(mine) for member_id, mine in chosen.items() if mine}
