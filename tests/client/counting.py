@@ -147,6 +147,14 @@ class Words:
         return found
 
 
+def counted_from_the_changelog(words: Words) -> Counter[bytes]:
+    """The counts of a process that has no files of its own."""
+    fresh = words.start("fresh")
+    words.settled(4)
+    words.stop(fresh)
+    return words.counted(fresh)
+
+
 def every_word_counts_once_while_processes_come_and_go(words: Words) -> None:
     """Joins, a warm handover, a stop, a lost folder: in the end each count is right."""
     words.write(50)
@@ -195,10 +203,7 @@ def killed_processes_lose_and_repeat_nothing(words: Words) -> None:
             process.terminate()
         codes = [process.wait(60) for process in processes.values()]
     assert codes == [0, 0, 0]
-    fresh = words.start("fresh")
-    words.settled(4)
-    words.stop(fresh)
-    assert words.counted(fresh) == words.sent
+    assert counted_from_the_changelog(words) == words.sent
 
 
 def further(words: Words, before: int) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import sqlite3
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -11,6 +12,7 @@ import pytest
 from tests.client.counting import (
     PARTITIONS,
     Words,
+    counted_from_the_changelog,
     every_word_counts_once_while_processes_come_and_go,
     killed_processes_lose_and_repeat_nothing,
     standbys_take_over,
@@ -23,7 +25,7 @@ from kohort.client.errors import WrongUse
 from kohort.client.tasks.changelog import ChangelogRecord, batch, claim
 from kohort.client.tasks.stateful_tasks import StatefulTasks
 from kohort.client.tasks.task import Task, TaskState
-from kohort.client.tasks.writer import ChangelogWriter
+from kohort.client.tasks.writer import ChangelogWriter, ResultFailed
 from kohort.model.errors import ConfigError, ProtocolError
 from kohort.model.ids import TopicPartition
 
@@ -53,10 +55,7 @@ def test_a_lost_folder_is_restored_from_the_changelog(words: Words) -> None:
     first = words.start("a")
     words.settled(4)
     words.stop(first)
-    second = words.start("empty")
-    words.settled(4)
-    words.stop(second)
-    assert words.counted(second) == words.sent
+    assert counted_from_the_changelog(words) == words.sent
 
 
 def test_a_failed_record_counts_when_it_is_processed_again(words: Words) -> None:
@@ -94,10 +93,7 @@ def test_late_writes_of_a_former_owner_do_not_count(
     until(lambda: "another process has written" in caplog.text, "the owner notices")
     words.write(5)
     words.stop(tasks)
-    fresh = words.start("fresh")
-    words.settled(4)
-    words.stop(fresh)
-    assert words.counted(fresh) == words.sent
+    assert counted_from_the_changelog(words) == words.sent
 
 
 def test_an_owner_that_was_fenced_claims_its_tasks_again(
@@ -110,10 +106,7 @@ def test_an_owner_that_was_fenced_claims_its_tasks_again(
     words.write(20)
     until(lambda: "another process has written" in caplog.text, "the owner notices")
     words.stop(tasks)
-    fresh = words.start("fresh")
-    words.settled(4)
-    words.stop(fresh)
-    assert words.counted(fresh) == words.sent
+    assert counted_from_the_changelog(words) == words.sent
 
 
 def test_a_changelog_with_records_of_another_program_ends_the_run(words: Words) -> None:
@@ -189,6 +182,25 @@ def test_results_are_delivered_before_the_task_commits(words: Words) -> None:
     words.stop(tasks)
     (end,) = words.admin.list_offsets([TopicPartition("results", 0)]).values()
     assert end.offset == sum(words.sent.values())
+
+
+def test_a_result_that_cannot_be_delivered_ends_the_run(words: Words) -> None:
+    words.admin.create_topic("results", 1, 1, {"max.message.bytes": "1000"})
+    count = words.count
+
+    def emit(task: Task, record: object) -> None:
+        count(task, record)
+        task.emit("results", random.Random(1).randbytes(5_000))
+
+    words.count = emit  # type: ignore[method-assign]
+    words.write(5)
+    words.ended(words.start("a"))
+    (error,) = words.failures
+    assert isinstance(error, ResultFailed)
+    assert "topic results" in str(error)
+    words.failures.clear()
+    words.count = count  # type: ignore[method-assign]
+    assert counted_from_the_changelog(words) == words.sent, "nothing was committed"
 
 
 @pytest.mark.parametrize(

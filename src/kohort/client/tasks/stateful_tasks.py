@@ -27,8 +27,9 @@ from confluent_kafka import Message
 from kohort.client.admin import Admin
 from kohort.client.config import ClientSettings, parse_client_settings
 from kohort.client.consumer import Consumer
-from kohort.client.errors import ClientError, WrongUse
+from kohort.client.errors import WrongUse
 from kohort.client.listeners import RebalanceListener
+from kohort.client.producing import DeliveryFailed
 from kohort.client.tasks.changelog import Checkpoint, claim
 from kohort.client.tasks.changelog_topic import make_changelog, name_of_changelog
 from kohort.client.tasks.copies import Copies, Copy
@@ -150,6 +151,7 @@ class StatefulTasks:
             ConfigError: the input does not exist; another process uses the folder; the changelog is
                 not compacted.
             WrongUse: called twice.
+            ResultFailed: a result of ``emit`` cannot be delivered.
             ClientError: the group, the brokers or the changelog refuse this process.
             Exception: ``process`` raised it. The record and those after the last commit are
                 processed again by the next owner.
@@ -221,11 +223,11 @@ class StatefulTasks:
         changed = [task for task in tasks if task.changed]
         for task in changed:
             task.send()
-        failure: ClientError | None = None
+        failure: DeliveryFailed | None = None
         try:
             if changed:
                 self._writer.wait()
-        except ClientError as error:
+        except DeliveryFailed as error:
             failure = error
         for task in changed:
             reason = task.finish() if failure is None else str(failure)

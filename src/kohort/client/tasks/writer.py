@@ -10,9 +10,14 @@ from collections.abc import Sequence
 from typing import Any
 
 from kohort.client.config import ClientSettings
-from kohort.client.producing import DeliveryFailed, IdempotentProducer
+from kohort.client.errors import ClientError
+from kohort.client.producing import IdempotentProducer
 from kohort.client.tasks.changelog import EPOCH_HEADER, ChangelogRecord, encode_epoch
 from kohort.model.ids import TopicPartition
+
+
+class ResultFailed(ClientError):
+    """A result of a task did not reach the broker."""
 
 
 class Delivery:
@@ -82,13 +87,14 @@ class ChangelogWriter:
         """Wait until every record was answered.
 
         Raises:
-            DeliveryFailed: a result, or an answer, did not come. The offsets of changelogs are in
-                their `Delivery`.
+            ResultFailed: a result was refused.
+            DeliveryFailed: an answer did not come. The offsets of changelogs are in their
+                `Delivery`.
         """
         self._producer.wait()
         if self._result_error is not None:
             error, self._result_error = self._result_error, None
-            raise DeliveryFailed(f"a result was not delivered: {error}")
+            raise ResultFailed(f"a result was not delivered: {error}")
 
     def close(self) -> None:
         """Deliver the rest, and end the producer."""
