@@ -12,11 +12,11 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Collection, Iterable, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from confluent_kafka import Message
+from confluent_kafka import KafkaError, Message
 
 from kohort.client import arguments
 from kohort.client.admin import Admin
@@ -35,6 +35,8 @@ _MOST_RECORDS: Final = 5_000
 _LOOK_S: Final = 0.1
 _COPIED_SOURCE: Final = "topic"
 """Settings with this source were given to the topic itself."""
+_PRODUCER_IS_OVER: Final = (KafkaError._FATAL, KafkaError._PURGE_INFLIGHT, KafkaError._PURGE_QUEUE)
+"""Errors of records that fail because another record failed."""
 
 
 @dataclass(slots=True)
@@ -44,8 +46,8 @@ class _Way:
     acknowledged: int | None = None
     """Behind the last record that the target has; all records before it are there, too."""
     committed: int | None = None
-    failed: str | None = None
-    """The first record that the target refused; later acknowledgements do not count."""
+    failed: bool = False
+    """A record was refused; later acknowledgements do not count."""
 
 
 class Mirror:
@@ -86,6 +88,9 @@ class Mirror:
         self._ways: dict[TopicPartition, _Way] = {}
         self._sizes: dict[str, int] = {}
         """The known number of partitions of each topic of the target."""
+        self._refused: str | None = None
+        """The record that ended the producer."""
+        self._is_cause = False
         self._stop_at: float | None = None
         self._committing = False
         self._began = False
@@ -154,11 +159,9 @@ class Mirror:
 
         def delivered(error: Any, _message: Any) -> None:
             if error is not None:
-                way.failed = way.failed or (
-                    f"{partition} at offset {offset}, {len(record)} bytes: the target "
-                    f"{self._target.bootstrap_servers} refused the record: {error}"
-                )
-            elif way.failed is None:
+                way.failed = True
+                self._note_refused(partition, record, error)
+            elif not way.failed:
                 way.acknowledged = offset + 1
                 self.copied += 1
 
@@ -173,14 +176,26 @@ class Mirror:
                 **more,
             )
         except DeliveryFailed:
-            self._producer.look()
-            self._check()  # tells the first refused record, if that is the cause
+            with suppress(DeliveryFailed):
+                self._producer.wait()  # the refused record may be answered after this error
+            self._check()
             raise
 
+    def _note_refused(self, partition: TopicPartition, record: Message, error: Any) -> None:
+        """Keep the first cause; other records fail because the producer is over."""
+        is_cause = error.code() not in _PRODUCER_IS_OVER
+        if self._refused is None or (is_cause and not self._is_cause):
+            self._is_cause = is_cause
+            self._refused = (
+                f"{partition} at offset {record.offset()}, {len(record)} bytes: the target "
+                f"{self._target.bootstrap_servers} refused the record: {error}"
+            )
+
     def _check(self) -> None:
-        for way in self._ways.values():
-            if way.failed is not None:
-                raise DeliveryFailed(way.failed)
+        if self._refused is not None:
+            with suppress(DeliveryFailed):
+                self._producer.wait()  # the cause may be answered after its effects
+            raise DeliveryFailed(self._refused)
 
     def _commit(self) -> None:
         """Commit behind acknowledged records; a refused commit is repeated."""

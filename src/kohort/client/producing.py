@@ -62,6 +62,7 @@ class IdempotentProducer:
             )
         except KafkaException as error:
             raise ConfigError(f"librdkafka refuses the settings: {error.args[0]}") from error
+        self._over: str | None = None
 
     def produce(self, topic: str, **record: Any) -> None:
         """Begin to write a record; waits while the queue is full.
@@ -90,22 +91,28 @@ class IdempotentProducer:
     def _poll(self, timeout_s: float) -> None:
         try:
             self._producer.poll(timeout_s)
-        except KafkaException:
-            # A fatal error is raised once. The next call comes to the records.
-            self._producer.poll(timeout_s)
+        except KafkaException as error:  # a fatal error; librdkafka raises it once
+            self._over = str(error.args[0])
+        if self._over is not None:
+            # librdkafka would keep the records of a producer that is over until they time out.
+            self._producer.purge()
+            self._producer.poll(0)
 
     def wait(self) -> None:
         """Wait until every record was answered.
 
         Raises:
-            DeliveryFailed: an answer did not come.
+            DeliveryFailed: an answer did not come, or the producer is over.
         """
-        try:
-            left = self._producer.flush(_LONGEST_S + 5)
-        except KafkaException as error:
-            raise DeliveryFailed(f"the producer is over: {error.args[0]}") from error
-        if left:
-            raise DeliveryFailed(f"{left} records were not delivered within {_LONGEST_S:g} s")
+        deadline = time.monotonic() + _LONGEST_S + 5
+        while len(self._producer):
+            if time.monotonic() > deadline:
+                raise DeliveryFailed(
+                    f"{len(self._producer)} records were not delivered within {_LONGEST_S:g} s"
+                )
+            self._poll(0.1)
+        if self._over is not None:
+            raise DeliveryFailed(f"the producer is over: {self._over}")
 
     def close(self) -> None:
         """Deliver the rest, and end the producer; harmless after a failed delivery."""
