@@ -12,8 +12,9 @@ from kohort.client.admin import Admin
 from kohort.client.config import parse_client_settings
 from kohort.client.membership import Membership
 from kohort.embedded.connect import ConnectorTask, decode_worker_assignment
-from kohort.engine.connect_protocol import ALL, connect_protocol
+from kohort.engine.connect_protocol import connect_protocol
 from kohort.policies.connect import Configuration
+from kohort.policies.connect_groups import ALL
 
 TASKS = {"a": 4, "b": 3, "c": 2}
 EVERYTHING = {ConnectorTask(name, n) for name, count in TASKS.items() for n in range(-1, count)}

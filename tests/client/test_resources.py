@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import pytest
 from tests.client.sharing import Crew, a_member_returns
-from tests.client.stage import expel
+from tests.client.stage import expel, until
 
 from kohort.broker.embedded import EmbeddedBroker
 from kohort.client.config import parse_client_settings
@@ -61,6 +61,21 @@ def test_waits_and_drains_work_as_for_partitions(make_crew: MakeCrew) -> None:
     crew.members[2].drain()
     crew.settled(0, 6, 6)
     assert crew.members[2].drained
+
+
+def test_resources_of_a_leader_that_left_wait_too(make_crew: MakeCrew) -> None:
+    crew = make_crew(**{"scheduled.rebalance.max.delay.ms": 600_000})
+    for shares in ([12], [6, 6], [4, 4, 4]):
+        crew.join()
+        crew.settled(*shares)
+    mine = crew.members[0].owned()
+    crew.leave(crew.members[0])
+    sentence = f"4 resources wait up to 600.0 s for the member that had them: {min(mine)}, "
+    until(lambda: sentence[:21] in str(crew.members[0].status().waiting_for), "the wait is told")
+    assert sentence[-15:] in str(crew.members[0].status().waiting_for)
+    again = crew.join()
+    crew.settled(4, 4, 4)
+    assert again.owned() == mine
 
 
 def test_the_application_has_a_policy_of_its_own(make_crew: MakeCrew) -> None:

@@ -8,7 +8,7 @@ from contextlib import ExitStack
 
 import pytest
 from tests.client.stage import expel, until
-from tests.client.working import Crew, workers_come_and_go
+from tests.client.working import ConnectsLeader, Crew, workers_come_and_go
 
 from kohort.broker.embedded import EmbeddedBroker
 from kohort.client.errors import WrongUse
@@ -94,27 +94,88 @@ def test_weights_balance_the_load_and_not_the_number(crew: Crew) -> None:
     assert heavy.owned() == {FIRST}
 
 
-@pytest.mark.parametrize(
-    "settings",
-    [
-        {"group.instance.id": "one"},
-        {"scheduled.rebalance.max.delay.ms": 1_000},
-        {"kohort.max.moves.per.round": 1},
-        {"kohort.member.identity": "one"},
-        {"kohort.stateful.topics": "t"},
-    ],
-    ids=lambda settings: next(iter(settings)),
-)
-def test_settings_without_effect_are_refused(settings: dict[str, object]) -> None:
-    with pytest.raises(ConfigError, match=next(iter(settings)).replace(".", r"\.")):
+def test_a_setting_without_effect_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"kohort\.stateful\.topics is for consumers"):
         Worker(
-            settings,
+            {"kohort.stateful.topics": "t"},
             bootstrap_servers="h:1",
             group_id=str(uuid.uuid4()),
             configuration=lambda: Configuration(offset=0, tasks={}),
             on_start=print,
             on_stop=print,
         )
+
+
+def test_a_static_worker_returns_to_all_of_its_work_without_a_rebalance(crew: Crew) -> None:
+    crew.join()
+    names = [{"group.instance.id": name} for name in ("one", "two")]
+    crew.join(**names[0])
+    second = crew.join(**names[1])
+    crew.settled(6, 6, 6)
+    mine, generation = second.owned(), second.snapshot().generation
+    crew.leave(second)  # a static member does not leave the group
+    again = crew.join(**names[1])
+    crew.settled(6, 6, 6)
+    assert again.owned() == mine
+    assert again.snapshot().generation == generation, "no rebalance"
+
+
+def test_work_of_a_worker_that_left_waits_for_its_return(crew: Crew) -> None:
+    wait = {"scheduled.rebalance.max.delay.ms": 600_000}
+    names = [wait | {"kohort.member.identity": name} for name in "abc"]
+    first, second, _ = [crew.join(**each) for each in names]
+    crew.settled(6, 6, 6)
+    mine = second.owned()
+    crew.leave(second)
+    sentence = "6 connectors and tasks wait up to"
+    until(lambda: sentence in str(first.status().waiting_for), "the wait is told")
+    assert str(min(mine)) in str(first.status().waiting_for)
+    assert sorted(len(worker.work()) for worker in crew.workers) == [6, 6]
+    again = crew.join(**names[1])
+    crew.settled(6, 6, 6)
+    assert again.owned() == mine
+    until(lambda: first.status().waiting_for == (), "nothing waits")
+
+
+def test_a_limit_of_moves_lets_work_move_in_small_steps(crew: Crew) -> None:
+    crew.join(**{"kohort.max.moves.per.round": 2})
+    crew.settled(18)
+    before = crew.workers[0].snapshot().generation
+    crew.join()
+    crew.settled(9, 9)
+    rounds = crew.workers[0].snapshot().generation - before
+    assert rounds >= 5, "9 moves by 2 a round"
+    assert len(crew.starts) == 18 + 9, "nothing moved twice"
+
+
+def test_a_drained_worker_hands_its_work_over_and_owns_it_until_then(crew: Crew) -> None:
+    moves = {"kohort.max.moves.per.round": 3}
+    first, second = crew.join(**moves), crew.join(**moves)
+    crew.settled(9, 9)
+    second.drain()
+    until(lambda: second.drained, "the drain is over")
+    until(lambda: len(first.work()) == 18, "the first worker has everything")
+    assert not second.owned()
+    assert crew.lost == []
+    crew.leave(second)
+    crew.settled(18)
+
+
+def test_a_static_worker_under_a_leader_of_connect_asks_for_its_work(crew: Crew) -> None:
+    leader = ConnectsLeader(crew)
+    with leader.worker:
+        until(lambda: leader.worker.snapshot().assignments > 0, "the leader is there")
+        leader.settle([])
+        name = {"group.instance.id": "one"}
+        second = crew.join(**name)
+        leader.settle([second])
+        before = second.snapshot().generation
+        leader.worker.request_rejoin("the next assignment names no changes")
+        until(lambda: second.snapshot().generation > before, "another generation")
+        crew.leave(second)
+        again = crew.join(**name)
+        leader.settle([again])
+        assert len(again.owned()) == 9
 
 
 def test_a_plan_that_the_broker_cannot_store_is_refused(crew: Crew) -> None:

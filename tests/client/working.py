@@ -4,11 +4,22 @@ from __future__ import annotations
 
 import threading
 import uuid
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 
 from tests.client.stage import until
 
+from kohort.client.config import parse_client_settings
+from kohort.client.membership import Membership
 from kohort.client.worker import Configuration, ConnectorTask, Worker, WorkState
+from kohort.embedded.connect import decode_worker_assignment, encode_worker_assignment
+from kohort.engine.connect_protocol import connect_protocol
+from kohort.model.ids import ProtocolName
+from kohort.model.join import JoinedMember
+from kohort.policies.connect_groups import ALL, ConnectAssigner
+from kohort.policies.losses import Moment
+from kohort.policies.spec import EncodedPlan
 
 TASKS = {"a": 4, "b": 3, "c": 2, "d": 1, "e": 1, "f": 1}
 """6 connectors and 12 tasks: 1, 2 and 3 workers have equal shares of both."""
@@ -100,6 +111,50 @@ class Crew:
 
         until(there, f"shares of {shares}")
         assert self.collisions == []
+
+
+class ConnectsLeader:
+    """A worker that leads as Connect's workers do: its assignments name changes only."""
+
+    def __init__(self, crew: Crew) -> None:
+        protocol = connect_protocol("http://connect/", lambda: crew.configuration)
+        assigner = _Terse(lambda: crew.configuration)
+        settings = parse_client_settings(
+            {
+                "bootstrap.servers": crew.address,
+                "group.id": crew.group,
+                "heartbeat.interval.ms": 50,
+            }
+        )
+        self.worker = Membership([ALL], settings, replace(protocol, assigner=assigner))
+
+    def settle(self, others: list[Worker]) -> None:
+        """Give revoked work up until all work is shared out evenly."""
+
+        def there() -> bool:
+            seen = self.worker.snapshot()
+            if seen.revoking:
+                self.worker.release(seen.revoking)
+            shares = [len(seen.owned), *(len(each.work()) for each in others)]
+            return sum(shares) == 18 and max(shares) - min(shares) <= 1
+
+        until(there, "all work with a worker")
+
+
+class _Terse(ConnectAssigner):
+    def assign(
+        self,
+        protocol_name: ProtocolName,
+        members: Sequence[JoinedMember],
+        partitions: Mapping[str, int],
+        moment: Moment | None = None,
+    ) -> EncodedPlan:
+        plan = super().assign(protocol_name, members, partitions, moment)
+        assignments = {
+            i: encode_worker_assignment(replace(decode_worker_assignment(data), detail=None))
+            for i, data in plan.assignments.items()
+        }
+        return replace(plan, assignments=assignments)
 
 
 def workers_come_and_go(crew: Crew) -> None:

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.java import java_output, skip_without_kafkas_classes
+from tests.policies.workers import decided
 
 from kohort.embedded.connect import (
     CONFIG_MISMATCH,
@@ -23,7 +24,7 @@ from kohort.embedded.connect import (
 )
 from kohort.model.errors import ConfigError
 from kohort.model.ids import MemberId
-from kohort.policies.connect import Configuration, eager_assignments, incremental_assignments
+from kohort.policies.connect import Configuration, eager_assignments
 
 EAGER_PLANS = Path(__file__).parent / "java" / "EagerPlans.java"
 COUNTS = st.dictionaries(st.sampled_from("abcdefgh"), st.integers(0, 9), max_size=8)
@@ -41,7 +42,7 @@ def _all(tasks: Mapping[str, int]) -> set[ConnectorTask]:
 def _settle(workers: dict[MemberId, WorkerState], tasks: Mapping[str, int]) -> int:
     """Rounds until nothing changes; in each, nobody starts what another worker still has."""
     for rounds in range(4):
-        plan = incremental_assignments(min(workers), workers, Configuration(offset=5, tasks=tasks))
+        plan = decided(min(workers), workers, Configuration(offset=5, tasks=tasks))
         before = {i: _has(state) for i, state in workers.items()}
         for member_id, told in plan.items():
             others = [had for i, had in before.items() if i != member_id]
@@ -127,13 +128,13 @@ def test_work_of_the_others_keeps_running_when_a_worker_dies(tasks: Mapping[str,
 def test_work_that_two_workers_claim_is_stopped_by_both_first() -> None:
     claim = ConnectAssignment(assigned={ConnectorTask("a", 0)})
     workers = {i: replace(s, allocation=claim) for i, s in _workers("AB").items()}
-    plan = incremental_assignments(A, workers, Configuration(offset=5, tasks={"a": 1}))
+    plan = decided(A, workers, Configuration(offset=5, tasks={"a": 1}))
     assert [told.revoked for told in plan.values()] == [{ConnectorTask("a", 0)}] * 2
     _settle(workers, {"a": 1})
     _assert_shared(workers, {"a": 1})
 
 
-@pytest.mark.parametrize("decide", [eager_assignments, incremental_assignments])
+@pytest.mark.parametrize("decide", [eager_assignments, decided])
 def test_a_leader_that_is_behind_assigns_nothing(decide: type) -> None:
     workers = _workers("A", offset=5) | _workers("B", offset=9)
     plan = decide(A, workers, Configuration(offset=8, tasks={"a": 2}))

@@ -6,11 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.examples import examples
+from tests.policies.workers import decided
 
 from kohort.embedded.connect import ConnectAssignment, ConnectorTask, WorkerState
 from kohort.model.errors import ConfigError
 from kohort.model.ids import MemberId
-from kohort.policies.connect import Configuration, incremental_assignments
+from kohort.policies.connect import Configuration
 from kohort.policies.weighted import weighted_shares
 
 NAMES = st.sampled_from([f"r{n}" for n in range(10)])
@@ -46,7 +47,7 @@ def test_work_of_two_claimants_is_withheld_from_both() -> None:
     configuration = Configuration(offset=0, tasks={"c": 1}, weights={both: 2})
     mine = ConnectAssignment(assigned=frozenset({both}))
     state = WorkerState(url="", config_offset=0, allocation=mine)
-    plan = incremental_assignments(A, {A: state, B: state}, configuration)
+    plan = decided(A, {A: state, B: state}, configuration)
     assert [told.revoked for told in plan.values()] == [{both}, {both}]
     assert [both in told.assigned for told in plan.values()] == [False, False]
 

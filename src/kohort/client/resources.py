@@ -34,8 +34,8 @@ class ResourceGroup(CallbackMembership[str]):
 
     Args:
         settings: a ``ClientSettings``, or names and values as ``parse_client_settings`` takes them.
-        resources: the names of all resources; called on the membership's thread if this member
-            leads, so it must return at once.
+        resources: the names of all resources; called on the membership's thread with each
+            assignment, so it must return at once.
         on_acquired: called with names that this member works on from now on.
         on_revoked: called with names that another member shall get; they move when it returns.
         on_lost: called with names that other members may work on already.

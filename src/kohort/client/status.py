@@ -129,7 +129,7 @@ def _waiting_for(member: MemberEngine, ownership: Ownership[Any], pending: Pendi
     if not member.core.wanted:
         return mine
     if state is MemberState.STABLE:
-        return mine + pending.sentences()
+        return mine + pending.sentences(ownership.words)
     if member.core.poll_expired:
         return [*mine, "max.poll.interval.ms passed without a poll: the application must poll"]
     if not member.coordinator_known:

@@ -3,8 +3,9 @@
 In: the configuration, callbacks. Out: the connectors and tasks that this process runs, and their
 states. Must not know: the kind of the work.
 
-The bytes in the group protocol are those of Connect's incremental protocol (``compatible``), and
-the plan is Design I: work moves in two steps, and few of it. Sources: KIP-415, ADR 0047.
+The bytes in the group protocol are those of Connect's incremental protocol (``compatible``). Work
+moves in two steps, and little of it. Waits, limits of moves, identities and static members work as
+in groups of consumers. Sources: KIP-415, ADR 0047.
 """
 
 from __future__ import annotations
@@ -20,12 +21,13 @@ from kohort.client import arguments
 from kohort.client.callback_membership import CallbackMembership, Change
 from kohort.client.config import ClientSettings, parse_client_settings
 from kohort.client.errors import WrongUse
+from kohort.client.identity import member_identity
 from kohort.consumer.ownership import GiveUp, Take
 from kohort.embedded.connect import NO_ERROR, ConnectAssignment, ConnectorTask
-from kohort.engine.connect_protocol import ALL, connect_protocol
+from kohort.engine.connect_protocol import connect_protocol
 from kohort.model.errors import ConfigError
 from kohort.policies.connect import Configuration
-from kohort.policies.consumer_groups import DESIGN_ONE
+from kohort.policies.connect_groups import ALL
 
 __all__ = ["Configuration", "ConnectorTask", "WorkState", "WorkStatus", "Worker"]
 
@@ -92,12 +94,15 @@ class Worker(CallbackMembership[ConnectorTask]):
         ):
             arguments.function(callback, name)
         settings = parse_client_settings(settings, **more)
-        _refuse(settings)
+        if settings.stateful_topics:
+            raise ConfigError("kohort.stateful.topics is for consumers: connectors are no topics")
         protocol = connect_protocol(
             url,
             configuration,
             partial(LOG.warning, "group %s: %s", settings.group_id),
             told=self._assigned,
+            resolution=settings.resolution,
+            identity=member_identity(settings.kohort_member_identity),
             most_record_bytes=settings.kohort_max_group_record_bytes,
         )
         super().__init__([ALL], settings, protocol)
@@ -105,6 +110,8 @@ class Worker(CallbackMembership[ConnectorTask]):
         self._on_start, self._on_stop, self._on_lost = on_start, on_stop, on_lost or on_stop
         self._work: dict[ConnectorTask, WorkStatus] = {}
         """Written on the thread of the callbacks only."""
+        self._is_new = settings.group_instance_id is not None
+        """Whether an assignment may be one that an earlier process of this static worker got."""
         self._needs_offset = -1
         """The offset of the configuration from which the last assignment was made."""
 
@@ -136,6 +143,11 @@ class Worker(CallbackMembership[ConnectorTask]):
         """Note the offset, on the membership's thread, before the change comes."""
         if told.error == NO_ERROR:
             self._needs_offset = told.config_offset
+        if self._is_new and told.detail is None:
+            # A leader of Connect names only changes; the earlier process knew the rest.
+            reason = "this static worker does not know all of its work"
+            self._calls.put(partial(self.request_rejoin, reason))
+        self._is_new = False
 
     # -- the thread of the callbacks --------------------------------------------------------------
 
@@ -185,21 +197,6 @@ class Worker(CallbackMembership[ConnectorTask]):
             LOG.exception("%s: a callback raised for %s", self._story(), work)
             return error
         return None
-
-
-def _refuse(settings: ClientSettings) -> None:
-    """Raise ConfigError for settings that would have no effect, or a wrong one."""
-    if settings.group_instance_id is not None:
-        raise ConfigError(
-            f"group.instance.id is {settings.group_instance_id}, expected none: a restarted static "
-            "worker would get only its last changes back, not all of its work"
-        )
-    if settings.resolution != DESIGN_ONE or settings.kohort_member_identity:
-        raise ConfigError(
-            "scheduled.rebalance.max.delay.ms, kohort.max.moves.per.round, kohort.stateful.topics "
-            "and kohort.member.identity have no effect in a group of workers: Connect's bytes have "
-            "no place for waits and postponed moves"
-        )
 
 
 def _names(work: Iterable[ConnectorTask]) -> str:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
+from kohort.embedded.deferral import PARTITIONS, Words
 from kohort.model.ids import GenerationId, ProtocolName
 from kohort.model.instants import Millis
 from kohort.model.join import JoinProtocol
@@ -79,6 +80,7 @@ class EmbeddedProtocol(Generic[R]):
         name_of: the name in a subscription that covers a resource: a partition's topic.
         offers_eager: whether one of the offers is an eager protocol.
         announced: the announcements, from the userdata of an assignment.
+        words: for sentences about resources in userdata.
     """
 
     offer: Callable[[Offer[R]], tuple[JoinProtocol, ...]]
@@ -87,3 +89,4 @@ class EmbeddedProtocol(Generic[R]):
     name_of: Callable[[R], str]
     offers_eager: bool = False
     announced: Callable[[bytes | None], Announced[R]] = _nothing_announced
+    words: Words = PARTITIONS

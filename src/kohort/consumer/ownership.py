@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from typing import Generic, TypeAlias
 
 from kohort.consumer.embedded_protocol import Announced, EmbeddedProtocol, Offer, R
+from kohort.embedded.deferral import Words
 from kohort.member.effects import Joined, Lost, PrepareJoin
 from kohort.member.events import (
     JoinPrepared,
@@ -184,6 +185,11 @@ class Ownership(Generic[R]):
         """The same in the last JoinPrepared."""
 
     # -- state ------------------------------------------------------------------------------------
+
+    @property
+    def words(self) -> Words:
+        """For sentences about resources in userdata."""
+        return self._embedded.words
 
     @property
     def owned(self) -> dict[R, GenerationId]:

@@ -8,6 +8,9 @@ Version 2 (``sessioned``) has the bytes of version 1; the name says that workers
 that they send to each other. A reader fills fields that are missing at the end with defaults and
 treats a higher version like version 2, as Connect does.
 
+Workers of kohort write bytes of their own behind the incremental ones: a subscription or assignment
+of the consumer protocol, with task n of a connector as partition n + 1. Connect ignores them.
+
 Source: ConnectProtocol, IncrementalCooperativeConnectProtocol and ExtendedAssignment of Kafka's
 connect-runtime.
 """
@@ -44,6 +47,8 @@ CONFIG_MISMATCH: Final = 1
 
 _CONNECTOR_ITSELF: Final = -1
 _VERSION = binary.Struct(">h")
+_MARK: Final = b"kh\x01"
+"""In front of the bytes that only workers of kohort read."""
 
 _T = TypeVar("_T")
 
@@ -126,6 +131,8 @@ class ConnectAssignment:
     delay_ms: Millis = Millis(0)
     """Version 1 and higher: the time until the worker joins again."""
     error: int = NO_ERROR
+    detail: bytes | None = None
+    """Version 1 and higher: an assignment of the consumer protocol, from a leader of kohort."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,6 +143,8 @@ class WorkerState:
     config_offset: int
     allocation: ConnectAssignment | None = None
     """Version 1 and higher: the assignment that the worker has; None before the first."""
+    detail: bytes | None = None
+    """Version 1 and higher: a subscription of the consumer protocol, from a worker of kohort."""
 
 
 def worker_protocols(state: WorkerState, highest: int = SESSIONED) -> tuple[JoinProtocol, ...]:
@@ -159,7 +168,7 @@ def encode_worker_state(value: WorkerState, version: int = SESSIONED) -> bytes:
         return data
     mine = value.allocation
     allocation = None if mine is None else encode_worker_assignment(mine, version)
-    return data + encode(Allocation(allocation=allocation), version)
+    return data + encode(Allocation(allocation=allocation), version) + _marked(value.detail)
 
 
 def decode_worker_state(data: bytes) -> WorkerState:
@@ -170,12 +179,13 @@ def decode_worker_state(data: bytes) -> WorkerState:
     """
     version = _version(data, "state")
     head, end = decode(WorkerStateHead, version, data, _VERSION.size)
-    tail, _ = _decode_if_any(Allocation, version, data, end)
+    tail, end = _decode_if_any(Allocation, version, data, end)
     mine = None if tail is None else tail.allocation
     return WorkerState(
         url=head.url,
         config_offset=head.config_offset,
         allocation=None if mine is None else decode_worker_assignment(mine),
+        detail=_detail(data, end),
     )
 
 
@@ -197,7 +207,7 @@ def encode_worker_assignment(value: ConnectAssignment, version: int = SESSIONED)
             raise ProtocolError("Connect's eager protocol carries no revoked tasks and no delay")
         return data
     delay = encode(Delay(delay_ms=value.delay_ms), version)
-    return data + _encode_tasks(value.revoked, version) + delay
+    return data + _encode_tasks(value.revoked, version) + delay + _marked(value.detail)
 
 
 def decode_worker_assignment(data: bytes) -> ConnectAssignment:
@@ -213,7 +223,7 @@ def decode_worker_assignment(data: bytes) -> ConnectAssignment:
     head, end = decode(AssignmentHead, version, data, _VERSION.size)
     assigned, end = _decode_if_any(TaskLists, version, data, end)
     revoked, end = _decode_if_any(TaskLists, version, data, end)
-    tail, _ = _decode_if_any(Delay, version, data, end)
+    tail, end = _decode_if_any(Delay, version, data, end)
     delay_ms = 0 if tail is None else tail.delay_ms
     if delay_ms < 0:
         raise ProtocolError(f"a worker's assignment has a delay of {delay_ms} ms")
@@ -225,7 +235,16 @@ def decode_worker_assignment(data: bytes) -> ConnectAssignment:
         revoked=_tasks_in(revoked),
         delay_ms=Millis(delay_ms),
         error=head.error,
+        detail=_detail(data, end),
     )
+
+
+def _marked(detail: bytes | None) -> bytes:
+    return b"" if detail is None else _MARK + detail
+
+
+def _detail(data: bytes, end: int) -> bytes | None:
+    return data[end + len(_MARK) :] if data.startswith(_MARK, end) else None
 
 
 def _encode_tasks(tasks: Iterable[ConnectorTask], version: int) -> bytes:

@@ -19,7 +19,7 @@ ignore these bytes. A subscription's userdata starts with the generation, as Jav
 from __future__ import annotations
 
 import struct as binary
-from collections.abc import Iterable, Set
+from collections.abc import Callable, Iterable, Set
 from dataclasses import dataclass, replace
 
 from kohort.embedded.consumer import (
@@ -99,10 +99,21 @@ class StandbysData:
     partitions: list[TopicPartitionList] = field(array(TopicPartitionList))
 
 
-def named(partitions: Set[TopicPartition]) -> str:
+def named(partitions: Set[TopicPartition], name: Callable[[TopicPartition], object] = str) -> str:
     """The first partitions, for a sentence."""
     more = ", ..." if len(partitions) > _NAMED else ""
-    return ", ".join(map(str, sorted(partitions)[:_NAMED])) + more
+    return ", ".join(str(name(each)) for each in sorted(partitions)[:_NAMED]) + more
+
+
+@dataclass(frozen=True, slots=True)
+class Words:
+    """The words of a sentence about partitions, or about other resources that travel as such."""
+
+    noun: str = "partitions"
+    name: Callable[[TopicPartition], object] = str
+
+
+PARTITIONS = Words()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -166,12 +177,12 @@ class Pending:
             ),
         )
 
-    def sentences(self) -> list[str]:
+    def sentences(self, words: Words = PARTITIONS) -> list[str]:
         """A sentence about each wait and handover, and about postponed moves."""
         moves = [f"{self.postponed} moves are left for later"] if self.postponed else []
         waits = [
-            f"{len(wait.partitions)} partitions wait up to {wait.remaining_ms / 1_000:.1f} s for "
-            f"the member that had them: {named(wait.partitions)}"
+            f"{len(wait.partitions)} {words.noun} wait up to {wait.remaining_ms / 1_000:.1f} s for "
+            f"the member that had them: {named(wait.partitions, words.name)}"
             for wait in self.waits
         ]
         handovers = [

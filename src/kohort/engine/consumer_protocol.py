@@ -31,14 +31,19 @@ def echo_of(value: Offer[Any], identity: int | None, *, prepares: bool = False) 
     )
 
 
+def rounds_announced(user_data: bytes | None) -> Announced[Any]:
+    """The announcements of later moves and of another round, for resources that nobody prepares."""
+    pending = pending_of(user_data)
+    return Announced(postponed=pending.postponed > 0, round_follows=bool(pending.released))
+
+
 def _announced(user_data: bytes | None) -> Announced[TopicPartition]:
     pending = pending_of(user_data)
     partitions = (each.partitions for each in pending.handovers)
-    return Announced(
+    return replace(
+        rounds_announced(user_data),
         prepare=frozenset[TopicPartition]().union(*partitions),
         standbys=pending.standbys,
-        postponed=pending.postponed > 0,
-        round_follows=bool(pending.released),
     )
 
 

@@ -11,13 +11,19 @@ from typing import Final
 from kohort.consumer.embedded_protocol import EmbeddedProtocol, Offer
 from kohort.embedded.consumer import decode_assignment
 from kohort.engine.consumer_driver import GroupProtocol
-from kohort.engine.consumer_protocol import echo_of
+from kohort.engine.consumer_protocol import echo_of, rounds_announced
 from kohort.model.ids import NO_GENERATION, GenerationId, ProtocolType
 from kohort.model.join import JoinProtocol
 from kohort.policies.consumer_groups import join_protocols
 from kohort.policies.cooperative import CooperativeStickyAssignor
 from kohort.policies.registry import is_cooperative
-from kohort.policies.resource_groups import ResourceAssigner, resource_of, resources_in, since_text
+from kohort.policies.resource_groups import (
+    WORDS,
+    ResourceAssigner,
+    resource_of,
+    resources_in,
+    since_text,
+)
 
 PROTOCOL_TYPE: Final = ProtocolType("kohort-resources")
 EVERY: Final = "every"
@@ -34,13 +40,21 @@ def resource_protocol(
         identity: the number of a member that is the same in its next process.
     """
     member = _Offers(identity)
+
+    def read(data: bytes) -> tuple[frozenset[str], bytes | None]:
+        assigned = resources_in(data), decode_assignment(data).user_data
+        assigner.remember()
+        return assigned
+
     return GroupProtocol(
         type=PROTOCOL_TYPE,
         embedded=EmbeddedProtocol(
             offer=member.offer,
-            read_assignment=lambda data: (resources_in(data), decode_assignment(data).user_data),
+            read_assignment=read,
             is_cooperative=is_cooperative,
             name_of=lambda _name: EVERY,
+            announced=rounds_announced,
+            words=WORDS,
         ),
         assigner=assigner,
     )

@@ -3,10 +3,10 @@
 In: the workers' states, the leader's configuration. Out: an assignment for each worker. Must not
 know: bytes, requests, timers, the work of a task.
 
-The eager plan is that of Connect's EagerAssignor: connectors first, then tasks, in turns. The
-incremental plan is Design I: a worker keeps its allocation as far as balance permits, and stops
-revoked work before another worker starts it. Connectors and tasks are balanced separately, by the
-policy of ``cooperative-sticky``: task n of a connector is partition n of a topic there.
+The eager plan is that of Connect's EagerAssignor: connectors first, then tasks, in turns. Under an
+incremental plan a worker keeps its work as far as balance permits, and stops revoked work before
+another worker starts it. Connectors and tasks are balanced separately, by the policy of
+``cooperative-sticky``: task n of a connector is partition n + 1 of a topic there.
 
 As in Connect, a leader that has read less of the configuration than another worker assigns nothing:
 it answers CONFIG_MISMATCH, and all workers read on and join again. The caller of these functions
@@ -15,9 +15,8 @@ reads the configuration to its end before.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
 from itertools import cycle
 
 from kohort.embedded.connect import (
@@ -28,11 +27,11 @@ from kohort.embedded.connect import (
 )
 from kohort.model.errors import ConfigError
 from kohort.model.ids import MemberId, TopicPartition
-from kohort.policies.cooperative import CooperativeStickyAssignor
-from kohort.policies.spec import GroupSpec, MemberSpec
+from kohort.policies.claims import valid_claims
+from kohort.policies.losses import existing_partitions
+from kohort.policies.spec import GroupAssignment, GroupSpec
+from kohort.policies.sticky import sticky_plan
 from kohort.policies.weighted import weighted_shares
-
-_Shares = dict[MemberId, frozenset[ConnectorTask]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,61 +81,92 @@ def eager_assignments(
 
 
 def incremental_assignments(
-    leader: MemberId, workers: Mapping[MemberId, WorkerState], configuration: Configuration
+    leader: MemberId,
+    workers: Mapping[MemberId, WorkerState],
+    configuration: Configuration,
+    shares: Mapping[MemberId, Collection[ConnectorTask]],
 ) -> dict[MemberId, ConnectAssignment]:
-    """A balanced plan with few moves, for the protocols ``compatible`` and ``sessioned``.
+    """The way to these shares, for the protocols ``compatible`` and ``sessioned``.
 
     An assignment names only the work that the worker starts and the work that it stops. A worker
     that stops something joins again, and the next plan assigns it.
     """
-    owned = {i: _allocation(state) for i, state in workers.items()}
-    if configuration.weights:
-        shares = _weighted(owned, configuration)
-    else:
-        connectors = _shares(owned, dict.fromkeys(configuration.tasks, 1), first=-1)
-        tasks = _shares(owned, configuration.tasks, first=0)
-        shares = {i: connectors[i] | tasks[i] for i in owned}
-    plan = {i: (shares[i] - had, had - shares[i]) for i, had in owned.items()}
+    plan = {}
+    for member_id, state in workers.items():
+        had, mine = allocation(state), frozenset(shares.get(member_id, ()))
+        plan[member_id] = mine - had, had - mine
     return _told(leader, workers, configuration, plan)
 
 
-def _allocation(state: WorkerState) -> frozenset[ConnectorTask]:
+def is_behind(configuration: Configuration, workers: Mapping[MemberId, WorkerState]) -> bool:
+    """Whether another worker has read more of the configuration."""
+    return configuration.offset < max(state.config_offset for state in workers.values())
+
+
+def allocation(state: WorkerState) -> frozenset[ConnectorTask]:
+    """The work of a worker."""
     return frozenset() if state.allocation is None else frozenset(state.allocation.assigned)
 
 
-def _shares(
-    owned: Mapping[MemberId, Iterable[ConnectorTask]], counts: Mapping[str, int], first: int
-) -> _Shares:
-    """The plan for numbers of tasks from ``first`` on; without work that another worker has."""
-    topics = frozenset(counts)
+# -- work as partitions ---------------------------------------------------------------------------
+
+
+def as_partition(work: ConnectorTask) -> TopicPartition:
+    """A connector is partition 0 of a topic with its name, task n is partition n + 1."""
+    return TopicPartition(work.connector, work.task + 1)
+
+
+def as_work(partition: TopicPartition) -> ConnectorTask:
+    """The reverse of `as_partition`."""
+    return ConnectorTask(partition.topic, partition.partition - 1)
+
+
+def balanced_work(spec: GroupSpec, weights: Mapping[ConnectorTask, int]) -> GroupAssignment:
+    """A balanced plan with few moves, also for work that other members hold.
+
+    Args:
+        spec: the group, with work as partitions.
+        weights: as in `Configuration`.
+    """
+    if weights:
+        return _weighted(spec, weights)
+    connectors = sticky_plan(_kind(spec, first=0, counts=dict.fromkeys(spec.partitions, 1)))
+    counts = {connector: number - 1 for connector, number in spec.partitions.items()}
+    tasks = sticky_plan(_kind(spec, first=1, counts=counts))
+    return {
+        i: sorted([*mine, *(TopicPartition(t, n + 1) for t, n in tasks[i])])
+        for i, mine in connectors.items()
+    }
+
+
+def _kind(spec: GroupSpec, first: int, counts: Mapping[str, int]) -> GroupSpec:
+    """The group with the connectors alone, or with the tasks alone, numbered from 0."""
     members = {
-        i: MemberSpec(
-            topics=topics,
+        i: replace(
+            member,
             owned=frozenset(
-                TopicPartition(each.connector, each.task - first)
-                for each in mine
-                if each.is_connector == (first < 0)
+                TopicPartition(t, n - first)
+                for t, n in member.owned
+                if 0 <= n - first < counts.get(t, 0)
             ),
         )
-        for i, mine in owned.items()
+        for i, member in spec.members.items()
     }
-    plan = CooperativeStickyAssignor().assign(GroupSpec(members=members, partitions=counts))
-    return {
-        i: frozenset(ConnectorTask(p.topic, p.partition + first) for p in mine)
-        for i, mine in plan.partitions.items()
-    }
+    return replace(spec, members=members, partitions=counts)
 
 
-def _weighted(
-    owned: Mapping[MemberId, frozenset[ConnectorTask]], configuration: Configuration
-) -> _Shares:
-    """The plan by weights; without work that another worker has."""
-    weights = {work: configuration.weights.get(work, 1) for work in configuration.work()}
-    claimed = Counter(work for mine in owned.values() for work in mine)
-    return {
-        i: frozenset(work for work in mine if claimed[work] == (work in owned[i]))
-        for i, mine in weighted_shares(owned, weights).items()
+def _weighted(spec: GroupSpec, weights: Mapping[ConnectorTask, int]) -> GroupAssignment:
+    plan: GroupAssignment = {i: [] for i in spec.members}
+    owned: dict[MemberId, list[TopicPartition]] = {
+        i: [] for i, m in spec.members.items() if m.topics
     }
+    for partition, member_id in valid_claims(spec).items():
+        owned[member_id].append(partition)
+    if owned:
+        all_work = existing_partitions(spec)
+        shares = weighted_shares(owned, {p: weights.get(as_work(p), 1) for p in all_work})
+        plan |= {i: sorted(mine) for i, mine in shares.items()}
+    return plan
 
 
 def _told(
@@ -146,9 +176,9 @@ def _told(
     plan: Mapping[MemberId, tuple[frozenset[ConnectorTask], frozenset[ConnectorTask]]],
 ) -> dict[MemberId, ConnectAssignment]:
     """The plan with the leader's message; or the mismatch, if another worker has read further."""
-    newest = max(state.config_offset for state in workers.values())
     url = workers[leader].url
-    if configuration.offset < newest:
+    if is_behind(configuration, workers):
+        newest = max(state.config_offset for state in workers.values())
         behind = ConnectAssignment(
             leader=leader, leader_url=url, config_offset=newest, error=CONFIG_MISMATCH
         )

@@ -24,6 +24,7 @@ from kohort.embedded.consumer import (
 )
 from kohort.embedded.deferral import (
     NO_ECHO,
+    PARTITIONS,
     Echo,
     Pending,
     announced_in,
@@ -47,7 +48,16 @@ from kohort.policies.deferred import DeferredPlan, Resolution, deferred_plan
 from kohort.policies.losses import Moment
 from kohort.policies.record_size import BROKERS_RECORD_LIMIT, check_record, record_bytes
 from kohort.policies.registry import assignor
-from kohort.policies.spec import AssignAgain, Assignor, EncodedPlan, GroupSpec, MemberSpec, Plan
+from kohort.policies.spec import (
+    AssignAgain,
+    Assignor,
+    EncodedPlan,
+    GroupAssignment,
+    GroupSpec,
+    MemberSpec,
+    Plan,
+)
+from kohort.policies.sticky import sticky_plan
 
 DESIGN_ONE = Resolution()
 """Nothing waits, and all moves are made in one round."""
@@ -125,6 +135,8 @@ class ConsumerAssigner:
         most_record_bytes: the broker's limit for the group's record; 0 for no check.
     """
 
+    words = PARTITIONS
+
     def __init__(
         self,
         resolution: Resolution = DESIGN_ONE,
@@ -150,6 +162,14 @@ class ConsumerAssigner:
         """The group, as the members offer it."""
         return group_spec(protocol_name, members, partitions)
 
+    def balanced(self, spec: GroupSpec) -> GroupAssignment:
+        """The plan of ``cooperative-sticky``, also for partitions that other members hold."""
+        return sticky_plan(spec)
+
+    def in_one_step(self, protocol_name: ProtocolName, spec: GroupSpec) -> Plan:
+        """The plan if nothing waits and no move is postponed."""
+        return assignor(protocol_name).assign(spec)
+
     def assign(
         self,
         protocol_name: ProtocolName,
@@ -174,7 +194,7 @@ class ConsumerAssigner:
             asks_to_drain(member.user_data) for member in spec.members.values()
         )
         if moment is None or not cooperative or in_one_step:
-            plan = assignor(protocol_name).assign(spec)
+            plan = self.in_one_step(protocol_name, spec)
             encoded = EncodedPlan(*in_bytes(plan, members), racks=racks)
             self._check_record(members, encoded)
             return encoded
@@ -194,7 +214,7 @@ class ConsumerAssigner:
 
     def _deferred(self, spec: GroupSpec, moment: Moment) -> DeferredPlan:
         """The plan; nothing waits if the group's record would be too large with the userdata."""
-        plan = deferred_plan(spec, moment, self._resolution)
+        plan = deferred_plan(spec, moment, self._resolution, self.balanced)
         # Each member's assignment has the userdata, and later each member's subscription.
         added = 2 * sum(map(len, _user_data_of(spec, plan).values()))
         partitions = sum(map(len, plan.partitions.values()))
@@ -205,8 +225,8 @@ class ConsumerAssigner:
                 "large"
             )
             at_once = replace(self._resolution, most_wait_ms=Millis(0), stateful=frozenset[str]())
-            plan = deferred_plan(spec, moment, at_once)
-        for sentence in (*plan.notes, *plan.pending.sentences()):
+            plan = deferred_plan(spec, moment, at_once, self.balanced)
+        for sentence in (*plan.notes, *plan.pending.sentences(self.words)):
             self._say(f"generation {moment.generation_id}: {sentence}")
         return plan
 

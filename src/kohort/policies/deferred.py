@@ -16,8 +16,9 @@ addition gets its share from all. Sources: seed 003 (Design II), rules B1 to B16
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import TypeAlias
 
 from kohort.embedded.deferral import Echo, Handover, Pending, Wait
 from kohort.model.errors import ConfigError
@@ -131,7 +132,13 @@ class DeferredPlan:
         )
 
 
-def deferred_plan(spec: GroupSpec, moment: Moment, resolution: Resolution) -> DeferredPlan:
+Planner: TypeAlias = Callable[[GroupSpec], GroupAssignment]
+"""Balances a group; members keep their claims as far as balance permits."""
+
+
+def deferred_plan(
+    spec: GroupSpec, moment: Moment, resolution: Resolution, planner: Planner = sticky_plan
+) -> DeferredPlan:
     """Decide for one generation of a group in which members claim what they work on."""
     memory = moment.memory
     absences = _absences(spec, memory, moment.now)
@@ -153,11 +160,11 @@ def deferred_plan(spec: GroupSpec, moment: Moment, resolution: Resolution) -> De
     # A partition with a warm copy waits for nobody.
     waits = _without(waits, warm.keys())
     members, waits = _handed_over(staying, waits, memory, identities)
-    target, left = _target(replace(staying, members=members), waits, memory, warm)
+    target, left = _target(planner, replace(staying, members=members), waits, memory, warm)
     if preparing:
         # The moves that were announced stay as they are if no other plan has fewer moves.
         going_on = replace(staying, members=as_announced(members, preparing))
-        same = _target(going_on, waits, memory, warm)
+        same = _target(planner, going_on, waits, memory, warm)
         if len(optional_moves(spec, same[0])) <= len(optional_moves(spec, target)):
             target, left = same
     waits, target = left, preferring(spec, target, warm)
@@ -328,26 +335,30 @@ def _without(waits: list[Waiting], partitions: Collection[TopicPartition]) -> li
 
 
 def _target(
-    spec: GroupSpec, waits: list[Waiting], memory: LeaderMemory | None, warm: Holders
+    planner: Planner,
+    spec: GroupSpec,
+    waits: list[Waiting],
+    memory: LeaderMemory | None,
+    warm: Holders,
 ) -> tuple[GroupAssignment, list[Waiting]]:
     """The balanced plan; members with a warm copy claim free partitions if that costs no move."""
-    plain = _with_placeholders(spec, waits, memory)
+    plain = _with_placeholders(planner, spec, waits, memory)
     if not warm:
         return plain
     waiting = frozenset[TopicPartition]().union(*(wait.partitions for wait in waits))
     free = existing_partitions(spec) - claimants(spec).keys() - waiting
     claimed = replace(spec, members=claims_of_holders(spec.members, free, warm))
-    warmed = _with_placeholders(claimed, waits, memory)
+    warmed = _with_placeholders(planner, claimed, waits, memory)
     fewer = len(optional_moves(spec, plain[0])) < len(optional_moves(spec, warmed[0]))
     return plain if fewer else warmed
 
 
 def _with_placeholders(
-    spec: GroupSpec, waits: list[Waiting], memory: LeaderMemory | None
+    planner: Planner, spec: GroupSpec, waits: list[Waiting], memory: LeaderMemory | None
 ) -> tuple[GroupAssignment, list[Waiting]]:
-    """The sticky plan with a placeholder for each wait; the waits that are left."""
+    """The balanced plan with a placeholder for each wait; the waits that are left."""
     if not waits:
-        return sticky_plan(spec), []
+        return planner(spec), []
     placeholders = {
         MemberId(f"{_PLACEHOLDER}{number:06d}"): wait for number, wait in enumerate(waits)
     }
@@ -358,7 +369,7 @@ def _with_placeholders(
         )
         for name, wait in placeholders.items()
     }
-    plan = sticky_plan(replace(spec, members={**spec.members, **stand_ins}))
+    plan = planner(replace(spec, members={**spec.members, **stand_ins}))
     owners = valid_claims(spec)
     left = []
     for name, wait in placeholders.items():

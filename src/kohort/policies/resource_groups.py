@@ -12,11 +12,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Final, TypeAlias
 
 from kohort.embedded.consumer import decode_assignment
-from kohort.embedded.deferral import asks_to_drain
+from kohort.embedded.deferral import Words, asks_to_drain
 from kohort.model.errors import ConfigError
 from kohort.model.ids import (
     NO_GENERATION,
@@ -63,16 +64,22 @@ A member that drains or has damaged bytes is left out: its resources go to other
 """
 
 
+WORDS: Final = Words("resources", lambda partition: partition.topic)
+
+
 class ResourceAssigner(ConsumerAssigner):
     """Decides for groups that share resources.
 
     Args:
-        resources: the resources that exist now; called on the membership's thread.
+        resources: the resources that exist now; called on the membership's thread, with each
+            assignment.
         policy: the application's; None balances, and moves as few resources as possible.
         resolution: waits and limits of moves; a policy of the application has none.
         say: takes a sentence for the log of the leader's process.
         most_record_bytes: the broker's limit for the group's record; 0 for no check.
     """
+
+    words = WORDS
 
     def __init__(
         self,
@@ -86,6 +93,15 @@ class ResourceAssigner(ConsumerAssigner):
         self._resources = resources
         self._policy = policy
         self._counts: dict[str, int] = {}
+        self._known: dict[str, int] = {}
+
+    def remember(self) -> None:
+        """An assignment came: the present resources are known to be shared out.
+
+        A member that leads later tells resources of a lost member from new ones by this.
+        """
+        with suppress(Exception):
+            self._known = dict.fromkeys(_checked(self._resources()), 1)
 
     def topics(self, protocol_name: ProtocolName, metadata: Sequence[bytes]) -> frozenset[str]:
         """None: resources need no metadata of a broker."""
@@ -125,6 +141,8 @@ class ResourceAssigner(ConsumerAssigner):
                 return EncodedPlan(*in_bytes(_asked(self._policy, spec), members))
             except Exception as error:
                 self._say(f"the policy failed ({error!r}); the plan is balanced instead")
+        if moment is not None:
+            moment = replace(moment, known=self._known)
         return super().assign(protocol_name, members, self._counts, moment)
 
     def spec(
