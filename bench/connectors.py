@@ -49,8 +49,12 @@ def main() -> int:
     parser.add_argument("--small", action="store_true", help="sizes that run in seconds")
     options = parser.parse_args()
     connectors = 9 if options.small else options.connectors
-    eager = started("sticky", connectors)
-    incremental = started("cooperative-sticky", connectors)
+    compare(connectors, started("sticky", connectors), started("cooperative-sticky", connectors))
+    return 0
+
+
+def compare(connectors: int, eager: dict[str, float], incremental: dict[str, float]) -> None:
+    """Print both results and their ratios."""
     for what, found in (("eager", eager), ("incremental", incremental)):
         emit("connectors", {"what": what, "connectors": connectors} | found)
     ratios = {
@@ -60,7 +64,6 @@ def main() -> int:
         "throughput_ratio": round(incremental["mb_per_s"] / eager["mb_per_s"], 2),
     }
     emit("connectors", ratios | {"goal_start_ratio": 10, "goal_throughput_ratio": 2})
-    return 0
 
 
 def started(assignor: str, connectors: int) -> dict[str, float]:

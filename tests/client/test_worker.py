@@ -178,6 +178,35 @@ def test_a_static_worker_under_a_leader_of_connect_asks_for_its_work(crew: Crew)
         assert len(again.owned()) == 9
 
 
+def test_eager_workers_stop_all_work_in_each_rebalance(crew: Crew) -> None:
+    eager = {"protocols": ("default",)}
+    for shares in ([18], [9, 9], [6, 6, 6]):
+        crew.join(**eager)
+        crew.settled(*shares)
+    assert len(crew.starts) == 18 * 3
+    assert crew.lost == []
+
+
+def test_a_group_changes_its_protocol_by_two_rolling_restarts(crew: Crew) -> None:
+    both = ("compatible", "default")
+    for _ in range(3):
+        crew.join(protocols=("default",))
+    crew.settled(6, 6, 6)
+    for protocols in (both, ("compatible",), both, ("default",)):
+        for _ in range(3):
+            crew.leave(crew.workers[0])
+            crew.settled(9, 9)
+            crew.join(protocols=protocols)
+            crew.settled(6, 6, 6)
+    assert crew.lost == []
+
+
+@pytest.mark.parametrize("protocols", [(), "default", ("sessioned",), ("default", "default")])
+def test_other_protocols_are_refused(crew: Crew, protocols: object) -> None:
+    with pytest.raises(ConfigError, match="expected protocols out of compatible, default"):
+        crew.join(protocols=protocols)
+
+
 def test_a_plan_that_the_broker_cannot_store_is_refused(crew: Crew) -> None:
     crew.configuration = Configuration(offset=1, tasks={f"connector-{n}": 9 for n in range(200)})
     worker = crew.join(kohort_max_group_record_bytes=2_000)

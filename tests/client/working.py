@@ -7,6 +7,7 @@ import uuid
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
+from typing import Any
 
 from tests.client.stage import until
 
@@ -71,6 +72,7 @@ class Crew:
         def configuration() -> Configuration:
             return read if isinstance(read, Configuration) else self.configuration
 
+        protocols: Any = more.pop("protocols", ("compatible",))
         worker = Worker(
             {
                 "bootstrap.servers": self.address,
@@ -83,6 +85,7 @@ class Crew:
             on_start=start,
             on_stop=stop,
             on_lost=lose,
+            protocols=protocols,
         )
         self._stack.callback(worker.leave)
         worker.join()

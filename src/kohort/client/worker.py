@@ -3,15 +3,15 @@
 In: the configuration, callbacks. Out: the connectors and tasks that this process runs, and their
 states. Must not know: the kind of the work.
 
-The bytes in the group protocol are those of Connect's incremental protocol (``compatible``). Work
-moves in two steps, and little of it. Waits, limits of moves, identities and static members work as
-in groups of consumers. Sources: KIP-415, ADR 0047.
+The bytes in the group protocol are those of Connect. Under the incremental protocol, which is named
+``compatible``, work moves in two steps, and little of it. Waits, limits of moves, identities and
+static members work as in groups of consumers. Sources: KIP-415, ADR 0047.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from functools import partial
@@ -23,7 +23,14 @@ from kohort.client.config import ClientSettings, parse_client_settings
 from kohort.client.errors import WrongUse
 from kohort.client.identity import member_identity
 from kohort.consumer.ownership import GiveUp, Take
-from kohort.embedded.connect import NO_ERROR, ConnectAssignment, ConnectorTask
+from kohort.embedded.connect import (
+    COMPATIBLE,
+    EAGER,
+    NAMES,
+    NO_ERROR,
+    ConnectAssignment,
+    ConnectorTask,
+)
 from kohort.engine.connect_protocol import connect_protocol
 from kohort.model.errors import ConfigError
 from kohort.policies.connect import Configuration
@@ -66,6 +73,10 @@ class Worker(CallbackMembership[ConnectorTask]):
             of a rebalance have returned.
         on_lost: called with each one that another worker may run already; default: ``on_stop``.
         url: the address of this process, for the other workers.
+        protocols: Connect's names, best first. ``compatible`` keeps work running during a
+            rebalance, ``default`` (eager) stops all work before. A group changes from one to the
+            other by two rolling restarts: first all workers offer both. A worker that offers
+            ``default`` stops all work in each rebalance.
         more: further settings; ``bootstrap_servers`` and ``group_id`` are needed.
 
     The callbacks run one after the other on a thread of their own.
@@ -84,6 +95,7 @@ class Worker(CallbackMembership[ConnectorTask]):
         on_stop: WorkCallback,
         on_lost: WorkCallback | None = None,
         url: str = "",
+        protocols: Sequence[str] = (NAMES[COMPATIBLE],),
         **more: object,
     ) -> None:
         for name, callback in (
@@ -94,6 +106,7 @@ class Worker(CallbackMembership[ConnectorTask]):
         ):
             arguments.function(callback, name)
         settings = parse_client_settings(settings, **more)
+        versions = _versions(protocols)
         if settings.stateful_topics:
             raise ConfigError("kohort.stateful.topics is for consumers: connectors are no topics")
         protocol = connect_protocol(
@@ -101,6 +114,7 @@ class Worker(CallbackMembership[ConnectorTask]):
             configuration,
             partial(LOG.warning, "group %s: %s", settings.group_id),
             told=self._assigned,
+            versions=versions,
             resolution=settings.resolution,
             identity=member_identity(settings.kohort_member_identity),
             most_record_bytes=settings.kohort_max_group_record_bytes,
@@ -110,7 +124,7 @@ class Worker(CallbackMembership[ConnectorTask]):
         self._on_start, self._on_stop, self._on_lost = on_start, on_stop, on_lost or on_stop
         self._work: dict[ConnectorTask, WorkStatus] = {}
         """Written on the thread of the callbacks only."""
-        self._is_new = settings.group_instance_id is not None
+        self._is_new = settings.group_instance_id is not None and EAGER not in versions
         """Whether an assignment may be one that an earlier process of this static worker got."""
         self._needs_offset = -1
         """The offset of the configuration from which the last assignment was made."""
@@ -197,6 +211,16 @@ class Worker(CallbackMembership[ConnectorTask]):
             LOG.exception("%s: a callback raised for %s", self._story(), work)
             return error
         return None
+
+
+def _versions(protocols: Sequence[str]) -> tuple[int, ...]:
+    known = {str(NAMES[version]): version for version in (COMPATIBLE, EAGER)}
+    once = len(set(protocols)) == len(protocols) > 0
+    if isinstance(protocols, str) or not once or not known.keys() >= set(protocols):
+        raise ConfigError(
+            f"expected protocols out of {', '.join(known)}, each once, got {protocols!r}"
+        )
+    return tuple(known[name] for name in protocols)
 
 
 def _names(work: Iterable[ConnectorTask]) -> str:

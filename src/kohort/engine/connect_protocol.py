@@ -17,6 +17,7 @@ from typing import Final
 from kohort.consumer.embedded_protocol import EmbeddedProtocol, Offer
 from kohort.embedded.connect import (
     COMPATIBLE,
+    EAGER,
     NAMES,
     NO_ERROR,
     ConnectAssignment,
@@ -47,11 +48,12 @@ def connect_protocol(
     say: Callable[[str], object] = lambda _sentence: None,
     *,
     told: Callable[[ConnectAssignment], object] = lambda _assignment: None,
+    versions: tuple[int, ...] = (COMPATIBLE,),
     resolution: Resolution = DESIGN_ONE,
     identity: int | None = None,
     most_record_bytes: int = BROKERS_RECORD_LIMIT,
 ) -> GroupProtocol[ConnectorTask]:
-    """The incremental protocol (``compatible``) of one worker.
+    """The protocol of one worker.
 
     Args:
         url: the worker's address, for the other workers.
@@ -59,19 +61,23 @@ def connect_protocol(
             it raises, the last configuration counts.
         say: takes a sentence for the log of the worker's process.
         told: takes each assignment of this worker, on the membership's thread.
+        versions: the offers, best first: `COMPATIBLE`, `EAGER`, or both for an upgrade.
         resolution: waits and limits of moves, if this worker leads.
         identity: the number of a worker that is the same in its next process.
         most_record_bytes: the broker's limit for the group's record; 0 for no check.
     """
     configuration = _LastRead(configuration, say).read
     assigner = ConnectAssigner(configuration, resolution, say, most_record_bytes)
-    worker = _Worker(url, configuration, told, identity, assigner.remember)
+    worker = _Worker(
+        url, configuration, told, assigner.remember, versions=versions, identity=identity
+    )
     return GroupProtocol(
         type=PROTOCOL_TYPE,
         embedded=EmbeddedProtocol(
             offer=worker.offer,
             read_assignment=worker.read,
-            is_cooperative=lambda name: name == NAMES[COMPATIBLE],
+            is_cooperative=lambda name: name != NAMES[EAGER],
+            offers_eager=EAGER in versions,
             name_of=lambda _task: ALL,
             announced=rounds_announced,
             words=WORDS,
@@ -106,12 +112,15 @@ class _Worker:
         url: str,
         configuration: Callable[[], Configuration],
         tell: Callable[[ConnectAssignment], object],
-        identity: int | None,
         remember: Callable[[], object],
+        *,
+        versions: tuple[int, ...],
+        identity: int | None,
     ) -> None:
         self._url = url
         self._configuration = configuration
         self._tell = tell
+        self._versions = versions
         self._identity = identity
         self._remember = remember
         self._has = frozenset[ConnectorTask]()
@@ -129,7 +138,10 @@ class _Worker:
             allocation=mine,
             detail=self._detail(value),
         )
-        return (JoinProtocol(NAMES[COMPATIBLE], encode_worker_state(state, COMPATIBLE)),)
+        return tuple(
+            JoinProtocol(NAMES[version], encode_worker_state(state, version))
+            for version in self._versions
+        )
 
     def _detail(self, value: Offer[ConnectorTask]) -> bytes:
         (offered,) = join_protocols(

@@ -17,6 +17,8 @@ from typing import Final
 
 from kohort.embedded.connect import (
     COMPATIBLE,
+    EAGER,
+    NAMES,
     ConnectAssignment,
     WorkerState,
     decode_worker_assignment,
@@ -43,6 +45,7 @@ from kohort.policies.connect import (
     as_partition,
     as_work,
     balanced_work,
+    eager_assignments,
     incremental_assignments,
     is_behind,
 )
@@ -134,11 +137,15 @@ class ConnectAssigner(ConsumerAssigner):
         Raises:
             ConfigError: the group's record would be too large.
         """
-        del protocol_name, partitions
+        del partitions
         assert moment is not None
         read = self._read = self._configuration()
         states = {member.member_id: _state(member.metadata) for member in members}
-        if is_behind(read, states):
+        version = EAGER if protocol_name == NAMES[EAGER] else COMPATIBLE
+        if version == EAGER:
+            told = eager_assignments(moment.leader_id, states, read)
+            plan = EncodedPlan({}, _BEHIND if is_behind(read, states) else None)
+        elif is_behind(read, states):
             told = incremental_assignments(moment.leader_id, states, read, {})
             plan = EncodedPlan({}, _BEHIND, moment.memory)
         else:
@@ -154,7 +161,7 @@ class ConnectAssigner(ConsumerAssigner):
             }
             told = incremental_assignments(moment.leader_id, states, read, shares)
         assignments = {
-            i: encode_worker_assignment(replace(each, detail=plan.assignments.get(i)), COMPATIBLE)
+            i: encode_worker_assignment(replace(each, detail=plan.assignments.get(i)), version)
             for i, each in told.items()
         }
         check_record(members, assignments, self._limit, _SMALLER_GROUP, self._say)
