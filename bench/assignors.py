@@ -1,27 +1,31 @@
-"""Measures assignors: CPU milliseconds for a plan, beside recorded figures of Java and franz-go.
+"""Measures assignors: CPU milliseconds for a plan, beside Kafka's own assignor and franz-go's.
 
 *Plan*: from a group spec to the partitions of each member. *Leader*: from the bytes of all
 subscriptions to the bytes of all assignments. Each case is measured for a new group (``full``) and
-for the same group with one member more (``one more``); moves are counted there. The figures of Java
-and of franz-go are recorded: from an earlier run of their programs on another machine, not from
-this run. They measure a plan.
+for the same group with one member more (``one more``); moves are counted there. The programs
+of Java and franz-go (``bench.assignor_peers``) plan the same groups in the same run, each from its
+own first plan. Where a program cannot be built, figures from an earlier run on another machine are
+printed as recorded figures.
 
     python -m bench.assignors
-    python -m bench.assignors --small
+    python -m bench.assignors --small --no-peers
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import random
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TypeVar
 
-from bench.results import emit
+from bench.assignor_peers import GO, JAVA, LIMIT_S, Figures, Peer, PeerUnavailable, peers
+from bench.ending import end_with_children
+from bench.results import Row, emit
 
 from kohort.embedded.consumer import Subscription, encode_subscription
 from kohort.model.ids import GenerationId, MemberId
@@ -34,6 +38,9 @@ from kohort.policies.spec import GroupSpec, MemberSpec, Shares
 COOPERATIVE = CooperativeStickyAssignor()
 NEW = MemberId("new")
 ROUNDS = 3
+STATES = {"full": "full", "one more": "more"}
+"""The states of a group, and their names in the output of the other programs."""
+
 Result = TypeVar("Result")
 
 
@@ -69,15 +76,38 @@ class Case:
             members[NEW] = MemberSpec(topics=everything, rack_id=rack)
         return GroupSpec(members=members, partitions=self.sizes, racks=self.replicas)
 
+    def lines(self) -> Iterator[str]:
+        """The group for the other programs, with the member that joins later."""
+        for topic, count in self.sizes.items():
+            replicas = self.replicas.get(topic) or [frozenset("-")] * count
+            yield " ".join(["topic", topic, *(",".join(sorted(racks)) for racks in replicas)])
+        for member_id, member in self.spec({}, one_more=True).members.items():
+            word = "more" if member_id == NEW else "member"
+            yield f"{word} {member_id} {member.rack_id or '-'} {','.join(sorted(member.topics))}"
+
 
 def main() -> int:
+    end_with_children()
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument(
         "--small", action="store_true", help="a tenth of the members, a hundredth of the partitions"
     )
+    parser.add_argument("--no-peers", action="store_true", help="without Java and franz-go")
     options = parser.parse_args()
-    for case in cases(0.1 if options.small else 1):
-        measure(case)
+    with contextlib.ExitStack() as stack:
+        beside: Mapping[str, Peer | PeerUnavailable] = (
+            dict.fromkeys((GO, JAVA), PeerUnavailable("--no-peers"))
+            if options.no_peers
+            else stack.enter_context(peers())
+        )
+        for name, peer in beside.items():
+            if isinstance(peer, PeerUnavailable):
+                print(f"{name} is not measured: {peer}", flush=True)
+        share = 0.1 if options.small else 1
+        for case in cases(share):
+            own = measure(case)
+            for name, peer in beside.items():
+                measure_beside(case, own, name, peer, LIMIT_S * share)
     return 0
 
 
@@ -154,21 +184,24 @@ def cases(share: float) -> list[Case]:
     ]
 
 
-def measure(case: Case) -> None:
+def measure(case: Case) -> dict[str, Row]:
+    """Measure kohort; return the rows by state."""
     unlimited = ConsumerAssigner(most_record_bytes=0)
     before: Shares = {}
-    for number, state in enumerate(("full", "one more")):
+    rows: dict[str, Row] = {}
+    for number, state in enumerate(STATES):
         spec = case.spec(before, one_more=bool(number))
-        plan, plan_ms = best(partial(COOPERATIVE.assign, spec))
+        plan, plan_ms, plan_wall_ms = best(partial(COOPERATIVE.assign, spec))
         joined = [subscribed(member_id, member) for member_id, member in spec.members.items()]
         leader = partial(unlimited.assign, COOPERATIVE.name, joined, case.sizes)
-        _, leader_ms = best(leader)
-        row = {
+        _, leader_ms, _ = best(leader)
+        row: Row = {
             "case": case.name,
             "state": state,
             "members": len(spec.members),
             "partitions": sum(case.sizes.values()),
             "plan_ms": plan_ms,
+            "plan_wall_ms": plan_wall_ms,
             "leader_ms": leader_ms,
         }
         if before:
@@ -178,9 +211,41 @@ def measure(case: Case) -> None:
         if case.goal_ms is not None:
             row |= {"goal_ms": case.goal_ms, "goal_met": plan_ms <= case.goal_ms}
         emit("assignors", row)
-        for name, recorded in case.recorded.items():
-            print(f"    {name}, recorded elsewhere: {recorded[number]:,} ms", flush=True)
+        rows[state] = row
         before = plan.partitions
+    return rows
+
+
+def measure_beside(
+    case: Case, own: Mapping[str, Row], name: str, peer: Peer | PeerUnavailable, limit_s: float
+) -> None:
+    """Measure another implementation, or print what was recorded of it."""
+    if name == GO and case.racks:
+        return  # franz-go's balancer does not know racks
+    if isinstance(peer, Peer):
+        try:
+            found = peer.measured(list(case.lines()), limit_s)
+        except PeerUnavailable as failed:
+            print(f"    {name} failed: {failed}", flush=True)
+        else:
+            for state, word in STATES.items():
+                if word in found:
+                    emit_beside(name, own[state], found[word])
+                else:
+                    print(f"    {name}, {state}: no plan within {limit_s:.0f} s", flush=True)
+            return
+    for state, recorded in zip(STATES, case.recorded.get(name, ()), strict=False):
+        print(f"    {name}, {state}, recorded elsewhere: {recorded:,} ms", flush=True)
+
+
+def emit_beside(name: str, own: Row, found: Figures) -> None:
+    """Print the row of another implementation, with the ratio to kohort's plan in this run."""
+    row = {key: own[key] for key in ("case", "state", "members", "partitions")}
+    row |= {"beside": name, "plan_ms": found.cpu_ms, "plan_wall_ms": found.wall_ms}
+    if "moves" in own:
+        row["moves"] = found.moves
+    row["times_kohort"] = round(found.cpu_ms / max(own["plan_ms"], 0.1), 2)
+    emit("assignors", row | {"warm_up_rounds": found.rounds})
 
 
 def subscribed(member_id: MemberId, member: MemberSpec) -> JoinedMember:
@@ -198,16 +263,17 @@ def subscribed(member_id: MemberId, member: MemberSpec) -> JoinedMember:
     )
 
 
-def best(work: Callable[[], Result]) -> tuple[Result, float]:
-    """The result and the least CPU milliseconds of some rounds."""
-    least = float("inf")
-    for _ in range(ROUNDS - 1):
-        start = time.process_time()
-        work()
-        least = min(least, time.process_time() - start)
-    start = time.process_time()
-    result = work()
-    return result, round(min(least, time.process_time() - start) * 1e3, 1)
+def best(work: Callable[[], Result]) -> tuple[Result, float, float]:
+    """The result, and the least milliseconds of some rounds: of CPU time and of time."""
+    cpu: list[float] = []
+    wall: list[float] = []
+    while True:
+        start, start_wall = time.process_time(), time.perf_counter()
+        result = work()
+        cpu.append((time.process_time() - start) * 1e3)
+        wall.append((time.perf_counter() - start_wall) * 1e3)
+        if len(cpu) == ROUNDS:
+            return result, round(min(cpu), 1), round(min(wall), 1)
 
 
 if __name__ == "__main__":
