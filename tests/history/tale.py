@@ -37,6 +37,7 @@ G = GroupId("g")
 CONSUMER = ProtocolType("consumer")
 NONE = ErrorCode.NONE
 API = w.GroupApi
+Pendings = Pending | Mapping[str, Pending]
 
 
 def m(name: str) -> MemberId:
@@ -48,13 +49,14 @@ def tps(*numbers: int, topic: str = "t") -> tuple[TopicPartition, ...]:
     return tuple(TopicPartition(topic, n) for n in numbers)
 
 
-def assignment(*numbers: int, pending: Pending = NOTHING) -> bytes:
-    user_data = encode_pending(pending)
+def assignment(*numbers: int, pending: Pendings = NOTHING, of: str = "") -> bytes:
+    mine = pending if isinstance(pending, Pending) else pending.get(of, NOTHING)
+    user_data = encode_pending(mine)
     return encode_assignment(Assignment(partitions=frozenset(tps(*numbers)), user_data=user_data))
 
 
-def _encoded(assigned: Mapping[str, tuple[int, ...]], pending: Pending) -> Any:
-    return tuple((m(name), assignment(*p, pending=pending)) for name, p in assigned.items())
+def _encoded(assigned: Mapping[str, tuple[int, ...]], pending: Pendings) -> Any:
+    return tuple((m(n), assignment(*p, pending=pending, of=n)) for n, p in assigned.items())
 
 
 def subscription(
@@ -342,7 +344,7 @@ class Tale:
         sent: dict[str, tuple[int, ...]] | None = None,
         stored: bool = True,
         only: tuple[str, ...] | None = None,
-        pending: Pending = NOTHING,
+        pending: Pendings = NOTHING,
     ) -> Tale:
         """The leader sends ``sent``, the group stores ``assigned``, everybody gets theirs."""
         payload = _encoded(sent or assigned, pending)
@@ -362,7 +364,7 @@ class Tale:
         self.members = {name: assigned.get(name, ()) for name in self.members}
         for name, token in tokens.items():
             if only is None or name in only:
-                mine = assignment(*assigned.get(name, ()), pending=pending)
+                mine = assignment(*assigned.get(name, ()), pending=pending, of=name)
                 told = w.SyncTold(assignment=mine)
                 self.answer(token, API.SYNC_GROUP, name, self.generation, body=told)
         return self

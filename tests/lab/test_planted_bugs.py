@@ -114,6 +114,10 @@ def _copies_count_as_warm(patch: Patch) -> None:
     patch.setattr(deferred, "prepared", at_once)
 
 
+def _warm_partitions_wait(patch: Patch) -> None:
+    patch.setattr(deferred, "_without", lambda waits, _warm: waits)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Planted:
     """A bug, the number of the check that must find it, and the plan of the run."""
@@ -196,6 +200,20 @@ PLANTED = {
         plan=plan(
             actions.StopPod(at_ms=20_000, pod="p0", back_after_ms=10_000),
             behaviour=replace(QUICK, handover_ms=60_000, restore_cold_ms=5_000),
+        ),
+    ),
+    "a lost partition waits beside a warm copy": Planted(
+        check=57,
+        plant=_warm_partitions_wait,
+        plan=plan(
+            actions.StopPod(at_ms=30_000, pod="p0", back_after_ms=10_000),
+            behaviour=replace(
+                QUICK,
+                handover_ms=60_000,
+                restore_cold_ms=1_000,
+                standbys=1,
+                scheduled_rebalance_max_delay_ms=60_000,
+            ),
         ),
     ),
     "join phases last half as long": Planted(

@@ -66,6 +66,7 @@ CHECKS: Final[tuple[type[Check], ...]] = tuple(
             waiting.ReturnerGetsItsOwn,
             waiting.StepsAreSmall,
             waiting.CopiesAreWarm,
+            waiting.StandbysTakeOver,
             *offsets.OFFSETS,
             *deliveries.DELIVERIES,
             *durability.DURABILITY,

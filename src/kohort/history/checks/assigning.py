@@ -49,6 +49,8 @@ class Plan:
     """The leader's waits and postponed moves."""
     handovers: Mapping[MemberId, tuple[Handover, ...]] = field(default_factory=dict)
     """The announced partitions of each member that prepares."""
+    standbys: Mapping[MemberId, Partitions] = field(default_factory=dict)
+    """The partitions of which each member shall keep a copy."""
 
     @property
     def before(self) -> Targets | None:
@@ -86,16 +88,15 @@ class Assigned(Check):
         targets = targets_of(fact) if generation.consumers else None
         if targets is not None:
             promised = self.world.promises(generation.protocol_name)
+            told = {member_id: announced_in([data]) for member_id, data in fact.assignments}
             plan = Plan(
                 group=group,
                 generation=generation,
                 targets=targets,
                 promised=promised,
                 pending=announced_in(data for _, data in fact.assignments),
-                handovers={
-                    member_id: announced_in([data]).handovers
-                    for member_id, data in fact.assignments
-                },
+                handovers={member_id: pending.handovers for member_id, pending in told.items()},
+                standbys={member_id: pending.standbys for member_id, pending in told.items()},
             )
             self.assigned(recorded, plan)
 

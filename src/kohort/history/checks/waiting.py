@@ -266,6 +266,56 @@ class CopiesAreWarm(Assigned):
                     )
 
 
+class StandbysTakeOver(Assigned):
+    """Each partition has its standbys at other members, and waits for nobody if one is warm.
+
+    A standby prepares, wants the topic, and does not own the partition. The partitions of a topic
+    have equal numbers of standbys. Some have fewer if the members are few: the owner and the next
+    owner of a partition keep no copies.
+    """
+
+    number, name, heading = 57, "standbys-take-over", Heading.OWNERSHIP
+    source, feature, kafka = "KIP-441; seed 001; ADR 0048", HANDOVER, Kafka.NOT_OFFERED
+
+    def assigned(self, recorded: Recorded, plan: Plan) -> None:
+        """Judge the announced copies, and the waits beside warm ones."""
+        offers = plan.offers()
+        if offers is None:
+            return
+        copies = Counter[TopicPartition]()
+        for member_id, kept in plan.standbys.items():
+            copies.update(kept)
+            for tp in sorted(kept):
+                fits = offers[member_id].prepares and tp.topic in offers[member_id].topics
+                self.judge(
+                    fits and tp not in plan.targets.get(member_id, ()),
+                    lambda p=tp, i=member_id: f"{i} cannot keep a copy of {p}",  # type: ignore[misc]
+                    recorded,
+                    member_id=member_id,
+                )
+        most, topics = max(copies.values(), default=0), {tp.topic for tp in copies}
+        for owner, mine in plan.targets.items():
+            for tp in sorted(p for p in mine if p.topic in topics):
+                able = sum(
+                    o.prepares and tp.topic in o.topics for i, o in offers.items() if i != owner
+                )
+                self.judge(
+                    copies[tp] >= min(most, able - 1),
+                    lambda p=tp: f"{p} has {copies[p]} standbys, others have {most}",  # type: ignore[misc]
+                    recorded,
+                )
+        if promises.HANDING_OVER in plan.promised:
+            waiting = {tp for wait in plan.pending.waits for tp in wait.partitions}
+            for member_id, offer in offers.items():
+                ready = sorted(tp for tp in waiting & offer.warm if tp.topic in offer.topics)
+                self.judge(
+                    not ready,
+                    lambda r=ready, i=member_id: f"{r[0]} waits although {i} has a warm copy",  # type: ignore[misc]
+                    recorded,
+                    member_id=member_id,
+                )
+
+
 def _spread(targets: Targets) -> int:
     """The sum of squared loads: it falls if a partition moves to a member with fewer partitions."""
     return sum(len(partitions) ** 2 for partitions in targets.values())
