@@ -210,7 +210,8 @@ class Consuming:
 
     def _poll_soon(self) -> None:
         if not self._blocked and not self._working:
-            self._plan(self._scheduler.now)
+            look = self._behaviour.look_ms * MICROS_PER_MILLI
+            self._plan(self._scheduler.now + (self._random.randrange(look) if look else 0))
 
     def _plan(self, when: int) -> None:
         if self._next_poll is None or when < self._next_poll:

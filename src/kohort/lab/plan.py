@@ -69,6 +69,8 @@ class Behaviour:
     """None: the application never commits."""
     idle_ms: int = 1_000
     """The longest wait of a poll that finds no record."""
+    look_ms: int = 0
+    """The time between two looks of a waiting poll at the group; 0: it sees changes at once."""
     max_poll_records: int = 500
     batch_ms: int = 200
     """The mean processing time of a batch; exponential, at most four times the mean."""
