@@ -52,6 +52,15 @@ CALLS: Final[dict[str, Method]] = {
     "commit of offsets": lambda c: c.commit({C0: 1, ("t", 1): Position(2)}),
     "commit asynchronously": lambda c: c.commit({T0: 1}, asynchronous=True),
     "committed": lambda c: c.committed([C0, T1]),
+    "partitions_for": lambda c: c.partitions_for("t"),
+    "beginning_offsets": lambda c: c.beginning_offsets([C0]),
+    "end_offsets": lambda c: c.end_offsets([("t", 0), T1]),
+    "offsets_for_times": lambda c: c.offsets_for_times({C0: 0}),
+    "lag": lambda c: c.lag(),
+    "lag of a partition": lambda c: c.lag([C0]),
+    "seek_to_beginning": lambda c: c.seek_to_beginning(),
+    "seek_to_beginning of a partition": lambda c: c.seek_to_beginning([("t", 0)]),
+    "seek_to_end": lambda c: c.seek_to_end([]),
     "poll": lambda c: c.poll(0.05),
     "consume": lambda c: c.consume(5, 0.05),
     "iterate": lambda c: next(iter(c)),
@@ -110,6 +119,13 @@ WRONG: Final[dict[str, list[Arguments]]] = {
         given({T0: 1}, asynchronous=True, callback=5),
     ],
     "committed": [*each("t", ["t"], [5], None, T0), given([T0], "soon")],
+    "partitions_for": each(None, 5, ["t"], ""),
+    "beginning_offsets": each("t", ["t"], [5], None, T0),
+    "end_offsets": each("t", ["t"], [5], None, T0),
+    "offsets_for_times": each(5, [T0], {"t": 5}, *({T0: at} for at in (-1, "5", None, 2**63))),
+    "lag": each(*(wrong for wrong in NOT_ASSIGNED if wrong is not None)),
+    "seek_to_beginning": each(*(wrong for wrong in NOT_ASSIGNED if wrong is not None)),
+    "seek_to_end": each(*(wrong for wrong in NOT_ASSIGNED if wrong is not None)),
     "poll": each(*NOT_SECONDS),
     "consume": [
         *(given(number, 0.05) for number in (0, -1, "5", 1.5, True, None)),
@@ -243,6 +259,8 @@ class Stage:
 
 
 NEEDS_ASSIGNMENT: Final = frozenset({call for call in CALLS if call.startswith("position")}) | {
+    "lag of a partition",
+    "seek_to_beginning of a partition",
     "seek",
     "pause",
     "resume",
@@ -288,7 +306,7 @@ def cell(state: str, call: str, consumer: Consumer) -> None:
 
 
 def test_the_table_has_every_public_name() -> None:
-    names = {name for name in vars(Consumer) if not name.startswith("_")}
+    names = {name for name in dir(Consumer) if not name.startswith("_")}
     assert names <= {call.partition(" ")[0] for call in CALLS}
 
 

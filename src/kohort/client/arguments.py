@@ -118,6 +118,13 @@ def offsets(values: Mapping[AnyPartition, int | Position]) -> dict[TopicPartitio
     return {partition(key): position(value) for key, value in values.items()}
 
 
+def times(values: Mapping[AnyPartition, int]) -> dict[TopicPartition, int]:
+    """Times in milliseconds since 1970, by partition."""
+    if not isinstance(values, Mapping):
+        raise TypeError(f"times is {values!r}, expected a dict of times by partition")
+    return {partition(key): whole(at, "time", MAX_INT64) for key, at in values.items()}
+
+
 def _each(values: Any, name: str) -> Iterable[Any]:
     if isinstance(values, str | bytes) or not isinstance(values, Iterable):
         raise TypeError(f"{name} is {values!r}, expected a list")

@@ -14,25 +14,23 @@ thread.
 from __future__ import annotations
 
 import logging
-import threading
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from concurrent.futures import Future
-from contextlib import contextmanager
 from time import monotonic_ns
 from typing import Final, TypeAlias
 
 import confluent_kafka
 
 from kohort.client import arguments
-from kohort.client.arguments import AnyPartition, PartitionLike
+from kohort.client.arguments import PartitionLike
 from kohort.client.config import ClientSettings, parse_client_settings
+from kohort.client.consumer_positions import ONE_THREAD, ConsumerPositions
 from kohort.client.driver_thread import check_settings, consumer_thread
 from kohort.client.errors import Closed, RequestTimedOut, WrongUse
 from kohort.client.fetching import RecordFetcher
 from kohort.client.finishing import finisher_of
 from kohort.client.listeners import PartitionsCallback, RebalanceListener, listener_of, tell
-from kohort.client.poll_loop import BUSY_WAIT_S, CommitCallback, PollLoop
+from kohort.client.poll_loop import BUSY_WAIT_S, PollLoop
 from kohort.client.recording import recorder_of
 from kohort.client.status import MemberStatus, waits_in
 from kohort.consumer.effects import Callback
@@ -40,7 +38,6 @@ from kohort.consumer.events import Drain, ReportCold, ReportWarm, Subscribe, Uns
 from kohort.embedded.deferral import Wait
 from kohort.member.events import RequestRejoin
 from kohort.model.ids import Token, TopicPartition
-from kohort.model.positions import Position
 
 LOG: Final = logging.getLogger(__name__)
 
@@ -53,10 +50,9 @@ Record: TypeAlias = confluent_kafka.Message
 
 _LOOK_S: Final = 1.0
 """Longest poll of an iteration, which ends when the consumer is drained."""
-_ONE_THREAD: Final = "another thread is using this consumer; one thread at a time"
 
 
-class Consumer:
+class Consumer(ConsumerPositions):
     """A member of a consumer group that reads records; a context manager, and iterable.
 
     Args:
@@ -86,14 +82,13 @@ class Consumer:
             raise
         self._thread = consumer_thread(settings, self._recorder)
         self._loop = PollLoop(settings, self._thread, self._fetcher, self._tell, self._recorder)
+        super().__init__(settings, self._thread, self._loop)
         self._due = self._thread.driver.due
         self._leaving = Token(0)
         """The number of attempts to leave the group."""
         self._listener: RebalanceListener = RebalanceListener()
         self._topics: frozenset[str] = frozenset()
         self._finisher = finisher_of(settings, self._recorder, self._loop.buffer)
-        self._in_use = threading.RLock()
-        self._closed = False
 
     # -- subscribing ------------------------------------------------------------------------------
 
@@ -198,7 +193,7 @@ class Consumer:
         if not timeout >= 0:  # the cheapest check; fill() makes the others
             arguments.seconds(timeout)
         if not self._in_use.acquire(False):
-            raise WrongUse(_ONE_THREAD)
+            raise WrongUse(ONE_THREAD)
         try:
             loop = self._loop
             if loop.buffer and (self._due or monotonic_ns() >= loop.look_at_ns):
@@ -241,110 +236,6 @@ class Consumer:
             while loop.buffer and not self._due and monotonic_ns() < loop.look_at_ns:
                 record = loop.buffer.popleft()
                 yield self._finisher.one(record) if self._finisher else record
-
-    # -- positions and commits --------------------------------------------------------------------
-
-    def position(self, partition: PartitionLike, timeout: float | None = None) -> int:
-        """The offset of the next record of an assigned partition.
-
-        Args:
-            partition: assigned to this consumer.
-            timeout: longest wait in seconds for the start of the partition; the default is
-                ``default.api.timeout.ms``.
-
-        Raises:
-            WrongUse: the partition is not assigned.
-            NoOffset: the partition has no position and ``auto.offset.reset`` is none.
-            RequestTimedOut: the brokers did not tell the start in time.
-        """
-        wait = self._api_timeout_s() if timeout is None else arguments.seconds(timeout)
-        with self._alone():
-            (wanted,) = self._assigned([partition])
-            return self._loop.position(wanted, time.monotonic() + wait)
-
-    def seek(self, partition: PartitionLike, offset: int) -> None:
-        """Go on reading an assigned partition at ``offset``.
-
-        Raises:
-            WrongUse: the partition is not assigned, or the offset is negative.
-        """
-        target = arguments.position(offset)
-        with self._alone():
-            (wanted,) = self._assigned([partition])
-            self._loop.seek(wanted, target)
-
-    def commit(
-        self,
-        offsets: Mapping[AnyPartition, int | Position] | None = None,
-        *,
-        asynchronous: bool = False,
-        callback: CommitCallback | None = None,
-    ) -> None:
-        """Commit offsets: the next ones to read.
-
-        Args:
-            offsets: default: behind the last record handed out, for every assigned partition, also
-                for those that a listener is called for.
-            asynchronous: return at once.
-            callback: with ``asynchronous``: a function of (error or None, offsets), called by a
-                later poll.
-
-        Raises:
-            CommitFailed: other members may own the partitions now.
-            RebalanceInProgress, RequestTimedOut, BrokerUnreachable: try again later.
-            RequestFailed: a partition was refused; the others are committed.
-        """
-        arguments.function(callback, "callback")
-        if callback is not None and not asynchronous:
-            raise WrongUse("a callback needs asynchronous=True")
-        given = None if offsets is None else arguments.offsets(offsets)
-        with self._alone():
-            wanted = self._loop.positions(self._loop.readable) if given is None else given
-            if asynchronous:
-                self._loop.check_room()
-            future = self._thread.commit(wanted) if wanted else _done()
-            if asynchronous:
-                self._loop.expect(future, callback, wanted)
-            else:
-                self._thread.wait(future)
-                self._loop.acknowledge()
-
-    def committed(
-        self, partitions: Collection[PartitionLike], timeout: float | None = None
-    ) -> dict[TopicPartition, int]:
-        """The group's committed offsets, without partitions that have none.
-
-        Raises:
-            RequestTimedOut, BrokerUnreachable, RequestFailed: as their names say.
-        """
-        wanted = arguments.partitions(partitions)
-        wait = None if timeout is None else arguments.seconds(timeout)
-        with self._alone():
-            return self._thread.committed(wanted, wait) if wanted else {}
-
-    # -- pausing ----------------------------------------------------------------------------------
-
-    def pause(self, partitions: Collection[PartitionLike]) -> None:
-        """Hand out no records of these until ``resume``; they stay assigned.
-
-        Raises:
-            WrongUse: a partition is not assigned.
-        """
-        with self._alone():
-            self._loop.pause(self._assigned(partitions))
-
-    def resume(self, partitions: Collection[PartitionLike]) -> None:
-        """Undo ``pause``.
-
-        Raises:
-            WrongUse: a partition is not assigned.
-        """
-        with self._alone():
-            self._loop.resume(self._assigned(partitions))
-
-    def paused(self) -> frozenset[TopicPartition]:
-        """The paused partitions; a revocation ends the pause."""
-        return self._loop.paused
 
     # -- closing ----------------------------------------------------------------------------------
 
@@ -435,6 +326,7 @@ class Consumer:
             self._closed = True
             self._thread.stop(max(0.1, deadline - time.monotonic()))
             self._loop.close()
+            self._close_admin()
             if self._recorder is not None:
                 self._recorder.close(in_order=self._is_out())
 
@@ -464,36 +356,3 @@ class Consumer:
 
     def _tell(self, kind: Callback, partitions: frozenset[TopicPartition]) -> None:
         tell(self._listener, kind, self, partitions)
-
-    # -- helpers ----------------------------------------------------------------------------------
-
-    def _api_timeout_s(self) -> float:
-        return self._settings.default_api_timeout_ms / 1_000
-
-    def _assigned(self, partitions: Collection[PartitionLike]) -> frozenset[TopicPartition]:
-        """The partitions, if all are assigned."""
-        wanted = arguments.partitions(partitions)
-        if unknown := sorted(wanted - self._loop.assigned):
-            assigned = ", ".join(map(str, sorted(self._loop.assigned))) or "nothing"
-            raise WrongUse(
-                f"not assigned: {', '.join(map(str, unknown))}; assigned: {assigned}. Partitions "
-                "come with a poll after subscribe()"
-            )
-        return wanted
-
-    @contextmanager
-    def _alone(self, *, closing: bool = False) -> Iterator[None]:
-        if not self._in_use.acquire(blocking=False):
-            raise WrongUse(_ONE_THREAD)
-        try:
-            if self._closed and not closing:
-                raise Closed("this consumer was closed; make a new one")
-            yield
-        finally:
-            self._in_use.release()
-
-
-def _done() -> Future[None]:
-    future: Future[None] = Future()
-    future.set_result(None)
-    return future

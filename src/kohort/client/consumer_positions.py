@@ -1,0 +1,289 @@
+"""The positions of a consumer: seeks, commits, pauses, and the offsets of the logs.
+
+In: calls of the application. Out: orders to the poll loop and the driver, questions to the brokers.
+Must not know: subscriptions, listeners, the delivery of records.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Collection, Iterator, Mapping
+from concurrent.futures import Future
+from contextlib import contextmanager
+from typing import Final
+
+from kohort.client import arguments
+from kohort.client.admin import Admin
+from kohort.client.arguments import AnyPartition, PartitionLike
+from kohort.client.config import ClientSettings
+from kohort.client.descriptions import OffsetDescription
+from kohort.client.driver_thread import DriverThread
+from kohort.client.errors import Closed, WrongUse
+from kohort.client.poll_loop import CommitCallback, PollLoop
+from kohort.consumer.core import ConsumerCore
+from kohort.model.ids import TopicPartition
+from kohort.model.positions import EARLIEST, LATEST, Position
+
+ONE_THREAD: Final = "another thread is using this consumer; one thread at a time"
+
+
+class ConsumerPositions:
+    """The part of a `Consumer` that knows positions.
+
+    Args:
+        settings: brokers and timeouts.
+        thread: the driver's thread.
+        loop: the poll loop.
+    """
+
+    def __init__(
+        self, settings: ClientSettings, thread: DriverThread[ConsumerCore], loop: PollLoop
+    ) -> None:
+        self._settings = settings
+        self._thread = thread
+        self._loop = loop
+        self._admin: Admin | None = None
+        """Asks for offsets of logs; made with the first question."""
+        self._in_use = threading.RLock()
+        self._closed = False
+
+    # -- positions and commits --------------------------------------------------------------------
+
+    def position(self, partition: PartitionLike, timeout: float | None = None) -> int:
+        """The offset of the next record of an assigned partition.
+
+        Args:
+            partition: assigned to this consumer.
+            timeout: longest wait in seconds for the start of the partition; the default is
+                ``default.api.timeout.ms``.
+
+        Raises:
+            WrongUse: the partition is not assigned.
+            NoOffset: the partition has no position and ``auto.offset.reset`` is none.
+            RequestTimedOut: the brokers did not tell the start in time.
+        """
+        wait = self._api_timeout_s() if timeout is None else arguments.seconds(timeout)
+        with self._alone():
+            (wanted,) = self._assigned([partition])
+            return self._loop.position(wanted, time.monotonic() + wait)
+
+    def seek(self, partition: PartitionLike, offset: int) -> None:
+        """Go on reading an assigned partition at ``offset``.
+
+        Raises:
+            WrongUse: the partition is not assigned, or the offset is negative.
+        """
+        target = arguments.position(offset)
+        with self._alone():
+            (wanted,) = self._assigned([partition])
+            self._loop.seek(wanted, target)
+
+    def commit(
+        self,
+        offsets: Mapping[AnyPartition, int | Position] | None = None,
+        *,
+        asynchronous: bool = False,
+        callback: CommitCallback | None = None,
+    ) -> None:
+        """Commit offsets: the next ones to read.
+
+        Args:
+            offsets: default: behind the last record handed out, for every assigned partition, also
+                for those that a listener is called for.
+            asynchronous: return at once.
+            callback: with ``asynchronous``: a function of (error or None, offsets), called by a
+                later poll.
+
+        Raises:
+            CommitFailed: other members may own the partitions now.
+            RebalanceInProgress, RequestTimedOut, BrokerUnreachable: try again later.
+            RequestFailed: a partition was refused; the others are committed.
+        """
+        arguments.function(callback, "callback")
+        if callback is not None and not asynchronous:
+            raise WrongUse("a callback needs asynchronous=True")
+        given = None if offsets is None else arguments.offsets(offsets)
+        with self._alone():
+            wanted = self._loop.positions(self._loop.readable) if given is None else given
+            if asynchronous:
+                self._loop.check_room()
+            future = self._thread.commit(wanted) if wanted else _done()
+            if asynchronous:
+                self._loop.expect(future, callback, wanted)
+            else:
+                self._thread.wait(future)
+                self._loop.acknowledge()
+
+    def committed(
+        self, partitions: Collection[PartitionLike], timeout: float | None = None
+    ) -> dict[TopicPartition, int]:
+        """The group's committed offsets, without partitions that have none.
+
+        Raises:
+            RequestTimedOut, BrokerUnreachable, RequestFailed: as their names say.
+        """
+        wanted = arguments.partitions(partitions)
+        wait = None if timeout is None else arguments.seconds(timeout)
+        with self._alone():
+            return self._thread.committed(wanted, wait) if wanted else {}
+
+    # -- the logs ---------------------------------------------------------------------------------
+
+    def partitions_for(self, topic: str) -> list[TopicPartition]:
+        """All partitions of a topic, in order.
+
+        Raises:
+            RequestTimedOut, BrokerUnreachable: the brokers do not answer in time.
+            RequestFailed: the topic does not exist, or is refused.
+        """
+        wanted = arguments.topics([topic])
+        with self._alone():
+            (found,) = self._ask().topics(wanted).values()
+            return found.topic_partitions
+
+    def beginning_offsets(self, partitions: Collection[PartitionLike]) -> dict[TopicPartition, int]:
+        """The first offset that each log still has, assigned or not. Raises as `partitions_for`."""
+        return self._ends(partitions, EARLIEST)
+
+    def end_offsets(self, partitions: Collection[PartitionLike]) -> dict[TopicPartition, int]:
+        """The offset of the next record that each log will get. Raises as `partitions_for`.
+
+        With ``isolation.level=read_committed`` the end lies before the first open transaction.
+        """
+        return self._ends(partitions, LATEST)
+
+    def offsets_for_times(
+        self, times: Mapping[AnyPartition, int]
+    ) -> dict[TopicPartition, OffsetDescription | None]:
+        """For each partition, the first record that is not older than the time; None without one.
+
+        Args:
+            times: milliseconds since 1970, by partition.
+
+        Raises:
+            WrongUse: a time is negative.
+            RequestTimedOut, BrokerUnreachable, RequestFailed: as `partitions_for`.
+        """
+        by_time: dict[int, list[TopicPartition]] = {}
+        for partition, at in arguments.times(times).items():
+            by_time.setdefault(at, []).append(partition)
+        found: dict[TopicPartition, OffsetDescription | None] = {}
+        with self._alone():
+            for at, partitions in sorted(by_time.items()):
+                for partition, offset in self._ask().list_offsets(partitions, at).items():
+                    found[partition] = offset if offset.offset >= 0 else None
+        return found
+
+    def lag(self, partitions: Collection[PartitionLike] | None = None) -> dict[TopicPartition, int]:
+        """The number of offsets between the position and the end of each log.
+
+        Args:
+            partitions: assigned ones; default: all of them.
+
+        Raises:
+            WrongUse: a partition is not assigned.
+            NoOffset: a partition has no position and ``auto.offset.reset`` is none.
+            RequestTimedOut, BrokerUnreachable, RequestFailed: as `partitions_for`.
+        """
+        with self._alone():
+            wanted = self._wanted(partitions)
+            ends = self._ends(wanted, LATEST)
+            return {p: max(0, ends[p] - self.position(p)) for p in sorted(wanted)}
+
+    def seek_to_beginning(self, partitions: Collection[PartitionLike] | None = None) -> None:
+        """Go on reading at the first offset that each log still has.
+
+        Args:
+            partitions: assigned ones; default: all of them.
+
+        Raises:
+            WrongUse: a partition is not assigned; nothing was changed.
+            RequestTimedOut, BrokerUnreachable, RequestFailed: as `partitions_for`.
+        """
+        self._seek_to(partitions, EARLIEST)
+
+    def seek_to_end(self, partitions: Collection[PartitionLike] | None = None) -> None:
+        """Go on reading behind the last record of each log. As `seek_to_beginning`."""
+        self._seek_to(partitions, LATEST)
+
+    # -- pausing ----------------------------------------------------------------------------------
+
+    def pause(self, partitions: Collection[PartitionLike]) -> None:
+        """Hand out no records of these until ``resume``; they stay assigned.
+
+        Raises:
+            WrongUse: a partition is not assigned.
+        """
+        with self._alone():
+            self._loop.pause(self._assigned(partitions))
+
+    def resume(self, partitions: Collection[PartitionLike]) -> None:
+        """Undo ``pause``.
+
+        Raises:
+            WrongUse: a partition is not assigned.
+        """
+        with self._alone():
+            self._loop.resume(self._assigned(partitions))
+
+    def paused(self) -> frozenset[TopicPartition]:
+        """The paused partitions; a revocation ends the pause."""
+        return self._loop.paused
+
+    # -- helpers ----------------------------------------------------------------------------------
+
+    def _ends(self, partitions: Collection[PartitionLike], at: int) -> dict[TopicPartition, int]:
+        wanted = arguments.partitions(partitions)
+        with self._alone():
+            found = self._ask().list_offsets(wanted, at)
+            return {partition: found[partition].offset for partition in sorted(wanted)}
+
+    def _seek_to(self, partitions: Collection[PartitionLike] | None, at: int) -> None:
+        with self._alone():
+            wanted = self._wanted(partitions)
+            for partition, offset in self._ends(wanted, at).items():
+                self._loop.seek(partition, Position(offset))
+
+    def _wanted(self, partitions: Collection[PartitionLike] | None) -> frozenset[TopicPartition]:
+        return self._loop.assigned if partitions is None else self._assigned(partitions)
+
+    def _ask(self) -> Admin:
+        if self._admin is None:
+            self._admin = Admin(self._settings)
+        return self._admin
+
+    def _close_admin(self) -> None:
+        if self._admin is not None:
+            self._admin.close()
+
+    def _api_timeout_s(self) -> float:
+        return self._settings.default_api_timeout_ms / 1_000
+
+    def _assigned(self, partitions: Collection[PartitionLike]) -> frozenset[TopicPartition]:
+        """The partitions, if all are assigned."""
+        wanted = arguments.partitions(partitions)
+        if unknown := sorted(wanted - self._loop.assigned):
+            assigned = ", ".join(map(str, sorted(self._loop.assigned))) or "nothing"
+            raise WrongUse(
+                f"not assigned: {', '.join(map(str, unknown))}; assigned: {assigned}. Partitions "
+                "come with a poll after subscribe()"
+            )
+        return wanted
+
+    @contextmanager
+    def _alone(self, *, closing: bool = False) -> Iterator[None]:
+        if not self._in_use.acquire(blocking=False):
+            raise WrongUse(ONE_THREAD)
+        try:
+            if self._closed and not closing:
+                raise Closed("this consumer was closed; make a new one")
+            yield
+        finally:
+            self._in_use.release()
+
+
+def _done() -> Future[None]:
+    future: Future[None] = Future()
+    future.set_result(None)
+    return future
