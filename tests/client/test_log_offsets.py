@@ -41,7 +41,7 @@ def test_partitions_of_a_topic_need_no_assignment(broker: EmbeddedBroker) -> Non
         lambda c: c.beginning_offsets([("t", 7)]),
     ],
 )
-def test_what_does_not_exist_is_named(
+def test_missing_topics_and_partitions_are_named(
     consumer: Consumer, ask: Callable[[Consumer], object]
 ) -> None:
     with pytest.raises(RequestFailed, match=r"(missing|t-7): the broker answered UNKNOWN_TOPIC"):

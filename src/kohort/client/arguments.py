@@ -80,6 +80,11 @@ def topics(values: Iterable[str]) -> frozenset[str]:
     if isinstance(values, str):
         raise WrongUse(f"topics is a string, expected a list of names: [{values!r}]")
     wanted = frozenset(text(value, "a topic") for value in _each(values, "topics"))
+    if patterns := sorted(name for name in wanted if name.startswith("^")):
+        raise WrongUse(
+            f"{patterns[0]!r} is no topic's name; subscribe to a pattern with "
+            f"re.compile({patterns[0]!r})"
+        )
     if not wanted or "" in wanted:
         raise WrongUse("subscribe to at least one topic by name; unsubscribe() gives everything up")
     return wanted

@@ -14,6 +14,7 @@ thread.
 from __future__ import annotations
 
 import logging
+import re
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from time import monotonic_ns
@@ -33,6 +34,7 @@ from kohort.client.listeners import PartitionsCallback, RebalanceListener, liste
 from kohort.client.poll_loop import BUSY_WAIT_S, PollLoop
 from kohort.client.recording import recorder_of
 from kohort.client.status import MemberStatus, waits_in
+from kohort.client.topic_patterns import TopicPattern
 from kohort.consumer.effects import Callback
 from kohort.consumer.events import Drain, ReportCold, ReportWarm, Subscribe, Unsubscribe
 from kohort.embedded.deferral import Wait
@@ -84,6 +86,8 @@ class Consumer(ConsumerPositions):
         self._loop = PollLoop(settings, self._thread, self._fetcher, self._tell, self._recorder)
         super().__init__(settings, self._thread, self._loop)
         self._due = self._thread.driver.due
+        self._pattern: TopicPattern | None = None
+        self._loop.on_look = self._look_for_topics
         self._leaving = Token(0)
         """The number of attempts to leave the group."""
         self._listener: RebalanceListener = RebalanceListener()
@@ -94,7 +98,7 @@ class Consumer(ConsumerPositions):
 
     def subscribe(
         self,
-        topics: Iterable[str],
+        topics: Iterable[str] | re.Pattern[str],
         listener: RebalanceListener | None = None,
         *,
         on_assign: PartitionsCallback | None = None,
@@ -109,7 +113,9 @@ class Consumer(ConsumerPositions):
 
         Args:
             topics: names. Topics that do not exist yet are taken up when they do; until then the
-                log warns of them.
+                log warns of them. Or a pattern, which must match whole names, as in the Java
+                client: new topics are taken up within ``metadata.max.age.ms``, internal ones never.
+                The consumer joins its group when the first topic matches.
             listener: called for assigned, revoked and lost partitions, inside poll.
             on_assign: a function of (consumer, partitions), in place of a listener.
             on_revoke: the same.
@@ -121,7 +127,8 @@ class Consumer(ConsumerPositions):
             WrongUse: no topic, a single string, or both a listener and functions.
             TypeError: a topic is no string, or a callback is no function.
         """
-        wanted = arguments.topics(topics)
+        pattern = topics if isinstance(topics, re.Pattern) else None
+        wanted = frozenset[str]() if isinstance(topics, re.Pattern) else arguments.topics(topics)
         chosen = listener_of(
             listener,
             on_assign=on_assign,
@@ -131,13 +138,28 @@ class Consumer(ConsumerPositions):
             on_discard=on_discard,
         )
         with self._alone():
-            if self._recorder is not None:
-                self._recorder.subscribed(wanted)
-            # Wait: the next poll must not report a revocation that this makes needless.
-            self._thread.handled(Subscribe(topics=wanted))
-            self._listener, self._topics, self._loop.fatal = chosen, wanted, None
+            if pattern is None:
+                self._pattern = None
+                self._share(wanted)
+                self._thread.warn_of_missing(wanted)
+            else:
+                self._pattern = TopicPattern(
+                    pattern, self._thread, self._settings.metadata_max_age_ms
+                )
+            self._listener, self._loop.fatal = chosen, None
             self._loop.subscribed = True
-            self._thread.warn_of_missing(wanted)
+
+    def _share(self, topics: frozenset[str]) -> None:
+        if self._recorder is not None:
+            self._recorder.subscribed(topics)
+        # Wait: the next poll must not report a revocation that this makes needless.
+        self._thread.handled(Subscribe(topics=topics))
+        self._topics = topics
+
+    def _look_for_topics(self) -> None:
+        found = None if self._pattern is None else self._pattern.look()
+        if found and found != self._topics:
+            self._share(found)
 
     def unsubscribe(self) -> None:
         """Give up everything (listeners are told, positions committed) and leave the group.
@@ -151,7 +173,7 @@ class Consumer(ConsumerPositions):
             self._leave("the application unsubscribed", self._api_timeout_s(), commit=True)
 
     def subscription(self) -> frozenset[str]:
-        """The topics subscribed to."""
+        """The topics subscribed to; those that match, for a pattern."""
         return self._topics
 
     def assignment(self) -> frozenset[TopicPartition]:
@@ -332,7 +354,7 @@ class Consumer(ConsumerPositions):
 
     def _leave(self, reason: str, timeout: float, *, commit: bool) -> None:
         deadline = time.monotonic() + timeout
-        self._topics = frozenset()
+        self._topics, self._pattern = frozenset(), None
         self._loop.subscribed = False
         self._leaving = Token(self._leaving + 1)
         self._thread.handle(Unsubscribe(token=self._leaving, reason=reason))

@@ -59,6 +59,10 @@ MAX_UNACKNOWLEDGED: Final = 10_000
 CommitCallback = Callable[[BaseException | None, dict[TopicPartition, Position]], Any]
 
 
+def _nothing() -> None:
+    pass
+
+
 class PollLoop:
     """Fetcher, buffer and assignment of one consumer, for its polling thread.
 
@@ -86,6 +90,8 @@ class PollLoop:
         self._tell = tell
         self.assigned: frozenset[TopicPartition] = frozenset()
         """The assigned partitions by the callbacks so far. Another thread may read this."""
+        self.on_look: Callable[[], object] = _nothing
+        """Called with each look, before the work of the group."""
         self.subscribed = False
         """Whether the application is subscribed."""
         self.buffer: deque[Message] = deque()
@@ -159,6 +165,7 @@ class PollLoop:
         self.check_outside_callback()
         if not self.subscribed:
             raise WrongUse("subscribe() first: there is nothing to read")
+        self.on_look()
         now = monotonic_now()
         self._plan_next_look(now)
         if self._recorder is not None:
