@@ -31,6 +31,7 @@ class ComparedPolicy:
     static: bool = False
     drains: bool = False
     drains_always: bool = False
+    server_side: bool = False
 
 
 COMPARED_POLICIES: dict[str, ComparedPolicy] = {}
@@ -111,6 +112,8 @@ def _with_standbys(behaviour: Behaviour) -> Behaviour:
 
 _COOPERATIVE = "cooperative-sticky"
 _MINUTE_MS = 60_000
+_SERVER_HEARTBEAT_MS = 5_000
+"""The default of ``group.consumer.heartbeat.interval.ms``."""
 
 register(strategy("range", "Eager, range"))
 register(strategy("roundrobin", "Eager, round robin"))
@@ -141,6 +144,14 @@ register(
         name="connect-60s",
         connect_rule=True,
         scheduled_rebalance_max_delay_ms=_MINUTE_MS,
+    )
+)
+register(
+    ComparedPolicy(
+        name="kip-848",
+        title="KIP-848 (modelled)",
+        adapt=lambda behaviour: replace(behaviour, heartbeat_interval_ms=_SERVER_HEARTBEAT_MS),
+        server_side=True,
     )
 )
 register(

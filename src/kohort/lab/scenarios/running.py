@@ -12,6 +12,7 @@ from kohort.history.cost_values import Measured
 from kohort.history.costs import measure
 from kohort.lab.plan import Plan
 from kohort.lab.scenarios.base import Scenario, Setup, plan_of
+from kohort.lab.server_side import ServerSideWorld
 from kohort.lab.world import World
 from kohort.model.history_record import Recorded
 from kohort.model.ids import GroupId
@@ -36,12 +37,9 @@ def run(scenario: Scenario, setup: Setup) -> Run:
         ConfigError: impossible sizes.
     """
     plan, story = plan_of(scenario, setup)
-    world = World(plan)
-    world.run()
-    world.calm()
-    world.check()
+    history = _history(plan, server_side=setup.policy.server_side)
     measured = measure(
-        world.history,
+        history,
         plan.partitions,
         setup.costs,
         begin=Instant(story.begin_ms * MICROS_PER_MILLI),
@@ -53,5 +51,17 @@ def run(scenario: Scenario, setup: Setup) -> Run:
         setup=setup,
         plan=plan,
         measured=measured,
-        history=tuple(world.history),
+        history=tuple(history),
     )
+
+
+def _history(plan: Plan, *, server_side: bool) -> list[Recorded]:
+    if server_side:
+        model = ServerSideWorld(plan)
+        model.run()
+        return model.history
+    world = World(plan)
+    world.run()
+    world.calm()
+    world.check()
+    return world.history
