@@ -114,15 +114,18 @@ def go_command(folder: Path) -> Sequence[str]:
     if go is None:
         raise PeerUnavailable("no Go on PATH")
     program = str(folder / "plans")
-    done = subprocess.run(
-        [go, "build", "-o", program, "."],
-        cwd=BESIDE,
-        env=os.environ | {"GOTOOLCHAIN": "local"},
-        capture_output=True,
-        text=True,
-        timeout=BUILD_S,
-        check=False,
-    )
+    try:
+        done = subprocess.run(
+            [go, "build", "-o", program, "."],
+            cwd=BESIDE,
+            env=os.environ | {"GOTOOLCHAIN": "local"},
+            capture_output=True,
+            text=True,
+            timeout=BUILD_S,
+            check=False,
+        )
+    except subprocess.TimeoutExpired as expired:
+        raise PeerUnavailable(f"go build took longer than {BUILD_S} s") from expired
     if done.returncode:
         raise PeerUnavailable(f"go build: {last_line(done.stderr)}")
     return [program]

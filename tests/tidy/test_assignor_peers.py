@@ -115,6 +115,31 @@ def test_without_go_its_figures_are_recorded(
         go_command(tmp_path)
 
 
+def fake_go(folder: Path, script: str) -> None:
+    program = folder / "go"
+    program.write_text(f"#!/bin/sh\n{script}\n")
+    program.chmod(0o755)
+
+
+def test_a_failed_build_names_its_last_line(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    fake_go(tmp_path, "echo first >&2; echo no module >&2; exit 1")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(PeerUnavailable, match="go build: no module"):
+        go_command(tmp_path)
+
+
+def test_a_build_that_does_not_end_is_ended(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    fake_go(tmp_path, "while :; do :; done")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr("bench.assignor_peers.BUILD_S", 0.1)
+    with pytest.raises(PeerUnavailable, match="took longer"):
+        go_command(tmp_path)
+
+
 def test_programs_are_pinned_and_answer_for_the_same_states() -> None:
     assert re.search(r"franz-go v\d+\.\d+\.\d+\n", (BESIDE / "go.mod").read_text())
     for program in ("Plans.java", "plans.go"):
