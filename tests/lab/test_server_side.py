@@ -34,7 +34,7 @@ GROWN_MS = 30_000
 """Pod a is alone with four partitions until b comes after 12 s; both have two long before this."""
 
 
-def plan(*actions: Action, static: bool = False) -> Plan:
+def plan(*actions: Action, static: bool = False, behaviour: Behaviour = BEHAVIOUR) -> Plan:
     return Plan(
         seed=1,
         duration_ms=200_000,
@@ -43,7 +43,7 @@ def plan(*actions: Action, static: bool = False) -> Plan:
             PodPlan(
                 name=name,
                 start_ms=start,
-                behaviour=BEHAVIOUR,
+                behaviour=behaviour,
                 instance_id=name if static else None,
             )
             for name, start in (("a", 0), ("b", 12_000))
@@ -122,6 +122,29 @@ def test_a_static_member_that_bounces_keeps_its_partitions() -> None:
     assert (of.metrics.generations, of.metrics.moves) == (0, 0)
 
 
+def test_a_process_without_its_former_state_restores_everything() -> None:
+    forgetful = replace(BEHAVIOUR, state_survives=False)
+    bounce = StopPod(at_ms=31_000, pod="b", back_after_ms=20_000)
+    assert downs(measured(plan(bounce, static=True, behaviour=forgetful))) == both((31_000, 52_202))
+
+
+def test_a_restore_of_a_partition_that_was_given_up_does_not_count_later() -> None:
+    """a restores from 0 s on, loses two partitions at 15 s, and has them again from 20.2 s on."""
+    slow = replace(BEHAVIOUR, restore_cold_ms=60_000)
+    of = measured(plan(StopPod(at_ms=19_000, pod="b"), behaviour=slow), begin_ms=0)
+    assert downs(of) == [(0, 0, 60_002), (1, 0, 60_002), (2, 0, 80_202), (3, 0, 80_202)]
+
+
+def test_a_static_member_that_came_back_holds_its_place_again() -> None:
+    group = ServerSideGroup("g", FOUR, lambda _fact: None)
+    group.beat("m", Instant(0), frozenset())
+    assert not group.admits("m")
+    group.leave("m", for_now=True)
+    assert group.admits("m")
+    assert group.beat("m", Instant(1), frozenset()) == set(FOUR)
+    assert not group.admits("m")
+
+
 def test_a_static_member_that_stays_away_loses_its_partitions_with_its_session() -> None:
     of = measured(plan(StopPod(at_ms=31_000, pod="b"), static=True))
     assert downs(of) == both((31_000, 75_302))
@@ -144,9 +167,8 @@ def test_a_slow_batch_within_the_limit_changes_nothing() -> None:
 
 
 def test_a_process_that_flushes_for_too_long_is_killed() -> None:
-    pods = plan().pods
-    slow = tuple(replace(pod, behaviour=replace(BEHAVIOUR, grace_ms=100)) for pod in pods)
-    of = measured(replace(plan(StopPod(at_ms=31_000, pod="b")), pods=slow))
+    hasty = replace(BEHAVIOUR, grace_ms=100)
+    of = measured(plan(StopPod(at_ms=31_000, pod="b"), behaviour=hasty))
     assert downs(of) == both((31_000, 75_302))
 
 
