@@ -51,7 +51,9 @@ def pytest_runtest_makereport(
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """Turns the skip of a test that needs a peer into a failure where peers are required."""
     report = yield
-    if PEERS_REQUIRED and report.skipped and any(item.get_closest_marker(m) for m in PEER_MARKS):
+    needs_peer = any(item.get_closest_marker(mark) for mark in PEER_MARKS)
+    optional = item.get_closest_marker("optional_peer")
+    if PEERS_REQUIRED and report.skipped and needs_peer and not optional:
         report.outcome = "failed"
         report.longrepr = f"skipped although KOHORT_REQUIRE_PEERS is set: {_reason(call)}"
     return report

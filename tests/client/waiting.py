@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from typing import TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 import confluent_kafka
 from tests.client.stage import until
@@ -20,6 +20,20 @@ PARTITIONS = 12
 MINUTE: Mapping[str, object] = {"scheduled.rebalance.max.delay.ms": 60_000}
 
 Partitions: TypeAlias = frozenset[TopicPartition]
+
+
+class OtherMember(Protocol):
+    """A member of another Kafka client, with the methods of confluent-kafka's consumer."""
+
+    def poll(self, timeout: float, /) -> Any: ...
+
+    def assignment(self) -> Sequence[Any]: ...
+
+    def close(self) -> Any: ...
+
+
+MakeOther: TypeAlias = Callable[[str, str], OtherMember]
+"""Makes a member, by the broker's address, of the group and topic with a name."""
 
 
 class WaitingGroup:
@@ -42,7 +56,8 @@ class WaitingGroup:
         }
         self._more = settings
         self.kohort: list[GroupMembership] = []
-        self.librdkafka: list[confluent_kafka.Consumer] = []
+        self.others: list[OtherMember] = []
+        """Members that kohort did not make."""
         self._admin = stack.enter_context(Admin(bootstrap_servers=address))
         self._admin.create_topic(self.name, PARTITIONS, 1)
 
@@ -71,13 +86,19 @@ class WaitingGroup:
         self.kohort.append(member)
         return member
 
+    def join_other(self, make: MakeOther) -> None:
+        """A member of another Kafka client."""
+        member = make(str(self._settings["bootstrap.servers"]), self.name)
+        self._stack.callback(member.close)
+        self.others.append(member)
+
     def join_librdkafka(self) -> None:
         consumer = confluent_kafka.Consumer(
             {**self._settings, "partition.assignment.strategy": "cooperative-sticky"}
         )
         self._stack.callback(consumer.close)
         consumer.subscribe([self.name])
-        self.librdkafka.append(consumer)
+        self.others.append(consumer)
 
     def lose(self, member: GroupMembership) -> Partitions:
         """Let a member of kohort leave; returns its partitions."""
@@ -95,11 +116,11 @@ class WaitingGroup:
         """The partitions of each member; members of kohort give up revoked ones."""
         for member in self.kohort:
             member.release(member.snapshot().revoking)
-        for consumer in self.librdkafka:
-            consumer.poll(0)
+        for other in self.others:
+            other.poll(0)
         return [m.snapshot().owned for m in self.kohort] + [
             frozenset(TopicPartition(p.topic, p.partition) for p in c.assignment())
-            for c in self.librdkafka
+            for c in self.others
         ]
 
     def settled(self, *shares: int) -> list[Partitions]:
@@ -211,9 +232,11 @@ def a_member_is_drained(group: WaitingGroup) -> None:
     assert [member.waits() for member in group.kohort] == [()] * 2
 
 
-def a_drain_under_another_leader_is_over_at_once(group: WaitingGroup) -> None:
-    """The leader is librdkafka, which knows no drains: the member leaves as usual."""
-    group.join_librdkafka()
+def a_drain_under_another_leader_is_over_at_once(
+    group: WaitingGroup, join: Callable[[WaitingGroup], None] = WaitingGroup.join_librdkafka
+) -> None:
+    """The leader knows no drains: the member leaves as usual."""
+    join(group)
     group.settled(12)
     goes = group.join()
     group.settled(6, 6)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 
 import pytest
+from tests.client.process_member import go_member, java_member
 from tests.client.waiting import (
     MINUTE,
     WaitingGroup,
@@ -22,6 +23,21 @@ from tests.client.waiting import (
 from kohort.testing.real_kafka import RealKafka
 
 pytestmark = [pytest.mark.slow, pytest.mark.real_kafka]
+
+
+Join = Callable[[WaitingGroup], None]
+OTHERS = pytest.mark.parametrize(
+    "join",
+    [
+        pytest.param(WaitingGroup.join_librdkafka, id="librdkafka"),
+        pytest.param(lambda group: group.join_other(java_member), id="java"),
+        pytest.param(
+            lambda group: group.join_other(go_member),
+            id="franz-go",
+            marks=pytest.mark.optional_peer,
+        ),
+    ],
+)
 
 
 @pytest.fixture
@@ -49,8 +65,11 @@ def test_a_drained_member_leaves_with_empty_hands(group: WaitingGroup) -> None:
     a_member_is_drained(group)
 
 
-def test_a_drain_under_a_leader_of_librdkafka_is_over_at_once(group: WaitingGroup) -> None:
-    a_drain_under_another_leader_is_over_at_once(group)
+@OTHERS
+def test_a_drain_under_a_leader_of_another_client_is_over_at_once(
+    group: WaitingGroup, join: Join
+) -> None:
+    a_drain_under_another_leader_is_over_at_once(group, join)
 
 
 def test_partitions_move_when_the_newcomer_has_warm_copies(group: WaitingGroup) -> None:
@@ -61,12 +80,18 @@ def test_a_member_that_drains_works_until_the_others_are_ready(group: WaitingGro
     a_member_is_drained_warmly(group)
 
 
-def test_a_leader_of_librdkafka_moves_partitions_at_once(group: WaitingGroup) -> None:
-    group.join_librdkafka()
+@OTHERS
+def test_a_leader_of_another_client_moves_partitions_at_once(
+    group: WaitingGroup, join: Join
+) -> None:
+    join(group)
     group.settled(12)
     group.stateful()
-    group.join()
+    gone = group.join()
     group.settled(6, 6)
+    group.kohort.remove(gone)
+    gone.leave()
+    group.settled(12)
 
 
 def test_lost_partitions_go_to_the_member_with_warm_copies(real_kafka: RealKafka) -> None:
@@ -74,10 +99,13 @@ def test_lost_partitions_go_to_the_member_with_warm_copies(real_kafka: RealKafka
         a_standby_takes_over(WaitingGroup(real_kafka.bootstrap_servers, stack, {}))
 
 
-def test_a_member_of_librdkafka_keeps_its_partitions_during_a_wait(group: WaitingGroup) -> None:
+@OTHERS
+def test_a_member_of_another_client_keeps_its_partitions_during_a_wait(
+    group: WaitingGroup, join: Join
+) -> None:
     group.join()
     group.settled(12)
-    group.join_librdkafka()
+    join(group)
     group.settled(6, 6)
     gone = group.join()
     first, _, other = group.settled(4, 4, 4)
@@ -85,3 +113,13 @@ def test_a_member_of_librdkafka_keeps_its_partitions_during_a_wait(group: Waitin
     assert group.settled(4, 4) == [first, other]
     group.join()
     assert group.settled(4, 4, 4) == [first, lost, other]
+
+
+@OTHERS
+def test_moves_to_a_member_of_another_client_are_limited(group: WaitingGroup, join: Join) -> None:
+    leader = group.join(kohort_max_moves_per_round=1)
+    group.settled(12)
+    generation = leader.snapshot().generation
+    join(group)
+    group.settled(6, 6)
+    assert leader.snapshot().generation >= generation + 6, "one move a round"
