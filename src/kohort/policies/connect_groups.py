@@ -49,12 +49,12 @@ from kohort.policies.connect import (
     incremental_assignments,
     is_behind,
 )
-from kohort.policies.consumer_groups import DESIGN_ONE, ConsumerAssigner
+from kohort.policies.consumer_groups import DESIGN_ONE
 from kohort.policies.cooperative import CooperativeStickyAssignor
 from kohort.policies.deferred import Resolution
 from kohort.policies.losses import Moment
 from kohort.policies.record_size import BROKERS_RECORD_LIMIT, check_record
-from kohort.policies.resource_groups import for_everybody
+from kohort.policies.resource_groups import OpenAssigner
 from kohort.policies.spec import AssignAgain, EncodedPlan, GroupAssignment, GroupSpec, Plan
 
 ALL: Final = "all"
@@ -69,7 +69,7 @@ _UNREADABLE = WorkerState(url="", config_offset=-1)
 _SMALLER_GROUP = "Use fewer connectors or tasks"
 
 
-class ConnectAssigner(ConsumerAssigner):
+class ConnectAssigner(OpenAssigner):
     """Decides for groups of workers.
 
     Args:
@@ -101,20 +101,6 @@ class ConnectAssigner(ConsumerAssigner):
         A worker that leads later tells work of a lost worker from new work by this.
         """
         self._known = _counts(self._configuration())
-
-    def topics(self, protocol_name: ProtocolName, metadata: Sequence[bytes]) -> frozenset[str]:
-        """None: connectors need no metadata of a broker."""
-        del protocol_name, metadata
-        return frozenset()
-
-    def spec(
-        self,
-        protocol_name: ProtocolName,
-        members: Sequence[JoinedMember],
-        partitions: Mapping[str, int],
-    ) -> GroupSpec:
-        """Every worker can run every connector."""
-        return for_everybody(super().spec(protocol_name, members, partitions))
 
     def balanced(self, spec: GroupSpec) -> GroupAssignment:
         """Connectors and tasks balanced separately, or by weights."""

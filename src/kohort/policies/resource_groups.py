@@ -67,7 +67,25 @@ A member that drains or has damaged bytes is left out: its resources go to other
 WORDS: Final = Words("resources", lambda partition: partition.topic)
 
 
-class ResourceAssigner(ConsumerAssigner):
+class OpenAssigner(ConsumerAssigner):
+    """Decides for groups in which every member can have every resource."""
+
+    def topics(self, protocol_name: ProtocolName, metadata: Sequence[bytes]) -> frozenset[str]:
+        """None: resources need no metadata of a broker."""
+        del protocol_name, metadata
+        return frozenset()
+
+    def spec(
+        self,
+        protocol_name: ProtocolName,
+        members: Sequence[JoinedMember],
+        partitions: Mapping[str, int],
+    ) -> GroupSpec:
+        """Every member can have every resource."""
+        return for_everybody(super().spec(protocol_name, members, partitions))
+
+
+class ResourceAssigner(OpenAssigner):
     """Decides for groups that share resources.
 
     Args:
@@ -102,11 +120,6 @@ class ResourceAssigner(ConsumerAssigner):
         """
         with suppress(Exception):
             self._known = dict.fromkeys(_checked(self._resources()), 1)
-
-    def topics(self, protocol_name: ProtocolName, metadata: Sequence[bytes]) -> frozenset[str]:
-        """None: resources need no metadata of a broker."""
-        del protocol_name, metadata
-        return frozenset()
 
     def assign(
         self,
@@ -144,15 +157,6 @@ class ResourceAssigner(ConsumerAssigner):
         if moment is not None:
             moment = replace(moment, known=self._known)
         return super().assign(protocol_name, members, self._counts, moment)
-
-    def spec(
-        self,
-        protocol_name: ProtocolName,
-        members: Sequence[JoinedMember],
-        partitions: Mapping[str, int],
-    ) -> GroupSpec:
-        """Every member can have every resource."""
-        return for_everybody(super().spec(protocol_name, members, partitions))
 
     def withheld(
         self,
