@@ -58,7 +58,7 @@ def test_json_has_the_whole_report(tmp_path: Path) -> None:
     assert result.exit_code == 1
     told = json.loads(result.stdout)
     assert told["clean"] is False
-    assert len(told["checks"]) == 56
+    assert len(told["checks"]) == 57
     assert told["violations"][0]["name"] == "nothing-is-assigned-twice"
     assert told["violations"][0]["story"]
 
@@ -73,7 +73,7 @@ def test_checks_can_be_selected_by_number_or_name(tmp_path: Path) -> None:
 def test_an_unknown_check_is_refused(tmp_path: Path) -> None:
     result = run(good(tmp_path), "--only", "nonsense")
     assert result.exit_code == 2
-    assert "--only nonsense: unknown check; the checks are 1 to 56" in result.output
+    assert "--only nonsense: unknown check; the checks are 1 to 57" in result.output
 
 
 def test_a_truncated_history_is_checked_up_to_its_last_whole_fact(tmp_path: Path) -> None:
