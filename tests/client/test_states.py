@@ -64,6 +64,7 @@ CALLS: Final[dict[str, Method]] = {
     "poll": lambda c: c.poll(0.05),
     "consume": lambda c: c.consume(5, 0.05),
     "iterate": lambda c: next(iter(c)),
+    "batches": lambda c: next(c.batches(5, 0.05)),
     "drain": lambda c: c.drain(),
     "report_warm": lambda c: c.report_warm([T0]),
     "report_cold": lambda c: c.report_cold([T0]),
@@ -74,7 +75,7 @@ CALLS: Final[dict[str, Method]] = {
 """Each method with right arguments; the last ones change the state."""
 
 CHANGES: Final = frozenset(
-    {"poll", "consume", "iterate", "drain", "subscribe", "unsubscribe", "close"}
+    {"poll", "consume", "iterate", "batches", "drain", "subscribe", "unsubscribe", "close"}
 )
 READS: Final = frozenset({"subscription", "assignment", "paused", "drained", "waits", "status"})
 
@@ -130,6 +131,10 @@ WRONG: Final[dict[str, list[Arguments]]] = {
     "consume": [
         *(given(number, 0.05) for number in (0, -1, "5", 1.5, True, None)),
         *(given(5, timeout) for timeout in NOT_SECONDS),
+    ],
+    "batches": [
+        *(given(number, 0.05) for number in (0, -1, "5", 1.5, True, None)),
+        *(given(5, wait) for wait in NOT_SECONDS),
     ],
     "report_warm": each("t", ["t"], [5], None, T0),
     "report_cold": each("t", ["t"], [5], None, T0),
@@ -265,7 +270,9 @@ NEEDS_ASSIGNMENT: Final = frozenset({call for call in CALLS if call.startswith("
     "pause",
     "resume",
 }
-NEEDS_SUBSCRIPTION: Final = frozenset({"poll", "consume", "iterate", "enforce_rebalance"})
+NEEDS_SUBSCRIPTION: Final = frozenset(
+    {"poll", "consume", "iterate", "batches", "enforce_rebalance"}
+)
 RAISES: Final[dict[str, dict[type[Exception], frozenset[str]]]] = {
     "unsubscribed": {WrongUse: NEEDS_ASSIGNMENT | NEEDS_SUBSCRIPTION | {"drain"}},
     "joining": {WrongUse: NEEDS_ASSIGNMENT, CommitFailed: frozenset({"commit of offsets"})},

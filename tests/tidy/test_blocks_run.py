@@ -32,6 +32,7 @@ KAFKA = "docs/howto/real-kafka.md"
 SHARE = "docs/howto/share-resources.md"
 HANDOVER = "docs/howto/hand-over-warm.md"
 MIRROR = "docs/howto/mirror-topics.md"
+READ = "docs/howto/read-records.md"
 STATE = "docs/howto/keep-state.md"
 RESTART = "docs/howto/restart-without-moving.md"
 TUTORIAL = "docs/tutorial/first-pipeline.md"
@@ -50,6 +51,8 @@ RUN = (
     (HANDOVER, "report_warm"),
     (STATE, "StatefulTasks("),
     (MIRROR, "Mirror("),
+    (READ, "consumer.batches("),
+    (READ, "offsets_for_times("),
     (RESTART, '"kohort.member.identity": '),
     (SHARE, "ResourceGroup("),
     (SHARE, "LeaderElection("),
@@ -230,6 +233,21 @@ def test_the_program_that_mirrors_a_topic(
         assert admin.list_offsets([copy])[copy].offset == 2
     process.terminate()
     assert process.wait(PATIENCE_S) == 0, terminals.said("mirror")
+
+
+@pytest.mark.parametrize(
+    ("part", "said"),
+    [("consumer.batches(", "2 records\n"), ("offsets_for_times(", "records of the last hour: 2\n")],
+)
+def test_the_programs_that_read_records(
+    kohort_broker: EmbeddedBroker, terminals: Terminals, part: str, said: str
+) -> None:
+    address = kohort_broker.bootstrap_servers
+    with Admin(bootstrap_servers=address) as admin:
+        admin.create_topic("orders-eu", 1)
+    put(address, "orders-eu", b"one", b"two")
+    (terminals.folder / "page.py").write_text(at(block_with(READ, part), address))
+    assert terminals.run("page", sys.executable, "page.py") == said
 
 
 def test_the_readmes_test(tmp_path: Path) -> None:

@@ -246,6 +246,33 @@ class Consumer(ConsumerPositions):
             records = [loop.buffer.popleft() for _ in range(min(num_messages, count))]
             return self._finisher.all(records) if self._finisher else records
 
+    def batches(self, max_records: int = 500, max_wait: float = 1.0) -> Iterator[list[Record]]:
+        """Lists of records until the consumer is drained; raises as ``poll``.
+
+        A list is handed out when it is full, or when its first record is ``max_wait`` seconds old.
+        It counts as processed with the next step of the iteration: automatic commits and
+        ``commit()`` in the loop's body cover it, and an exception that leaves the ``with`` block of
+        the consumer leaves it uncommitted. Records of partitions that a rebalance takes away
+        meanwhile are not handed out.
+
+        Args:
+            max_records: longest list.
+            max_wait: longest time in seconds for which records wait for others.
+        """
+        arguments.whole(max_records, "max_records", arguments.MAX_INT32, 1)
+        wait = arguments.seconds(max_wait, "max_wait")
+        return self._batches(max_records, wait)
+
+    def _batches(self, most: int, wait: float) -> Iterator[list[Record]]:
+        while not self.drained:
+            with self._alone():
+                loop = self._loop
+                if not (loop.fill(most, _LOOK_S) and loop.gather(most, wait)):
+                    continue
+                records = [loop.buffer.popleft() for _ in range(min(most, len(loop.buffer)))]
+                batch = self._finisher.all(records) if self._finisher else records
+            yield batch
+
     def __iter__(self) -> Iterator[Record]:
         """Records until the consumer is drained; waits as long as necessary. Raises as poll."""
         loop = self._loop

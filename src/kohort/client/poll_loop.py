@@ -145,6 +145,18 @@ class PollLoop:
             if time.monotonic() >= deadline:
                 return False
 
+    def gather(self, limit: int, wait: float) -> bool:
+        """Go on filling the buffer for ``wait`` seconds, or up to ``limit`` records.
+
+        Returns:
+            False: the buffer is empty now, because a rebalance took its partitions away.
+        """
+        deadline = time.monotonic() + wait
+        while 0 < len(self.buffer) < limit and (left := deadline - time.monotonic()) > 0:
+            self._take(limit - len(self.buffer), min(left, IDLE_WAIT_S))
+            self.look()
+        return bool(self.buffer) and self._is_sure()
+
     def _take(self, limit: int, wait: float) -> None:
         """Move records from librdkafka into the buffer."""
         self.buffer.extend(self._fetcher.take(limit, wait))
