@@ -107,7 +107,7 @@ func check(err error) {
 }
 
 func main() {
-	debug.SetGCPercent(400) // a fifth less time than with Go's default
+	debug.SetGCPercent(400) // less time for new groups than with Go's default
 	seconds, err := strconv.ParseFloat(os.Args[1], 64)
 	check(err)
 	topics := make(map[string]int32)

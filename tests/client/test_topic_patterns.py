@@ -14,7 +14,7 @@ from tests.client.stage import until
 from kohort import Consumer
 from kohort.broker.embedded import EmbeddedBroker
 from kohort.client.admin import Admin
-from kohort.client.errors import WrongUse
+from kohort.client.errors import Fenced, WrongUse
 from kohort.model.ids import TopicPartition
 
 
@@ -93,6 +93,23 @@ def test_names_replace_a_pattern_and_a_pattern_replaces_names(
     assert consumer.subscription() == frozenset()
     with pytest.raises(WrongUse, match="subscribe"):
         consumer.poll(0)
+
+
+def test_a_pattern_after_a_failure_starts_a_new_membership(
+    admin: Admin, kohort_broker: EmbeddedBroker
+) -> None:
+    admin.create_topic("a1", 1, 1)
+    name = {"group.instance.id": "one"}
+    with make(kohort_broker, **name) as first, make(kohort_broker, **name) as second:
+        first.subscribe(["a1"])
+        _topics(first, "a1")
+        second.subscribe(["a1"])
+        _topics(second, "a1")
+        with pytest.raises(Fenced):
+            until(lambda: first.poll(0.02), "the first consumer is fenced")
+        second.unsubscribe()
+        first.subscribe(re.compile("a."))
+        _topics(first, "a1")
 
 
 def test_closing_before_the_first_answer_ends_at_once(kohort_broker: EmbeddedBroker) -> None:

@@ -74,7 +74,7 @@ class Consumer(ConsumerPositions):
     def __init__(
         self, settings: ClientSettings | Mapping[str, object] | None = None, /, **more: object
     ) -> None:
-        self._settings = settings = parse_client_settings(settings, **more)
+        settings = parse_client_settings(settings, **more)
         check_settings(settings)
         self._fetcher = RecordFetcher(settings)
         try:
@@ -82,10 +82,10 @@ class Consumer(ConsumerPositions):
         except BaseException:
             self._fetcher.close()
             raise
-        self._thread = consumer_thread(settings, self._recorder)
-        self._loop = PollLoop(settings, self._thread, self._fetcher, self._tell, self._recorder)
-        super().__init__(settings, self._thread, self._loop)
-        self._due = self._thread.driver.due
+        thread = consumer_thread(settings, self._recorder)
+        loop = PollLoop(settings, thread, self._fetcher, self._tell, self._recorder)
+        super().__init__(settings, thread, loop)
+        self._due = thread.driver.due
         self._pattern: TopicPattern | None = None
         self._loop.on_look = self._look_for_topics
         self._leaving = Token(0)
@@ -125,10 +125,11 @@ class Consumer(ConsumerPositions):
 
         Raises:
             WrongUse: no topic, a single string, or both a listener and functions.
-            TypeError: a topic is no string, or a callback is no function.
+            TypeError: a topic or a pattern is no string, or a callback is no function.
         """
-        pattern = topics if isinstance(topics, re.Pattern) else None
-        wanted = frozenset[str]() if isinstance(topics, re.Pattern) else arguments.topics(topics)
+        wanted = topics if isinstance(topics, re.Pattern) else arguments.topics(topics)
+        if isinstance(wanted, re.Pattern):
+            arguments.text(wanted.pattern, "a pattern of topics")
         chosen = listener_of(
             listener,
             on_assign=on_assign,
@@ -138,14 +139,13 @@ class Consumer(ConsumerPositions):
             on_discard=on_discard,
         )
         with self._alone():
-            if pattern is None:
+            if isinstance(wanted, re.Pattern):
+                age_ms = self._settings.metadata_max_age_ms
+                self._pattern = TopicPattern(wanted, self._thread, age_ms)
+            else:
                 self._pattern = None
                 self._share(wanted)
                 self._thread.warn_of_missing(wanted)
-            else:
-                self._pattern = TopicPattern(
-                    pattern, self._thread, self._settings.metadata_max_age_ms
-                )
             self._listener, self._loop.fatal = chosen, None
             self._loop.subscribed = True
 
@@ -158,7 +158,7 @@ class Consumer(ConsumerPositions):
 
     def _look_for_topics(self) -> None:
         found = None if self._pattern is None else self._pattern.look()
-        if found and found != self._topics:
+        if found is not None:
             self._share(found)
 
     def unsubscribe(self) -> None:

@@ -39,9 +39,10 @@ class TopicPattern:
         self._max_age_s = max_age_ms / 1_000
         self._ask_at = 0.0
         self._asked: Future[Any] | None = None
+        self._known: frozenset[str] = frozenset()
 
     def look(self) -> frozenset[str] | None:
-        """The matching names if a new answer came, else None. Does not wait."""
+        """The matching names if there are any and they changed, else None. Does not wait."""
         now = time.monotonic()
         if self._asked is None:
             if now >= self._ask_at:
@@ -61,6 +62,9 @@ class TopicPattern:
             self._ask_at = now + min(_AGAIN_S, self._max_age_s)
             return None
         self._ask_at = now + self._max_age_s
+        if not found or found == self._known:
+            return None
+        self._known = found
         return found
 
     def _names(self, answer: Answered) -> frozenset[str]:

@@ -60,8 +60,10 @@ class _Pod:
     """Whether a callback or a slow batch is running."""
     closing: bool = False
     overdue: bool = False
+    """Whether a slow batch outlasted the poll interval, so that the member left."""
     back_after_ms: int | None = None
     due: int = 0
+    """The number of the newest planned heartbeat; older ones are not sent."""
 
     def start(self) -> None:
         """Start a process, unless one is running; it joins at once."""

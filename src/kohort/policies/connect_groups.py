@@ -106,7 +106,7 @@ class ConnectAssigner(OpenAssigner):
         """Connectors and tasks balanced separately, or by weights."""
         return balanced_work(spec, self._read.weights)
 
-    def in_one_step(self, protocol_name: ProtocolName, spec: GroupSpec) -> Plan:
+    def plan_at_once(self, protocol_name: ProtocolName, spec: GroupSpec) -> Plan:
         """The same, without work that another worker has."""
         del protocol_name
         return Plan(without_claimed(self.balanced(spec), claimants(spec)))

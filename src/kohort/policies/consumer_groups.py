@@ -166,7 +166,7 @@ class ConsumerAssigner:
         """The plan of ``cooperative-sticky``, also for partitions that other members hold."""
         return sticky_plan(spec)
 
-    def in_one_step(self, protocol_name: ProtocolName, spec: GroupSpec) -> Plan:
+    def plan_at_once(self, protocol_name: ProtocolName, spec: GroupSpec) -> Plan:
         """The plan if nothing waits and no move is postponed."""
         return assignor(protocol_name).assign(spec)
 
@@ -194,7 +194,7 @@ class ConsumerAssigner:
             asks_to_drain(member.user_data) for member in spec.members.values()
         )
         if moment is None or not cooperative or in_one_step:
-            plan = self.in_one_step(protocol_name, spec)
+            plan = self.plan_at_once(protocol_name, spec)
             encoded = EncodedPlan(*in_bytes(plan, members), racks=racks)
             self._check_record(members, encoded)
             return encoded
