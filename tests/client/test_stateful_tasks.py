@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import sqlite3
+import threading
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -23,6 +24,7 @@ from kohort.broker.embedded import EmbeddedBroker
 from kohort.client.config import parse_client_settings
 from kohort.client.errors import WrongUse
 from kohort.client.tasks.changelog import ChangelogRecord, batch, claim
+from kohort.client.tasks.copies import Copies
 from kohort.client.tasks.stateful_tasks import StatefulTasks
 from kohort.client.tasks.task import Task, TaskState
 from kohort.client.tasks.writer import ChangelogWriter, ResultFailed
@@ -225,18 +227,30 @@ def test_run_can_be_called_once(words: Words) -> None:
         tasks.run()
 
 
-def test_a_restore_shows_its_progress(words: Words) -> None:
+def test_a_restore_shows_its_progress(words: Words, monkeypatch: pytest.MonkeyPatch) -> None:
     words.write(40)
     first = words.start("a")
     words.settled(4)
     words.stop(first)
-    seen: list[int | None] = []
+    look, turns, free = Copies.look, threading.Semaphore(0), threading.Event()
+
+    def held(copies: Copies, timeout_s: float) -> None:
+        # The test hands out the turns of the restore, each with one record, until it sets free.
+        if free.is_set() or turns.acquire(timeout=0.01):
+            look(copies, timeout_s)
+
+    monkeypatch.setattr(Copies, "look", held)
+    monkeypatch.setattr("kohort.client.tasks.copies._MOST_RECORDS", 1)
     second = words.start("b")
 
-    def running() -> bool:
-        restoring = [s for s in second.status() if s.state is TaskState.RESTORING]
-        seen.extend(status.left for status in restoring)
-        return len(words.owned(second)) == PARTITIONS
+    def restoring() -> list[int | None]:
+        return [s.left for s in second.status() if s.state is TaskState.RESTORING]
 
-    until(running, "the restore is over")
-    assert seen, "the restore was seen"
+    def one_more_turn() -> bool:
+        turns.release()
+        return any(restoring())
+
+    until(one_more_turn, "a restore shows how much is left")
+    free.set()
+    until(lambda: len(words.owned(second)) == PARTITIONS, "the restore is over")
+    assert restoring() == []
