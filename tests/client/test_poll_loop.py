@@ -47,6 +47,7 @@ class Fetcher:
     """Stands in for librdkafka."""
 
     def __init__(self) -> None:
+        self.denied = ""
         self.records: list[Any] = []
         self.at: dict[TopicPartition, Position] = {}
         self.while_taking: Callable[[], None] = lambda: None

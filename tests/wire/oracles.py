@@ -179,6 +179,7 @@ _KAFKA_PYTHON_MODULES = (
     "kafka.protocol.metadata.metadata",
     "kafka.protocol.metadata.api_versions",
     "kafka.protocol.metadata.find_coordinator",
+    "kafka.protocol.sasl",
     "kafka.protocol.admin.topics",
     "kafka.protocol.admin.groups",
     "kafka.protocol.admin.configs",

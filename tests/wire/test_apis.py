@@ -47,7 +47,7 @@ FLEXIBLE_FROM = {
     "SyncGroup": 4, "DescribeGroups": 5, "ListGroups": 3, "ApiVersions": 3, "CreateTopics": 5,
     "DeleteTopics": 4, "InitProducerId": 2, "OffsetForLeaderEpoch": 4, "DescribeConfigs": 4,
     "CreatePartitions": 2, "DeleteGroups": 2, "DescribeCluster": 0, "DeleteRecords": 2,
-    "AlterConfigs": 2, "IncrementalAlterConfigs": 1,
+    "AlterConfigs": 2, "IncrementalAlterConfigs": 1, "SaslAuthenticate": 2,
 }  # fmt: skip
 
 

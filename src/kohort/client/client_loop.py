@@ -8,9 +8,7 @@ callbacks, librdkafka.
 
 from __future__ import annotations
 
-import errno
 import logging
-import os
 import selectors
 import socket
 import threading
@@ -20,12 +18,14 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass, field
-from itertools import chain, zip_longest
-from typing import Any, Final, Protocol, TypeAlias, TypeVar
+from itertools import count
+from typing import Any, Final, Protocol, TypeVar
 
 from kohort.client.errors import Closed
+from kohort.client.opening import WOULD_BLOCK, Address, Opening, Transport, failure_of
 from kohort.engine.connection_pool import Bytes
 from kohort.engine.member_outputs import Close, Connect, Output, Transmit
+from kohort.model.errors import AuthenticationError
 from kohort.model.ids import ConnectionId
 from kohort.model.instants import MICROS_PER_SECOND, Instant
 
@@ -42,12 +42,6 @@ all deadlines move, instead of being missed at once."""
 _PAUSE_MICROS: Final = 100_000
 """Shorter pauses between two calls of ``run_until`` count as the engine's time."""
 
-_STAGGER_MICROS: Final = 250_000
-"""The next address of a host is tried after this time without an answer (RFC 8305)."""
-
-Address: TypeAlias = tuple[Any, Any, int, str, Any]
-"""A row of ``socket.getaddrinfo``."""
-
 
 def monotonic_now() -> Instant:
     """The monotonic clock in microseconds."""
@@ -62,7 +56,13 @@ class Engine(Protocol):
         self, conn: ConnectionId, data: Bytes, now: Instant
     ) -> list[Output]: ...
     def lost(  # noqa: D102
-        self, conn: ConnectionId, now: Instant, reason: str = "", *, refused: bool = False
+        self,
+        conn: ConnectionId,
+        now: Instant,
+        reason: str = "",
+        *,
+        refused: bool = False,
+        denied: bool = False,
     ) -> list[Output]: ...
     def stalled(self, micros: int, now: Instant) -> list[Output]: ...  # noqa: D102
     def advance(self, now: Instant) -> list[Output]: ...  # noqa: D102
@@ -100,25 +100,13 @@ class _Order:
 
 @dataclass(slots=True, eq=False)
 class _Line:
-    """A connection: its socket, or the attempts to get one."""
+    """An open connection."""
 
     conn: ConnectionId
-    sock: socket.socket | None = None
-    addresses: deque[Address] = field(default_factory=deque)
-    """Addresses that are still to be tried."""
-    attempts: list[socket.socket] = field(default_factory=list)
-    next_attempt: Instant | None = None
-    refused: bool = True
-    """Whether all failed attempts were refused."""
-    failure: str = ""
+    sock: socket.socket
     watched: int = 0
     """The events for which the socket is registered."""
     out: deque[memoryview] = field(default_factory=deque)
-
-    def note(self, number: int) -> None:
-        """An attempt failed with this ``errno``."""
-        self.refused = self.refused and number == errno.ECONNREFUSED
-        self.failure = os.strerror(number).lower()
 
 
 class ClientLoop:
@@ -128,15 +116,19 @@ class ClientLoop:
         engine: nobody else may call it.
         owner: gets all outputs that are not about connections.
         name: the thread's.
+        transport: how the sockets are secured.
     """
 
-    def __init__(self, engine: Engine, owner: Owner, *, name: str) -> None:
+    def __init__(
+        self, engine: Engine, owner: Owner, *, name: str, transport: Transport | None = None
+    ) -> None:
         self._engine = engine
         self._owner = owner
         self._name = name
+        self._transport = transport or Transport()
         self._lines: dict[ConnectionId, _Line] = {}
+        self._openings: dict[ConnectionId, Opening] = {}
         self._buffer = memoryview(bytearray(_READ_BYTES))
-        self._connecting: list[_Line] = []
         self._orders: deque[_Order] = deque()
         # A handler of a signal may post while the same thread posts.
         self._lock = threading.RLock()
@@ -260,14 +252,17 @@ class ClientLoop:
         for key, events in ready:
             if key.data is None:
                 self._drain_wake()
+            elif isinstance(key.data, Opening):
+                self._go_on(key.data, key.fileobj)  # type: ignore[arg-type]
             else:
-                self._serve(key.data, key.fileobj, events)  # type: ignore[arg-type]
+                self._serve(key.data, events)
         while self._orders:
             self._carry_out(self._orders.popleft().run(monotonic_now()))
         now = monotonic_now()
-        for line in self._connecting.copy():
-            if line.next_attempt is not None and line.next_attempt <= now:
-                self._attempt(line)
+        for opening in list(self._openings.values()):
+            at = opening.next_attempt
+            if at is not None and at <= now and not opening.attempt(now):
+                self._fail(opening)
         due = self._engine.next_deadline()
         if due is not None and due <= now:
             self._carry_out(self._engine.advance(now))
@@ -275,8 +270,8 @@ class ClientLoop:
 
     def _planned(self) -> Instant | None:
         instants = [self._engine.next_deadline(), self._owner.next_deadline()]
-        if self._connecting:
-            instants += [line.next_attempt for line in self._connecting]
+        if self._openings:
+            instants += [opening.next_attempt for opening in self._openings.values()]
         return min((at for at in instants if at is not None), default=None)
 
     def _carry_out(self, outputs: list[Output]) -> None:
@@ -307,7 +302,7 @@ class ClientLoop:
         for order in orders:
             if order.future is not None:
                 order.future.set_exception(Closed("the client was closed meanwhile"))
-        for conn in list(self._lines):
+        for conn in [*self._openings, *self._lines]:
             self._drop(conn)
         if self._wake_in is not None and self._wake_out is not None:
             self._selector.close()
@@ -328,76 +323,64 @@ class ClientLoop:
 
     def _connect(self, wish: Connect) -> None:
         """Find the addresses of the host: on a thread of its own, because DNS may be slow."""
-        line = self._lines[wish.conn] = _Line(wish.conn)
-        self._connecting.append(line)
+        opening = Opening(wish.conn, wish.host, self._transport, self._selector)
+        self._openings[wish.conn] = opening
+        prepare = self._transport.prepare
 
         def look_up(flags: int = 0) -> Sequence[Address]:
             return socket.getaddrinfo(wish.host, wish.port, type=socket.SOCK_STREAM, flags=flags)
 
-        def found(addresses: Sequence[Address], failure: str = "") -> list[Output]:
-            # Families take turns, so that one that leads nowhere delays little (RFC 8305).
-            preferred = [a for a in addresses if a[0] == addresses[0][0]]
-            others = [a for a in addresses if a[0] != addresses[0][0]]
-            pairs = chain.from_iterable(zip_longest(preferred, others))
-            line.addresses.extend(a for a in pairs if a is not None)
-            line.failure, line.refused = failure, not failure
-            line.next_attempt = monotonic_now()
+        def tell(found: Sequence[Address] | OSError | AuthenticationError) -> list[Output]:
+            if isinstance(found, Exception):
+                opening.fail(found, monotonic_now())
+            else:
+                opening.found(found, monotonic_now())
             return []
 
         def resolve() -> None:
-            addresses: Sequence[Address] = ()
-            failure = ""
+            found: Sequence[Address] | OSError | AuthenticationError
             try:
-                addresses = look_up()
-            except OSError as error:
-                failure = f"cannot resolve {wish.host}: {error.strerror}"
+                if prepare is not None:
+                    prepare()
+                found = look_up()
+            except (OSError, AuthenticationError) as error:
+                found = error
             with suppress(Closed):
-                self.post(lambda now: found(addresses, failure))
+                self.post(lambda now: tell(found))
 
         try:
-            found(look_up(socket.AI_NUMERICHOST))
+            numeric = [] if prepare is not None else look_up(socket.AI_NUMERICHOST)
         except OSError:
+            numeric = []
+        if numeric:
+            tell(numeric)
+        else:
             threading.Thread(target=resolve, name=f"{self._name}-dns", daemon=True).start()
 
-    def _attempt(self, line: _Line) -> None:
-        """Try the next address, or report that none is left."""
-        line.next_attempt = None
-        while line.addresses:
-            family, kind, protocol, _, address = line.addresses.popleft()
-            try:
-                sock = socket.socket(family, kind, protocol)
-            except OSError as error:
-                line.note(error.errno or 0)
-                continue
-            sock.setblocking(False)
-            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            number = sock.connect_ex(address)
-            if number in (0, errno.EINPROGRESS):
-                line.attempts.append(sock)
-                self._selector.register(sock, selectors.EVENT_WRITE, line)
-                if line.addresses:
-                    line.next_attempt = Instant(monotonic_now() + _STAGGER_MICROS)
-                return
-            sock.close()
-            line.note(number)
-        if not line.attempts:
-            self._lose(line, line.failure, refused=line.refused)
-
-    def _finish_attempt(self, line: _Line, sock: socket.socket) -> None:
-        number = sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
-        line.attempts.remove(sock)
-        if number:
-            self._close(sock)
-            line.note(number)
-            self._attempt(line)
+    def _go_on(self, opening: Opening, sock: socket.socket) -> None:
+        if opening.conn not in self._openings:
             return
-        for other in line.attempts:
-            self._close(other)
-        line.attempts.clear()
-        line.sock = sock
-        self._connecting.remove(line)
+        connected = opening.go_on(sock, monotonic_now())
+        if connected is None:
+            if opening.over:
+                self._fail(opening)
+            return
+        del self._openings[opening.conn]
+        line = self._lines[opening.conn] = _Line(opening.conn, connected)
         self._watch(line)
         self._carry_out(self._engine.connected(line.conn, monotonic_now()))
+
+    def _fail(self, opening: Opening) -> None:
+        self._drop(opening.conn)
+        self._carry_out(
+            self._engine.lost(
+                opening.conn,
+                monotonic_now(),
+                opening.failure,
+                refused=opening.refused,
+                denied=opening.denied,
+            )
+        )
 
     # -- open connections -------------------------------------------------------------------------
 
@@ -408,51 +391,44 @@ class ClientLoop:
             self._flush(line)
 
     def _drop(self, conn: ConnectionId) -> None:
-        line = self._lines.pop(conn, None)
-        if line is None:
-            return
-        if line.sock is None:
-            self._connecting.remove(line)
-        else:
-            line.attempts.append(line.sock)
-        for sock in line.attempts:
-            self._close(sock)
+        if opening := self._openings.pop(conn, None):
+            opening.close()
+        if line := self._lines.pop(conn, None):
+            with suppress(KeyError, ValueError):
+                self._selector.unregister(line.sock)
+            line.sock.close()
 
-    def _close(self, sock: socket.socket) -> None:
-        with suppress(KeyError, ValueError):
-            self._selector.unregister(sock)
-        sock.close()
-
-    def _serve(self, line: _Line, sock: socket.socket, events: int) -> None:
-        if line.sock is None:
-            if sock in line.attempts and line.conn in self._lines:
-                self._finish_attempt(line, sock)
-            return
+    def _serve(self, line: _Line, events: int) -> None:
         if events & selectors.EVENT_WRITE:
             self._flush(line)
         if events & selectors.EVENT_READ and line.conn in self._lines:
-            self._read(line, sock)
+            self._read(line)
 
-    def _read(self, line: _Line, sock: socket.socket) -> None:
+    def _read(self, line: _Line) -> None:
         # A large answer comes in many pieces; each read of its own would cost a turn of the loop.
-        for _ in range(_READS):
+        # A TLS socket must be read until nothing is left: the selector does not see its own buffer.
+        tls = self._transport.tls is not None
+        for turn in count(1):
             try:
-                size = sock.recv_into(self._buffer)
-            except (BlockingIOError, InterruptedError):
+                size = line.sock.recv_into(self._buffer)
+            except WOULD_BLOCK:
                 return
             except OSError as error:
-                self._lose(line, (error.strerror or str(error)).lower())
+                reason, denied = failure_of(error)
+                self._lose(line, reason, denied=denied)
                 return
             if not size:
                 self._lose(line, "the other side closed the connection")
                 return
             data = self._buffer[:size]
             self._carry_out(self._engine.received(line.conn, data, monotonic_now()))
-            if size < _READ_BYTES or line.conn not in self._lines:
+            if line.conn not in self._lines:
+                return
+            if not tls and (size < _READ_BYTES or turn == _READS):
                 return
 
     def _flush(self, line: _Line) -> None:
-        if line.sock is None or line.conn not in self._lines:
+        if line.conn not in self._lines:
             return
         try:
             while line.out:
@@ -461,7 +437,7 @@ class ClientLoop:
                     line.out[0] = line.out[0][sent:]
                 else:
                     line.out.popleft()
-        except (BlockingIOError, InterruptedError):
+        except WOULD_BLOCK:
             pass
         except OSError as error:
             LOG.debug("connection %d: %s", line.conn, error)
@@ -472,8 +448,8 @@ class ClientLoop:
         events = selectors.EVENT_READ | (selectors.EVENT_WRITE if line.out else 0)
         if events != line.watched:
             line.watched = events
-            self._selector.modify(line.sock, events, line)  # type: ignore[arg-type]
+            self._selector.modify(line.sock, events, line)
 
-    def _lose(self, line: _Line, reason: str, *, refused: bool = False) -> None:
+    def _lose(self, line: _Line, reason: str, *, denied: bool = False) -> None:
         self._drop(line.conn)
-        self._carry_out(self._engine.lost(line.conn, monotonic_now(), reason, refused=refused))
+        self._carry_out(self._engine.lost(line.conn, monotonic_now(), reason, denied=denied))

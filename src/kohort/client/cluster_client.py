@@ -11,9 +11,9 @@ import time
 import weakref
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import replace
 from typing import Any, TypeVar
 
-import kohort
 from kohort.client.client_loop import ClientLoop
 from kohort.client.config import ClientSettings
 from kohort.client.errors import (
@@ -22,8 +22,8 @@ from kohort.client.errors import (
     RequestFailed,
 )
 from kohort.client.failures import request_failure
+from kohort.client.opening import connection_settings, transport_of
 from kohort.engine.cluster_engine import ClusterEngine
-from kohort.engine.connection_pool import ConnectionSettings
 from kohort.engine.member_outputs import Answered, LeadersOf, Node, Output, Target, Versioned, Where
 from kohort.engine.request_router import RouterSettings
 from kohort.member.requests import RequestId
@@ -64,10 +64,8 @@ class ClusterClient:
                 retry_backoff_ms=backoff,
                 retry_backoff_max_ms=longest,
                 allow_auto_create_topics=False,
-                connections=ConnectionSettings(
-                    client_id=settings.client_id,
-                    software_version=kohort.__version__,
-                    connect_timeout_ms=Millis(settings.socket_connection_setup_timeout_ms),
+                connections=replace(
+                    connection_settings(settings),
                     reconnect_backoff_ms=backoff,
                     reconnect_backoff_max_ms=longest,
                 ),
@@ -75,7 +73,8 @@ class ClusterClient:
         )
         owner = _Answers()
         self._answers = owner.awaited
-        self._loop = ClientLoop(self.engine, owner, name="kohort-client")
+        transport = transport_of(settings)
+        self._loop = ClientLoop(self.engine, owner, name="kohort-client", transport=transport)
         weakref.finalize(self, self._loop.stop, 0.0)
 
     def close(self) -> None:

@@ -8,11 +8,17 @@ default differs from the Java client's, the field says why. Must not know: socke
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from kohort.client.security import (
+    NOT_HERE,
+    OTHER_NAMES,
+    SecuritySettings,
+    check_security,
+    token_source,
+)
 from kohort.host.settings import INT_MAX, attribute, dotted, flag, parse_settings, whole, word
 from kohort.model.consumer_config import ConsumerConfig, OffsetReset
 from kohort.model.errors import ConfigError
@@ -58,8 +64,16 @@ _JAVA_ASSIGNORS: Final[Mapping[str, str]] = {
 }
 
 
+_FUNCTIONS: Final[Mapping[str, str]] = {
+    "key.deserializer": "a function of bytes, for example bytes.decode or json.loads",
+    "value.deserializer": "a function of bytes, for example bytes.decode or json.loads",
+    "oauth.cb": "a function that returns a token and the end of its life, in seconds since 1970",
+}
+"""Settings that are functions."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ClientSettings:
+class ClientSettings(SecuritySettings):
     """Every setting of Consumer, GroupMembership, RecordFetcher and Admin.
 
     Sources: Kafka's consumer configs, version 4.3, and librdkafka's for the fetching ones.
@@ -172,6 +186,8 @@ class ClientSettings:
     value_deserializer: Deserializer | None = field(default=None, metadata={"rule": None})
 
     def __post_init__(self) -> None:
+        check_security(self)
+        object.__setattr__(self, "tokens", token_source(self))
         if self.heartbeat_interval_ms >= self.session_timeout_ms:
             raise ConfigError(
                 f"heartbeat.interval.ms is {self.heartbeat_interval_ms}, expected less than "
@@ -260,13 +276,14 @@ class ClientSettings:
             retry_backoff_max_ms=Millis(self.retry_backoff_max_ms),
         )
 
-    def librdkafka(self) -> dict[str, str | int | bool]:
+    def librdkafka(self) -> dict[str, Any]:
         """The share of librdkafka, in its names.
 
         Its part is records: it never joins a group, commits or resets an offset by itself. The
         group's id is handed on only since its consumer will not start without one.
         """
-        settings: dict[str, str | int | bool] = {
+        settings: dict[str, Any] = {
+            **self.security_of_librdkafka(),
             "bootstrap.servers": self.bootstrap_servers,
             "client.id": self.client_id,
             "client.rack": self.client_rack,
@@ -310,7 +327,7 @@ def parse_client_settings(
 
     Raises:
         ConfigError: a name is unknown (the nearest are told) or given twice, or a value is not
-            allowed, or a setting asks for TLS or SASL.
+            allowed.
     """
     if isinstance(settings, ClientSettings):
         return settings
@@ -318,16 +335,18 @@ def parse_client_settings(
     callables: dict[str, Any] = {}
     for given, value in [*(settings or {}).items(), *more.items()]:
         name = dotted(attribute(given))
-        name = _OTHER_NAMES.get(name, name)
+        name = _OTHER_NAMES.get(name) or OTHER_NAMES.get(name, name)
         if name in pairs or name in callables:
             raise ConfigError(f"{name} is given twice")
-        _refuse_security(name, value)
-        if name in ("key.deserializer", "value.deserializer"):
-            callables[name] = _deserializer(name, value)
-        elif value is not None and name != "security.protocol":
+        if name in NOT_HERE:
+            raise ConfigError(f"{name} is not a setting here: {NOT_HERE[name]}")
+        if name in _FUNCTIONS:
+            callables[name] = _function(name, value)
+        elif value is not None:
             pairs[name] = _normal(name, value)
-    settled = parse_settings(ClientSettings, pairs)
-    return dataclasses.replace(settled, **{attribute(n): call for n, call in callables.items()})
+    # Functions first: other settings are checked together with them.
+    functions = {attribute(name): call for name, call in callables.items()}
+    return parse_settings(ClientSettings, pairs, functions)
 
 
 def _most_moves(text: str) -> int | float | None:
@@ -375,6 +394,8 @@ def _normal(name: str, value: object) -> object:
         return ",".join(str(word).strip() for word in words)
     if name in ("kohort.max.moves.per.round", "scheduled.rebalance.max.delay.ms"):
         return str(value)
+    if name in ("security.protocol", "sasl.mechanism"):
+        return str(value).upper()
     if name == "auto.offset.reset":
         return _RESET_WORDS.get(str(value), value)
     return value
@@ -385,22 +406,7 @@ def _assignor(name: str) -> str:
     return _JAVA_ASSIGNORS.get(bare, name.strip())
 
 
-def _deserializer(name: str, value: object) -> Deserializer | None:
+def _function(name: str, value: object) -> Callable[..., Any] | None:
     if value is None or callable(value):
         return value
-    raise ConfigError(
-        f"{name} is {value!r}, expected a function of bytes, for example bytes.decode or json.loads"
-    )
-
-
-def _refuse_security(name: str, value: object) -> None:
-    if name == "security.protocol" and str(value).upper() == "PLAINTEXT":
-        return
-    if name == "security.protocol" or name.startswith(
-        ("sasl.", "ssl.", "enable.ssl", "enable.sasl")
-    ):
-        raise ConfigError(
-            f"{name} is given, but kohort's own connection to the group coordinator speaks "
-            "PLAINTEXT only: records would travel secured and the membership would not. "
-            "Leave it out, and reach the brokers through a listener without TLS and SASL"
-        )
+    raise ConfigError(f"{name} is {value!r}, expected {_FUNCTIONS[name]}")

@@ -206,6 +206,7 @@ class Consumer(ConsumerPositions):
 
         Raises:
             WrongUse: there is no subscription, or a listener calls.
+            AuthenticationFailed: a login or a certificate was refused; the next poll tries again.
             NoOffset: a partition has no position and ``auto.offset.reset`` is none.
             DeserializationFailed: this record's key or value; the next poll goes on behind it.
             FetchFailed: a partition cannot be read on.

@@ -16,17 +16,16 @@ from concurrent.futures import TimeoutError as FutureTimeout
 from functools import partial
 from typing import Any, Final, Generic
 
-import kohort
 from kohort.client.client_loop import ClientLoop
 from kohort.client.config import ClientSettings
 from kohort.client.errors import ClientError, Closed, RequestTimedOut
 from kohort.client.failures import raise_refused, request_failure
 from kohort.client.identity import member_identity
+from kohort.client.opening import connection_settings, transport_of
 from kohort.client.recording import ConsumerRecorder
 from kohort.client.status import StatusKeeper
 from kohort.consumer.core import ConsumerCore
 from kohort.consumer.embedded_protocol import R
-from kohort.engine.connection_pool import ConnectionSettings
 from kohort.engine.consumer_driver import (
     READ_COMMITTED,
     READ_UNCOMMITTED,
@@ -102,19 +101,13 @@ def member_engine(
         retry_backoff_ms=Millis(settings.retry_backoff_ms),
         retry_backoff_max_ms=Millis(settings.retry_backoff_max_ms),
     )
-    connections = ConnectionSettings(
-        client_id=settings.client_id,
-        software_version=kohort.__version__,
-        connect_timeout_ms=Millis(settings.socket_connection_setup_timeout_ms),
-        notes=notes,
-    )
     return MemberEngine(
         config,
         settings.bootstrap,
         entropy=random.Random(),
         assigner=protocol.assigner,
         settings=EngineSettings(
-            connections=connections,
+            connections=connection_settings(settings, notes),
             metadata_max_age_ms=Millis(settings.metadata_max_age_ms),
             allow_auto_create_topics=settings.allow_auto_create_topics,
         ),
@@ -146,6 +139,7 @@ class DriverThread(Generic[C]):
         self._creates_topics = settings.allow_auto_create_topics
         self._timeout_s = settings.default_api_timeout_ms / 1_000
         self._on_turn = on_turn
+        self._transport = transport_of(settings)
         self._futures: dict[RequestId, tuple[Future[Any], Callable[[Any], Any]]] = {}
         # A handler of a signal may call while the same thread calls.
         self._starting = threading.RLock()
@@ -272,7 +266,7 @@ class DriverThread(Generic[C]):
                 raise Closed("the membership was closed")
             if self._loop is None:
                 name = f"kohort-member-{self.group_id}"
-                self._loop = ClientLoop(self.driver, self, name=name)
+                self._loop = ClientLoop(self.driver, self, name=name, transport=self._transport)
                 self._loop.start()
             return self._loop
 
@@ -320,6 +314,7 @@ def check_settings(settings: ClientSettings) -> None:
     """Raise ConfigError if a member cannot be made of these settings."""
     group_id_of(settings)
     protocol_of(settings)
+    transport_of(settings)
     _ = settings.bootstrap
 
 

@@ -4,6 +4,7 @@
     ├── ConfigError            a setting is wrong; nothing was started       (kohort.model.errors)
     └── ClientError
         ├── BrokerUnreachable  no bootstrap server, or not the broker in question, was reached
+        ├── AuthenticationFailed  a login or a certificate was refused
         ├── RequestTimedOut    a broker was reached and did not answer in time
         ├── RequestFailed      a broker answered with an error code
         ├── CommitFailed       other members may own these partitions: do not retry
@@ -41,6 +42,13 @@ class BrokerUnreachable(ClientError):
 
 class ConnectionsRefused(BrokerUnreachable):
     """No process listens at the addresses of the brokers."""
+
+
+class AuthenticationFailed(ClientError):
+    """A broker refuses the login or the certificate of this client, or this client the broker's.
+
+    The client tries on by itself: another call may succeed once the cause is removed.
+    """
 
 
 class RequestTimedOut(ClientError):

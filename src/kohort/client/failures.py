@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from kohort.client.errors import (
+    AuthenticationFailed,
     BrokerUnreachable,
     ClientError,
     Closed,
@@ -58,6 +59,7 @@ _CLASSES: Final[dict[RequestErrorKind, type[ClientError]]] = {
     RequestErrorKind.DISCONNECTED: BrokerUnreachable,
     RequestErrorKind.UNAVAILABLE: BrokerUnreachable,
     RequestErrorKind.REFUSED: ConnectionsRefused,
+    RequestErrorKind.DENIED: AuthenticationFailed,
     RequestErrorKind.MEMBERSHIP: Fenced,
     RequestErrorKind.CLOSED: Closed,
 }

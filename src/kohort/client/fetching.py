@@ -104,7 +104,9 @@ class RecordFetcher:
     def __init__(self, settings: ClientSettings, *, tell_ends: bool = False) -> None:
         share: dict[str, Any] = dict(settings.librdkafka())
         share["enable.partition.eof"] = tell_ends
-        share["error_cb"] = _log_error
+        self.denied = ""
+        """Why a broker and librdkafka refused each other last; the reader clears this."""
+        share["error_cb"] = self._note_error
         try:
             self._consumer = confluent_kafka.Consumer(share, logger=SparingLog())
         except KafkaException as error:
@@ -282,6 +284,13 @@ class RecordFetcher:
             with suppress(KafkaException):
                 self._consumer.list_topics(topic, timeout=_METADATA_WAIT_S)
 
+    def _note_error(self, error: KafkaError) -> None:
+        """Called by librdkafka for errors of no partition; its log has them already."""
+        LOG.debug("librdkafka: %s", error.str())
+        refused = error.code() == KafkaError._SSL and "certificate" in error.str()
+        if refused or error.code() == KafkaError._AUTHENTICATION:
+            self.denied = error.str()
+
     def _note(self, messages: Iterable[Message]) -> None:
         for message in messages:
             error = message.error()
@@ -332,11 +341,6 @@ def _tell(tp: TopicPartition, at: Position) -> confluent_kafka.TopicPartition:
 
 def _names(partitions: Iterable[TopicPartition]) -> str:
     return ", ".join(str(tp) for tp in sorted(partitions))
-
-
-def _log_error(error: KafkaError) -> None:
-    """Called by librdkafka for errors of no partition; its log has them already."""
-    LOG.debug("librdkafka: %s", error.str())
 
 
 class SparingLog:

@@ -20,7 +20,7 @@ from kohort.client.arguments import AnyPartition, PartitionLike
 from kohort.client.client_loop import monotonic_now
 from kohort.client.config import ClientSettings, parse_client_settings
 from kohort.client.driver_thread import DriverThread, member_engine, protocol_of
-from kohort.client.errors import ClientError, Closed, WrongUse
+from kohort.client.errors import AuthenticationFailed, ClientError, Closed, WrongUse
 from kohort.client.failures import trouble_failure
 from kohort.client.status import MemberStatus, StatusKeeper, waits_in
 from kohort.consumer.effects import Idle, Trouble
@@ -140,10 +140,13 @@ class Membership(Generic[R]):
         Raises:
             Fenced: another process has this ``group.instance.id``.
             RequestFailed: the coordinator refuses this member for good.
+            AuthenticationFailed: since the last call a login or a certificate was refused.
             Closed: the membership broke down.
         """
         error, seen = self._error, self._snapshot
         if error is not None:
+            if isinstance(error, AuthenticationFailed):
+                self._error = None  # the engine tries on
             raise error
         if seen.confirmed_at is None:
             return seen
@@ -259,6 +262,9 @@ class Membership(Generic[R]):
         if self._thread.error is not None:
             self._error = self._thread.error
             self._left.set()
+        if driver.denied:
+            self._error = AuthenticationFailed(f"group {self._group_id}: {driver.denied}")
+            driver.denied = ""
         while driver.due:
             match driver.due.popleft():
                 case Trouble() as trouble:

@@ -21,7 +21,14 @@ from kohort.client import arguments
 from kohort.client.client_loop import monotonic_now
 from kohort.client.config import ClientSettings
 from kohort.client.driver_thread import DriverThread
-from kohort.client.errors import ClientError, Closed, NoOffset, RequestTimedOut, WrongUse
+from kohort.client.errors import (
+    AuthenticationFailed,
+    ClientError,
+    Closed,
+    NoOffset,
+    RequestTimedOut,
+    WrongUse,
+)
 from kohort.client.failures import trouble_failure
 from kohort.client.fetching import FetchProblem, ProblemKind, RecordFetcher
 from kohort.client.recording import ConsumerRecorder
@@ -196,6 +203,13 @@ class PollLoop:
         error = self._thread.error or self.fatal
         if error is not None:
             raise error
+        if self._driver.denied or self._fetcher.denied:
+            raise self._authentication_failed()
+
+    def _authentication_failed(self) -> AuthenticationFailed:
+        why = self._driver.denied or self._fetcher.denied
+        self._driver.denied = self._fetcher.denied = ""
+        return AuthenticationFailed(f"group {self._thread.group_id}: {why}")
 
     def check_outside_callback(self) -> None:
         """Raise WrongUse while a listener is called: the rebalance waits for its end."""

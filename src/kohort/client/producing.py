@@ -48,6 +48,7 @@ class IdempotentProducer:
         try:
             self._producer = confluent_kafka.Producer(
                 {
+                    **settings.security_of_librdkafka(),
                     "bootstrap.servers": settings.bootstrap_servers,
                     "client.id": settings.client_id,
                     "enable.idempotence": True,

@@ -145,11 +145,25 @@ class ClusterEngine:
         return self._run(now)
 
     def lost(
-        self, conn: ConnectionId, now: Instant, reason: str = "", *, refused: bool = False
+        self,
+        conn: ConnectionId,
+        now: Instant,
+        reason: str = "",
+        *,
+        refused: bool = False,
+        denied: bool = False,
     ) -> list[Output]:
-        """``conn`` ended, broke, or could not be opened (``refused``: nobody listens there)."""
+        """``conn`` ended, broke, or could not be opened.
+
+        Args:
+            conn: the connection.
+            now: the present instant.
+            reason: for messages.
+            refused: no process listens there.
+            denied: one side refuses the certificate of the other side.
+        """
         self._pass_deadlines(now)
-        self._router.lost(conn, reason, now, refused=refused)
+        self._router.lost(conn, reason, now, refused=refused, denied=denied)
         return self._run(now)
 
     def advance(self, now: Instant) -> list[Output]:

@@ -11,11 +11,12 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, StrEnum
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from kohort.engine.member_outputs import (
     Close,
     Connect,
+    Denied,
     Output,
     RequestError,
     RequestErrorKind,
@@ -26,16 +27,23 @@ from kohort.engine.member_outputs import (
 from kohort.engine.member_recording import RequestNotes
 from kohort.member.backoff import Backoff, Entropy
 from kohort.model.deadlines import Deadlines
-from kohort.model.errors import InvariantViolation, ProtocolError
+from kohort.model.errors import AuthenticationError, InvariantViolation, ProtocolError
 from kohort.model.ids import ConnectionId
 from kohort.model.instants import Instant, Millis, after
-from kohort.wire.client_connection import ClientConnection
+from kohort.wire.client_connection import ClientConnection, Login
 from kohort.wire.messages.k11_join_group import JoinGroupRequest
 from kohort.wire.messages.k14_sync_group import SyncGroupRequest
 
 Bytes: TypeAlias = bytes | bytearray | memoryview
 
 _PARKED = frozenset({JoinGroupRequest, SyncGroupRequest})
+
+_TLS_ALERT = b"\x15\x03"
+"""The first bytes of a TLS listener's answer to anything else than TLS."""
+
+
+_LEAST_SESSION_MS: Final = 1_100
+"""A broker refuses a second login within a second."""
 
 
 class Role(StrEnum):
@@ -116,8 +124,11 @@ class ConnectionState(Enum):
 
     RESTING = "resting"
     CONNECTING = "connecting"
-    ASKING_VERSIONS = "asking versions"
+    OPENING = "opening"
+    """Versions are asked, and a login is under way if the listener wants one."""
     READY = "ready"
+    RENEWING = "renewing"
+    """The session ends soon: a new login is under way. Requests wait."""
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -159,6 +170,8 @@ class ConnectionDown(NamedTuple):
     key: ConnectionKey
     requests: tuple[PendingRequest, ...]
     reason: str
+    denied: bool = False
+    """Whether the login or a certificate was refused."""
 
 
 Outcome: TypeAlias = Replied | Refused | ConnectionDown
@@ -174,6 +187,10 @@ class ConnectionSettings:
     reconnect_backoff_ms: Millis = Millis(50)
     reconnect_backoff_max_ms: Millis = Millis(1_000)
     max_answer_bytes: int = 100 * 1024 * 1024
+    security_protocol: str = "PLAINTEXT"
+    """Kafka's name of the security of the listeners, for messages; the shell does TLS."""
+    login: Callable[[], Login] | None = None
+    """Makes the login of a connection; None if the listeners want none."""
     notes: RequestNotes | None = None
     """Receives requests to the coordinator and their ends, if a history is recorded."""
 
@@ -261,7 +278,8 @@ class ConnectionPool:
         text = "; ".join(
             f"expected a Kafka broker at {endpoint}, got: "
             f"{self._troubles[endpoint].reason if endpoint in self._troubles else silent}; check "
-            "the address, that the broker runs, and that its listener is PLAINTEXT"
+            "the address, that the broker runs, and that its listener is "
+            f"{self._settings.security_protocol}"
             for endpoint in endpoints
         )
         return request_error(kind, text)
@@ -272,7 +290,7 @@ class ConnectionPool:
         """The connection is open: ask for the node's versions."""
         connection = self._by_conn.get(conn)
         if connection is not None and connection.state is ConnectionState.CONNECTING:
-            connection.state = ConnectionState.ASKING_VERSIONS
+            connection.state = ConnectionState.OPENING
             self._out.append(Transmit(conn=conn, data=connection.wire.open()))
 
     def received(self, conn: ConnectionId, data: Bytes, now: Instant) -> list[Outcome]:
@@ -289,24 +307,34 @@ class ConnectionPool:
                 outcomes.append(Replied(pending, message))
             rest = connection.wire.take_output()
         except ProtocolError as error:
+            text, denied = str(error), isinstance(error, AuthenticationError)
+            if connection.state is ConnectionState.OPENING and data[:2] == _TLS_ALERT:
+                text = "an alert of TLS: the listener wants security.protocol SSL or SASL_SSL"
             if self._notes is not None:
-                self._notes.unreadable(conn, str(error))
-            self._out.append(Close(conn=conn, reason=str(error)))
-            return [*outcomes, self._failed(connection, str(error), now)]
+                self._notes.unreadable(conn, text)
+            self._out.append(Close(conn=conn, reason=text))
+            return [*outcomes, self._failed(connection, text, now, denied=denied)]
         if rest:
             self._out.append(Transmit(conn=conn, data=rest))
-        if connection.state is ConnectionState.ASKING_VERSIONS and connection.wire.ready:
+        if connection.state is not ConnectionState.READY and connection.wire.ready:
             outcomes += self._becomes_ready(connection, now)
         return outcomes
 
     def lost(
-        self, conn: ConnectionId, reason: str, now: Instant, *, refused: bool
+        self,
+        conn: ConnectionId,
+        reason: str,
+        now: Instant,
+        *,
+        refused: bool = False,
+        denied: bool = False,
     ) -> list[Outcome]:
         """The connection broke, or could not be opened."""
         connection = self._by_conn.get(conn)
         if connection is None:
             return []
-        return [self._failed(connection, reason or "disconnected", now, refused=refused)]
+        reason = reason or "disconnected"
+        return [self._failed(connection, reason, now, refused=refused, denied=denied)]
 
     # -- time -------------------------------------------------------------------------------------
 
@@ -325,6 +353,11 @@ class ConnectionPool:
             connection = self._by_conn[conn]
             if connection.state is ConnectionState.RESTING:
                 self._connect(connection, now)
+            elif connection.state is ConnectionState.READY:
+                outcomes += self._renew(connection, now)
+            elif connection.state is ConnectionState.RENEWING and connection.flying:
+                # The new login waits behind requests; their time-outs bound that.
+                self._deadlines.arm(conn, after(now, self._settings.connect_timeout_ms))
             else:
                 reason = "no answer in time"
                 self._out.append(Close(conn=conn, reason=reason))
@@ -335,12 +368,14 @@ class ConnectionPool:
         """Assert every invariant; raises InvariantViolation."""
         for connection in self._by_key.values():
             ready = connection.state is ConnectionState.READY
-            if (connection.queue and ready) or (connection.flying and not ready):
+            opened = ready or connection.state is ConnectionState.RENEWING
+            if (connection.queue and ready) or (connection.flying and not opened):
                 raise InvariantViolation(
                     f"connection {connection.key} is {connection.state.value} with "
                     f"{len(connection.queue)} queued and {len(connection.flying)} sent requests"
                 )
-            if ready == (connection.conn in self._deadlines):
+            bounded = not ready or connection.wire.session_lifetime_ms > 0
+            if bounded != (connection.conn in self._deadlines):
                 raise InvariantViolation(
                     f"connection {connection.key} is {connection.state.value}; its deadline"
                 )
@@ -360,6 +395,7 @@ class ConnectionPool:
             client_id=settings.client_id,
             software_version=settings.software_version,
             max_frame=settings.max_answer_bytes,
+            login=settings.login,
         )
         connection = Connection(key=key, conn=ConnectionId(self._next_conn), wire=wire)
         self._next_conn += 1
@@ -381,12 +417,30 @@ class ConnectionPool:
     def _becomes_ready(self, connection: Connection, now: Instant) -> list[Outcome]:
         connection.state = ConnectionState.READY
         self.reached = True
-        self._deadlines.cancel(connection.conn)
+        if lifetime := connection.wire.session_lifetime_ms:
+            # As Kafka's clients: not all connections at once, and time for a slow login is left.
+            wait_ms = lifetime * self._entropy.randrange(850, 950) // 1_000
+            wait_ms = max(wait_ms, _LEAST_SESSION_MS)
+            self._deadlines.arm(connection.conn, after(now, Millis(wait_ms)))
+        else:
+            self._deadlines.cancel(connection.conn)
         self._troubles.pop(connection.key.endpoint, None)
         outcomes: list[Outcome] = []
         while connection.queue:
             outcomes += self._send(connection, connection.queue.popleft(), now)
         return outcomes
+
+    def _renew(self, connection: Connection, now: Instant) -> list[Outcome]:
+        """Log in again, because the session ends soon (KIP-368)."""
+        connection.state = ConnectionState.RENEWING
+        try:
+            data = connection.wire.log_in_again()
+        except AuthenticationError as error:
+            self._out.append(Close(conn=connection.conn, reason=str(error)))
+            return [self._failed(connection, str(error), now, denied=True)]
+        self._deadlines.arm(connection.conn, after(now, self._settings.connect_timeout_ms))
+        self._out.append(Transmit(conn=connection.conn, data=data))
+        return []
 
     def _send(self, connection: Connection, pending: PendingRequest, now: Instant) -> list[Outcome]:
         try:
@@ -404,7 +458,13 @@ class ConnectionPool:
         return []
 
     def _failed(
-        self, connection: Connection, reason: str, now: Instant, *, refused: bool = False
+        self,
+        connection: Connection,
+        reason: str,
+        now: Instant,
+        *,
+        refused: bool = False,
+        denied: bool = False,
     ) -> ConnectionDown:
         endpoint = connection.key.endpoint
         trouble = self._troubles.get(endpoint)
@@ -417,9 +477,13 @@ class ConnectionPool:
         trouble.rest_until = after(now, trouble.backoff.next())
         trouble.reason = reason
         trouble.refusals = trouble.refusals + 1 if refused else 0
-        return self._forget(connection, reason)
+        if denied:
+            self._out.append(Denied(message=f"{endpoint}: {reason}"))
+        return self._forget(connection, reason, denied=denied)
 
-    def _forget(self, connection: Connection, reason: str) -> ConnectionDown:
+    def _forget(
+        self, connection: Connection, reason: str, *, denied: bool = False
+    ) -> ConnectionDown:
         self._deadlines.cancel(connection.conn)
         del self._by_key[connection.key]
         del self._by_conn[connection.conn]
@@ -432,4 +496,4 @@ class ConnectionPool:
                 self._notes.unanswered(pending.request_class, pending.number)
         connection.flying.clear()
         connection.queue.clear()
-        return ConnectionDown(connection.key, requests, reason)
+        return ConnectionDown(connection.key, requests, reason, denied)

@@ -38,6 +38,7 @@ from kohort.engine.member_outputs import (
     Close,
     Committed,
     Connect,
+    Denied,
     LeadersOf,
     Output,
     RequestError,
@@ -122,6 +123,7 @@ class ConsumerDriver(Generic[C]):
         "_outputs",
         "_under_way",
         "core",
+        "denied",
         "due",
         "member",
         "sure_until",
@@ -151,6 +153,8 @@ class ConsumerDriver(Generic[C]):
         """Outputs of the member engine that were not handled yet."""
         self.due: deque[Any] = deque()
         """The work of the application, in order. Another thread may take it from the left."""
+        self.denied = ""
+        """Why a node and this client refused each other last; the shell tells and clears this."""
         self.sure_until: Instant | None = None
         """The membership is sure before this instant; None without one. See ``fencing``."""
 
@@ -214,10 +218,24 @@ class ConsumerDriver(Generic[C]):
         return self._settle(now)
 
     def lost(
-        self, conn: ConnectionId, now: Instant, reason: str = "", *, refused: bool = False
+        self,
+        conn: ConnectionId,
+        now: Instant,
+        reason: str = "",
+        *,
+        refused: bool = False,
+        denied: bool = False,
     ) -> list[Output]:
-        """``conn`` ended, broke, or could not be opened (``refused``: nobody listens there)."""
-        self._take(self.member.lost(conn, now, reason, refused=refused))
+        """``conn`` ended, broke, or could not be opened.
+
+        Args:
+            conn: the connection.
+            now: the present instant.
+            reason: for messages.
+            refused: no process listens there.
+            denied: one side refuses the certificate of the other side.
+        """
+        self._take(self.member.lost(conn, now, reason, refused=refused, denied=denied))
         return self._settle(now)
 
     def stalled(self, micros: int, now: Instant) -> list[Output]:
@@ -272,9 +290,13 @@ class ConsumerDriver(Generic[C]):
         """The event of an output for the core; completions of the application leave from here."""
         match output:
             case PrepareJoin() | Joined() | Lost() | Failed() | Left():
+                if type(output) is Joined:
+                    self.denied = ""
                 return output
             case Observe():
                 self._observe(output.fact)
+            case Denied():
+                self.denied = output.message
             case Answered() | Committed() | engine.OffsetsFetched():
                 then = self._under_way.pop(output.request_id, None)
                 if then is None or isinstance(output, Committed):  # the shell logs failed commits

@@ -121,6 +121,8 @@ class RequestErrorKind(Enum):
     """No node could be reached, or the coordinator lookup failed for good."""
     REFUSED = "refused"
     """No node could be reached: every bootstrap server refused the connection."""
+    DENIED = "denied"
+    """A node refused the login or the certificate of this client, or this client the node's."""
     MEMBERSHIP = "membership"
     """A commit under a membership that ended: other members may own the partitions."""
     REBALANCING = "rebalancing"
@@ -193,6 +195,13 @@ class MetadataChanged:
     partitions: Mapping[str, int]
 
 
+@value(frozen=True, slots=True, kw_only=True)
+class Denied:
+    """A node refused this client, or this client refused a node; the engine tries on."""
+
+    message: str
+
+
 Output: TypeAlias = (
     Connect
     | Transmit
@@ -201,6 +210,7 @@ Output: TypeAlias = (
     | Committed
     | OffsetsFetched
     | MetadataChanged
+    | Denied
     | PrepareJoin
     | Joined
     | Lost

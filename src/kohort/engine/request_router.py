@@ -183,8 +183,7 @@ class RequestRouter:
 
         Requests that may be repeated wait for the next coordinator.
         """
-        endpoint = self.lookup.endpoint
-        if endpoint is None:
+        if (endpoint := self.lookup.endpoint) is None:
             return
         self.lookup.forget(now)
         if tell:
@@ -196,11 +195,10 @@ class RequestRouter:
         """Make room for a request that must not wait behind an abandoned parked request."""
         endpoint = self.lookup.endpoint
         connection = self.pool.find(ConnectionKey(Role.GROUP, endpoint)) if endpoint else None
-        if connection is None or not connection.may_be_parked:
-            return
-        for down in self.pool.drop(connection.key, "an abandoned request is parked on it"):
-            assert isinstance(down, ConnectionDown)
-            self._strand(down, now)
+        if connection is not None and connection.may_be_parked:
+            for down in self.pool.drop(connection.key, "an abandoned request is parked on it"):
+                assert isinstance(down, ConnectionDown)
+                self._strand(down, now)
 
     # -- the shell --------------------------------------------------------------------------------
 
@@ -210,9 +208,9 @@ class RequestRouter:
         self._take(outcomes, now)
         return bool(outcomes or self.out)
 
-    def lost(self, conn: ConnectionId, reason: str, now: Instant, *, refused: bool) -> None:
+    def lost(self, conn: ConnectionId, reason: str, now: Instant, **why: bool) -> None:
         """The shell lost a connection, or could not open it."""
-        self._take(self.pool.lost(conn, reason, now, refused=refused), now)
+        self._take(self.pool.lost(conn, reason, now, **why), now)
 
     def shift(self, micros: int) -> None:
         """Move all deadlines: the process was asleep."""
@@ -275,8 +273,8 @@ class RequestRouter:
     def _overtaken(self, commit: PendingRequest) -> bool:
         """Whether newer commits are under way: behind them this one would move offsets back.
 
-        This commit waits for their answers, and so do the commits behind this one.
-        ``CommitRequests`` takes off this commit the partitions that the newer ones committed.
+        This commit and the commits behind it wait for the answers. ``CommitRequests`` takes off
+        this commit the partitions that the newer ones committed.
         """
         return commit.number < self._newest_commit and any(
             e.purpose is Purpose.COMMIT and e.number > commit.number and e.connection is not None
@@ -435,10 +433,11 @@ class RequestRouter:
                 continue
             self.cluster.distrust(where)
             unsent = pending.sent_at is None and not isinstance(where, Role | Node)
-            if unsent or where in _REPEATABLE:
+            if (unsent or where in _REPEATABLE) and not down.denied:
                 self.again(pending, self.soon(now))
                 continue
-            kind, text = RequestErrorKind.UNAVAILABLE, f"{endpoint}: {down.reason}"
+            kind = RequestErrorKind.DENIED if down.denied else RequestErrorKind.UNAVAILABLE
+            text = f"{endpoint}: {down.reason}"
             if pending.sent_at is not None:
                 kind = RequestErrorKind.DISCONNECTED
                 text = (

@@ -44,6 +44,7 @@ class Rule:
     high: int = LONG_MAX
     choices: tuple[str, ...] = ()
     doc: str = ""
+    secret: bool = False
 
     def parse(self, name: str, value: object) -> int | float | bool | str:
         """The value in its own type.
@@ -57,6 +58,8 @@ class Rule:
             return self._parse_int(name, value)
         if self.kind is float:
             return self._parse_ratio(name, value)
+        if not isinstance(value, str) and (self.secret or not self.choices):
+            raise ConfigError(f"{name} is of type {type(value).__name__}, expected a text")
         if not isinstance(value, str) or (self.choices and value not in self.choices):
             raise ConfigError(f"{name} is {value!r}, expected {' or '.join(self.choices)}")
         return value
@@ -110,6 +113,12 @@ def word(default: str | None, choices: tuple[str, ...], doc: str) -> Any:
     """Declare a setting that is one of a few words; None: not set."""
     rule = Rule(kind=str, choices=choices, doc=doc)
     return dataclasses.field(default=default, metadata={"rule": rule})
+
+
+def secret(doc: str) -> Any:
+    """Declare a setting with a text that no message and no ``repr`` shows; None: not set."""
+    rule = Rule(kind=str, doc=doc, secret=True)
+    return dataclasses.field(default=None, repr=False, metadata={"rule": rule})
 
 
 def of_group(field_name: str, doc: str) -> Any:
@@ -279,15 +288,18 @@ def attribute(name: str) -> str:
 
 def rules(cls: type) -> dict[str, Rule]:
     """The rules of a settings class by dotted name, in the order of its fields."""
-    return {dotted(field.name): field.metadata["rule"] for field in dataclasses.fields(cls)}
+    return {dotted(f.name): rule for f in dataclasses.fields(cls) if (rule := f.metadata["rule"])}
 
 
-def parse_settings(cls: type[S], pairs: Mapping[str, object]) -> S:
+def parse_settings(
+    cls: type[S], pairs: Mapping[str, object], more: Mapping[str, Any] | None = None
+) -> S:
     """Build a settings object from names and values.
 
     Args:
         cls: a settings class such as ``BrokerSettings``.
         pairs: values by dotted name (underscores also work); text is parsed.
+        more: values of fields without a rule, by the names of the fields.
 
     Raises:
         ConfigError: a name is unknown (the message names similar ones) or repeated, or its
@@ -303,7 +315,7 @@ def parse_settings(cls: type[S], pairs: Mapping[str, object]) -> S:
         if attribute(name) in values:
             raise ConfigError(f"{name} is given twice")
         values[attribute(name)] = rule.parse(name, value)
-    return cls(**values)
+    return cls(**values, **(more or {}))
 
 
 def _unknown(name: str, known: Iterable[str]) -> str:

@@ -210,6 +210,10 @@ class ProtocolError(KohortError):
     """Bytes or requests that break Kafka's protocol; their connection is closed."""
 
 
+class AuthenticationError(ProtocolError):
+    """A node refuses the login of this client, or this client refuses the node."""
+
+
 class ConfigError(KohortError):
     """A setting that is unknown, malformed or outside its range; nothing was started or changed."""
 

@@ -50,6 +50,9 @@ class RealKafka:
     ``ports`` are two for each node (clients, controller), free ports by default. ``heap`` is the
     heap of each node, as Java writes it. A ``quick`` node starts in half the CPU time, and computes
     slowly. ``racks`` are the racks of the nodes (``broker.rack``); by default they have none.
+    ``listeners`` are more listeners for clients: a name in capitals and its security protocol;
+    ``settings`` say more about them (``listener.name.<name>.…``), and ``address`` tells where they
+    are. ``scram`` has users of SCRAM with their passwords. ``options`` are options of Java.
     """
 
     def __init__(
@@ -62,6 +65,9 @@ class RealKafka:
         heap: str = "512m",
         quick: bool = False,
         racks: Sequence[str] = (),
+        listeners: Mapping[str, str] | None = None,
+        scram: Mapping[str, str] | None = None,
+        options: Sequence[str] = (),
     ) -> None:
         if nodes not in {1, 3}:
             raise ConfigError(f"nodes is {nodes}, expected 1 or 3")
@@ -73,9 +79,16 @@ class RealKafka:
         self._racks = racks
         self._nodes = range(1, nodes + 1)
         self._settings = dict(settings or {})
+        self._listeners = dict(listeners or {})
+        self._scram = dict(scram or {})
+        more = free_ports(nodes * len(self._listeners)) if self._listeners else []
+        self._more_ports = {
+            name: more[at * nodes : (at + 1) * nodes] for at, name in enumerate(self._listeners)
+        }
         chosen = list(ports) or free_ports(2 * nodes)
         self._client_ports, self._controller_ports = chosen[:nodes], chosen[nodes:]
         self._options = [f"-Xms{heap}", f"-Xmx{heap}", *(_QUICK if quick else ["-XX:+UseG1GC"])]
+        self._options += options
         self._processes: dict[int, subprocess.Popen[bytes]] = {}
         self._java = ""
         self._classpath = ""
@@ -84,6 +97,10 @@ class RealKafka:
     def bootstrap_servers(self) -> str:
         """Addresses of all nodes, as clients take them."""
         return ",".join(f"{HOST}:{port}" for port in self._client_ports)
+
+    def address(self, listener: str) -> str:
+        """Addresses of all nodes at one of ``listeners``, as clients take them."""
+        return ",".join(f"{HOST}:{port}" for port in self._more_ports[listener])
 
     @property
     def pids(self) -> dict[int, int]:
@@ -168,6 +185,9 @@ class RealKafka:
                 command = [self._java, *_QUICK, "-cp", self._classpath]
                 command += ["kafka.tools.StorageTool", "format"]
                 command += ["--ignore-formatted", "-t", cluster, "-c", str(properties)]
+                for user, password in self._scram.items():
+                    for mechanism in ("SCRAM-SHA-256", "SCRAM-SHA-512"):
+                        command += ["-S", f"{mechanism}=[name={user},password={password}]"]
                 process = subprocess.Popen(command, stdout=out, stderr=subprocess.STDOUT)
                 running.append((node, process, output))
             codes = [process.wait() for _, process, _ in running]
@@ -219,14 +239,16 @@ class RealKafka:
         port, controller = self._client_ports[node - 1], self._controller_ports[node - 1]
         copies = len(self._nodes)
         voters = ",".join(f"{n}@{HOST}:{self._controller_ports[n - 1]}" for n in self._nodes)
+        more = "".join(f",{name}://{HOST}:{p[node - 1]}" for name, p in self._more_ports.items())
+        kinds = "".join(f",{name}:{kind}" for name, kind in self._listeners.items())
         properties: dict[str, str | int] = {
             "process.roles": "broker,controller",
             "node.id": node,
             "controller.quorum.voters": voters,
             "controller.listener.names": "CONTROLLER",
-            "listeners": f"PLAINTEXT://{HOST}:{port},CONTROLLER://{HOST}:{controller}",
-            "advertised.listeners": f"PLAINTEXT://{HOST}:{port}",
-            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+            "listeners": f"PLAINTEXT://{HOST}:{port},CONTROLLER://{HOST}:{controller}{more}",
+            "advertised.listeners": f"PLAINTEXT://{HOST}:{port}{more}",
+            "listener.security.protocol.map": f"PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT{kinds}",
             "inter.broker.listener.name": "PLAINTEXT",
             "log.dirs": str(self.directory / f"data-{node}"),
             "num.partitions": 4,

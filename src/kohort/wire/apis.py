@@ -13,8 +13,8 @@ reason:
 
 kohort's own client names topics, so its ranges end below the versions that have only ids (Fetch 13,
 OffsetCommit and OffsetFetch 10); the broker serves those. Produce ends at 9: 10 to 13 serve leaders
-that move, and transactions. Telemetry (71, 72) and the new group protocol (68, 69) are not
-announced, because clients would start to use them.
+that move, and transactions. The broker has no logins (17, 36). Telemetry (71, 72) and the new group
+protocol (68, 69) are not announced, because clients would start to use them.
 """
 
 from __future__ import annotations
@@ -108,6 +108,7 @@ APIS: tuple[Api, ...] = (
     _row(14, "SyncGroup", "0-5"),
     _row(15, "DescribeGroups", "0-6"),
     _row(16, "ListGroups", "0-5"),
+    _row(17, "SaslHandshake", "0-1", broker="none"),
     _row(18, "ApiVersions", "0-4"),
     _row(19, "CreateTopics", "2-7"),
     _row(20, "DeleteTopics", "1-6"),
@@ -116,6 +117,7 @@ APIS: tuple[Api, ...] = (
     _row(23, "OffsetForLeaderEpoch", "2-4"),
     _row(32, "DescribeConfigs", "1-4"),
     _row(33, "AlterConfigs", "0-2"),
+    _row(36, "SaslAuthenticate", "0-2", broker="none"),
     _row(37, "CreatePartitions", "0-3"),
     _row(42, "DeleteGroups", "0-2"),
     _row(44, "IncrementalAlterConfigs", "0-1"),
@@ -127,6 +129,8 @@ BY_KEY: dict[int, Api] = {api.key: api for api in APIS}
 BY_NAME: dict[str, Api] = {api.name: api for api in APIS}
 
 API_VERSIONS = BY_NAME["ApiVersions"]
+SASL_HANDSHAKE = BY_NAME["SaslHandshake"]
+SASL_AUTHENTICATE = BY_NAME["SaslAuthenticate"]
 
 
 def api_of(key: int) -> Api:
@@ -139,4 +143,4 @@ def api_of(key: int) -> Api:
 
 def announced(apis: Iterable[Api] = APIS) -> list[tuple[int, int, int]]:
     """Key, lowest and highest version of each API, as an ApiVersions response lists them."""
-    return [(api.key, api.broker.low, api.broker.high) for api in apis]
+    return [(api.key, *api.broker) for api in apis if api.broker.high >= 0]

@@ -4,8 +4,9 @@ In: requests to send; received bytes. Out: bytes to send; responses with correla
 know: the purpose of requests, the broker, time-outs.
 
 The first request on a connection is ApiVersions. Its answer decides the version of every other
-request: the highest version that both sides know. Requests that come before the answer wait here
-and leave through ``take_output``.
+request: the highest version that both sides know. If the listener wants a login, SaslHandshake and
+SaslAuthenticate follow (KIP-152). Requests that come before the end of that wait here and leave
+through ``take_output``.
 """
 
 from __future__ import annotations
@@ -13,13 +14,13 @@ from __future__ import annotations
 import struct
 from collections import deque
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
-from kohort.model.errors import ErrorCode, InvariantViolation, ProtocolError
+from kohort.model.errors import AuthenticationError, ErrorCode, InvariantViolation, ProtocolError
 from kohort.schema import VersionRange
 from kohort.schema.codec import MAX_ELEMENTS, refuse_encoding, request_encoder
 from kohort.schema.declare import layout_of
-from kohort.wire.apis import API_VERSIONS, BY_KEY, Api
+from kohort.wire.apis import API_VERSIONS, BY_KEY, SASL_AUTHENTICATE, SASL_HANDSHAKE, Api
 from kohort.wire.codec import (
     DEFAULT_MAX_FRAME,
     ENCODING_ERRORS,
@@ -31,10 +32,34 @@ from kohort.wire.codec import (
     response_reader,
 )
 from kohort.wire.messages.k00_produce import ProduceRequest
+from kohort.wire.messages.k17_sasl_handshake import SaslHandshakeRequest
 from kohort.wire.messages.k18_api_versions import ApiVersionsRequest, ApiVersionsResponse
+from kohort.wire.messages.k36_sasl_authenticate import SaslAuthenticateRequest
 
 _ERROR_CODE = struct.Struct(">h")
+_NO_LOGINS = "this listener takes no logins: set security.protocol without SASL"
 _MAX_CORRELATION_ID = 0x7FFF_FFFF
+
+
+class Login(Protocol):
+    """One login on one connection: the client's side of a SASL mechanism."""
+
+    @property
+    def mechanism(self) -> str:
+        """Kafka's name of the mechanism: ``PLAIN``, ``SCRAM-SHA-256``."""
+        ...
+
+    def first(self) -> bytes:
+        """The client's first step."""
+        ...
+
+    def answer(self, challenge: bytes) -> bytes | None:
+        """The client's next step; None if the login is over.
+
+        Raises:
+            AuthenticationError: the node does not prove that it knows the secret.
+        """
+        ...
 
 
 class _Route:
@@ -59,7 +84,7 @@ class _Expected(NamedTuple):
     api: Api
     version: int
     route: _Route | None = None
-    """None for the answer to ``open``."""
+    """None for ApiVersions and for the requests of a login."""
 
 
 class ClientConnection:
@@ -69,6 +94,7 @@ class ClientConnection:
         client_id: Sent with every request; None sends none.
         software_version: For the broker, which may log it (KIP-511).
         max_frame: Bytes of the largest response.
+        login: Makes the login of this connection; None if the listener wants none.
     """
 
     def __init__(
@@ -77,6 +103,7 @@ class ClientConnection:
         client_id: str | None,
         software_version: str = "unknown",
         max_frame: int = DEFAULT_MAX_FRAME,
+        login: Callable[[], Login] | None = None,
     ) -> None:
         self._client_id = client_id
         self._hello = ApiVersionsRequest(
@@ -89,11 +116,13 @@ class ClientConnection:
         self._versions: dict[int, VersionRange] | None = None
         self._routes: dict[type, _Route] = {}
         self._correlation_id = 0
-
-    @property
-    def ready(self) -> bool:
-        """Whether the broker's versions are known."""
-        return self._versions is not None
+        self._make_login = login
+        self._login: Login | None = None
+        """The login that is under way."""
+        self.ready = False
+        """Whether the broker's versions are known and no login is under way."""
+        self.session_lifetime_ms = 0
+        """How long the broker accepts the last login; 0 if for ever (KIP-368)."""
 
     @property
     def correlation_id(self) -> int:
@@ -109,10 +138,15 @@ class ClientConnection:
         """The first bytes to send: the request for the broker's versions."""
         return self._ask_versions(API_VERSIONS.client.high)
 
+    def log_in_again(self) -> bytes:
+        """The first bytes of a new login on this connection, before the session ends (KIP-368)."""
+        self.ready = False
+        return self._begin_login()
+
     def send(self, message: object) -> bytes:
         """Number ``message``, encode it in the best common version and return the bytes to send.
 
-        Returns no bytes while the broker's versions are unknown; ``take_output`` returns them
+        Returns no bytes until the connection is ready; ``take_output`` returns them
         later. ``correlation_id`` is the message's number. Produce with acks=0 gets no response.
 
         Raises:
@@ -120,7 +154,7 @@ class ClientConnection:
                 has a value that the common version cannot carry.
         """
         correlation_id = self._next_correlation_id()
-        if self._versions is None:
+        if not self.ready:
             self._waiting.append((correlation_id, message))
             return b""
         return self._encode(correlation_id, message)
@@ -143,9 +177,10 @@ class ClientConnection:
     def receive(self, data: bytes | bytearray | memoryview) -> list[tuple[int, Any]]:
         """Accept received bytes; return correlation id and response of each complete response.
 
-        The answer to ``open`` is kept here and not returned. Call ``take_output`` afterwards.
+        The answers to ``open`` and to a login are kept here. Call ``take_output`` afterwards.
 
         Raises:
+            AuthenticationError: The broker refuses the login, or this side refuses the broker.
             ProtocolError: The bytes break the protocol or answer no request, or the broker
                 and this side share no version of a request that waits. Close the connection.
         """
@@ -155,10 +190,10 @@ class ClientConnection:
             route = expected.route
             if route is not None:
                 responses.append((expected.correlation_id, route.read(frame, MAX_ELEMENTS)))
-            elif self._versions is None:
+            elif expected.api is API_VERSIONS:
                 self._learn_versions(expected, frame)
             else:
-                responses.append(decode_response(expected.api.response, expected.version, frame))
+                self._go_on_with_login(expected, frame)
         return responses
 
     def take_output(self) -> bytes:
@@ -171,7 +206,7 @@ class ClientConnection:
 
     def close(self) -> list[int]:
         """Forget everything; return the correlation ids of requests without a response."""
-        left = [e.correlation_id for e in self._expected if e.api is not API_VERSIONS or self.ready]
+        left = [e.correlation_id for e in self._expected if e.route is not None]
         left += [correlation_id for correlation_id, _ in self._waiting]
         self._expected.clear()
         self._waiting.clear()
@@ -247,9 +282,60 @@ class ClientConnection:
             code = ErrorCode.of(response.error_code)
             raise ProtocolError(f"the broker refuses to tell its versions: {code.name}")
         self._versions = announced
+        if self._make_login is None:
+            self._become_ready()
+        else:
+            self._output.append(self._begin_login())
+
+    def _become_ready(self) -> None:
+        self.ready = True
         waiting, self._waiting = self._waiting, []
         for correlation_id, message in waiting:
             self._output.append(self._encode(correlation_id, message))
+
+    # -- the login --------------------------------------------------------------------------------
+
+    def _begin_login(self) -> bytes:
+        if self._make_login is None:
+            raise InvariantViolation("a login on a connection without one")
+        if SASL_HANDSHAKE.key not in (self._versions or {}):
+            raise AuthenticationError(_NO_LOGINS)
+        self._login = self._make_login()
+        return self._ask(SASL_HANDSHAKE, SaslHandshakeRequest(mechanism=self._login.mechanism))
+
+    def _ask(self, api: Api, message: object) -> bytes:
+        version, correlation_id = self._common(api), self._next_correlation_id()
+        self._expected.append(_Expected(correlation_id, api, version))
+        return encode_request(message, version, correlation_id, self._client_id)
+
+    def _go_on_with_login(self, expected: _Expected, frame: bytes) -> None:
+        login = self._login
+        if login is None:
+            raise InvariantViolation(f"{expected.api}: an answer without a login")
+        response: Any
+        _, response = decode_response(expected.api.response, expected.version, frame)
+        error = ErrorCode.of(response.error_code)
+        if expected.api is SASL_HANDSHAKE:
+            if error is ErrorCode.ILLEGAL_SASL_STATE:
+                raise AuthenticationError(_NO_LOGINS)
+            if error:
+                raise AuthenticationError(
+                    f"the broker refuses sasl.mechanism {login.mechanism} ({error.name}); this "
+                    f"listener takes {', '.join(response.mechanisms) or 'none'}"
+                )
+            step: bytes | None = login.first()
+        elif error:
+            why = response.error_message or error.name
+            raise AuthenticationError(f"the broker refuses the login by {login.mechanism}: {why}")
+        else:
+            step = login.answer(response.auth_bytes)
+            self.session_lifetime_ms = response.session_lifetime_ms
+        if step is not None:
+            message = SaslAuthenticateRequest(auth_bytes=step)
+            self._output.append(self._ask(SASL_AUTHENTICATE, message))
+            return
+        self._login = None
+        self._become_ready()
 
 
 def _api_versions_response(frame: bytes, version: int) -> ApiVersionsResponse:

@@ -1,0 +1,273 @@
+"""Consumers, admins and producers at the secured listeners of a real Kafka."""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.client.stage import until
+from tests.real_kafka.secured import (
+    PASSWORD,
+    USER,
+    Secured,
+    login,
+    secured_kafka,
+    token_endpoint,
+)
+
+from kohort.client.admin import Admin
+from kohort.client.client_loop import ClientLoop
+from kohort.client.config import parse_client_settings
+from kohort.client.consumer import Consumer
+from kohort.client.errors import AuthenticationFailed, BrokerUnreachable
+from kohort.client.membership import GroupMembership
+from kohort.client.producing import IdempotentProducer
+from kohort.model.ids import TopicPartition
+from kohort.testing.kafka_jars import installed
+from kohort.testing.real_kafka import absence
+
+pytestmark = [pytest.mark.slow, pytest.mark.real_kafka]
+
+RECORDS = 20
+
+
+@pytest.fixture(scope="module")
+def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
+    if installed() is None:
+        pytest.skip(absence())
+    with secured_kafka(tmp_path_factory.mktemp("secured")) as cluster:
+        yield cluster
+
+
+def lives(settings: dict[str, Any], topic: str) -> None:
+    """Make a topic, write, read, commit and look up the commit, all at one listener."""
+    group = {"group.id": f"g-{topic}", "auto.offset.reset": "earliest"}
+    with Admin(settings) as admin:
+        admin.create_topic(topic, 2, 1)
+        producer = IdempotentProducer(parse_client_settings(settings))
+        for number in range(RECORDS):
+            producer.produce(topic, value=b"%d" % number, partition=number % 2)
+        producer.wait()
+        producer.close()
+        read: list[int] = []
+        with Consumer(settings, **group) as consumer:
+            consumer.subscribe([topic])
+            until(
+                lambda: (
+                    read.extend(int(r.value()) for r in consumer.consume(50, 0.2))
+                    or len(read) >= RECORDS
+                ),
+                "every record is read",
+            )
+            consumer.commit()
+            partitions = {TopicPartition(topic, 0), TopicPartition(topic, 1)}
+            assert set(consumer.committed(partitions).values()) == {RECORDS // 2}
+        assert sorted(read) == list(range(RECORDS))
+
+
+def denied(settings: dict[str, Any]) -> str:
+    """The message of the failure that poll raises."""
+    with Consumer(settings, group_id="g-denied") as consumer:
+        consumer.subscribe(["any"])
+        with pytest.raises(AuthenticationFailed) as raised:
+            until(lambda: consumer.poll(0.2), "the failure")
+        status = consumer.status()
+        assert not status.owned
+    return str(raised.value)
+
+
+@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"])
+def test_logins_over_tls(secured: Secured, mechanism: str) -> None:
+    settings = secured.at("LOGIN", secured.trusted, login(mechanism))
+    lives(settings, f"login-{mechanism.lower()}")
+
+
+def test_tls(secured: Secured) -> None:
+    lives(secured.at("TLS", secured.trusted), "tls")
+
+
+def test_certificates_of_clients_as_files_and_as_texts(secured: Secured) -> None:
+    mine = secured.certificate(secured.authority)
+    lives(secured.at("MUTUAL", secured.trusted, mine), "mutual-files")
+    lives(secured.at("MUTUAL", secured.certificate_as_text()), "mutual-texts")
+
+
+def test_tokens_of_a_function_are_fetched_once_for_all_clients(secured: Secured) -> None:
+    configs: list[str] = []
+
+    def fetch(config: str) -> tuple[str, float]:
+        configs.append(config)
+        return secured.issuer.token()
+
+    bearer = {
+        "sasl.mechanism": "OAUTHBEARER",
+        "oauth_cb": fetch,
+        "sasl.oauthbearer.config": "from=test",
+    }
+    settings = parse_client_settings(
+        secured.at("TOKEN", bearer), group_id="g-token", auto_offset_reset="earliest"
+    )
+    with Admin(settings) as admin, Consumer(settings) as consumer:
+        admin.create_topic("tokens", 1, 1)
+        producer = IdempotentProducer(settings)
+        producer.produce("tokens", value=b"x")
+        producer.wait()
+        producer.close()
+        consumer.subscribe(["tokens"])
+        until(lambda: consumer.poll(0.2), "the record")
+    assert configs == ["from=test"]
+
+
+def test_tokens_of_an_oidc_server(secured: Secured) -> None:
+    with token_endpoint(secured.issuer, "s3cret") as (url, asked):
+        oidc = {
+            "sasl.mechanism": "OAUTHBEARER",
+            "sasl.oauthbearer.method": "oidc",
+            "sasl.oauthbearer.token.endpoint.url": url,
+            "sasl.oauthbearer.client.id": "client",
+            "sasl.oauthbearer.client.secret": "s3cret",
+            "sasl.oauthbearer.scope": "records",
+        }
+        lives(secured.at("TOKEN", oidc), "oidc")
+        assert asked[0] == "grant_type=client_credentials&scope=records"
+        wrong = denied(secured.at("TOKEN", oidc | {"sasl.oauthbearer.client.secret": "wr0ng"}))
+    assert "answered 401 invalid_client: unknown client" in wrong
+    assert "wr0ng" not in wrong
+
+
+def test_connections_log_in_again_before_their_sessions_end(
+    secured: Secured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = secured.at("SHORT", login("SCRAM-SHA-256"))
+    with Admin(settings) as admin:
+        admin.create_topic("short", 1, 1)
+    connects: list[object] = []
+    connect = ClientLoop._connect
+
+    def counted(loop: ClientLoop, wish: Any) -> None:
+        connects.append(wish)
+        connect(loop, wish)
+
+    monkeypatch.setattr(ClientLoop, "_connect", counted)
+    group = {"session.timeout.ms": 3_000, "heartbeat.interval.ms": 300}
+    with GroupMembership(["short"], settings | group, group_id="g-short") as membership:
+        membership.join()
+        until(lambda: membership.snapshot().owned, "the assignment")
+        seen, opened = membership.snapshot(), len(connects)
+        # The broker closes every connection that is older than 2 s and did not log in again.
+        until(
+            lambda: membership.snapshot().confirmations >= seen.confirmations + 20,
+            "heartbeats for 6 s",
+        )
+        assert membership.snapshot().generation == seen.generation
+        # The connection for other requests may rest: the broker closes that one when used late.
+        assert len(connects) == opened
+
+
+@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256"])
+def test_a_wrong_password_is_one_clear_error_without_the_password(
+    secured: Secured, mechanism: str, caplog: pytest.LogCaptureFixture, tmp_path: Path
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    history = tmp_path / "history.jsonl"
+    wrong = login(mechanism, password="wr0ng-horse")
+    settings = secured.at("LOGIN", secured.trusted, wrong)
+    text = denied(settings | {"kohort.history.file": str(history)})
+    assert f"the broker refuses the login by {mechanism}: " in text
+    assert "uthentication failed" in text
+    with Admin(settings) as admin, pytest.raises(AuthenticationFailed, match="refuses the login"):
+        admin.topics()
+    everything = text + caplog.text + history.read_text() + repr(parse_client_settings(settings))
+    assert "wr0ng-horse" not in everything
+    assert USER in repr(parse_client_settings(settings))
+
+
+def test_a_mechanism_that_the_listener_does_not_take(secured: Secured) -> None:
+    text = denied(secured.at("SHORT", login("PLAIN")))
+    assert "refuses sasl.mechanism PLAIN (UNSUPPORTED_SASL_MECHANISM)" in text
+    assert "this listener takes SCRAM-SHA-256" in text
+
+
+def test_a_certificate_that_nobody_trusts(secured: Secured) -> None:
+    other = secured.file("other.pem", secured.other_authority.cert_pem)
+    text = denied(secured.at("TLS", {"ssl.ca.location": other}))
+    assert "its certificate is refused: " in text
+    lives(secured.at("TLS", {"enable.ssl.certificate.verification": "false"}), "not-verified")
+
+
+def test_a_certificate_for_another_name(secured: Secured) -> None:
+    port = secured.kafka.address("TLS").rpartition(":")[2]
+    by_name = {"bootstrap.servers": f"localhost:{port}"}
+    text = denied(secured.at("TLS", secured.trusted, by_name))
+    assert "its certificate is refused: Hostname mismatch" in text
+    unchecked = {"ssl.endpoint.identification.algorithm": "none"}
+    lives(secured.at("TLS", secured.trusted, by_name, unchecked), "another-name")
+
+
+def test_a_client_without_a_certificate_or_with_a_foreign_one(secured: Secured) -> None:
+    assert "it refuses the certificate" in denied(secured.at("MUTUAL", secured.trusted))
+    foreign = secured.certificate(secured.other_authority)
+    assert "it refuses the certificate" in denied(secured.at("MUTUAL", secured.trusted, foreign))
+
+
+def test_a_token_that_has_ended_and_a_token_that_the_broker_refuses(secured: Secured) -> None:
+    def bearer(fetch: Any) -> dict[str, Any]:
+        return secured.at("TOKEN", {"sasl.mechanism": "OAUTHBEARER", "oauth_cb": fetch})
+
+    old, _ = secured.issuer.token(-60)
+    ended = denied(bearer(lambda config: (old, time.time() - 60)))
+    assert "the new token of SASL OAUTHBEARER ended 60 s ago" in ended
+    told_late = denied(bearer(lambda config: (old, time.time() + 60)))
+    assert "the broker refuses the login by OAUTHBEARER: " in told_late
+    assert old not in ended + told_late
+    none = denied(bearer(lambda config: None))
+    assert "oauth_cb gave no token: TypeError" in none
+
+
+@pytest.mark.parametrize(
+    ("protocol", "expected"),
+    [
+        ({"security.protocol": "PLAINTEXT"}, "the listener wants security.protocol SSL"),
+        (
+            {"security.protocol": "SASL_PLAINTEXT", **login("PLAIN")},
+            "the listener wants security.protocol SSL",
+        ),
+    ],
+)
+def test_a_listener_with_tls_and_a_client_without(
+    secured: Secured, protocol: dict[str, str], expected: str
+) -> None:
+    settings = {"bootstrap.servers": secured.kafka.address("TLS"), **protocol}
+    limit = {"socket.connection.setup.timeout.ms": 1_000}
+    with Admin(settings, **limit) as admin, pytest.raises(BrokerUnreachable, match=expected):
+        admin.topics()
+
+
+def test_a_listener_without_tls_or_without_logins(secured: Secured) -> None:
+    plain = {"bootstrap.servers": secured.kafka.bootstrap_servers}
+    limit = {"socket.connection.setup.timeout.ms": 1_000}
+    tls = {**plain, "security.protocol": "SSL", **secured.trusted, **limit}
+    with Admin(tls) as admin, pytest.raises(BrokerUnreachable, match="its listener is SSL"):
+        admin.topics()
+    text = denied({**plain, "security.protocol": "SASL_PLAINTEXT", **login("PLAIN")})
+    assert "this listener takes no logins" in text
+
+
+def test_secrets_are_in_no_representation() -> None:
+    secrets = {
+        "ssl.key.pem": PASSWORD,
+        "ssl.key.password": PASSWORD,
+        "ssl.certificate.pem": "c",
+        "sasl.password": PASSWORD,
+        "sasl.oauthbearer.client.secret": PASSWORD,
+        "sasl.oauthbearer.config": PASSWORD,
+    }
+    named = {"security.protocol": "SASL_SSL", "sasl.mechanism": "PLAIN", "sasl.username": "u"}
+    settings = parse_client_settings({**secrets, **named})
+    assert PASSWORD not in repr(settings)
+    assert PASSWORD in json.dumps(list(settings.librdkafka().values()), default=str)
