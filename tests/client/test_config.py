@@ -92,20 +92,6 @@ def test_wrong_value_is_an_error_with_the_setting_and_the_allowed_values(
         parse_client_settings(pairs)
 
 
-@pytest.mark.parametrize(
-    "pair",
-    [
-        {"security.protocol": "SASL_SSL"},
-        {"sasl.username": "me"},
-        {"ssl.ca.location": "ca.pem"},
-        {"sasl_plain_password": "x"},
-    ],
-)
-def test_tls_and_sasl_are_refused_with_the_reason(pair: dict[str, object]) -> None:
-    with pytest.raises(ConfigError, match="PLAINTEXT only"):
-        parse_client_settings(pair)
-
-
 def test_explicit_plaintext_is_accepted() -> None:
     assert (
         parse_client_settings({"security.protocol": "PLAINTEXT", "client.id": "c"}).client_id == "c"

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 import logging
+import subprocess
+import sys
 import time
+import types
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -19,6 +22,7 @@ from tests.real_kafka.secured import (
     secured_kafka,
     token_endpoint,
 )
+from tests.tidy.blocks import block_with
 
 from kohort.client.admin import Admin
 from kohort.client.client_loop import ClientLoop
@@ -28,12 +32,14 @@ from kohort.client.errors import AuthenticationFailed, BrokerUnreachable
 from kohort.client.membership import GroupMembership
 from kohort.client.producing import IdempotentProducer
 from kohort.model.ids import TopicPartition
+from kohort.spark.fetching import BatchFetcher
 from kohort.testing.kafka_jars import installed
 from kohort.testing.real_kafka import absence
 
 pytestmark = [pytest.mark.slow, pytest.mark.real_kafka]
 
 RECORDS = 20
+KOHORT = (sys.executable, "-m", "kohort.cli.main")
 
 
 @pytest.fixture(scope="module")
@@ -57,13 +63,12 @@ def lives(settings: dict[str, Any], topic: str) -> None:
         read: list[int] = []
         with Consumer(settings, **group) as consumer:
             consumer.subscribe([topic])
-            until(
-                lambda: (
-                    read.extend(int(r.value()) for r in consumer.consume(50, 0.2))
-                    or len(read) >= RECORDS
-                ),
-                "every record is read",
-            )
+
+            def all_read() -> bool:
+                read.extend(int(record.value() or b"") for record in consumer.consume(50, 0.2))
+                return len(read) >= RECORDS
+
+            until(all_read, "every record is read")
             consumer.commit()
             partitions = {TopicPartition(topic, 0), TopicPartition(topic, 1)}
             assert set(consumer.committed(partitions).values()) == {RECORDS // 2}
@@ -161,8 +166,8 @@ def test_connections_log_in_again_before_their_sessions_end(
         seen, opened = membership.snapshot(), len(connects)
         # The broker closes every connection that is older than 2 s and did not log in again.
         until(
-            lambda: membership.snapshot().confirmations >= seen.confirmations + 20,
-            "heartbeats for 6 s",
+            lambda: membership.snapshot().confirmations >= seen.confirmations + 14,
+            "heartbeats for 4 s",
         )
         assert membership.snapshot().generation == seen.generation
         # The connection for other requests may rest: the broker closes that one when used late.
@@ -256,6 +261,56 @@ def test_a_listener_without_tls_or_without_logins(secured: Secured) -> None:
         admin.topics()
     text = denied({**plain, "security.protocol": "SASL_PLAINTEXT", **login("PLAIN")})
     assert "this listener takes no logins" in text
+
+
+def test_the_programs_of_the_page(
+    secured: Secured,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    page = "docs/howto/secured-clusters.md"
+    with Admin(bootstrap_servers=secured.kafka.bootstrap_servers) as admin:
+        admin.create_topic("orders", 1, 1)
+    producer = IdempotentProducer(
+        parse_client_settings(bootstrap_servers=secured.kafka.bootstrap_servers)
+    )
+    producer.produce("orders", value=b"an order")
+    producer.wait()
+    producer.close()
+    monkeypatch.chdir(tmp_path)
+    secured.authority.cert_pem.write_to_path("ca.pem")
+    Path("password").write_text(f"{PASSWORD}\n")
+    company = types.ModuleType("my_company")
+    monkeypatch.setattr(company, "sign_in", secured.issuer.token, raising=False)
+    monkeypatch.setitem(sys.modules, "my_company", company)
+    for part, listener in (('Path("password")', "LOGIN"), ("sign_in", "TOKEN")):
+        program = block_with(page, part).replace("127.0.0.1:9092", secured.kafka.address(listener))
+        exec(compile(program, page, "exec"), {})
+    assert capsys.readouterr().out == "b'an order'\n" * 2
+
+
+def test_commands_take_a_file_of_settings(secured: Secured, tmp_path: Path) -> None:
+    config = tmp_path / "client.properties"
+    place = ["--bootstrap-server", secured.kafka.address("LOGIN")]
+    for password, said in ((PASSWORD, ""), ("wr0ng", "the broker refuses the login by PLAIN")):
+        given = secured.at("LOGIN", secured.trusted, login("PLAIN", password=password))
+        del given["bootstrap.servers"]
+        config.write_text("".join(f"{name}={value}\n" for name, value in given.items()))
+        command = [*KOHORT, "topics", "list", *place, "--command-config", str(config)]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+        assert done.returncode == (2 if said else 0), done.stderr
+        assert said in done.stderr
+        assert "wr0ng" not in done.stderr
+
+
+def test_sparks_fetcher_reads_at_a_secured_listener(secured: Secured) -> None:
+    settings = parse_client_settings(secured.at("LOGIN", secured.trusted, login("SCRAM-SHA-512")))
+    fetcher = BatchFetcher(settings)
+    try:
+        fetcher.warm_up()
+    finally:
+        fetcher.close()
 
 
 def test_secrets_are_in_no_representation() -> None:

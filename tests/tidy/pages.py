@@ -20,6 +20,7 @@ from tests.tidy.trees import ROOT
 
 from kohort.cli.main import COMMANDS
 from kohort.client.config import ClientSettings
+from kohort.client.security import SecuritySettings
 from kohort.history.check import Heading
 from kohort.history.registry import CHECKS
 from kohort.host.settings import BrokerSettings, Rule, dotted
@@ -57,9 +58,18 @@ def settings_page() -> str:
         "[Hand partitions over warm](../howto/hand-over-warm.md), and for steps",
         "[Rebalances](../explanation/rebalances.md).",
         "",
-        *_table(ClientSettings),
+        *_table(ClientSettings, without=SecuritySettings),
         "| `key.deserializer` | | a function of bytes | Makes keys of bytes. |",
         "| `value.deserializer` | | a function of bytes | Makes values of bytes. |",
+        "",
+        "## Security of clients",
+        "",
+        "[Connect to a secured cluster](../howto/secured-clusters.md) has examples. They serve the",
+        "member's connections and librdkafka's. A setting that `security.protocol` does not use is",
+        "refused.",
+        "",
+        *_table(SecuritySettings),
+        "| `oauth_cb` | | a function of `sasl.oauthbearer.config` | Returns a token and its end. |",
         "",
     ]
     return "\n".join(lines)
@@ -111,12 +121,12 @@ PAGES: dict[Path, Callable[[], str]] = {
 }
 
 
-def _table(settings: type) -> Iterator[str]:
+def _table(settings: type, without: type = object) -> Iterator[str]:
     yield "| setting | default | values | |"
     yield "|---|---|---|---|"
     for field in dataclasses.fields(settings):
         rule: Rule | None = field.metadata.get("rule")
-        if rule is None:
+        if rule is None or field.name in getattr(without, "__dataclass_fields__", ()):
             continue
         default = "" if field.default in (None, "") else f"{_written(field.default)}"
         yield f"| `{dotted(field.name)}` | {default} | {_values(rule)} | {rule.doc} |"

@@ -13,6 +13,7 @@ from typing import Final
 
 import click
 
+from kohort.cli.output import configured
 from kohort.client.admin import Admin
 from kohort.client.config import ClientSettings, parse_client_settings
 from kohort.client.errors import RequestFailed
@@ -33,7 +34,7 @@ def asking(bootstrap: str, settings: ClientSettings | None = None) -> Iterator[A
         ConfigError: a setting is wrong.
         RequestFailed: the request was refused; for an unknown topic with a hint.
     """
-    settings = settings or parse_client_settings({"bootstrap.servers": bootstrap})
+    settings = settings or parse_client_settings({**configured(), "bootstrap.servers": bootstrap})
     longest_s = settings.socket_connection_setup_timeout_ms / 1_000
 
     def say() -> None:

@@ -17,7 +17,7 @@ from types import FrameType
 import click
 
 from kohort.cli.asking import asking
-from kohort.cli.output import bootstrap_option, json_option
+from kohort.cli.output import bootstrap_option, configured, json_option
 from kohort.client.admin import Admin
 from kohort.client.config import parse_client_settings
 from kohort.client.consumer import Consumer, Record
@@ -64,7 +64,7 @@ def consume(
 
     Ctrl-C and SIGTERM commit, leave the group and end with status 0.
     """
-    given: dict[str, object] = {"bootstrap.servers": bootstrap, "group.id": group}
+    given = {**configured(), "bootstrap.servers": bootstrap, "group.id": group}
     if from_beginning:
         given["auto.offset.reset"] = "earliest"
     settings = parse_client_settings({**given, **parse_assignments(assignments)})

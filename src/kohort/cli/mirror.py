@@ -9,13 +9,14 @@ from __future__ import annotations
 import signal
 import threading
 import time
+from pathlib import Path
 from typing import Final
 
 import click
 
-from kohort.cli.output import note
+from kohort.cli.output import FILE, note
 from kohort.client.mirror import Mirror
-from kohort.host.settings import parse_assignments
+from kohort.host.settings import parse_assignments, read_properties
 
 PROGRESS_S: Final = 5.0
 
@@ -34,6 +35,8 @@ PROGRESS_S: Final = 5.0
 @click.option(
     "--set", "assignments", multiple=True, metavar="NAME=VALUE", help="A setting of the reader."
 )
+@click.option("--from-config", type=FILE, help="Settings of the reader: a line NAME=VALUE each.")
+@click.option("--to-config", type=FILE, help="Settings of the writer: TLS and logins.")
 @click.option("--quiet", is_flag=True, help="Print no progress.")
 def mirror(
     *,
@@ -43,6 +46,8 @@ def mirror(
     group: str,
     rename: str,
     assignments: tuple[str, ...],
+    from_config: Path | None,
+    to_config: Path | None,
     quiet: bool,
 ) -> None:
     """Copy topics; start it several times to share them.
@@ -52,12 +57,14 @@ def mirror(
     --set group.instance.id=NAME the worker keeps its partitions for its return.
     """
     settings = {
+        **(read_properties(from_config) if from_config else {}),
         "bootstrap.servers": source,
         "group.id": group,
         "auto.offset.reset": "earliest",
         **parse_assignments(assignments),
     }
-    worker = Mirror(settings, {"bootstrap.servers": target}, topics, rename=rename)
+    written = {**(read_properties(to_config) if to_config else {}), "bootstrap.servers": target}
+    worker = Mirror(settings, written, topics, rename=rename)
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: worker.stop())
     ended = threading.Event()

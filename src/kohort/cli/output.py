@@ -16,12 +16,15 @@ from typing import Any, Final, TypeVar
 
 import click
 
+from kohort.host.settings import read_properties
 from kohort.model.errors import ConfigError
 
 MISSING: Final = "-"
 
 FILE: Final = click.Path(path_type=Path, dir_okay=False)
 DIRECTORY: Final = click.Path(path_type=Path, file_okay=False)
+
+_CONFIGURED: Final = "kohort.command.config"
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -34,7 +37,17 @@ def json_option(command: F) -> F:
 
 
 def bootstrap_option(command: F) -> F:
-    """Add ``--bootstrap-server`` (Kafka's name) and ``--bootstrap``, as ``bootstrap``."""
+    """Add ``--bootstrap-server`` (or ``--bootstrap``) as ``bootstrap``, and ``--command-config``.
+
+    Both are Kafka's names. ``configured`` returns the settings of the file.
+    """
+    command = click.option(
+        "--command-config",
+        type=FILE,
+        expose_value=False,
+        callback=_read_config,
+        help="Client settings, a line NAME=VALUE each: TLS, logins, timeouts.",
+    )(command)
     return click.option(
         "--bootstrap-server",
         "--bootstrap",
@@ -44,6 +57,17 @@ def bootstrap_option(command: F) -> F:
         metavar="HOST:PORT[,...]",
         help="Addresses of brokers of the cluster.",
     )(command)
+
+
+def _read_config(context: click.Context, _option: click.Parameter, path: Path | None) -> None:
+    if path is not None:
+        context.meta[_CONFIGURED] = read_properties(path)
+
+
+def configured() -> dict[str, str]:
+    """The client settings in the file of ``--command-config``; empty without a file."""
+    context = click.get_current_context(silent=True)
+    return {} if context is None else context.meta.get(_CONFIGURED, {})
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> str:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kohort.cli.output import DIRECTORY, FILE, bootstrap_option, name_and_value, note
+from kohort.cli.output import DIRECTORY, FILE, bootstrap_option, configured, name_and_value, note
 from kohort.model.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -110,7 +110,7 @@ def pipeline(
         trigger_ms=trigger_ms,
         skip_deleted=skip_deleted,
         drain_s=drain_s or 0.0,
-        kafka=dict(name_and_value("--set", text) for text in kafka),
+        kafka=configured() | dict(name_and_value("--set", text) for text in kafka),
         spark=dict(name_and_value("--conf", text) for text in spark),
     )
     _run(config, as_json=as_json)

@@ -13,7 +13,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kohort.cli.output import bootstrap_option, json_option, note, print_json, print_table
+from kohort.cli.output import (
+    bootstrap_option,
+    configured,
+    json_option,
+    note,
+    print_json,
+    print_table,
+)
 
 if TYPE_CHECKING:
     from kohort.spark.verify import Verdict
@@ -87,7 +94,7 @@ def verify(directory: Path, *, bootstrap: str, isolation_level: str, as_json: bo
     from kohort.spark.verify import verify as compare  # noqa: PLC0415
 
     settings = parse_client_settings(
-        {"bootstrap.servers": bootstrap, "isolation.level": isolation_level}
+        {**configured(), "bootstrap.servers": bootstrap, "isolation.level": isolation_level}
     )
     with SparkQueryRunner() as runner:
         verdict = compare(directory, settings, runner)

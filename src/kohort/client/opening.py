@@ -38,7 +38,7 @@ WOULD_BLOCK: Final = (
     ssl.SSLWantReadError,
     ssl.SSLWantWriteError,
 )
-"""What a socket without blocking raises instead of waiting."""
+"""The exceptions of a socket without blocking, in place of waiting."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Settings of TLS and SASL, and what follows from them for kohort's connections and librdkafka's.
+"""Settings of TLS and SASL, for kohort's connections and for librdkafka's.
 
 In: values by Kafka's and librdkafka's names. Out: a TLS context, logins, librdkafka's share. Must
 not know: sockets, requests.
@@ -71,7 +71,7 @@ class SecuritySettings:
     )
     enable_ssl_certificate_verification: bool = flag(True, "Verify the broker's certificate.")
 
-    sasl_mechanism: str = word("", ("", PLAIN, *SCRAM, OAUTHBEARER), "How a client logs in.")
+    sasl_mechanism: str | None = word(None, (PLAIN, *SCRAM, OAUTHBEARER), "How a client logs in.")
     sasl_username: str = word("", (), "User of PLAIN and SCRAM.")
     sasl_password: str | None = secret("Password of PLAIN and SCRAM.")
     sasl_oauthbearer_config: str | None = secret("Handed to `oauth_cb`.")
@@ -87,7 +87,7 @@ class SecuritySettings:
     )
     https_ca_location: str = word("", (), "PEM file of the certificates for the OIDC server.")
 
-    # No rules: a function, and what follows from the others.
+    # No rules: these two are not parsed from text.
     oauth_cb: TokenCallback | None = field(default=None, repr=False, metadata={"rule": None})
     tokens: TokenSource | None = field(
         default=None, init=False, repr=False, compare=False, metadata={"rule": None}
@@ -114,7 +114,7 @@ class SecuritySettings:
         user, password = self.sasl_username, self.sasl_password or ""
         if self.sasl_mechanism == PLAIN:
             return partial(PlainLogin, user, password)
-        return partial(ScramLogin, self.sasl_mechanism, user, password)
+        return partial(ScramLogin, self.sasl_mechanism or "", user, password)
 
     def tls(self) -> ssl.SSLContext | None:
         """The TLS context of connections; None without TLS.

@@ -76,10 +76,12 @@ class TokenSource:
                 return token
             try:
                 return self._renew(now)
-            except AuthenticationError:
+            except AuthenticationError as error:
                 if token is None or token.expires <= now:
                     raise
-                LOG.warning("the token of SASL OAUTHBEARER could not be renewed", exc_info=True)
+                self._renew_at = now + _ASK_AGAIN_S
+                left_s = token.expires - now
+                LOG.warning("the token, valid for %.0f s more, was not renewed: %s", left_s, error)
                 return token
 
     def present(self) -> Token:
