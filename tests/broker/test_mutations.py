@@ -138,7 +138,7 @@ def mutants(api: Api, version: int) -> Iterator[bytes]:
         yield bytes(mutant)
 
 
-@pytest.mark.parametrize("api", APIS, ids=lambda api: api.name)
+@pytest.mark.parametrize("api", [a for a in APIS if a.broker.high >= 0], ids=lambda api: api.name)
 def test_mutants_harm_nobody(
     kohort_broker: EmbeddedBroker, connect: Connect, caplog: pytest.LogCaptureFixture, api: Api
 ) -> None:

@@ -96,7 +96,9 @@ class Scene:
         self.core = SimpleNamespace(
             void_before=void_before, busy=False, staying=frozenset(), commit_due_at=None
         )
-        self.driver = SimpleNamespace(due=deque(due), sure_until=sure_until, core=self.core)
+        self.driver = SimpleNamespace(
+            due=deque(due), sure_until=sure_until, core=self.core, denied=""
+        )
         self.driver.drop_start = MethodType(ConsumerDriver.drop_start, self.driver)
         thread = SimpleNamespace(
             driver=self.driver,
