@@ -35,6 +35,9 @@ MIRROR = "docs/howto/mirror-topics.md"
 READ = "docs/howto/read-records.md"
 STATE = "docs/howto/keep-state.md"
 RESTART = "docs/howto/restart-without-moving.md"
+CONFLUENT = "docs/howto/from-confluent-kafka.md"
+KAFKA_PYTHON = "docs/howto/from-kafka-python.md"
+AIOKAFKA = "docs/howto/from-aiokafka.md"
 TUTORIAL = "docs/tutorial/first-pipeline.md"
 
 RUN = (
@@ -58,6 +61,12 @@ RUN = (
     (SHARE, "LeaderElection("),
     (SHARE, "Worker("),
     (RESTART, "consumer.drain()"),
+    (CONFLUENT, "from confluent_kafka import"),
+    (CONFLUENT, "from kohort import"),
+    (KAFKA_PYTHON, "from kafka import"),
+    (KAFKA_PYTHON, "from kohort import"),
+    (AIOKAFKA, "from aiokafka import"),
+    (AIOKAFKA, "from kohort import"),
     (TUTORIAL, "producer.poll(0.005)"),
     (TUTORIAL, "read_table("),
 )
@@ -248,6 +257,50 @@ def test_the_programs_that_read_records(
     put(address, "orders-eu", b"one", b"two")
     (terminals.folder / "page.py").write_text(at(block_with(READ, part), address))
     assert terminals.run("page", sys.executable, "page.py") == said
+
+
+@pytest.mark.parametrize(
+    ("page", "before"),
+    [
+        (CONFLUENT, "from confluent_kafka import"),
+        (KAFKA_PYTHON, "from kafka import"),
+        (AIOKAFKA, "from aiokafka import"),
+    ],
+)
+def test_the_programs_before_and_after_a_move_share_their_group(
+    kohort_broker: EmbeddedBroker, terminals: Terminals, page: str, before: str
+) -> None:
+    address = kohort_broker.bootstrap_servers
+    with Admin(bootstrap_servers=address) as admin:
+        admin.create_topic("orders", 2)
+
+        def wait(done: Callable[[], bool]) -> None:
+            deadline = time.monotonic() + PATIENCE_S
+            while not done():
+                assert time.monotonic() < deadline, terminals.said("old")
+                time.sleep(0.2)
+
+        def shares() -> list[int]:
+            members = admin.describe_group("billing").members
+            return sorted(len(member.partitions or ()) for member in members)
+
+        def committed() -> int:
+            return sum(position.offset for position in admin.committed("billing").values())
+
+        old = terminals.python("old", at(block_with(page, before), address))
+        put(address, "orders", b"one", b"two")
+        wait(lambda: committed() == 2)
+        new = terminals.python("new", at(block_with(page, "from kohort import"), address))
+        wait(lambda: shares() == [1, 1])
+        old.terminate()
+        assert old.wait(PATIENCE_S) == 0, terminals.said("old")
+        wait(lambda: shares() == [2])
+        put(address, "orders", b"three")
+        wait(lambda: committed() == 3)
+    new.terminate()
+    assert new.wait(PATIENCE_S) == 0, terminals.said("new")
+    values = [re.findall(r"b'\w+'", terminals.said(name)) for name in ("old", "new")]
+    assert (sorted(values[0]), values[1]) == (["b'one'", "b'two'"], ["b'three'"])
 
 
 def test_the_readmes_test(tmp_path: Path) -> None:
