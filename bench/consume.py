@@ -36,7 +36,7 @@ from bench.peers import own_broker
 from bench.results import emit
 from bench.warming import warm
 
-from kohort import Consumer
+from kohort import AsyncConsumer, Consumer
 from kohort.client.admin import Admin
 
 PARTITIONS = 8
@@ -110,6 +110,22 @@ def kohort_poll(bootstrap: str, topic: str, group: str, meter: Meter) -> None:
         c.subscribe([topic])
         while meter.add(_poll_many(c.poll)):
             pass
+
+
+def kohort_async_iterate(bootstrap: str, topic: str, group: str, meter: Meter) -> None:
+    async def run() -> None:
+        settings = {"bootstrap.servers": bootstrap, "group.id": group}
+        async with AsyncConsumer(settings, auto_offset_reset="earliest") as c:
+            c.subscribe([topic])
+            count = 0
+            async for _ in c:
+                count += 1
+                if count == 1_000:
+                    if not meter.add(count):
+                        return
+                    count = 0
+
+    asyncio.run(run())
 
 
 def confluent(bootstrap: str, topic: str, group: str, **settings: Any) -> Any:
@@ -188,6 +204,26 @@ def aiokafka_getmany(bootstrap: str, topic: str, group: str, meter: Meter) -> No
     asyncio.run(run())
 
 
+def aiokafka_iterate(bootstrap: str, topic: str, group: str, meter: Meter) -> None:
+    async def run() -> None:
+        async with aiokafka.AIOKafkaConsumer(
+            topic,
+            bootstrap_servers=bootstrap,
+            group_id=group,
+            auto_offset_reset="earliest",
+            **LARGE_FETCHES,
+        ) as consumer:
+            count = 0
+            async for _ in consumer:
+                count += 1
+                if count == 1_000:
+                    if not meter.add(count):
+                        return
+                    count = 0
+
+    asyncio.run(run())
+
+
 FIRST = "kohort consume(10000)"
 CLIENTS: dict[str, Callable[[str, str, str, Meter], None]] = {
     FIRST: kohort_consume,
@@ -195,8 +231,10 @@ CLIENTS: dict[str, Callable[[str, str, str, Meter], None]] = {
     "confluent-kafka consume(10000), defaults": confluent_consume,
     "kohort poll()": kohort_poll,
     "kohort, for record in consumer": kohort_iterate,
+    "kohort, async for record in consumer": kohort_async_iterate,
     "confluent-kafka poll(), tuned": confluent_poll_tuned,
     "aiokafka getmany(10000), tuned": aiokafka_getmany,
+    "aiokafka, async for, tuned": aiokafka_iterate,
     "kafka-python poll(10000), tuned": kafka_python_poll,
 }
 

@@ -9,6 +9,7 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from kohort.client.async_consumer import AsyncConsumer as AsyncConsumer
     from kohort.client.consumer import Consumer as Consumer
     from kohort.client.election import LeaderElection as LeaderElection
     from kohort.client.mirror import Mirror as Mirror
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 __all__ = [
+    "AsyncConsumer",
     "Consumer",
     "LeaderElection",
     "Mirror",
@@ -28,6 +30,7 @@ __all__ = [
 ]
 
 _LAZY = {
+    "AsyncConsumer": "kohort.client.async_consumer",
     "Consumer": "kohort.client.consumer",
     "LeaderElection": "kohort.client.election",
     "Mirror": "kohort.client.mirror",

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import confluent_kafka
@@ -98,6 +99,27 @@ def test_record_that_cannot_be_deserialized_is_raised_and_skipped(
             except DeserializationFailed as error:
                 failures.append((error.partition, error.offset, error.field, error.data))
     assert failures == [(TP0, 100, "value", b"{")]
+
+
+def test_records_behind_one_that_cannot_be_deserialized_come_also_after_a_seek(
+    broker: EmbeddedBroker,
+) -> None:
+    with make(broker, value_deserializer=json.loads) as consumer:
+        consumer.subscribe(["t"])
+        write(broker, (0, b"{"), (0, b"7"), (0, b"8"))
+        until(lambda: consumer.poll(0.1) is not None, "the first record")
+        assert consumer._loop.buffer
+        consumer.seek(TP1, 98)
+        consumer.seek(TP0, 100)
+        values: list[object] = []
+
+        def read_on() -> bool:
+            with suppress(DeserializationFailed):
+                values.extend(record.value() for record in consumer.consume(1_000, 0.1))
+            return len(values) >= 4
+
+        until(read_on, "98 and 99 of one partition, 7 and 8 of the other one")
+        assert sorted(values, key=str) == [7, 8, 98, 99]
 
 
 # -- positions ------------------------------------------------------------------------------------

@@ -12,6 +12,7 @@ from kohort.client.config import parse_client_settings
 from kohort.client.driver_thread import DriverThread
 from kohort.client.fetching import FetchProblem, RecordFetcher
 from kohort.client.poll_loop import PollLoop
+from kohort.client.steps import run
 from kohort.consumer.core import ConsumerCore
 from kohort.consumer.effects import (
     Callback,
@@ -122,7 +123,7 @@ def told(
     *due: RunCallback, void_before: int
 ) -> tuple[list[tuple[Callback, list[TopicPartition]]], list[Event]]:
     scene = Scene(*due, void_before=void_before)
-    scene.loop.work_off(commit=True)
+    run(scene.loop.working_off(commit=True))
     return [(kind, sorted(tps)) for kind, tps in scene.heard], scene.posted
 
 
@@ -153,40 +154,40 @@ def test_revocation_after_the_loss_of_the_membership_calls_on_lost() -> None:
 def test_on_assign_waits_while_the_membership_is_not_sure() -> None:
     """The process slept longer than its session, and the assignment waited."""
     scene = Scene(callback(4, Callback.ASSIGNED, P), sure_until=PAST)
-    scene.loop.work_off(commit=True)
+    run(scene.loop.working_off(commit=True))
     assert (scene.heard, scene.posted) == ([], [])
     scene.driver.sure_until = FAR
-    scene.loop.work_off(commit=True)
+    run(scene.loop.working_off(commit=True))
     assert scene.heard == [(Callback.ASSIGNED, [P])]
 
 
 def test_no_callback_for_an_assignment_after_the_membership_was_lost() -> None:
     scene = Scene(callback(4, Callback.ASSIGNED, P), sure_until=PAST)
-    scene.loop.work_off(commit=True)
+    run(scene.loop.working_off(commit=True))
     scene.driver.sure_until, scene.core.void_before = None, 5
     scene.driver.due.append(callback(6, Callback.LOST, P))
-    scene.loop.work_off(commit=True)
+    run(scene.loop.working_off(commit=True))
     assert scene.heard == []
     assert scene.posted == [CallbackDone(step=4), CallbackDone(step=6)]
 
 
 def test_on_lost_is_called_at_once_without_a_membership() -> None:
     scene = Scene(callback(4, Callback.ASSIGNED, P))
-    scene.loop.work_off(commit=True)
+    run(scene.loop.working_off(commit=True))
     scene.driver.sure_until, scene.core.void_before = None, 5
     scene.driver.due.append(callback(6, Callback.LOST, P))
-    scene.loop.work_off(commit=True)
+    run(scene.loop.working_off(commit=True))
     assert scene.heard[1:] == [(Callback.LOST, [P])]
 
 
 def test_closing_consumer_calls_on_lost_without_waiting_for_the_coordinator() -> None:
     scene = Scene(callback(4, Callback.ASSIGNED, P))
-    scene.loop.work_off(commit=True)
+    run(scene.loop.working_off(commit=True))
     scene.driver.sure_until = PAST
     scene.driver.due.extend(
         [callback(5, Callback.ASSIGNED, Q), callback(6, Callback.REVOKED, P, Q)]
     )
-    scene.loop.work_off(commit=True, closing=True)
+    run(scene.loop.working_off(commit=True, closing=True))
     assert scene.heard[1:] == [(Callback.LOST, [P])], "the listener does not know Q"
     assert not scene.driver.due
 
@@ -194,7 +195,7 @@ def test_closing_consumer_calls_on_lost_without_waiting_for_the_coordinator() ->
 def test_staying_partition_is_neither_stopped_nor_in_on_revoke() -> None:
     scene = Scene(callback(4, Callback.ASSIGNED, P, Q))
     scene.fetcher.partitions = frozenset({P, Q})
-    scene.loop.work_off(commit=True)
+    run(scene.loop.working_off(commit=True))
     scene.core.staying = frozenset({P})
     scene.driver.due.extend(
         [
@@ -204,7 +205,7 @@ def test_staying_partition_is_neither_stopped_nor_in_on_revoke() -> None:
             callback(6, Callback.REVOKED, P),
         ]
     )
-    scene.loop.work_off(commit=True)
+    run(scene.loop.working_off(commit=True))
     assert scene.fetcher.partitions == {P}
     assert scene.heard[1:] == [(Callback.REVOKED, [Q])]
     assert scene.loop.assigned == {P}
@@ -219,10 +220,10 @@ def test_staying_partition_is_neither_stopped_nor_in_on_revoke() -> None:
 
 def test_loss_covers_partitions_that_were_to_stay() -> None:
     scene = Scene(callback(4, Callback.ASSIGNED, P))
-    scene.loop.work_off(commit=True)
+    run(scene.loop.working_off(commit=True))
     scene.core.staying, scene.core.void_before = frozenset({P}), 6
     scene.driver.due.append(callback(5, Callback.REVOKED, P))
-    scene.loop.work_off(commit=True)
+    run(scene.loop.working_off(commit=True))
     assert scene.heard[1:] == [(Callback.LOST, [P])]
     assert scene.posted[1:] == [CallbackDone(step=5)]
 
@@ -232,12 +233,12 @@ def test_stopped_partition_is_paused_again_only_if_it_stays_and_was_not_resumed(
     all_three = frozenset({P, Q, R})
     scene.fetcher.partitions = scene.fetcher.paused = all_three
     scene.driver.due.append(StopReading(step=5, partitions=all_three))
-    scene.loop.work_off(commit=True)
+    run(scene.loop.working_off(commit=True))
     scene.loop.resume(frozenset({R}))
     scene.core.staying = frozenset({P, R})
     start = StartReading(starts=dict.fromkeys(sorted(all_three), Position(7)))
     scene.driver.due.extend([callback(5, Callback.REVOKED, P, Q, R), start])
-    scene.loop.work_off(commit=True)
+    run(scene.loop.working_off(commit=True))
     assert scene.fetcher.partitions == all_three
     assert scene.fetcher.paused == {P}, "Q was revoked, R was resumed"
 
@@ -282,7 +283,7 @@ def test_seek_replaces_a_start_that_is_still_in_the_queue() -> None:
     scene.loop.seek(P, Position(5))
     assert scene.posted == [Seek(partition=P, position=Position(5))]
     assert scene.fetcher.at == {P: Position(5)}
-    scene.loop.work_off(commit=True)
+    run(scene.loop.working_off(commit=True))
     assert scene.fetcher.at == {P: Position(5), Q: Position(90)}
 
 
@@ -299,6 +300,6 @@ def test_whether_to_call_the_listener_is_decided_once() -> None:
             return next(moments)
 
     scene.loop._driver = cast("ConsumerDriver[ConsumerCore]", Driver())
-    scene.loop.work_off(commit=True)
+    run(scene.loop.working_off(commit=True))
     assert scene.heard == [(Callback.ASSIGNED, [P])]
     assert scene.posted == [CallbackDone(step=4)]

@@ -177,7 +177,7 @@ def test_a_record_that_is_delivered_after_its_revocation_is_found_in_a_live_hist
                 pass
             loop = one._loop
             while len({record.partition() for record in loop.buffer}) < PARTITIONS:
-                loop._take(500, 0.1)  # Whichever partition is revoked, the buffer has its records.
+                loop.take(500, 0.1)  # Whichever partition is revoked, the buffer has its records.
             two.subscribe([name])
             deadline = time.monotonic() + 30
             while not shared([one, two]) and time.monotonic() < deadline:

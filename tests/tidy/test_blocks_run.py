@@ -32,6 +32,7 @@ KAFKA = "docs/howto/real-kafka.md"
 SHARE = "docs/howto/share-resources.md"
 HANDOVER = "docs/howto/hand-over-warm.md"
 MIRROR = "docs/howto/mirror-topics.md"
+ASYNCIO = "docs/howto/consume-with-asyncio.md"
 READ = "docs/howto/read-records.md"
 STATE = "docs/howto/keep-state.md"
 RESTART = "docs/howto/restart-without-moving.md"
@@ -54,6 +55,8 @@ RUN = (
     (HANDOVER, "report_warm"),
     (STATE, "StatefulTasks("),
     (MIRROR, "Mirror("),
+    (ASYNCIO, "consumer.batches("),
+    (ASYNCIO, "on_revoke=revoked"),
     (READ, "consumer.batches("),
     (READ, "offsets_for_times("),
     (RESTART, '"kohort.member.identity": '),
@@ -301,6 +304,20 @@ def test_the_programs_before_and_after_a_move_share_their_group(
     assert new.wait(PATIENCE_S) == 0, terminals.said("new")
     values = [re.findall(r"b'\w+'", terminals.said(name)) for name in ("old", "new")]
     assert (sorted(values[0]), values[1]) == (["b'one'", "b'two'"], ["b'three'"])
+
+
+@pytest.mark.parametrize(
+    ("part", "said"), [("consumer.batches(", "2 stored\n"), ("on_revoke=revoked", "gave up 1\n")]
+)
+def test_the_programs_with_asyncio(
+    kohort_broker: EmbeddedBroker, terminals: Terminals, part: str, said: str
+) -> None:
+    address = kohort_broker.bootstrap_servers
+    with Admin(bootstrap_servers=address) as admin:
+        admin.create_topic("orders", 1)
+    put(address, "orders", b"one", b"two")
+    (terminals.folder / "page.py").write_text(at(block_with(ASYNCIO, part), address))
+    assert terminals.run("page", sys.executable, "page.py") == said
 
 
 def test_the_readmes_test(tmp_path: Path) -> None:

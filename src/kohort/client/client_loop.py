@@ -245,10 +245,8 @@ class ClientLoop:
         if self._orders:
             timeout = 0.0
         ready = self._selector.select(min(timeout, longest_s))
-        late = monotonic_now() - max(now, planned) if planned is not None else 0
-        if late > _STALL_MICROS:
-            LOG.warning("this process stood still for %.1f s", late / MICROS_PER_SECOND)
-            self._carry_out(self._engine.stalled(late, monotonic_now()))
+        if planned is not None:
+            self._notice_stall(monotonic_now() - max(now, planned))
         for key, events in ready:
             if key.data is None:
                 self._drain_wake()
@@ -267,6 +265,11 @@ class ClientLoop:
         if due is not None and due <= now:
             self._carry_out(self._engine.advance(now))
         self._carry_out(self._owner.advance(now))
+
+    def _notice_stall(self, late: int) -> None:
+        if late > _STALL_MICROS:
+            LOG.warning("this process stood still for %.1f s", late / MICROS_PER_SECOND)
+            self._carry_out(self._engine.stalled(late, monotonic_now()))
 
     def _planned(self) -> Instant | None:
         instants = [self._engine.next_deadline(), self._owner.next_deadline()]

@@ -26,15 +26,17 @@ from kohort.client import arguments
 from kohort.client.arguments import PartitionLike
 from kohort.client.config import ClientSettings, parse_client_settings
 from kohort.client.consumer_positions import ONE_THREAD, ConsumerPositions
-from kohort.client.driver_thread import check_settings, consumer_thread
+from kohort.client.driver_thread import DriverThread, check_settings, consumer_thread
 from kohort.client.errors import Closed, RequestTimedOut, WrongUse
 from kohort.client.fetching import RecordFetcher
 from kohort.client.finishing import finisher_of
-from kohort.client.listeners import PartitionsCallback, RebalanceListener, listener_of, tell
-from kohort.client.poll_loop import BUSY_WAIT_S, PollLoop
+from kohort.client.listeners import PartitionsCallback, RebalanceListener, Told, listener_of, tell
+from kohort.client.poll_loop import PollLoop
 from kohort.client.recording import recorder_of
 from kohort.client.status import MemberStatus, waits_in
+from kohort.client.steps import Steps, run
 from kohort.client.topic_patterns import TopicPattern
+from kohort.consumer.core import ConsumerCore
 from kohort.consumer.effects import Callback
 from kohort.consumer.events import Drain, ReportCold, ReportWarm, Subscribe, Unsubscribe
 from kohort.embedded.deferral import Wait
@@ -50,6 +52,8 @@ Record: TypeAlias = confluent_kafka.Message
 ``leader_epoch()``; key and value are bytes, or the results of the deserializers.
 """
 
+CLOSE_S: Final = 30.0
+"""Longest time for closing, unless the application says another."""
 _LOOK_S: Final = 1.0
 """Longest poll of an iteration, which ends when the consumer is drained."""
 
@@ -76,13 +80,13 @@ class Consumer(ConsumerPositions):
     ) -> None:
         settings = parse_client_settings(settings, **more)
         check_settings(settings)
-        self._fetcher = RecordFetcher(settings)
+        self._fetcher = self._make_fetcher(settings)
         try:
             self._recorder = recorder_of(settings)
         except BaseException:
             self._fetcher.close()
             raise
-        thread = consumer_thread(settings, self._recorder)
+        thread = self._make_thread(settings)
         loop = PollLoop(settings, thread, self._fetcher, self._tell, self._recorder)
         super().__init__(settings, thread, loop)
         self._due = thread.driver.due
@@ -170,7 +174,7 @@ class Consumer(ConsumerPositions):
         """
         with self._alone():
             self._loop.check_outside_callback()
-            self._leave("the application unsubscribed", self._api_timeout_s(), commit=True)
+            run(self._leaving_group("the application unsubscribed", self._api_timeout_s()))
 
     def subscription(self) -> frozenset[str]:
         """The topics subscribed to; those that match, for a pattern."""
@@ -340,7 +344,7 @@ class Consumer(ConsumerPositions):
         driver = self._thread.driver
         return self._thread.keeper.status(driver.member, driver.core.ownership, self.assignment())
 
-    def close(self, timeout: float = 30.0) -> None:
+    def close(self, timeout: float = CLOSE_S) -> None:
         """Commit (if automatic), tell the listener, leave the group; bounded by ``timeout``.
 
         Closing twice is harmless.
@@ -351,7 +355,7 @@ class Consumer(ConsumerPositions):
         wait = arguments.seconds(timeout)
         with self._alone(closing=True):
             self._loop.check_outside_callback()
-            self._close(wait, commit=True)
+            run(self._closing(wait, commit=True))
 
     def __enter__(self) -> Consumer:
         return self
@@ -359,28 +363,37 @@ class Consumer(ConsumerPositions):
     def __exit__(self, _kind: object, error: object, _trace: object) -> None:
         """Close. After an exception the last records are not committed: they were not processed."""
         with self._alone(closing=True):
-            self._close(30.0, commit=error is None)
+            run(self._closing(CLOSE_S, commit=error is None))
 
-    def _close(self, timeout: float, *, commit: bool) -> None:
+    def _closing(self, timeout: float, *, commit: bool) -> Steps:
         if self._closed:
             return
         deadline = time.monotonic() + timeout
+        try:
+            yield from self._leaving_before_close(timeout, commit=commit)
+        finally:
+            self._closed = True
+            self._thread.stop(max(0.1, deadline - time.monotonic()))
+            self._close_the_rest()
+
+    def _leaving_before_close(self, timeout: float, *, commit: bool) -> Steps:
         if self._recorder is not None and not (commit and self._topics):
             self._recorder.close(in_order=self._is_out())
         try:
             if self._topics and self._thread.error is None:
-                self._leave("the consumer is being closed", timeout, commit=commit)
+                yield from self._leaving_group(
+                    "the consumer is being closed", timeout, commit=commit
+                )
         except (RequestTimedOut, Closed) as late:
             LOG.warning("closing without an answer from the group: %s", late)
-        finally:
-            self._closed = True
-            self._thread.stop(max(0.1, deadline - time.monotonic()))
-            self._loop.close()
-            self._close_admin()
-            if self._recorder is not None:
-                self._recorder.close(in_order=self._is_out())
 
-    def _leave(self, reason: str, timeout: float, *, commit: bool) -> None:
+    def _close_the_rest(self) -> None:
+        self._loop.close()
+        self._close_admin()
+        if self._recorder is not None:
+            self._recorder.close(in_order=self._is_out())
+
+    def _leaving_group(self, reason: str, timeout: float, *, commit: bool = True) -> Steps:
         deadline = time.monotonic() + timeout
         self._topics, self._pattern = frozenset(), None
         self._loop.subscribed = False
@@ -389,13 +402,13 @@ class Consumer(ConsumerPositions):
         first: Exception | None = None
         while not self._is_out():
             try:
-                self._loop.work_off(commit=commit, closing=True)
+                yield from self._loop.working_off(commit=commit, closing=True)
             except Exception as error:
                 first = first or error
             if time.monotonic() >= deadline:
                 raise RequestTimedOut(f"leaving the group took longer than {timeout:g} s")
             if not self._is_out() and not self._due:
-                time.sleep(BUSY_WAIT_S)
+                yield None
         self._loop.acknowledge()
         if first is not None:
             raise first
@@ -404,5 +417,11 @@ class Consumer(ConsumerPositions):
         """Whether the consumer is in no group: it never subscribed, or it left in order."""
         return not self._topics and self._loop.left == self._leaving
 
-    def _tell(self, kind: Callback, partitions: frozenset[TopicPartition]) -> None:
-        tell(self._listener, kind, self, partitions)
+    def _make_fetcher(self, settings: ClientSettings) -> RecordFetcher:
+        return RecordFetcher(settings)
+
+    def _make_thread(self, settings: ClientSettings) -> DriverThread[ConsumerCore]:
+        return consumer_thread(settings, self._recorder)
+
+    def _tell(self, kind: Callback, partitions: frozenset[TopicPartition]) -> Told:
+        return tell(self._listener, kind, self, partitions)

@@ -209,14 +209,19 @@ class DriverThread(Generic[C]):
         Raises:
             ClientError: the coordinator refused or did not answer in time.
         """
+        found: dict[TopicPartition, int] = self.wait(self.ask_committed(partitions), timeout_s)
+        return found
+
+    def ask_committed(
+        self, partitions: Collection[TopicPartition]
+    ) -> Future[dict[TopicPartition, int]]:
+        """Like ``committed``, with a future; raises Closed as ``handle``."""
 
         def read(answer: OffsetsFetched) -> dict[TopicPartition, int]:
             raise_refused(answer.refused, f"offset of group {self.group_id}")
             return {tp: at.offset for tp, at in answer.offsets.items() if at is not None}
 
-        future = self.request(lambda now: self.driver.fetch_offsets(partitions, now), read)
-        found: dict[TopicPartition, int] = self.wait(future, timeout_s)
-        return found
+        return self.request(lambda now: self.driver.fetch_offsets(partitions, now), read)
 
     def warn_of_missing(self, topics: Iterable[str]) -> None:
         """Tell the log which of these topics do not exist, as soon as a broker answers.
@@ -319,7 +324,10 @@ def check_settings(settings: ClientSettings) -> None:
 
 
 def consumer_thread(
-    settings: ClientSettings, recorder: ConsumerRecorder | None
+    settings: ClientSettings,
+    recorder: ConsumerRecorder | None,
+    kind: type[DriverThread[ConsumerCore]] | None = None,
+    on_turn: Callable[[], None] = lambda: None,
 ) -> DriverThread[ConsumerCore]:
     """The driver of a consumer with these settings, on a thread that has not started."""
     protocol = protocol_of(settings)
@@ -331,7 +339,7 @@ def consumer_thread(
         isolation_level=READ_COMMITTED if committed else READ_UNCOMMITTED,
         observe=keeper.observe,
     )
-    return DriverThread(driver, settings, keeper)
+    return (kind or DriverThread)(driver, settings, keeper, on_turn)
 
 
 def _log(fact: object) -> None:

@@ -13,10 +13,11 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum
+from functools import partial
 from typing import Any, Final
 
 import confluent_kafka
@@ -24,6 +25,7 @@ from confluent_kafka import KafkaError, KafkaException, Message
 
 from kohort.client.config import ClientSettings
 from kohort.client.errors import Closed, FetchFailed, WrongUse
+from kohort.client.record_event import RecordEvent
 from kohort.model.errors import ConfigError
 from kohort.model.ids import TopicPartition
 from kohort.model.positions import Position
@@ -96,12 +98,19 @@ class RecordFetcher:
         tell_ends: report the end of a partition in ``problems``. A reader that stops at a given
             offset needs this: the last offsets before it may hold no record (compaction,
             transactions).
+        aside: runs a function that waits for a broker; by default in place.
 
     Raises:
         ConfigError: librdkafka refuses a setting.
     """
 
-    def __init__(self, settings: ClientSettings, *, tell_ends: bool = False) -> None:
+    def __init__(
+        self,
+        settings: ClientSettings,
+        *,
+        tell_ends: bool = False,
+        aside: Callable[[Callable[[], None]], object] = lambda work: work(),
+    ) -> None:
         share: dict[str, Any] = dict(settings.librdkafka())
         share["enable.partition.eof"] = tell_ends
         self.denied = ""
@@ -117,6 +126,11 @@ class RecordFetcher:
         """Topics for which librdkafka has looked up the leaders."""
         self._problems: list[FetchProblem] = []
         self._closed = False
+        self._aside = aside
+
+    def event(self) -> RecordEvent:
+        """Becomes readable when records arrive. Close the event before this fetcher."""
+        return RecordEvent(self._consumer)
 
     @property
     def partitions(self) -> Collection[TopicPartition]:
@@ -279,8 +293,13 @@ class RecordFetcher:
         librdkafka itself looks up leaders once a second; a metadata request fills the cache at
         once. After a failure here the next regular lookup is enough.
         """
-        for topic in sorted(topics - self._met):
-            self._met.add(topic)
+        new = sorted(topics - self._met)
+        if new:
+            self._met.update(new)
+            self._aside(partial(self._look_up, new))
+
+    def _look_up(self, topics: Iterable[str]) -> None:
+        for topic in topics:
             with suppress(KafkaException):
                 self._consumer.list_topics(topic, timeout=_METADATA_WAIT_S)
 

@@ -17,6 +17,9 @@ from kohort.client.errors import WrongUse
 from kohort.consumer.effects import Callback
 from kohort.model.ids import TopicPartition
 
+Told: TypeAlias = Any
+"""The result of a callback: a coroutine, which only `AsyncConsumer` awaits, or ignored."""
+
 PartitionsCallback: TypeAlias = Callable[[Any, list[TopicPartition]], Any]
 """A function of the consumer and the partitions."""
 
@@ -25,28 +28,32 @@ class RebalanceListener:
     """Override the callbacks of interest. Each may commit, seek, pause and ask for positions.
 
     An exception changes no assignment: the poll that ran the callback raises it. ``consumer`` is
-    the consumer that calls.
+    the consumer that calls. With `AsyncConsumer` the methods may be coroutines.
     """
 
-    def on_partitions_assigned(self, consumer: Any, partitions: Collection[TopicPartition]) -> None:
+    def on_partitions_assigned(self, consumer: Any, partitions: Collection[TopicPartition]) -> Told:
         """These were added. Comes once for each rebalance, also without partitions."""
+        return None
 
-    def on_partitions_revoked(self, consumer: Any, partitions: Collection[TopicPartition]) -> None:
+    def on_partitions_revoked(self, consumer: Any, partitions: Collection[TopicPartition]) -> Told:
         """These are given up after this call; their offsets can still be committed."""
+        return None
 
-    def on_partitions_lost(self, consumer: Any, partitions: Collection[TopicPartition]) -> None:
+    def on_partitions_lost(self, consumer: Any, partitions: Collection[TopicPartition]) -> Told:
         """Other members may own these already, and commits fail. Default: as if revoked."""
-        self.on_partitions_revoked(consumer, partitions)
+        return self.on_partitions_revoked(consumer, partitions)
 
-    def on_partitions_prepare(self, consumer: Any, partitions: Collection[TopicPartition]) -> None:
+    def on_partitions_prepare(self, consumer: Any, partitions: Collection[TopicPartition]) -> Told:
         """These will come: begin to make warm copies, and return. Then call ``report_warm``.
 
         Only partitions of ``kohort.stateful.topics``. Default: nothing needs preparation.
         """
         consumer.report_warm(partitions)
+        return None
 
-    def on_partitions_discard(self, consumer: Any, partitions: Collection[TopicPartition]) -> None:
+    def on_partitions_discard(self, consumer: Any, partitions: Collection[TopicPartition]) -> Told:
         """These were to be prepared, and will not come: their copies may be dropped."""
+        return None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,34 +66,35 @@ class Callbacks(RebalanceListener):
     on_prepare: PartitionsCallback | None = None
     on_discard: PartitionsCallback | None = None
 
-    def on_partitions_assigned(self, consumer: Any, partitions: Collection[TopicPartition]) -> None:
+    def on_partitions_assigned(self, consumer: Any, partitions: Collection[TopicPartition]) -> Told:
         """Call ``on_assign``."""
         if self.on_assign is not None:
-            self.on_assign(consumer, list(partitions))
+            return self.on_assign(consumer, list(partitions))
+        return None
 
-    def on_partitions_revoked(self, consumer: Any, partitions: Collection[TopicPartition]) -> None:
+    def on_partitions_revoked(self, consumer: Any, partitions: Collection[TopicPartition]) -> Told:
         """Call ``on_revoke``."""
         if self.on_revoke is not None:
-            self.on_revoke(consumer, list(partitions))
+            return self.on_revoke(consumer, list(partitions))
+        return None
 
-    def on_partitions_lost(self, consumer: Any, partitions: Collection[TopicPartition]) -> None:
+    def on_partitions_lost(self, consumer: Any, partitions: Collection[TopicPartition]) -> Told:
         """Call ``on_lost``, or else ``on_revoke``."""
         if self.on_lost is not None:
-            self.on_lost(consumer, list(partitions))
-        else:
-            self.on_partitions_revoked(consumer, partitions)
+            return self.on_lost(consumer, list(partitions))
+        return self.on_partitions_revoked(consumer, partitions)
 
-    def on_partitions_prepare(self, consumer: Any, partitions: Collection[TopicPartition]) -> None:
+    def on_partitions_prepare(self, consumer: Any, partitions: Collection[TopicPartition]) -> Told:
         """Call ``on_prepare``, or else report the partitions as warm."""
         if self.on_prepare is not None:
-            self.on_prepare(consumer, list(partitions))
-        else:
-            RebalanceListener.on_partitions_prepare(self, consumer, partitions)
+            return self.on_prepare(consumer, list(partitions))
+        return RebalanceListener.on_partitions_prepare(self, consumer, partitions)
 
-    def on_partitions_discard(self, consumer: Any, partitions: Collection[TopicPartition]) -> None:
+    def on_partitions_discard(self, consumer: Any, partitions: Collection[TopicPartition]) -> Told:
         """Call ``on_discard``."""
         if self.on_discard is not None:
-            self.on_discard(consumer, list(partitions))
+            return self.on_discard(consumer, list(partitions))
+        return None
 
 
 def listener_of(
@@ -112,8 +120,8 @@ def listener_of(
 
 def tell(
     listener: RebalanceListener, kind: Callback, consumer: Any, of: frozenset[TopicPartition]
-) -> None:
-    """Call the method of the listener for ``kind``."""
+) -> Told:
+    """Call the method of the listener for ``kind``; returns the coroutine if there is one."""
     methods = {
         Callback.ASSIGNED: listener.on_partitions_assigned,
         Callback.REVOKED: listener.on_partitions_revoked,
@@ -121,4 +129,4 @@ def tell(
         Callback.PREPARE: listener.on_partitions_prepare,
         Callback.DISCARD: listener.on_partitions_discard,
     }
-    methods[kind](consumer, sorted(of))
+    return methods[kind](consumer, sorted(of))

@@ -13,6 +13,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
+from inspect import isawaitable
 from typing import Any, Final
 
 from confluent_kafka import Message
@@ -31,7 +32,9 @@ from kohort.client.errors import (
 )
 from kohort.client.failures import trouble_failure
 from kohort.client.fetching import FetchProblem, ProblemKind, RecordFetcher
+from kohort.client.listeners import Told
 from kohort.client.recording import ConsumerRecorder
+from kohort.client.steps import BUSY_WAIT_S, Steps, run
 from kohort.consumer.core import ConsumerCore
 from kohort.consumer.effects import (
     Callback,
@@ -47,15 +50,13 @@ from kohort.consumer.fencing import Verdict, is_sure, judge
 from kohort.consumer.ownership import Discard, Prepare
 from kohort.model.errors import ErrorCode
 from kohort.model.ids import Token, TopicPartition
-from kohort.model.instants import MICROS_PER_MILLI, Instant
+from kohort.model.instants import MICROS_PER_MILLI, MICROS_PER_SECOND, Instant
 from kohort.model.positions import Position
 
 LOG: Final = logging.getLogger("kohort.client.consumer")
 
 IDLE_WAIT_S: Final = 0.05
 """Longest time inside librdkafka between two looks at the group."""
-BUSY_WAIT_S: Final = 0.005
-"""The same while a rebalance waits for this application."""
 _LOOK_MICROS: Final = 10_000
 """Longest time between two looks while polls are answered from the buffer."""
 _TOUCH_MICROS: Final = 1_000_000
@@ -77,7 +78,7 @@ class PollLoop:
         settings: poll interval.
         thread: the driver's thread.
         fetcher: the source of records.
-        tell: calls the listener.
+        tell: calls the listener; returns a coroutine if the listener is one.
         recorder: takes facts, if there is one.
     """
 
@@ -86,7 +87,7 @@ class PollLoop:
         settings: ClientSettings,
         thread: DriverThread[ConsumerCore],
         fetcher: RecordFetcher,
-        tell: Callable[[Callback, frozenset[TopicPartition]], None],
+        tell: Callable[[Callback, frozenset[TopicPartition]], Told],
         recorder: ConsumerRecorder | None = None,
     ) -> None:
         self._recorder = recorder
@@ -122,6 +123,8 @@ class PollLoop:
         self._touch_micros = min(
             _TOUCH_MICROS, settings.max_poll_interval_ms * MICROS_PER_MILLI // 10
         )
+        self.longest_wait_s = self._touch_micros / MICROS_PER_SECOND
+        """The longest time between two looks of an application that waits for records."""
         self._reported: Instant | None = None
         """The last instant of ``commit_due_at`` for which positions were reported."""
         self._unacknowledged: deque[
@@ -146,8 +149,8 @@ class PollLoop:
             elif self.buffer:
                 return True
             else:
-                self._take(limit, wait)
-                if self.buffer and self._is_sure():
+                self.take(limit, wait)
+                if self.buffer and self.is_sure():
                     return True
             if time.monotonic() >= deadline:
                 return False
@@ -160,11 +163,11 @@ class PollLoop:
         """
         deadline = time.monotonic() + wait
         while 0 < len(self.buffer) < limit and (left := deadline - time.monotonic()) > 0:
-            self._take(limit - len(self.buffer), min(left, IDLE_WAIT_S))
+            self.take(limit - len(self.buffer), min(left, IDLE_WAIT_S))
             self.look()
-        return bool(self.buffer) and self._is_sure()
+        return bool(self.buffer) and self.is_sure()
 
-    def _take(self, limit: int, wait: float) -> None:
+    def take(self, limit: int, wait: float) -> None:
         """Move records from librdkafka into the buffer."""
         self.buffer.extend(self._fetcher.take(limit, wait))
         for problem in self._fetcher.problems():
@@ -179,6 +182,10 @@ class PollLoop:
             ClientError: the member failed for good, or a partition needs help.
             Exception: a listener raised it.
         """
+        run(self.looking())
+
+    def looking(self) -> Steps:
+        """The steps of ``look``."""
         if self._closed:
             raise Closed("this consumer was closed; make a new one")
         self.check_outside_callback()
@@ -199,7 +206,7 @@ class PollLoop:
         if self._unacknowledged:
             self.acknowledge()
         if self._driver.due:
-            self.work_off(commit=True)
+            yield from self.working_off(commit=True)
         error = self._thread.error or self.fatal
         if error is not None:
             raise error
@@ -232,7 +239,8 @@ class PollLoop:
             until = min(until, sure_until)
         self.look_at_ns = until * 1_000
 
-    def _is_sure(self) -> bool:
+    def is_sure(self) -> bool:
+        """Whether the membership is sure at present."""
         return is_sure(self._driver.sure_until, monotonic_now())
 
     @property
@@ -276,9 +284,12 @@ class PollLoop:
         dropped = set(partitions)
         if not self.buffer or not dropped:
             return False
-        before = len(self.buffer)
-        self.buffer = deque(r for r in self.buffer if place_of(r) not in dropped)
-        return len(self.buffer) != before
+        kept = [r for r in self.buffer if place_of(r) not in dropped]
+        changed = len(kept) != len(self.buffer)
+        # In place: the finisher puts records back into this buffer.
+        self.buffer.clear()
+        self.buffer.extend(kept)
+        return changed
 
     def _note(self, problem: FetchProblem) -> None:
         if problem.kind is ProblemKind.OUT_OF_RANGE:
@@ -289,7 +300,7 @@ class PollLoop:
 
     # -- effects of the core ----------------------------------------------------------------------
 
-    def work_off(self, *, commit: bool, closing: bool = False) -> None:
+    def working_off(self, *, commit: bool, closing: bool = False) -> Steps:
         """Carry out every effect in the queue; then raise the first exception.
 
         Stop before an effect that must wait until the membership is confirmed or lost.
@@ -302,12 +313,12 @@ class PollLoop:
         due = self._driver.due
         while due:
             verdict = judge(
-                due[0], sure=self._is_sure(), void_before=self._core.void_before, closing=closing
+                due[0], sure=self.is_sure(), void_before=self._core.void_before, closing=closing
             )
             if verdict is Verdict.WAIT:
                 break
             try:
-                self._carry_out(due.popleft(), verdict, commit=commit)
+                yield from self._carry_out(due.popleft(), verdict, commit=commit)
             except Exception as error:
                 if first is not None:
                     LOG.exception("a second failure in one poll")
@@ -315,18 +326,18 @@ class PollLoop:
         if first is not None:
             raise first
 
-    def _carry_out(self, effect: ForApplication, verdict: Verdict, *, commit: bool) -> None:
+    def _carry_out(self, effect: ForApplication, verdict: Verdict, *, commit: bool) -> Steps:
         match effect:
             case StopReading():
                 self._stop(effect, commit=commit)
             case StartReading():
                 self._start(effect.starts)
             case RunCallback():
-                self._call_back(effect, lost=verdict is Verdict.TELL_LOSS)
+                yield from self._call_back(effect, lost=verdict is Verdict.TELL_LOSS)
             case Prepare():
-                self._call(Callback.PREPARE, effect.resources)
+                yield from self._call(Callback.PREPARE, effect.resources)
             case Discard():
-                self._call(Callback.DISCARD, effect.resources)
+                yield from self._call(Callback.DISCARD, effect.resources)
             case Trouble():
                 error = trouble_failure(effect, self._thread.group_id)
                 if effect.error is not ErrorCode.NONE:
@@ -395,7 +406,7 @@ class PollLoop:
             Stopped(step=effect.step, positions=positions if commit else {}, kept=kept)
         )
 
-    def _call_back(self, effect: RunCallback, *, lost: bool) -> None:
+    def _call_back(self, effect: RunCallback, *, lost: bool) -> Steps:
         kind, partitions = effect.kind, effect.partitions
         kept: frozenset[TopicPartition] = frozenset()
         if lost:
@@ -416,7 +427,7 @@ class PollLoop:
             recorder.callback(kind, partitions, effect.generation_id, ended=False)
         try:
             if partitions or kind is Callback.ASSIGNED:
-                self._call(kind, partitions)
+                yield from self._call(kind, partitions)
         finally:
             if kind is not Callback.ASSIGNED:
                 self.assigned -= partitions
@@ -426,11 +437,13 @@ class PollLoop:
                 recorder.callback(kind, partitions, effect.generation_id, ended=True)
             self._thread.handle(CallbackDone(step=effect.step, kept=kept))
 
-    def _call(self, kind: Callback, partitions: frozenset[TopicPartition]) -> None:
+    def _call(self, kind: Callback, partitions: frozenset[TopicPartition]) -> Steps:
         self._in_callback = True
         self.look_at_ns = 0  # a poll inside the callback must look, and so fail
         try:
-            self._tell(kind, partitions)
+            coroutine = self._tell(kind, partitions)
+            if isawaitable(coroutine):
+                yield coroutine
         finally:
             self._in_callback = False
 

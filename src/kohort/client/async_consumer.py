@@ -1,0 +1,450 @@
+"""The consumer for asyncio: the group's work and the records come on the caller's event loop.
+
+In: topics, listeners, awaited calls. Out: records. Must not know: the group protocol, bytes on the
+wire.
+
+`AsyncConsumer` has the parts of `Consumer`, and awaits where `Consumer` blocks. No thread works for
+the group. Records come when librdkafka's file descriptor is readable. Threads of asyncio's pool
+only ask for offsets of logs and for leaders of new topics.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping
+from functools import partial
+from time import monotonic_ns
+from typing import Final, TypeVar
+
+from kohort.client import arguments
+from kohort.client.arguments import AnyPartition, PartitionLike
+from kohort.client.async_driver import AsyncDriver, running_loop
+from kohort.client.config import ClientSettings
+from kohort.client.consumer import CLOSE_S, Record
+from kohort.client.descriptions import OffsetDescription
+from kohort.client.errors import Closed, RequestTimedOut, WrongUse
+from kohort.client.listeners import PartitionsCallback, RebalanceListener
+from kohort.client.poll_loop import PollLoop
+from kohort.client.record_event import RecordEvent
+from kohort.client.status import MemberStatus
+from kohort.client.steps import Steps, go_on
+from kohort.client.unblocked_consumer import UnblockedConsumer
+from kohort.consumer.core import ConsumerCore
+from kohort.embedded.deferral import Wait
+from kohort.model.ids import TopicPartition
+from kohort.model.positions import Position
+
+T = TypeVar("T")
+
+_LOOK_S: Final = 1.0
+"""Longest wait of an iteration, which ends when the consumer is drained."""
+_SHORTEST_S: Final = 0.005
+
+
+class AsyncConsumer:
+    """A member of a consumer group that reads records, for asyncio; an async context manager.
+
+    One task at a time polls; other tasks may commit, seek and ask meanwhile. A cancelled call loses
+    no record and no commit: records stay for the next call, and requests go on. While the
+    application waits for anything else, heartbeats go on; code that blocks the event loop blocks
+    them.
+
+    Args:
+        settings: a ``ClientSettings``, or names and values: ``{"group.id": "orders"}``.
+        more: the same as keyword arguments: ``bootstrap_servers=..., group_id=...``.
+
+    Example:
+        >>> async with AsyncConsumer(bootstrap_servers="localhost:9092", group_id="g") as consumer:
+        ...     consumer.subscribe(["orders"])
+        ...     async for record in consumer:
+        ...         print(record.value())
+
+    Raises:
+        ConfigError: a setting is unknown, missing or not allowed.
+    """
+
+    def __init__(
+        self, settings: ClientSettings | Mapping[str, object] | None = None, /, **more: object
+    ) -> None:
+        self._signal = asyncio.Event()
+        self._aside: set[asyncio.Future[None]] = set()
+        """Questions of librdkafka that threads wait for."""
+        self._inner = UnblockedConsumer(self, settings, more)
+        self._loop: PollLoop = self._inner._loop
+        self._driver: AsyncDriver[ConsumerCore] = self._inner._driver
+        self._due = self._driver.driver.due
+        self._polled = False
+        """Whether a task polls at present."""
+        self._work: asyncio.Task[None] | None = None
+        """The work that waits for a listener's coroutine. A cancelled poll leaves it running."""
+        self._asking = asyncio.Lock()
+        self._event: RecordEvent | None = None
+
+    # -- calls that never wait, as those of Consumer ----------------------------------------------
+
+    def subscribe(
+        self,
+        topics: Iterable[str] | re.Pattern[str],
+        listener: RebalanceListener | None = None,
+        **callbacks: PartitionsCallback | None,
+    ) -> None:
+        """As `Consumer.subscribe`; methods of the listener and functions may be coroutines.
+
+        A poll awaits the coroutines. They may await ``commit`` and ``position``.
+
+        Raises:
+            WrongUse, TypeError: as `Consumer.subscribe`; or no event loop is running.
+        """
+        self._start()
+        self._inner.subscribe(topics, listener, **callbacks)
+
+    def subscription(self) -> frozenset[str]:
+        """As `Consumer.subscription`."""
+        return self._inner.subscription()
+
+    def assignment(self) -> frozenset[TopicPartition]:
+        """As `Consumer.assignment`."""
+        return self._inner.assignment()
+
+    def enforce_rebalance(self, reason: str) -> None:
+        """As `Consumer.enforce_rebalance`."""
+        self._inner.enforce_rebalance(reason)
+
+    def seek(self, partition: PartitionLike, offset: int) -> None:
+        """As `Consumer.seek`."""
+        self._inner.seek(partition, offset)
+
+    def pause(self, partitions: Collection[PartitionLike]) -> None:
+        """As `Consumer.pause`."""
+        self._inner.pause(partitions)
+
+    def resume(self, partitions: Collection[PartitionLike]) -> None:
+        """As `Consumer.resume`."""
+        self._inner.resume(partitions)
+
+    def paused(self) -> frozenset[TopicPartition]:
+        """As `Consumer.paused`."""
+        return self._inner.paused()
+
+    def drain(self) -> None:
+        """As `Consumer.drain`."""
+        self._inner.drain()
+
+    @property
+    def drained(self) -> bool:
+        """As `Consumer.drained`."""
+        return self._inner.drained
+
+    def report_warm(self, partitions: Collection[PartitionLike]) -> None:
+        """As `Consumer.report_warm`."""
+        self._inner.report_warm(partitions)
+
+    def report_cold(self, partitions: Collection[PartitionLike]) -> None:
+        """As `Consumer.report_cold`."""
+        self._inner.report_cold(partitions)
+
+    def waits(self) -> tuple[Wait, ...]:
+        """As `Consumer.waits`."""
+        return self._inner.waits()
+
+    def status(self) -> MemberStatus[TopicPartition]:
+        """As `Consumer.status`."""
+        return self._inner.status()
+
+    # -- records ----------------------------------------------------------------------------------
+
+    async def poll(self, timeout: float = 1.0) -> Record | None:
+        """The next record, or None when there is none within ``timeout`` seconds.
+
+        Raises:
+            WrongUse: another task polls; else as `Consumer.poll`.
+        """
+        loop = self._loop
+        if not self._polled and self._has_more() and loop.sure:
+            return self._inner.finish_one()
+        most = self._inner.max_poll_records
+        records = await self._take(1, most, arguments.seconds(timeout))
+        return records[0] if records else None
+
+    async def consume(self, num_messages: int = 500, timeout: float = 1.0) -> list[Record]:
+        """Available records, at most ``num_messages``, else the first ones that come.
+
+        Does not wait for a full list. Raises as ``poll``.
+        """
+        arguments.whole(num_messages, "num_messages", arguments.MAX_INT32, 1)
+        return await self._take(num_messages, num_messages, arguments.seconds(timeout))
+
+    async def batches(
+        self, max_records: int = 500, max_wait: float = 1.0
+    ) -> AsyncIterator[list[Record]]:
+        """As `Consumer.batches`, with ``async for``."""
+        arguments.whole(max_records, "max_records", arguments.MAX_INT32, 1)
+        wait = arguments.seconds(max_wait, "max_wait")
+        while not self.drained:
+            with _Polling(self):
+                if not await self._fill(max_records, _LOOK_S):
+                    continue
+                if not await self._gather(max_records, wait):
+                    continue
+                batch = self._inner.finish(max_records)
+            yield batch
+
+    async def __aiter__(self) -> AsyncIterator[Record]:
+        """Records until the consumer is drained; raises as ``poll``."""
+        while not self.drained:
+            record = await self.poll(_LOOK_S)
+            if record is None:
+                continue
+            yield record
+            while self._has_more():
+                yield self._inner.finish_one()
+
+    def _has_more(self) -> bool:
+        """Whether there are records, and nothing calls for a look at the group."""
+        loop = self._loop
+        return bool(loop.buffer) and not self._due and monotonic_ns() < loop.look_at_ns
+
+    async def _take(self, most: int, limit: int, timeout: float) -> list[Record]:
+        with _Polling(self):
+            return self._inner.finish(most) if await self._fill(limit, timeout) else []
+
+    async def _fill(self, limit: int, timeout: float) -> bool:
+        """Wait until the buffer has records that may be handed out; False if time is over."""
+        clock, loop = asyncio.get_running_loop(), self._loop
+        deadline = clock.time() + timeout
+        while True:
+            await self._look()
+            if loop.sure and not loop.buffer:
+                loop.take(limit, 0)
+            if loop.buffer and loop.is_sure():
+                return True
+            left = deadline - clock.time()
+            if left <= 0:
+                return False
+            await self._pause(left)
+
+    async def _gather(self, limit: int, wait: float) -> bool:
+        """Go on filling the buffer; False if a rebalance took its partitions away."""
+        clock, loop = asyncio.get_running_loop(), self._loop
+        deadline = clock.time() + wait
+        while 0 < len(loop.buffer) < limit and (left := deadline - clock.time()) > 0:
+            await self._pause(left)
+            loop.take(limit - len(loop.buffer), 0)
+            await self._look()
+        return bool(loop.buffer) and loop.is_sure()
+
+    async def _look(self) -> None:
+        """Look after the group, as every poll does; the event loop gets a turn before that."""
+        await asyncio.sleep(0)
+        self._start()
+        await self._carry_out(self._loop.looking())
+
+    async def _carry_out(self, steps: Steps) -> None:
+        """Carry out work that may have to wait, behind work that waits already."""
+        if self._work is not None and self._work is not asyncio.current_task():
+            await self._finish_work()
+        try:
+            awaited = next(steps)
+        except StopIteration:
+            return
+        self._work = asyncio.create_task(go_on(steps, awaited, self._pause))
+        await self._finish_work()
+
+    async def _finish_work(self) -> None:
+        work = self._work
+        assert work is not None
+        try:
+            await asyncio.shield(work)
+        finally:
+            if work.done():
+                self._work = None
+
+    async def _pause(self, longest_s: float = _SHORTEST_S) -> None:
+        """Wait for records or news of the group, not longer than a poll may wait."""
+        wait_s = min(longest_s, self._loop.longest_wait_s)
+        timer = asyncio.get_running_loop().call_later(wait_s, self._signal.set)
+        try:
+            await self._signal.wait()
+        finally:
+            timer.cancel()
+            self._signal.clear()
+
+    # -- positions, commits and logs --------------------------------------------------------------
+
+    async def commit(self, offsets: Mapping[AnyPartition, int | Position] | None = None) -> None:
+        """Commit offsets: the next ones to read. A cancelled call does not stop the commit.
+
+        Args:
+            offsets: default: behind the last record handed out, for every assigned partition, also
+                for those that a listener is called for.
+
+        Raises:
+            CommitFailed: other members may own the partitions now.
+            RebalanceInProgress, RequestTimedOut, BrokerUnreachable: try again later.
+            RequestFailed: a partition was refused; the others are committed.
+        """
+        given = None if offsets is None else arguments.offsets(offsets)
+        self._check_open()
+        wanted = self._loop.positions(self._loop.readable) if given is None else given
+        if wanted:
+            await self._driver.answer(self._driver.commit(wanted))
+
+    async def committed(
+        self, partitions: Collection[PartitionLike], timeout: float | None = None
+    ) -> dict[TopicPartition, int]:
+        """As `Consumer.committed`."""
+        wanted = arguments.partitions(partitions)
+        wait = None if timeout is None else arguments.seconds(timeout)
+        self._check_open()
+        if not wanted:
+            return {}
+        found: dict[TopicPartition, int] = await self._driver.answer(
+            self._driver.ask_committed(wanted), wait
+        )
+        return found
+
+    async def position(self, partition: PartitionLike, timeout: float | None = None) -> int:
+        """As `Consumer.position`."""
+        wait = self._inner.api_timeout_s if timeout is None else arguments.seconds(timeout)
+        deadline = asyncio.get_running_loop().time() + wait
+        while True:
+            try:
+                return self._inner.position(partition, 0)
+            except RequestTimedOut:
+                if asyncio.get_running_loop().time() >= deadline:
+                    raise
+            await asyncio.sleep(_SHORTEST_S)
+
+    async def partitions_for(self, topic: str) -> list[TopicPartition]:
+        """As `Consumer.partitions_for`."""
+        return await self._ask(partial(self._inner.partitions_for, topic))
+
+    async def beginning_offsets(
+        self, partitions: Collection[PartitionLike]
+    ) -> dict[TopicPartition, int]:
+        """As `Consumer.beginning_offsets`."""
+        return await self._ask(partial(self._inner.beginning_offsets, partitions))
+
+    async def end_offsets(self, partitions: Collection[PartitionLike]) -> dict[TopicPartition, int]:
+        """As `Consumer.end_offsets`."""
+        return await self._ask(partial(self._inner.end_offsets, partitions))
+
+    async def offsets_for_times(
+        self, times: Mapping[AnyPartition, int]
+    ) -> dict[TopicPartition, OffsetDescription | None]:
+        """As `Consumer.offsets_for_times`."""
+        return await self._ask(partial(self._inner.offsets_for_times, times))
+
+    async def lag(
+        self, partitions: Collection[PartitionLike] | None = None
+    ) -> dict[TopicPartition, int]:
+        """As `Consumer.lag`."""
+        wanted = self._inner.wanted(partitions)
+        ends = await self.end_offsets(wanted)
+        return {p: max(0, ends[p] - await self.position(p)) for p in sorted(wanted)}
+
+    async def seek_to_beginning(self, partitions: Collection[PartitionLike] | None = None) -> None:
+        """As `Consumer.seek_to_beginning`."""
+        wanted = self._inner.wanted(partitions)
+        self._seek_all(await self.beginning_offsets(wanted))
+
+    async def seek_to_end(self, partitions: Collection[PartitionLike] | None = None) -> None:
+        """As `Consumer.seek_to_end`."""
+        wanted = self._inner.wanted(partitions)
+        self._seek_all(await self.end_offsets(wanted))
+
+    def _seek_all(self, offsets: Mapping[TopicPartition, int]) -> None:
+        for partition, offset in offsets.items():
+            if partition in self.assignment():  # a rebalance may have come meanwhile
+                self.seek(partition, offset)
+
+    async def _ask(self, question: Callable[[], T]) -> T:
+        """Ask brokers on a thread; one question at a time, also if its caller is cancelled."""
+        self._check_open()
+
+        async def ask() -> T:
+            async with self._asking:
+                return await asyncio.to_thread(question)
+
+        return await asyncio.shield(ask())
+
+    # -- closing ----------------------------------------------------------------------------------
+
+    async def unsubscribe(self) -> None:
+        """As `Consumer.unsubscribe`."""
+        self._check_open()
+        self._loop.check_outside_callback()
+        await self._carry_out(self._inner.unsubscribing())
+
+    async def close(self, timeout: float = CLOSE_S) -> None:
+        """As `Consumer.close`. A cancelled call goes on to close in the background."""
+        wait = arguments.seconds(timeout)
+        self._loop.check_outside_callback()
+        await asyncio.shield(self._close(wait, commit=True))
+
+    async def __aenter__(self) -> AsyncConsumer:
+        return self
+
+    async def __aexit__(self, _kind: object, error: object, _trace: object) -> None:
+        """Close. After an exception the last records are not committed: they were not processed."""
+        await asyncio.shield(self._close(CLOSE_S, commit=error is None))
+
+    async def _close(self, timeout: float, *, commit: bool) -> None:
+        if self._inner.is_closed:
+            return
+        try:
+            await self._carry_out(self._inner.leaving_before_close(timeout, commit=commit))
+        finally:
+            if self._event is not None:
+                asyncio.get_running_loop().remove_reader(self._event.fileno())
+                self._event.close()
+                self._event = None
+            self._inner.stop_driver()
+            if self._aside:
+                await asyncio.wait(self._aside)
+            async with self._asking:
+                await asyncio.to_thread(self._inner.close_the_rest)
+
+    # -- helpers ----------------------------------------------------------------------------------
+
+    def _start(self) -> None:
+        """Begin to watch for records, on the running event loop."""
+        if self._event is None and not self._inner.is_closed:
+            clock = running_loop()
+            self._event = self._inner.record_event()
+            clock.add_reader(self._event.fileno(), self._on_records)
+
+    def _on_records(self) -> None:
+        if self._event is not None:
+            self._event.clear()
+            self._signal.set()
+
+    def _check_open(self) -> None:
+        if self._inner.is_closed:
+            raise Closed("this consumer was closed; make a new one")
+
+    def wake(self) -> None:
+        """Let a task that waits look at the group."""
+        self._signal.set()
+
+    def run_aside(self, work: Callable[[], None]) -> None:
+        """Let a thread run a function that waits for a broker."""
+        future = asyncio.get_running_loop().run_in_executor(None, work)
+        self._aside.add(future)
+        future.add_done_callback(self._aside.discard)
+
+
+class _Polling:
+    """Lets one task poll at a time."""
+
+    def __init__(self, consumer: AsyncConsumer) -> None:
+        self._consumer = consumer
+
+    def __enter__(self) -> None:
+        if self._consumer._polled:
+            raise WrongUse("another task polls this consumer, or its listener does: one at a time")
+        self._consumer._polled = True
+
+    def __exit__(self, *_raised: object) -> None:
+        self._consumer._polled = False

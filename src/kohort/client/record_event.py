@@ -1,0 +1,88 @@
+"""Tells an event loop that librdkafka has records: a file descriptor becomes readable.
+
+In: a consumer of confluent-kafka. Out: a file descriptor. Must not know: the event loop, records.
+
+librdkafka has the call (``rd_kafka_queue_io_event_enable``), and confluent-kafka does not pass the
+call on. So it is called in the library that confluent-kafka has loaded, with the handle that is the
+first field of its consumer object (ADR 0052).
+"""
+
+from __future__ import annotations
+
+import ctypes
+import socket
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import confluent_kafka
+from confluent_kafka import cimpl
+
+_HEAD_BYTES = object.__basicsize__
+"""Size of the head of every object; the handle is behind the head."""
+
+
+class RecordEvent:
+    """Becomes readable when something arrives in an empty queue of a consumer.
+
+    Args:
+        consumer: must be closed after this event.
+
+    Raises:
+        OSError: librdkafka's library was not found.
+    """
+
+    def __init__(self, consumer: confluent_kafka.Consumer) -> None:
+        self._library = _library()
+        handle = ctypes.c_void_p.from_address(id(consumer) + _HEAD_BYTES).value
+        self._queue: int | None = self._library.rd_kafka_queue_get_consumer(handle)
+        self._readable, self._written = socket.socketpair()
+        for end in (self._readable, self._written):
+            end.setblocking(False)
+        self._library.rd_kafka_queue_io_event_enable(self._queue, self._written.fileno(), b"1", 1)
+
+    def fileno(self) -> int:
+        """The file descriptor to watch for reading."""
+        return self._readable.fileno()
+
+    def clear(self) -> None:
+        """Read what librdkafka wrote. Then take records until there are none."""
+        with suppress(BlockingIOError):
+            while self._readable.recv(4_096):
+                pass
+
+    def close(self) -> None:
+        """Ask for no more events. Closing twice is harmless."""
+        if self._queue is None:
+            return
+        self._library.rd_kafka_queue_io_event_enable(self._queue, -1, None, 0)
+        self._library.rd_kafka_queue_destroy(self._queue)
+        self._queue = None
+        self._readable.close()
+        self._written.close()
+
+
+@cache
+def _library() -> Any:
+    """Librdkafka's library, the one that confluent-kafka uses."""
+    library = ctypes.CDLL(str(_place()))
+    pointer = ctypes.c_void_p
+    library.rd_kafka_queue_get_consumer.argtypes = [pointer]
+    library.rd_kafka_queue_get_consumer.restype = pointer
+    library.rd_kafka_queue_destroy.argtypes = [pointer]
+    library.rd_kafka_queue_destroy.restype = None
+    enable = library.rd_kafka_queue_io_event_enable
+    enable.argtypes = [pointer, ctypes.c_int, ctypes.c_char_p, ctypes.c_size_t]
+    enable.restype = None
+    return library
+
+
+def _place() -> Path:
+    """The file of the library: beside a wheel's extension, or the extension that links to it."""
+    package = Path(confluent_kafka.__file__).parent
+    beside = [package.parent / "confluent_kafka.libs", package / ".dylibs"]
+    for folder in beside:
+        for found in sorted(folder.glob("librdkafka*")):
+            return found
+    return Path(cimpl.__file__)  # a symbol of a library that it links to is found through it

@@ -1,0 +1,122 @@
+"""A consumer without calls that wait: the part of `AsyncConsumer` that it shares with `Consumer`.
+
+In: calls on the event loop. Out: records of the buffer, and steps that `AsyncConsumer` awaits. Must
+not know: tasks, the event loop.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Protocol
+
+from kohort.client.arguments import PartitionLike
+from kohort.client.async_driver import AsyncDriver
+from kohort.client.config import ClientSettings
+from kohort.client.consumer import Consumer, Record
+from kohort.client.driver_thread import DriverThread, consumer_thread
+from kohort.client.errors import Closed
+from kohort.client.fetching import RecordFetcher
+from kohort.client.listeners import Told, tell
+from kohort.client.record_event import RecordEvent
+from kohort.client.steps import Steps
+from kohort.consumer.core import ConsumerCore
+from kohort.consumer.effects import Callback
+from kohort.model.ids import TopicPartition
+
+
+class Outer(Protocol):
+    """The consumer around this one."""
+
+    def wake(self) -> None:
+        """Let a task that waits look at the group."""
+        ...
+
+    def run_aside(self, work: Callable[[], None]) -> None:
+        """Let a thread run a function that waits for a broker."""
+        ...
+
+
+class UnblockedConsumer(Consumer):
+    """The consumer behind an `AsyncConsumer`.
+
+    Args:
+        outer: the consumer that the application and its listener know.
+        settings: as `Consumer`.
+        more: as `Consumer`.
+    """
+
+    def __init__(
+        self,
+        outer: Outer,
+        settings: ClientSettings | Mapping[str, object] | None,
+        more: Mapping[str, object],
+    ) -> None:
+        self._outer = outer
+        self._driver: AsyncDriver[ConsumerCore]
+        super().__init__(settings, **more)
+        self.api_timeout_s = self._api_timeout_s()
+        self.max_poll_records = self._settings.max_poll_records
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether the consumer was closed."""
+        return self._closed
+
+    def wanted(self, partitions: Collection[PartitionLike] | None) -> frozenset[TopicPartition]:
+        """The partitions, if all are assigned; default: all that are."""
+        with self._alone():
+            return self._wanted(partitions)
+
+    def finish_one(self) -> Record:
+        """Hand out the next record of the buffer."""
+        record = self._loop.buffer.popleft()
+        return self._finisher.one(record) if self._finisher else record
+
+    def finish(self, most: int) -> list[Record]:
+        """Hand out records of the buffer."""
+        buffer = self._loop.buffer
+        if most == 1:
+            return [self.finish_one()]
+        records = [buffer.popleft() for _ in range(min(most, len(buffer)))]
+        return self._finisher.all(records) if self._finisher else records
+
+    def record_event(self) -> RecordEvent:
+        """Becomes readable when records arrive."""
+        return self._fetcher.event()
+
+    def unsubscribing(self) -> Steps:
+        """The steps of `unsubscribe`."""
+        return self._leaving_group("the application unsubscribed", self.api_timeout_s)
+
+    def leaving_before_close(self, timeout: float, *, commit: bool) -> Steps:
+        """The steps of `close` that the group takes part in."""
+        return self._leaving_before_close(timeout, commit=commit)
+
+    def stop_driver(self) -> None:
+        """Close the connections; no call works any more."""
+        self._closed = True
+        self._thread.stop(0.0)
+
+    def close_the_rest(self) -> None:
+        """Close what may wait for librdkafka or for files."""
+        self._close_the_rest()
+
+    def _make_fetcher(self, settings: ClientSettings) -> RecordFetcher:
+        return RecordFetcher(settings, aside=self._outer.run_aside)
+
+    def _make_thread(self, settings: ClientSettings) -> DriverThread[ConsumerCore]:
+        wake = self._outer.wake
+        thread = consumer_thread(settings, self._recorder, AsyncDriver, wake)
+        assert isinstance(thread, AsyncDriver)
+        self._driver = thread
+        return thread
+
+    def _tell(self, kind: Callback, partitions: frozenset[TopicPartition]) -> Told:
+        return tell(self._listener, kind, self._outer, partitions)
+
+    @contextmanager
+    def _alone(self, *, closing: bool = False) -> Iterator[None]:
+        if self._closed and not closing:
+            raise Closed("this consumer was closed; make a new one")
+        yield
