@@ -85,6 +85,7 @@ def test_iteration_reads_every_record_and_closing_commits(broker: EmbeddedBroker
                     break
             assert consumer.assignment() == {TP0, TP1}
             assert consumer.status().generation == 1
+            assert consumer.metrics()["records-consumed-total"] == 200
         assert seen == EVERYTHING
 
     play(piece)

@@ -58,6 +58,9 @@ class Fetcher:
     def positions(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Position]:
         return dict.fromkeys(partitions, Position(7))
 
+    def bounds(self, partition: TopicPartition) -> None:
+        """No fetch has told the end."""
+
     def add(self, starts: Mapping[TopicPartition, Position]) -> None:
         self.partitions |= starts.keys()
         self.at.update(starts)

@@ -42,6 +42,8 @@ CALLS: Final[dict[str, Method]] = {
     "drained": lambda c: c.drained,
     "waits": lambda c: c.waits(),
     "status": lambda c: c.status(),
+    "metrics": lambda c: c.metrics(),
+    "settings": lambda c: c.settings,
     "enforce_rebalance": lambda c: c.enforce_rebalance("a test"),
     "position": lambda c: c.position(T0),
     "position of a pair": lambda c: c.position(("t", 0)),
@@ -78,7 +80,9 @@ CALLS: Final[dict[str, Method]] = {
 CHANGES: Final = frozenset(
     {"poll", "consume", "iterate", "batches", "drain", "subscribe", "unsubscribe", "close"}
 )
-READS: Final = frozenset({"subscription", "assignment", "paused", "drained", "waits", "status"})
+READS: Final = frozenset(
+    {"subscription", "assignment", "paused", "drained", "waits", "status", "metrics", "settings"}
+)
 
 Arguments: TypeAlias = tuple[tuple[Any, ...], dict[str, Any]]
 

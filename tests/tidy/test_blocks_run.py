@@ -39,6 +39,7 @@ RESTART = "docs/howto/restart-without-moving.md"
 CONFLUENT = "docs/howto/from-confluent-kafka.md"
 KAFKA_PYTHON = "docs/howto/from-kafka-python.md"
 AIOKAFKA = "docs/howto/from-aiokafka.md"
+MEASURE = "docs/howto/measure-consumers.md"
 TUTORIAL = "docs/tutorial/first-pipeline.md"
 
 RUN = (
@@ -70,6 +71,9 @@ RUN = (
     (KAFKA_PYTHON, "from kohort import"),
     (AIOKAFKA, "from aiokafka import"),
     (AIOKAFKA, "from kohort import"),
+    (MEASURE, "commit-latency-max"),
+    (MEASURE, "ConsumerCollector("),
+    (MEASURE, "observe_consumers("),
     (TUTORIAL, "producer.poll(0.005)"),
     (TUTORIAL, "read_table("),
 )
@@ -260,6 +264,26 @@ def test_the_programs_that_read_records(
     put(address, "orders-eu", b"one", b"two")
     (terminals.folder / "page.py").write_text(at(block_with(READ, part), address))
     assert terminals.run("page", sys.executable, "page.py") == said
+
+
+@pytest.mark.parametrize(
+    ("part", "said"),
+    [
+        (
+            "commit-latency-max",
+            r"records-consumed-total 1\nrebalance-total 1\ncommit-latency-max [\d.]+\n",
+        ),
+        ("ConsumerCollector(", r"kohort_consumer_records_consumed_total\{[^}]+\} 1.0\n"),
+        ("observe_consumers(", r"1 records\n"),
+    ],
+)
+def test_the_programs_that_measure(
+    kohort_broker: EmbeddedBroker, terminals: Terminals, part: str, said: str
+) -> None:
+    address = kohort_broker.bootstrap_servers
+    put(address, "orders", b"one")
+    (terminals.folder / "page.py").write_text(at(block_with(MEASURE, part), address))
+    assert re.search(said, terminals.run("page", sys.executable, "page.py"))
 
 
 @pytest.mark.parametrize(

@@ -152,6 +152,15 @@ class AsyncConsumer:
         """As `Consumer.status`."""
         return self._inner.status()
 
+    @property
+    def settings(self) -> ClientSettings:
+        """As `Consumer.settings`."""
+        return self._inner.settings
+
+    def metrics(self) -> dict[str, float]:
+        """As `Consumer.metrics`."""
+        return self._inner.metrics()
+
     # -- records ----------------------------------------------------------------------------------
 
     async def poll(self, timeout: float = 1.0) -> Record | None:
@@ -223,6 +232,7 @@ class AsyncConsumer:
             if left <= 0:
                 return False
             await self._pause(left)
+            loop.meter.goes_on = True
 
     async def _gather(self, limit: int, wait: float) -> bool:
         """Go on filling the buffer; False if a rebalance took its partitions away."""
@@ -231,6 +241,7 @@ class AsyncConsumer:
         while 0 < len(loop.buffer) < limit and (left := deadline - clock.time()) > 0:
             await self._pause(left)
             loop.take(limit - len(loop.buffer), 0)
+            loop.meter.goes_on = True
             await self._look()
         return bool(loop.buffer) and loop.is_sure()
 

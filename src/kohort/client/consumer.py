@@ -24,6 +24,7 @@ import confluent_kafka
 
 from kohort.client import arguments
 from kohort.client.arguments import PartitionLike
+from kohort.client.client_loop import monotonic_now
 from kohort.client.config import ClientSettings, parse_client_settings
 from kohort.client.consumer_positions import ONE_THREAD, ConsumerPositions
 from kohort.client.driver_thread import DriverThread, check_settings, consumer_thread
@@ -343,6 +344,15 @@ class Consumer(ConsumerPositions):
         """The state with its reason, partitions, waits, the last rebalance. For any thread."""
         driver = self._thread.driver
         return self._thread.keeper.status(driver.member, driver.core.ownership, self.assignment())
+
+    def metrics(self) -> dict[str, float]:
+        """Counters, gauges and small histograms by name, see ``METRICS``. For any thread."""
+        now = monotonic_now()
+        return {
+            **self._loop.meter.numbers(len(self._loop.buffer), now),
+            "assigned-partitions": len(self._loop.assigned),
+            **self._thread.keeper.meter.numbers(now),
+        }
 
     def close(self, timeout: float = CLOSE_S) -> None:
         """Commit (if automatic), tell the listener, leave the group; bounded by ``timeout``.

@@ -48,6 +48,11 @@ class ConsumerPositions:
         self._in_use = threading.RLock()
         self._closed = False
 
+    @property
+    def settings(self) -> ClientSettings:
+        """The settings of this consumer. Any thread may read them."""
+        return self._settings
+
     # -- positions and commits --------------------------------------------------------------------
 
     def position(self, partition: PartitionLike, timeout: float | None = None) -> int:

@@ -333,8 +333,9 @@ def consumer_thread(
     protocol = protocol_of(settings)
     committed = settings.isolation_level == "read_committed"
     keeper = StatusKeeper(_log if recorder is None else recorder.observe)
+    notes = RequestNotes(group_id_of(settings), keeper.observe)
     driver = ConsumerDriver(
-        member_engine(settings, protocol, None if recorder is None else recorder.notes),
+        member_engine(settings, protocol, notes),
         ConsumerCore(settings.consumer, protocol.embedded),
         isolation_level=READ_COMMITTED if committed else READ_UNCOMMITTED,
         observe=keeper.observe,

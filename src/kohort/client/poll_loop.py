@@ -33,6 +33,7 @@ from kohort.client.errors import (
 from kohort.client.failures import trouble_failure
 from kohort.client.fetching import FetchProblem, ProblemKind, RecordFetcher
 from kohort.client.listeners import Told
+from kohort.client.metrics import PollMeter
 from kohort.client.recording import ConsumerRecorder
 from kohort.client.steps import BUSY_WAIT_S, Steps, run
 from kohort.consumer.core import ConsumerCore
@@ -104,6 +105,8 @@ class PollLoop:
         """Whether the application is subscribed."""
         self.buffer: deque[Message] = deque()
         """Records from librdkafka that were not handed out yet."""
+        self.meter = PollMeter()
+        """Counts polls and records."""
         self.left = Token(0)
         """The newest ``Unsubscribe`` that is over."""
         self.fatal: ClientError | None = None
@@ -154,6 +157,7 @@ class PollLoop:
                     return True
             if time.monotonic() >= deadline:
                 return False
+            self.meter.goes_on = True
 
     def gather(self, limit: int, wait: float) -> bool:
         """Go on filling the buffer for ``wait`` seconds, or up to ``limit`` records.
@@ -164,12 +168,15 @@ class PollLoop:
         deadline = time.monotonic() + wait
         while 0 < len(self.buffer) < limit and (left := deadline - time.monotonic()) > 0:
             self.take(limit - len(self.buffer), min(left, IDLE_WAIT_S))
+            self.meter.goes_on = True
             self.look()
         return bool(self.buffer) and self.is_sure()
 
     def take(self, limit: int, wait: float) -> None:
         """Move records from librdkafka into the buffer."""
-        self.buffer.extend(self._fetcher.take(limit, wait))
+        if records := self._fetcher.take(limit, wait):
+            self.meter.took(records)
+            self.buffer.extend(records)
         for problem in self._fetcher.problems():
             if problem.kind is ProblemKind.STOPPED:
                 raise problem.as_error()
@@ -194,6 +201,8 @@ class PollLoop:
         self.on_look()
         now = monotonic_now()
         self._plan_next_look(now)
+        if self.meter.looked(now):
+            self.meter.lags(self.positions(self._fetcher.partitions), self._fetcher.bounds)
         if self._recorder is not None:
             self._recorder.polled(now)
         commit_at = self._core.commit_due_at
@@ -286,6 +295,7 @@ class PollLoop:
             return False
         kept = [r for r in self.buffer if place_of(r) not in dropped]
         changed = len(kept) != len(self.buffer)
+        self.meter.dropped += len(self.buffer) - len(kept)
         # In place: the finisher puts records back into this buffer.
         self.buffer.clear()
         self.buffer.extend(kept)
@@ -479,6 +489,7 @@ class PollLoop:
         """Stop reading for good."""
         self._closed = True
         self._fetcher.close()
+        self.meter.dropped += len(self.buffer)
         self.buffer.clear()
         self.assigned = self._paused = frozenset()
 

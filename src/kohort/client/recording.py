@@ -17,7 +17,6 @@ from typing import Final
 from kohort.client.client_loop import monotonic_now
 from kohort.client.config import ClientSettings
 from kohort.consumer.effects import Callback
-from kohort.engine.member_recording import RequestNotes
 from kohort.host.clock import clock_name, wall_micros_at_zero
 from kohort.model.client_facts import (
     CallbackEnded,
@@ -91,11 +90,6 @@ class ConsumerRecorder:
                 auto_commit=settings.enable_auto_commit,
             )
         )
-
-    @property
-    def notes(self) -> RequestNotes:
-        """Records the requests of the member's engine, on the driver's thread."""
-        return RequestNotes(self._group_id, self._tell)
 
     # -- membership -------------------------------------------------------------------------------
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Generic
 
 from kohort.client.client_loop import monotonic_now
+from kohort.client.metrics import MemberMeter
 from kohort.consumer.embedded_protocol import R
 from kohort.consumer.ownership import Ownership
 from kohort.embedded.deferral import Pending, Wait, pending_of
@@ -68,10 +69,11 @@ class MemberStatus(Generic[R]):
 
 
 class StatusKeeper:
-    """Remembers the facts that a status needs; passes all facts on."""
+    """Remembers the facts that a status needs, and counts facts; passes all facts on."""
 
     def __init__(self, then: Callable[[ClientFact | MemberFact], None]) -> None:
         self._then = then
+        self.meter = MemberMeter()
         self._changed: MemberStateChanged | None = None
         self._cause = ""
         self._joined: tuple[str, Millis] | None = None
@@ -85,6 +87,7 @@ class StatusKeeper:
                 self._cause = fact.reason
         elif isinstance(fact, GenerationJoined):
             self._joined = self._cause, fact.took_ms
+        self.meter.observe(fact, fact.at if isinstance(fact, MemberFact) else monotonic_now())
         self._then(fact)
 
     def status(
