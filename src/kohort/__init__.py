@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from kohort.client.async_consumer import AsyncConsumer as AsyncConsumer
     from kohort.client.consumer import Consumer as Consumer
+    from kohort.client.dead_letters import DeadLetters as DeadLetters
     from kohort.client.election import LeaderElection as LeaderElection
     from kohort.client.mirror import Mirror as Mirror
     from kohort.client.resources import ResourceGroup as ResourceGroup
@@ -21,6 +22,7 @@ __version__ = "0.1.0"
 __all__ = [
     "AsyncConsumer",
     "Consumer",
+    "DeadLetters",
     "LeaderElection",
     "Mirror",
     "ResourceGroup",
@@ -32,6 +34,7 @@ __all__ = [
 _LAZY = {
     "AsyncConsumer": "kohort.client.async_consumer",
     "Consumer": "kohort.client.consumer",
+    "DeadLetters": "kohort.client.dead_letters",
     "LeaderElection": "kohort.client.election",
     "Mirror": "kohort.client.mirror",
     "ResourceGroup": "kohort.client.resources",

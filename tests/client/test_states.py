@@ -30,6 +30,7 @@ from kohort.model.positions import Position
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 C0 = confluent_kafka.TopicPartition("t", 0)
+RECORD = confluent_kafka.Message(topic="t", partition=0, offset=3)
 LONGEST_S: Final = 1.5
 """Longest time of a call; ``default.api.timeout.ms`` is longer, so that a wait is noticed."""
 
@@ -50,6 +51,8 @@ CALLS: Final[dict[str, Method]] = {
     "position of confluent's": lambda c: c.position(C0),
     "seek": lambda c: c.seek(C0, 3),
     "pause": lambda c: c.pause([T0]),
+    "pause_until": lambda c: c.pause_until([T0], 0),
+    "retry": lambda c: c.retry(RECORD),
     "resume": lambda c: c.resume([("t", 0)]),
     "commit": lambda c: c.commit(),
     "commit of offsets": lambda c: c.commit({C0: 1, ("t", 1): Position(2)}),
@@ -117,6 +120,15 @@ WRONG: Final[dict[str, list[Arguments]]] = {
     ],
     "pause": each(*NOT_ASSIGNED),
     "resume": each(*NOT_ASSIGNED),
+    "pause_until": [
+        *(given(wrong, 0) for wrong in NOT_ASSIGNED),
+        *(given([T0], seconds) for seconds in NOT_SECONDS),
+    ],
+    "retry": [
+        *each(None, 5, T0),
+        *(given(RECORD, most) for most in (0, -1, "5", 1.5)),
+        *(given(RECORD, backoff=seconds) for seconds in NOT_SECONDS),
+    ],
     "commit": [
         *each(5, [T0], {"t": 5}, {("t", "0"): 1}),
         *each(*({T0: offset} for offset in ("5", -1, None, 2**63, Position(1, cast("int", "x"))))),
@@ -273,6 +285,7 @@ NEEDS_ASSIGNMENT: Final = frozenset({call for call in CALLS if call.startswith("
     "seek_to_beginning of a partition",
     "seek",
     "pause",
+    "pause_until",
     "resume",
 }
 NEEDS_SUBSCRIPTION: Final = frozenset(

@@ -32,6 +32,7 @@ KAFKA = "docs/howto/real-kafka.md"
 SHARE = "docs/howto/share-resources.md"
 HANDOVER = "docs/howto/hand-over-warm.md"
 MIRROR = "docs/howto/mirror-topics.md"
+FAILURES = "docs/howto/handle-failures.md"
 ASYNCIO = "docs/howto/consume-with-asyncio.md"
 READ = "docs/howto/read-records.md"
 STATE = "docs/howto/keep-state.md"
@@ -56,6 +57,7 @@ RUN = (
     (HANDOVER, "report_warm"),
     (STATE, "StatefulTasks("),
     (MIRROR, "Mirror("),
+    (FAILURES, "DeadLetters("),
     (ASYNCIO, "consumer.batches("),
     (ASYNCIO, "on_revoke=revoked"),
     (READ, "consumer.batches("),
@@ -342,6 +344,26 @@ def test_the_programs_with_asyncio(
     put(address, "orders", b"one", b"two")
     (terminals.folder / "page.py").write_text(at(block_with(ASYNCIO, part), address))
     assert terminals.run("page", sys.executable, "page.py") == said
+
+
+def test_the_program_that_handles_failures(
+    kohort_broker: EmbeddedBroker, terminals: Terminals
+) -> None:
+    address = kohort_broker.bootstrap_servers
+    with Admin(bootstrap_servers=address) as admin:
+        admin.create_topic("orders", 1)
+        admin.create_topic("payments-dead", 1)
+        put(address, "orders", b"broken", b"later", b"fine")
+        program = at(block_with(FAILURES, "DeadLetters("), address)
+        terminals.python("failures", program)
+        terminals.until("failures", lambda said: "paid" in said)
+        dead = TopicPartition("payments-dead", 0)
+        assert admin.list_offsets([dead])[dead].offset == 2
+    assert terminals.said("failures").splitlines() == [
+        "set aside b'broken'",
+        "gave up b'later'",
+        "paid b'fine'",
+    ]
 
 
 def test_the_readmes_test(tmp_path: Path) -> None:

@@ -123,6 +123,21 @@ class AsyncConsumer:
         """As `Consumer.resume`."""
         self._inner.resume(partitions)
 
+    def pause_until(self, partitions: Collection[PartitionLike], seconds: float) -> None:
+        """As `Consumer.pause_until`."""
+        self._inner.pause_until(partitions, seconds)
+
+    def retry(
+        self,
+        record: Record,
+        most: int | None = None,
+        *,
+        backoff: float = 1.0,
+        backoff_max: float = 60.0,
+    ) -> bool:
+        """As `Consumer.retry`."""
+        return self._inner.retry(record, most, backoff=backoff, backoff_max=backoff_max)
+
     def paused(self) -> frozenset[TopicPartition]:
         """As `Consumer.paused`."""
         return self._inner.paused()
@@ -273,7 +288,7 @@ class AsyncConsumer:
 
     async def _pause(self, longest_s: float = _SHORTEST_S) -> None:
         """Wait for records or news of the group, not longer than a poll may wait."""
-        wait_s = min(longest_s, self._loop.longest_wait_s)
+        wait_s = min(longest_s, self._loop.longest_wait_s())
         timer = asyncio.get_running_loop().call_later(wait_s, self._signal.set)
         try:
             await self._signal.wait()

@@ -419,7 +419,7 @@ class Consumer(ConsumerPositions):
                 raise RequestTimedOut(f"leaving the group took longer than {timeout:g} s")
             if not self._is_out() and not self._due:
                 yield None
-        self._loop.acknowledge()
+        self._loop.async_commits.acknowledge()
         if first is not None:
             raise first
 

@@ -13,14 +13,17 @@ from concurrent.futures import Future
 from contextlib import contextmanager
 from typing import Final
 
+from confluent_kafka import Message
+
 from kohort.client import arguments
 from kohort.client.admin import Admin
 from kohort.client.arguments import AnyPartition, PartitionLike
+from kohort.client.async_commits import CommitCallback
 from kohort.client.config import ClientSettings
 from kohort.client.descriptions import OffsetDescription
 from kohort.client.driver_thread import DriverThread
 from kohort.client.errors import Closed, WrongUse
-from kohort.client.poll_loop import CommitCallback, PollLoop
+from kohort.client.poll_loop import PollLoop, place_of
 from kohort.consumer.core import ConsumerCore
 from kohort.model.ids import TopicPartition
 from kohort.model.positions import EARLIEST, LATEST, Position
@@ -45,6 +48,8 @@ class ConsumerPositions:
         self._loop = loop
         self._admin: Admin | None = None
         """Asks for offsets of logs; made with the first question."""
+        self._retried: dict[TopicPartition, tuple[int, int]] = {}
+        """The offset that was retried last, and how often."""
         self._in_use = threading.RLock()
         self._closed = False
 
@@ -112,13 +117,13 @@ class ConsumerPositions:
         with self._alone():
             wanted = self._loop.positions(self._loop.readable) if given is None else given
             if asynchronous:
-                self._loop.check_room()
+                self._loop.async_commits.check_room()
             future = self._thread.commit(wanted) if wanted else _done()
             if asynchronous:
-                self._loop.expect(future, callback, wanted)
+                self._loop.async_commits.expect(future, callback, wanted)
             else:
                 self._thread.wait(future)
-                self._loop.acknowledge()
+                self._loop.async_commits.acknowledge()
 
     def committed(
         self, partitions: Collection[PartitionLike], timeout: float | None = None
@@ -231,6 +236,61 @@ class ConsumerPositions:
         """
         with self._alone():
             self._loop.resume(self._assigned(partitions))
+
+    def pause_until(self, partitions: Collection[PartitionLike], seconds: float) -> None:
+        """As `pause`; a poll after so many seconds resumes them. ``resume`` does so before.
+
+        Raises:
+            WrongUse: a partition is not assigned, or the time is negative.
+        """
+        wait = arguments.seconds(seconds, "seconds")
+        with self._alone():
+            self._loop.pause_until(self._assigned(partitions), time.monotonic() + wait)
+
+    def retry(
+        self,
+        record: Message,
+        most: int | None = None,
+        *,
+        backoff: float = 1.0,
+        backoff_max: float = 60.0,
+    ) -> bool:
+        """Let this record come again after a wait, while records of other partitions flow.
+
+        The position goes back to the record, so no commit covers it, and its partition pauses:
+        ``backoff`` seconds the first time, twice as long each time after that. After ``consume`` or
+        in ``batches``, skip the later records of the partition: they come again, too.
+
+        Args:
+            record: handed out by this consumer.
+            most: how often a record is retried in a row; default: for ever.
+            backoff: the first wait, in seconds.
+            backoff_max: the longest wait, in seconds.
+
+        Returns:
+            False: the record was retried ``most`` times, and nothing changed. True: the record
+            comes again; if the partition is not assigned any more, its next owner reads the record.
+        """
+        if not isinstance(record, Message):
+            raise TypeError(f"record is {record!r}, expected a record of this consumer")
+        if most is not None:
+            arguments.whole(most, "most", arguments.MAX_INT32, 1)
+        first = arguments.seconds(backoff, "backoff")
+        longest = arguments.seconds(backoff_max, "backoff_max")
+        with self._alone():
+            place, offset = place_of(record), record.offset() or 0
+            if place not in self._loop.assigned:
+                self._retried.pop(place, None)
+                return True
+            before, count = self._retried.get(place, (offset, 0))
+            count = count if before == offset else 0
+            if most is not None and count >= most:
+                return False
+            self._retried[place] = offset, count + 1
+            self._loop.seek(place, Position(offset))
+            wait = min(longest, first * 2.0 ** min(count, 60))
+            self._loop.pause_until(frozenset((place,)), time.monotonic() + wait)
+            return True
 
     def paused(self) -> frozenset[TopicPartition]:
         """The paused partitions; a revocation ends the pause."""

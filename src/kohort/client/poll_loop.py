@@ -12,13 +12,13 @@ import logging
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
-from concurrent.futures import Future
 from inspect import isawaitable
-from typing import Any, Final
+from typing import Final
 
 from confluent_kafka import Message
 
 from kohort.client import arguments
+from kohort.client.async_commits import AsyncCommits
 from kohort.client.client_loop import monotonic_now
 from kohort.client.config import ClientSettings
 from kohort.client.driver_thread import DriverThread
@@ -62,10 +62,6 @@ _LOOK_MICROS: Final = 10_000
 """Longest time between two looks while polls are answered from the buffer."""
 _TOUCH_MICROS: Final = 1_000_000
 """Longest time between two ``Polled`` events for the member."""
-MAX_UNACKNOWLEDGED: Final = 10_000
-"""Asynchronous commits that may wait for an answer."""
-
-CommitCallback = Callable[[BaseException | None, dict[TopicPartition, Position]], Any]
 
 
 def _nothing() -> None:
@@ -120,19 +116,17 @@ class PollLoop:
         """Positions of stopped partitions until their revocation is over."""
         self._paused: frozenset[TopicPartition] = frozenset()
         """Partitions that are not read at present and are paused when they are read."""
+        self._resume_at: dict[TopicPartition, float] = {}
+        """When partitions that are paused for a time are resumed, on ``time.monotonic``."""
         self._in_callback = False
         self._closed = False
         self._touched = Instant(0)
         self._touch_micros = min(
             _TOUCH_MICROS, settings.max_poll_interval_ms * MICROS_PER_MILLI // 10
         )
-        self.longest_wait_s = self._touch_micros / MICROS_PER_SECOND
-        """The longest time between two looks of an application that waits for records."""
         self._reported: Instant | None = None
         """The last instant of ``commit_due_at`` for which positions were reported."""
-        self._unacknowledged: deque[
-            tuple[Future[None], CommitCallback | None, dict[TopicPartition, Position]]
-        ] = deque()
+        self.async_commits = AsyncCommits()
 
     # -- records ----------------------------------------------------------------------------------
 
@@ -199,6 +193,8 @@ class PollLoop:
         if not self.subscribed:
             raise WrongUse("subscribe() first: there is nothing to read")
         self.on_look()
+        if self._resume_at:
+            self._resume_due()
         now = monotonic_now()
         self._plan_next_look(now)
         if self.meter.looked(now):
@@ -212,8 +208,7 @@ class PollLoop:
             self._reported = commit_at if commits else self._reported
             positions = self.positions(self._fetcher.partitions) if commits else {}
             self._thread.handle(Polled(positions=positions))
-        if self._unacknowledged:
-            self.acknowledge()
+        self.async_commits.acknowledge()
         if self._driver.due:
             yield from self.working_off(commit=True)
         error = self._thread.error or self.fatal
@@ -247,6 +242,13 @@ class PollLoop:
         if sure_until is not None and self.sure:
             until = min(until, sure_until)
         self.look_at_ns = until * 1_000
+
+    def longest_wait_s(self) -> float:
+        """The longest time until the next look of an application that waits for records."""
+        longest = self._touch_micros / MICROS_PER_SECOND
+        if not self._resume_at:
+            return longest
+        return min(longest, max(0.0, min(self._resume_at.values()) - time.monotonic()))
 
     def is_sure(self) -> bool:
         """Whether the membership is sure at present."""
@@ -393,8 +395,20 @@ class PollLoop:
         if self.unbuffer(read):
             self._fetcher.seek(held)
 
+    def pause_until(self, partitions: frozenset[TopicPartition], at: float) -> None:
+        """Pause these, and resume them with the first look after ``at``, of ``time.monotonic``."""
+        self.pause(partitions)
+        self._resume_at |= dict.fromkeys(partitions, at)
+
+    def _resume_due(self) -> None:
+        now = time.monotonic()
+        if due := frozenset(tp for tp, at in self._resume_at.items() if at <= now):
+            self.resume(due)
+
     def resume(self, partitions: frozenset[TopicPartition]) -> None:
         """Hand out records of these again, also of those that are stopped at present."""
+        for tp in partitions:
+            self._resume_at.pop(tp, None)
         self._paused -= partitions
         self._fetcher.resume(partitions)
 
@@ -443,6 +457,7 @@ class PollLoop:
                 self.assigned -= partitions
                 for tp in effect.partitions - kept:
                     self._stopped.pop(tp, None)
+                    self._resume_at.pop(tp, None)
             if recorder is not None:
                 recorder.callback(kind, partitions, effect.generation_id, ended=True)
             self._thread.handle(CallbackDone(step=effect.step, kept=kept))
@@ -456,34 +471,6 @@ class PollLoop:
                 yield coroutine
         finally:
             self._in_callback = False
-
-    # -- asynchronous commits ---------------------------------------------------------------------
-
-    def check_room(self) -> None:
-        """Raise ClientError if too many asynchronous commits wait for an answer."""
-        if len(self._unacknowledged) >= MAX_UNACKNOWLEDGED:
-            raise ClientError(
-                f"{MAX_UNACKNOWLEDGED} asynchronous commits wait for an answer already: poll"
-            )
-
-    def expect(
-        self,
-        future: Future[None],
-        callback: CommitCallback | None,
-        offsets: dict[TopicPartition, Position],
-    ) -> None:
-        """Call back, or log a failure, in a later poll."""
-        self._unacknowledged.append((future, callback, offsets))
-
-    def acknowledge(self) -> None:
-        """Call back for commits that were answered, in their order."""
-        while self._unacknowledged and self._unacknowledged[0][0].done():
-            future, callback, offsets = self._unacknowledged.popleft()
-            error = future.exception()
-            if callback is not None:
-                callback(error, offsets)
-            elif error is not None:
-                LOG.warning("asynchronous commit failed: %s", error)
 
     def close(self) -> None:
         """Stop reading for good."""

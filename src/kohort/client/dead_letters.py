@@ -1,0 +1,93 @@
+"""Records that could not be processed, in a topic of their own.
+
+In: records of a consumer, and why they failed. Out: records of the dead-letter topic, with headers
+that say where they came from. Must not know: the consumer, retries.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final, Self
+
+from confluent_kafka import KafkaError, Message
+
+from kohort.client import arguments
+from kohort.client.config import ClientSettings, parse_client_settings
+from kohort.client.poll_loop import place_of
+from kohort.client.producing import DeliveryFailed, IdempotentProducer
+from kohort.model.errors import ConfigError
+
+PREFIX: Final = "kohort.errors."
+"""Of the headers; the words behind it are those of Kafka Connect's dead letters."""
+
+
+class DeadLetters:
+    """Writes records into a dead-letter topic; a context manager.
+
+    Key, value, headers and timestamp stay. The headers ``kohort.errors.topic``, ``.partition``,
+    ``.offset``, ``.exception.class.name`` and ``.exception.message`` are added.
+
+    Args:
+        settings: the brokers and their security; others are allowed, so that the settings of a
+            consumer fit.
+        topic: must exist, unless the brokers create topics.
+
+    Raises:
+        ConfigError: a setting is wrong, or has a deserializer: the letter needs the bytes.
+    """
+
+    def __init__(self, settings: ClientSettings | Mapping[str, object], topic: str) -> None:
+        (self._topic,) = arguments.topics([topic])
+        parsed = parse_client_settings(settings)
+        if parsed.key_deserializer or parsed.value_deserializer:
+            raise ConfigError(
+                "a dead letter needs the bytes of the record: use no key.deserializer or "
+                "value.deserializer, and decode in the loop"
+            )
+        self._producer = IdempotentProducer(parsed)
+
+    def send(self, record: Message, error: BaseException) -> None:
+        """Write a record and wait until the brokers have it; then the consumer may go on.
+
+        Raises:
+            DeliveryFailed: the brokers do not have the record; do not go on behind it.
+        """
+        place = place_of(record)
+        told = {
+            "topic": place.topic,
+            "partition": str(place.partition),
+            "offset": str(record.offset()),
+            "exception.class.name": f"{type(error).__module__}.{type(error).__qualname__}",
+            "exception.message": str(error),
+        }
+        headers = [*(record.headers() or ()), *((PREFIX + n, v.encode()) for n, v in told.items())]
+        kind, at = record.timestamp()
+        failed: list[KafkaError] = []
+
+        def answered(refused: KafkaError | None, _message: Message) -> None:
+            if refused is not None:
+                failed.append(refused)
+
+        self._producer.produce(
+            self._topic,
+            key=record.key(),
+            value=record.value(),
+            headers=headers,
+            **({"timestamp": at} if kind else {}),
+            on_delivery=answered,
+        )
+        self._producer.wait()
+        if failed:
+            raise DeliveryFailed(
+                f"{place} offset {record.offset()} did not reach {self._topic}: {failed[0].str()}"
+            )
+
+    def close(self) -> None:
+        """End the producer."""
+        self._producer.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_raised: object) -> None:
+        self.close()
