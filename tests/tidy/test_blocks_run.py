@@ -16,6 +16,7 @@ import pytest
 from confluent_kafka import Producer
 from tests.java import temporary_files_removed
 from tests.tidy.blocks import block_with, commands_of, inline_commands_of
+from tests.tidy.terminals import PATIENCE_S, Terminals
 from tests.tidy.trees import ROOT
 
 from kohort.broker.embedded import EmbeddedBroker
@@ -81,56 +82,11 @@ RUN = (
 )
 """Page, and a part of the block that a test here runs."""
 
-PATIENCE_S = 120
 JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 SPARK_PATIENCE_S = 300
 """An application that starts beside a working one needs 25 s on idle cores, and 95 s at load 6."""
 KOHORT = (sys.executable, "-m", "kohort.cli.main")
 ADDRESSES = re.compile(r"\b(localhost|127\.0\.0\.1):9092\b")
-
-
-class Terminals:
-    """Processes in one folder; their output goes to files in the folder."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self._running: list[subprocess.Popen[bytes]] = []
-
-    def start(self, name: str, *command: str) -> subprocess.Popen[bytes]:
-        with (self.folder / f"{name}.out").open("wb") as out:
-            process = subprocess.Popen(
-                [*command], cwd=self.folder, stdout=out, stderr=subprocess.STDOUT
-            )
-        self._running.append(process)
-        return process
-
-    def python(self, name: str, text: str) -> subprocess.Popen[bytes]:
-        (self.folder / f"{name}.py").write_text(text, encoding="utf-8")
-        return self.start(name, sys.executable, "-u", f"{name}.py")
-
-    def run(self, name: str, *command: str) -> str:
-        """The output of a command that must succeed."""
-        status = self.start(name, *command).wait(PATIENCE_S)
-        assert status == 0, self.said(name)
-        return self.said(name)
-
-    def said(self, name: str) -> str:
-        return (self.folder / f"{name}.out").read_text(encoding="utf-8")
-
-    def until(
-        self, name: str, wanted: Callable[[str], object], patience_s: float = PATIENCE_S
-    ) -> None:
-        """Wait until the output of a process satisfies ``wanted``."""
-        deadline = time.monotonic() + patience_s
-        while not wanted(self.said(name)):
-            assert time.monotonic() < deadline, self.said(name)
-            time.sleep(0.1)
-
-    def end(self) -> None:
-        for process in self._running:
-            if process.poll() is None:
-                process.kill()
-                process.wait(PATIENCE_S)
 
 
 @pytest.fixture
