@@ -118,6 +118,7 @@ def test_the_lag_is_that_of_the_partition_that_is_farthest_behind(broker: Embedd
         consumer.seek(TP0, 95)
         consumer.seek(TP1, 98)
         until_lag(consumer, 5)
+        assert consumer.status().lag == {TP0: 5, TP1: 2}
 
 
 def until_lag(consumer: Consumer, lag: int) -> None:

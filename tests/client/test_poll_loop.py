@@ -12,6 +12,7 @@ from kohort.client.config import parse_client_settings
 from kohort.client.driver_thread import DriverThread
 from kohort.client.fetching import FetchProblem, RecordFetcher
 from kohort.client.poll_loop import PollLoop
+from kohort.client.slow_call import SlowCall
 from kohort.client.steps import run
 from kohort.consumer.core import ConsumerCore
 from kohort.consumer.effects import (
@@ -109,6 +110,7 @@ class Scene:
             handle=self.posted.append,
             handled=self.posted.append,
             error=None,
+            keeper=SimpleNamespace(poller=SlowCall()),
             group_id="g",
         )
         settings = parse_client_settings({"bootstrap.servers": "localhost:1", "group.id": "g"})

@@ -342,8 +342,9 @@ class Consumer(ConsumerPositions):
 
     def status(self) -> MemberStatus[TopicPartition]:
         """The state with its reason, partitions, waits, the last rebalance. For any thread."""
-        driver = self._thread.driver
-        return self._thread.keeper.status(driver.member, driver.core.ownership, self.assignment())
+        driver, lag = self._thread.driver, self._loop.meter.lag
+        owned = self.assignment()
+        return self._thread.keeper.status(driver.member, driver.core.ownership, owned, lag)
 
     def metrics(self) -> dict[str, float]:
         """Counters, gauges and small histograms by name, see ``METRICS``. For any thread."""

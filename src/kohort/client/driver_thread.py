@@ -76,7 +76,10 @@ def protocol_of(settings: ClientSettings) -> GroupProtocol[TopicPartition]:
 
 
 def member_engine(
-    settings: ClientSettings, protocol: GroupProtocol[R], notes: RequestNotes | None = None
+    settings: ClientSettings,
+    protocol: GroupProtocol[R],
+    notes: RequestNotes | None = None,
+    busy_with: Callable[[], str] = lambda: "",
 ) -> MemberEngine:
     """The engine of a member with these settings.
 
@@ -84,6 +87,7 @@ def member_engine(
         settings: bootstrap servers, ``group.id`` and timeouts.
         protocol: the kind of the group.
         notes: takes note of the member's requests.
+        busy_with: tells what the application does when it does not poll.
 
     Raises:
         ConfigError: no group id or no bootstrap server.
@@ -97,6 +101,7 @@ def member_engine(
         heartbeat_interval_ms=Millis(settings.heartbeat_interval_ms),
         rebalance_timeout_ms=Millis(settings.max_poll_interval_ms),
         max_poll_interval_ms=Millis(settings.max_poll_interval_ms),
+        busy_with=busy_with,
         request_timeout_ms=Millis(settings.request_timeout_ms),
         retry_backoff_ms=Millis(settings.retry_backoff_ms),
         retry_backoff_max_ms=Millis(settings.retry_backoff_max_ms),
@@ -335,7 +340,7 @@ def consumer_thread(
     keeper = StatusKeeper(_log if recorder is None else recorder.observe)
     notes = RequestNotes(group_id_of(settings), keeper.observe)
     driver = ConsumerDriver(
-        member_engine(settings, protocol, notes),
+        member_engine(settings, protocol, notes, keeper.poller),
         ConsumerCore(settings.consumer, protocol.embedded),
         isolation_level=READ_COMMITTED if committed else READ_UNCOMMITTED,
         observe=keeper.observe,

@@ -257,7 +257,6 @@ class PollMeter:
         "_between",
         "_bytes",
         "_ends",
-        "_lag",
         "_lag_due",
         "_looked_at",
         "_polls",
@@ -265,6 +264,7 @@ class PollMeter:
         "_takes",
         "dropped",
         "goes_on",
+        "lag",
     )
 
     def __init__(self) -> None:
@@ -276,7 +276,8 @@ class PollMeter:
         self.dropped = 0
         """Records that left the buffer without being handed out."""
         self._ends: dict[TopicPartition, int] = {}
-        self._lag: int | None = None
+        self.lag: Mapping[TopicPartition, int] = {}
+        """Records behind the end of each log that is read and has a known end."""
         self._lag_due = 0
 
     def looked(self, now: Instant) -> bool:
@@ -320,8 +321,7 @@ class PollMeter:
         """
         told = {tp: found[1] for tp in positions if (found := bounds(tp)) is not None}
         self._ends = {tp: end for tp, end in (self._ends | told).items() if tp in positions}
-        lags = (max(0, end - positions[tp].offset) for tp, end in self._ends.items())
-        self._lag = max(lags, default=None)
+        self.lag = {tp: max(0, end - positions[tp].offset) for tp, end in self._ends.items()}
 
     def numbers(self, buffered: int, now: Instant) -> dict[str, float]:
         """The numbers so far.
@@ -337,8 +337,8 @@ class PollMeter:
         }
         if self._takes:
             found["records-per-request-avg"] = self._taken / self._takes
-        if self._lag is not None:
-            found["records-lag-max"] = self._lag
+        if lag := self.lag:
+            found["records-lag-max"] = max(lag.values())
         found |= self._between.numbers("time-between-poll", now)
         return found | _ago("poll", self._looked_at, now)
 

@@ -205,6 +205,7 @@ class PollLoop:
         commits = commit_at is not None and now >= commit_at and commit_at != self._reported
         if commits or now - self._touched >= self._touch_micros:
             self._touched = now
+            self._thread.keeper.poller.note()
             self._reported = commit_at if commits else self._reported
             positions = self.positions(self._fetcher.partitions) if commits else {}
             self._thread.handle(Polled(positions=positions))

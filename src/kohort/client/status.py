@@ -6,12 +6,13 @@ know: records, callbacks, sockets.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Generic
 
 from kohort.client.client_loop import monotonic_now
 from kohort.client.metrics import MemberMeter
+from kohort.client.slow_call import SlowCall
 from kohort.consumer.embedded_protocol import R
 from kohort.consumer.ownership import Ownership
 from kohort.embedded.deferral import Pending, Wait, pending_of
@@ -54,6 +55,8 @@ class MemberStatus(Generic[R]):
         waits: the partitions of lost members that wait, with the time that is left.
         last_rebalance: None before the first assignment.
         poll_s: seconds until ``max.poll.interval.ms`` is over; None if no poll is awaited.
+        lag: records behind the end of each log, by the last fetches of a consumer, at most 1 s old;
+            without partitions that have no known end. No broker is asked.
     """
 
     state: MemberState
@@ -66,6 +69,7 @@ class MemberStatus(Generic[R]):
     waits: tuple[Wait, ...]
     last_rebalance: LastRebalance | None
     poll_s: float | None
+    lag: Mapping[R, int]
 
 
 class StatusKeeper:
@@ -74,6 +78,8 @@ class StatusKeeper:
     def __init__(self, then: Callable[[ClientFact | MemberFact], None]) -> None:
         self._then = then
         self.meter = MemberMeter()
+        self.poller = SlowCall()
+        """The thread or task that polls."""
         self._changed: MemberStateChanged | None = None
         self._cause = ""
         self._joined: tuple[str, Millis] | None = None
@@ -91,7 +97,11 @@ class StatusKeeper:
         self._then(fact)
 
     def status(
-        self, member: MemberEngine, ownership: Ownership[Any], owned: frozenset[R]
+        self,
+        member: MemberEngine,
+        ownership: Ownership[Any],
+        owned: frozenset[R],
+        lag: Mapping[R, int] | None = None,
     ) -> MemberStatus[R]:
         """The present status; any thread may ask."""
         now, changed, joined = monotonic_now(), self._changed, self._joined
@@ -109,6 +119,7 @@ class StatusKeeper:
             waits=pending.waits,
             last_rebalance=joined and _last_rebalance(*joined, ownership),
             poll_s=None if poll_ends is None else max(0.0, _seconds(now, poll_ends)),
+            lag=lag or {},
         )
 
 

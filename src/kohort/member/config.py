@@ -6,6 +6,7 @@ of settings (`client/`), the meaning of the protocol type (`embedded/`).
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from kohort.model.errors import ConfigError
@@ -43,6 +44,9 @@ class MemberConfig:
 
     max_poll_interval_ms: Millis | None = Millis(300_000)
     """Longest time between two ``Polled`` events; None disables this check."""
+
+    busy_with: Callable[[], str] = lambda: ""
+    """Tells what the application does; asked when it has not polled in time."""
 
     request_timeout_ms: Millis = Millis(30_000)
     retry_backoff_ms: Millis = Millis(100)

@@ -199,6 +199,8 @@ def poll_due(data: MemberData, now: Instant) -> None:
     )
     data.poll_expired = True
     reason = f"max.poll.interval.ms ({limit}) passed without a poll"
+    if busy_with := data.config.busy_with():
+        reason = f"{reason}: {busy_with}"
     data.try_leave(reason, now)
     data.lose(now, reason, keep_member_id=False)
     data.deadlines.cancel(Timer.BACKOFF)

@@ -1,0 +1,76 @@
+"""The place of a call that keeps the application from polling, in the reasons of a consumer."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import threading
+
+from tests.client.one_consumer import make
+from tests.client.stage import QUICK, until
+
+from kohort import AsyncConsumer, Consumer
+from kohort.broker.embedded import EmbeddedBroker
+from kohort.client.slow_call import SlowCall
+
+
+def handle_order(consumer: Consumer, told: threading.Event) -> None:
+    until(lambda: "passed without a poll" in consumer.status().why, "the end of the interval")
+    told.set()
+
+
+def test_a_slow_call_is_named_with_its_place(broker: EmbeddedBroker) -> None:
+    told = threading.Event()
+    with make(broker, max_poll_interval_ms=200) as consumer:
+        consumer.subscribe(["t"])
+        until(lambda: consumer.poll(0.05) is not None, "the first record")
+        handle_order(consumer, told)
+        why = consumer.status().why
+        assert re.fullmatch(
+            r"max\.poll\.interval\.ms \(200\) passed without a poll: the thread MainThread is in "
+            r"until.* \(stage\.py:\d+\)",
+            why,
+        )
+        until(lambda: consumer.poll(0.05) is not None, "records again")
+    assert told.is_set()
+
+
+def test_a_task_that_awaits_too_long_is_named(broker: EmbeddedBroker) -> None:
+    async def handle_slowly(consumer: AsyncConsumer) -> str:
+        async with asyncio.timeout(20):
+            while "passed without a poll" not in (why := consumer.status().why):  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+        return why
+
+    async def piece() -> str:
+        given = {**QUICK, "bootstrap.servers": broker.bootstrap_servers, "group.id": "g"}
+        async with AsyncConsumer(given, max_poll_interval_ms=200) as consumer:
+            consumer.subscribe(["t"])
+            assert await consumer.poll(20) is not None
+            return await handle_slowly(consumer)
+
+    why = asyncio.run(piece())
+    assert re.search(r"the task Task-\d+ is in .*piece \(test_slow_call\.py:\d+\)", why), why
+
+
+def test_library_calls_are_told_beside_the_application() -> None:
+    place, waiting, end = SlowCall(), threading.Event(), threading.Event()
+    assert place() == ""
+
+    def wait_for_the_database() -> None:
+        place.note()
+        waiting.set()
+        end.wait(20)
+
+    thread = threading.Thread(target=wait_for_the_database, name="worker")
+    thread.start()
+    waiting.wait(20)
+    until(lambda: "in Event.wait" in place() or "in Condition.wait" in place(), "the wait")
+    assert re.fullmatch(
+        r"the thread worker is in .*wait_for_the_database \(test_slow_call\.py:\d+\), in "
+        r"(Event|Condition)\.wait \(threading\.py:\d+\)",
+        place(),
+    )
+    end.set()
+    thread.join()
+    assert place() == "the thread worker that polled has ended"
