@@ -75,13 +75,24 @@ CALLS: Final[dict[str, Method]] = {
     "report_warm": lambda c: c.report_warm([T0]),
     "report_cold": lambda c: c.report_cold([T0]),
     "subscribe": lambda c: c.subscribe(["t", "u"]),
+    "assign": lambda c: c.assign([T0]),
     "unsubscribe": lambda c: c.unsubscribe(),
     "close": lambda c: c.close(),
 }
 """Each method with right arguments; the last ones change the state."""
 
 CHANGES: Final = frozenset(
-    {"poll", "consume", "iterate", "batches", "drain", "subscribe", "unsubscribe", "close"}
+    {
+        "poll",
+        "consume",
+        "iterate",
+        "batches",
+        "drain",
+        "subscribe",
+        "assign",
+        "unsubscribe",
+        "close",
+    }
 )
 READS: Final = frozenset(
     {"subscription", "assignment", "paused", "drained", "waits", "status", "metrics", "settings"}
@@ -109,6 +120,7 @@ WRONG: Final[dict[str, list[Arguments]]] = {
         given(["t"], on_assign=5),
         given(["t"], RebalanceListener(), on_lost=print),
     ],
+    "assign": each("t", ["t"], None, [5], T0),
     "enforce_rebalance": each(None, 5, "r" * 40_000),
     "position": [
         *each("t", ("t",), ("t", "0"), None, ("t", -1), ("t", 2**40)),
@@ -293,11 +305,14 @@ NEEDS_SUBSCRIPTION: Final = frozenset(
 )
 RAISES: Final[dict[str, dict[type[Exception], frozenset[str]]]] = {
     "unsubscribed": {WrongUse: NEEDS_ASSIGNMENT | NEEDS_SUBSCRIPTION | {"drain"}},
-    "joining": {WrongUse: NEEDS_ASSIGNMENT, CommitFailed: frozenset({"commit of offsets"})},
-    "owning": {},
-    "revoking": {},
+    "joining": {
+        WrongUse: NEEDS_ASSIGNMENT | {"assign"},
+        CommitFailed: frozenset({"commit of offsets"}),
+    },
+    "owning": {WrongUse: frozenset({"assign"})},
+    "revoking": {WrongUse: frozenset({"assign"})},
     "fenced": {
-        WrongUse: NEEDS_ASSIGNMENT,
+        WrongUse: NEEDS_ASSIGNMENT | {"assign"},
         Fenced: NEEDS_SUBSCRIPTION,
         ClientError: frozenset({"commit of offsets"}),
     },

@@ -73,6 +73,8 @@ class Member:
 class Core:
     """A core that wants one effect and notes the events."""
 
+    without_group = False
+
     def __init__(self, effect: object = None) -> None:
         self.effect = effect
         self.events: list[Any] = []

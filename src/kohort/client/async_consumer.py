@@ -312,6 +312,7 @@ class AsyncConsumer:
         """
         given = None if offsets is None else arguments.offsets(offsets)
         self._check_open()
+        self._inner.check_group("commit()")
         wanted = self._loop.positions(self._loop.readable) if given is None else given
         if wanted:
             await self._driver.answer(self._driver.commit(wanted))
@@ -323,6 +324,7 @@ class AsyncConsumer:
         wanted = arguments.partitions(partitions)
         wait = None if timeout is None else arguments.seconds(timeout)
         self._check_open()
+        self._inner.check_group("committed()")
         if not wanted:
             return {}
         found: dict[TopicPartition, int] = await self._driver.answer(
@@ -396,6 +398,13 @@ class AsyncConsumer:
         return await asyncio.shield(ask())
 
     # -- closing ----------------------------------------------------------------------------------
+
+    async def assign(self, partitions: Collection[PartitionLike]) -> None:
+        """As `Consumer.assign`."""
+        self._check_open()
+        self._loop.check_outside_callback()
+        self._start()
+        await self._carry_out(self._inner.assigning(partitions))
 
     async def unsubscribe(self) -> None:
         """As `Consumer.unsubscribe`."""

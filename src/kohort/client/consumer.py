@@ -27,8 +27,13 @@ from kohort.client.arguments import PartitionLike
 from kohort.client.client_loop import monotonic_now
 from kohort.client.config import ClientSettings, parse_client_settings
 from kohort.client.consumer_positions import ONE_THREAD, ConsumerPositions
-from kohort.client.driver_thread import DriverThread, check_settings, consumer_thread
-from kohort.client.errors import Closed, RequestTimedOut, WrongUse
+from kohort.client.driver_thread import (
+    DriverThread,
+    check_settings,
+    consumer_thread,
+    without_group,
+)
+from kohort.client.errors import ClientError, Closed, RequestTimedOut, WrongUse
 from kohort.client.fetching import RecordFetcher
 from kohort.client.finishing import finisher_of
 from kohort.client.listeners import PartitionsCallback, RebalanceListener, Told, listener_of, tell
@@ -39,7 +44,7 @@ from kohort.client.steps import Steps, run
 from kohort.client.topic_patterns import TopicPattern
 from kohort.consumer.core import ConsumerCore
 from kohort.consumer.effects import Callback
-from kohort.consumer.events import Drain, ReportCold, ReportWarm, Subscribe, Unsubscribe
+from kohort.consumer.events import Assign, Drain, ReportCold, ReportWarm, Subscribe, Unsubscribe
 from kohort.embedded.deferral import Wait
 from kohort.member.events import RequestRejoin
 from kohort.model.ids import Token, TopicPartition
@@ -80,6 +85,9 @@ class Consumer(ConsumerPositions):
         self, settings: ClientSettings | Mapping[str, object] | None = None, /, **more: object
     ) -> None:
         settings = parse_client_settings(settings, **more)
+        self._has_group = settings.group_id is not None
+        if not self._has_group:
+            settings = without_group(settings)
         check_settings(settings)
         self._fetcher = self._make_fetcher(settings)
         try:
@@ -97,6 +105,8 @@ class Consumer(ConsumerPositions):
         """The number of attempts to leave the group."""
         self._listener: RebalanceListener = RebalanceListener()
         self._topics: frozenset[str] = frozenset()
+        self._by_hand: frozenset[TopicPartition] = frozenset()
+        """The partitions of ``assign``."""
         self._finisher = finisher_of(settings, self._recorder, self._loop.buffer)
 
     # -- subscribing ------------------------------------------------------------------------------
@@ -144,6 +154,9 @@ class Consumer(ConsumerPositions):
             on_discard=on_discard,
         )
         with self._alone():
+            self._check_group("subscribe()")
+            if self._by_hand:
+                raise WrongUse("assign([]) first: this consumer reads partitions without a group")
             if isinstance(wanted, re.Pattern):
                 age_ms = self._settings.metadata_max_age_ms
                 self._pattern = TopicPattern(wanted, self._thread, age_ms)
@@ -166,8 +179,46 @@ class Consumer(ConsumerPositions):
         if found is not None:
             self._share(found)
 
+    def assign(self, partitions: Collection[PartitionLike]) -> None:
+        """Read exactly these partitions, without a membership; in place of an earlier assignment.
+
+        No rebalance ever takes them away, and no listener is called. Reading begins at the
+        committed offsets, or by ``auto.offset.reset``; partitions that stay are read on. Without a
+        ``group.id`` nothing is committed. An empty assignment gives everything up.
+
+        Raises:
+            WrongUse: this consumer is subscribed, or a listener calls.
+            RequestTimedOut: the commit for partitions that are given up took too long.
+        """
+        wanted = arguments.partitions(partitions)
+        with self._alone():
+            self._loop.check_outside_callback()
+            if self._topics or self._pattern:
+                raise WrongUse("unsubscribe() first: the group assigns partitions to this consumer")
+            run(self._assigning(wanted, self._api_timeout_s()))
+
+    def _assigning(
+        self, wanted: frozenset[TopicPartition], timeout: float, *, commit: bool = True
+    ) -> Steps:
+        deadline = time.monotonic() + timeout
+        self._by_hand, self._listener = wanted, RebalanceListener()
+        self._thread.handled(Assign(partitions=wanted))
+        self._loop.subscribed, self._loop.fatal = bool(wanted), None
+        while True:
+            try:
+                yield from self._loop.working_off(commit=commit)
+            except ClientError as error:
+                self._loop.raise_later = error  # about a partition; the next poll raises it
+            if self._loop.assigned == wanted:
+                return
+            if time.monotonic() >= deadline:
+                raise RequestTimedOut(f"giving partitions up took longer than {timeout:g} s")
+            yield None
+
     def unsubscribe(self) -> None:
         """Give up everything (listeners are told, positions committed) and leave the group.
+
+        Ends an ``assign``, too.
 
         Raises:
             RequestTimedOut: that took longer than ``default.api.timeout.ms``.
@@ -175,7 +226,7 @@ class Consumer(ConsumerPositions):
         """
         with self._alone():
             self._loop.check_outside_callback()
-            run(self._leaving_group("the application unsubscribed", self._api_timeout_s()))
+            run(self._unsubscribing())
 
     def subscription(self) -> frozenset[str]:
         """The topics subscribed to; those that match, for a pattern."""
@@ -197,6 +248,8 @@ class Consumer(ConsumerPositions):
         """
         arguments.text(reason, "reason")
         with self._alone():
+            if self._by_hand:
+                raise WrongUse("subscribe() first: without a group there is no rebalance")
             self._loop.check_member()
             if self._recorder is not None:
                 self._recorder.enforced(reason)
@@ -376,6 +429,11 @@ class Consumer(ConsumerPositions):
         with self._alone(closing=True):
             run(self._closing(CLOSE_S, commit=error is None))
 
+    def _unsubscribing(self) -> Steps:
+        if self._by_hand:
+            return self._assigning(frozenset(), self._api_timeout_s())
+        return self._leaving_group("the application unsubscribed", self._api_timeout_s())
+
     def _closing(self, timeout: float, *, commit: bool) -> Steps:
         if self._closed:
             return
@@ -391,10 +449,13 @@ class Consumer(ConsumerPositions):
         if self._recorder is not None and not (commit and self._topics):
             self._recorder.close(in_order=self._is_out())
         try:
-            if self._topics and self._thread.error is None:
-                yield from self._leaving_group(
-                    "the consumer is being closed", timeout, commit=commit
-                )
+            if self._thread.error is not None:
+                return
+            if self._by_hand:
+                yield from self._assigning(frozenset(), timeout, commit=commit)
+            elif self._topics:
+                reason = "the consumer is being closed"
+                yield from self._leaving_group(reason, timeout, commit=commit)
         except (RequestTimedOut, Closed) as late:
             LOG.warning("closing without an answer from the group: %s", late)
 
@@ -432,7 +493,7 @@ class Consumer(ConsumerPositions):
         return RecordFetcher(settings)
 
     def _make_thread(self, settings: ClientSettings) -> DriverThread[ConsumerCore]:
-        return consumer_thread(settings, self._recorder)
+        return consumer_thread(settings, self._recorder, has_group=self._has_group)
 
     def _tell(self, kind: Callback, partitions: frozenset[TopicPartition]) -> Told:
         return tell(self._listener, kind, self, partitions)

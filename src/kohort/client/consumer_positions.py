@@ -46,6 +46,7 @@ class ConsumerPositions:
         self._settings = settings
         self._thread = thread
         self._loop = loop
+        self._has_group: bool
         self._admin: Admin | None = None
         """Asks for offsets of logs; made with the first question."""
         self._retried: dict[TopicPartition, tuple[int, int]] = {}
@@ -115,6 +116,7 @@ class ConsumerPositions:
             raise WrongUse("a callback needs asynchronous=True")
         given = None if offsets is None else arguments.offsets(offsets)
         with self._alone():
+            self._check_group("commit()")
             wanted = self._loop.positions(self._loop.readable) if given is None else given
             if asynchronous:
                 self._loop.async_commits.check_room()
@@ -136,6 +138,7 @@ class ConsumerPositions:
         wanted = arguments.partitions(partitions)
         wait = None if timeout is None else arguments.seconds(timeout)
         with self._alone():
+            self._check_group("committed()")
             return self._thread.committed(wanted, wait) if wanted else {}
 
     # -- the logs ---------------------------------------------------------------------------------
@@ -321,6 +324,10 @@ class ConsumerPositions:
     def _close_admin(self) -> None:
         if self._admin is not None:
             self._admin.close()
+
+    def _check_group(self, call: str) -> None:
+        if not self._has_group:
+            raise WrongUse(f"{call} needs the setting group.id, which is missing")
 
     def _api_timeout_s(self) -> float:
         return self._settings.default_api_timeout_ms / 1_000

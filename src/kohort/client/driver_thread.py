@@ -13,6 +13,7 @@ import threading
 from collections.abc import Callable, Collection, Iterable, Mapping
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeout
+from dataclasses import replace
 from functools import partial
 from typing import Any, Final, Generic
 
@@ -320,6 +321,17 @@ class DriverThread(Generic[C]):
         self._on_turn()
 
 
+def without_group(settings: ClientSettings) -> ClientSettings:
+    """The settings of a consumer that only reads assigned partitions, and commits nothing.
+
+    Raises:
+        ConfigError: the settings ask for a history, which is one of a group.
+    """
+    if settings.kohort_history_file:
+        raise ConfigError("kohort.history.file needs group.id: a history is one of a group")
+    return replace(settings, group_id=f"{settings.client_id}, no group", enable_auto_commit=False)
+
+
 def check_settings(settings: ClientSettings) -> None:
     """Raise ConfigError if a member cannot be made of these settings."""
     group_id_of(settings)
@@ -333,6 +345,8 @@ def consumer_thread(
     recorder: ConsumerRecorder | None,
     kind: type[DriverThread[ConsumerCore]] | None = None,
     on_turn: Callable[[], None] = lambda: None,
+    *,
+    has_group: bool = True,
 ) -> DriverThread[ConsumerCore]:
     """The driver of a consumer with these settings, on a thread that has not started."""
     protocol = protocol_of(settings)
@@ -344,6 +358,7 @@ def consumer_thread(
         ConsumerCore(settings.consumer, protocol.embedded),
         isolation_level=READ_COMMITTED if committed else READ_UNCOMMITTED,
         observe=keeper.observe,
+        has_commits=has_group,
     )
     return (kind or DriverThread)(driver, settings, keeper, on_turn)
 

@@ -116,6 +116,8 @@ class PollLoop:
         """Positions of stopped partitions until their revocation is over."""
         self._paused: frozenset[TopicPartition] = frozenset()
         """Partitions that are not read at present and are paused when they are read."""
+        self.raise_later: ClientError | None = None
+        """A failure that the next look raises."""
         self._resume_at: dict[TopicPartition, float] = {}
         """When partitions that are paused for a time are resumed, on ``time.monotonic``."""
         self._in_callback = False
@@ -212,7 +214,8 @@ class PollLoop:
         self.async_commits.acknowledge()
         if self._driver.due:
             yield from self.working_off(commit=True)
-        error = self._thread.error or self.fatal
+        later, self.raise_later = self.raise_later, None
+        error = self._thread.error or self.fatal or later
         if error is not None:
             raise error
         if self._driver.denied or self._fetcher.denied:

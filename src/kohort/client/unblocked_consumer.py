@@ -10,12 +10,13 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Protocol
 
+from kohort.client import arguments
 from kohort.client.arguments import PartitionLike
 from kohort.client.async_driver import AsyncDriver
 from kohort.client.config import ClientSettings
 from kohort.client.consumer import Consumer, Record
 from kohort.client.driver_thread import DriverThread, consumer_thread
-from kohort.client.errors import Closed
+from kohort.client.errors import Closed, WrongUse
 from kohort.client.fetching import RecordFetcher
 from kohort.client.listeners import Told, tell
 from kohort.client.record_event import RecordEvent
@@ -87,7 +88,19 @@ class UnblockedConsumer(Consumer):
 
     def unsubscribing(self) -> Steps:
         """The steps of `unsubscribe`."""
-        return self._leaving_group("the application unsubscribed", self.api_timeout_s)
+        return self._unsubscribing()
+
+    def assigning(self, partitions: Collection[PartitionLike]) -> Steps:
+        """The steps of `assign`."""
+        wanted = arguments.partitions(partitions)
+        with self._alone():
+            if self._topics or self._pattern:
+                raise WrongUse("unsubscribe() first: the group assigns partitions to this consumer")
+            return self._assigning(wanted, self.api_timeout_s)
+
+    def check_group(self, call: str) -> None:
+        """Raise WrongUse without a group id."""
+        self._check_group(call)
 
     def leaving_before_close(self, timeout: float, *, commit: bool) -> Steps:
         """The steps of `close` that the group takes part in."""
@@ -107,7 +120,9 @@ class UnblockedConsumer(Consumer):
 
     def _make_thread(self, settings: ClientSettings) -> DriverThread[ConsumerCore]:
         wake = self._outer.wake
-        thread = consumer_thread(settings, self._recorder, AsyncDriver, wake)
+        thread = consumer_thread(
+            settings, self._recorder, AsyncDriver, wake, has_group=self._has_group
+        )
         assert isinstance(thread, AsyncDriver)
         self._driver = thread
         return thread

@@ -37,6 +37,7 @@ from kohort.consumer.embedded_protocol import EmbeddedProtocol
 from kohort.consumer.events import (
     Answer,
     Application,
+    Assign,
     CallbackDone,
     CommitAnswered,
     Drain,
@@ -53,6 +54,7 @@ from kohort.consumer.events import (
     Stopped,
     Subscribe,
     Unsubscribe,
+    Wish,
 )
 from kohort.consumer.ownership import (
     Complain,
@@ -153,6 +155,11 @@ class ConsumerCore:
         return self._ownership
 
     @property
+    def without_group(self) -> bool:
+        """Whether no group can take a partition away."""
+        return not self._wanted and self._leaving is None
+
+    @property
     def readable(self) -> frozenset[TopicPartition]:
         """The partitions to fetch: owned, with a known position, and not being given up."""
         return self._starting.reading & self._ownership.workable
@@ -244,7 +251,7 @@ class ConsumerCore:
                 effects = self._subscribe(event, now)
             case Unsubscribe():
                 effects = self._unsubscribe(event, now)
-            case Drain() | ReportWarm() | ReportCold():
+            case Assign() | Drain() | ReportWarm() | ReportCold():
                 effects = self._own(self._wished(event), now)
             case Polled():
                 effects = self._polled(event, now)
@@ -263,10 +270,10 @@ class ConsumerCore:
                 assert_never(event)
         return effects
 
-    def _wished(
-        self, event: Drain | ReportWarm[TopicPartition] | ReportCold[TopicPartition]
-    ) -> list[OwnershipEffect[TopicPartition]]:
+    def _wished(self, event: Wish) -> list[OwnershipEffect[TopicPartition]]:
         match event:
+            case Assign():
+                return self._ownership.assign(event.partitions)
             case Drain():
                 return self._ownership.drain()
             case ReportWarm():
@@ -363,9 +370,8 @@ class ConsumerCore:
         kept = [s for s in self._chain if s.stage is _Stage.CALLING or s.kind is None]
         self._chain = deque(s for s in kept if s.kind is not None)
         # All partitions by the callbacks: an earlier loss may have had no callback yet.
-        told = frozenset(self._told)
-        if told:
-            self._push(Callback.LOST, told)
+        if self._told:
+            self._push(Callback.LOST, frozenset(self._told))
         self._chain.extend(s for s in kept if s.kind is None)
 
     def _push(
@@ -488,8 +494,7 @@ class ConsumerCore:
 
     def _head(self, number: int | None, stage: _Stage) -> _Step | None:
         head = self._chain[0] if self._chain else None
-        fits = head is not None and head.number == number and head.stage is stage
-        return head if fits else None
+        return head if head and head.number == number and head.stage is stage else None
 
     def _next(self) -> int:
         return next(self._numbers)

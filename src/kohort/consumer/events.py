@@ -28,6 +28,13 @@ class Subscribe:
 
 
 @value(frozen=True, slots=True, kw_only=True)
+class Assign:
+    """Own exactly these partitions, without a group; not while the application is subscribed."""
+
+    partitions: frozenset[TopicPartition]
+
+
+@value(frozen=True, slots=True, kw_only=True)
 class Unsubscribe:
     """Give up everything and leave the group.
 
@@ -150,12 +157,11 @@ class OffsetsListed:
 
 
 MemberOutput: TypeAlias = PrepareJoin | Joined | Lost | Failed | Left
+Wish: TypeAlias = Assign | Drain | ReportWarm[TopicPartition] | ReportCold[TopicPartition]
 Application: TypeAlias = (
     Subscribe
     | Unsubscribe
-    | Drain
-    | ReportWarm[TopicPartition]
-    | ReportCold[TopicPartition]
+    | Wish
     | Polled
     | Stopped
     | CallbackDone

@@ -47,6 +47,7 @@ class MembershipCore(Generic[R]):
     """
 
     __slots__ = ("_leaving", "assignments", "ownership")
+    without_group = False
 
     def __init__(self, embedded: EmbeddedProtocol[R]) -> None:
         self.ownership = Ownership(embedded)

@@ -254,6 +254,12 @@ class Ownership(Generic[R]):
         effects = self._give_up(frozenset(key for key in self._acquired if not self._wants(key)))
         return effects + self._settle()
 
+    def assign(self, resources: frozenset[R]) -> list[OwnershipEffect[R]]:
+        """Own exactly these, without a group."""
+        self.topics = frozenset(map(self._embedded.name_of, resources))
+        self._assigned = resources
+        return self._apply(resources, NO_GENERATION)
+
     def drain(self) -> list[OwnershipEffect[R]]:
         """Ask the group to take everything away; the owner works on until the leader does."""
         if self._draining:
@@ -312,7 +318,7 @@ class Ownership(Generic[R]):
         if self._drain_offered and assigned and not announced.postponed:
             self._drain_ignored = True
         unwanted = frozenset(key for key in assigned if not self._wants(key))
-        effects = self._apply(assigned - unwanted, event)
+        effects = self._apply(assigned - unwanted, event.generation_id)
         effects += self._prepare(announced)
         if announced.round_follows:
             effects.append(Tell(event=RoundFollows()))
@@ -323,15 +329,15 @@ class Ownership(Generic[R]):
             effects.append(Tell(event=RequestRejoin(reason=reason)))
         return effects
 
-    def _apply(self, assigned: frozenset[R], event: Joined) -> list[OwnershipEffect[R]]:
+    def _apply(self, assigned: frozenset[R], generation: GenerationId) -> list[OwnershipEffect[R]]:
         self._previous = assigned
         added = frozenset(assigned - self._acquired.keys())
         gone = frozenset(self._acquired.keys() - assigned)
         self.moved = len(added), len(gone)
         effects = self._give_up(gone)
         for key in sorted(added):
-            self._acquired[key] = event.generation_id
-        effects.append(Take(resources=added, generation_id=event.generation_id))
+            self._acquired[key] = generation
+        effects.append(Take(resources=added, generation_id=generation))
         return effects + self._settle()
 
     def _prepare(self, announced: Announced[R]) -> list[OwnershipEffect[R]]:

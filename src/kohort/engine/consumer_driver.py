@@ -68,6 +68,9 @@ _CONNECTIONS = frozenset({Connect, Transmit, Close})
 _FOR_MEMBER = frozenset(get_args(OwnerEvent))
 _PERMANENT = frozenset({RequestErrorKind.UNSUPPORTED, RequestErrorKind.CLOSED})
 
+_ALWAYS: Final = Instant(2**62)
+"""Until when partitions are sure that no group can take away."""
+
 READ_UNCOMMITTED: Final = 0
 READ_COMMITTED: Final = 1
 
@@ -91,6 +94,11 @@ class Core(Protocol):
         """Assert the invariants."""
         ...
 
+    @property
+    def without_group(self) -> bool:
+        """Whether the resources are owned without a membership."""
+        ...
+
 
 C = TypeVar("C", bound=Core)
 
@@ -112,10 +120,12 @@ class ConsumerDriver(Generic[C]):
         core: the core that decides; the driver is its only user.
         isolation_level: for lookups of offsets: `READ_UNCOMMITTED` or `READ_COMMITTED`.
         observe: takes facts about the member, about commits and about committed offsets.
+        has_commits: whether there is a group with committed offsets to ask for.
     """
 
     __slots__ = (
         "_group_id",
+        "_has_commits",
         "_isolation_level",
         "_numbers",
         "_observe",
@@ -136,6 +146,7 @@ class ConsumerDriver(Generic[C]):
         *,
         isolation_level: int = READ_UNCOMMITTED,
         observe: Callable[[ClientFact | MemberFact], None] = lambda _fact: None,
+        has_commits: bool = True,
     ) -> None:
         self.member = member
         """For reading only."""
@@ -146,6 +157,7 @@ class ConsumerDriver(Generic[C]):
         self._numbers = count(1)
         """Of commits and fetches in facts."""
         self._observe = observe
+        self._has_commits = has_commits
         self._under_way: dict[RequestId, Callable[[Any], Event | None]] = {}
         """Readers of answers that become events of the core or facts."""
         self._out: list[Output] = []
@@ -279,7 +291,7 @@ class ConsumerDriver(Generic[C]):
             event = self._event(self._outputs.popleft())
             if event is not None:
                 self._carry(self.core.handle(event, now), now)
-        self.sure_until = self.member.sure_until
+        self.sure_until = _ALWAYS if self.core.without_group else self.member.sure_until
         out = self._out
         if not out:
             return []
@@ -358,6 +370,12 @@ class ConsumerDriver(Generic[C]):
 
     def _fetch(self, effect: FetchOffsets, now: Instant) -> None:
         wanted = tuple(sorted(effect.partitions))
+        if not self._has_commits:
+            request_id = RequestId(-next(self._numbers))
+            self._under_way[request_id] = lambda answer: _offsets_fetched(effect, answer)
+            nothing = dict.fromkeys(wanted)
+            self._outputs.append(engine.OffsetsFetched(request_id=request_id, offsets=nothing))
+            return
         number = next(self._numbers)
         self._observe(CommittedAsked(group_id=self._group_id, request=number, partitions=wanted))
         request_id, outputs = self.member.fetch_offsets(wanted, now)
