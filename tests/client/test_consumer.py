@@ -257,9 +257,12 @@ def test_without_a_broker_polls_are_empty_and_closing_is_bounded() -> None:
     assert time.monotonic() - start < 5
 
 
-def test_a_consumer_needs_a_group_and_a_broker() -> None:
-    with pytest.raises(ConfigError, match=r"group\.id is missing"):
-        Consumer(bootstrap_servers="127.0.0.1:1")
+def test_a_consumer_needs_a_broker_and_a_subscription_needs_a_group() -> None:
+    with (
+        Consumer(bootstrap_servers="127.0.0.1:1") as consumer,
+        pytest.raises(WrongUse, match=r"subscribe\(\) needs the setting group\.id"),
+    ):
+        consumer.subscribe(["t"])
     with pytest.raises(ConfigError, match=r"bootstrap\.servers is missing"):
         Consumer(group_id="g")
     with pytest.raises(ConfigError, match="'nonsense' is unknown"):

@@ -61,7 +61,8 @@ RUN = (
     (FAILURES, "DeadLetters("),
     (ASYNCIO, "consumer.batches("),
     (ASYNCIO, "on_revoke=revoked"),
-    (READ, "consumer.batches("),
+    (READ, "re.compile("),
+    (READ, "consumer.assign("),
     (READ, "offsets_for_times("),
     (RESTART, '"kohort.member.identity": '),
     (SHARE, "ResourceGroup("),
@@ -211,7 +212,11 @@ def test_the_program_that_mirrors_a_topic(
 
 @pytest.mark.parametrize(
     ("part", "said"),
-    [("consumer.batches(", "2 records\n"), ("offsets_for_times(", "records of the last hour: 2\n")],
+    [
+        ("re.compile(", "2 records\n"),
+        ("consumer.assign(", "2 records of 1 partition\n"),
+        ("offsets_for_times(", "records of the last hour: 2\n"),
+    ],
 )
 def test_the_programs_that_read_records(
     kohort_broker: EmbeddedBroker, terminals: Terminals, part: str, said: str
