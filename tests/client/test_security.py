@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import pickle
+import socket
+import struct
 import threading
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +20,7 @@ from tests.tidy.trees import ROOT
 
 from kohort.client.admin import Admin
 from kohort.client.config import parse_client_settings
-from kohort.client.errors import AuthenticationFailed
+from kohort.client.errors import AuthenticationFailed, BrokerUnreachable
 from kohort.client.logins import BearerLogin, PlainLogin, ScramLogin
 from kohort.client.tokens import FromOidc, Token, TokenSource
 from kohort.host.settings import parse_assignments
@@ -240,3 +243,28 @@ def test_a_login_without_a_token_is_a_failure_of_the_call() -> None:
     }
     with Admin(settings) as admin, pytest.raises(AuthenticationFailed, match="no network"):
         admin.topics()
+
+
+# Python's ssl leaves the half-made socket of a connection that has ended to the garbage collector.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_a_listener_that_resets_every_connection_is_a_failure_of_the_call() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def reset() -> None:
+            with suppress(OSError):
+                while True:
+                    accepted, _ = server.accept()
+                    at_once = struct.pack("ii", 1, 0)
+                    accepted.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, at_once)
+                    accepted.close()
+
+        thread = threading.Thread(target=reset, daemon=True)
+        thread.start()
+        more = {"socket.connection.setup.timeout.ms": 1_000, "retry.backoff.ms": 1}
+        settings = {"bootstrap.servers": f"127.0.0.1:{server.getsockname()[1]}", **TLS, **more}
+        try:
+            with Admin(settings) as admin, pytest.raises(BrokerUnreachable, match="is SSL"):
+                admin.topics()
+        finally:
+            server.shutdown(socket.SHUT_RDWR)
+            thread.join()

@@ -176,10 +176,16 @@ class Opening:
         if self._tls is None:
             return sock
         self._selector.unregister(sock)
-        secured = self._tls.wrap_socket(
-            sock, server_hostname=self.host, do_handshake_on_connect=False
-        )
-        self._attempts = [secured]
+        self._attempts.clear()
+        try:
+            secured = self._tls.wrap_socket(
+                sock, server_hostname=self.host, do_handshake_on_connect=False
+            )
+        except (OSError, ValueError) as error:  # the connection ended meanwhile
+            sock.close()
+            self.refused, self.failure = False, f"it ended the TLS handshake ({error})"
+            return None
+        self._attempts.append(secured)
         self._selector.register(secured, selectors.EVENT_WRITE, self)
         return self._shake_hands(secured)
 
