@@ -69,7 +69,10 @@ class Feed:
         self, records: Iterable[Record], headers: Any = None, compression: str = "none"
     ) -> None:
         """Produce records round robin; remembers them by partition, in order of offsets."""
-        producer = Producer({"bootstrap.servers": self.bootstrap, "compression.type": compression})
+        # A queue for all records: a fast test would fill the default of 100,000.
+        limits = {"queue.buffering.max.messages": 10_000_000}
+        settings = {"bootstrap.servers": self.bootstrap, "compression.type": compression}
+        producer = Producer(settings | limits)
         for number, (key, value) in enumerate(records):
             partition = number % self.partitions
             producer.produce(self.topic, key=key, value=value, partition=partition, headers=headers)

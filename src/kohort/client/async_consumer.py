@@ -268,7 +268,7 @@ class AsyncConsumer:
 
     async def _carry_out(self, steps: Steps) -> None:
         """Carry out work that may have to wait, behind work that waits already."""
-        if self._work is not None and self._work is not asyncio.current_task():
+        while self._work is not None and self._work is not asyncio.current_task():
             await self._finish_work()
         try:
             awaited = next(steps)
@@ -283,7 +283,7 @@ class AsyncConsumer:
         try:
             await asyncio.shield(work)
         finally:
-            if work.done():
+            if work.done() and self._work is work:
                 self._work = None
 
     async def _pause(self, longest_s: float = _SHORTEST_S) -> None:
