@@ -25,7 +25,7 @@ import sys
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterable, Callable, Iterator
 from typing import Any
 
 import aiokafka
@@ -117,15 +117,19 @@ def kohort_async_iterate(bootstrap: str, topic: str, group: str, meter: Meter) -
         settings = {"bootstrap.servers": bootstrap, "group.id": group}
         async with AsyncConsumer(settings, auto_offset_reset="earliest") as c:
             c.subscribe([topic])
-            count = 0
-            async for _ in c:
-                count += 1
-                if count == 1_000:
-                    if not meter.add(count):
-                        return
-                    count = 0
+            await _count(c, meter)
 
     asyncio.run(run())
+
+
+async def _count(consumer: AsyncIterable[Any], meter: Meter) -> None:
+    count = 0
+    async for _ in consumer:
+        count += 1
+        if count == 1_000:
+            if not meter.add(count):
+                return
+            count = 0
 
 
 def confluent(bootstrap: str, topic: str, group: str, **settings: Any) -> Any:
@@ -213,13 +217,7 @@ def aiokafka_iterate(bootstrap: str, topic: str, group: str, meter: Meter) -> No
             auto_offset_reset="earliest",
             **LARGE_FETCHES,
         ) as consumer:
-            count = 0
-            async for _ in consumer:
-                count += 1
-                if count == 1_000:
-                    if not meter.add(count):
-                        return
-                    count = 0
+            await _count(consumer, meter)
 
     asyncio.run(run())
 

@@ -17,6 +17,7 @@ from tests.client.stage import QUICK, until
 
 from kohort import AsyncConsumer, Consumer
 from kohort.broker.embedded import EmbeddedBroker
+from kohort.client.admin import Admin
 from kohort.client.errors import Closed, NoOffset, RequestTimedOut, WrongUse
 from kohort.client.listeners import RebalanceListener
 from kohort.client.record_event import RecordEvent
@@ -418,6 +419,31 @@ def test_closing_twice_while_polled_and_after_a_cancellation(broker: EmbeddedBro
 
     play(piece)
     assert committed(broker) == {TP0: 100, TP1: 100}
+
+
+@pytest.mark.parametrize("ending", ["never", "with an exception"])
+def test_a_close_is_bounded_and_leaves_whatever_a_listener_does(
+    broker: EmbeddedBroker, ending: str
+) -> None:
+    begun = asyncio.Event()
+
+    async def on_assign(_consumer: Any, _partitions: Any) -> None:
+        begun.set()
+        await asyncio.sleep(600 if ending == "never" else 0.05)
+        raise RuntimeError("no room")
+
+    async def piece() -> None:
+        consumer = make_async(broker)
+        consumer.subscribe(["t"], on_assign=on_assign)
+        poll = asyncio.create_task(consumer.poll(30))
+        await begun.wait()
+        poll.cancel()
+        await asyncio.wait([poll])
+        await consumer.close(0.5)
+
+    play(piece)
+    with Admin(bootstrap_servers=broker.bootstrap_servers) as admin:
+        until(lambda: not admin.describe_group("g").members, "the group is empty")
 
 
 def test_after_an_exception_nothing_is_committed(broker: EmbeddedBroker) -> None:

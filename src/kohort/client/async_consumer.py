@@ -28,7 +28,7 @@ from kohort.client.listeners import PartitionsCallback, RebalanceListener
 from kohort.client.poll_loop import PollLoop
 from kohort.client.record_event import RecordEvent
 from kohort.client.status import MemberStatus
-from kohort.client.steps import Steps, go_on
+from kohort.client.steps import WorkInTurn
 from kohort.client.unblocked_consumer import UnblockedConsumer
 from kohort.consumer.core import ConsumerCore
 from kohort.embedded.deferral import Wait
@@ -76,8 +76,7 @@ class AsyncConsumer:
         self._due = self._driver.driver.due
         self._polled = False
         """Whether a task polls at present."""
-        self._work: asyncio.Task[None] | None = None
-        """The work that waits for a listener's coroutine. A cancelled poll leaves it running."""
+        self._work = WorkInTurn(self._pause)
         self._asking = asyncio.Lock()
         self._event: RecordEvent | None = None
 
@@ -264,27 +263,7 @@ class AsyncConsumer:
         """Look after the group, as every poll does; the event loop gets a turn before that."""
         await asyncio.sleep(0)
         self._start()
-        await self._carry_out(self._loop.looking())
-
-    async def _carry_out(self, steps: Steps) -> None:
-        """Carry out work that may have to wait, behind work that waits already."""
-        while self._work is not None and self._work is not asyncio.current_task():
-            await self._finish_work()
-        try:
-            awaited = next(steps)
-        except StopIteration:
-            return
-        self._work = asyncio.create_task(go_on(steps, awaited, self._pause))
-        await self._finish_work()
-
-    async def _finish_work(self) -> None:
-        work = self._work
-        assert work is not None
-        try:
-            await asyncio.shield(work)
-        finally:
-            if work.done() and self._work is work:
-                self._work = None
+        await self._work.carry_out(self._loop.looking())
 
     async def _pause(self, longest_s: float = _SHORTEST_S) -> None:
         """Wait for records or news of the group, not longer than a poll may wait."""
@@ -402,20 +381,20 @@ class AsyncConsumer:
     async def assign(self, partitions: Collection[PartitionLike]) -> None:
         """As `Consumer.assign`."""
         self._check_open()
-        self._loop.check_outside_callback()
+        self._check_not_listener()
         self._start()
-        await self._carry_out(self._inner.assigning(partitions))
+        await self._work.carry_out(self._inner.assigning(partitions))
 
     async def unsubscribe(self) -> None:
         """As `Consumer.unsubscribe`."""
         self._check_open()
-        self._loop.check_outside_callback()
-        await self._carry_out(self._inner.unsubscribing())
+        self._check_not_listener()
+        await self._work.carry_out(self._inner.unsubscribing())
 
     async def close(self, timeout: float = CLOSE_S) -> None:
         """As `Consumer.close`. A cancelled call goes on to close in the background."""
         wait = arguments.seconds(timeout)
-        self._loop.check_outside_callback()
+        self._check_not_listener()
         await asyncio.shield(self._close(wait, commit=True))
 
     async def __aenter__(self) -> AsyncConsumer:
@@ -428,8 +407,12 @@ class AsyncConsumer:
     async def _close(self, timeout: float, *, commit: bool) -> None:
         if self._inner.is_closed:
             return
+        clock = asyncio.get_running_loop()
+        deadline = clock.time() + timeout
         try:
-            await self._carry_out(self._inner.leaving_before_close(timeout, commit=commit))
+            await self._work.end(timeout)
+            left = max(0.0, deadline - clock.time())
+            await self._work.carry_out(self._inner.leaving_before_close(left, commit=commit))
         finally:
             if self._event is not None:
                 asyncio.get_running_loop().remove_reader(self._event.fileno())
@@ -458,6 +441,10 @@ class AsyncConsumer:
     def _check_open(self) -> None:
         if self._inner.is_closed:
             raise Closed("this consumer was closed; make a new one")
+
+    def _check_not_listener(self) -> None:
+        if self._work.runs_caller():
+            self._loop.check_outside_callback()
 
     def wake(self) -> None:
         """Let a task that waits look at the group."""

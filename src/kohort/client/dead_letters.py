@@ -18,7 +18,7 @@ from kohort.client.producing import DeliveryFailed, IdempotentProducer
 from kohort.model.errors import ConfigError
 
 PREFIX: Final = "kohort.errors."
-"""Of the headers; the words behind it are those of Kafka Connect's dead letters."""
+"""The names of the headers begin so, and end as those of Kafka Connect's dead letters."""
 
 
 class DeadLetters:

@@ -20,7 +20,7 @@ _LIBRARIES: Final = tuple({sysconfig.get_path(n) for n in ("stdlib", "platstdlib
 
 
 class SlowCall:
-    """The thread or task that polled last, and where it is now."""
+    """The place of the thread or task that polled last."""
 
     def __init__(self) -> None:
         self._thread: threading.Thread | None = None
@@ -35,7 +35,7 @@ class SlowCall:
             self._task = None
 
     def __call__(self) -> str:
-        """Where it is now; empty before the first poll. Any thread may ask."""
+        """Where that thread or task is now; empty before the first poll. Any thread may ask."""
         if self._task is not None:
             name, codes = f"task {self._task.get_name()}", _codes(self._task.get_stack(limit=1))
         elif self._thread is not None:

@@ -6,6 +6,8 @@ exception of a step. Must not know: the work.
 
 from __future__ import annotations
 
+import asyncio
+import logging
 import time
 from collections.abc import Awaitable, Callable, Generator
 from inspect import iscoroutine
@@ -13,6 +15,7 @@ from typing import Any, Final, TypeAlias
 
 from kohort.client.errors import WrongUse
 
+LOG: Final = logging.getLogger(__name__)
 Steps: TypeAlias = Generator[Awaitable[Any] | None, None, None]
 """Work that yields a coroutine of a listener, or None where only time or the group helps."""
 
@@ -43,26 +46,73 @@ def run(steps: Steps) -> None:
         return
 
 
-async def go_on(
-    steps: Steps, awaited: Awaitable[Any] | None, pause: Callable[[], Awaitable[None]]
-) -> None:
-    """Carry out the rest of the work, and await what the work waits for.
+class WorkInTurn:
+    """Carries out one piece of work after the other for tasks of asyncio.
+
+    A cancelled task leaves its work running: the rebalance needs the end of the work.
 
     Args:
-        steps: the work.
-        awaited: the first yield of ``steps``.
         pause: waits until time or the group may have helped.
-
-    Raises:
-        Exception: a step raised it.
     """
-    try:
-        while True:
-            try:
-                await (pause() if awaited is None else awaited)
-            except BaseException as error:
-                awaited = steps.throw(error)
-            else:
-                awaited = next(steps)
-    except StopIteration:
-        return
+
+    def __init__(self, pause: Callable[[], Awaitable[None]]) -> None:
+        self._pause = pause
+        self._task: asyncio.Task[None] | None = None
+        """The work that has to wait at present."""
+
+    def runs_caller(self) -> bool:
+        """Whether the calling coroutine is part of the work, as a listener is."""
+        return self._task is not None and self._task is asyncio.current_task()
+
+    async def carry_out(self, steps: Steps) -> None:
+        """Carry out work, behind work that waits already.
+
+        Raises:
+            Exception: a step of this work, or of the work before, raised it.
+        """
+        while self._task is not None and not self.runs_caller():
+            await self._finish()
+        try:
+            awaited = next(steps)
+        except StopIteration:
+            return
+        self._task = asyncio.create_task(self._go_on(steps, awaited))
+        await self._finish()
+
+    async def end(self, longest_s: float) -> None:
+        """Wait for work that a cancelled task left running, then cancel that work.
+
+        The log tells of a failure, and of work that had to be cancelled.
+        """
+        task = self._task
+        if task is None:
+            return
+        await asyncio.wait([task], timeout=longest_s)
+        if not task.done():
+            LOG.warning("the consumer is closed while a listener works; the listener is cancelled")
+            task.cancel()
+            await asyncio.wait([task])
+        self._task = None
+        if not task.cancelled() and (error := task.exception()):
+            LOG.warning("a listener failed while the consumer was being closed: %r", error)
+
+    async def _finish(self) -> None:
+        task = self._task
+        assert task is not None
+        try:
+            await asyncio.shield(task)
+        finally:
+            if task.done() and self._task is task:
+                self._task = None
+
+    async def _go_on(self, steps: Steps, awaited: Awaitable[Any] | None) -> None:
+        try:
+            while True:
+                try:
+                    await (self._pause() if awaited is None else awaited)
+                except BaseException as error:
+                    awaited = steps.throw(error)
+                else:
+                    awaited = next(steps)
+        except StopIteration:
+            return
