@@ -82,7 +82,7 @@ class WorkInTurn:
     async def end(self, longest_s: float) -> None:
         """Wait for work that a cancelled task left running, then cancel that work.
 
-        The log tells of a failure, and of work that had to be cancelled.
+        The log reports a failure, and work that had to be cancelled.
         """
         task = self._task
         if task is None:
