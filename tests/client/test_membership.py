@@ -184,3 +184,27 @@ def test_settings_are_checked_before_anything_starts() -> None:
         GroupMembership(["t"], bootstrap_servers="a:1", partition_assignment_strategy="nonsense")
     with pytest.raises(ConfigError, match=r"bootstrap\.servers is missing"):
         GroupMembership(["t"], group_id="g")
+
+
+def test_a_membership_counts_its_life(broker: EmbeddedBroker) -> None:
+    with make(broker) as member:
+        until(lambda: member.snapshot().owned == ALL, "everything is assigned to the only member")
+        member.commit({TP0: 1})
+        with pytest.raises(RequestFailed):
+            member.commit({("no such topic", 0): 1})
+        until(lambda: member.metrics()["heartbeat-response-time-count"] > 0, "a heartbeat")
+        found = member.metrics()
+    wanted = {
+        "assigned-partitions": 4,
+        "rebalance-total": 1,
+        "failed-rebalance-total": 0,
+        "rebalance-latency-count": 1,
+        "commit-total": 2,
+        "failed-commit-total": 1,
+        "commit-latency-count": 2,
+    }
+    assert {name: found[name] for name in wanted} == wanted
+    assert found["join-total"] >= found["sync-total"] == 1
+    assert 0 < found["join-time-avg"] <= found["join-time-max"] < 20_000
+    assert 0 < found["last-heartbeat-seconds-ago"] < 20
+    assert not [name for name in found if "poll" in name or "records" in name]

@@ -11,8 +11,9 @@ from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 from tests.client.one_consumer import make, read
+from tests.client.stage import until
 
-from kohort import Consumer
+from kohort import Consumer, ResourceGroup
 from kohort.broker.embedded import EmbeddedBroker
 from kohort.client.errors import WrongUse
 from kohort.client.metrics import METRICS, Kind
@@ -100,5 +101,26 @@ def test_consumers_that_cannot_be_told_apart_are_refused(
 ) -> None:
     with make(broker) as one, make(broker) as two:
         use([one])
-        with pytest.raises(WrongUse, match=r"two consumers of group g have the client\.id kohort"):
+        with pytest.raises(WrongUse, match=r"two members of group g have the client\.id kohort"):
             use([one, two])
+
+
+def test_both_readers_take_members_without_records(broker: EmbeddedBroker) -> None:
+    address = broker.bootstrap_servers
+    reader, registry = InMemoryMetricReader(), CollectorRegistry()
+    provider = MeterProvider([reader])
+    group = ResourceGroup(bootstrap_servers=address, group_id="g", resources=lambda: ["a", "b"])
+    with group:
+        until(lambda: len(group.owned()) == 2, "both resources are assigned")
+        registry.register(ConsumerCollector([group]))
+        page = generate_latest(registry).decode()
+        observe_consumers([group], provider.get_meter("test"))
+        data: Any = reader.get_metrics_data()
+    provider.shutdown()
+    families = {family.name: family for family in text_string_to_metric_families(page)}
+    value, labels = registry_value(families), {"group": "g", "client_id": "kohort"}
+    assert value("kohort_consumer_assigned_partitions", labels) == 2
+    assert value("kohort_consumer_rebalance_latency_seconds_count", labels) == 1
+    assert not families["kohort_consumer_time_between_poll_seconds"].samples
+    (scope,) = [each for resource in data.resource_metrics for each in resource.scope_metrics]
+    assert "kohort.consumer.join_time_count" in {metric.name for metric in scope.metrics}

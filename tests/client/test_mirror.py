@@ -30,6 +30,7 @@ def test_records_arrive_as_they_are_in_the_same_partitions_and_order(mirrored: M
     mirrored.write(50)
     worker = mirrored.start()
     mirrored.settled()
+    assert worker.metrics()["records-consumed-total"] == 50 * PARTITIONS
     mirrored.stop(worker)
     source, target = mirrored.addresses
     assert mirrored.rows(target, mirrored.topic) == mirrored.rows(source, mirrored.topic)

@@ -78,6 +78,7 @@ RUN = (
     (MEASURE, "commit-latency-max"),
     (MEASURE, "ConsumerCollector("),
     (MEASURE, "observe_consumers("),
+    (MEASURE, "ResourceGroup("),
     (TUTORIAL, "producer.poll(0.005)"),
     (TUTORIAL, "read_table("),
 )
@@ -238,6 +239,7 @@ def test_the_programs_that_read_records(
         ),
         ("ConsumerCollector(", r"kohort_consumer_records_consumed_total\{[^}]+\} 1.0\n"),
         ("observe_consumers(", r"1 records\n"),
+        ("ResourceGroup(", r"2 \d+\.\d+\n"),
     ],
 )
 def test_the_programs_that_measure(

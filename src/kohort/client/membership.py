@@ -19,7 +19,7 @@ from kohort.client import arguments
 from kohort.client.arguments import AnyPartition, PartitionLike
 from kohort.client.client_loop import monotonic_now
 from kohort.client.config import ClientSettings, parse_client_settings
-from kohort.client.driver_thread import DriverThread, member_engine, protocol_of
+from kohort.client.driver_thread import DriverThread, group_id_of, member_engine, protocol_of
 from kohort.client.errors import AuthenticationFailed, ClientError, Closed, WrongUse
 from kohort.client.failures import trouble_failure
 from kohort.client.status import MemberStatus, StatusKeeper, waits_in
@@ -30,6 +30,7 @@ from kohort.consumer.membership_core import MembershipCore, Released
 from kohort.consumer.ownership import Change
 from kohort.embedded.deferral import Wait
 from kohort.engine.consumer_driver import ConsumerDriver, GroupProtocol
+from kohort.engine.member_recording import RequestNotes
 from kohort.member.events import Polled, RequestRejoin
 from kohort.member.states import MemberState
 from kohort.model.ids import NO_GENERATION, GenerationId, TopicPartition
@@ -94,9 +95,11 @@ class Membership(Generic[R]):
     ) -> None:
         self._topics = arguments.topics(topics)
         self._session_micros = settings.session_timeout_ms * MICROS_PER_MILLI
+        self._settings = settings
         keeper = StatusKeeper(lambda _fact: None)
+        notes = RequestNotes(group_id_of(settings), keeper.observe)
         self._driver = ConsumerDriver(
-            member_engine(settings, protocol),
+            member_engine(settings, protocol, notes),
             MembershipCore(protocol.embedded),
             observe=keeper.observe,
         )
@@ -173,6 +176,21 @@ class Membership(Generic[R]):
         driver = self._driver
         owned = self._snapshot.owned
         return self._thread.keeper.status(driver.member, driver.core.ownership, owned)
+
+    @property
+    def settings(self) -> ClientSettings:
+        """The settings of this member."""
+        return self._settings
+
+    def metrics(self) -> dict[str, float]:
+        """Counters, gauges and small histograms by name: those of ``METRICS`` about the group.
+
+        ``assigned-partitions`` counts the owned resources.
+        """
+        return {
+            "assigned-partitions": len(self._snapshot.owned),
+            **self._thread.keeper.meter.numbers(monotonic_now()),
+        }
 
     def confirmed(self) -> bool:
         """Whether the coordinator confirmed the membership less than a session timeout ago."""

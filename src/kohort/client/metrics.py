@@ -35,7 +35,7 @@ from kohort.model.wire_facts import GroupApi
 
 
 class Measured(Protocol):
-    """A consumer with metrics."""
+    """A consumer or another member with metrics."""
 
     @property
     def settings(self) -> ClientSettings:
@@ -58,7 +58,7 @@ def by_client(consumers: Iterable[Measured]) -> dict[tuple[str, str], Measured]:
         key = consumer.settings.group_id or "", consumer.settings.client_id
         if key in found:
             raise WrongUse(
-                f"two consumers of group {key[0]} have the client.id {key[1]}: give each its own, "
+                f"two members of group {key[0]} have the client.id {key[1]}: give each its own, "
                 "so that their metrics can be told apart"
             )
         found[key] = consumer
@@ -101,7 +101,11 @@ METRICS: Final = (
     Metric("poll-total", Kind.COUNTER, "Polls; those from the buffer within 10 ms count once."),
     Metric("time-between-poll", Kind.TIMING, "From the end of a poll to the next poll."),
     Metric("last-poll-seconds-ago", Kind.GAUGE, "Seconds since the last poll."),
-    Metric("assigned-partitions", Kind.GAUGE, "Assigned partitions, by the callbacks so far."),
+    Metric(
+        "assigned-partitions",
+        Kind.GAUGE,
+        "Assigned partitions, by the callbacks so far; other resources of a member that has such.",
+    ),
     Metric("rebalance-total", Kind.COUNTER, "Rebalances that ended with an assignment."),
     Metric("failed-rebalance-total", Kind.COUNTER, "Attempts that ended without an assignment."),
     Metric("rebalance-latency", Kind.TIMING, "From the decision to join to the assignment."),

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from typing import Any, Final
@@ -94,8 +94,18 @@ class Mirror:
         self._stop_at: float | None = None
         self._committing = False
         self._began = False
+        self._metrics: Callable[[], dict[str, float]] = dict
         self.copied = 0
         """Records that the target has acknowledged to this worker."""
+
+    @property
+    def settings(self) -> ClientSettings:
+        """The settings of the consumer in this worker."""
+        return self._source
+
+    def metrics(self) -> dict[str, float]:
+        """As `Consumer.metrics`; empty before ``run``. For any thread."""
+        return self._metrics()
 
     def stop(self, timeout_s: float = 30.0) -> None:
         """End ``run`` in order; any thread, or a handler of SIGTERM, may call this.
@@ -125,6 +135,7 @@ class Mirror:
             stack.callback(self._producer.close)
             self._consumer = stack.enter_context(Consumer(self._source))
             self._consumer.subscribe(list(self._names), _Listener(self))
+            self._metrics = self._consumer.metrics
             self._loop()
             self._consumer.close()
 

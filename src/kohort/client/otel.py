@@ -19,14 +19,14 @@ _TIMINGS: Final = {"count": True, "total": True, "avg": False, "max": False}
 
 
 def observe_consumers(consumers: Iterable[Measured], meter: Meter) -> None:
-    """Make observable counters and gauges of all metrics of these consumers.
+    """Make observable counters and gauges of all metrics of these consumers and members.
 
     Args:
-        consumers: all consumers of this process.
+        consumers: all consumers and members of this process.
         meter: makes the instruments.
 
     Raises:
-        WrongUse: two consumers have one group and one ``client.id``.
+        WrongUse: two of them have one group and one ``client.id``.
     """
     told = by_client(consumers)
     for metric in METRICS:

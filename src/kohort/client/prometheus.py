@@ -24,13 +24,13 @@ _LIMITS: Final = [(limit, str(limit / 1_000)) for limit in LIMITS_MS]
 
 
 class ConsumerCollector(Collector):
-    """The metrics of consumers, with the labels ``group`` and ``client_id``.
+    """The metrics of consumers and members, with the labels ``group`` and ``client_id``.
 
     Args:
-        consumers: all consumers of this process.
+        consumers: all consumers and members of this process.
 
     Raises:
-        WrongUse: two consumers have one group and one ``client.id``.
+        WrongUse: two of them have one group and one ``client.id``.
     """
 
     def __init__(self, consumers: Iterable[Measured]) -> None:
@@ -45,8 +45,9 @@ class ConsumerCollector(Collector):
             if metric.kind is Kind.TIMING:
                 family = HistogramMetricFamily(f"{name}_seconds", metric.doc, labels=LABELS)
                 for labels, numbers in told.items():
-                    total = numbers[f"{metric.name}-total"] / 1_000
-                    family.add_metric(labels, _buckets(metric.name, numbers), total)
+                    total = numbers.get(f"{metric.name}-total")
+                    if total is not None:  # a member without records has no polls
+                        family.add_metric(labels, _buckets(metric.name, numbers), total / 1_000)
             else:
                 counts = metric.kind is Kind.COUNTER
                 make = CounterMetricFamily if counts else GaugeMetricFamily

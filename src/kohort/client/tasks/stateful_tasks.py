@@ -126,6 +126,7 @@ class StatefulTasks:
         self._status: tuple[TaskStatus, ...] = ()
         self._stop_at: float | None = None
         self._began = False
+        self._metrics: Callable[[], dict[str, float]] = dict
 
     # -- for any thread ---------------------------------------------------------------------------
 
@@ -137,6 +138,15 @@ class StatefulTasks:
         """
         if self._stop_at is None:
             self._stop_at = time.monotonic() + timeout_s
+
+    @property
+    def settings(self) -> ClientSettings:
+        """The settings of the consumer in this process."""
+        return self._settings
+
+    def metrics(self) -> dict[str, float]:
+        """As `Consumer.metrics`; empty before ``run``. For any thread."""
+        return self._metrics()
 
     def status(self) -> tuple[TaskStatus, ...]:
         """All tasks and standbys of this process, in order."""
@@ -170,6 +180,7 @@ class StatefulTasks:
             stack.callback(self._close_stores)
             self._consumer = stack.enter_context(Consumer(self._settings))
             self._consumer.subscribe([self._topic], _Listener(self))
+            self._metrics = self._consumer.metrics
             self._loop()
             self._consumer.close()
 
