@@ -27,7 +27,7 @@ class Crew:
     def __init__(
         self, address: str, stack: ExitStack, policy: Policy | None = None, **settings: object
     ) -> None:
-        self.names: list[Any] = [f"r{number}" for number in range(12)]
+        self.names: Any = [f"r{number}" for number in range(12)]
         self.members: list[ResourceGroup] = []
         self.collisions: list[str] = []
         """Resources that a member acquired while another one still worked on them."""
@@ -66,6 +66,7 @@ class Crew:
             on_acquired=acquired,
             on_revoked=revoked,
             on_lost=revoked,
+            **{k: v for k, v in callbacks.items() if k in ("on_prepare", "on_discard")},
         )
         self._stack.callback(member.leave)
         member.join()
@@ -108,3 +109,53 @@ def a_member_returns(crew: Crew) -> None:
     crew.join()
     crew.settled(4, 4, 4)
     assert [member.owned() for member in crew.members] == [before[0], before[2], before[1]]
+
+
+def copies_move_resources(crew: Crew) -> None:
+    """Resources move when their next member has warm copies; a lost member's go to its standbys."""
+    asked: list[frozenset[str]] = []
+    copies: dict[ResourceGroup, frozenset[str]] = {}
+
+    def join() -> ResourceGroup:
+        member = crew.join(on_prepare=asked.append)
+        copies[member] = frozenset()
+        return member
+
+    def report(*shares: int) -> None:
+        """Report what is asked for as warm until the members have these shares."""
+
+        def there() -> bool:
+            for member in crew.members:
+                if told := member.snapshot().preparing:
+                    copies[member] |= told
+                    member.report_warm(told)
+            return sorted(len(member.owned()) for member in crew.members) == sorted(shares)
+
+        crew.until(there, f"shares of {shares}")
+        crew.settled(*shares)
+
+    first = join()
+    crew.settled(12)
+    second = join()
+    crew.until(lambda: len(second.snapshot().preparing) == 12, "six that come, six standbys")
+    (waits,) = [text for text in second.status().waiting_for if "resources move" in text]
+    assert waits.startswith("6 resources move to this member when it has warm copies, or in ")
+    assert waits.split(": ")[1].startswith("r")
+    assert (first.owned(), second.owned()) == (frozenset(crew.names), frozenset())
+    report(6, 6)
+    third = join()
+    report(4, 4, 4)
+    generation = first.snapshot().generation
+    first.request_rejoin("the leader learns of the newest copies")
+    crew.until(lambda: first.snapshot().generation > generation, "another round")
+    report(4, 4, 4)
+    before = {member: member.owned() for member in (first, second)}
+    lost = third.owned()
+    crew.leave(third)
+    crew.settled(6, 6)
+    for member, mine in before.items():
+        came = member.owned() - mine
+        assert mine < member.owned()
+        assert came <= lost & copies[member], "only a member with a copy takes over"
+    assert crew.collisions == []
+    assert asked

@@ -21,7 +21,6 @@ from kohort.broker.embedded import EmbeddedBroker
 from kohort.client.admin import Admin
 from kohort.client.consumer import Consumer
 from kohort.client.listeners import PartitionsCallback
-from kohort.client.resources import ResourceGroup
 from kohort.model.errors import ConfigError
 from kohort.model.ids import TopicPartition
 
@@ -153,11 +152,6 @@ def test_an_announcement_that_ends_is_told(make_consumer: MakeConsumer) -> None:
     third = make_consumer()
     until(lambda: shares(first, second, third) == [3, 0, 1] and bool(dropped), "the news")
     assert set(dropped[0]) < set(asked[0])
-
-
-def test_resources_have_no_topics_with_state() -> None:
-    with pytest.raises(ConfigError, match=r"kohort\.stateful\.topics is for consumers"):
-        ResourceGroup({MINE: "t"}, group_id="g", bootstrap_servers="h:1", resources=list)
 
 
 def test_stateful_topics_need_the_cooperative_assignor() -> None:

@@ -7,9 +7,10 @@ import uuid
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
+from typing import Any
 
 import pytest
-from tests.client.sharing import Crew, a_member_returns
+from tests.client.sharing import Crew, a_member_returns, copies_move_resources
 from tests.client.stage import expel, until
 
 from kohort.broker.embedded import EmbeddedBroker
@@ -39,6 +40,22 @@ def test_members_share_resources_and_no_resource_is_with_two(make_crew: MakeCrew
         crew.settled(*shares)
     crew.leave(crew.members[0])
     crew.settled(6, 6)
+    assert crew.collisions == []
+
+
+def test_weights_balance_the_load_and_not_the_number(make_crew: MakeCrew) -> None:
+    crew = make_crew(**{"scheduled.rebalance.max.delay.ms": 60_000})
+    crew.names = {name: 11 if name == "r3" else 1 for name in crew.names}
+    for shares in ([12], [1, 11]):
+        crew.join()
+        crew.settled(*shares)
+    (heavy,) = (member for member in crew.members if len(member.owned()) == 1)
+    assert heavy.owned() == {"r3"}
+    crew.leave(heavy)
+    crew.settled(11)
+    crew.join()
+    crew.settled(1, 11)
+    assert crew.members[-1].owned() == {"r3"}, "waits work with weights, too"
     assert crew.collisions == []
 
 
@@ -76,6 +93,55 @@ def test_resources_of_a_leader_that_left_wait_too(make_crew: MakeCrew) -> None:
     again = crew.join()
     crew.settled(4, 4, 4)
     assert again.owned() == mine
+
+
+def test_resources_with_state_move_when_copies_are_warm(make_crew: MakeCrew) -> None:
+    copies_move_resources(make_crew(**{"kohort.standby.replicas": 1}))
+
+
+def test_copies_that_the_group_wants_no_more_are_named(make_crew: MakeCrew) -> None:
+    crew = make_crew()
+    dropped: list[frozenset[str]] = []
+    crew.join(on_prepare=len)
+    crew.settled(12)
+    second = crew.join(on_prepare=len, on_discard=dropped.append)
+    until(lambda: len(second.snapshot().preparing) == 6, "six resources are announced")
+    before = second.snapshot().preparing
+    crew.names = crew.names[:6]
+    crew.members[0].resources_changed()
+    until(lambda: bool(dropped), "copies of former resources are not wanted")
+    assert dropped[0] >= before - set(crew.names)
+
+
+def test_a_deadline_ends_the_preparation_of_resources(make_crew: MakeCrew) -> None:
+    crew = make_crew(**{"kohort.handover.timeout.ms": 300})
+    for shares in ([12], [6, 6]):
+        crew.join(on_prepare=len)
+        crew.settled(*shares)
+    assert crew.collisions == []
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        ({"kohort.stateful.topics": "t"}, "here on_prepare says that all resources have state"),
+        ({"kohort.standby.replicas": 1}, "there is no on_prepare"),
+    ],
+)
+def test_settings_about_state_need_a_callback(more: dict[str, object], words: str) -> None:
+    with pytest.raises(ConfigError, match=words):
+        ResourceGroup(more, group_id="g", bootstrap_servers="h:1", resources=list)
+
+
+def test_a_policy_of_the_application_prepares_nothing() -> None:
+    with pytest.raises(ConfigError, match="no effect with a policy"):
+        ResourceGroup(
+            group_id="g",
+            bootstrap_servers="h:1",
+            resources=list,
+            on_prepare=len,
+            policy=lambda _members, _names: {},
+        )
 
 
 def test_the_application_has_a_policy_of_its_own(make_crew: MakeCrew) -> None:
@@ -117,10 +183,16 @@ def test_a_policy_that_fails_is_replaced_by_the_balanced_plan(
 
 
 @pytest.mark.parametrize(
-    ("names", "word"), [(["a", "a"], "2 times"), ([""], "not empty"), ([7], "not empty")]
+    ("names", "word"),
+    [
+        (["a", "a"], "2 times"),
+        ([""], "not empty"),
+        ([7], "not empty"),
+        ({"a": 1, "b": -1}, "expected a weight of 0 or more for 'b', got -1"),
+    ],
 )
 def test_wrong_names_are_told_and_the_known_resources_are_shared_out(
-    make_crew: MakeCrew, names: list[str], word: str, caplog: pytest.LogCaptureFixture
+    make_crew: MakeCrew, names: Any, word: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     crew = make_crew()
     crew.join()

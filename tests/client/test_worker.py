@@ -8,7 +8,12 @@ from contextlib import ExitStack
 
 import pytest
 from tests.client.stage import expel, until
-from tests.client.working import ConnectsLeader, Crew, workers_come_and_go
+from tests.client.working import (
+    ConnectsLeader,
+    Crew,
+    work_moves_with_warm_copies,
+    workers_come_and_go,
+)
 
 from kohort.broker.embedded import EmbeddedBroker
 from kohort.client.errors import WrongUse
@@ -26,6 +31,10 @@ def crew(kohort_broker: EmbeddedBroker) -> Iterator[Crew]:
 
 def test_work_moves_in_two_steps_when_workers_come_and_go(crew: Crew) -> None:
     workers_come_and_go(crew)
+
+
+def test_work_with_state_moves_when_copies_are_warm(crew: Crew) -> None:
+    work_moves_with_warm_copies(crew)
 
 
 def test_work_that_cannot_be_started_fails_alone_and_can_be_restarted(crew: Crew) -> None:

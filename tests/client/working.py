@@ -73,6 +73,7 @@ class Crew:
             return read if isinstance(read, Configuration) else self.configuration
 
         protocols: Any = more.pop("protocols", ("compatible",))
+        on_prepare: Any = more.pop("on_prepare", None)
         worker = Worker(
             {
                 "bootstrap.servers": self.address,
@@ -85,6 +86,7 @@ class Crew:
             on_start=start,
             on_stop=stop,
             on_lost=lose,
+            on_prepare=on_prepare,
             protocols=protocols,
         )
         self._stack.callback(worker.leave)
@@ -174,3 +176,18 @@ def workers_come_and_go(crew: Crew) -> None:
     crew.workers[1].configuration_changed()
     crew.settled(3, 3)
     assert crew.lost == []
+
+
+def work_moves_with_warm_copies(crew: Crew) -> None:
+    """A newcomer gets its work when it has warm copies, the stateful work of others stays."""
+    asked: list[frozenset[ConnectorTask]] = []
+    crew.join(on_prepare=asked.append)
+    crew.settled(18)
+    newcomer = crew.join(on_prepare=asked.append)
+    until(lambda: len(newcomer.snapshot().preparing) == 9, "nine connectors and tasks to prepare")
+    announced = newcomer.snapshot().preparing
+    crew.settled(0, 18)
+    newcomer.report_warm(announced)
+    crew.settled(9, 9)
+    assert newcomer.owned() == announced
+    assert asked == [announced]

@@ -6,9 +6,9 @@ from contextlib import ExitStack
 
 import pytest
 from tests.client.candidates import Candidates, a_rolling_bounce_moves_leadership_twice_at_most
-from tests.client.sharing import Crew, a_member_returns
+from tests.client.sharing import Crew, a_member_returns, copies_move_resources
 from tests.client.working import Crew as WorkerCrew
-from tests.client.working import workers_come_and_go
+from tests.client.working import work_moves_with_warm_copies, workers_come_and_go
 
 from kohort.testing.real_kafka import RealKafka
 
@@ -25,6 +25,11 @@ def test_members_share_resources_and_a_returning_member_gets_its_own(
         assert crew.collisions == []
 
 
+def test_resources_with_state_move_when_copies_are_warm(real_kafka: RealKafka) -> None:
+    with ExitStack() as stack:
+        copies_move_resources(Crew(real_kafka.bootstrap_servers, stack, kohort_standby_replicas=1))
+
+
 def test_a_rolling_bounce_moves_leadership_twice_at_most(real_kafka: RealKafka) -> None:
     with ExitStack() as stack:
         candidates = Candidates(real_kafka.bootstrap_servers, stack)
@@ -34,3 +39,8 @@ def test_a_rolling_bounce_moves_leadership_twice_at_most(real_kafka: RealKafka) 
 def test_work_moves_in_two_steps_when_workers_come_and_go(real_kafka: RealKafka) -> None:
     with ExitStack() as stack:
         workers_come_and_go(WorkerCrew(real_kafka.bootstrap_servers, stack))
+
+
+def test_work_with_state_moves_when_copies_are_warm(real_kafka: RealKafka) -> None:
+    with ExitStack() as stack:
+        work_moves_with_warm_copies(WorkerCrew(real_kafka.bootstrap_servers, stack))

@@ -15,19 +15,47 @@ import queue
 import threading
 from abc import abstractmethod
 from collections.abc import Callable, Iterable
-from typing import Final, TypeAlias
+from typing import Final
 
 from kohort.client.config import ClientSettings
 from kohort.client.errors import ClientError
 from kohort.client.membership import Membership
-from kohort.consumer import ownership
 from kohort.consumer.embedded_protocol import R
-from kohort.consumer.ownership import GiveUp, LoseAll, Take
+from kohort.consumer.ownership import Change, GiveUp
 from kohort.engine.consumer_driver import GroupProtocol
+from kohort.model.errors import ConfigError
+from kohort.model.instants import Millis
+from kohort.policies.deferred import Resolution
 
 LOG: Final = logging.getLogger(__name__)
 
-Change: TypeAlias = GiveUp[R] | Take[R] | LoseAll[R]
+
+def resolution_of(settings: ClientSettings, every: str, *, prepares: bool) -> Resolution:
+    """The leader's waits and limits in a group in which all resources have state, or none has.
+
+    Args:
+        settings: the member's.
+        every: the name under which a member wants each resource.
+        prepares: whether the application has ``on_prepare``.
+
+    Raises:
+        ConfigError: a setting about state has no effect.
+    """
+    if settings.stateful_topics:
+        raise ConfigError(
+            "kohort.stateful.topics is for consumers; here on_prepare says that all resources have "
+            "state"
+        )
+    if settings.kohort_standby_replicas and not prepares:
+        raise ConfigError(
+            f"kohort.standby.replicas is {settings.kohort_standby_replicas}, but there is no "
+            "on_prepare: only resources with state have standbys"
+        )
+    return settings.resolution.with_state(
+        frozenset({every} if prepares else ()),
+        Millis(settings.kohort_handover_timeout_ms),
+        settings.kohort_standby_replicas,
+    )
 
 
 class CallbackMembership(Membership[R]):
@@ -94,9 +122,8 @@ class CallbackMembership(Membership[R]):
     def _idle(self) -> None:
         """Look after unfinished work; called between changes."""
 
-    def _queue(self, change: ownership.Change[R]) -> None:
-        if isinstance(change, GiveUp | Take | LoseAll):  # no resource is stateful
-            self._calls.put(change)
+    def _queue(self, change: Change[R]) -> None:
+        self._calls.put(change)
 
     def _run(self) -> None:
         while True:

@@ -200,11 +200,6 @@ class ClientSettings(SecuritySettings):
             )
         if self.group_id == "":
             raise ConfigError("group.id is empty; leave it out to consume without a group")
-        if self.kohort_standby_replicas and not self.stateful_topics:
-            raise ConfigError(
-                f"kohort.standby.replicas is {self.kohort_standby_replicas}, but "
-                "kohort.stateful.topics names no topic: only topics with local state have standbys"
-            )
         if self.resolution != DESIGN_ONE and COOPERATIVE_STICKY not in self.assignors:
             raise ConfigError(
                 "scheduled.rebalance.max.delay.ms, kohort.max.moves.per.round and "
@@ -244,9 +239,10 @@ class ClientSettings(SecuritySettings):
             move_cost_ms=cost if auto else None,
             most_moves=_most_moves(self.kohort_max_moves_per_round),
             moves_interval_ms=Millis(self.kohort_moves_interval_ms),
-            stateful=self.stateful_topics,
-            handover_ms=Millis(self.kohort_handover_timeout_ms if self.stateful_topics else 0),
-            standbys=self.kohort_standby_replicas,
+        ).with_state(
+            self.stateful_topics,
+            Millis(self.kohort_handover_timeout_ms),
+            self.kohort_standby_replicas,
         )
 
     @property

@@ -64,8 +64,14 @@ def protocol_of(settings: ClientSettings) -> GroupProtocol[TopicPartition]:
     """The consumer protocol with these settings.
 
     Raises:
-        ConfigError: an assignor is unknown, or the file of the identity cannot be read.
+        ConfigError: an assignor is unknown, or the file of the identity cannot be read, or no topic
+            has state, and standbys are asked for.
     """
+    if settings.kohort_standby_replicas and not settings.stateful_topics:
+        raise ConfigError(
+            f"kohort.standby.replicas is {settings.kohort_standby_replicas}, but "
+            "kohort.stateful.topics names no topic: only topics with local state have standbys"
+        )
     say = partial(LOG.info, "group %s: %s", settings.group_id)
     return consumer_protocol(
         assignors(settings.assignors),

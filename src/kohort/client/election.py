@@ -14,10 +14,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final, TypeAlias
 
 from kohort.client import arguments
-from kohort.client.callback_membership import Change
 from kohort.client.config import ClientSettings, parse_client_settings
 from kohort.client.resources import ResourceGroup
-from kohort.consumer.ownership import Take
+from kohort.consumer.ownership import Change, Take
 from kohort.policies.resource_groups import Sharer
 
 LEADERSHIP: Final = "leadership"

@@ -7,18 +7,18 @@ of the resources.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Final, TypeAlias
 
 from kohort.client import arguments
-from kohort.client.callback_membership import CallbackMembership, Change
+from kohort.client.callback_membership import CallbackMembership, resolution_of
 from kohort.client.config import ClientSettings, parse_client_settings
 from kohort.client.identity import member_identity
-from kohort.consumer.ownership import GiveUp, LoseAll, Take
+from kohort.consumer.ownership import Change, Discard, GiveUp, LoseAll, Prepare, Take
 from kohort.engine.resource_protocol import EVERY, resource_protocol
 from kohort.model.errors import ConfigError
-from kohort.policies.resource_groups import Policy, ResourceAssigner
+from kohort.policies.resource_groups import Policy, ResourceAssigner, Resources
 
 LOG: Final = logging.getLogger(__name__)
 
@@ -34,13 +34,18 @@ class ResourceGroup(CallbackMembership[str]):
 
     Args:
         settings: a ``ClientSettings``, or names and values as ``parse_client_settings`` takes them.
-        resources: the names of all resources; called on the membership's thread with each
-            assignment, so it must return at once.
+        resources: the names of all resources, or a mapping with their weights: then the load is
+            balanced, and not the number. Called on the membership's thread with each assignment, so
+            it must return at once.
         on_acquired: called with names that this member works on from now on.
         on_revoked: called with names that another member shall get; they move when it returns.
         on_lost: called with names that other members may work on already.
+        on_prepare: called with names that other members work on now; make copies of their state,
+            and call ``report_warm``. They come to this member then, or it keeps the copies as a
+            standby. None: resources move without preparation.
+        on_discard: called with names of which the group wants no copies of this member any more.
         policy: shares the resources out, see `Policy`; None balances their number, and moves as
-            few as possible.
+            few as possible. It has no waits, no limits and no preparation.
         more: further settings; ``bootstrap_servers`` and ``group_id`` are needed.
 
     The callbacks run one after the other on a thread of their own. An exception in a callback is
@@ -55,10 +60,12 @@ class ResourceGroup(CallbackMembership[str]):
         settings: ClientSettings | Mapping[str, object] | None = None,
         /,
         *,
-        resources: Callable[[], Iterable[str]],
+        resources: Callable[[], Resources],
         on_acquired: NamesCallback = _nothing,
         on_revoked: NamesCallback = _nothing,
         on_lost: NamesCallback = _nothing,
+        on_prepare: NamesCallback | None = None,
+        on_discard: NamesCallback = _nothing,
         policy: Policy | None = None,
         **more: object,
     ) -> None:
@@ -67,24 +74,35 @@ class ResourceGroup(CallbackMembership[str]):
             ("on_acquired", on_acquired),
             ("on_revoked", on_revoked),
             ("on_lost", on_lost),
+            ("on_prepare", on_prepare),
+            ("on_discard", on_discard),
         ):
             arguments.function(callback, name)
         settings = parse_client_settings(settings, **more)
-        if settings.stateful_topics:
-            raise ConfigError("kohort.stateful.topics is for consumers: resources are no topics")
+        prepares = on_prepare is not None
+        if prepares and policy is not None:
+            raise ConfigError("on_prepare has no effect with a policy of the application")
+        resolution = resolution_of(settings, EVERY, prepares=prepares)
         say = partial(LOG.warning, "group %s: %s", settings.group_id)
         protocol = resource_protocol(
             ResourceAssigner(
                 resources,
                 policy,
-                settings.resolution,
+                resolution,
                 say,
                 settings.kohort_max_group_record_bytes,
             ),
             member_identity(settings.kohort_member_identity),
+            prepares=prepares,
         )
         super().__init__([EVERY], settings, protocol)
-        self._callbacks = {Take: on_acquired, GiveUp: on_revoked, LoseAll: on_lost}
+        self._callbacks = {
+            Take: on_acquired,
+            GiveUp: on_revoked,
+            LoseAll: on_lost,
+            Prepare: on_prepare or _nothing,
+            Discard: on_discard,
+        }
 
     def resources_changed(self) -> None:
         """The list of resources is another one now: the leader shares it out again.

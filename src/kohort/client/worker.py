@@ -18,11 +18,11 @@ from functools import partial
 from typing import Final, TypeAlias
 
 from kohort.client import arguments
-from kohort.client.callback_membership import CallbackMembership, Change
+from kohort.client.callback_membership import CallbackMembership, resolution_of
 from kohort.client.config import ClientSettings, parse_client_settings
 from kohort.client.errors import WrongUse
 from kohort.client.identity import member_identity
-from kohort.consumer.ownership import GiveUp, Take
+from kohort.consumer.ownership import Change, Discard, GiveUp, Prepare, Take
 from kohort.embedded.connect import (
     COMPATIBLE,
     EAGER,
@@ -41,6 +41,7 @@ __all__ = ["Configuration", "ConnectorTask", "WorkState", "WorkStatus", "Worker"
 LOG: Final = logging.getLogger(__name__)
 
 WorkCallback: TypeAlias = Callable[[ConnectorTask], object]
+CopiesCallback: TypeAlias = Callable[[frozenset[ConnectorTask]], object]
 
 
 class WorkState(Enum):
@@ -72,6 +73,10 @@ class Worker(CallbackMembership[ConnectorTask]):
         on_stop: called with each one that another worker shall run; the work moves when all calls
             of a rebalance have returned.
         on_lost: called with each one that another worker may run already; default: ``on_stop``.
+        on_prepare: called with work that other workers run now; make copies of its state, and call
+            ``report_warm``. It comes to this worker then, or the copies are for a standby. None:
+            work moves without preparation.
+        on_discard: called with work of which the group wants no copies here any more.
         url: the address of this process, for the other workers.
         protocols: Connect's names, best first. ``compatible`` keeps work running during a
             rebalance, ``default`` (eager) stops all work before. A group changes from one to the
@@ -94,6 +99,8 @@ class Worker(CallbackMembership[ConnectorTask]):
         on_start: WorkCallback,
         on_stop: WorkCallback,
         on_lost: WorkCallback | None = None,
+        on_prepare: CopiesCallback | None = None,
+        on_discard: CopiesCallback | None = None,
         url: str = "",
         protocols: Sequence[str] = (NAMES[COMPATIBLE],),
         **more: object,
@@ -103,25 +110,28 @@ class Worker(CallbackMembership[ConnectorTask]):
             ("on_start", on_start),
             ("on_stop", on_stop),
             ("on_lost", on_lost),
+            ("on_prepare", on_prepare),
+            ("on_discard", on_discard),
         ):
             arguments.function(callback, name)
         settings = parse_client_settings(settings, **more)
         versions = _versions(protocols)
-        if settings.stateful_topics:
-            raise ConfigError("kohort.stateful.topics is for consumers: connectors are no topics")
+        prepares = on_prepare is not None
         protocol = connect_protocol(
             url,
             configuration,
             partial(LOG.warning, "group %s: %s", settings.group_id),
             told=self._assigned,
             versions=versions,
-            resolution=settings.resolution,
+            resolution=resolution_of(settings, ALL, prepares=prepares),
             identity=member_identity(settings.kohort_member_identity),
+            prepares=prepares,
             most_record_bytes=settings.kohort_max_group_record_bytes,
         )
         super().__init__([ALL], settings, protocol)
         self._configuration = configuration
         self._on_start, self._on_stop, self._on_lost = on_start, on_stop, on_lost or on_stop
+        self._on_copies = {Prepare: on_prepare, Discard: on_discard}
         self._work: dict[ConnectorTask, WorkStatus] = {}
         """Written on the thread of the callbacks only."""
         self._is_new = settings.group_instance_id is not None and EAGER not in versions
@@ -169,6 +179,10 @@ class Worker(CallbackMembership[ConnectorTask]):
         if isinstance(change, Take):
             self._work |= dict.fromkeys(change.resources, WorkStatus(state=WorkState.WAITING))
             self._idle()
+            return
+        if isinstance(change, Prepare | Discard):
+            if told := self._on_copies[type(change)]:
+                told(change.resources)
             return
         callback = self._on_stop if isinstance(change, GiveUp) else self._on_lost
         for work in sorted(change.resources, reverse=True):  # tasks before their connector

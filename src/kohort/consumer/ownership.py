@@ -278,7 +278,7 @@ class Ownership(Generic[R]):
         self._warm |= new
         if not new & self._coming:
             return []
-        reason = f"{len(new & self._coming)} partitions are prepared"
+        reason = f"{len(new & self._coming)} {self._embedded.words.noun} are prepared"
         return [Tell(event=SubscriptionChanged(reason=reason))]
 
     def report_cold(self, resources: frozenset[R]) -> list[OwnershipEffect[R]]:
@@ -355,7 +355,7 @@ class Ownership(Generic[R]):
             effects.append(Prepare(resources=new))
         if late := wanted & announced.prepare & self._warm - self._offered_warm:
             # The owner reported these copies after the join, so the leader does not know them.
-            reason = f"{len(late)} partitions are prepared"
+            reason = f"{len(late)} {self._embedded.words.noun} are prepared"
             effects.append(Tell(event=SubscriptionChanged(reason=reason)))
         return effects
 

@@ -135,6 +135,13 @@ class Handover:
     remaining_ms: Millis
     partitions: frozenset[TopicPartition]
 
+    def sentence(self, receiver: str, words: Words = PARTITIONS) -> str:
+        """For logs and states: these move to the receiver."""
+        return (
+            f"{len(self.partitions)} {words.noun} move to {receiver} when it has warm copies, or "
+            f"in {self.remaining_ms / 1_000:.1f} s: {named(self.partitions, words.name)}"
+        )
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pending:
@@ -185,12 +192,7 @@ class Pending:
             f"the member that had them: {named(wait.partitions, words.name)}"
             for wait in self.waits
         ]
-        handovers = [
-            f"{len(each.partitions)} partitions move to this member when it has warm copies, or in "
-            f"{each.remaining_ms / 1_000:.1f} s: {named(each.partitions)}"
-            for each in self.handovers
-        ]
-        return moves + waits + handovers
+        return moves + waits + [each.sentence("this member", words) for each in self.handovers]
 
 
 NOTHING = Pending()

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Final
 
 from kohort.consumer.embedded_protocol import EmbeddedProtocol, Offer
@@ -28,7 +29,7 @@ from kohort.embedded.connect import (
 )
 from kohort.embedded.consumer import decode_assignment
 from kohort.engine.consumer_driver import GroupProtocol
-from kohort.engine.consumer_protocol import echo_of, rounds_announced
+from kohort.engine.consumer_protocol import announced, echo_of
 from kohort.model.ids import ProtocolType
 from kohort.model.instants import Millis
 from kohort.model.join import JoinProtocol
@@ -51,6 +52,7 @@ def connect_protocol(
     versions: tuple[int, ...] = (COMPATIBLE,),
     resolution: Resolution = DESIGN_ONE,
     identity: int | None = None,
+    prepares: bool = False,
     most_record_bytes: int = BROKERS_RECORD_LIMIT,
 ) -> GroupProtocol[ConnectorTask]:
     """The protocol of one worker.
@@ -64,12 +66,19 @@ def connect_protocol(
         versions: the offers, best first: `COMPATIBLE`, `EAGER`, or both for an upgrade.
         resolution: waits and limits of moves, if this worker leads.
         identity: the number of a worker that is the same in its next process.
+        prepares: whether the worker prepares work before it gets it.
         most_record_bytes: the broker's limit for the group's record; 0 for no check.
     """
     configuration = _LastRead(configuration, say).read
     assigner = ConnectAssigner(configuration, resolution, say, most_record_bytes)
     worker = _Worker(
-        url, configuration, told, assigner.remember, versions=versions, identity=identity
+        url,
+        configuration,
+        told,
+        assigner.remember,
+        versions=versions,
+        identity=identity,
+        prepares=prepares,
     )
     return GroupProtocol(
         type=PROTOCOL_TYPE,
@@ -79,7 +88,7 @@ def connect_protocol(
             is_cooperative=lambda name: name != NAMES[EAGER],
             offers_eager=EAGER in versions,
             name_of=lambda _task: ALL,
-            announced=rounds_announced,
+            announced=partial(announced, resource_of=as_work),
             words=WORDS,
         ),
         assigner=assigner,
@@ -116,12 +125,13 @@ class _Worker:
         *,
         versions: tuple[int, ...],
         identity: int | None,
+        prepares: bool,
     ) -> None:
         self._url = url
         self._configuration = configuration
         self._tell = tell
         self._versions = versions
-        self._identity = identity
+        self._identity, self._prepares = identity, prepares
         self._remember = remember
         self._has = frozenset[ConnectorTask]()
         self._told = ConnectAssignment()
@@ -149,7 +159,7 @@ class _Worker:
             (ALL,),
             owned=set(map(as_partition, value.owned)),
             generation_id=value.generation_id,
-            echo=echo_of(value, self._identity),
+            echo=echo_of(value, self._identity, as_partition, prepares=self._prepares),
         )
         return offered.metadata
 

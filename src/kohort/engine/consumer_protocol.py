@@ -6,10 +6,10 @@ partitions as resources. Must not know: connections, offsets, records.
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import Any
+from collections.abc import Callable
+from functools import partial
 
-from kohort.consumer.embedded_protocol import Announced, EmbeddedProtocol, Offer
+from kohort.consumer.embedded_protocol import Announced, EmbeddedProtocol, Offer, R
 from kohort.embedded.consumer import decode_assignment
 from kohort.embedded.deferral import Echo, pending_of
 from kohort.engine.consumer_driver import GroupProtocol
@@ -21,30 +21,37 @@ from kohort.policies.registry import is_cooperative
 from kohort.policies.spec import Assignor
 
 
-def echo_of(value: Offer[Any], identity: int | None, *, prepares: bool = False) -> Echo:
-    """The part of an offer that only leaders of kohort read; without warm copies."""
+def echo_of(
+    value: Offer[R],
+    identity: int | None,
+    partition_of: Callable[[R], TopicPartition],
+    *,
+    prepares: bool,
+) -> Echo:
+    """The part of an offer that only leaders of kohort read."""
     return Echo(
         pending=pending_of(value.user_data).after(value.elapsed_ms),
         identity=identity,
         draining=value.draining,
         prepares=prepares,
+        warm=frozenset(map(partition_of, value.warm)),
     )
 
 
-def rounds_announced(user_data: bytes | None) -> Announced[Any]:
-    """The announcements of later moves and of another round, for resources that nobody prepares."""
+def announced(user_data: bytes | None, resource_of: Callable[[TopicPartition], R]) -> Announced[R]:
+    """The announcements in the userdata of an assignment."""
     pending = pending_of(user_data)
-    return Announced(postponed=pending.postponed > 0, round_follows=bool(pending.released))
-
-
-def _announced(user_data: bytes | None) -> Announced[TopicPartition]:
-    pending = pending_of(user_data)
-    partitions = (each.partitions for each in pending.handovers)
-    return replace(
-        rounds_announced(user_data),
-        prepare=frozenset[TopicPartition]().union(*partitions),
-        standbys=pending.standbys,
+    partitions = frozenset[TopicPartition]().union(*(each.partitions for each in pending.handovers))
+    return Announced(
+        prepare=frozenset(map(resource_of, partitions)),
+        standbys=frozenset(map(resource_of, pending.standbys)),
+        postponed=pending.postponed > 0,
+        round_follows=bool(pending.released),
     )
+
+
+def _itself(partition: TopicPartition) -> TopicPartition:
+    return partition
 
 
 def consumer_protocol(
@@ -72,7 +79,7 @@ def consumer_protocol(
             previous=value.previous,
             generation_id=value.generation_id,
             rack_id=rack_id,
-            echo=replace(echo_of(value, identity, prepares=bool(stateful)), warm=value.warm),
+            echo=echo_of(value, identity, _itself, prepares=bool(stateful)),
         )
 
     def read_assignment(data: bytes) -> tuple[frozenset[TopicPartition], bytes | None]:
@@ -87,7 +94,7 @@ def consumer_protocol(
             is_cooperative=is_cooperative,
             name_of=lambda partition: partition.topic,
             offers_eager=not all(is_cooperative(each.name) for each in assignors),
-            announced=_announced,
+            announced=partial(announced, resource_of=_itself),
         ),
         assigner=assigner or ConsumerAssigner(),
     )

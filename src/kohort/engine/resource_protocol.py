@@ -6,12 +6,13 @@ Must not know: callbacks. See `policies/resource_groups.py` for the bytes.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Final
 
 from kohort.consumer.embedded_protocol import EmbeddedProtocol, Offer
 from kohort.embedded.consumer import decode_assignment
 from kohort.engine.consumer_driver import GroupProtocol
-from kohort.engine.consumer_protocol import echo_of, rounds_announced
+from kohort.engine.consumer_protocol import announced, echo_of
 from kohort.model.ids import NO_GENERATION, GenerationId, ProtocolType
 from kohort.model.join import JoinProtocol
 from kohort.policies.consumer_groups import join_protocols
@@ -20,6 +21,7 @@ from kohort.policies.registry import is_cooperative
 from kohort.policies.resource_groups import (
     WORDS,
     ResourceAssigner,
+    name_of,
     resource_of,
     resources_in,
     since_text,
@@ -31,15 +33,16 @@ EVERY: Final = "every"
 
 
 def resource_protocol(
-    assigner: ResourceAssigner, identity: int | None = None
+    assigner: ResourceAssigner, identity: int | None = None, *, prepares: bool = False
 ) -> GroupProtocol[str]:
     """The protocol of one member.
 
     Args:
         assigner: decides if this member leads.
         identity: the number of a member that is the same in its next process.
+        prepares: whether the member prepares resources before it gets them.
     """
-    member = _Offers(identity)
+    member = _Offers(identity, prepares=prepares)
 
     def read(data: bytes) -> tuple[frozenset[str], bytes | None]:
         assigned = resources_in(data), decode_assignment(data).user_data
@@ -53,7 +56,7 @@ def resource_protocol(
             read_assignment=read,
             is_cooperative=is_cooperative,
             name_of=lambda _name: EVERY,
-            announced=rounds_announced,
+            announced=partial(announced, resource_of=name_of),
             words=WORDS,
         ),
         assigner=assigner,
@@ -63,8 +66,8 @@ def resource_protocol(
 class _Offers:
     """Writes the offers of one member, which remembers its first generation."""
 
-    def __init__(self, identity: int | None) -> None:
-        self._identity = identity
+    def __init__(self, identity: int | None, *, prepares: bool) -> None:
+        self._identity, self._prepares = identity, prepares
         self._since = GenerationId(NO_GENERATION)
 
     def offer(self, value: Offer[str]) -> tuple[JoinProtocol, ...]:
@@ -76,5 +79,5 @@ class _Offers:
             owned={resource_of(name) for name in value.owned},
             previous={resource_of(name) for name in value.previous},
             generation_id=value.generation_id,
-            echo=echo_of(value, self._identity),
+            echo=echo_of(value, self._identity, resource_of, prepares=self._prepares),
         )

@@ -27,11 +27,9 @@ from kohort.embedded.connect import (
 )
 from kohort.model.errors import ConfigError
 from kohort.model.ids import MemberId, TopicPartition
-from kohort.policies.claims import valid_claims
-from kohort.policies.losses import existing_partitions
 from kohort.policies.spec import GroupAssignment, GroupSpec
 from kohort.policies.sticky import sticky_plan
-from kohort.policies.weighted import weighted_shares
+from kohort.policies.weighted import weighted_plan
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,7 +127,7 @@ def balanced_work(spec: GroupSpec, weights: Mapping[ConnectorTask, int]) -> Grou
         weights: as in `Configuration`.
     """
     if weights:
-        return _weighted(spec, weights)
+        return weighted_plan(spec, {as_partition(work): weight for work, weight in weights.items()})
     connectors = sticky_plan(_kind(spec, first=0, counts=dict.fromkeys(spec.partitions, 1)))
     counts = {connector: number - 1 for connector, number in spec.partitions.items()}
     tasks = sticky_plan(_kind(spec, first=1, counts=counts))
@@ -153,20 +151,6 @@ def _kind(spec: GroupSpec, first: int, counts: Mapping[str, int]) -> GroupSpec:
         for i, member in spec.members.items()
     }
     return replace(spec, members=members, partitions=counts)
-
-
-def _weighted(spec: GroupSpec, weights: Mapping[ConnectorTask, int]) -> GroupAssignment:
-    plan: GroupAssignment = {i: [] for i in spec.members}
-    owned: dict[MemberId, list[TopicPartition]] = {
-        i: [] for i, m in spec.members.items() if m.topics
-    }
-    for partition, member_id in valid_claims(spec).items():
-        owned[member_id].append(partition)
-    if owned:
-        all_work = existing_partitions(spec)
-        shares = weighted_shares(owned, {p: weights.get(as_work(p), 1) for p in all_work})
-        plan |= {i: sorted(mine) for i, mine in shares.items()}
-    return plan
 
 
 def _told(

@@ -45,6 +45,7 @@ from kohort.model.join import JoinedMember, JoinProtocol
 from kohort.model.partition_set import PartitionSet
 from kohort.policies.cooperative import CooperativeStickyAssignor
 from kohort.policies.deferred import DeferredPlan, Resolution, deferred_plan
+from kohort.policies.handover import sentences
 from kohort.policies.losses import Moment
 from kohort.policies.record_size import BROKERS_RECORD_LIMIT, check_record, record_bytes
 from kohort.policies.registry import assignor
@@ -162,6 +163,11 @@ class ConsumerAssigner:
         """The group, as the members offer it."""
         return group_spec(protocol_name, members, partitions)
 
+    def resolution(self, spec: GroupSpec) -> Resolution:
+        """Waits and limits for this group."""
+        del spec
+        return self._resolution
+
     def balanced(self, spec: GroupSpec) -> GroupAssignment:
         """The plan of ``cooperative-sticky``, also for partitions that other members hold."""
         return sticky_plan(spec)
@@ -214,7 +220,8 @@ class ConsumerAssigner:
 
     def _deferred(self, spec: GroupSpec, moment: Moment) -> DeferredPlan:
         """The plan; nothing waits if the group's record would be too large with the userdata."""
-        plan = deferred_plan(spec, moment, self._resolution, self.balanced)
+        resolution = self.resolution(spec)
+        plan = deferred_plan(spec, moment, resolution, self.balanced)
         # Each member's assignment has the userdata, and later each member's subscription.
         added = 2 * sum(map(len, _user_data_of(spec, plan).values()))
         partitions = sum(map(len, plan.partitions.values()))
@@ -224,9 +231,10 @@ class ConsumerAssigner:
                 f"new one, because userdata of {added} bytes would make the group's record too "
                 "large"
             )
-            at_once = replace(self._resolution, most_wait_ms=Millis(0), stateful=frozenset[str]())
+            at_once = replace(resolution, most_wait_ms=Millis(0), stateful=frozenset[str]())
             plan = deferred_plan(spec, moment, at_once, self.balanced)
-        for sentence in (*plan.notes, *plan.pending.sentences(self.words)):
+        told = sentences(plan.handovers, self.words)
+        for sentence in (*plan.notes, *told, *plan.pending.sentences(self.words)):
             self._say(f"generation {moment.generation_id}: {sentence}")
         return plan
 

@@ -34,7 +34,6 @@ from kohort.policies.handover import (
     holders,
     preferring,
     prepared,
-    sentences,
 )
 from kohort.policies.losses import (
     LeaderMemory,
@@ -84,6 +83,12 @@ class Resolution:
     def __post_init__(self) -> None:
         if self.most_moves is not None and self.most_moves <= 0:
             raise ConfigError(f"expected at least one move a round, got {self.most_moves}")
+
+    def with_state(self, topics: frozenset[str], handover_ms: Millis, standbys: int) -> Resolution:
+        """The same with topics that have state; nothing changes if there is none."""
+        if not topics:
+            return self
+        return replace(self, stateful=topics, handover_ms=handover_ms, standbys=standbys)
 
     def wait_ms(self, absences: Absences) -> Millis:
         """The length of a wait that begins now."""
@@ -204,7 +209,7 @@ def deferred_plan(
         standbys=standbys(
             staying, (target, moves.target), echoes, resolution.stateful, resolution.standbys
         ),
-        notes=(*notes, *shared, *sentences(handovers)),
+        notes=(*notes, *shared),
     )
 
 
@@ -258,7 +263,7 @@ def _again(
         wishes.append(AssignAgain(after_ms=millis_until(due, now), reason=reason))
     if ready.waiting:
         due = min(ready.deadlines[move] for move in ready.waiting)
-        reason = "the time to prepare for partitions of kohort.stateful.topics is over"
+        reason = "the time to prepare before a move is over"
         wishes.append(AssignAgain(after_ms=millis_until(due, now), reason=reason))
     return min(wishes, key=lambda wish: wish.after_ms, default=None)
 

@@ -19,7 +19,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
-from kohort.embedded.deferral import Echo, Handover, named
+from kohort.embedded.deferral import Echo, Handover, Words
 from kohort.model.ids import MemberId, TopicPartition
 from kohort.model.instants import Instant, Millis, after, millis_until
 from kohort.policies.claims import valid_claims
@@ -214,11 +214,10 @@ def announced(deadlines: Deadlines, now: Instant) -> dict[MemberId, tuple[Handov
     }
 
 
-def sentences(handovers: Mapping[MemberId, Sequence[Handover]]) -> list[str]:
+def sentences(handovers: Mapping[MemberId, Sequence[Handover]], words: Words) -> list[str]:
     """A sentence for the log about each handover."""
     return [
-        f"{len(each.partitions)} partitions move to {member_id} when it has warm copies, or in "
-        f"{each.remaining_ms / 1_000:.1f} s: {named(each.partitions)}"
+        each.sentence(member_id, words)
         for member_id, mine in sorted(handovers.items())
         for each in mine
     ]

@@ -38,7 +38,8 @@ from kohort.policies.consumer_groups import (
 from kohort.policies.deferred import Resolution
 from kohort.policies.losses import Moment
 from kohort.policies.record_size import BROKERS_RECORD_LIMIT
-from kohort.policies.spec import AssignAgain, EncodedPlan, GroupSpec, Plan
+from kohort.policies.spec import AssignAgain, EncodedPlan, GroupAssignment, GroupSpec, Plan
+from kohort.policies.weighted import weighted_plan
 
 RETRY_MS: Final = Millis(5_000)
 """The leader asks again for resources that it could not get."""
@@ -64,6 +65,9 @@ A member that drains or has damaged bytes is left out: its resources go to other
 """
 
 
+Resources: TypeAlias = Iterable[str] | Mapping[str, int]
+"""All names, or all names with their weights."""
+
 WORDS: Final = Words("resources", lambda partition: partition.topic)
 
 
@@ -84,13 +88,18 @@ class OpenAssigner(ConsumerAssigner):
         """Every member can have every resource."""
         return for_everybody(super().spec(protocol_name, members, partitions))
 
+    def resolution(self, spec: GroupSpec) -> Resolution:
+        """Waits and limits for this group: all resources have state, or none has."""
+        found = super().resolution(spec)
+        return replace(found, stateful=frozenset(spec.partitions)) if found.stateful else found
+
 
 class ResourceAssigner(OpenAssigner):
     """Decides for groups that share resources.
 
     Args:
         resources: the resources that exist now; called on the membership's thread, with each
-            assignment.
+            assignment. With weights the load is balanced, and not the number.
         policy: the application's; None balances, and moves as few resources as possible.
         resolution: waits and limits of moves; a policy of the application has none.
         say: takes a sentence for the log of the leader's process.
@@ -101,7 +110,7 @@ class ResourceAssigner(OpenAssigner):
 
     def __init__(
         self,
-        resources: Callable[[], Iterable[str]],
+        resources: Callable[[], Resources],
         policy: Policy | None = None,
         resolution: Resolution = DESIGN_ONE,
         say: Callable[[str], object] = lambda _sentence: None,
@@ -111,6 +120,7 @@ class ResourceAssigner(OpenAssigner):
         self._resources = resources
         self._policy = policy
         self._counts: dict[str, int] = {}
+        self._weights: Mapping[str, int] = {}
         self._known: dict[str, int] = {}
 
     def remember(self) -> None:
@@ -135,15 +145,30 @@ class ResourceAssigner(OpenAssigner):
         """
         again = None
         try:
-            self._counts = dict.fromkeys(_checked(self._resources()), 1)
+            named = self._resources()
+            self._counts = dict.fromkeys(_checked(named), 1)
+            self._weights = named if isinstance(named, Mapping) else {}
         except Exception as error:
             self._say(f"the resources are not known ({error!r}); the last known ones are shared")
             spec = group_spec(protocol_name, members, {})
             owned = {p.topic: 1 for m in spec.members.values() for p in m.owned}
-            self._counts = self._counts | owned
+            self._counts, self._weights = self._counts | owned, {}
             again = AssignAgain(after_ms=RETRY_MS, reason="the resources were not known")
         plan = self._decided(protocol_name, members, moment)
         return replace(plan, again=again) if again is not None else plan
+
+    def balanced(self, spec: GroupSpec) -> GroupAssignment:
+        """A balanced plan with few moves: by weights if there are any."""
+        if not self._weights:
+            return super().balanced(spec)
+        weights = {resource_of(name): weight for name, weight in self._weights.items()}
+        return weighted_plan(spec, weights)
+
+    def plan_at_once(self, protocol_name: ProtocolName, spec: GroupSpec) -> Plan:
+        """The same, without resources that another member has."""
+        if not self._weights:
+            return super().plan_at_once(protocol_name, spec)
+        return Plan(without_claimed(self.balanced(spec), claimants(spec)))
 
     def _decided(
         self, protocol_name: ProtocolName, members: Sequence[JoinedMember], moment: Moment | None
@@ -195,17 +220,26 @@ def resource_of(name: str) -> TopicPartition:
     return TopicPartition(name, 0)
 
 
+def name_of(partition: TopicPartition) -> str:
+    """The name of a resource that travels."""
+    return partition.topic
+
+
 def resources_in(assignment: bytes) -> frozenset[str]:
     """The resources in an assignment; raises ProtocolError."""
-    return frozenset(p.topic for p in decode_assignment(assignment).partitions)
+    return frozenset(map(name_of, decode_assignment(assignment).partitions))
 
 
-def _checked(names: Iterable[str]) -> list[str]:
+def _checked(names: Resources) -> list[str]:
     """The names, sorted.
 
     Raises:
-        ConfigError: one is empty or no text, or comes twice.
+        ConfigError: one is empty or no text, or comes twice, or has a wrong weight.
     """
+    if isinstance(names, Mapping):
+        for name, weight in names.items():
+            if not isinstance(weight, int) or weight < 0:
+                raise ConfigError(f"expected a weight of 0 or more for {name!r}, got {weight!r}")
     found = list(names)
     wrong = [name for name in found if not isinstance(name, str) or not name]
     if wrong:

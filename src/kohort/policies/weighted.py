@@ -14,9 +14,31 @@ from collections import Counter
 from collections.abc import Collection, Mapping
 from typing import TypeVar
 
-from kohort.model.ids import MemberId
+from kohort.model.ids import MemberId, TopicPartition
+from kohort.policies.claims import valid_claims
+from kohort.policies.losses import existing_partitions
+from kohort.policies.spec import GroupAssignment, GroupSpec
 
 K = TypeVar("K", bound="tuple[str, int] | str")
+
+
+def weighted_plan(spec: GroupSpec, weights: Mapping[TopicPartition, int]) -> GroupAssignment:
+    """A balanced plan for a group in which every member that wants anything wants everything.
+
+    Args:
+        spec: the group.
+        weights: a resource that is not named weighs 1.
+    """
+    plan: GroupAssignment = {i: [] for i in spec.members}
+    owned: dict[MemberId, list[TopicPartition]] = {
+        i: [] for i, m in spec.members.items() if m.topics
+    }
+    for partition, member_id in valid_claims(spec).items():
+        owned[member_id].append(partition)
+    if owned:
+        shares = weighted_shares(owned, {p: weights.get(p, 1) for p in existing_partitions(spec)})
+        plan |= {i: sorted(mine) for i, mine in shares.items()}
+    return plan
 
 
 def weighted_shares(
