@@ -70,6 +70,51 @@ def error_of(code: int) -> str:
     return ErrorCode.of(code).name
 
 
+def frame_of(api: str, request: object) -> bytes:
+    """A request in the scenarios' version, for a connection on which several are under way."""
+    return encode_request(request, VERSIONS[api], 1, "tool")
+
+
+def told(frame: bytes, api: str) -> Any:
+    """The answer in a frame, to a request of ``frame_of``."""
+    return decode_response(BY_NAME[api].response, VERSIONS[api], frame)[1]
+
+
+def commit_of(
+    group: str,
+    offsets: dict[str, int],
+    *,
+    member_id: str = "",
+    generation: int = -1,
+    instance: str | None = None,
+    metadata: str | None = "",
+    epoch: int = -1,
+    retention: int = -1,
+) -> OffsetCommitRequest:
+    """A commit of ``topic-partition`` positions."""
+    return OffsetCommitRequest(
+        group_id=group,
+        generation_id_or_member_epoch=generation,
+        member_id=member_id,
+        group_instance_id=instance,
+        retention_time_ms=retention,
+        topics=[
+            OffsetCommitRequestTopic(
+                name=partition.rpartition("-")[0],
+                partitions=[
+                    OffsetCommitRequestPartition(
+                        partition_index=int(partition.rpartition("-")[2]),
+                        committed_offset=offset,
+                        committed_leader_epoch=epoch,
+                        committed_metadata=metadata,
+                    )
+                ],
+            )
+            for partition, offset in offsets.items()
+        ],
+    )
+
+
 class Link:
     """One connection with at most one request under way."""
 
@@ -277,26 +322,15 @@ class Talk:
         over: Link | None = None,
     ) -> str:
         """Commit ``topic-partition`` positions; the errors, one word if all are the same."""
-        request = OffsetCommitRequest(
-            group_id=self.group if group is None else group,
-            generation_id_or_member_epoch=generation,
+        request = commit_of(
+            self.group if group is None else group,
+            offsets,
             member_id=member_id,
-            group_instance_id=instance,
-            retention_time_ms=retention,
-            topics=[
-                OffsetCommitRequestTopic(
-                    name=partition.rpartition("-")[0],
-                    partitions=[
-                        OffsetCommitRequestPartition(
-                            partition_index=int(partition.rpartition("-")[2]),
-                            committed_offset=offset,
-                            committed_leader_epoch=epoch,
-                            committed_metadata=metadata,
-                        )
-                    ],
-                )
-                for partition, offset in offsets.items()
-            ],
+            generation=generation,
+            instance=instance,
+            metadata=metadata,
+            epoch=epoch,
+            retention=retention,
         )
         answer = await self.ask("OffsetCommit", request, version, over=over)
         errors = [error_of(p.error_code) for t in answer.topics for p in t.partitions]

@@ -13,7 +13,7 @@ from tests.conformance.members import (
     subscription,
 )
 from tests.conformance.registry import scenario
-from tests.conformance.talk import Talk, error_of
+from tests.conformance.talk import Talk, commit_of, error_of, frame_of, told
 from tests.conformance.wire_checks import elsewhere
 
 from kohort.wire.messages.k09_offset_fetch import (
@@ -360,3 +360,21 @@ async def an_error_of_a_group_is_told_as_the_version_can(t: Talk) -> None:
     new = await link.ask("OffsetFetch", request, 2, "a")
     assert error_of(new.error_code) == "NOT_COORDINATOR"
     link.close()
+
+
+@scenario(310)
+async def a_fetch_sent_behind_a_commit_without_waiting_reads_what_it_wrote(t: Talk) -> None:
+    assert await t.commit({P0: 1}) == "NONE"
+    link = await t.opens()
+    wanted = [OffsetFetchRequestTopic(name=TOPIC, partition_indexes=[0])]
+    for offset in (41, 42):
+        link.send(
+            frame_of("OffsetCommit", commit_of(t.group, {P0: offset}))
+            + frame_of("OffsetFetch", OffsetFetchRequest(group_id=t.group, topics=wanted))
+        )
+    read = []
+    for _ in range(2):
+        told(await link.frame(), "OffsetCommit")
+        answer = told(await link.frame(), "OffsetFetch")
+        read.append(answer.topics[0].partitions[0].committed_offset)
+    assert read == [41, 42]

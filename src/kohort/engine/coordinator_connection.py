@@ -28,7 +28,7 @@ from kohort.coordinator.interface import (
 from kohort.coordinator.liveness import HeartbeatHandle
 from kohort.engine.not_coordinator_filter import Coordinates
 from kohort.model.errors import ErrorCode
-from kohort.model.ids import ConnectionId
+from kohort.model.ids import ConnectionId, Token
 from kohort.model.values import shared
 from kohort.wire import topic_ids
 from kohort.wire.apis import BY_NAME
@@ -36,6 +36,7 @@ from kohort.wire.codec import RequestHeader, encode_request, encode_response
 from kohort.wire.coordinator_events import heartbeat_event
 from kohort.wire.coordinator_offsets import commit_again, commit_event, commit_response
 from kohort.wire.messages.k08_offset_commit import OffsetCommitRequest
+from kohort.wire.messages.k09_offset_fetch import OffsetFetchRequest
 from kohort.wire.messages.k12_heartbeat import HeartbeatRequest, HeartbeatResponse
 from kohort.wire.server_connection import Knows, Received, ServerConnection
 
@@ -49,6 +50,12 @@ MAX_COMMIT_SIZE: Final = 2_048
 
 _OFFSET_BYTES: Final = 8
 _ALL_BITS: Final = b"\xff" * _OFFSET_BYTES
+
+ABOUT_OFFSETS: Final = frozenset(
+    BY_NAME[name].request
+    for name in ("OffsetCommit", "OffsetFetch", "OffsetDelete", "DeleteGroups")
+)
+"""The classes of the requests for ``Connection.put_behind``."""
 
 MAX_HEARTBEAT_SIZE: Final = 512
 """Bytes of the longest heartbeat that a connection keeps."""
@@ -70,9 +77,10 @@ class Connection(ServerConnection):
         heartbeat: the last heartbeat, if the coordinator knew its member.
         commit: a commit that arrived alone, usually the last one.
         commits_read: how many commits were decoded since the last one that was known by its bytes.
+        behind: an OffsetFetch that waits, and the requests about offsets behind it; usually None.
     """
 
-    __slots__ = ("commit", "commits_read", "coordinates", "heartbeat")
+    __slots__ = ("behind", "commit", "commits_read", "coordinates", "heartbeat")
 
     def __init__(
         self,
@@ -86,6 +94,36 @@ class Connection(ServerConnection):
         self.heartbeat: LastHeartbeat | None = None
         self.commit: KnownCommit | None = None
         self.commits_read = 0
+        self.behind: list[Received] | None = None
+
+    def put_behind(self, received: Received) -> bool:
+        """Whether a request, one of ``ABOUT_OFFSETS``, waits for the answer to an earlier one.
+
+        Kafka serves the requests of a connection one after another. Here only an OffsetFetch waits,
+        so that it reads the offsets that the requests before it wrote. The requests behind it that
+        change offsets wait, too.
+        """
+        kind = type(received.request)
+        if self.behind is not None:
+            self.behind.append(received)
+        elif kind is OffsetFetchRequest and self._changes_offsets_before(received.token):
+            self.behind = [received]
+        else:
+            return False
+        return True
+
+    def _changes_offsets_before(self, token: Token) -> bool:
+        for earlier, (route, _) in self._pending.items():
+            if earlier == token:
+                break
+            if (
+                route is not None
+                and route.api.request in ABOUT_OFFSETS
+                and route.api.request is not OffsetFetchRequest
+                and earlier not in self._held
+            ):
+                return True
+        return False
 
     def keep(
         self,

@@ -34,6 +34,7 @@ from kohort.coordinator.interface import (
     TopicsDeleted,
 )
 from kohort.engine.coordinator_connection import (
+    ABOUT_OFFSETS,
     KEPT_APIS,
     Connection,
     Data,
@@ -158,6 +159,8 @@ class CoordinatorEngine:
         self._outputs: list[Output] = []
         self._dropped: list[Token] = []
         """Unanswered requests of lost connections; the coordinator does not know of the loss."""
+        self._freed: list[Connection] = []
+        """Connections that got an answer for which ``Connection.behind`` may have waited."""
         self.time_of_day(wall, now)
 
     # -- connections ---------------------------------------------------------------------------
@@ -354,6 +357,8 @@ class CoordinatorEngine:
         if make_event is None:
             self._outputs.append(Handle(known.id, token, header, request))
             return
+        if type(request) in ABOUT_OFFSETS and known.put_behind(received):
+            return
         version = header.api_version
         self._owed[token] = (known, version, None)
         event = make_event(received, known, self._knows_partition)
@@ -392,7 +397,13 @@ class CoordinatorEngine:
         return self._settle(now)
 
     def _settle(self, now: Instant) -> list[Output]:
-        """Tell the coordinator which requests no client waits for, and return all outputs."""
+        """Serve what waited, name the requests that no client waits for, return all outputs."""
+        while self._freed:
+            known = self._freed.pop()
+            behind, known.behind = known.behind or (), None
+            for received in behind:
+                if known.id in self._connections:
+                    self._take(known, received, now)
         while self._dropped:
             tokens, self._dropped = tuple(self._dropped), []
             self._run(self._coordinator.handle(TokensDropped(tokens=tokens), now), now)
@@ -462,6 +473,8 @@ class CoordinatorEngine:
         self._send(known, data)
 
     def _send(self, known: Connection, data: bytes) -> None:
+        if known.behind is not None:
+            self._freed.append(known)
         if data:
             self._outputs.append(_make(Transmit, (known.id, data)))
         elif known.closed and known.id in self._connections:
