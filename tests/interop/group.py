@@ -176,7 +176,8 @@ class Group:
             check=False,
         )
         assert done.returncode == 0, done.stderr
-        assert json.loads(done.stdout.splitlines()[-1]) == {"event": "produced", "count": count}
+        told = json.loads(done.stdout.splitlines()[-1])
+        assert (told["event"], told["count"]) == ("produced", count)
         return {f"{prefix}-{number}" for number in range(count)}
 
     def await_balance(self, timeout_s: float = WAIT_S) -> float:

@@ -28,6 +28,10 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "topics": ("kohort.cli.topics:topics", "Create, list, describe and delete topics."),
     "groups": ("kohort.cli.groups:groups", "List and describe consumer groups."),
     "consume": ("kohort.cli.consume:consume", "Read topics as a member of a group."),
+    "verifiable-consumer": (
+        "kohort.cli.verifiable_consumer:verifiable_consumer",
+        "Read a topic and print events, as Kafka's VerifiableConsumer does.",
+    ),
     "mirror": ("kohort.cli.mirror:mirror", "Copy topics from one cluster to another."),
     "pipeline": ("kohort.cli.pipeline:pipeline", "Run a Spark application that shares a group."),
     "table": ("kohort.cli.table:table", "List, clean and verify a pipeline's table."),

@@ -150,8 +150,18 @@ class RealKafka:
         process.kill()
         process.wait()
 
+    def shut_down(self, node: int = 1) -> None:
+        """End a node with SIGTERM: it hands its partitions and groups to other nodes first."""
+        process = self._processes.pop(node)
+        process.terminate()
+        try:
+            process.wait(STOP_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
     def restart(self, node: int = 1) -> None:
-        """Start a killed node on its ports and its data, and wait until it serves."""
+        """Start an ended node on its ports and its data, and wait until it serves."""
         self.log(node).unlink(missing_ok=True)
         self._launch(node)
         self._await_ready(node)

@@ -9,6 +9,8 @@
     {"event": "produced", "count": 100}
     {"event": "closed"}                               the member has left the group
 
+Each line has a "timestamp", too: the time of day in milliseconds.
+
 A script runs as ``python script.py member|produce --bootstrap … --topic … …``. It knows its own
 library and this file, nothing of kohort.
 """
@@ -20,11 +22,13 @@ import json
 import signal
 import sys
 import threading
+import time
 from typing import IO
 
 
 def emit(event: str, **details: object) -> None:
-    _write(sys.stdout, json.dumps({"event": event, **details}))
+    now = time.time_ns() // 1_000_000
+    _write(sys.stdout, json.dumps({"event": event, "timestamp": now, **details}))
 
 
 def emit_record(partition: int, offset: int, value: bytes) -> None:
