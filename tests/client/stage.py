@@ -113,7 +113,8 @@ class Feeder:
         """Write no more; everything is acknowledged when this returns."""
         self._stop.set()
         self._thread.join()
-        assert self._producer.flush(30) == 0
+        # A request to a killed node is repeated after librdkafka's socket.timeout.ms, 60 s.
+        assert self._producer.flush(90) == 0
 
     def __exit__(
         self,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import subprocess
 import sys
 import time
@@ -14,6 +15,7 @@ from tests.client.stage import Feeder, topic
 
 from kohort.broker.embedded import EmbeddedBroker
 from kohort.cli.check import check
+from kohort.client.async_consumer import AsyncConsumer
 from kohort.client.consumer import Consumer
 from kohort.client.poll_loop import PollLoop
 from kohort.history.checker import Checker, Report, Verdict
@@ -29,7 +31,7 @@ PARTITIONS = 6
 ROOT = Path(__file__).parents[2]
 
 
-def consumer_of(bootstrap: str, history: Path, **more: object) -> Consumer:
+def settings_of(bootstrap: str, history: Path, **more: object) -> dict[str, object]:
     settings = {
         "bootstrap.servers": bootstrap,
         "group.id": "recorded",
@@ -40,7 +42,11 @@ def consumer_of(bootstrap: str, history: Path, **more: object) -> Consumer:
         "auto.commit.interval.ms": 200,
         "kohort.history.file": str(history),
     }
-    return Consumer({**settings, **more})
+    return {**settings, **more}
+
+
+def consumer_of(bootstrap: str, history: Path, **more: object) -> Consumer:
+    return Consumer(settings_of(bootstrap, history, **more))
 
 
 def poll_all(consumers: list[Consumer], seconds: float, enough: object = None) -> None:
@@ -126,6 +132,39 @@ def test_histories_of_a_group_on_the_embedded_broker_pass_all_checks(tmp_path: P
     assert result.exit_code == 0, result.output
     client_side = judge(files)
     assert client_side.clean, told(client_side)
+
+
+@pytest.mark.parametrize("kind", ["blocking", "asyncio"])
+def test_a_commit_of_given_offsets_comes_after_its_deliveries_in_the_history(
+    kohort_broker: EmbeddedBroker, tmp_path: Path, kind: str
+) -> None:
+    bootstrap, history = kohort_broker.bootstrap_servers, tmp_path / "one.jsonl"
+    more: dict[str, Any] = {"enable.auto.commit": False}
+
+    def blocking(name: str) -> None:
+        with consumer_of(bootstrap, history, **more) as consumer:
+            consumer.subscribe([name])
+            while (record := consumer.poll(0.1)) is None:
+                pass
+            consumer.commit({(name, record.partition() or 0): 1})
+
+    async def by_loop(name: str) -> None:
+        async with AsyncConsumer(settings_of(bootstrap, history, **more)) as consumer:
+            consumer.subscribe([name])
+            while (record := await consumer.poll(0.1)) is None:
+                pass
+            await consumer.commit({(name, record.partition() or 0): 1})
+
+    with topic(bootstrap, 1) as name:
+        Feeder(bootstrap, name, 1).once(1)
+        if kind == "blocking":
+            blocking(name)
+        else:
+            asyncio.run(by_loop(name))
+    report = judge([history])
+    assert report.clean, told(report)
+    facts = [type(r.fact).__name__ for r in read_histories([history]).facts]
+    assert facts.index("RecordsDelivered") < facts.index("CommitSent")
 
 
 def test_two_consumers_of_one_process_do_not_share_a_file(tmp_path: Path) -> None:

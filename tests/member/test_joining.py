@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import get_args
 
 import pytest
-from tests.member.conftest import Harness
+from tests.member.conftest import OFFER, Harness
 
 from kohort.member.effects import (
     DropCoordinator,
@@ -203,6 +203,9 @@ def test_a_fatal_answer_gives_the_place_back_unless_it_is_fenced(world: Harness)
     assert world.sent(LeaveGroup).member_id == "m1"
     assert world.one(Lost).generation_id == 1
     assert world.effects.index(world.one(Lost)) < world.effects.index(world.one(Failed))
+    offered = ", ".join(protocol.name for protocol in OFFER)
+    assert f"this member offers {offered}, which" in world.one(Failed).message
+    assert "two rolling restarts" in world.one(Failed).message
 
 
 def test_133_an_answer_that_is_not_waited_for_is_ignored(world: Harness) -> None:

@@ -6,7 +6,8 @@ compares whole streams at the end of a test.
 
 The rules, with the names that violations begin with:
 
-- *joined*: records come only after an assignment and before a revocation that ends it;
+- *joined*: records come only to a member that has partitions: not before its first assignment, nor
+  after a revocation of all of them (an incremental rebalance stops only what moves);
 - *assigned*: records and commits name assigned partitions, revocations take assigned ones, and
   assignments bring others;
 - *contiguous*: within one assignment of a partition no record is missing or repeated;

@@ -292,7 +292,7 @@ class AsyncConsumer:
         given = None if offsets is None else arguments.offsets(offsets)
         self._check_open()
         self._inner.check_group("commit()")
-        wanted = self._loop.positions(self._loop.readable) if given is None else given
+        wanted = self._loop.to_commit(given)
         if wanted:
             await self._driver.answer(self._driver.commit(wanted))
 

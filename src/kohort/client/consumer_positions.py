@@ -117,7 +117,7 @@ class ConsumerPositions:
         given = None if offsets is None else arguments.offsets(offsets)
         with self._alone():
             self._check_group("commit()")
-            wanted = self._loop.positions(self._loop.readable) if given is None else given
+            wanted = self._loop.to_commit(given)
             if asynchronous:
                 self._loop.async_commits.check_room()
             future = self._thread.commit(wanted) if wanted else _done()

@@ -275,6 +275,16 @@ class PollLoop:
                 found[at] = Position(record.offset() or 0)
         return found | {tp: self._stopped[tp] for tp in wanted if tp in self._stopped}
 
+    def to_commit(
+        self, given: dict[TopicPartition, Position] | None
+    ) -> dict[TopicPartition, Position]:
+        """The given offsets, or else every position; the deliveries before are recorded first."""
+        if given is None:
+            return self.positions(self.readable)
+        if self._recorder is not None:
+            self._recorder.flush()
+        return given
+
     def position(self, wanted: TopicPartition, deadline: float) -> int:
         """The offset of the next record of an assigned partition.
 

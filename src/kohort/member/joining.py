@@ -182,7 +182,7 @@ def _refused(data: MemberData, error: ErrorCode, request: str, now: Instant) -> 
         data.wait_before_retry(now)
         data.drop_coordinator(f"{request}: {error.name}", now)
     else:
-        data.fail(error, f"{data.story()}: {request}: {error.name}{_HINTS.get(error, '')}", now)
+        data.fail(error, f"{data.story()}: {request}: {error.name}{_hint(data, error)}", now)
 
 
 def _again(data: MemberData, now: Instant) -> None:
@@ -192,11 +192,18 @@ def _again(data: MemberData, now: Instant) -> None:
         data.wait_before_retry(now)
 
 
+def _hint(data: MemberData, error: ErrorCode) -> str:
+    if error is not ErrorCode.INCONSISTENT_GROUP_PROTOCOL:
+        return _HINTS.get(error, "")
+    offered = ", ".join(protocol.name for protocol in data.protocols or ())
+    return (
+        f"; this member offers {offered}, which is not known to all others. A group changes its "
+        "assignor in two rolling restarts: offer both names in the first one. Or the group id is "
+        "used for something else"
+    )
+
+
 _HINTS = {
-    ErrorCode.INCONSISTENT_GROUP_PROTOCOL: (
-        "; no assignor of this member is known to all others: offer one that they offer, "
-        "or check that the group id is not used for something else"
-    ),
     ErrorCode.INVALID_SESSION_TIMEOUT: (
         "; session.timeout.ms is outside the broker's group.min.session.timeout.ms and "
         "group.max.session.timeout.ms"
