@@ -85,7 +85,7 @@ def test_a_leader_that_is_behind_assigns_when_it_has_read_on(crew: Crew) -> None
     crew.settled(9, 9)
 
 
-def test_work_of_a_lost_membership_is_lost(crew: Crew) -> None:
+def test_125_work_of_a_lost_membership_is_lost(crew: Crew) -> None:
     crew.join()
     second = crew.join()
     crew.settled(9, 9)

@@ -233,6 +233,20 @@ def test_subscriptions_are_kafka_python_s_byte_for_byte(value: Subscription, ver
     assert data == theirs.encode(version=version, header=True)
 
 
+@given(SUBSCRIPTIONS)
+def test_95_readers_of_older_versions_ignore_the_newer_fields(value: Subscription) -> None:
+    data = encode_subscription(value, 3)
+    oldest = pytest.importorskip("aiokafka.coordinator.protocol").ConsumerProtocolMemberMetadata
+    read = oldest.decode(data)
+    assert read.subscription == sorted(value.topics)
+    assert read.user_data == value.user_data
+    kafka_python = pytest.importorskip("kafka.protocol.consumer.metadata")
+    second = kafka_python.ConsumerProtocolSubscription.decode(data, version=1)
+    assert second.topics == sorted(value.topics)
+    owned = [(each.topic, list(each.partitions)) for each in second.owned_partitions]
+    assert owned == lists(value.owned)
+
+
 @given(PARTITIONS, st.none() | st.binary(max_size=20))
 def test_assignments_are_aiokafka_s_byte_for_byte(
     partitions: frozenset[TopicPartition], user_data: bytes | None

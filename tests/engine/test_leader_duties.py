@@ -113,7 +113,8 @@ def test_a_metadata_refresh_does_not_move_the_assignors_timer() -> None:
     assert duties.due == at(7_000)
 
 
-def test_the_assignors_timer_ends_with_the_membership_or_with_another_leader() -> None:
+def test_177_the_assignors_timer_ends_with_the_membership_or_with_another_leader() -> None:
+    """Followers have no timer at all: their joins would start rounds (rule B2)."""
     duties = leading(SOON)
     duties.resigned()
     assert duties.due is None

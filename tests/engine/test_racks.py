@@ -58,7 +58,7 @@ def test_a_cluster_knows_the_racks_of_each_partition() -> None:
     }
 
 
-def test_a_broker_that_is_offline_keeps_its_rack() -> None:
+def test_90_a_broker_that_is_offline_keeps_its_rack() -> None:
     """Otherwise each bounce of a broker would start a rebalance (KAFKA-20778)."""
     cluster = Cluster()
     cluster.learn(None, metadata({1: "a", 2: "b"}, [[1, 2]]))
@@ -101,7 +101,7 @@ def decided(duties: LeaderDuties, racks: list[str], *of_members: str | None) -> 
 
 
 @pytest.mark.parametrize(("of_members", "counts"), [("ba", True), ((None, None), False)])
-def test_a_leader_uses_racks_and_sees_them_change_if_a_member_has_one(
+def test_89_a_leader_uses_racks_and_sees_them_change_if_a_member_has_one(
     of_members: tuple[str | None, str | None], counts: bool
 ) -> None:
     duties = LeaderDuties(

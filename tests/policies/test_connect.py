@@ -14,17 +14,23 @@ from tests.java import java_output, skip_without_kafkas_classes
 from tests.policies.workers import decided
 
 from kohort.embedded.connect import (
+    COMPATIBLE,
     CONFIG_MISMATCH,
     EAGER,
     ConnectAssignment,
     ConnectorTask,
     WorkerState,
+    decode_worker_assignment,
     encode_worker_assignment,
     encode_worker_state,
 )
 from kohort.model.errors import ConfigError
-from kohort.model.ids import MemberId
+from kohort.model.ids import GenerationId, MemberId, ProtocolName
+from kohort.model.instants import Instant
+from kohort.model.join import JoinedMember
 from kohort.policies.connect import Configuration, eager_assignments
+from kohort.policies.connect_groups import ConnectAssigner
+from kohort.policies.losses import Moment
 
 EAGER_PLANS = Path(__file__).parent / "java" / "EagerPlans.java"
 COUNTS = st.dictionaries(st.sampled_from("abcdefgh"), st.integers(0, 9), max_size=8)
@@ -147,3 +153,26 @@ def test_a_leader_that_is_behind_assigns_nothing(decide: type) -> None:
 def test_a_negative_number_of_tasks_is_refused() -> None:
     with pytest.raises(ConfigError, match="tasks of a, got -1"):
         Configuration(offset=0, tasks={"a": -1})
+
+
+@pytest.mark.parametrize(("name", "version"), [("default", EAGER), ("compatible", COMPATIBLE)])
+def test_124_every_worker_is_told_in_the_version_that_was_voted_for(
+    name: str, version: int
+) -> None:
+    """The leader, too, learns of its own work from its assignment."""
+    leader, other = MemberId("a"), MemberId("b")
+    state = WorkerState(url="http://a/", config_offset=1)
+    configuration = Configuration(offset=1, tasks={"c": 3})
+    members = [
+        JoinedMember(
+            member_id=i, group_instance_id=None, metadata=encode_worker_state(state, version)
+        )
+        for i in (leader, other)
+    ]
+    moment = Moment(generation_id=GenerationId(1), now=Instant(0), leader_id=leader)
+    plan = ConnectAssigner(lambda: configuration).assign(ProtocolName(name), members, {}, moment)
+    assert {int.from_bytes(data[:2], "big") for data in plan.assignments.values()} == {version}
+    told = {i: decode_worker_assignment(data) for i, data in plan.assignments.items()}
+    assert told[leader].leader == leader
+    assert told[leader].assigned
+    assert told[leader].assigned | told[other].assigned == set(configuration.work())

@@ -1,7 +1,8 @@
-"""Connect's rule in plans: the scenarios 103 to 112 and 118 to 121 of Connect's own assignor."""
+"""Connect's rule in plans: the scenarios 103 to 123 of Connect's own assignor."""
 
 from __future__ import annotations
 
+import pytest
 from tests.policies.deferred_group import MINUTE, Group
 
 from kohort.model.instants import Millis
@@ -197,3 +198,66 @@ def test_122_partitions_that_two_members_claim_are_taken_from_both() -> None:
     group.settle()
     group.sleep(300)
     assert (sorted(group.sizes_now), group.idle) == ([6, 6], set())
+
+
+def test_111_a_leader_that_bounces_comes_back_as_a_plain_newcomer() -> None:
+    group = ConnectGroup("a b c", t=12)
+    group.leave("a")
+    group.settle()
+    group.join("a'")
+    assert group.round(), "a revocation"
+    assert not group.round(), "and the assignment"
+    assert (group.sizes_now, group.delay_ms) == ([4, 4, 4], 0)
+
+
+@pytest.mark.parametrize("gap", [0, 3], ids=["113", "114: generations are missing at the leader"])
+def test_113_114_a_later_plan_that_never_arrived(gap: int) -> None:
+    group = ConnectGroup("a b", t=8)
+    group.join("c")
+    taken = {name: group.owned(name) for name in "ab"}
+    assert group.round()
+    for name in "ab":  # Nobody saw the plan: all still have what they had.
+        group.members[name].owned = taken[name]
+        group.members[name].generation -= 1
+    group.generation += gap
+    group.settle()
+    group.sleep(1)
+    assert sorted(group.sizes_now) == [2, 3, 3]
+    assert (group.idle, group.delay_ms) == (set(), 0)
+
+
+def test_115_a_deleted_topic_disappears_without_a_delay() -> None:
+    group = ConnectGroup("a b", t=8, u=8)
+    group.sizes = {"t": 8}
+    group.settle()
+    assert (group.sizes_now, group.delay_ms, group.idle) == ([4, 4], 0, set())
+
+
+def test_116_new_work_goes_to_the_least_loaded_in_turns() -> None:
+    group = ConnectGroup("a b c", t=6)
+    assert group.sizes_now == [2, 2, 2]
+    group.sizes = {"t": 11}
+    before = {name: group.owned(name) for name in "abc"}
+    group.settle()
+    came = [sorted(p.partition for p in group.owned(n) - before[n]) for n in "abc"]
+    assert came == [[6, 9], [7, 10], [8]]
+
+
+def test_117_unequal_members_become_equal_by_new_work() -> None:
+    group = ConnectGroup("a b c d", t=9)
+    everything = sorted(p for name in "abcd" for p in group.owned(name))
+    for name, first, last in (("a", 0, 2), ("b", 2, 5), ("c", 5, 9), ("d", 9, 9)):
+        group.members[name].owned = frozenset(everything[first:last])
+    group.sizes = {"t": 24}
+    group.settle()
+    assert group.sizes_now == [6, 6, 6, 6]
+
+
+def test_123_doubled_work_of_a_topic_deleted_meanwhile_is_not_assigned_again() -> None:
+    group = ConnectGroup("a b", t=8, u=4)
+    group.members["b"].owned |= {p for p in group.owned("a") if p.topic == "u"}
+    group.sizes = {"t": 8}
+    group.settle()
+    group.sleep(300)
+    assert sorted(group.sizes_now) == [4, 4]
+    assert {p.topic for name in "ab" for p in group.owned(name)} == {"t"}

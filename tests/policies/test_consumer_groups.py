@@ -253,7 +253,7 @@ def _large_group(topics: int) -> list[JoinedMember]:
     ]
 
 
-def test_a_record_that_no_broker_stores_is_refused_before_the_sync_with_advice() -> None:
+def test_185_a_record_that_no_broker_stores_is_refused_before_the_sync_with_advice() -> None:
     said: list[str] = []
     members = _large_group(1_000)
     sizes = dict.fromkeys(decode_subscription(members[0].metadata).topics, 1)
@@ -267,7 +267,7 @@ def test_a_record_that_no_broker_stores_is_refused_before_the_sync_with_advice()
     assert said == []
 
 
-def test_a_record_that_may_be_too_large_is_tried_with_a_warning() -> None:
+def test_185_a_record_that_may_be_too_large_is_tried_with_a_warning() -> None:
     said: list[str] = []
     members = _large_group(10)
     plan = ConsumerAssigner().assign(COOPERATIVE, members, {}).assignments

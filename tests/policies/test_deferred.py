@@ -41,7 +41,7 @@ def test_166_a_member_that_returns_in_time_gets_exactly_its_partitions() -> None
     plan = group.settle()
     assert {name: group.owned(name) for name in "abc"} == {name: before[name] for name in "abc"}
     assert group.owned("d'") == before["d"]
-    assert plan.pending == NOTHING
+    assert plan.pending == NOTHING, "184: no userdata in a group without pending work"
     assert (group.generations, group.moves) == (2, 0)
 
 

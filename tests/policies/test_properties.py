@@ -58,15 +58,22 @@ def test_every_wanted_partition_goes_to_exactly_one_subscriber(
 
 
 @given(spec=GROUPS)
-def test_a_cooperative_plan_assigns_no_partition_that_another_member_claims(
+def test_a_cooperative_plan_assigns_no_partition_that_another_member_claims_as_newly(
     spec: GroupSpec,
 ) -> None:
     plan = COOPERATIVE.assign(spec).partitions
     assert violations(spec, plan) == []
     for member_id, mine in plan.items():
         for partition in mine:
-            others = [m for m in spec.members if m != member_id]
-            assert all(partition not in spec.members[m].owned for m in others)
+            claims = {
+                m: each.generation_id for m, each in spec.members.items() if partition in each.owned
+            }
+            mine_is_newest = all(
+                generation_id < claims.get(member_id, -2)
+                for m, generation_id in claims.items()
+                if m != member_id
+            )
+            assert mine_is_newest, claims
 
 
 @given(spec=GROUPS)

@@ -66,7 +66,7 @@ def test_a_drained_member_leaves_with_empty_hands(group: WaitingGroup) -> None:
 
 
 @OTHERS
-def test_a_drain_under_a_leader_of_another_client_is_over_at_once(
+def test_181_a_drain_under_a_leader_of_another_client_is_over_at_once(
     group: WaitingGroup, join: Join
 ) -> None:
     a_drain_under_another_leader_is_over_at_once(group, join)
@@ -100,19 +100,37 @@ def test_lost_partitions_go_to_the_member_with_warm_copies(real_kafka: RealKafka
 
 
 @OTHERS
-def test_a_member_of_another_client_keeps_its_partitions_during_a_wait(
+def test_176_a_member_of_another_client_keeps_its_partitions_during_a_wait(
     group: WaitingGroup, join: Join
 ) -> None:
-    group.join()
+    leader = group.join()
     group.settled(12)
     join(group)
     group.settled(6, 6)
     gone = group.join()
     first, _, other = group.settled(4, 4, 4)
+    generation = leader.snapshot().generation
     lost = group.lose(gone)
     assert group.settled(4, 4) == [first, other]
+    assert leader.snapshot().generation == generation + 1, "no join beside that after the loss"
     group.join()
     assert group.settled(4, 4, 4) == [first, lost, other]
+
+
+@OTHERS
+def test_175_a_leader_of_another_client_ends_a_wait(group: WaitingGroup, join: Join) -> None:
+    group.join()
+    group.settled(12)
+    join(group)
+    group.settled(6, 6)
+    gone = group.join()
+    group.settled(4, 4, 4)
+    group.lose(gone)
+    group.settled(4, 4)
+    group.kohort.pop().leave()
+    group.settled(12)
+    group.join()
+    group.settled(6, 6)
 
 
 @OTHERS

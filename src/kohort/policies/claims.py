@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from kohort.model.ids import MemberId, TopicPartition
+from kohort.model.ids import NO_GENERATION, MemberId, TopicPartition
 from kohort.policies.numbering import Numbering
 from kohort.policies.spec import GroupAssignment, GroupSpec
 
@@ -39,11 +39,20 @@ def claimants(spec: GroupSpec) -> Mapping[TopicPartition, frozenset[MemberId]]:
 
 
 def without_claimed(
-    plan: Mapping[MemberId, Collection[TopicPartition]],
-    claims: Mapping[TopicPartition, frozenset[MemberId]],
+    plan: Mapping[MemberId, Collection[TopicPartition]], spec: GroupSpec
 ) -> GroupAssignment:
-    """A plan without partitions that another member claims, and so must give up first."""
+    """A plan without partitions that another member claims, and so must give up first.
+
+    The owner keeps its partition beside older claims: it works on it already.
+    """
+    claims = claimants(spec)
+
+    def may_have(member_id: MemberId, partition: TopicPartition) -> bool:
+        claiming = claims.get(partition, frozenset())
+        others = [spec.members[other].generation_id for other in claiming - {member_id}]
+        mine = spec.members[member_id].generation_id if member_id in claiming else NO_GENERATION
+        return not others or max(others) < mine
+
     return {
-        member_id: [p for p in mine if not claims.get(p, frozenset()) - {member_id}]
-        for member_id, mine in plan.items()
+        member_id: [p for p in mine if may_have(member_id, p)] for member_id, mine in plan.items()
     }

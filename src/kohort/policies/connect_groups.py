@@ -38,7 +38,7 @@ from kohort.model.ids import NO_GENERATION, GenerationId, MemberId, ProtocolName
 from kohort.model.instants import Millis
 from kohort.model.join import JoinedMember
 from kohort.model.partition_set import PartitionSet
-from kohort.policies.claims import claimants, without_claimed
+from kohort.policies.claims import without_claimed
 from kohort.policies.connect import (
     Configuration,
     allocation,
@@ -109,7 +109,7 @@ class ConnectAssigner(OpenAssigner):
     def plan_at_once(self, protocol_name: ProtocolName, spec: GroupSpec) -> Plan:
         """The same, without work that another worker has."""
         del protocol_name
-        return Plan(without_claimed(self.balanced(spec), claimants(spec)))
+        return Plan(without_claimed(self.balanced(spec), spec))
 
     def assign(
         self,

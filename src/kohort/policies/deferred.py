@@ -184,7 +184,7 @@ def deferred_plan(
         most=resolution.most_moves_of(sum(map(len, target.values()))),
     )
     moves = _moves(staying, ready.target, moment.now, memory, resolution)
-    plan = without_claimed(moves.target, claimants(spec))
+    plan = without_claimed(moves.target, spec)
     kept = LeaderMemory(
         generation_id=moment.generation_id,
         owners={p: member_id for member_id, share in plan.items() for p in share},

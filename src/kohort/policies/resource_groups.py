@@ -28,7 +28,7 @@ from kohort.model.ids import (
 )
 from kohort.model.instants import Millis
 from kohort.model.join import JoinedMember
-from kohort.policies.claims import claimants, valid_claims, without_claimed
+from kohort.policies.claims import valid_claims, without_claimed
 from kohort.policies.consumer_groups import (
     DESIGN_ONE,
     ConsumerAssigner,
@@ -168,7 +168,7 @@ class ResourceAssigner(OpenAssigner):
         """The same, without resources that another member has."""
         if not self._weights:
             return super().plan_at_once(protocol_name, spec)
-        return Plan(without_claimed(self.balanced(spec), claimants(spec)))
+        return Plan(without_claimed(self.balanced(spec), spec))
 
     def _decided(
         self, protocol_name: ProtocolName, members: Sequence[JoinedMember], moment: Moment | None
@@ -278,4 +278,4 @@ def _asked(policy: Policy, offered: GroupSpec) -> Plan:
     if strangers := sorted(wanted.keys() - {MemberId(i) for i in sharers}):
         raise ConfigError(f"the policy assigned resources to {strangers[0]}, which is no member")
     plan = {i: sorted(map(resource_of, wanted.get(i, ()))) for i in spec.members}
-    return Plan(without_claimed(plan, claimants(spec)))
+    return Plan(without_claimed(plan, spec))

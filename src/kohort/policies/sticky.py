@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 
-from kohort.model.ids import MemberId, ProtocolName
+from kohort.model.ids import NO_GENERATION, GenerationId, MemberId, ProtocolName
 from kohort.model.partition_set import PartitionSet
 from kohort.policies.classes import MemberClass, Part, Supply
 from kohort.policies.numbering import Claims, Numbering
@@ -41,7 +41,7 @@ def sticky_shares(spec: GroupSpec, *, withhold: bool = False) -> dict[MemberId, 
     Args:
         spec: the group.
         withhold: leave out each partition that another member claims, rightly or not: that member
-            may still work on it.
+            may still work on it. An owner keeps its partition beside older claims.
     """
     order = spec.member_order()
     numbering = Numbering(spec)
@@ -57,7 +57,8 @@ def sticky_shares(spec: GroupSpec, *, withhold: bool = False) -> dict[MemberId, 
         for member, share in Part(classes, supply).solve().items():
             shares[member] = share
     if withhold:
-        _withhold(shares, claims.made)
+        generations = [spec.members[member_id].generation_id for member_id in order]
+        _withhold(shares, claims.made, generations)
     plan = {}
     for member_id, share, made in zip(order, shares, claims.made, strict=True):
         owned = spec.members[member_id].owned
@@ -76,18 +77,24 @@ def _free(numbering: Numbering, claims: Claims) -> list[Sequence[int]]:
     return list(free)
 
 
-def _withhold(shares: list[list[int]], made: Sequence[list[int]]) -> None:
-    """Remove the partitions that a member claims and does not get."""
-    busy = frozenset[int]().union(
-        *(
-            frozenset(claimed).difference(share)
-            for share, claimed in zip(shares, made, strict=True)
-            if claimed and share is not claimed
-        )
-    )
-    for member, share in enumerate(shares if busy else ()):
-        if share is not made[member] and not busy.isdisjoint(share):
-            shares[member] = [partition for partition in share if partition not in busy]
+def _withhold(
+    shares: list[list[int]], made: Sequence[list[int]], generations: Sequence[GenerationId]
+) -> None:
+    """Remove partitions that a member claims and does not get, except beside older claims."""
+    newest: dict[int, GenerationId] = {}
+    for share, claimed, generation_id in zip(shares, made, generations, strict=True):
+        if claimed and share is not claimed:
+            for partition in frozenset(claimed).difference(share):
+                newest[partition] = max(newest.get(partition, NO_GENERATION), generation_id)
+    for member, share in enumerate(shares if newest else ()):
+        if share is not made[member] and not newest.keys().isdisjoint(share):
+            mine = frozenset(made[member])
+            shares[member] = [
+                partition
+                for partition in share
+                if partition not in newest
+                or (partition in mine and newest[partition] < generations[member])
+            ]
 
 
 def _classes(order: list[MemberId], numbering: Numbering) -> list[MemberClass]:
