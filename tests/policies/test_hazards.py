@@ -41,7 +41,7 @@ def test_clocks_that_are_hours_apart_change_no_wait() -> None:
         group.leave(leader)
         group.settle()
     group.sleep(21)
-    assert lost.isdisjoint(group.idle), "61 seconds after the loss, whoever leads"
+    assert lost.isdisjoint(group.idle), "61 seconds after the loss, under each leader"
 
 
 def test_a_topic_that_is_deleted_and_made_again_during_a_wait_is_new() -> None:
@@ -109,7 +109,7 @@ def test_179_under_an_eager_name_nothing_waits_and_no_flag_counts(name: str) -> 
     [
         pytest.param(lambda data: data[:-1], "member b", id="cut"),
         pytest.param(lambda data: data[:6] + b"\x7f" + data[7:], "member b", id="newer format"),
-        pytest.param(lambda data: data[:4] + b"zz" + data[6:], "", id="of another make"),
+        pytest.param(lambda data: data[:4] + b"zz" + data[6:], "", id="of another Kafka client"),
     ],
 )
 def test_userdata_that_cannot_be_read_is_named_and_the_group_settles(
