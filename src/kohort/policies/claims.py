@@ -49,9 +49,12 @@ def without_claimed(
 
     def may_have(member_id: MemberId, partition: TopicPartition) -> bool:
         claiming = claims.get(partition, frozenset())
-        others = [spec.members[other].generation_id for other in claiming - {member_id}]
+        newest = max(
+            (spec.members[other].generation_id for other in sorted(claiming - {member_id})),
+            default=None,
+        )
         mine = spec.members[member_id].generation_id if member_id in claiming else NO_GENERATION
-        return not others or max(others) < mine
+        return newest is None or newest < mine
 
     return {
         member_id: [p for p in mine if may_have(member_id, p)] for member_id, mine in plan.items()
