@@ -344,6 +344,20 @@ def given_away_during_the_wait() -> Tale:
     return _deferring(a=(0, 1, 2))
 
 
+@broken(
+    32,
+    "t-0 waits although its owner a is a member",
+    "t-1 waits although its owner a is a member",
+)
+def the_partitions_of_a_member_wait_for_it() -> Tale:
+    tale = Tale().stable(a=(0, 1), b=(2, 3)).beat_all(3).leave("b")
+    tokens = {"a": tale.come_back("a", ())}
+    tale.start(cause=f.RebalanceCause.MEMBERS_LEFT, members=("b",)).wait(10).open(tokens)
+    return (
+        tale.sync({"a": (2, 3)}, pending=_pending(30_000, 0, 1)).beat_all(29).again(a=(0, 1, 2, 3))
+    )
+
+
 @broken(32, "the wait since generation 2 was made longer")
 def a_wait_that_is_made_longer() -> Tale:
     return _deferring().beat_all(10).again(a=(0, 1), pending=_pending(30_000, 2, 3))

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import click
 from tests.conformance.page import conformance_page
+from tests.tidy.advice import advice_table
 from tests.tidy.drawings import DRAWN, FROM_THE_LAB
 from tests.tidy.trees import ROOT
 
@@ -53,14 +54,18 @@ def settings_page() -> str:
         "keyword arguments with underscores; `kohort pipeline --set NAME=VALUE`; in Spark as",
         "options with the prefix `kafka.`.",
         "",
-        "Which of the settings about waits, identities and moves to use:",
-        "[Restart without moving partitions](../howto/restart-without-moving.md),",
-        "[Hand partitions over warm](../howto/hand-over-warm.md), and for steps",
-        "[Rebalances](../explanation/rebalances.md).",
-        "",
         *_table(ClientSettings, without=SecuritySettings),
         "| `key.deserializer` | | a function of bytes | Makes keys of bytes. |",
         "| `value.deserializer` | | a function of bytes | Makes values of bytes. |",
+        "",
+        "## When to use the settings of waits, moves and copies",
+        "",
+        "The leader's values count, so give all members the same.",
+        "[Restart without moving partitions](../howto/restart-without-moving.md) and",
+        "[Hand partitions over warm](../howto/hand-over-warm.md) have examples,",
+        "[Policies compared](../explanation/policies-compared.md) has measured costs.",
+        "",
+        *advice_table(),
         "",
         "## Security of clients",
         "",

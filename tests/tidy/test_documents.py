@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from tests.tidy.advice import ADVICE
 from tests.tidy.pages import links
 from tests.tidy.rules import tracked_texts
 from tests.tidy.trees import ROOT, SOURCE
+
+from kohort.client.config import ClientSettings
+from kohort.host.settings import dotted
 
 ADRS = sorted((ROOT / "docs" / "adr").glob("*.md"))
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
@@ -99,3 +104,9 @@ def test_every_file_that_the_map_starts_at_exists() -> None:
     named = re.findall(r"`([a-z_]+/[a-z_/]*(?:\.py)?)`", text)
     missing = [name for name in named if not ((SOURCE / name).exists() or (ROOT / name).exists())]
     assert not missing
+
+
+def test_every_setting_of_a_policy_has_advice() -> None:
+    names = {dotted(field.name) for field in dataclasses.fields(ClientSettings)}
+    policies = {name for name in names if name.startswith(("scheduled.", "kohort."))}
+    assert policies - {"kohort.history.file"} <= ADVICE.keys() <= names

@@ -12,7 +12,8 @@ from tests.lab.known_bugs.known_bug import KnownBug, Patch
 from kohort.embedded.consumer import encode_sticky_userdata
 from kohort.engine.leader_duties import LeaderDuties
 from kohort.model.ids import NO_GENERATION, GenerationId, MemberId, TopicPartition
-from kohort.policies import consumer_groups, sticky
+from kohort.policies import consumer_groups, losses, sticky
+from kohort.policies.losses import LeaderMemory
 from kohort.policies.numbering import Claims, Numbering
 from kohort.policies.spec import GroupSpec, Shares
 
@@ -82,7 +83,35 @@ def assignor_never_ends_on_ties(patch: Patch) -> None:
     patch.setattr(LeaderDuties, "decide", decides)
 
 
+def _whoever_missed_its_assignment_is_gone(patch: Patch) -> None:
+    """The leader takes each partition that nobody claims for one of a lost member."""
+
+    def lost(
+        spec: GroupSpec, memory: LeaderMemory, free: frozenset[TopicPartition]
+    ) -> dict[int, frozenset[TopicPartition]]:
+        del spec
+        found: dict[int, set[TopicPartition]] = {}
+        for partition in free & memory.owners.keys():
+            wait_id = memory.wait_ids[memory.owners[partition]]
+            found.setdefault(wait_id, set()).add(partition)
+        return {wait_id: frozenset(mine) for wait_id, mine in found.items()}
+
+    patch.setattr(losses, "_lost_by_memory", lost)
+
+
 POLICIES = (
+    KnownBug(
+        name="after a failed SyncGroup the leader counts a worker as departed",
+        incident="KAFKA-9848",
+        breaks=frozenset({32}),
+        not_by={
+            35: "the wait has a deadline, and the member gets the partitions after it, so they "
+            "have an owner again within the time that promise 35 permits"
+        },
+        plant=_whoever_missed_its_assignment_is_gone,
+        scenario=scenarios.missed_syncs_while_partitions_wait,
+        seeds=3,
+    ),
     KnownBug(
         name="two members that claim one partition both keep it",
         incident="KAFKA-12984",

@@ -303,6 +303,13 @@ def missed_syncs_of_a_balanced_group(seed: int) -> Plan:
     return replace(plan, pods=pods)
 
 
+def missed_syncs_while_partitions_wait(seed: int) -> Plan:
+    """The same in a group that waits for lost members."""
+    plan = missed_syncs_of_a_balanced_group(seed)
+    waits = replace(_COOPERATIVE, scheduled_rebalance_max_delay_ms=10_000)
+    return replace(plan, pods=tuple(replace(pod, behaviour=waits) for pod in plan.pods))
+
+
 def missed_syncs_of_sticky_members(seed: int) -> Plan:
     """The same in an eager group, where members claim their previous partitions."""
     return missed_syncs(seed, "sticky")

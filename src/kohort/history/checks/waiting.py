@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Final
 
+from kohort.embedded.deferral import Wait
 from kohort.history import promises
 from kohort.history.check import Heading, Kafka, on
 from kohort.history.checks.assigning import Assigned, Plan, Targets
@@ -17,7 +18,7 @@ from kohort.history.views import Partitions
 from kohort.history.world import World
 from kohort.model.facts import RebalanceStarted
 from kohort.model.history_record import Recorded
-from kohort.model.ids import GenerationId, GroupId, TopicPartition
+from kohort.model.ids import GenerationId, GroupId, MemberId, TopicPartition
 from kohort.model.instants import MICROS_PER_MILLI, Instant, Millis, after
 
 DEFERRAL: Final = "deferral (Design II)"
@@ -35,7 +36,8 @@ class DeferralIsKept(Assigned):
     The deadline never moves later; otherwise a group with changing leaders would wait for ever. A
     leader that was in no earlier generation knows a wait only from echoes, so its deadline may be
     later by the length of the rebalance. After the deadline one more rebalance gives the partitions
-    an owner.
+    an owner. A leader that made the last assignment lets only partitions of members that are gone
+    wait: a member that missed its assignment is none of them (KAFKA-9848).
     """
 
     number, name, heading = 32, "deferral-is-kept", Heading.OWNERSHIP
@@ -70,6 +72,13 @@ class DeferralIsKept(Assigned):
                 recorded,
             )
             ends[key] = min(first, deadline)
+            for tp, owner in _present_owners(plan, wait):
+                self.judge(
+                    False,
+                    lambda p=tp, o=owner: f"{p} waits although its owner {o} is a member",  # type: ignore[misc]
+                    recorded,
+                    member_id=owner,
+                )
             early = sorted(wait.partitions & given)
             self.judge(
                 not early,
@@ -91,6 +100,25 @@ class DeferralIsKept(Assigned):
                 last,
                 group_id,
             )
+
+
+def _present_owners(plan: Plan, wait: Wait) -> list[tuple[TopicPartition, MemberId]]:
+    """The partitions of a new wait with owners (in the last assignment) that are members now.
+
+    None if another member made that assignment, or if the leader did not receive it.
+    """
+    number, leader_id, stable = plan.generation.number, plan.generation.leader_id, plan.group.stable
+    if stable is None or stable.leader_id != leader_id or wait.start_generation != number:
+        return []
+    leaders = plan.offer(leader_id)
+    if leaders is None or not stable.number == leaders.generation_id == number - 1:
+        return []
+    return [
+        (tp, owner)
+        for owner, had in sorted((plan.before or {}).items())
+        for tp in sorted(had & wait.partitions)
+        if owner in plan.targets
+    ]
 
 
 class ReturnerGetsItsOwn(Assigned):
