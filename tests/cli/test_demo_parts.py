@@ -15,12 +15,12 @@ from confluent_kafka import Producer
 from rich.console import Console
 from tests.history.tale import G, Tale, m, tps
 
-from kohort.cli.demo.feeder import LONGEST_LINE, Feeder, count_lines, lines_of
+from kohort.cli.demo.feeder import LONGEST_LINE, Feeder, first_field, lines_of
 from kohort.cli.demo.observer import Observer
 from kohort.cli.demo.outcome import Outcome
 from kohort.cli.demo.picture import Application, Life, Picture
-from kohort.cli.demo.view import Rates, View, spans
-from kohort.cli.demo.web_events import VISITORS, first_field, web_events
+from kohort.cli.demo.view import View, spans
+from kohort.cli.demo.web_events import VISITORS, web_events
 from kohort.history.cost_values import Rebalance
 from kohort.model.errors import ConfigError
 from kohort.model.facts import OffsetsCommitted, RebalanceCause
@@ -61,15 +61,13 @@ def test_every_line_is_a_record(content: bytes, lines: list[bytes], tmp_path: Pa
     path = tmp_path / "input"
     path.write_bytes(content)
     assert list(lines_of(path)) == lines
-    assert count_lines(path) == len(lines)
 
 
 def test_a_line_that_is_too_long_for_a_record_is_an_error(tmp_path: Path) -> None:
     path = tmp_path / "input"
     path.write_bytes(b"short\n" + b"x" * (LONGEST_LINE + 1) + b"\n")
-    for read in (count_lines, lambda path: list(lines_of(path))):
-        with pytest.raises(ConfigError, match=r"line 2 is longer than 1,000,000 bytes"):
-            read(path)
+    with pytest.raises(ConfigError, match=r"line 2 is longer than 1,000,000 bytes"):
+        list(lines_of(path))
     path.write_bytes(b"x" * LONGEST_LINE + b"\r\n")
     assert [len(line) for line in lines_of(path)] == [LONGEST_LINE]
 
@@ -232,13 +230,14 @@ def test_partition_numbers_are_shown_as_ranges(numbers: tuple[int, ...], text: s
 
 
 def test_rates_are_those_of_the_last_seconds() -> None:
-    rates = Rates()
-    assert rates.of("app-1") == 0.0
+    view = View(Console(file=io.StringIO()), live=False)
     for second in range(20):
         landed = 100 * second if second < 10 else 900 + 300 * (second - 9)
         applications = {"app-1": replace(APP, landed=landed)}
-        rates.see(replace(PICTURE, at=float(second), applications=applications))
-    assert rates.of("app-1") == pytest.approx(300)
+        view.show(replace(PICTURE, at=float(second), applications=applications, rebalances=()))
+        if second == 0:
+            assert view.rate("app-1") == 0.0
+    assert view.rate("app-1") == pytest.approx(300)
 
 
 def test_plain_text_has_a_line_for_each_event() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+import signal
 import subprocess
 import sys
 import time
@@ -34,13 +34,9 @@ leaf()
 
 
 @pytest.fixture
-def family(tmp_path: Path) -> Iterator[Tree]:
-    environ = os.environ | {"TMPDIR": str(tmp_path)}
-    tree = Tree([sys.executable, "-c", FAMILY], tmp_path / "log", piped=True, environ=environ)
-    assert tree.output.readline() == "ready\n"
-    wait_until(lambda: len(psutil.Process(tree.pid).children(recursive=True)) == 2)
-    yield tree
-    tree.kill()
+def guard() -> Iterator[Guard]:
+    with Guard() as guard:
+        yield guard
 
 
 def processes_of(pid: int) -> list[psutil.Process]:
@@ -51,25 +47,43 @@ def gone(processes: list[psutil.Process]) -> bool:
     return not any(p.is_running() and p.status() != "zombie" for p in processes)
 
 
-def test_a_frozen_tree_stands_still_until_it_is_thawed_and_dies_as_a_whole(family: Tree) -> None:
-    processes = processes_of(family.pid)
-    family.freeze()
-    assert {p.status() for p in processes} == {psutil.STATUS_STOPPED}
-    family.thaw()
-    wait_until(lambda: all(p.status() != psutil.STATUS_STOPPED for p in processes))
-    family.freeze()
-    family.kill()
-    assert family.poll() == -9
+def first_line(tree: Tree) -> str:
+    assert tree.stdout is not None
+    return tree.stdout.readline()
+
+
+def family(guard: Guard, log: Path) -> tuple[Tree, list[psutil.Process]]:
+    tree = guard.start([sys.executable, "-c", FAMILY], log, piped=True)
+    assert first_line(tree) == "ready\n"
+    wait_until(lambda: len(processes_of(tree.pid)) == 3)
+    return tree, processes_of(tree.pid)
+
+
+def test_a_tree_dies_as_a_whole_also_while_its_first_process_is_stopped(
+    guard: Guard, tmp_path: Path
+) -> None:
+    tree, processes = family(guard, tmp_path / "log")
+    tree.send_signal(signal.SIGSTOP)
+    tree.kill()
+    assert tree.poll() == -9
     wait_until(lambda: gone(processes))
 
 
-def test_a_tree_is_asked_to_end_before_it_is_killed(tmp_path: Path) -> None:
+def test_the_kill_of_a_tree_spares_the_other_trees(guard: Guard, tmp_path: Path) -> None:
+    one, _ = family(guard, tmp_path / "log")
+    other, processes = family(guard, tmp_path / "log")
+    one.kill()
+    assert all(p.is_running() and p.status() != "zombie" for p in processes)
+    other.kill()
+
+
+def test_a_tree_is_asked_to_end_before_it_is_killed(guard: Guard, tmp_path: Path) -> None:
     script = (
         "import signal,sys,time; signal.signal(15, lambda *_: sys.exit(7))"
         "; print('last words', file=sys.stderr); print(1, flush=True)\nwhile True: time.sleep(1)"
     )
-    tree = Tree([sys.executable, "-c", script], tmp_path / "log", piped=True)
-    assert tree.output.readline()
+    tree = guard.start([sys.executable, "-c", script], tmp_path / "log", piped=True)
+    assert first_line(tree)
     assert tree.end(PATIENCE_S) == 7
     assert tree.tail() == "last words"
 
@@ -80,7 +94,7 @@ from pathlib import Path
 from kohort.cli.demo.processes import Guard
 guard = Guard().__enter__()
 tree = guard.start([sys.executable, "-c", sys.argv[1]], Path(sys.argv[2]), piped=True)
-tree.output.readline()
+tree.stdout.readline()
 print(tree.pid, guard.folder, flush=True)
 time.sleep(600)
 """
@@ -105,7 +119,7 @@ def test_a_killed_demo_leaves_no_process_and_no_temporary_file(tmp_path: Path) -
 def test_leaving_the_guard_kills_its_trees_and_removes_its_folder(tmp_path: Path) -> None:
     with Guard() as guard:
         tree = guard.start([sys.executable, "-c", FAMILY], tmp_path / "log", piped=True)
-        assert tree.output.readline()
+        assert first_line(tree)
         assert list(guard.folder.iterdir())
     assert not guard.folder.exists()
     assert tree.poll() == -9

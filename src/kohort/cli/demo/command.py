@@ -8,6 +8,7 @@ output is the outcome as JSON.
 from __future__ import annotations
 
 import importlib.util
+import re
 import signal
 import sys
 import time
@@ -18,7 +19,7 @@ from typing import Final
 import click
 from rich.console import Console
 
-from kohort.cli.demo.feeder import count_lines, lines_of
+from kohort.cli.demo.feeder import lines_of
 from kohort.cli.output import DIRECTORY, FILE, writing
 from kohort.model.errors import ConfigError
 
@@ -71,7 +72,7 @@ def demo(
     from kohort.cli.demo.view import View  # noqa: PLC0415
 
     config = DemoConfig(
-        records=count_lines(given) if given else records,
+        records=sum(1 for _ in lines_of(given)) if given else records,
         seed=seed,
         given=given,
         sql=sql or _fitting_sql(given),
@@ -105,13 +106,8 @@ def _fitting_sql(given: Path | None) -> Path:
     if given is None:
         return _HERE / "web_access.sql"
     first = list(islice(lines_of(given), _LOOKED_AT))
-    alike = sum(_looks_like_access(line) for line in first)
+    alike = sum(re.search(rb'\] "[^"]* [^"]*"', line) is not None for line in first)
     return _HERE / ("web_access.sql" if 2 * alike > len(first) else "lines.sql")
-
-
-def _looks_like_access(line: bytes) -> bool:
-    fields = line.split(b'"')
-    return len(fields) >= 3 and fields[0].rstrip().endswith(b"]") and b" " in fields[1]
 
 
 def _output(given: Path | None) -> Path:

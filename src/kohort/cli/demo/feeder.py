@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 from typing import Final
 
 from confluent_kafka import KafkaError, Message, Producer
 
-from kohort.cli.demo.web_events import first_field
 from kohort.model.errors import ConfigError
 
 LONGEST_LINE: Final = 1_000_000
@@ -23,24 +23,21 @@ _CHUNK: Final = 1_000
 
 
 class Feeder:
-    """Sends records to a topic.
+    """Sends ``records`` in their order to a topic without records.
 
-    Args:
-        producer: sends.
-        topic: a topic without records.
-        records: are sent in this order.
+    Attributes:
+        ends: for each partition, the offset after the last acknowledged record.
+        failure: why the broker refused a record, or None.
     """
 
     def __init__(self, producer: Producer, topic: str, records: Iterator[bytes]) -> None:
         self._producer = producer
         self._topic = topic
         self._records = records
-        self._unsent: bytes | None = None
         self._sent = 0
-        self.feed(0)
         self.ends: dict[int, int] = {}
-        """For each partition, the offset after the last acknowledged record."""
         self.failure: str | None = None
+        self.feed(0)
 
     def feed(self, upto: int, per_second: int | None = None) -> None:
         """Allow ``upto`` records in all: at once, or with this rate."""
@@ -53,30 +50,24 @@ class Feeder:
         while (left := end - time.monotonic()) > 0:
             self._producer.poll(0 if self._send_some() else left)
 
-    def close(self) -> None:
-        """Disconnect."""
-        del self._producer
-
     def _send_some(self) -> bool:
         """Send up to 1,000 records; returns whether more can be sent at once."""
         allowed = self._upto
         if self._rate is not None:
             due = self._before + int(self._rate * (time.monotonic() - self._since))
             allowed = min(allowed, due)
-        count = min(_CHUNK, allowed - self._sent)
-        for _ in range(count):
-            record = next(self._records, None) if self._unsent is None else self._unsent
-            if record is None:
-                return False
-            key = first_field(record)
+        chunk_end = min(allowed, self._sent + _CHUNK)
+        while self._sent < chunk_end:
+            record = next(self._records)
             try:
-                self._producer.produce(self._topic, record, key, on_delivery=self._acknowledged)
+                self._producer.produce(
+                    self._topic, record, first_field(record), on_delivery=self._acknowledged
+                )
             except BufferError:
-                self._unsent = record
+                self._records = chain([record], self._records)
                 return False
-            self._unsent = None
             self._sent += 1
-        return count > 0
+        return self._sent < allowed
 
     def _acknowledged(self, error: KafkaError | None, message: Message) -> None:
         if error is not None:
@@ -88,30 +79,27 @@ class Feeder:
         self.ends[partition] = offset + 1
 
 
+def first_field(line: bytes) -> bytes:
+    """The key of a record: the text before the first blank; empty for a blank line."""
+    return line.split(None, 1)[0] if line.strip() else b""
+
+
 def lines_of(path: Path) -> Iterator[bytes]:
-    """The lines of a file, without line ends.
-
-    Raises:
-        ConfigError: a line is too long for a record.
-    """
-    with path.open("rb") as file:
-        for number, line in enumerate(iter(lambda: file.readline(LONGEST_LINE + 3), b""), start=1):
-            stripped = line.rstrip(b"\r\n")
-            if len(stripped) > LONGEST_LINE:
-                raise ConfigError(
-                    f"{path}, line {number} is longer than {LONGEST_LINE:,} bytes, which a broker "
-                    "does not take as one record; a text file with one record a line is expected"
-                )
-            yield stripped
-
-
-def count_lines(path: Path) -> int:
-    """The number of records in a file; a last line without a line end counts.
+    """The lines of a file, without line ends; a last line without a line end counts.
 
     Raises:
         ConfigError: the file cannot be read, or a line is too long for a record.
     """
     try:
-        return sum(1 for _ in lines_of(path))
+        with path.open("rb") as file:
+            for number, line in enumerate(iter(lambda: file.readline(LONGEST_LINE + 3), b""), 1):
+                stripped = line.rstrip(b"\r\n")
+                if len(stripped) > LONGEST_LINE:
+                    raise ConfigError(
+                        f"{path}, line {number} is longer than {LONGEST_LINE:,} bytes, which a "
+                        "broker does not take as one record; a text file with one record a line is "
+                        "expected"
+                    )
+                yield stripped
     except OSError as error:
         raise ConfigError(f"cannot read {path}: {error.strerror}; name a text file") from error

@@ -7,6 +7,7 @@ killed.
 from __future__ import annotations
 
 import json
+import signal
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -121,8 +122,9 @@ class Run:
         with Admin(bootstrap_servers=self._bootstrap) as admin:
             admin.create_topic(TOPIC, partitions=PARTITIONS)
         producer = Producer({"bootstrap.servers": self._bootstrap, **PRODUCER_SETTINGS})
-        given = config.given
-        records = lines_of(given) if given else web_events(config.records, config.seed)
+        records = (
+            lines_of(config.given) if config.given else web_events(config.records, config.seed)
+        )
         self._feeder = Feeder(producer, TOPIC, records)
 
     def perform(self) -> Outcome:
@@ -137,7 +139,7 @@ class Run:
             tails = [f"--- {tree.log}\n{tree.tail()}" for tree in self._trees.values()]
             raise DemoFailed("\n".join([str(failed), *tails])) from None
         finally:
-            self._feeder.close()
+            del self._feeder  # and with it the producer, which would report the broker's end
         self.say("everything is consumed; the applications leave")
         with ThreadPoolExecutor() as pool:
             list(pool.map(lambda tree: tree.end(_END_S), self._trees.values()))
@@ -204,18 +206,17 @@ class Run:
         )
 
     def kill(self, name: str, *, in_batch: bool) -> bool:
-        """See ``story.Demo``. The frozen tree cannot leave its micro-batch before it is killed."""
-        tree = self._trees[name]
-        if in_batch and not self._observer.in_batch(self._members(name)):
+        """See ``story.Demo``. The first process commits micro-batches, so it is stopped before."""
+        tree, members = self._trees[name], self._members(name)
+        if in_batch and not self._observer.in_batch(members):
             return False
-        tree.freeze()
-        hit = self._observer.in_batch(self._members(name))
-        if hit or not in_batch:
-            tree.kill()
-            self._applications[name] = replace(self._applications[name], life=Life.KILLED)
-        else:
-            tree.thaw()
-        return hit
+        tree.send_signal(signal.SIGSTOP)
+        if in_batch and not self._observer.in_batch(members):
+            tree.send_signal(signal.SIGCONT)
+            return False
+        tree.kill()
+        self._applications[name] = replace(self._applications[name], life=Life.KILLED)
+        return self._observer.in_batch(members)
 
     # -- parts ------------------------------------------------------------------------------------
 
@@ -235,7 +236,8 @@ class Run:
             *(f"--set={name}={value}" for name, (value, _) in BROKER_SETTINGS.items()),
             piped=True,
         )
-        said = tree.output.readline()
+        assert tree.stdout is not None
+        said = tree.stdout.readline()
         if not said.startswith(_READY):
             raise DemoFailed(f"the broker did not start: {tree.tail()}")
         bootstrap = said.removeprefix(_READY).split()[0]
@@ -285,8 +287,7 @@ class Run:
     def _verify(self) -> dict[str, Any]:
         table, brokers = str(self._config.table), f"--bootstrap={self._bootstrap}"
         tree = self._kohort("verify.log", "table", "verify", table, "--json", brokers, piped=True)
-        printed = tree.output.read()
-        tree.end(_END_S)
+        printed, _ = tree.communicate()
         try:
             found: dict[str, Any] = json.loads(printed)
         except ValueError:

@@ -46,26 +46,21 @@ class Demo(Protocol):
 
     def look(self) -> Picture:
         """Wait a moment; returns the present picture."""
-        ...
 
     def say(self, text: str) -> None:
         """Show a sentence."""
-        ...
 
     def feed(self, upto: int, per_second: int | None = None) -> None:
         """Feed records until ``upto`` are in the topic: at once, or with this rate."""
-        ...
 
     def start(self, name: str) -> None:
         """Start an application, for the first time or again."""
-        ...
 
     def kill(self, name: str, *, in_batch: bool) -> bool:
         """SIGKILL an application; with ``in_batch`` only during a micro-batch.
 
         Returns whether the application was killed during a micro-batch.
         """
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,7 +88,7 @@ def play(demo: Demo, total: int) -> Shown:
     for name in FIRST:
         demo.start(name)
     trickle(BEFORE_JOIN)
-    picture = _wait(demo, _at_work(FIRST), f"{' and '.join(FIRST)} share the partitions and write")
+    _wait(demo, _at_work(FIRST), f"{' and '.join(FIRST)} share the partitions and write")
 
     demo.say(f"both write; starting {ADDED}")
     demo.start(ADDED)

@@ -28,27 +28,6 @@ _STYLES: Final = {
 }
 
 
-class Rates:
-    """Records a second of each application, over the last four seconds."""
-
-    def __init__(self) -> None:
-        self._pictures: deque[Picture] = deque()
-
-    def see(self, picture: Picture) -> None:
-        """Take the present picture."""
-        self._pictures.append(picture)
-        while len(self._pictures) > 2 and self._pictures[1].at < picture.at - _RATE_WINDOW_S:
-            self._pictures.popleft()
-
-    def of(self, name: str) -> float:
-        """Records a second; 0 before the second picture."""
-        if not self._pictures:
-            return 0.0
-        first, last = self._pictures[0], self._pictures[-1]
-        landed = last.applications[name].landed - first.applications[name].landed
-        return landed / (last.at - first.at) if last.at > first.at else 0.0
-
-
 class View:
     """A line for every sentence and rebalance, and the state of the applications.
 
@@ -59,7 +38,7 @@ class View:
 
     def __init__(self, console: Console, *, live: bool) -> None:
         self._console = console
-        self._rates = Rates()
+        self._pictures: deque[Picture] = deque()
         self._rebalances = 0
         self._next_status = 0.0
         self._live = Live(console=console, auto_refresh=False) if live else None
@@ -72,7 +51,9 @@ class View:
 
     def show(self, picture: Picture) -> None:
         """Show the present state."""
-        self._rates.see(picture)
+        self._pictures.append(picture)
+        while len(self._pictures) > 2 and self._pictures[1].at < picture.at - _RATE_WINDOW_S:
+            self._pictures.popleft()
         for rebalance in picture.rebalances[self._rebalances :]:
             began = (rebalance.started_at - picture.zero) / MICROS_PER_SECOND
             took = (rebalance.micros or 0) / MICROS_PER_SECOND
@@ -88,6 +69,12 @@ class View:
             self._next_status = picture.at + _STATUS_EVERY_S
             self.say(picture.at, f"{progress(picture)} | {self._states(picture)}")
 
+    def rate(self, name: str) -> float:
+        """Records a second of an application, over the last four seconds."""
+        first, last = self._pictures[0], self._pictures[-1]
+        landed = last.applications[name].landed - first.applications[name].landed
+        return landed / max(last.at - first.at, 0.001)
+
     def close(self) -> None:
         """Leave the terminal's cursor below the table. Nothing more is shown."""
         if self._live is not None:
@@ -96,7 +83,7 @@ class View:
     def _states(self, picture: Picture) -> str:
         return "; ".join(
             f"{a.name} {state(a, picture.at)}"
-            + (f" {spans(a.owned)}, {self._rates.of(a.name):,.0f}/s" if a.owned else "")
+            + (f" {spans(a.owned)}, {self.rate(a.name):,.0f}/s" if a.owned else "")
             for a in picture.applications.values()
         )
 
@@ -111,7 +98,7 @@ class View:
                 Text(state(a, picture.at), style=_STYLES[a.life]),
                 str(a.pid or "-"),
                 spans(a.owned) or "-",
-                f"{self._rates.of(a.name):,.0f}",
+                f"{self.rate(a.name):,.0f}",
                 f"{a.landed:,}",
             )
         return table
