@@ -3,9 +3,9 @@
 In: commands. Out: trees of processes. All processes of a tree have its mark in their environment,
 so that Spark's Java process and its Python workers are killed together. Must not know: the story.
 
-The guard is a process of its own (``python -m kohort.cli.demo.processes FOLDER``). It reads a pipe
-whose other end only the demo holds, so the pipe ends when the demo ends, also by SIGKILL. Then the
-guard kills all trees and removes the folder.
+The guard is a process of its own (``python -m kohort.cli.demo.processes FOLDER``). It reads a pipe,
+and only the demo holds the other end. So the pipe ends when the demo ends, also by SIGKILL. Then
+the guard kills all trees and removes the folder.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ class Guard:
 
 
 def _kill_marked(mark: str) -> None:
-    """SIGKILL until no process is left whose mark begins so: a process may fork meanwhile."""
+    """SIGKILL until no process has a mark with this prefix: a process may fork meanwhile."""
     deadline = time.monotonic() + _DIE_S
     while time.monotonic() < deadline and (left := _marked(mark)):
         for process in left:
