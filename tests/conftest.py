@@ -13,6 +13,7 @@ from collections.abc import Generator
 
 import hypothesis
 import pytest
+from tests.class_archive import use_archive
 
 # Same examples on every run, so that a red test is about the change at hand.
 # HYPOTHESIS_PROFILE=search looks for new ones.
@@ -37,8 +38,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure() -> None:
-    """A run that is told to end does so as by Ctrl-C: fixtures end what they started."""
+    """A run that is told to end does so as by Ctrl-C: fixtures end what they started.
+
+    Each Spark of the run starts with the archive of classes, if there is one.
+    """
     signal.signal(signal.SIGTERM, signal.default_int_handler)
+    use_archive()
 
 
 PEER_MARKS = ("real_kafka", "interop", "spark")

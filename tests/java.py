@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from kohort.host.java import find_java, temporary_files_of_spark
+from kohort.host.java import archived_classes, find_java, temporary_files_of_spark
 from kohort.testing.kafka_jars import installed
-from kohort.testing.real_kafka import absence, classpath
+from kohort.testing.real_kafka import absence, class_archive, classpath
 
 
 def skip_without_kafkas_classes() -> None:
@@ -26,10 +26,16 @@ def skip_without_kafkas_classes() -> None:
         pytest.skip("the Java program needs a Java with a compiler")
 
 
+def java_with_kafka() -> list[str]:
+    """A command line of Java with Kafka's classes, for a program that ends soon."""
+    java = [str(find_java().executable), "-XX:TieredStopAtLevel=1"]
+    return [*java, *archived_classes(class_archive()), "-cp", classpath()]
+
+
 def java_output(program: Path, lines: Sequence[str]) -> list[str]:
     """The lines that the program prints for these lines of input."""
     done = subprocess.run(
-        [str(find_java().executable), "-XX:TieredStopAtLevel=1", "-cp", classpath(), str(program)],
+        [*java_with_kafka(), str(program)],
         input="\n".join(lines),
         capture_output=True,
         text=True,

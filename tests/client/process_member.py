@@ -11,11 +11,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from tests.java import skip_without_kafkas_classes
+from tests.java import java_with_kafka, skip_without_kafkas_classes
 
-from kohort.host.java import find_java
 from kohort.model.ids import TopicPartition
-from kohort.testing.real_kafka import classpath
 
 _HERE = Path(__file__).parent
 _BUILD_S = 120
@@ -64,9 +62,8 @@ class ProcessMember:
 def java_member(bootstrap: str, name: str) -> ProcessMember:
     """A member of Kafka's Java client; skips the test without Kafka's classes."""
     skip_without_kafkas_classes()
-    java = [str(find_java().executable), "-XX:TieredStopAtLevel=1", "-cp", classpath()]
     program = str(_HERE / "java" / "Member.java")
-    return ProcessMember([*java, program, bootstrap, name, name], name)
+    return ProcessMember([*java_with_kafka(), program, bootstrap, name, name], name)
 
 
 def go_member(bootstrap: str, name: str) -> ProcessMember:

@@ -24,8 +24,7 @@ from kohort.embedded.consumer import (
     generation_in_userdata,
     partitions_in,
 )
-from kohort.embedded.opaque import opaque_protocols
-from kohort.model.errors import ConfigError, ProtocolError
+from kohort.model.errors import ProtocolError
 from kohort.model.ids import NO_GENERATION, GenerationId, TopicPartition
 from kohort.model.partition_set import PartitionSet
 from kohort.schema import decode
@@ -255,13 +254,6 @@ def test_assignments_are_aiokafka_s_byte_for_byte(
     theirs = protocol.ConsumerProtocolMemberAssignment(0, lists(partitions), user_data)
     value = Assignment(partitions=partitions, user_data=user_data)
     assert encode_assignment(value, 0) == theirs.encode()
-
-
-def test_opaque_protocols_carry_the_application_s_bytes() -> None:
-    assert opaque_protocols([("mine", b"\x00"), ("other", b"")])[0] == ("mine", b"\x00")
-    for wrong in ([], [("", b"")], [("a", b""), ("a", b"x")]):
-        with pytest.raises(ConfigError):
-            opaque_protocols(wrong)
 
 
 @given(

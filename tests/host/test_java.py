@@ -9,7 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from kohort.host.java import Java, find_java, spark_java_home
+from kohort.host.java import (
+    Java,
+    archive_classes_at_exit,
+    archived_classes,
+    find_java,
+    keep_temporary_files,
+    spark_java_home,
+    temporary_files_of_spark,
+)
 from kohort.model.errors import ConfigError
 
 
@@ -98,3 +106,28 @@ def test_a_java_that_has_the_module_is_used_as_it_is(tmp_path: Path) -> None:
     java = Java(home=home, version=17, origin="PATH")
     assert spark_java_home(java, tmp_path / "cache") == home
     assert not os.path.exists(tmp_path / "cache")
+
+
+def test_java_takes_classes_from_an_archive_and_ignores_a_damaged_one(tmp_path: Path) -> None:
+    archive = tmp_path / "classes.jsa"
+
+    def run(*options: str) -> str:
+        command = [str(find_java().executable), *options, "-version"]
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+    assert archived_classes(archive) == ()
+    run(*archive_classes_at_exit(archive))
+    if not archive.exists():
+        pytest.skip("this Java makes no archive")
+    assert "(top)" in run(*archived_classes(archive), "-Xlog:class+load")
+    archive.chmod(0o600)
+    archive.write_bytes(b"no archive")
+    assert run(*archived_classes(archive)) == ""
+
+
+def test_options_of_java_stay_beside_those_for_temporary_files(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("SPARK_SUBMIT_OPTS", "-Done -Dtwo")
+    options = temporary_files_of_spark(tmp_path)["SPARK_SUBMIT_OPTS"].split()
+    assert options == ["-Done", "-Dtwo", *keep_temporary_files(tmp_path)]

@@ -7,15 +7,15 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from tests.java import java_with_kafka
 
-from kohort.host.java import find_java
 from kohort.storage.compression import CompressionType
 from kohort.storage.files import RealFiles
 from kohort.storage.log_config import LogConfig
 from kohort.storage.partition_log import PartitionLog
 from kohort.storage.records import Record, build_batch, iterate_records
 from kohort.testing.kafka_jars import installed
-from kohort.testing.real_kafka import absence, classpath
+from kohort.testing.real_kafka import absence
 
 NOW = 1_700_000_000_000
 RECORD = re.compile(r"\| offset: (\d+) CreateTime: (\d+) .* key: (\S+) payload: (\S+)")
@@ -27,9 +27,7 @@ def dumped(paths: list[str]) -> str:
     if installed() is None:
         pytest.skip(absence())
     command = [
-        str(find_java().executable),
-        "-cp",
-        classpath(),
+        *java_with_kafka(),
         "org.apache.kafka.tools.DumpLogSegments",
         "--print-data-log",
         "--files",

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import base64
 import os
+import signal
 import subprocess
+import tempfile
 import time
 import uuid
 from collections.abc import Mapping, Sequence
@@ -17,7 +19,12 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Final, Self
 
-from kohort.host.java import find_java, keep_temporary_files
+from kohort.host.java import (
+    archive_classes_at_exit,
+    archived_classes,
+    find_java,
+    keep_temporary_files,
+)
 from kohort.model.errors import ConfigError
 from kohort.testing.kafka_jars import KAFKA_VERSION, KafkaUnavailable, home, installed
 from kohort.testing.ports import HOST, free_ports
@@ -192,7 +199,8 @@ class RealKafka:
                 properties.write_text(self._properties(node), encoding="utf-8")
                 output = self.directory / f"format-{node}.log"
                 out = files.enter_context(output.open("wb"))
-                command = [self._java, *_QUICK, "-cp", self._classpath]
+                command = [self._java, *_QUICK, *archived_classes(class_archive())]
+                command += ["-cp", self._classpath]
                 command += ["kafka.tools.StorageTool", "format"]
                 command += ["--ignore-formatted", "-t", cluster, "-c", str(properties)]
                 for user, password in self._scram.items():
@@ -211,7 +219,7 @@ class RealKafka:
         logging = self.directory / f"log4j2-{node}.properties"
         logging.write_text(_LOGGING.format(path=self.log(node)), encoding="utf-8")
         self.log(node).unlink(missing_ok=True)
-        command = [self._java, *self._options]
+        command = [self._java, *archived_classes(class_archive()), *self._options]
         command += keep_temporary_files(self.directory)  # Tests kill nodes.
         command += [f"-Dlog4j2.configurationFile={logging}", "-cp", self._classpath]
         command += ["kafka.Kafka", str(self.directory / f"server-{node}.properties")]
@@ -299,13 +307,36 @@ def run_tool(main_class: str, *arguments: str, timeout_s: float = 60) -> str:
     Raises:
         KafkaUnavailable: the tool failed; the message ends with its output.
     """
-    command = [str(find_java().executable), *_QUICK]
+    command = [str(find_java().executable), *_QUICK, *archived_classes(class_archive())]
     command += ["-cp", classpath(), main_class, *arguments]
     done = subprocess.run(command, capture_output=True, text=True, timeout=timeout_s, check=False)
     if done.returncode != 0:
         output = "\n".join((done.stdout + done.stderr).splitlines()[-10:])
         raise KafkaUnavailable(f"{main_class} ended with status {done.returncode}:\n{output}")
     return done.stdout
+
+
+def class_archive() -> Path:
+    """The file with an archive of Kafka's classes, which may be missing."""
+    return home() / "classes.jsa"
+
+
+def archive_classes() -> None:
+    """Make the archive of Kafka's classes from those that a node of its own loads, if missing.
+
+    Raises:
+        KafkaUnavailable: the jars are missing, or the node did not start.
+    """
+    if class_archive().exists():
+        return
+    with tempfile.TemporaryDirectory(dir=home()) as folder:
+        made = Path(folder) / "classes.jsa"
+        node = RealKafka(Path(folder), quick=True, options=archive_classes_at_exit(made)).start()
+        process = node._processes[1]
+        node.stop()
+        # A Java that was killed while it wrote leaves half an archive; not every Java makes one.
+        if process.returncode != -signal.SIGKILL and made.exists():
+            made.replace(class_archive())
 
 
 def absence() -> str:
