@@ -12,6 +12,7 @@ import shutil
 import sys
 import tempfile
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from kohort.host.java import (
     archive_classes_at_exit,
@@ -20,6 +21,9 @@ from kohort.host.java import (
     temporary_files_of_spark,
 )
 from kohort.model.errors import ConfigError
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
 
 FILE = Path(sys.prefix) / "spark-classes.jsa"
 _OPTIONS = "SPARK_SUBMIT_OPTS"
@@ -46,10 +50,12 @@ def make(archive: Path) -> None:
         session = make_session("class-archive", "local[1]", QUICK)
         rows = session.range(100).selectExpr("id", "CAST(id AS STRING) AS text")
         rows.mapInArrow(lambda batches: batches, rows.schema).groupBy("id").count().collect()
-        stream = session.readStream.format("rate").load().selectExpr("value % 7 AS value")
-        query = stream.writeStream.foreachBatch(lambda batch, _: batch.count()).start()
-        query.processAllAvailable()
-        query.stop()
+        (Path(folder) / "lines").mkdir()
+        (Path(folder) / "lines" / "one").write_text("a line\n")
+        stream = session.readStream.text(f"{folder}/lines").selectExpr("upper(value)")
+        stream.writeStream.foreachBatch(_collect).trigger(
+            availableNow=True
+        ).start().awaitTermination()
         session.stop()
         gateway = SparkContext._gateway
         assert gateway is not None
@@ -57,6 +63,10 @@ def make(archive: Path) -> None:
         gateway.proc.communicate()  # the end of its standard input ends Java
         if made.exists():
             shutil.move(made, archive)
+
+
+def _collect(batch: DataFrame, _: int) -> None:
+    batch.collect()
 
 
 if __name__ == "__main__":
