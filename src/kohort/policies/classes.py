@@ -233,21 +233,27 @@ class Part:
             pool[kind] = sorted([*pool[kind], *units])
         index = {kind: number for number, kind in enumerate(self._contested)}
         pools: list[list[int]] = [[] for _ in self._classes]
-        for kind, partitions in pool.items():
-            if kind not in index:
-                pools[self._wanting[kind][0]] += partitions
-                continue
-            start = 0
-            for number in self._wanting[kind] if partitions else ():
-                end = start + counts.surplus(index[kind], number) + gone[number].get(kind, 0)
-                pools[number] += partitions[start:end]
-                start = end
+        given = dict.fromkeys(pool, 0)
+        for number, each in enumerate(self._classes):
+            held, owned, mine = counts.held[number], counts.owned[number], pools[number]
+            for kind in each.kinds:
+                contested = index.get(kind)
+                if contested is None:
+                    mine.extend(pool[kind])
+                elif partitions := pool[kind]:
+                    more = held.get(contested, 0) - owned.get(contested, 0)
+                    start = given[kind]
+                    given[kind] = end = start + more + gone[number].get(kind, 0)
+                    mine.extend(partitions[start:end])
         for each, partitions in zip(self._classes, pools, strict=True):
             self._fill(each, partitions)
         return sum(map(len, pools))
 
     def _fill(self, each: MemberClass, partitions: list[int]) -> None:
         """Give each partition to the member with the lowest load; the first of equal ones."""
+        if len(each.members) == 1:
+            self._plan[each.members[0]] = self._plan[each.members[0]] + partitions
+            return
         by_load: dict[int, list[int]] = {}
         for member in each.members:
             by_load.setdefault(len(self._plan[member]), []).append(member)

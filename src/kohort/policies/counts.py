@@ -14,8 +14,9 @@ from __future__ import annotations
 
 import heapq
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from operator import itemgetter
 
 
 @dataclass(slots=True, kw_only=True)
@@ -79,11 +80,13 @@ def hand_out(counts: Counts, free: Sequence[int]) -> None:
     Kinds with the fewest subscribers go first, because they have the least choice. Each group is
     one holder here.
     """
+    racks_count = any(counts.mismatched)
     for kind in sorted(range(len(free)), key=lambda k: (len(counts.subscribers[k]), k)):
         if free[kind]:
             groups = counts.subscribers[kind]
-            matching = [g for g in groups if kind not in counts.mismatched[g]]
-            _fill(counts, kind, [counts.groups[g][0] for g in matching or groups], free[kind])
+            if racks_count:
+                groups = [g for g in groups if kind not in counts.mismatched[g]] or groups
+            _fill(counts, kind, [counts.groups[g][0] for g in groups], free[kind])
 
 
 def _fill(counts: Counts, kind: int, holders: list[int], units: int) -> None:
@@ -98,10 +101,12 @@ def _fill(counts: Counts, kind: int, holders: list[int], units: int) -> None:
         level = (units + total) // members
     for top in (level, level + 1):
         for holder in holders if units else ():
-            more = top * sizes[holder] - load[holder]
-            if more > 0:
-                counts.give(kind, holder, min(more, units))
-                units -= min(more, units)
+            more = min(top * sizes[holder] - load[holder], units)
+            if more > 0:  # as `Counts.give`, without a call for each holder
+                mine = counts.held[holder]
+                mine[kind] = mine.get(kind, 0) + more
+                load[holder] += more
+                units -= more
                 if not units:
                     break
 
@@ -114,55 +119,87 @@ def level(counts: Counts) -> None:
     all holders that it reached are final. Each chain lowers the sum of squared loads, so the loop
     ends. Each group is one holder here.
     """
-    final: set[int] = set()
+    chains = _Chains(counts)
     heap = [(-counts.high(holder), holder) for holder in range(len(counts.load))]
     heapq.heapify(heap)
-    lowest = min(map(counts.low, range(len(counts.load))), default=0)
+    lowest = min(chains.low, default=0)
     while heap:
         high, holder = heapq.heappop(heap)
         if -high < lowest + 2:
             return
-        if holder in final or -high != counts.high(holder):
+        if holder in chains.final or -high != counts.high(holder):
             continue
-        reached, end = _search(counts, holder, final)
-        if end is None:
-            final |= reached.keys()
-            continue
-        _shift(counts, reached, end)
-        heapq.heappush(heap, (-counts.high(holder), holder))
-        heapq.heappush(heap, (-counts.high(end), end))
+        end = chains.make_more_equal(holder)
+        if end is not None:
+            heapq.heappush(heap, (-counts.high(holder), holder))
+            heapq.heappush(heap, (-counts.high(end), end))
 
 
 _Reached = dict[int, tuple[int, int] | None]
 """For each holder that a search reached: the giver and the kind."""
 
 
-def _search(counts: Counts, start: int, final: set[int]) -> tuple[_Reached, int | None]:
-    """Search breadth first; returns what it reached, and the light holder if there is one."""
-    load, sizes = counts.load, counts.sizes
-    reached: _Reached = {start: None}
-    enough = counts.high(start) - 2
-    seen: set[int] = set()
-    queue = deque([start])
-    while queue:
-        holder = queue.popleft()
-        for kind in _by_cheapness(counts, holder):
-            if kind in seen:
-                continue
-            seen.add(kind)
-            others = [counts.groups[group][0] for group in counts.subscribers[kind]]
-            others = [other for other in others if other not in reached and other not in final]
-            lows = [load[other] // sizes[other] for other in others]
-            lightest = min(lows, default=enough + 1)
-            if lightest <= enough:
-                light = [other for other, low in zip(others, lows, strict=True) if low == lightest]
-                # Of several one that gets back its own unit.
-                end = min(light, key=lambda other: (counts.surplus(kind, other) >= 0, other))
-                reached[end] = holder, kind
-                return reached, end
-            reached.update(dict.fromkeys(others, (holder, kind)))
-            queue += others
-    return reached, None
+class _Chains:
+    """Searches chains from heavy holders to light ones; the heaviest holders come first.
+
+    A final holder is too heavy to end a chain: the search that made it final began at a holder that
+    was at least as heavy as those that follow.
+    """
+
+    def __init__(self, counts: Counts) -> None:
+        self._counts = counts
+        self.low = [counts.low(holder) for holder in range(len(counts.load))]
+        """The units of each holder's least loaded member."""
+        self.final: set[int] = set()
+        self._holders = [
+            [counts.groups[group][0] for group in groups] for groups in counts.subscribers
+        ]
+        self._lows = [_at(holders) for holders in self._holders]
+
+    def make_more_equal(self, start: int) -> int | None:
+        """Move units along a chain from ``start``; returns its end, or None if there is none."""
+        reached, end = self._search(start)
+        if end is None:
+            self.final |= reached.keys()
+            return None
+        _shift(self._counts, reached, end)
+        for holder in (start, end):
+            self.low[holder] = self._counts.low(holder)
+        return end
+
+    def _search(self, start: int) -> tuple[_Reached, int | None]:
+        """Search breadth first; returns what it reached, and the light holder if there is one."""
+        counts, low = self._counts, self.low
+        reached: _Reached = {start: None}
+        enough = counts.high(start) - 2
+        seen: set[int] = set()
+        queue = deque([start])
+        while queue:
+            holder = queue.popleft()
+            for kind in _by_cheapness(counts, holder):
+                if kind in seen:
+                    continue
+                seen.add(kind)
+                lightest = min(self._lows[kind](low))
+                step = holder, kind
+                if lightest <= enough:
+                    light = [other for other in self._holders[kind] if low[other] == lightest]
+                    # Of several one that gets back its own unit.
+                    end = min(light, key=lambda other: (counts.surplus(kind, other) >= 0, other))
+                    reached[end] = step
+                    return reached, end
+                for other in self._holders[kind]:
+                    if other not in reached and other not in self.final:
+                        reached[other] = step
+                        queue.append(other)
+        return reached, None
+
+
+def _at(holders: Sequence[int]) -> Callable[[Sequence[int]], Iterable[int]]:
+    """Takes the values of these holders out of a list."""
+    if len(holders) > 1:
+        return itemgetter(*holders)
+    return lambda values: [values[holder] for holder in holders]
 
 
 def _by_cheapness(counts: Counts, holder: int) -> list[int]:

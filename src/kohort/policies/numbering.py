@@ -142,14 +142,24 @@ class Numbering:
         made: list[list[int]] = []
         wanted: list[list[int]] = []
         columns: dict[tuple[str, ...], tuple[list[int], set[frozenset[str]]]] = {}
+        members, smallest = self.spec.members, self._smallest
+        last: Sequence[str] | None = None
+        column, firsts, covering = (), list[int](), set[frozenset[str]]()
         for member_id in order:
-            owned = PartitionSet.of(self.spec.members[member_id].owned)
-            column = tuple(owned.topics)
-            if column not in columns:
-                known = self._first.keys() >= set(column)
-                columns[column] = list(map(self._first.__getitem__, column)) if known else [], set()
-            firsts, covering = columns[column]
-            mine = self._existing(owned, firsts)
+            owned = PartitionSet.of(members[member_id].owned)
+            if owned.topics is not last:  # a column is often the same object as the last one
+                last = owned.topics
+                column = tuple(last)
+                if column not in columns:
+                    known = self._first.keys() >= set(column)
+                    found = list(map(self._first.__getitem__, column)) if known else []
+                    columns[column] = found, set()
+                firsts, covering = columns[column]
+            numbers = owned.numbers
+            if firsts and min(numbers) >= 0 and max(numbers) < smallest:
+                mine = list(map(add, firsts, numbers))
+            else:
+                mine = self._existing(owned)
             made.append(mine)
             topics = self.wanted[member_id]
             if topics not in covering and topics.issuperset(column):
@@ -157,11 +167,9 @@ class Numbering:
             wanted.append(mine if topics in covering else self._of(mine, topics))
         return made, wanted
 
-    def _existing(self, owned: PartitionSet, firsts: list[int]) -> list[int]:
-        """Claims to partitions that exist; without ``firsts`` if it lacks some topics."""
+    def _existing(self, owned: PartitionSet) -> list[int]:
+        """Claims to partitions that exist."""
         topics, numbers = owned.topics, owned.numbers
-        if firsts and min(numbers) >= 0 and max(numbers) < self._smallest:
-            return list(map(add, firsts, numbers))
         size_of = self._sizes.get
         return [
             self._first[topic] + number

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
+from itertools import chain
 
 from kohort.model.ids import NO_GENERATION, GenerationId, MemberId, ProtocolName
 from kohort.model.partition_set import PartitionSet
@@ -60,10 +61,12 @@ def sticky_shares(spec: GroupSpec, *, withhold: bool = False) -> dict[MemberId, 
         generations = [spec.members[member_id].generation_id for member_id in order]
         _withhold(shares, claims.made, generations)
     plan = {}
+    members, share_of = spec.members, numbering.share
     for member_id, share, made in zip(order, shares, claims.made, strict=True):
-        owned = spec.members[member_id].owned
-        same = share is made and len(share) == len(owned)
-        plan[member_id] = PartitionSet.of(owned) if same else numbering.share(share)
+        if share is made and len(share) == len(owned := members[member_id].owned):
+            plan[member_id] = PartitionSet.of(owned)
+        else:
+            plan[member_id] = share_of(share)
     return plan
 
 
@@ -111,7 +114,7 @@ def _classes(order: list[MemberId], numbering: Numbering) -> list[MemberClass]:
         kinds_of.setdefault(kind.topic, []).append(number)
     found = []
     for (topics, rack), positions in members.items():
-        kinds = sorted(number for topic in topics for number in kinds_of.get(topic, ()))
+        kinds = sorted(chain.from_iterable(map(kinds_of.__getitem__, topics & kinds_of.keys())))
         if kinds:
             known = ((number, all_kinds[number].racks) for number in kinds if rack)
             foreign = frozenset(number for number, racks in known if racks and rack not in racks)
