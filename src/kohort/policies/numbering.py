@@ -144,7 +144,8 @@ class Numbering:
         columns: dict[tuple[str, ...], tuple[list[int], set[frozenset[str]]]] = {}
         members, smallest = self.spec.members, self._smallest
         last: Sequence[str] | None = None
-        column, firsts, covering = (), list[int](), set[frozenset[str]]()
+        column: tuple[str, ...] = ()
+        firsts, covering = list[int](), set[frozenset[str]]()
         for member_id in order:
             owned = PartitionSet.of(members[member_id].owned)
             if owned.topics is not last:  # a column is often the same object as the last one
