@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 
 import confluent_kafka
 from tests.client.stage import QUICK
@@ -10,6 +11,7 @@ from tests.client.stage import QUICK
 from kohort import Consumer
 from kohort.broker.embedded import EmbeddedBroker
 from kohort.client.admin import Admin
+from kohort.client.records import K, Record, V
 from kohort.model.ids import TopicPartition
 
 TP0, TP1 = TopicPartition("t", 0), TopicPartition("t", 1)
@@ -28,9 +30,9 @@ def write(broker: EmbeddedBroker | str, *records: tuple[int, bytes]) -> None:
     assert producer.flush(30) == 0
 
 
-def read(consumer: Consumer, count: int, timeout_s: float = 20.0) -> list[confluent_kafka.Message]:
+def read(consumer: Consumer[K, V], count: int, timeout_s: float = 20.0) -> list[Record[K, V]]:
     """So many records, in the order in which they come."""
-    records: list[confluent_kafka.Message] = []
+    records: list[Record[K, V]] = []
     deadline = time.monotonic() + timeout_s
     while len(records) < count:
         assert time.monotonic() < deadline, f"only {len(records)} of {count} records came"
@@ -40,7 +42,7 @@ def read(consumer: Consumer, count: int, timeout_s: float = 20.0) -> list[conflu
     return records
 
 
-def offsets(records: list[confluent_kafka.Message], partition: int) -> list[int | None]:
+def offsets(records: Sequence[confluent_kafka.Message], partition: int) -> list[int | None]:
     return [r.offset() for r in records if r.partition() == partition]
 
 

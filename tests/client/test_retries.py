@@ -16,7 +16,6 @@ from kohort.broker.embedded import EmbeddedBroker
 from kohort.client.admin import Admin
 from kohort.client.errors import WrongUse
 from kohort.client.producing import DeliveryFailed
-from kohort.model.errors import ConfigError
 from kohort.model.ids import TopicPartition
 
 
@@ -165,5 +164,3 @@ def test_a_letter_that_is_refused_raises(broker: EmbeddedBroker, consumer: Consu
         pytest.raises(DeliveryFailed, match="did not reach small"),
     ):
         letters.send(record, ValueError("x" * 1_000))
-    with pytest.raises(ConfigError, match="needs the bytes"):
-        DeadLetters({**settings, "value.deserializer": bytes.decode}, "small")

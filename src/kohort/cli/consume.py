@@ -20,9 +20,10 @@ from kohort.cli.asking import asking
 from kohort.cli.output import bootstrap_option, configured, json_option
 from kohort.client.admin import Admin
 from kohort.client.config import parse_client_settings
-from kohort.client.consumer import Consumer, Record
+from kohort.client.consumer import Consumer
 from kohort.client.errors import ClientError, RequestFailed
 from kohort.client.listeners import Callbacks
+from kohort.client.records import Record
 from kohort.host.settings import parse_assignments
 from kohort.model.errors import ErrorCode
 from kohort.model.ids import TopicPartition

@@ -15,18 +15,19 @@ import re
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping
 from functools import partial
 from time import monotonic_ns
-from typing import Final, TypeVar
+from typing import Any, Final, Generic, Self, TypeVar, overload
 
 from kohort.client import arguments
 from kohort.client.arguments import AnyPartition, PartitionLike
 from kohort.client.async_driver import AsyncDriver, running_loop
-from kohort.client.config import ClientSettings
-from kohort.client.consumer import CLOSE_S, Record
+from kohort.client.config import ClientSettings, Settings
+from kohort.client.consumer import CLOSE_S
 from kohort.client.descriptions import OffsetDescription
 from kohort.client.errors import Closed, RequestTimedOut, WrongUse
 from kohort.client.listeners import PartitionsCallback, RebalanceListener
 from kohort.client.poll_loop import PollLoop
 from kohort.client.record_event import RecordEvent
+from kohort.client.records import Deserializer, K, Record, V
 from kohort.client.status import MemberStatus
 from kohort.client.steps import WorkInTurn
 from kohort.client.unblocked_consumer import UnblockedConsumer
@@ -42,7 +43,7 @@ _LOOK_S: Final = 1.0
 _SHORTEST_S: Final = 0.005
 
 
-class AsyncConsumer:
+class AsyncConsumer(Generic[K, V]):
     """A member of a consumer group that reads records, for asyncio; an async context manager.
 
     One task at a time polls; other tasks may commit, seek and ask meanwhile. A cancelled call loses
@@ -52,7 +53,9 @@ class AsyncConsumer:
 
     Args:
         settings: a ``ClientSettings``, or names and values: ``{"group.id": "orders"}``.
-        more: the same as keyword arguments: ``bootstrap_servers=..., group_id=...``.
+        key_deserializer: as `Consumer`. It runs on the event loop.
+        value_deserializer: the same for values.
+        more: further settings as keyword arguments: ``bootstrap_servers=..., group_id=...``.
 
     Example:
         >>> async with AsyncConsumer(bootstrap_servers="localhost:9092", group_id="g") as consumer:
@@ -64,13 +67,25 @@ class AsyncConsumer:
         ConfigError: a setting is unknown, missing or not allowed.
     """
 
+    @overload
     def __init__(
-        self, settings: ClientSettings | Mapping[str, object] | None = None, /, **more: object
-    ) -> None:
+        self,
+        settings: Settings = None,
+        /,
+        *,
+        key_deserializer: Deserializer[K] | None = None,
+        value_deserializer: Deserializer[V] | None = None,
+        **more: object,
+    ) -> None: ...
+
+    @overload
+    def __init__(self, settings: Settings = None, /, **more: object) -> None: ...
+
+    def __init__(self, settings: Settings = None, /, **more: object) -> None:
         self._signal = asyncio.Event()
         self._aside: set[asyncio.Future[None]] = set()
         """Questions of librdkafka that threads wait for."""
-        self._inner = UnblockedConsumer(self, settings, more)
+        self._inner: UnblockedConsumer[K, V] = UnblockedConsumer(self, settings, more)
         self._loop: PollLoop = self._inner._loop
         self._driver: AsyncDriver[ConsumerCore] = self._inner._driver
         self._due = self._driver.driver.due
@@ -128,7 +143,7 @@ class AsyncConsumer:
 
     def retry(
         self,
-        record: Record,
+        record: Record[Any, Any],
         most: int | None = None,
         *,
         backoff: float = 1.0,
@@ -177,7 +192,7 @@ class AsyncConsumer:
 
     # -- records ----------------------------------------------------------------------------------
 
-    async def poll(self, timeout: float = 1.0) -> Record | None:
+    async def poll(self, timeout: float = 1.0) -> Record[K, V] | None:
         """The next record, or None when there is none within ``timeout`` seconds.
 
         Raises:
@@ -190,7 +205,7 @@ class AsyncConsumer:
         records = await self._take(1, most, arguments.seconds(timeout))
         return records[0] if records else None
 
-    async def consume(self, num_messages: int = 500, timeout: float = 1.0) -> list[Record]:
+    async def consume(self, num_messages: int = 500, timeout: float = 1.0) -> list[Record[K, V]]:
         """Available records, at most ``num_messages``, else the first ones that come.
 
         Does not wait for a full list. Raises as ``poll``.
@@ -200,7 +215,7 @@ class AsyncConsumer:
 
     async def batches(
         self, max_records: int = 500, max_wait: float = 1.0
-    ) -> AsyncIterator[list[Record]]:
+    ) -> AsyncIterator[list[Record[K, V]]]:
         """As `Consumer.batches`, with ``async for``."""
         arguments.whole(max_records, "max_records", arguments.MAX_INT32, 1)
         wait = arguments.seconds(max_wait, "max_wait")
@@ -213,7 +228,7 @@ class AsyncConsumer:
                 batch = self._inner.finish(max_records)
             yield batch
 
-    async def __aiter__(self) -> AsyncIterator[Record]:
+    async def __aiter__(self) -> AsyncIterator[Record[K, V]]:
         """Records until the consumer is drained; raises as ``poll``."""
         while not self.drained:
             record = await self.poll(_LOOK_S)
@@ -228,7 +243,7 @@ class AsyncConsumer:
         loop = self._loop
         return bool(loop.buffer) and not self._due and monotonic_ns() < loop.look_at_ns
 
-    async def _take(self, most: int, limit: int, timeout: float) -> list[Record]:
+    async def _take(self, most: int, limit: int, timeout: float) -> list[Record[K, V]]:
         with _Polling(self):
             return self._inner.finish(most) if await self._fill(limit, timeout) else []
 
@@ -397,7 +412,7 @@ class AsyncConsumer:
         self._check_not_listener()
         await asyncio.shield(self._close(wait, commit=True))
 
-    async def __aenter__(self) -> AsyncConsumer:
+    async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(self, _kind: object, error: object, _trace: object) -> None:
@@ -460,7 +475,7 @@ class AsyncConsumer:
 class _Polling:
     """Lets one task poll at a time."""
 
-    def __init__(self, consumer: AsyncConsumer) -> None:
+    def __init__(self, consumer: AsyncConsumer[Any, Any]) -> None:
         self._consumer = consumer
 
     def __enter__(self) -> None:

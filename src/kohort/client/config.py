@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from kohort.client.security import (
     NOT_HERE,
@@ -312,9 +312,11 @@ class ClientSettings(SecuritySettings):
         return settings
 
 
-def parse_client_settings(
-    settings: ClientSettings | Mapping[str, object] | None = None, /, **more: object
-) -> ClientSettings:
+Settings: TypeAlias = ClientSettings | Mapping[str, object] | None
+"""Settings as applications give them: parsed ones, or names and values."""
+
+
+def parse_client_settings(settings: Settings = None, /, **more: object) -> ClientSettings:
     """Build the settings from a mapping, keyword arguments, or both.
 
     Args:

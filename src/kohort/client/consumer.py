@@ -16,17 +16,15 @@ from __future__ import annotations
 import logging
 import re
 import time
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator
 from time import monotonic_ns
-from typing import Final, TypeAlias
-
-import confluent_kafka
+from typing import Final, Generic, Self, overload
 
 from kohort.client import arguments
 from kohort.client.arguments import PartitionLike
-from kohort.client.client_loop import monotonic_now
-from kohort.client.config import ClientSettings, parse_client_settings
-from kohort.client.consumer_positions import ONE_THREAD, ConsumerPositions
+from kohort.client.config import ClientSettings, Settings, parse_client_settings
+from kohort.client.consumer_membership import ConsumerMembership
+from kohort.client.consumer_positions import ONE_THREAD
 from kohort.client.driver_thread import (
     DriverThread,
     check_settings,
@@ -39,24 +37,15 @@ from kohort.client.finishing import finisher_of
 from kohort.client.listeners import PartitionsCallback, RebalanceListener, Told, listener_of, tell
 from kohort.client.poll_loop import PollLoop
 from kohort.client.recording import recorder_of
-from kohort.client.status import MemberStatus, waits_in
+from kohort.client.records import Deserializer, K, Record, V
 from kohort.client.steps import Steps, run
 from kohort.client.topic_patterns import TopicPattern
 from kohort.consumer.core import ConsumerCore
 from kohort.consumer.effects import Callback
-from kohort.consumer.events import Assign, Drain, ReportCold, ReportWarm, Subscribe, Unsubscribe
-from kohort.embedded.deferral import Wait
-from kohort.member.events import RequestRejoin
+from kohort.consumer.events import Assign, Subscribe, Unsubscribe
 from kohort.model.ids import Token, TopicPartition
 
 LOG: Final = logging.getLogger(__name__)
-
-Record: TypeAlias = confluent_kafka.Message
-"""A record: librdkafka's own message, which costs nothing to hand on.
-
-``topic()``, ``partition()``, ``offset()``, ``key()``, ``value()``, ``headers()``, ``timestamp()``,
-``leader_epoch()``; key and value are bytes, or the results of the deserializers.
-"""
 
 CLOSE_S: Final = 30.0
 """Longest time for closing, unless the application says another."""
@@ -64,12 +53,14 @@ _LOOK_S: Final = 1.0
 """Longest poll of an iteration, which ends when the consumer is drained."""
 
 
-class Consumer(ConsumerPositions):
+class Consumer(ConsumerMembership, Generic[K, V]):
     """A member of a consumer group that reads records; a context manager, and iterable.
 
     Args:
         settings: a ``ClientSettings``, or names and values: ``{"group.id": "orders"}``.
-        more: the same as keyword arguments: ``bootstrap_servers=..., group_id=...``.
+        key_deserializer: makes the keys; default: they stay bytes. See `Deserializer`.
+        value_deserializer: the same for values.
+        more: further settings as keyword arguments: ``bootstrap_servers=..., group_id=...``.
 
     Example:
         >>> with Consumer(bootstrap_servers="localhost:9092", group_id="orders") as consumer:
@@ -81,9 +72,21 @@ class Consumer(ConsumerPositions):
         ConfigError: a setting is unknown, missing or not allowed.
     """
 
+    @overload
     def __init__(
-        self, settings: ClientSettings | Mapping[str, object] | None = None, /, **more: object
-    ) -> None:
+        self,
+        settings: Settings = None,
+        /,
+        *,
+        key_deserializer: Deserializer[K] | None = None,
+        value_deserializer: Deserializer[V] | None = None,
+        **more: object,
+    ) -> None: ...
+
+    @overload
+    def __init__(self, settings: Settings = None, /, **more: object) -> None: ...
+
+    def __init__(self, settings: Settings = None, /, **more: object) -> None:
         settings = parse_client_settings(settings, **more)
         self._has_group = settings.group_id is not None
         if not self._has_group:
@@ -97,16 +100,13 @@ class Consumer(ConsumerPositions):
             raise
         thread = self._make_thread(settings)
         loop = PollLoop(settings, thread, self._fetcher, self._tell, self._recorder)
-        super().__init__(settings, thread, loop)
+        super().__init__(settings, thread, loop, self._recorder)
         self._due = thread.driver.due
         self._pattern: TopicPattern | None = None
         self._loop.on_look = self._look_for_topics
         self._leaving = Token(0)
         """The number of attempts to leave the group."""
         self._listener: RebalanceListener = RebalanceListener()
-        self._topics: frozenset[str] = frozenset()
-        self._by_hand: frozenset[TopicPartition] = frozenset()
-        """The partitions of ``assign``."""
         self._finisher = finisher_of(settings, self._recorder, self._loop.buffer)
 
     # -- subscribing ------------------------------------------------------------------------------
@@ -232,32 +232,9 @@ class Consumer(ConsumerPositions):
         """The topics subscribed to; those that match, for a pattern."""
         return self._topics
 
-    def assignment(self) -> frozenset[TopicPartition]:
-        """The assigned partitions, by the callbacks so far."""
-        return self._loop.assigned
-
-    def enforce_rebalance(self, reason: str) -> None:
-        """Ask the group for a rebalance (KIP-568); nothing while one is running.
-
-        Args:
-            reason: shown in the broker's log.
-
-        Raises:
-            WrongUse: there is no subscription.
-            Fenced, RequestFailed: the group refuses this member.
-        """
-        arguments.text(reason, "reason")
-        with self._alone():
-            if self._by_hand:
-                raise WrongUse("subscribe() first: without a group there is no rebalance")
-            self._loop.check_member()
-            if self._recorder is not None:
-                self._recorder.enforced(reason)
-            self._thread.handle(RequestRejoin(reason=reason))
-
     # -- records ----------------------------------------------------------------------------------
 
-    def poll(self, timeout: float = 1.0) -> Record | None:
+    def poll(self, timeout: float = 1.0) -> Record[K, V] | None:
         """The next record, or None when there is none within ``timeout`` seconds.
 
         Runs listeners and automatic commits. Must be called every ``max.poll.interval.ms``.
@@ -289,7 +266,7 @@ class Consumer(ConsumerPositions):
         finally:
             self._in_use.release()
 
-    def consume(self, num_messages: int = 500, timeout: float = 1.0) -> list[Record]:
+    def consume(self, num_messages: int = 500, timeout: float = 1.0) -> list[Record[K, V]]:
         """Available records, at most ``num_messages``, else the first ones that come.
 
         Does not wait for a full list. The fastest way to read; raises as ``poll``.
@@ -305,7 +282,9 @@ class Consumer(ConsumerPositions):
             records = [loop.buffer.popleft() for _ in range(min(num_messages, count))]
             return self._finisher.all(records) if self._finisher else records
 
-    def batches(self, max_records: int = 500, max_wait: float = 1.0) -> Iterator[list[Record]]:
+    def batches(
+        self, max_records: int = 500, max_wait: float = 1.0
+    ) -> Iterator[list[Record[K, V]]]:
         """Lists of records until the consumer is drained; raises as ``poll``.
 
         A list is handed out when it is full, or when its first record is ``max_wait`` seconds old.
@@ -322,7 +301,7 @@ class Consumer(ConsumerPositions):
         wait = arguments.seconds(max_wait, "max_wait")
         return self._batches(max_records, wait)
 
-    def _batches(self, most: int, wait: float) -> Iterator[list[Record]]:
+    def _batches(self, most: int, wait: float) -> Iterator[list[Record[K, V]]]:
         while not self.drained:
             with self._alone():
                 loop = self._loop
@@ -332,7 +311,7 @@ class Consumer(ConsumerPositions):
                 batch = self._finisher.all(records) if self._finisher else records
             yield batch
 
-    def __iter__(self) -> Iterator[Record]:
+    def __iter__(self) -> Iterator[Record[K, V]]:
         """Records until the consumer is drained; waits as long as necessary. Raises as poll."""
         loop = self._loop
         while not self.drained:
@@ -347,67 +326,6 @@ class Consumer(ConsumerPositions):
 
     # -- closing ----------------------------------------------------------------------------------
 
-    def drain(self) -> None:
-        """Ask the group to take all partitions away; read them until then, and close after that.
-
-        Returns at once. The leader assigns nothing to this consumer any more; the listener is told
-        as in any rebalance. The group waits for no return (``scheduled.rebalance.max.delay.ms``).
-        ``drained`` tells when that is over, and iteration ends.
-
-        Raises:
-            WrongUse: the consumer subscribed to nothing.
-        """
-        with self._alone():
-            if not self._topics:
-                raise WrongUse("subscribe() first: this consumer is in no group yet")
-            self._thread.handle(Drain())
-
-    @property
-    def drained(self) -> bool:
-        """Whether a drain is over: nothing is assigned, or the leader is no kohort and ignores it.
-
-        False without ``drain``.
-        """
-        return self._thread.driver.core.ownership.drained
-
-    def report_warm(self, partitions: Collection[PartitionLike]) -> None:
-        """This process has warm copies of these partitions, which other members own.
-
-        A partition for which the group waits (``on_prepare``) moves here at once. Other copies are
-        standbys: a later rebalance (``enforce_rebalance``) prefers this member. Any thread may
-        call. The topics must be in ``kohort.stateful.topics``.
-
-        Raises:
-            Closed: the consumer was closed.
-        """
-        self._thread.handle(ReportWarm(resources=arguments.partitions(partitions)))
-
-    def report_cold(self, partitions: Collection[PartitionLike]) -> None:
-        """This process has dropped its copies of these partitions. As ``report_warm``."""
-        self._thread.handle(ReportCold(resources=arguments.partitions(partitions)))
-
-    def waits(self) -> tuple[Wait, ...]:
-        """The partitions of lost members that wait, with the time that is left.
-
-        The leader decides (``scheduled.rebalance.max.delay.ms``); its last assignment names them.
-        """
-        return waits_in(self._thread.driver.core.ownership)
-
-    def status(self) -> MemberStatus[TopicPartition]:
-        """The state with its reason, partitions, waits, the last rebalance. For any thread."""
-        driver, lag = self._thread.driver, self._loop.meter.lag
-        owned = self.assignment()
-        return self._thread.keeper.status(driver.member, driver.core.ownership, owned, lag)
-
-    def metrics(self) -> dict[str, float]:
-        """Counters, gauges and small histograms by name, see ``METRICS``. For any thread."""
-        now = monotonic_now()
-        return {
-            **self._loop.meter.numbers(len(self._loop.buffer), now),
-            "assigned-partitions": len(self._loop.assigned),
-            **self._thread.keeper.meter.numbers(now),
-        }
-
     def close(self, timeout: float = CLOSE_S) -> None:
         """Commit (if automatic), tell the listener, leave the group; bounded by ``timeout``.
 
@@ -421,7 +339,7 @@ class Consumer(ConsumerPositions):
             self._loop.check_outside_callback()
             run(self._closing(wait, commit=True))
 
-    def __enter__(self) -> Consumer:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, _kind: object, error: object, _trace: object) -> None:

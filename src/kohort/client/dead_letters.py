@@ -13,9 +13,9 @@ from confluent_kafka import KafkaError, Message
 
 from kohort.client import arguments
 from kohort.client.config import ClientSettings, parse_client_settings
+from kohort.client.errors import WrongUse
 from kohort.client.poll_loop import place_of
 from kohort.client.producing import DeliveryFailed, IdempotentProducer
-from kohort.model.errors import ConfigError
 
 PREFIX: Final = "kohort.errors."
 """The names of the headers begin so, and end as those of Kafka Connect's dead letters."""
@@ -33,26 +33,33 @@ class DeadLetters:
         topic: must exist, unless the brokers create topics.
 
     Raises:
-        ConfigError: a setting is wrong, or has a deserializer: the letter needs the bytes.
+        ConfigError: a setting is wrong.
     """
 
     def __init__(self, settings: ClientSettings | Mapping[str, object], topic: str) -> None:
         (self._topic,) = arguments.topics([topic])
-        parsed = parse_client_settings(settings)
-        if parsed.key_deserializer or parsed.value_deserializer:
-            raise ConfigError(
-                "a dead letter needs the bytes of the record: use no key.deserializer or "
-                "value.deserializer, and decode in the loop"
-            )
-        self._producer = IdempotentProducer(parsed)
+        self._producer = IdempotentProducer(parse_client_settings(settings))
 
     def send(self, record: Message, error: BaseException) -> None:
         """Write a record and wait until the brokers have it; then the consumer may go on.
 
+        Args:
+            record: as it is in the log: without a deserializer, or ``record`` of a
+                ``DeserializationFailed``.
+            error: why it could not be processed.
+
         Raises:
+            WrongUse: a deserializer has replaced the bytes of the record.
             DeliveryFailed: the brokers do not have the record; do not go on behind it.
         """
         place = place_of(record)
+        for name, data in (("key", record.key()), ("value", record.value())):
+            if not isinstance(data, bytes | str | None):
+                raise WrongUse(
+                    f"{name} of {place} offset {record.offset()} is {type(data).__name__}, "
+                    "expected bytes: a letter is written as it is in the log. Let the loop decode "
+                    f"instead of {name}.deserializer"
+                )
         told = {
             "topic": place.topic,
             "partition": str(place.partition),

@@ -23,6 +23,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from confluent_kafka import Message
+
 from kohort.model.errors import ErrorCode, KohortError
 from kohort.model.ids import TopicPartition
 
@@ -113,22 +115,29 @@ class NoOffset(ClientError):
 class DeserializationFailed(ClientError):
     """A deserializer raised. The position is after the record: the next poll continues there.
 
+    No other record is lost. The ways on: poll again to leave the record out; ``DeadLetters.send``
+    to keep it elsewhere; ``retry`` to read it again later, if the schema registry was the cause.
+
     Attributes:
-        partition, offset: where the record is.
+        record: the record with its bytes, as it is in the log.
+        partition: where the record is.
+        offset: its offset there.
         field: ``key`` or ``value``.
-        data: its bytes as they are in the log.
+        data: the bytes that were refused.
     """
 
     def __init__(
-        self, partition: TopicPartition, offset: int, field: str, data: bytes, cause: Exception
+        self, record: Message, partition: TopicPartition, field: str, data: bytes, cause: Exception
     ) -> None:
+        self.record = record
         self.partition = partition
-        self.offset = offset
+        self.offset = record.offset() or 0
         self.field = field
         self.data = data
         super().__init__(
-            f"{field} of record {partition} offset {offset} ({len(data)} bytes) could not be "
-            f"deserialized: {type(cause).__name__}: {cause}; poll again to go on behind it"
+            f"{field} of record {partition} offset {self.offset} ({len(data)} bytes) could not be "
+            f"deserialized: {type(cause).__name__}: {cause}; poll again to go on behind it, "
+            "DeadLetters.send(error.record, error) to keep it, retry(error.record) to read it again"
         )
 
 

@@ -13,7 +13,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from inspect import isawaitable
-from typing import Final
+from typing import Any, Final, cast
 
 from confluent_kafka import Message
 
@@ -35,6 +35,7 @@ from kohort.client.fetching import FetchProblem, ProblemKind, RecordFetcher
 from kohort.client.listeners import Told
 from kohort.client.metrics import PollMeter
 from kohort.client.recording import ConsumerRecorder
+from kohort.client.records import Record
 from kohort.client.steps import BUSY_WAIT_S, Steps, run
 from kohort.consumer.core import ConsumerCore
 from kohort.consumer.effects import (
@@ -99,7 +100,7 @@ class PollLoop:
         """Called with each look, before the work of the group."""
         self.subscribed = False
         """Whether the application is subscribed."""
-        self.buffer: deque[Message] = deque()
+        self.buffer: deque[Record[Any, Any]] = deque()
         """Records from librdkafka that were not handed out yet."""
         self.meter = PollMeter()
         """Counts polls and records."""
@@ -172,7 +173,7 @@ class PollLoop:
         """Move records from librdkafka into the buffer."""
         if records := self._fetcher.take(limit, wait):
             self.meter.took(records)
-            self.buffer.extend(records)
+            self.buffer.extend(cast("list[Record[Any, Any]]", records))
         for problem in self._fetcher.problems():
             if problem.kind is ProblemKind.STOPPED:
                 raise problem.as_error()

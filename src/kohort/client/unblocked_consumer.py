@@ -14,12 +14,13 @@ from kohort.client import arguments
 from kohort.client.arguments import PartitionLike
 from kohort.client.async_driver import AsyncDriver
 from kohort.client.config import ClientSettings
-from kohort.client.consumer import Consumer, Record
+from kohort.client.consumer import Consumer
 from kohort.client.driver_thread import DriverThread, consumer_thread
 from kohort.client.errors import Closed, WrongUse
 from kohort.client.fetching import RecordFetcher
 from kohort.client.listeners import Told, tell
 from kohort.client.record_event import RecordEvent
+from kohort.client.records import K, Record, V
 from kohort.client.steps import Steps
 from kohort.consumer.core import ConsumerCore
 from kohort.consumer.effects import Callback
@@ -38,7 +39,7 @@ class Outer(Protocol):
         ...
 
 
-class UnblockedConsumer(Consumer):
+class UnblockedConsumer(Consumer[K, V]):
     """The consumer behind an `AsyncConsumer`.
 
     Args:
@@ -69,12 +70,12 @@ class UnblockedConsumer(Consumer):
         with self._alone():
             return self._wanted(partitions)
 
-    def finish_one(self) -> Record:
+    def finish_one(self) -> Record[K, V]:
         """Hand out the next record of the buffer."""
         record = self._loop.buffer.popleft()
         return self._finisher.one(record) if self._finisher else record
 
-    def finish(self, most: int) -> list[Record]:
+    def finish(self, most: int) -> list[Record[K, V]]:
         """Hand out records of the buffer."""
         buffer = self._loop.buffer
         if most == 1:
