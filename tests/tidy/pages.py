@@ -55,7 +55,7 @@ def settings_page() -> str:
         "options with the prefix `kafka.`.",
         "",
         *_table(ClientSettings, without=SecuritySettings),
-        "| `key.deserializer` | | a function of bytes, or confluent-kafka's | Makes keys of bytes. |",
+        "| `key.deserializer` | | a function, or confluent-kafka's | Makes keys of bytes. |",
         "| `value.deserializer` | | the same | Makes values of bytes. |",
         "",
         "## When to use the settings of waits, moves and copies",
