@@ -15,9 +15,6 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer
-from confluent_kafka.schema_registry import SchemaRegistryClient
-from confluent_kafka.schema_registry.avro import AvroSerializer
-from confluent_kafka.serialization import MessageField, SerializationContext
 from tests.client.schema_registry import schema_registry
 from tests.java import temporary_files_removed
 from tests.tidy.blocks import block_with, commands_of, inline_commands_of
@@ -192,6 +189,11 @@ READ_ORDERS = "k Order(id=1, item='tea')\nk Order(id=2, item='milk')\n"
 def test_the_programs_that_read_typed_records(
     kohort_broker: EmbeddedBroker, terminals: Terminals
 ) -> None:
+    # Of the extra schemas, without which the other tests of this file run.
+    from confluent_kafka.schema_registry import SchemaRegistryClient
+    from confluent_kafka.schema_registry.avro import AvroSerializer
+    from confluent_kafka.serialization import MessageField, SerializationContext
+
     address = kohort_broker.bootstrap_servers
     with Admin(bootstrap_servers=address) as admin, schema_registry() as registry:
         for topic in ("orders", "orders-dead"):

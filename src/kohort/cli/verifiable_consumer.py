@@ -23,10 +23,11 @@ import click
 from kohort.cli.output import FILE, bootstrap_option, configured
 from kohort.client.async_consumer import AsyncConsumer
 from kohort.client.config import ClientSettings, parse_client_settings
-from kohort.client.consumer import Consumer, Record
+from kohort.client.consumer import Consumer
 from kohort.client.errors import ClientError, Fenced
 from kohort.client.listeners import Callbacks
 from kohort.client.poll_loop import place_of
+from kohort.client.records import Record
 from kohort.host.clock import wall_now
 from kohort.host.settings import parse_assignments, read_properties
 from kohort.model.ids import TopicPartition
