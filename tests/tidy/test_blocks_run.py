@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import re
 import signal
 import sqlite3
@@ -15,7 +14,6 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer
-from tests.client.schema_registry import schema_registry
 from tests.java import temporary_files_removed
 from tests.tidy.blocks import block_with, commands_of, inline_commands_of
 from tests.tidy.terminals import PATIENCE_S, Terminals
@@ -180,51 +178,6 @@ def test_a_block_of_the_page_about_resources(
         at(block_with(SHARE, part), kohort_broker.bootstrap_servers)
     )
     assert re.match(said, terminals.run("page", sys.executable, "page.py"))
-
-
-ORDERS = [{"id": 1, "item": "tea"}, {"id": 2, "item": "milk"}]
-READ_ORDERS = "k Order(id=1, item='tea')\nk Order(id=2, item='milk')\n"
-
-
-def test_the_programs_that_read_typed_records(
-    kohort_broker: EmbeddedBroker, terminals: Terminals
-) -> None:
-    # Of the extra schemas, without which the other tests of this file run.
-    from confluent_kafka.schema_registry import SchemaRegistryClient
-    from confluent_kafka.schema_registry.avro import AvroSerializer
-    from confluent_kafka.serialization import MessageField, SerializationContext
-
-    address = kohort_broker.bootstrap_servers
-    with Admin(bootstrap_servers=address) as admin, schema_registry() as registry:
-        for topic in ("orders", "orders-dead"):
-            admin.create_topic(topic, 1, 1)
-        producer = Producer({"bootstrap.servers": address})
-
-        def says(part: str) -> str:
-            page = at(block_with(TYPED, part), address).replace(
-                "http://localhost:8081", registry.url
-            )
-            (terminals.folder / "page.py").write_text(page)
-            return terminals.run("page", sys.executable, "page.py")
-
-        def put_orders(*values: bytes | None) -> None:
-            admin.delete_topics(["orders"])
-            admin.create_topic("orders", 1, 1)
-            for value in values:
-                producer.produce("orders", value, "k")
-            assert producer.flush(PATIENCE_S) == 0
-
-        put_orders(*(json.dumps(order).encode() for order in ORDERS))
-        assert says("value_deserializer=order") == READ_ORDERS
-        put_orders(b"no order", b"1")
-        assert says("consumer.retry(error.record)") == "set aside orders-0 0\nread 1\n"
-        fields = [{"name": "id", "type": "long"}, {"name": "item", "type": "string"}]
-        schema = json.dumps({"type": "record", "name": "Order", "fields": fields})
-        with SchemaRegistryClient({"url": registry.url}) as client:
-            write = AvroSerializer(client, schema)
-            context = SerializationContext("orders", MessageField.VALUE)
-            put_orders(*(write(order, context) for order in ORDERS))
-        assert says("AvroDeserializer(") == READ_ORDERS
 
 
 def test_the_program_that_counts_words(kohort_broker: EmbeddedBroker, terminals: Terminals) -> None:

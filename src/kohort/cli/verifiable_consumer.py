@@ -26,8 +26,7 @@ from kohort.client.config import ClientSettings, parse_client_settings
 from kohort.client.consumer import Consumer
 from kohort.client.errors import ClientError, Fenced
 from kohort.client.listeners import Callbacks
-from kohort.client.poll_loop import place_of
-from kohort.client.records import Record
+from kohort.client.records import Record, place_of
 from kohort.host.clock import wall_now
 from kohort.host.settings import parse_assignments, read_properties
 from kohort.model.ids import TopicPartition

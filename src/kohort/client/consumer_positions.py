@@ -23,7 +23,8 @@ from kohort.client.config import ClientSettings
 from kohort.client.descriptions import OffsetDescription
 from kohort.client.driver_thread import DriverThread
 from kohort.client.errors import Closed, WrongUse
-from kohort.client.poll_loop import PollLoop, place_of
+from kohort.client.poll_loop import PollLoop
+from kohort.client.records import place_of
 from kohort.consumer.core import ConsumerCore
 from kohort.model.ids import TopicPartition
 from kohort.model.positions import EARLIEST, LATEST, Position

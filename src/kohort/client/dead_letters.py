@@ -14,8 +14,8 @@ from confluent_kafka import KafkaError, Message
 from kohort.client import arguments
 from kohort.client.config import ClientSettings, parse_client_settings
 from kohort.client.errors import WrongUse
-from kohort.client.poll_loop import place_of
 from kohort.client.producing import DeliveryFailed, IdempotentProducer
+from kohort.client.records import place_of
 
 PREFIX: Final = "kohort.errors."
 """The names of the headers begin so, and end as those of Kafka Connect's dead letters."""

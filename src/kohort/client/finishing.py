@@ -17,9 +17,8 @@ from confluent_kafka.serialization import Deserializer, MessageField, Serializat
 
 from kohort.client.config import ClientSettings
 from kohort.client.errors import DeserializationFailed
-from kohort.client.poll_loop import place_of
 from kohort.client.recording import ConsumerRecorder
-from kohort.client.records import K, Record, V
+from kohort.client.records import K, Record, V, place_of
 
 
 def finisher_of(

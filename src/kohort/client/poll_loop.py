@@ -15,8 +15,6 @@ from collections.abc import Callable, Iterable, Mapping
 from inspect import isawaitable
 from typing import Any, Final, cast
 
-from confluent_kafka import Message
-
 from kohort.client import arguments
 from kohort.client.async_commits import AsyncCommits
 from kohort.client.client_loop import monotonic_now
@@ -35,7 +33,7 @@ from kohort.client.fetching import FetchProblem, ProblemKind, RecordFetcher
 from kohort.client.listeners import Told
 from kohort.client.metrics import PollMeter
 from kohort.client.recording import ConsumerRecorder
-from kohort.client.records import Record
+from kohort.client.records import Record, place_of
 from kohort.client.steps import BUSY_WAIT_S, Steps, run
 from kohort.consumer.core import ConsumerCore
 from kohort.consumer.effects import (
@@ -494,8 +492,3 @@ class PollLoop:
         self.meter.dropped += len(self.buffer)
         self.buffer.clear()
         self.assigned = self._paused = frozenset()
-
-
-def place_of(record: Message) -> TopicPartition:
-    """The partition of a record."""
-    return TopicPartition(record.topic() or "", record.partition() or 0)

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Generic, TypeAlias
 
 from confluent_kafka import Message, serialization
 
+from kohort.model.ids import TopicPartition
+
 if TYPE_CHECKING:
     from typing_extensions import TypeVar
 
@@ -50,3 +52,8 @@ else:
 
     class Record(Generic[K, V]):
         """A name for annotations: records are objects of ``confluent_kafka.Message``."""
+
+
+def place_of(record: Message) -> TopicPartition:
+    """The partition of a record."""
+    return TopicPartition(record.topic() or "", record.partition() or 0)
