@@ -16,12 +16,21 @@ from tests.client.stage import Feeder, topic
 from kohort.broker.embedded import EmbeddedBroker
 from kohort.cli.check import check
 from kohort.client.async_consumer import AsyncConsumer
+from kohort.client.config import parse_client_settings
 from kohort.client.consumer import Consumer
 from kohort.client.poll_loop import PollLoop
+from kohort.client.recording import ConsumerRecorder
 from kohort.history.checker import Checker, Report, Verdict
 from kohort.history.endings import with_endings
-from kohort.model.client_facts import ProcessKilled, ProcessStarted, ProcessStopped
+from kohort.model.client_facts import (
+    ProcessKilled,
+    ProcessStarted,
+    ProcessStopped,
+    RecordsDelivered,
+)
 from kohort.model.errors import ConfigError
+from kohort.model.ids import TopicPartition
+from kohort.model.instants import Instant
 from kohort.model.wire_facts import CoordinatorBooted, CoordinatorStopped
 from kohort.storage.fact_files import read_histories
 
@@ -165,6 +174,18 @@ def test_a_commit_of_given_offsets_comes_after_its_deliveries_in_the_history(
     assert report.clean, told(report)
     facts = [type(r.fact).__name__ for r in read_histories([history]).facts]
     assert facts.index("RecordsDelivered") < facts.index("CommitSent")
+
+
+def test_a_delivery_has_the_instant_of_the_look_before_it(tmp_path: Path) -> None:
+    """Later looks, at a membership that is not sure any more, say nothing about the delivery."""
+    history = tmp_path / "one.jsonl"
+    recorder = ConsumerRecorder(parse_client_settings(settings_of("127.0.0.1:1", history)))
+    recorder.polled(Instant(5_000_000))
+    recorder.handed(TopicPartition("t", 0), 7)
+    recorder.polled(Instant(5_400_000))
+    recorder.close(in_order=False)
+    facts = [r.fact for r in read_histories([history]).facts]
+    assert [f.handed_at for f in facts if isinstance(f, RecordsDelivered)] == [5_000_000]
 
 
 def test_two_consumers_of_one_process_do_not_share_a_file(tmp_path: Path) -> None:

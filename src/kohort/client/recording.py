@@ -77,6 +77,8 @@ class ConsumerRecorder:
         self._polled_at = Instant(0)
         self._looked_at = Instant(0)
         """When the application last checked its membership; the next deliveries came later."""
+        self._handed_at = Instant(0)
+        """The value of ``_looked_at`` at the last delivery."""
         self._handed = 0
         self._closed = False
         instance = settings.group_instance_id
@@ -136,6 +138,7 @@ class ConsumerRecorder:
     def handed(self, partition: TopicPartition, offset: int) -> None:
         """A record was handed out. A run of records becomes one fact: this is the hot path."""
         self._handed += 1
+        self._handed_at = self._looked_at
         run = self._runs.get(partition)
         if run is not None and run[1] + 1 == offset:
             self._runs[partition] = (run[0], offset)
@@ -163,7 +166,7 @@ class ConsumerRecorder:
                 partition=partition,
                 first=first,
                 last=last,
-                handed_at=self._looked_at,
+                handed_at=self._handed_at,
             )
         )
 
