@@ -21,8 +21,7 @@ from kohort.history.clairvoyant import Costs
 from kohort.lab.actions import KillPod
 from kohort.lab.compared_policies import compared_policy
 from kohort.lab.scenarios.base import COSTS, Setup, plan_of
-from kohort.lab.scenarios.join_storm import JOIN_STORM, join_storm
-from kohort.lab.scenarios.registry import scenario
+from kohort.lab.scenarios.registry import join_storm, scenario
 from kohort.lab.scenarios.running import Run, run
 from kohort.member import joining
 from kohort.member.member_data import MemberData, Timer
@@ -230,7 +229,7 @@ def test_generations_of_a_join_storm_of_twenty(
     mostly holds.
     """
     tell = partial(join_storm, window_ms=window_ms, delay_ms=delay_ms)
-    storm = replace(JOIN_STORM, tell=tell)
+    storm = replace(scenario("join-storm"), tell=tell)
     counts = [
         run(
             storm,
