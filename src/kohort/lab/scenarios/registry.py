@@ -37,7 +37,7 @@ _BATCH_MS: Final = 90_000
 
 
 def _story(members: int, random: Random, begin_ms: int, end_ms: int, *actions: Action) -> Story:
-    """What happens to a group of so many members that has long been there."""
+    """The story of a group of ``members`` that settled before ``begin_ms``."""
     starts = settled_group(members, random)
     return Story(actions=actions, begin_ms=begin_ms, end_ms=end_ms, starts_ms=starts)
 
