@@ -301,16 +301,18 @@ def translated(lines: Iterator[Any], topic: str) -> Iterator[Event]:
             row = {"topic": topic, "partition": partition, "count": 1}
             rows = [{**row, "minOffset": offset, "maxOffset": offset}]
             yield {"timestamp": at, "name": "records_consumed", "count": 1, "partitions": rows}
-        elif name == "committed":
+        elif name in {"committed", "commit_refused"}:
             offsets = [
                 {"topic": topic, "partition": p, "offset": o} for p, o in sorted(position.items())
             ]
-            position.clear()
+            done = name == "committed"
+            if done:
+                position.clear()
             yield {
                 "timestamp": at,
                 "name": "offsets_committed",
                 "offsets": offsets,
-                "success": True,
+                "success": done,
             }
         elif name == "closed":
             yield {"timestamp": at, "name": "shutdown_complete"}

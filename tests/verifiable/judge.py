@@ -14,8 +14,8 @@ The rules, with the names that violations begin with:
 - *covered*: an accepted commit is not beyond the records that were consumed;
 - *forward*: nobody consumes records before the group's committed offset;
 - *alone*: no two processes have a partition at one time;
-- *once*: if every process ended in order, each record was consumed exactly once; otherwise at
-  least once;
+- *once*: if every process ended in order, and none gave up a partition after a refused commit, each
+  record was consumed exactly once; otherwise at least once;
 - *committed*: at the end the last accepted commit covers all consumed records.
 """
 
@@ -61,6 +61,10 @@ class Member:
     """Set by a test that fences this process: its last records come again."""
     owned: set[Place] = field(default_factory=set)
     position: dict[Place, int] = field(default_factory=dict)
+    refused: dict[Place, int] = field(default_factory=dict)
+    """Offsets of refused commits that no accepted commit covers."""
+    loose: bool = False
+    """Whether it gave a partition up after such a commit: the records come again."""
     consumed: int = 0
     assignments: int = 0
     revocations: int = 0
@@ -77,7 +81,7 @@ class Member:
                 self._revoked(places(event))
             case "records_consumed":
                 self._consumed(event)
-            case "offsets_committed" if event["success"]:
+            case "offsets_committed":
                 self._committed(event)
             case "shutdown_complete" | "killed" as name:
                 self.ended, self.joined, self.clean = True, False, name != KILLED
@@ -99,6 +103,7 @@ class Member:
         self.owned.difference_update(partitions)
         for place in partitions:
             self.position.pop(place, None)
+            self.loose = self.refused.pop(place, None) is not None or self.loose
         # An incremental rebalance stops only what moves; without partitions nothing can be read.
         self.joined = bool(self.owned)
 
@@ -118,12 +123,18 @@ class Member:
             self.consumed += row["count"]
 
     def _committed(self, event: Event) -> None:
+        if not event["success"]:
+            rows = {(r["topic"], r["partition"]): r["offset"] for r in event["offsets"]}
+            self.refused |= {place: at for place, at in rows.items() if place in self.owned}
+            return
         for row in event["offsets"]:
             place = (row["topic"], row["partition"])
             self._expect(place in self.owned, f"assigned: {place} was committed")
             at = self.position.get(place)
             covered = at is not None and row["offset"] <= at
             self._expect(covered, f"covered: {place} committed at {row['offset']}, position {at}")
+            if row["offset"] >= self.refused.get(place, 0):
+                self.refused.pop(place, None)
 
     def _expect(self, holds: bool, message: str) -> None:
         if not holds:
@@ -149,7 +160,7 @@ def judge(members: Sequence[Member], produced: Mapping[int, int]) -> list[str]:
                 for row in event["partitions"]:
                     consumed[row["topic"], row["partition"]] += row["count"]
     committed = _last_commits(members)
-    clean = all(member.clean and not member.fenced for member in members)
+    clean = all(m.clean and not m.fenced and not m.loose for m in members)
     topics = {place[0] for place in consumed}
     for place in sorted({(topic, number) for topic in topics for number in produced}):
         count, end = consumed[place], produced[place[1]]

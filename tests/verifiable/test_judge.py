@@ -20,8 +20,10 @@ def event(at: int, name: str, what: Any) -> dict[str, Any]:
             count = last - first + 1
             more = {"count": count, "minOffset": first, "maxOffset": last}
             return {**found, "count": count, "partitions": [{**row, **more}]}
-        case "offsets_committed":
-            return {**found, "offsets": [{**row, "offset": what}], "success": True}
+        case "offsets_committed" | "offsets_refused":
+            offsets = [{**row, "offset": what}]
+            done = name == "offsets_committed"
+            return {**found, "name": "offsets_committed", "offsets": offsets, "success": done}
         case _:
             return found
 
@@ -89,6 +91,13 @@ def test_a_broken_rule_is_found(rule: str, steps: list[tuple[str, str, Any]]) ->
 def test_records_may_come_again_after_a_kill() -> None:
     steps = changed((2, None), (3, None), (4, ("a", "killed", None)), (6, ("b", CONSUMED, (0, 9))))
     assert played(steps) == []
+
+
+def test_records_may_come_again_after_a_refused_commit() -> None:
+    refused = ("a", "offsets_refused", 5)
+    assert played(changed((2, refused), (6, ("b", CONSUMED, (0, 9))))) == []
+    repeated = [GOOD[0], GOOD[1], refused, *GOOD[2:6], ("b", CONSUMED, (4, 9)), *GOOD[7:]]
+    assert [v for v in played(repeated) if v.startswith("once")] != []
 
 
 def test_the_successor_of_a_static_member_takes_over_before_the_other_knows_it() -> None:

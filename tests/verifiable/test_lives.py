@@ -68,6 +68,8 @@ def test_members_join_bounce_and_leave_and_each_record_comes_once(
         group.await_consumed()
         feeder.stop()
         group.finish()
+    if make.name != JAVA.name:
+        assert not any(process.member.loose for process in group.all)
 
 
 @pytest.mark.long

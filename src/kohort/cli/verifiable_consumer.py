@@ -4,8 +4,9 @@ In: the options of Kafka's VerifiableConsumer. Out: its events on standard outpu
 line with the same names and fields, so that Kafka's system tests can run this command in its place.
 Must not know: the rules by which tests judge the events.
 
-Every poll with records is one ``records_consumed``. Without ``--enable-autocommit`` each of them is
-followed by a commit, which is one ``offsets_committed``.
+Every poll with records is one ``records_consumed``. Without ``--enable-autocommit`` a commit
+follows, which is one ``offsets_committed``. Java's tool forgets a commit that a rebalance refused; this one
+repeats it, so that an orderly end doubles no record.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from kohort.client.async_consumer import AsyncConsumer
 from kohort.client.config import ClientSettings, parse_client_settings
 from kohort.client.consumer import Consumer
 from kohort.client.errors import ClientError, Fenced
-from kohort.client.listeners import Callbacks
+from kohort.client.listeners import Callbacks, PartitionsCallback
 from kohort.client.records import Record, place_of
 from kohort.host.clock import wall_now
 from kohort.host.settings import parse_assignments, read_properties
@@ -94,7 +95,8 @@ def verifiable_consumer(
     files = {**configured(), **({} if config is None else read_properties(config))}
     given = {name: value for name, value in options.items() if value is not None}
     settings = parse_client_settings({**files, **given, **parse_assignments(more)})
-    events = Events(verbose=verbose, most=None if max_messages < 0 else max_messages)
+    most = None if max_messages < 0 else max_messages
+    events = Events(verbose=verbose, most=most, by_hand=not enable_autocommit)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: events.stop())
     try:
@@ -109,36 +111,48 @@ def verifiable_consumer(
 
 
 def _consume(settings: ClientSettings, topic: str, events: Events) -> None:
+    def commit(consumer: Consumer, offsets: dict[TopicPartition, int]) -> None:
+        if offsets:
+            try:
+                consumer.commit(offsets)
+            except ClientError as error:
+                events.refused(offsets, error)
+            else:
+                events.committed(offsets)
+
+    def give_up(consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        commit(consumer, events.uncommitted(partitions))
+        events.revoked(partitions)
+
     events.tell("startup_complete")
     with Consumer(settings) as consumer:
-        consumer.subscribe([topic], events.listener)
-        while events.wanted(settings.max_poll_records):
-            most = events.wanted(settings.max_poll_records)
-            offsets = events.consumed(consumer.consume(most, POLL_S))
-            if offsets and not settings.enable_auto_commit:
-                try:
-                    consumer.commit(offsets)
-                except ClientError as error:
-                    events.refused(offsets, error)
-                else:
-                    events.committed(offsets)
+        consumer.subscribe([topic], events.listener(give_up))
+        while most := events.wanted(settings.max_poll_records):
+            events.consumed(consumer.consume(most, POLL_S))
+            commit(consumer, events.uncommitted())
         events.ending()
 
 
 async def _consume_in_loop(settings: ClientSettings, topic: str, events: Events) -> None:
+    async def commit(consumer: AsyncConsumer, offsets: dict[TopicPartition, int]) -> None:
+        if offsets:
+            try:
+                await consumer.commit(offsets)
+            except ClientError as error:
+                events.refused(offsets, error)
+            else:
+                events.committed(offsets)
+
+    async def give_up(consumer: AsyncConsumer, partitions: list[TopicPartition]) -> None:
+        await commit(consumer, events.uncommitted(partitions))
+        events.revoked(partitions)
+
     events.tell("startup_complete")
     async with AsyncConsumer(settings) as consumer:
-        consumer.subscribe([topic], events.listener)
-        while events.wanted(settings.max_poll_records):
-            most = events.wanted(settings.max_poll_records)
-            offsets = events.consumed(await consumer.consume(most, POLL_S))
-            if offsets and not settings.enable_auto_commit:
-                try:
-                    await consumer.commit(offsets)
-                except ClientError as error:
-                    events.refused(offsets, error)
-                else:
-                    events.committed(offsets)
+        consumer.subscribe([topic], events.listener(give_up))
+        while most := events.wanted(settings.max_poll_records):
+            events.consumed(await consumer.consume(most, POLL_S))
+            await commit(consumer, events.uncommitted())
         events.ending()
 
 
@@ -148,17 +162,44 @@ class Events:
     Args:
         verbose: print each record.
         most: the number of records to consume; None: until ``stop``.
+        by_hand: commits are made with the offsets of ``uncommitted``.
     """
 
-    def __init__(self, *, verbose: bool, most: int | None) -> None:
+    def __init__(self, *, verbose: bool, most: int | None, by_hand: bool) -> None:
         self._verbose = verbose
         self._left = most
+        self._by_hand = by_hand
         self._stopped = False
-        self.listener = Callbacks(
+        self._due: dict[TopicPartition, int] = {}
+        """Offsets behind consumed records that no accepted commit covers."""
+
+    def listener(self, give_up: PartitionsCallback) -> Callbacks:
+        """Prints assignments and losses (a loss is a revocation, as in Java).
+
+        Args:
+            give_up: called for a revocation; commits before it calls ``revoked``.
+        """
+        return Callbacks(
             on_assign=lambda _, partitions: self._moved("partitions_assigned", partitions),
-            on_revoke=lambda _, partitions: self._moved("partitions_revoked", partitions),
+            on_revoke=give_up,
+            on_lost=lambda _, partitions: self.revoked(partitions),
         )
-        """Prints assignments and revocations; a loss is a revocation, as in Java."""
+
+    def revoked(self, partitions: Collection[TopicPartition]) -> None:
+        """Print a revocation."""
+        for partition in partitions:
+            self._due.pop(partition, None)
+        self._moved("partitions_revoked", partitions)
+
+    def uncommitted(
+        self, partitions: Collection[TopicPartition] | None = None
+    ) -> dict[TopicPartition, int]:
+        """The offsets to commit, of these partitions or of all.
+
+        A commit that a rebalance refused is among them: it comes again after the next poll, or
+        before the revocation.
+        """
+        return {tp: at for tp, at in self._due.items() if partitions is None or tp in partitions}
 
     def stop(self) -> None:
         """A signal came; it may interrupt this very object, so that nothing is printed here."""
@@ -181,8 +222,8 @@ class Events:
         if self._stopped:
             self.tell("shutdown_requested")
 
-    def consumed(self, records: Sequence[Record]) -> dict[TopicPartition, int]:
-        """Print the records of one poll; returns the offsets that cover them."""
+    def consumed(self, records: Sequence[Record]) -> None:
+        """Print the records of one poll."""
         by_partition: dict[TopicPartition, list[Record]] = {}
         for record in records:
             by_partition.setdefault(place_of(record), []).append(record)
@@ -199,10 +240,13 @@ class Events:
             summaries = [_summary(place, found) for place, found in by_partition.items()]
             self.tell("records_consumed", count=len(records), partitions=summaries)
             self._left = None if self._left is None else self._left - len(records)
-        return {place: (found[-1].offset() or 0) + 1 for place, found in by_partition.items()}
+        if self._by_hand:
+            ends = {place: found[-1].offset() or 0 for place, found in by_partition.items()}
+            self._due |= {place: last + 1 for place, last in ends.items()}
 
     def committed(self, offsets: Mapping[TopicPartition, int]) -> None:
         """Print an accepted commit."""
+        self._due = {tp: at for tp, at in self._due.items() if offsets.get(tp) != at}
         self.tell("offsets_committed", offsets=_offsets(offsets), success=True)
 
     def refused(self, offsets: Mapping[TopicPartition, int], error: ClientError) -> None:
