@@ -13,7 +13,7 @@ from kohort.engine.member_outputs import (
 from kohort.member.effects import Joined, Left, Lost, PrepareJoin
 from kohort.member.events import Leave
 from kohort.model.errors import ErrorCode
-from kohort.model.ids import TopicPartition
+from kohort.model.ids import GroupInstanceId, TopicPartition
 from kohort.model.positions import Position
 from kohort.wire.messages.k08_offset_commit import (
     OffsetCommitRequest,
@@ -143,6 +143,17 @@ def test_200_without_membership_a_commit_is_a_simple_consumer_s() -> None:
     (request,) = peers.requests(OffsetCommitRequest)
     assert (request.generation_id_or_member_epoch, request.member_id) == (-1, "")
     assert peers.got(Committed)[0].error is None
+
+
+def test_190_a_commit_has_the_instance_id_only_with_a_member_id() -> None:
+    peers = Peers(Broker(), group_instance_id=GroupInstanceId("one"))
+    commit(peers)
+    joined(peers)
+    commit(peers)
+    before, after = peers.requests(OffsetCommitRequest)
+    assert (before.member_id, before.group_instance_id) == ("", None)
+    assert after.member_id != ""
+    assert after.group_instance_id == "one"
 
 
 def test_committing_nothing_is_answered_at_once() -> None:

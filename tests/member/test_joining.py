@@ -306,6 +306,16 @@ def test_141_a_reason_is_sent_once_and_cut(world: Harness) -> None:
     assert world.sent(JoinGroup).reason == "second"
 
 
+def test_144_a_leaders_old_member_id_makes_the_returning_static_member_a_follower(
+    world: Harness,
+) -> None:
+    """JoinGroup before version 9 answers so; only the bytes that the broker keeps count then."""
+    world.start()
+    world.join_answer(world.send_of(JoinGroup), leader=MemberId("its old id"))
+    assert world.sent(SyncGroup).assignments == {}
+    world.none_of(PerformAssignment)
+
+
 def test_143_a_leader_told_to_skip_the_assignment_syncs_with_nothing(world: Harness) -> None:
     world.start()
     world.join_answer(world.send_of(JoinGroup), leader=MemberId("m1"), skip_assignment=True)

@@ -5,8 +5,8 @@ line with the same names and fields, so that Kafka's system tests can run this c
 Must not know: the rules by which tests judge the events.
 
 Every poll with records is one ``records_consumed``. Without ``--enable-autocommit`` a commit
-follows, which is one ``offsets_committed``. Java's tool forgets a commit that a rebalance refused; this one
-repeats it, so that an orderly end doubles no record.
+follows, which is one ``offsets_committed``. Java's tool forgets a commit that a rebalance refused;
+this one repeats it, so that an orderly end doubles no record.
 """
 
 from __future__ import annotations
