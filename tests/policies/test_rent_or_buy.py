@@ -78,13 +78,22 @@ def test_a_leader_learns_that_restarts_are_longer_than_a_move() -> None:
     """Three waits end before the member is back. Then nothing waits."""
     cost = Millis(10_000)
     group = Group("a b c", Resolution(most_wait_ms=most_wait_ms(cost), move_cost_ms=cost))
-    waits = []
+    waits, told = [], []
     for _ in range(5):
         group.leave("c")
-        pending = group.settle().pending
-        waits.append(max((wait.remaining_ms for wait in pending.waits), default=0))
+        group.round()
+        plan = group.last
+        assert plan is not None
+        told.append(plan.notes)
+        waits.append(max((wait.remaining_ms for wait in plan.pending.waits), default=0))
+        group.settle()
         group.sleep(30)
         group.join("c")
         group.settle()
         group.sleep(1)
     assert waits == [10_000, 10_000, 10_000, 0, 0]
+    sentence = "partitions of lost members do not wait: by the last {} absences a move costs less "
+    assert told[:3] == [()] * 3
+    assert [text[0] for text in told[3:]] == [
+        f"{sentence.format(count)}than a wait, 10.0 s" for count in (3, 4)
+    ]

@@ -94,6 +94,17 @@ def test_a_leader_of_another_client_moves_partitions_at_once(
     group.settled(12)
 
 
+@OTHERS
+def test_a_member_of_another_client_does_not_prepare_and_waits_for_nothing(
+    group: WaitingGroup, join: Join
+) -> None:
+    group.stateful()
+    group.join()
+    group.settled(12)
+    join(group)
+    group.settled(6, 6)
+
+
 def test_lost_partitions_go_to_the_member_with_warm_copies(real_kafka: RealKafka) -> None:
     with ExitStack() as stack:
         a_standby_takes_over(WaitingGroup(real_kafka.bootstrap_servers, stack, {}))

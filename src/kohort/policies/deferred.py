@@ -209,7 +209,7 @@ def deferred_plan(
         standbys=standbys(
             staying, (target, moves.target), echoes, resolution.stateful, resolution.standbys
         ),
-        notes=(*notes, *shared),
+        notes=(*notes, *shared, *_no_wait(spec, memory, absences, resolution)),
     )
 
 
@@ -221,6 +221,21 @@ def _absences(spec: GroupSpec, memory: LeaderMemory | None, now: Instant) -> Abs
         return memory.absences.interrupted()
     present, before = spec.members.keys(), memory.topics.keys()
     return memory.absences.after(gone=len(before - present), came=len(present - before), now=now)
+
+
+def _no_wait(
+    spec: GroupSpec, memory: LeaderMemory | None, absences: Absences, resolution: Resolution
+) -> tuple[str, ...]:
+    """A sentence if the automatic wait for members that are gone now is none."""
+    cost = resolution.move_cost_ms
+    if memory is None or cost is None or resolution.wait_ms(absences):
+        return ()
+    if spec.members.keys() >= set(memory.owners.values()):
+        return ()  # who left had nothing
+    return (
+        f"partitions of lost members do not wait: by the last {len(absences.ended)} absences a "
+        f"move costs less than a wait, {cost / 1_000:.1f} s",
+    )
 
 
 def _moves(
