@@ -74,6 +74,20 @@ def test_a_member_that_left_at_its_poll_interval_and_came_back_gets_its_partitio
     assert group.moves == 0
 
 
+@pytest.mark.parametrize("generation", [-1, 0])
+def test_a_newcomer_may_say_that_its_generation_is_zero(generation: int) -> None:
+    """franz-go does; Kafka's first generation is 1."""
+    group = Group("a b c", t=12)
+    lost = group.owned("c")
+    group.leave("c")
+    group.settle()
+    group.join("d")
+    group.members["d"].generation = generation
+    group.settle()
+    assert group.owned("d") == lost
+    assert group.moves == len(lost), "nothing else moved"
+
+
 @pytest.mark.parametrize("name", ["range", "roundrobin", "sticky"])
 def test_179_under_an_eager_name_nothing_waits_and_no_flag_counts(name: str) -> None:
     everything = Resolution(

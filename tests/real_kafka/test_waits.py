@@ -129,6 +129,28 @@ def test_176_a_member_of_another_client_keeps_its_partitions_during_a_wait(
 
 
 @OTHERS
+def test_180_168_a_member_of_another_client_gets_drained_and_lost_partitions(
+    group: WaitingGroup, join: Join
+) -> None:
+    for shares in ([12], [6, 6], [4, 4, 4]):
+        group.join()
+        group.settled(*shares)
+    first, second, _ = group.owned()
+    lost = group.lose(group.kohort[2])
+    group.settled(4, 4)
+    join(group)
+    assert group.settled(4, 4, 4) == [first, second, lost], "a newcomer gets what waits, at once"
+    goes = group.kohort[1]
+    goes.drain()
+    group.settled(0, 6, 6)
+    assert goes.drained
+    group.kohort.remove(goes)
+    goes.leave()
+    group.settled(6, 6)
+    assert group.kohort[0].waits() == ()
+
+
+@OTHERS
 def test_175_a_leader_of_another_client_ends_a_wait(group: WaitingGroup, join: Join) -> None:
     group.join()
     group.settled(12)

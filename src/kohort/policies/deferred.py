@@ -22,7 +22,7 @@ from typing import TypeAlias
 
 from kohort.embedded.deferral import Echo, Handover, Pending, Wait
 from kohort.model.errors import ConfigError
-from kohort.model.ids import NO_GENERATION, MemberId, TopicPartition
+from kohort.model.ids import MemberId, TopicPartition
 from kohort.model.instants import Instant, Millis, after, millis_until
 from kohort.policies.claims import claimants, valid_claims, without_claimed
 from kohort.policies.handover import (
@@ -52,6 +52,8 @@ from kohort.policies.spec import AssignAgain, GroupAssignment, GroupSpec, Member
 from kohort.policies.standbys import standbys
 from kohort.policies.sticky import sticky_plan
 
+_FIRST_GENERATION = 1
+"""Members without an assignment say -1, or 0 (franz-go)."""
 _PLACEHOLDER = "\U0010ffff waits "
 """Sorts behind every id that a coordinator makes."""
 
@@ -231,7 +233,7 @@ def _no_wait(
     if memory is None or cost is None or resolution.wait_ms(absences):
         return ()
     if spec.members.keys() >= set(memory.owners.values()):
-        return ()  # who left had nothing
+        return ()  # no partition is lost
     return (
         f"partitions of lost members do not wait: by the last {len(absences.ended)} absences a "
         f"move costs less than a wait, {cost / 1_000:.1f} s",
@@ -321,7 +323,7 @@ def _handed_over(
         member_id
         for member_id in spec.member_order()
         if not members[member_id].owned
-        and members[member_id].generation_id == NO_GENERATION
+        and members[member_id].generation_id < _FIRST_GENERATION
         and member_id not in known
     ]
     identity = {member_id: number for number, member_id in identities.items()}
