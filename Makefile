@@ -10,7 +10,7 @@
 
 VENV ?= .venv
 PY := $(VENV)/bin/python
-EXTRAS := spark,uvloop,dev
+EXTRAS := arrow,spark,uvloop,dev
 # The stamp carries the checkout's place, since an editable install points at it.
 STAMP := $(VENV)/ready-$(shell pwd -P | cksum | cut -d' ' -f1)
 CLASSES := $(VENV)/spark-classes.jsa

@@ -35,7 +35,7 @@ from kohort.storage.faulty_files import UnsyncedLossFiles
 from kohort.storage.group_records import read_record, write_record
 from kohort.storage.log_config import LogConfig
 from kohort.storage.partition_log import PartitionLog
-from kohort.storage.record_batch import check_batch
+from kohort.storage.record_batch import check_batch, parse_header
 from kohort.storage.records import Record, build_batch, iterate_records, keys_and_values
 from kohort.wire.codec import (
     FrameSplitter,
@@ -182,6 +182,35 @@ def sound_batches(data: bytes) -> bool:
     return batches(_with_crc(plain[:17], body))
 
 
+def columns(data: bytes) -> bool:
+    """Records as both decoders of columns read them; they must judge alike."""
+    from kohort.fetch import columns as decoding
+    from kohort.fetch import numpy_decoder
+    from kohort.fetch.rows import Run
+    from kohort.fetch.sections import Damaged, Section
+
+    if not data:
+        return False
+    header = parse_header(build_batch([Record(b"k", b"v", NOW)], base_offset=7))
+    header = header._replace(
+        record_count=data[0] >> 2, last_offset_delta=max(0, (data[0] >> 2) - 1)
+    )
+    place, found = TopicPartition("t", 0), []
+    decoding.load()
+    compiled = decoding._Chosen.decode
+    for decode in (compiled, numpy_decoder.decode):
+        decoding._Chosen.decode = staticmethod(decode)
+        try:
+            run = Run(place, [Section(header, data[1:])], 0, 100)
+            found.append(decoding.to_arrow([run], headers=bool(data[0] & 1)).to_pydict())
+        except Damaged as error:
+            found.append(str(error.offset))
+        finally:
+            decoding._Chosen.decode = staticmethod(compiled)
+    assert found[0] == found[1]
+    return isinstance(found[0], dict)
+
+
 def _with_crc(head: bytes, body: bytes) -> bytes:
     length = struct.pack(">i", len(head) - 12 + 4 + len(body))
     return head[:8] + length + head[12:17] + struct.pack(">I", google_crc32c.value(body)) + body
@@ -300,6 +329,7 @@ TARGETS: dict[str, Target] = {
         group_records,
         batches,
         sound_batches,
+        columns,
         journal,
         connection,
     )
@@ -344,6 +374,18 @@ def _sections(rng: Random) -> list[bytes]:
     return [bytes([codec | 5 << 3]) + whole[codec][61:] for codec in CompressionType]
 
 
+def _records(rng: Random) -> list[bytes]:
+    found = []
+    for count in range(1, 9):
+        records = [
+            Record(rng.randbytes(n) or None, b"value" * n, NOW + n, [("h", b"x"), ("i", None)])
+            for n in range(count)
+        ]
+        section = build_batch(records)[61:]
+        found += [bytes([count << 2 | headers]) + section for headers in (0, 1)]
+    return found
+
+
 def _disks(rng: Random) -> list[bytes]:
     content = _log_of_offsets().content(SEGMENT)
     edits = [bytes([mode]) + rng.randbytes(4 * n) for mode in (0, 2) for n in range(4)]
@@ -386,6 +428,7 @@ _SEEDS: dict[str, Callable[[Random], list[bytes]]] = {
     "group_records": _stored_pairs,
     "batches": _produced,
     "sound_batches": _sections,
+    "columns": _records,
     "journal": _disks,
     "connection": _sent,
 }

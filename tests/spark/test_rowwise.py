@@ -8,8 +8,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from kohort.fetch.columns import arrow_schema
 from kohort.model.errors import ConfigError
-from kohort.spark.columns import arrow_schema
 from kohort.spark.ledger import NotedQuery
 
 pytestmark = [pytest.mark.slow, pytest.mark.spark]

@@ -24,6 +24,7 @@ PURE_ROOMS = frozenset(
         "history",
         "wire",
         "engine",
+        "fetch",
     }
 )
 

@@ -1,53 +1,35 @@
-"""Fetches record batches from the leaders of partitions.
+"""Fetches record batches from the leaders of partitions, for a read task of Spark.
 
 In: a partition and an offset. Out: the visible batches, checked and decompressed, or an error. Must
 not know: pieces, Arrow, the format of records in a batch. One request is in flight while the caller
 decodes the previous answer.
 
-Source: Fetch v4 to v12, KIP-98 (batches that read_committed skips), KIP-392 (fetch from the closest
-replica), KIP-74 (the first batch is complete, however large).
+Source: Fetch v4 to v12, KIP-392 (fetch from the closest replica), KIP-74 (the first batch is
+complete, however large).
 """
 
 from __future__ import annotations
 
-import struct
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Final
-
-import google_crc32c
 
 from kohort.client.admin import Admin
 from kohort.client.cluster_client import ClusterClient
 from kohort.client.config import ClientSettings
 from kohort.client.errors import ClientError, RequestFailed
 from kohort.engine.member_outputs import LeaderOf, Node, Target, Where
+from kohort.fetch.sections import Section, open_batches, visible_batches
 from kohort.member.requests import RequestId
 from kohort.model.errors import ErrorCode
 from kohort.model.ids import TopicPartition
 from kohort.model.positions import EARLIEST
-from kohort.spark.columns import Section
-from kohort.storage.compression import decompress
-from kohort.storage.errors import RefusedBatch
-from kohort.storage.record_batch import (
-    CRC_START,
-    HEADER_SIZE,
-    TRANSACTIONAL_BIT,
-    BatchHeader,
-    iterate_batches,
-)
-from kohort.storage.records import records_of
 from kohort.wire.messages.k01_fetch import FetchPartition, FetchRequest, FetchTopic
 
 _FIRST_GUESS: Final = 1_024
 """Assumed bytes of a record before the first answer."""
 _LEAST_BYTES: Final = 65_536
-_ABORT: Final = 0
-_CONTROL_KEY: Final = struct.Struct(">hh")
-
-Batch = tuple[BatchHeader, memoryview]
-"""The header of a batch, and the stored bytes of the batch."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,7 +38,7 @@ class Fetched:
 
     Attributes:
         sections: the visible batches, in order of offsets. The first may begin before the requested
-            offset. Iterating raises RefusedBatch for a damaged batch.
+            offset. Iterating raises Damaged for a damaged batch.
         next_offset: the offset for the next fetch.
         problem: the error; None if the fetch succeeded.
     """
@@ -114,7 +96,7 @@ class BatchFetcher:
         """Wait for the answer to the last fetch.
 
         Raises:
-            RefusedBatch: a batch is damaged or not of format 2.
+            RefusedBatch: the answer has no batches of format 2.
         """
         if self._asked is None:
             return Fetched(problem=self._failed)
@@ -146,22 +128,15 @@ class BatchFetcher:
         self._cluster.close()
 
     def _open(self, partition: TopicPartition, offset: int, found: Any) -> Fetched:
-        batches = list(iterate_batches(found.records or b""))
-        if not batches:
+        committed = self._settings.isolation_level == "read_committed"
+        aborted = (found.aborted_transactions or ()) if committed else None
+        data = found.records or b""
+        batches, next_offset = visible_batches(data, offset, aborted)
+        if next_offset == offset:
             return Fetched(next_offset=offset)
-        records = sum(header.record_count for header, _ in batches)
-        size = sum(header.size for header, _ in batches)
         # A quarter more, so that one answer more often has all wanted records.
-        self._record_bytes[partition.topic] = size * 5 // (4 * max(records, 1)) + 1
-        next_offset = max(offset, batches[-1][0].next_offset)
-        if self._settings.isolation_level == "read_committed":
-            batches = list(committed(batches, found.aborted_transactions or []))
-        wanted = [
-            (header, batch)
-            for header, batch in batches
-            if header.next_offset > offset and header.record_count and not header.is_control
-        ]
-        sections = open_batches(wanted, check=self._settings.check_crcs)
+        self._record_bytes[partition.topic] = len(data) * 5 // (4 * (next_offset - offset)) + 1
+        sections = open_batches(partition, batches, check=self._settings.check_crcs)
         return Fetched(sections=sections, next_offset=next_offset)
 
     def _request(self, topics: list[FetchTopic]) -> FetchRequest:
@@ -188,48 +163,3 @@ class BatchFetcher:
 
     def _deadline(self) -> float:
         return time.monotonic() + self._settings.request_timeout_ms / 1_000
-
-
-def open_batches(batches: Iterable[Batch], *, check: bool) -> Iterator[Section]:
-    """Check and decompress batches one by one; all at once could need a hundred times the memory.
-
-    Raises:
-        RefusedBatch: a batch is damaged. Without ``check`` some damage is not found.
-    """
-    for header, batch in batches:
-        if check:
-            _check_crc(header, batch)
-        yield Section(header, decompress(bytes(batch[HEADER_SIZE:]), header.compression))
-
-
-def committed(batches: Iterable[Batch], aborted: Sequence[Any]) -> Iterator[Batch]:
-    """The batches that read_committed shows.
-
-    It skips the batches of an aborted transaction, from its first offset to its abort marker.
-    """
-    waiting = sorted(aborted, key=lambda transaction: transaction.first_offset, reverse=True)
-    under_way: set[int] = set()
-    for header, batch in batches:
-        while waiting and waiting[-1].first_offset <= header.last_offset:
-            under_way.add(waiting.pop().producer_id)
-        if header.is_control:
-            if _is_abort(header, batch):
-                under_way.discard(header.producer_id)
-        elif not (header.attributes & TRANSACTIONAL_BIT and header.producer_id in under_way):
-            yield header, batch
-
-
-def _is_abort(header: BatchHeader, batch: memoryview) -> bool:
-    """Whether a control batch is an abort marker: its record's key is a version and a type."""
-    keys = [record.key for record in records_of(header, batch)]
-    return bool(keys and keys[0] and _CONTROL_KEY.unpack_from(keys[0])[1] == _ABORT)
-
-
-def _check_crc(header: BatchHeader, batch: memoryview) -> None:
-    found = google_crc32c.value(bytes(batch[CRC_START:]))
-    if found != header.crc:
-        raise RefusedBatch(
-            f"the batch at offset {header.base_offset} has the checksum {header.crc:#010x}, but "
-            f"its bytes have {found:#010x}: it was damaged on disk or on the network",
-            ErrorCode.CORRUPT_MESSAGE,
-        )

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, Self
 
 import pyarrow as pa
 
-from kohort.spark.columns import arrow_schema
+from kohort.fetch.columns import arrow_schema
 from kohort.spark.layout import HIDDEN
 from kohort.spark.ledger import ManifestRow, NotedQuery
 
@@ -185,7 +185,7 @@ class MissingRows:
 
 
 def _as_table(messages: Sequence[Any]) -> pa.Table:
-    """The records in Spark's Kafka columns, as ``kohort.spark.columns`` makes them."""
+    """The records in Spark's Kafka columns, as ``kohort.fetch.columns`` makes them."""
     times = [message.timestamp() for message in messages]
     columns = [
         [message.key() for message in messages],

@@ -18,9 +18,11 @@ import pyarrow as pa
 
 from kohort.client.config import ClientSettings
 from kohort.client.errors import ClientError, RequestFailed
+from kohort.fetch.columns import load, to_arrow
+from kohort.fetch.rows import Run
+from kohort.fetch.sections import Section
 from kohort.model.errors import ErrorCode, KohortError
 from kohort.model.ids import TopicPartition
-from kohort.spark.columns import Section, to_arrow
 from kohort.spark.fetching import BatchFetcher
 from kohort.spark.options import DELETED
 from kohort.spark.planning import Piece
@@ -55,11 +57,11 @@ def read_pieces(
 
     Raises:
         ReadFailed: see ``fail_on_data_loss`` and ``patience_s``, or the broker refuses.
-        RefusedBatch, Malformed: a batch is damaged.
+        RefusedBatch, Damaged: a batch is damaged.
     """
     reading = _Reading(settings, pieces, fail_on_data_loss, patience_s)
     for piece, sections in reading:
-        yield to_arrow(piece.partition, sections, piece.begin, piece.end, headers=headers)
+        yield to_arrow([Run(piece.partition, sections, piece.begin, piece.end)], headers=headers)
 
 
 def warm_up(settings: ClientSettings) -> None:
@@ -67,7 +69,8 @@ def warm_up(settings: ClientSettings) -> None:
     _worker_fetcher(settings).warm_up()
     batch = build_batch([Record(None, b"warm-up")])
     section = Section(parse_header(batch), batch[HEADER_SIZE:])
-    to_arrow(TopicPartition("warm-up", 0), [section], 0, 1)
+    load()
+    to_arrow([Run(TopicPartition("warm-up", 0), [section], 0, 1)])
 
 
 class _Reading:

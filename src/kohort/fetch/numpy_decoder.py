@@ -1,111 +1,81 @@
-"""Decodes record batches of Kafka's format 2 into Arrow columns, without an object for each record.
+"""Decodes the records of batches into columns with numpy, without an object for each record.
 
-In: the decompressed and checked records of batches, with the batch headers. Out: one Arrow record
-batch in Spark's Kafka columns. Must not know: brokers, compression, transactions, tasks.
+In: runs of decompressed batches. Out: columns. Must not know: brokers, compression, Arrow's schema
+of a table.
 
 A small loop finds the begin of each record. numpy then reads each number of all records at once.
 Keys and values are not touched: an Arrow array over the received bytes has the fields and the gaps
 between them in turn, and Arrow gathers the fields.
 
 Source: KIP-98 "Message Format". Tests compare with ``kohort.storage.records``, which decodes record
-by record, and with librdkafka.
+by record, and with the compiled decoder.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
 
-from kohort.model.errors import KohortError
-from kohort.model.ids import TopicPartition
-from kohort.storage.record_batch import BatchHeader
-
-_FIELDS: Final = [
-    ("key", pa.binary()),
-    ("value", pa.binary()),
-    ("topic", pa.string()),
-    ("partition", pa.int32()),
-    ("offset", pa.int64()),
-    ("timestamp", pa.timestamp("us", tz="UTC")),
-    ("timestampType", pa.int32()),
-]
-_HEADERS: Final = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
-
-_RAW_HEADERS: Final = pa.list_(pa.struct([("key", pa.binary()), ("value", pa.binary())]))
-
-_SMALLEST_RECORD: Final = 7
-"""Bytes of a record of nulls: its length, attributes, two deltas, two lengths and a count."""
+from kohort.fetch.rows import RAW_HEADERS, Array, Malformed, Rows, Run, check
+from kohort.fetch.sections import Section
 
 _PADDING: Final = bytes(64)
 """Longer than the varints at the head of a record: they are read without a check of the end."""
 
-Array = Any
-"""A numpy array."""
+_UINT64_MAX: Final = 2**64 - 1
 
 
-class Malformed(KohortError):
-    """The bytes of a batch are not records, although its checksum is right."""
-
-
-class Section(NamedTuple):
-    """The header and the decompressed records of a batch."""
-
-    header: BatchHeader
-    records: bytes | memoryview
-
-
-def arrow_schema(*, headers: bool) -> pa.Schema:
-    """The Arrow schema of Spark's Kafka columns."""
-    return pa.schema([*_FIELDS, ("headers", _HEADERS)] if headers else _FIELDS)
-
-
-def to_arrow(
-    partition: TopicPartition,
-    sections: Sequence[Section],
-    begin: int,
-    end: int,
-    *,
-    headers: bool = False,
-) -> pa.RecordBatch:
-    """The records of one partition with ``begin <= offset < end``, in order of offsets.
+def decode(runs: Sequence[Run], headers: bool) -> Rows:
+    """The records of the runs that are in their ranges.
 
     Raises:
-        Malformed: the sections do not hold the number of records in their headers.
+        Malformed: a section does not hold the records of its header.
     """
+    parts = [_decode(run, headers) for run in runs]
+    if len(parts) == 1:
+        return parts[0]
+    return Rows(
+        [part.counts[0] for part in parts],
+        np.concatenate([part.offsets for part in parts]),
+        np.concatenate([part.times for part in parts]),
+        np.concatenate([part.kinds for part in parts]),
+        pa.concat_arrays([part.keys for part in parts]),
+        pa.concat_arrays([part.values for part in parts]),
+        pa.concat_arrays([part.headers for part in parts]) if headers else None,
+    )
+
+
+def _decode(run: Run, headers: bool) -> Rows:
+    sections = run.sections
     data = b"".join([*(section.records for section in sections), _PADDING])
     raw = np.frombuffer(data, np.uint8)
     starts = np.array([*_starts(data, sections), len(data) - len(_PADDING)], np.int64)
     ends = starts[1:]
     length, at = _varints(raw, starts[:-1])
-    _check(bool((at + length == ends).all()), "a record's length is negative")
+    check(bool((at + length == ends).all()), "a record's length is negative")
     since, at = _varints(raw, at + 1)
     delta, at = _varints(raw, at)
+    check(bool((at <= ends).all()), "a record is shorter than its head")
     counts = np.array([section.header.record_count for section in sections], np.int64)
     base = np.array([section.header.base_offset for section in sections], np.int64)
+    span = np.array([section.header.last_offset_delta for section in sections], np.int64)
+    check(
+        bool(((delta >= 0) & (delta <= np.repeat(span, counts))).all()),
+        "a record's offset lies outside its batch",
+    )
     offsets = np.repeat(base, counts) + delta
-    _check(bool((offsets[1:] > offsets[:-1]).all()), "offsets do not grow")
-    kept = slice(*np.searchsorted(offsets, [begin, end]).tolist())
+    check(bool((offsets[1:] > offsets[:-1]).all()), "offsets do not grow")
+    kept = slice(*np.searchsorted(offsets, [run.begin, run.end]).tolist())
     at, ends = at[kept], ends[kept]
     keys, at = _field(data, raw, at, ends)
     values, at = _field(data, raw, at, ends)
     times, kinds = _times(sections, counts, since)
     offsets = offsets[kept]
-    count = len(offsets)
-    columns = [
-        keys,
-        values,
-        pa.repeat(pa.scalar(partition.topic), count),
-        pa.array(np.full(count, partition.partition, np.int32)),
-        pa.array(offsets),
-        _as_timestamps(times[kept]),
-        pa.array(kinds[kept]),
-    ]
-    if headers:
-        columns.append(_headers(data, raw, at, ends))
-    return pa.RecordBatch.from_arrays(columns, schema=arrow_schema(headers=headers))
+    found = _headers(data, raw, at, ends) if headers else None
+    return Rows([len(offsets)], offsets, times[kept], kinds[kept], keys, values, found)
 
 
 def _starts(data: bytes, sections: Sequence[Section]) -> list[int]:
@@ -117,7 +87,6 @@ def _starts(data: bytes, sections: Sequence[Section]) -> list[int]:
         for header, records in sections:
             section_end += len(records)
             count = header.record_count
-            _check(0 <= count * _SMALLEST_RECORD <= len(records), "fewer bytes than records")
             for _ in range(count):
                 note(at)
                 byte = data[at]
@@ -127,11 +96,11 @@ def _starts(data: bytes, sections: Sequence[Section]) -> list[int]:
                     at += 2 + ((second << 6) | ((byte & 0x7F) >> 1))
                 else:
                     length, at = _varint(data, at)
-                    _check(length > 0, "a record's length is not positive")
+                    check(length > 0, "a record's length is not positive")
                     at += length
-            _check(at == section_end, "the last record does not end at the end of its batch")
+            check(at == section_end, "the last record does not end at the end of its batch")
     except IndexError as error:
-        raise Malformed("malformed records: a record reaches beyond its batch") from error
+        raise Malformed("a record reaches beyond its batch") from error
     return starts
 
 
@@ -143,7 +112,7 @@ def _varints(raw: Array, at: Array) -> tuple[Array, Array]:
     longer = np.flatnonzero(byte >= 0x80)
     shift = 7
     while len(longer):
-        _check(shift < 70, "a number of more than ten bytes")
+        check(shift < 70, "a number of more than ten bytes")
         byte = raw[behind[longer]]
         number[longer] |= (byte & 0x7F).astype(np.uint64) << np.uint64(shift)
         behind[longer] += 1
@@ -159,7 +128,7 @@ def _field(data: bytes, raw: Array, at: Array, ends: Array) -> tuple[pa.Array, A
     length, begin = _varints(raw, at)
     missing = length < 0
     length[missing] = 0
-    _check(bool((length <= ends - begin).all()), "a field reaches beyond its record")
+    check(bool((length <= ends - begin).all()), "a field reaches beyond its record")
     end = begin + length
     count = len(begin)
     if not count:
@@ -186,35 +155,28 @@ def _times(sections: Sequence[Section], counts: Array, since: Array) -> tuple[Ar
     return times, np.repeat(by_broker.astype(np.int32), counts)
 
 
-def _as_timestamps(milliseconds: Array) -> pa.Array:
-    microseconds = pa.py_buffer(milliseconds * 1_000)
-    return pa.Array.from_buffers(_FIELDS[5][1], len(milliseconds), [None, microseconds])
-
-
 def _headers(data: bytes, raw: Array, at: Array, ends: Array) -> pa.Array:
     """The headers of each record, read one by one, since headers are rare."""
     found: list[list[dict[str, Any]] | None] = []
     counts, places = _varints(raw, at)
     for count, begin, end in zip(counts.tolist(), places.tolist(), ends.tolist(), strict=True):
         pairs, place = [], begin
-        _check(0 <= count <= end - begin, "more headers than bytes")
+        check(0 <= count <= end - begin, "more headers than bytes")
         for _ in range(count):
             name, place = _bytes(data, place, end)
             value, place = _bytes(data, place, end)
-            _check(name is not None, "a header without a name")
+            check(name is not None, "a header without a name")
             pairs.append({"key": name, "value": value})
         found.append(pairs or None)
-    try:
-        return pa.array(found, _RAW_HEADERS).cast(_HEADERS)
-    except pa.ArrowInvalid as error:
-        raise Malformed(f"malformed records: a header's name is not UTF-8: {error}") from error
+    return pa.array(found, RAW_HEADERS)
 
 
 def _bytes(data: bytes, at: int, end: int) -> tuple[bytes | None, int]:
     length, at = _varint(data, at)
     if length < 0:
+        check(at <= end, "a header reaches beyond its record")
         return None, at
-    _check(length <= end - at, "a header reaches beyond its record")
+    check(length <= end - at, "a header reaches beyond its record")
     return data[at : at + length], at + length
 
 
@@ -225,11 +187,7 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
         at += 1
         number |= (byte & 0x7F) << shift
         if byte < 0x80:
+            number &= _UINT64_MAX
             return (number >> 1) ^ -(number & 1), at
         shift += 7
-    raise Malformed("malformed records: a number of more than ten bytes")
-
-
-def _check(sound: bool, otherwise: str) -> None:
-    if not sound:
-        raise Malformed(f"malformed records: {otherwise}")
+    raise Malformed("a number of more than ten bytes")

@@ -1,0 +1,152 @@
+"""Turns record batches of Kafka's format 2 into one Arrow record batch in Spark's Kafka columns.
+
+In: decompressed and checked batches of partitions. Out: an Arrow record batch. Must not know:
+brokers, compression, transactions, tasks.
+
+Two decoders read the records. The one of numba is fast, and needs the extra ``arrow`` and a moment
+to load (``load``). The one of numpy is there at once, and tests compare the two.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+
+from kohort.fetch import numpy_decoder
+from kohort.fetch.rows import Array, Malformed, Rows, Run
+from kohort.fetch.sections import Damaged
+
+_FIELDS: Final = [
+    ("key", pa.binary()),
+    ("value", pa.binary()),
+    ("topic", pa.string()),
+    ("partition", pa.int32()),
+    ("offset", pa.int64()),
+    ("timestamp", pa.timestamp("us", tz="UTC")),
+    ("timestampType", pa.int32()),
+]
+_HEADERS: Final = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+
+_SMALLEST_RECORD: Final = 7
+"""Bytes of a record of nulls: its length, attributes, two deltas, two lengths and a count."""
+
+_INT64_MAX: Final = 2**63 - 1
+
+Decoder = Callable[[Sequence[Run], bool], Rows]
+"""Reads the records of runs; the second argument: with their headers."""
+
+
+class _Chosen:
+    """The decoder of this process."""
+
+    decode: Decoder = staticmethod(numpy_decoder.decode)
+
+
+def load() -> bool:
+    """Use the compiled decoder from now on; whether numba is there.
+
+    Compiling takes seconds, once on each machine: numba keeps the result in its cache. Loading the
+    result takes about a second of CPU in each process.
+    """
+    try:
+        from kohort.fetch import compiled_decoder  # noqa: PLC0415 - needs the extra arrow
+    except ImportError:
+        return False
+    _Chosen.decode = staticmethod(compiled_decoder.decode)
+    return True
+
+
+def is_compiled() -> bool:
+    """Whether the compiled decoder is in use."""
+    return _Chosen.decode is not numpy_decoder.decode
+
+
+def arrow_schema(*, headers: bool) -> pa.Schema:
+    """The Arrow schema of Spark's Kafka columns."""
+    return pa.schema([*_FIELDS, ("headers", _HEADERS)] if headers else _FIELDS)
+
+
+def to_arrow(runs: Sequence[Run], *, headers: bool = False) -> pa.RecordBatch:
+    """The records of the runs with ``begin <= offset < end``, run by run, in order of offsets.
+
+    Args:
+        runs: at least one.
+        headers: whether there is a column with the headers of records.
+
+    Raises:
+        Damaged: a batch does not hold the records that its header announces.
+    """
+    for run in runs:
+        _check_headers(run)
+    try:
+        rows = _Chosen.decode(runs, headers)
+        columns = _columns(runs, rows)
+        if headers:
+            columns.append(_with_text(rows.headers))
+    except Malformed as error:
+        raise _located(runs, headers, error) from error
+    return pa.RecordBatch.from_arrays(columns, schema=arrow_schema(headers=headers))
+
+
+def _check_headers(run: Run) -> None:
+    """Refuse headers that do not fit each other or their records."""
+    for header, records in run.sections:
+        count, span = header.record_count, header.last_offset_delta
+        why = ""
+        if not 0 <= count * _SMALLEST_RECORD <= len(records):
+            why = f"it announces {count} records in {len(records)} bytes"
+        elif not (header.base_offset >= 0 <= span and header.next_offset <= _INT64_MAX):
+            why = f"its last offset is {header.last_offset}"
+        if why:
+            raise Damaged(run.partition, header.base_offset, why)
+    for (before, _), (after, _) in pairwise(run.sections):
+        if after.base_offset < before.next_offset:
+            why = f"the batch before it ends at offset {before.last_offset}"
+            raise Damaged(run.partition, after.base_offset, why)
+
+
+def _columns(runs: Sequence[Run], rows: Rows) -> list[pa.Array]:
+    topics = [
+        pa.repeat(pa.scalar(run.partition.topic), count)
+        for run, count in zip(runs, rows.counts, strict=True)
+    ]
+    numbers = np.array([run.partition.partition for run in runs], np.int32)
+    return [
+        rows.keys,
+        rows.values,
+        pa.concat_arrays(topics),
+        pa.array(np.repeat(numbers, rows.counts)),
+        pa.array(rows.offsets),
+        _as_timestamps(rows.times),
+        pa.array(rows.kinds),
+    ]
+
+
+def _as_timestamps(milliseconds: Array) -> pa.Array:
+    microseconds = pa.py_buffer(milliseconds * 1_000)
+    return pa.Array.from_buffers(_FIELDS[5][1], len(milliseconds), [None, microseconds])
+
+
+def _with_text(headers: pa.Array) -> pa.Array:
+    try:
+        return headers.cast(_HEADERS)
+    except pa.ArrowInvalid as error:
+        raise Malformed(f"a header's name is not UTF-8: {error}") from error
+
+
+def _located(runs: Sequence[Run], headers: bool, error: Malformed) -> Damaged:
+    """The error with the place of the first batch that does not decode."""
+    for run in runs:
+        for section in run.sections:
+            alone = run._replace(sections=[section])
+            try:
+                rows = _Chosen.decode([alone], headers)
+                if headers:
+                    _with_text(rows.headers)
+            except Malformed as found:
+                return Damaged(run.partition, section.header.base_offset, str(found))
+    raise AssertionError(f"batches that decode one by one, and not together: {error}")
