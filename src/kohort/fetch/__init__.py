@@ -1,4 +1,4 @@
-"""Layer 5. Reads records of partitions: what to fetch, and record batches as Arrow columns.
+"""Layer 5. Visible batches of Fetch answers, and record batches as Arrow columns.
 
-No IO. The client and Spark fetch on their connections what this room tells them.
+No IO: the client and Spark send the requests.
 """

@@ -1,4 +1,4 @@
-"""What the decoders of records take and return.
+"""The types that the decoders of records take and return.
 
 In: nothing. Out: types. Must not know: how records are decoded.
 """
@@ -15,7 +15,7 @@ from kohort.model.errors import KohortError
 from kohort.model.ids import TopicPartition
 
 RAW_HEADERS: Final = pa.list_(pa.struct([("key", pa.binary()), ("value", pa.binary())]))
-"""Headers whose names were not checked for UTF-8 yet."""
+"""Headers with names that were not checked for UTF-8 yet."""
 
 Array = Any
 """A numpy array."""
