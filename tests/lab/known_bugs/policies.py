@@ -125,8 +125,8 @@ POLICIES = (
         incident="KAFKA-13891",
         breaks=frozenset({28, 30}),
         not_by={
-            49: "an owner keeps its partitions beside older claims, so the claims that the leader does "
-            "not believe withhold nothing, and no further rebalance follows"
+            49: "an owner keeps its partitions beside older claims, so void claims of others "
+            "withhold nothing from anybody, and no further rebalance follows"
         },
         plant=_claims_of_members_that_missed_a_generation_are_void,
         scenario=scenarios.missed_syncs_of_a_balanced_group,
