@@ -121,8 +121,7 @@ class AsyncDriver(DriverThread[C]):
 
     def _running(self) -> EventLoopTurns:
         with self._starting:
-            if self._stopped:
-                raise Closed("the membership was closed")
+            self._check_open()
             if self._turns is None:
                 self._turns = EventLoopTurns(
                     self.driver, self, name="kohort", transport=self._transport

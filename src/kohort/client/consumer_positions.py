@@ -23,6 +23,7 @@ from kohort.client.config import ClientSettings
 from kohort.client.descriptions import OffsetDescription
 from kohort.client.driver_thread import DriverThread
 from kohort.client.errors import Closed, WrongUse
+from kohort.client.forking import FORKED, watch
 from kohort.client.poll_loop import PollLoop
 from kohort.client.records import place_of
 from kohort.consumer.core import ConsumerCore
@@ -52,8 +53,15 @@ class ConsumerPositions:
         """Asks for offsets of logs; made with the first question."""
         self._retried: dict[TopicPartition, tuple[int, int]] = {}
         """The offset that was retried last, and how often."""
-        self._in_use = threading.RLock()
+        self._in_use: threading.RLock | _Forked = threading.RLock()
         self._closed = False
+        watch(self)
+
+    def _after_fork(self) -> None:
+        """Refuse every call in a child process."""
+        self._in_use = _Forked()
+        self._loop.look_at_ns = 0
+        self._loop.keep()
 
     @property
     def settings(self) -> ClientSettings:
@@ -354,6 +362,16 @@ class ConsumerPositions:
             yield
         finally:
             self._in_use.release()
+
+
+class _Forked:
+    """In place of the lock, in a child process."""
+
+    def acquire(self, blocking: bool = True) -> bool:
+        raise WrongUse(f"this consumer was {FORKED}")
+
+    def release(self) -> None:
+        """Never called."""
 
 
 def _done() -> Future[None]:

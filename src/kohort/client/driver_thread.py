@@ -19,8 +19,9 @@ from typing import Any, Final, Generic
 
 from kohort.client.client_loop import ClientLoop
 from kohort.client.config import ClientSettings
-from kohort.client.errors import ClientError, Closed, RequestTimedOut
+from kohort.client.errors import ClientError, Closed, RequestTimedOut, WrongUse
 from kohort.client.failures import raise_refused, request_failure
+from kohort.client.forking import FORKED, watch
 from kohort.client.identity import member_identity
 from kohort.client.opening import connection_settings, transport_of
 from kohort.client.recording import ConsumerRecorder
@@ -155,8 +156,13 @@ class DriverThread(Generic[C]):
         self._futures: dict[RequestId, tuple[Future[Any], Callable[[Any], Any]]] = {}
         # A handler of a signal may call while the same thread calls.
         self._starting = threading.RLock()
-        self._stopped = False
+        self._stopped = self._forked = False
         self._loop: ClientLoop | None = None
+        watch(self)
+
+    def _after_fork(self) -> None:
+        """Refuse every call in a child process."""
+        self._starting, self._forked, self._loop = threading.RLock(), True, None
 
     # -- from any thread --------------------------------------------------------------------------
 
@@ -279,13 +285,18 @@ class DriverThread(Generic[C]):
 
     def _running(self) -> ClientLoop:
         with self._starting:
-            if self._stopped:
-                raise Closed("the membership was closed")
+            self._check_open()
             if self._loop is None:
                 name = f"kohort-member-{self.group_id}"
                 self._loop = ClientLoop(self.driver, self, name=name, transport=self._transport)
                 self._loop.start()
             return self._loop
+
+    def _check_open(self) -> None:
+        if self._forked:
+            raise WrongUse(f"this member was {FORKED}")
+        if self._stopped:
+            raise Closed("the membership was closed")
 
     # -- the owner of the loop, on the driver's thread --------------------------------------------
 

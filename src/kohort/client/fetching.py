@@ -11,6 +11,7 @@ One thread at a time may call a fetcher, except ``close`` of another thread's id
 
 from __future__ import annotations
 
+import ctypes
 import logging
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -278,6 +279,10 @@ class RecordFetcher:
             return []
         found, self._problems = self._problems, []
         return [problem for problem in found if problem.partition in self._starts]
+
+    def keep(self) -> None:
+        """Never free librdkafka's consumer, which would wait for threads of a parent process."""
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._consumer))
 
     def close(self) -> None:
         """Stop everything. Closing twice is harmless."""

@@ -485,6 +485,10 @@ class PollLoop:
         finally:
             self._in_callback = False
 
+    def keep(self) -> None:
+        """Never free librdkafka's consumer: in a child process its threads do not exist."""
+        self._fetcher.keep()
+
     def close(self) -> None:
         """Stop reading for good."""
         self._closed = True

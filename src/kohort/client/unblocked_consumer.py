@@ -131,6 +131,10 @@ class UnblockedConsumer(Consumer[K, V]):
     def _tell(self, kind: Callback, partitions: frozenset[TopicPartition]) -> Told:
         return tell(self._listener, kind, self._outer, partitions)
 
+    def _after_fork(self) -> None:
+        super()._after_fork()
+        self._closed = True
+
     @contextmanager
     def _alone(self, *, closing: bool = False) -> Iterator[None]:
         if self._closed and not closing:

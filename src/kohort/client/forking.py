@@ -1,0 +1,43 @@
+"""Tells the objects of this room that their process is a child of ``os.fork``.
+
+In: objects with threads or sockets. Out: a call of each one in the child. Must not know: the
+objects.
+
+A fork copies no thread and shares every socket. So a consumer that was made before must not be used
+in the child: its calls would wait for threads that do not exist, or speak on the parent's sockets.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Final, Protocol
+from weakref import WeakSet
+
+FORKED: Final = (
+    "made in the parent process, before os.fork(): make a new one in this process. The parent's "
+    "one is not harmed; its records and commits are the parent's"
+)
+
+
+class Forkable(Protocol):
+    """An object that cannot be used in a child process."""
+
+    def _after_fork(self) -> None:
+        """This is the child: refuse every further call."""
+        ...
+
+
+_alive: Final[WeakSet[Forkable]] = WeakSet()
+
+
+def watch(made: Forkable) -> None:
+    """Call ``_after_fork`` in every child of this process, as long as the object lives."""
+    _alive.add(made)
+
+
+def _tell() -> None:
+    for each in list(_alive):
+        each._after_fork()
+
+
+os.register_at_fork(after_in_child=_tell)
