@@ -50,7 +50,8 @@ def listener_hangs(consumer: Consumer[Any, Any]) -> None:
 
     def assigned(consumer: Consumer[Any, Any], partitions: list[object]) -> None:
         if not partitions:
-            until(lambda: consumer.status().state.name == "UNJOINED", "the interval ends")
+            while consumer.status().state.name != "UNJOINED":
+                time.sleep(0.01)
             said.append(consumer.status().why)
 
     said: list[str] = []
