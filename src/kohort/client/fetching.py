@@ -121,6 +121,7 @@ class RecordFetcher:
             self._consumer = confluent_kafka.Consumer(share, logger=SparingLog())
         except KafkaException as error:
             raise ConfigError(f"librdkafka refuses the settings: {error.args[0]}") from error
+        self._client_id = settings.client_id
         self._starts: dict[TopicPartition, Position] = {}
         self._paused: frozenset[TopicPartition] = frozenset()
         self._met: set[str] = set()
@@ -130,8 +131,12 @@ class RecordFetcher:
         self._aside = aside
 
     def event(self) -> RecordEvent:
-        """Becomes readable when records arrive. Close the event before this fetcher."""
-        return RecordEvent(self._consumer)
+        """Becomes readable when records arrive. Close the event before this fetcher.
+
+        Raises:
+            ClientError: confluent-kafka's objects have another layout.
+        """
+        return RecordEvent(self._consumer, self._client_id)
 
     @property
     def partitions(self) -> Collection[TopicPartition]:

@@ -10,6 +10,7 @@ first field of its consumer object (ADR 0052).
 from __future__ import annotations
 
 import ctypes
+import os
 import socket
 from contextlib import suppress
 from functools import cache
@@ -19,8 +20,16 @@ from typing import Any
 import confluent_kafka
 from confluent_kafka import cimpl
 
+from kohort.client.errors import ClientError
+
 _HEAD_BYTES = object.__basicsize__
 """Size of the head of every object; the handle is behind the head."""
+_MEMORY = Path("/proc/self/mem")
+"""The memory of this process: a wrong address is an OSError, and no crash."""
+_CLIENT_BYTES = 16_384
+"""The name is within so many bytes of a client; 2.7 KiB behind its begin in librdkafka 2.16."""
+_NAME_BYTES = 100
+"""librdkafka cuts longer names off."""
 
 
 class RecordEvent:
@@ -28,14 +37,17 @@ class RecordEvent:
 
     Args:
         consumer: must be closed after this event.
+        client_id: its ``client.id``.
 
     Raises:
         OSError: librdkafka's library was not found.
+        ClientError: the objects of this confluent-kafka have another layout.
     """
 
-    def __init__(self, consumer: confluent_kafka.Consumer) -> None:
+    def __init__(self, consumer: confluent_kafka.Consumer, client_id: str) -> None:
         self._library = _library()
         handle = ctypes.c_void_p.from_address(id(consumer) + _HEAD_BYTES).value
+        check_handle(handle, client_id)
         self._queue: int | None = self._library.rd_kafka_queue_get_consumer(handle)
         self._readable, self._written = socket.socketpair()
         for end in (self._readable, self._written):
@@ -61,6 +73,29 @@ class RecordEvent:
         self._queue = None
         self._readable.close()
         self._written.close()
+
+
+def check_handle(handle: int | None, client_id: str) -> None:
+    """Check that there is a client of librdkafka with this ``client.id`` at an address.
+
+    A call of librdkafka with another address would end the process. Its client has its name inside:
+    the ``client.id``, ``#consumer-`` and a number. Systems without ``/proc`` are not checked.
+
+    Raises:
+        ClientError: there is none.
+    """
+    if not _MEMORY.exists():
+        return
+    found = b""
+    with suppress(OSError, OverflowError), _MEMORY.open("rb", buffering=0) as memory:
+        found = os.pread(memory.fileno(), _CLIENT_BYTES, handle or 0)
+    name = f"{client_id or 'rdkafka'}#consumer-"
+    if name.encode()[:_NAME_BYTES] not in found:
+        raise ClientError(
+            f"the consumer object of confluent-kafka {confluent_kafka.__version__} has another "
+            "layout than expected: AsyncConsumer finds no handle of librdkafka in its first field. "
+            "Install confluent-kafka 2.16, or use Consumer in a thread"
+        )
 
 
 @cache
