@@ -6,7 +6,6 @@ import asyncio
 import inspect
 import random
 import re
-import sys
 import threading
 from collections import Counter
 from collections.abc import Callable, Coroutine
@@ -19,9 +18,8 @@ from tests.client.stage import QUICK, until
 from kohort import AsyncConsumer, Consumer
 from kohort.broker.embedded import EmbeddedBroker
 from kohort.client.admin import Admin
-from kohort.client.errors import ClientError, Closed, NoOffset, RequestTimedOut, WrongUse
+from kohort.client.errors import Closed, NoOffset, RequestTimedOut, WrongUse
 from kohort.client.listeners import RebalanceListener
-from kohort.client.record_event import RecordEvent, check_handle
 from kohort.model.ids import TopicPartition
 
 EVERYTHING = Counter({(p, n): 1 for p in (0, 1) for n in range(100)})
@@ -472,34 +470,5 @@ def test_without_an_event_loop_and_without_a_broker() -> None:
             assert await other.poll(0.2) is None
             with pytest.raises(RequestTimedOut):
                 await other.committed([TP0])
-
-    play(piece)
-
-
-def test_an_event_of_records_ends(broker: EmbeddedBroker) -> None:
-    consumer = make(broker)
-    event = RecordEvent(consumer._fetcher._consumer, consumer.settings.client_id)
-    number = event.fileno()
-    event.close()
-    event.close()
-    consumer.close()
-    assert number > 0
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
-def test_another_layout_of_confluent_kafkas_objects_is_refused(
-    broker: EmbeddedBroker, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for wrong in (None, 8, id(broker), id("kohort"), 2**64 - 8):
-        with pytest.raises(ClientError, match="another layout than expected"):
-            check_handle(wrong, "kohort")
-    with make(broker, client_id="n" * 300) as long:
-        long._fetcher.event().close()
-    monkeypatch.setattr("kohort.client.record_event._HEAD_BYTES", 24)
-
-    async def piece() -> None:
-        async with make_async(broker) as consumer:
-            with pytest.raises(ClientError, match="Install confluent-kafka"):
-                consumer.subscribe(["t"])
 
     play(piece)
