@@ -1,4 +1,4 @@
-"""What applications do wrong: a typed exception says what to do, and nothing processed is lost.
+"""Mistakes of applications: a typed exception says what to do, and processed records are committed.
 
 Each row of `ROWS` reads ten records of partition 0, does something wrong, and tells which exception
 must come, which words it must have, and which offset is committed at the end.
@@ -129,7 +129,7 @@ def number(data: bytes) -> int:
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.use.__name__)
-def test_a_mistake_is_named_and_what_was_processed_is_committed(
+def test_a_mistake_is_named_and_processed_records_are_committed(
     broker: EmbeddedBroker, row: Row
 ) -> None:
     more: dict[Any, dict[str, Any]] = {
