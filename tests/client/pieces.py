@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from typing import NamedTuple
 
 from tests.client.stage import (
@@ -17,7 +18,9 @@ from tests.client.stage import (
     until,
 )
 
+from kohort import Consumer
 from kohort.client.errors import Fenced
+from kohort.model.ids import TopicPartition
 
 PARTITIONS = 6
 
@@ -157,3 +160,45 @@ def static_members_bounce(bootstrap: str) -> None:
         orderly = coverage([p for p in everybody if p not in (former, players["one"])])
         repeated = sum(n - 1 for n in orderly.values())
         assert repeated == 0, f"{repeated} records were given twice to members that left in order"
+
+
+def rebalances_are_enforced(bootstrap: str) -> None:
+    """KIP-568 with a static and a dynamic member; their subscriptions do not change.
+
+    Each call is one new generation. A second call before its end does nothing, no partition is
+    revoked, and nothing happens before the first call.
+    """
+    heard: list[tuple[str, frozenset[TopicPartition]]] = []
+
+    def revoked(_: Consumer, partitions: list[TopicPartition]) -> None:
+        heard.append(("revoked", frozenset(partitions)))
+
+    with topic(bootstrap, PARTITIONS) as name:
+        given = settings(bootstrap, f"g-{name}", **{"session.timeout.ms": 20_000})
+        static = Consumer({**given, "group.instance.id": "one"})
+        with static, Consumer(given) as dynamic:
+            both = [static, dynamic]
+
+            def polled(holds: Callable[[], object], what: str) -> None:
+                def look() -> object:
+                    for consumer in both:
+                        consumer.poll(0.02)
+                    return holds()
+
+                until(look, what)
+
+            for consumer in both:
+                consumer.subscribe([name], on_revoke=revoked, on_lost=revoked)
+            polled(lambda: all(len(c.assignment()) == PARTITIONS // 2 for c in both), "halves")
+            polled(lambda: len({c.status().generation for c in both}) == 1, "one generation")
+            shares, heard[:] = [c.assignment() for c in both], []
+            generation = static.status().generation
+            for caller in both:
+                caller.enforce_rebalance("standbys are warm")
+                caller.enforce_rebalance("a second call does nothing")
+                generation += 1
+                polled(lambda: {c.status().generation for c in both} == {generation}, "joined")  # noqa: B023
+                polled(lambda: all(c.status().seconds > 0.5 for c in both), "half a second passed")
+                assert {c.status().generation for c in both} == {generation}
+            assert [c.assignment() for c in both] == shares
+            assert heard == []

@@ -26,3 +26,9 @@ def test_static_members_bounce_and_other_members_notice_nothing(
     kohort_broker: EmbeddedBroker,
 ) -> None:
     pieces.static_members_bounce(kohort_broker.bootstrap_servers)
+
+
+def test_an_enforced_rebalance_is_one_generation_and_revokes_nothing(
+    kohort_broker: EmbeddedBroker,
+) -> None:
+    pieces.rebalances_are_enforced(kohort_broker.bootstrap_servers)

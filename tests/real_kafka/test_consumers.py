@@ -20,3 +20,7 @@ def test_a_rebalance_that_is_held_open_stops_only_what_moves(real_kafka: RealKaf
 
 def test_restarts_of_static_members_do_not_affect_other_members(real_kafka: RealKafka) -> None:
     pieces.static_members_bounce(real_kafka.bootstrap_servers)
+
+
+def test_an_enforced_rebalance_is_one_generation_and_revokes_nothing(real_kafka: RealKafka) -> None:
+    pieces.rebalances_are_enforced(real_kafka.bootstrap_servers)
