@@ -78,8 +78,8 @@ def test_two_moves_a_round_reach_the_balance(make_group: MakeGroup) -> None:
     group = make_group({"kohort.max.moves.per.round": 2, "kohort.moves.interval.ms": 100})
     first = group.join()
     group.settled(12)
-    group.join()
     generation = first.snapshot().generation
+    group.join()
     group.settled(6, 6)
     rounds = first.snapshot().generation - generation
     assert rounds >= 6, "three times: a round that takes two partitions away, and one that gives"
