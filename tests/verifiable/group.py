@@ -12,14 +12,14 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
 
 from tests.interop.group import CLIENTS
-from tests.verifiable.judge import KILLED, Event, Member, Place, judge
+from tests.verifiable.judge import KILLED, Event, Member, judge
 
 from kohort.client.admin import Admin
 from kohort.host.java import find_java
@@ -286,14 +286,28 @@ _RECORDED: Final = frozenset({KOHORT.name, KOHORT_ASYNCIO.name})
 
 
 def translated(lines: Iterator[Any], topic: str) -> Iterator[Event]:
-    """Events of a client of ``tests/interop`` as events of a verifiable consumer."""
+    """Events of a client of ``tests/interop`` as events of a verifiable consumer.
+
+    Records that no reported commit covers when their partition is revoked may be committed
+    nevertheless: aiokafka calls its listener while a commit is under way. They are told as a
+    refused commit, which is one with an unknown end.
+    """
     position: dict[int, int] = {}
+
+    def committed(at: int, of: Iterable[int], *, success: bool) -> Iterator[Event]:
+        offsets = [{"topic": topic, "partition": p, "offset": position[p]} for p in sorted(of)]
+        if offsets or success:
+            event = {"timestamp": at, "name": "offsets_committed", "offsets": offsets}
+            yield {**event, "success": success}
+
     for line in lines:
         name, at = line["event"], line["timestamp"]
-        rows = [{"topic": topic, "partition": p} for p in line.get("partitions", ())]
+        moved = line.get("partitions", ())
+        rows = [{"topic": topic, "partition": p} for p in moved]
         if name in {"assigned", "revoked"}:
-            for row in rows:
-                position.pop(row["partition"], None)
+            yield from committed(at, position.keys() & set(moved), success=False)
+            for partition in moved:
+                position.pop(partition, None)
             yield {"timestamp": at, "name": f"partitions_{name}", "partitions": rows}
         elif name == "record":
             partition, offset = line["partition"], line["offset"]
@@ -302,22 +316,9 @@ def translated(lines: Iterator[Any], topic: str) -> Iterator[Event]:
             rows = [{**row, "minOffset": offset, "maxOffset": offset}]
             yield {"timestamp": at, "name": "records_consumed", "count": 1, "partitions": rows}
         elif name in {"committed", "commit_refused"}:
-            offsets = [
-                {"topic": topic, "partition": p, "offset": o} for p, o in sorted(position.items())
-            ]
-            done = name == "committed"
-            if done:
+            yield from committed(at, position, success=name == "committed")
+            if name == "committed":
                 position.clear()
-            yield {
-                "timestamp": at,
-                "name": "offsets_committed",
-                "offsets": offsets,
-                "success": done,
-            }
         elif name == "closed":
+            yield from committed(at, position, success=False)
             yield {"timestamp": at, "name": "shutdown_complete"}
-
-
-def owned_by(processes: list[Process]) -> list[frozenset[Place]]:
-    """The partitions of each process."""
-    return [frozenset(p.member.owned) for p in processes]

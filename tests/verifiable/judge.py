@@ -84,6 +84,7 @@ class Member:
             case "offsets_committed":
                 self._committed(event)
             case "shutdown_complete" | "killed" as name:
+                self.loose = self.loose or bool(self.refused)
                 self.ended, self.joined, self.clean = True, False, name != KILLED
                 self.owned.clear()
             case _:
