@@ -23,7 +23,7 @@ from typing import Any, Final, Protocol, TypeVar
 
 from kohort.client.errors import Closed
 from kohort.client.opening import WOULD_BLOCK, Address, Opening, Transport, failure_of
-from kohort.engine.connection_pool import Bytes
+from kohort.engine.connections import Bytes
 from kohort.engine.member_outputs import Close, Connect, Output, Transmit
 from kohort.model.errors import AuthenticationError
 from kohort.model.ids import ConnectionId

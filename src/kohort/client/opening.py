@@ -20,7 +20,7 @@ from typing import Any, Final, TypeAlias
 
 import kohort
 from kohort.client.config import ClientSettings
-from kohort.engine.connection_pool import ConnectionSettings
+from kohort.engine.connections import ConnectionSettings
 from kohort.engine.member_recording import RequestNotes
 from kohort.model.errors import AuthenticationError
 from kohort.model.ids import ConnectionId

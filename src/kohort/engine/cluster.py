@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from kohort.engine.connection_pool import Endpoint
+from kohort.engine.connections import Endpoint
 from kohort.engine.member_outputs import LeaderOf, LeadersOf, Node, Target
 from kohort.model.errors import ErrorCode
 from kohort.model.ids import TopicPartition

@@ -23,7 +23,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-from kohort.engine.connection_pool import Bytes, Endpoint, Purpose
+from kohort.engine.connections import Bytes, Endpoint, Purpose
 from kohort.engine.member_outputs import Answered, LeadersOf, Output, Versioned, Where
 from kohort.engine.request_router import RequestRouter, RouterSettings
 from kohort.engine.router_events import Ended, RouterEvent

@@ -17,7 +17,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from itertools import takewhile
 
-from kohort.engine.connection_pool import PendingRequest, Purpose
+from kohort.engine.connections import PendingRequest, Purpose
 from kohort.engine.member_offsets import commit_codes, commit_request
 from kohort.engine.member_outputs import (
     Committed,

@@ -7,12 +7,24 @@ coordinator, retries.
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from enum import Enum, StrEnum
-from typing import Any, Final, NamedTuple, TypeAlias
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
 
+from kohort.engine.connections import (
+    Bytes,
+    Connection,
+    ConnectionDown,
+    ConnectionKey,
+    ConnectionSettings,
+    ConnectionState,
+    Endpoint,
+    Outcome,
+    PendingRequest,
+    Refused,
+    Replied,
+    Role,
+)
 from kohort.engine.member_outputs import (
     Close,
     Connect,
@@ -21,22 +33,14 @@ from kohort.engine.member_outputs import (
     RequestError,
     RequestErrorKind,
     Transmit,
-    Where,
     request_error,
 )
-from kohort.engine.member_recording import RequestNotes
 from kohort.member.backoff import Backoff, Entropy
 from kohort.model.deadlines import Deadlines
 from kohort.model.errors import AuthenticationError, InvariantViolation, ProtocolError
 from kohort.model.ids import ConnectionId
-from kohort.model.instants import Instant, Millis, after
-from kohort.wire.client_connection import ClientConnection, Login
-from kohort.wire.messages.k11_join_group import JoinGroupRequest
-from kohort.wire.messages.k14_sync_group import SyncGroupRequest
-
-Bytes: TypeAlias = bytes | bytearray | memoryview
-
-_PARKED = frozenset({JoinGroupRequest, SyncGroupRequest})
+from kohort.model.instants import Instant, Millis, after, sooner
+from kohort.wire.client_connection import ClientConnection
 
 _TLS_ALERT = b"\x15\x03"
 """The first bytes of a TLS listener's answer to anything else than TLS."""
@@ -44,155 +48,6 @@ _TLS_ALERT = b"\x15\x03"
 
 _LEAST_SESSION_MS: Final = 1_100
 """A broker refuses a second login within a second."""
-
-
-class Role(StrEnum):
-    """The use of a connection; each connection carries requests of one role only.
-
-    Strings, because the hash of a plain enum is a call of Python code.
-    """
-
-    GROUP = "group"
-    """JoinGroup, SyncGroup, Heartbeat: a parked join delays no other request."""
-    COMMITS = "commits"
-    """Other requests to the coordinator; LeaveGroup, and heartbeats beside a parked join."""
-    SHARED = "shared"
-    """All requests to a node as one of the cluster."""
-
-
-class Endpoint(NamedTuple):
-    """The address at which a node listens."""
-
-    host: str
-    port: int
-
-    def __str__(self) -> str:
-        return f"{self.host}:{self.port}"
-
-
-class ConnectionKey(NamedTuple):
-    """There is at most one connection for each key."""
-
-    role: Role
-    endpoint: Endpoint
-
-
-class Purpose(Enum):
-    """The receiver of the answer to a request."""
-
-    MEMBER = "member"
-    OWNER = "owner"
-    COMMIT = "commit"
-    OFFSETS = "offsets"
-    FIND_COORDINATOR = "find coordinator"
-    METADATA = "metadata"
-    NOBODY = "nobody"
-    """The request was cancelled after it was sent."""
-
-
-@dataclass(slots=True, kw_only=True, eq=False)
-class PendingRequest:
-    """A request without an answer yet."""
-
-    number: int
-    purpose: Purpose
-    subject: int
-    """The id of the member's or owner's request; 0 for requests of the router itself."""
-    where: Where | Role
-    request_class: type
-    build: Callable[[int], Any]
-    """Makes the message in a version, at the moment of sending."""
-    expires: Instant
-    not_before: Instant = Instant(0)
-    connection: Connection | None = None
-    """None while the request waits in the router; then it is queued in or sent on a connection."""
-    sent_at: Instant | None = None
-
-    @property
-    def is_routing(self) -> bool:
-        """Whether this is Metadata for the router itself."""
-        return self.purpose is Purpose.METADATA and self.subject == 0
-
-    @property
-    def name(self) -> str:
-        """Kafka's name of the request."""
-        return self.request_class.__name__.removesuffix("Request")
-
-
-class ConnectionState(Enum):
-    """Progress of a connection."""
-
-    RESTING = "resting"
-    CONNECTING = "connecting"
-    OPENING = "opening"
-    """Versions are asked, and a login is under way if the listener wants one."""
-    READY = "ready"
-    RENEWING = "renewing"
-    """The session ends soon: a new login is under way. Requests wait."""
-
-
-@dataclass(slots=True, kw_only=True, eq=False)
-class Connection:
-    """A connection that is open, or will be opened."""
-
-    key: ConnectionKey
-    conn: ConnectionId
-    wire: ClientConnection
-    state: ConnectionState = ConnectionState.RESTING
-    queue: deque[PendingRequest] = field(default_factory=deque)
-    """Requests not sent yet; empty in READY."""
-    flying: deque[PendingRequest] = field(default_factory=deque)
-    """Requests sent, in the order of their answers."""
-
-    @property
-    def may_be_parked(self) -> bool:
-        """Whether a JoinGroup or SyncGroup is on it; later requests may wait long behind that."""
-        return any(e.request_class in _PARKED for e in (*self.flying, *self.queue))
-
-
-class Replied(NamedTuple):
-    """An answer."""
-
-    pending: PendingRequest
-    message: Any
-
-
-class Refused(NamedTuple):
-    """The node and kohort share no version of this request, or none that has the fields set."""
-
-    pending: PendingRequest
-    reason: str
-
-
-class ConnectionDown(NamedTuple):
-    """A connection ended, with all its ``requests``; they keep their ``sent_at``."""
-
-    key: ConnectionKey
-    requests: tuple[PendingRequest, ...]
-    reason: str
-    denied: bool = False
-    """Whether the login or a certificate was refused."""
-
-
-Outcome: TypeAlias = Replied | Refused | ConnectionDown
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ConnectionSettings:
-    """Settings of connections; durations in milliseconds, defaults are Kafka's clients'."""
-
-    client_id: str | None = "kohort"
-    software_version: str = "unknown"
-    connect_timeout_ms: Millis = Millis(10_000)
-    reconnect_backoff_ms: Millis = Millis(50)
-    reconnect_backoff_max_ms: Millis = Millis(1_000)
-    max_answer_bytes: int = 100 * 1024 * 1024
-    security_protocol: str = "PLAINTEXT"
-    """Kafka's name of the security of the listeners, for messages; the shell does TLS."""
-    login: Callable[[], Login] | None = None
-    """Makes the login of a connection; None if the listeners want none."""
-    notes: RequestNotes | None = None
-    """Receives requests to the coordinator and their ends, if a history is recorded."""
 
 
 @dataclass(slots=True)
@@ -219,6 +74,8 @@ class ConnectionPool:
         self._next_conn = 1
         self._troubles: dict[Endpoint, _Trouble] = {}
         self._deadlines: Deadlines[ConnectionId] = Deadlines()
+        self._throttled: Deadlines[ConnectionId] = Deadlines()
+        """Connections on which the broker wants no request before an instant (KIP-219)."""
         self.reached = False
         """Whether any node was ever reached."""
 
@@ -228,7 +85,7 @@ class ConnectionPool:
         """Send a request, or queue it until the connection is ready."""
         connection = self._by_key.get(key) or self._make(key, now)
         pending.connection = connection
-        if connection.state is not ConnectionState.READY:
+        if connection.state is not ConnectionState.READY or connection.conn in self._throttled:
             connection.queue.append(pending)
             return []
         return self._send(connection, pending, now)
@@ -245,7 +102,8 @@ class ConnectionPool:
             turn: the index in ``known`` at which the search begins.
         """
         for key, connection in self._by_key.items():
-            if key.role is Role.SHARED and connection.state is ConnectionState.READY:
+            ready = connection.state is ConnectionState.READY
+            if key.role is Role.SHARED and ready and connection.conn not in self._throttled:
                 return key.endpoint
         first = turn % len(known)
         return min((*known[first:], *known[:first]), key=self._rest_until)
@@ -305,6 +163,8 @@ class ConnectionPool:
                 if self._notes is not None:
                     self._notes.answered(pending.request_class, pending.number, message)
                 outcomes.append(Replied(pending, message))
+                if wait_ms := getattr(message, "throttle_time_ms", 0):
+                    self._throttle(connection, Millis(wait_ms), now)
             rest = connection.wire.take_output()
         except ProtocolError as error:
             text, denied = str(error), isinstance(error, AuthenticationError)
@@ -340,15 +200,18 @@ class ConnectionPool:
 
     def next_deadline(self) -> Instant | None:
         """When `advance` is due."""
-        return self._deadlines.next()
+        return sooner(self._deadlines.next(), self._throttled.next())
 
     def shift(self, micros: int) -> None:
         """Move all deadlines: the process was asleep."""
         self._deadlines.shift(micros)
+        self._throttled.shift(micros)
 
     def advance(self, now: Instant) -> list[Outcome]:
         """End rests, give up connections that take too long to open."""
         outcomes: list[Outcome] = []
+        while (conn := self._throttled.pop_due(now)) is not None:
+            outcomes += self._send_queued(self._by_conn[conn], now)
         while (conn := self._deadlines.pop_due(now)) is not None:
             connection = self._by_conn[conn]
             if connection.state is ConnectionState.RESTING:
@@ -369,7 +232,8 @@ class ConnectionPool:
         for connection in self._by_key.values():
             ready = connection.state is ConnectionState.READY
             opened = ready or connection.state is ConnectionState.RENEWING
-            if (connection.queue and ready) or (connection.flying and not opened):
+            idle = ready and connection.conn not in self._throttled
+            if (connection.queue and idle) or (connection.flying and not opened):
                 raise InvariantViolation(
                     f"connection {connection.key} is {connection.state.value} with "
                     f"{len(connection.queue)} queued and {len(connection.flying)} sent requests"
@@ -425,10 +289,24 @@ class ConnectionPool:
         else:
             self._deadlines.cancel(connection.conn)
         self._troubles.pop(connection.key.endpoint, None)
+        return self._send_queued(connection, now)
+
+    def _send_queued(self, connection: Connection, now: Instant) -> list[Outcome]:
         outcomes: list[Outcome] = []
-        while connection.queue:
-            outcomes += self._send(connection, connection.queue.popleft(), now)
+        if connection.state is ConnectionState.READY and connection.conn not in self._throttled:
+            while connection.queue:
+                outcomes += self._send(connection, connection.queue.popleft(), now)
         return outcomes
+
+    def _throttle(self, connection: Connection, wait_ms: Millis, now: Instant) -> None:
+        """Send nothing on this connection for a while: a quota is exceeded (KIP-219).
+
+        The broker reads nothing of it meanwhile. Brokers of Kafka 1 and older, which delay the
+        answer instead, are too old for kohort.
+        """
+        until, before = after(now, wait_ms), self._throttled.at(connection.conn)
+        if before is None or before < until:
+            self._throttled.arm(connection.conn, until)
 
     def _renew(self, connection: Connection, now: Instant) -> list[Outcome]:
         """Log in again, because the session ends soon (KIP-368)."""
@@ -485,6 +363,7 @@ class ConnectionPool:
         self, connection: Connection, reason: str, *, denied: bool = False
     ) -> ConnectionDown:
         self._deadlines.cancel(connection.conn)
+        self._throttled.cancel(connection.conn)
         del self._by_key[connection.key]
         del self._by_conn[connection.conn]
         connection.wire.close()

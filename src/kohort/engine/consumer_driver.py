@@ -29,7 +29,7 @@ from kohort.consumer.events import (
 )
 from kohort.consumer.ownership import Tell
 from kohort.engine import member_outputs as engine
-from kohort.engine.connection_pool import Bytes
+from kohort.engine.connections import Bytes
 from kohort.engine.leader_duties import GroupAssigner
 from kohort.engine.member_engine import MemberEngine
 from kohort.engine.member_offsets import list_request

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kohort.engine.connection_pool import Endpoint
+from kohort.engine.connections import Endpoint
 from kohort.member.backoff import Backoff
 from kohort.model.errors import ErrorCode
 from kohort.model.ids import GroupId

@@ -17,7 +17,7 @@ from typing import assert_never
 
 from kohort.engine.cluster_engine import ClusterEngine
 from kohort.engine.commit_requests import CommitRequests
-from kohort.engine.connection_pool import ConnectionSettings, PendingRequest, Purpose, Role
+from kohort.engine.connections import ConnectionSettings, PendingRequest, Purpose, Role
 from kohort.engine.leader_duties import GroupAssigner, LeaderDuties
 from kohort.engine.member_offsets import fetch_request, fetched
 from kohort.engine.member_outputs import (

@@ -14,11 +14,11 @@ from functools import partial
 from typing import Any, assert_never
 
 from kohort.engine.cluster import Cluster, metadata_request
-from kohort.engine.connection_pool import (
+from kohort.engine.connection_pool import ConnectionPool
+from kohort.engine.connections import (
     Bytes,
     ConnectionDown,
     ConnectionKey,
-    ConnectionPool,
     ConnectionSettings,
     Endpoint,
     Outcome,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple, TypeAlias
 
-from kohort.engine.connection_pool import PendingRequest
+from kohort.engine.connections import PendingRequest
 from kohort.engine.member_outputs import RequestError
 from kohort.model.errors import ErrorCode
 

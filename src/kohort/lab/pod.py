@@ -13,7 +13,7 @@ from random import Random
 from typing import Any, Final
 
 from kohort.consumer.core import ConsumerCore
-from kohort.engine.connection_pool import ConnectionSettings
+from kohort.engine.connections import ConnectionSettings
 from kohort.engine.consumer_driver import ConsumerDriver
 from kohort.engine.consumer_protocol import consumer_protocol
 from kohort.engine.member_engine import EngineSettings, MemberEngine
