@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import logging
+import re
 from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
+from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 from tests.client import pieces
 from tests.client.stage import Player, shared_out, until
 
+from kohort.client.consumer import Consumer
+from kohort.model.ids import TopicPartition
 from kohort.testing.real_kafka import RealKafka
 
 pytestmark = [pytest.mark.slow, pytest.mark.real_kafka]
@@ -31,10 +36,35 @@ def at_home(players: Iterable[Player]) -> bool:
     )
 
 
+def nodes_that_serve(
+    bootstrap: str, caplog: pytest.LogCaptureFixture, *, partition: int, rack: str
+) -> set[int]:
+    """The nodes from which a consumer in a rack fetched records of a partition (KIP-392)."""
+    caplog.clear()
+    producer = Producer({"bootstrap.servers": bootstrap})
+    caplog.set_level(logging.DEBUG, "kohort.client.fetching")
+    with Consumer(
+        bootstrap_servers=bootstrap, client_rack=rack, auto_offset_reset="earliest", debug="fetch"
+    ) as consumer:
+        consumer.assign([TopicPartition("t", partition)])
+        for _ in range(3):
+            producer.produce("t", b"v", partition=partition)
+            assert producer.flush(30) == 0
+            until(lambda: consumer.poll(1) is not None, "a record")
+    asked = re.findall(rf"/(\d)\]: .*Fetch topic t \[{partition}\]", caplog.text)
+    return {int(node) for node in asked}
+
+
 @pytest.mark.usefixtures("real_kafka")
-def test_members_get_partitions_with_replicas_in_their_racks(tmp_path: Path) -> None:
+def test_members_get_partitions_with_replicas_in_their_racks_and_read_there(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     """The name of each member starts with its rack."""
-    with RealKafka(tmp_path, nodes=3, heap="256m", quick=True, racks=RACKS) as cluster:
+    selector = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
+    settings = {"replica.selector.class": selector}
+    with RealKafka(
+        tmp_path, nodes=3, heap="256m", quick=True, racks=RACKS, settings=settings
+    ) as cluster:
         bootstrap = cluster.bootstrap_servers
         new = NewTopic("t", num_partitions=len(REPLICAS), replica_assignment=REPLICAS)
         admin = AdminClient({"bootstrap.servers": bootstrap})
@@ -56,3 +86,5 @@ def test_members_get_partitions_with_replicas_in_their_racks(tmp_path: Path) -> 
         assert {tp.partition for tp in players[1].owned} == {0, 3}, "only c has replicas of both"
         for player in players:
             player.stop()
+        assert nodes_that_serve(bootstrap, caplog, partition=0, rack="c") == {2, 3}
+        assert nodes_that_serve(bootstrap, caplog, partition=0, rack="a") == {2}
