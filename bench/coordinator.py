@@ -102,7 +102,8 @@ def allow_many_files() -> int:
 @contextlib.contextmanager
 def servers(options: argparse.Namespace) -> Iterator[list[Peer]]:
     """A broker of kohort, and the running Kafka if there is one."""
-    with own_broker(f"kohort.max.pending.members={max(options.members)}") as own:
+    most = max(*options.members, options.crowd, COMMITTERS)
+    with own_broker(f"kohort.max.pending.members={most}") as own:
         more = [running(options.bootstrap, options.pid)] if options.bootstrap else []
         yield [own, *more]
 
