@@ -24,10 +24,10 @@ from kohort.testing.real_kafka import RealKafka
 
 ROOT = Path(__file__).parent.parent
 ORDER = ("codec", "assignors", "coordinator", "lab", "connectors", "startup", "consume", "pipeline")
-ALONE = ("heartbeat", "memory")
+ALONE = ("gap", "heartbeat", "memory")
 """Run only if they are named."""
 
-BESIDE = ("coordinator", "heartbeat", "consume", "memory")
+BESIDE = ("coordinator", "heartbeat", "consume", "gap", "memory")
 TOGETHER = ("coordinator",)
 """Measures kohort and the real Kafka in one process, if there is a Kafka."""
 
@@ -77,6 +77,7 @@ SMALL = {
     "lab": ["--small"],
     "startup": ["--records", "10000"],
     "consume": ["--records", "20000", "--rounds", "1"],
+    "gap": ["--hold", "1", "--rounds", "1"],
     "memory": ["--partitions", "20", "--settle", "1"],
 }
 """Arguments for a run that takes seconds; the pipeline has no small size."""
