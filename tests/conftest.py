@@ -14,6 +14,8 @@ from collections.abc import Generator
 import hypothesis
 import pytest
 from tests.class_archive import use_archive
+from tests.one_spark import OneSpark
+from xdist.remote import Producer
 
 # Same examples on every run, so that a red test is about the change at hand.
 # HYPOTHESIS_PROFILE=search looks for new ones.
@@ -44,6 +46,11 @@ def pytest_configure() -> None:
     """
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     use_archive()
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> OneSpark | None:
+    """With ``--dist loadfile`` one worker runs all files that start Spark."""
+    return OneSpark(config, log) if config.getoption("dist") == "loadfile" else None
 
 
 PEER_MARKS = ("real_kafka", "interop", "spark")
