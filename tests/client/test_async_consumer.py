@@ -1,4 +1,4 @@
-"""AsyncConsumer on the embedded broker: records, rebalances, cancellation, listeners, closing."""
+"""AsyncConsumer on the embedded broker: records, rebalances, cancellation, listeners."""
 
 from __future__ import annotations
 
@@ -17,8 +17,7 @@ from tests.client.stage import QUICK, until
 
 from kohort import AsyncConsumer, Consumer
 from kohort.broker.embedded import EmbeddedBroker
-from kohort.client.admin import Admin
-from kohort.client.errors import Closed, NoOffset, RequestTimedOut, WrongUse
+from kohort.client.errors import NoOffset, RequestTimedOut, WrongUse
 from kohort.client.listeners import RebalanceListener
 from kohort.model.ids import TopicPartition
 
@@ -395,66 +394,6 @@ def test_batches_patterns_and_drains(broker: EmbeddedBroker) -> None:
             assert consumer.waits() == ()
 
     play(piece)
-
-
-def test_closing_twice_while_polled_and_after_a_cancellation(broker: EmbeddedBroker) -> None:
-    async def piece() -> None:
-        consumer = make_async(broker)
-        consumer.subscribe(["t"])
-        await read(consumer, 200)
-        closing = asyncio.create_task(consumer.close())
-        await asyncio.sleep(0)
-        closing.cancel()
-        await asyncio.wait([closing])
-        await soon(lambda: consumer._event is None, "its end")
-        await consumer.close()
-        for call in (consumer.poll, consumer.commit, consumer.unsubscribe):
-            with pytest.raises(Closed):
-                await call()
-        with pytest.raises(Closed):
-            consumer.subscribe(["t"])
-        never_used = make_async(broker)
-        await never_used.close()
-
-    play(piece)
-    assert committed(broker) == {TP0: 100, TP1: 100}
-
-
-@pytest.mark.parametrize("ending", ["never", "with an exception"])
-def test_a_close_is_bounded_and_leaves_whatever_a_listener_does(
-    broker: EmbeddedBroker, ending: str
-) -> None:
-    begun = asyncio.Event()
-
-    async def on_assign(_consumer: Any, _partitions: Any) -> None:
-        begun.set()
-        await asyncio.sleep(600 if ending == "never" else 0.05)
-        raise RuntimeError("no room")
-
-    async def piece() -> None:
-        consumer = make_async(broker)
-        consumer.subscribe(["t"], on_assign=on_assign)
-        poll = asyncio.create_task(consumer.poll(30))
-        await begun.wait()
-        poll.cancel()
-        await asyncio.wait([poll])
-        await consumer.close(0.5)
-
-    play(piece)
-    with Admin(bootstrap_servers=broker.bootstrap_servers) as admin:
-        until(lambda: not admin.describe_group("g").members, "the group is empty")
-
-
-def test_after_an_exception_nothing_is_committed(broker: EmbeddedBroker) -> None:
-    async def piece() -> None:
-        with pytest.raises(RuntimeError):  # noqa: PT012
-            async with make_async(broker) as consumer:
-                consumer.subscribe(["t"])
-                await read(consumer, 5)
-                raise RuntimeError("processing failed")
-
-    play(piece)
-    assert sum(committed(broker).values()) == 0
 
 
 def test_without_an_event_loop_and_without_a_broker() -> None:

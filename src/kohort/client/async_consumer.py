@@ -94,6 +94,8 @@ class AsyncConsumer(Generic[K, V]):
         self._work = WorkInTurn(self._pause)
         self._asking = asyncio.Lock()
         self._event: RecordEvent | None = None
+        self._closing: asyncio.Task[None] | None = None
+        """The first close; later calls wait for its end."""
 
     # -- calls that never wait, as those of Consumer ----------------------------------------------
 
@@ -410,18 +412,23 @@ class AsyncConsumer(Generic[K, V]):
         """As `Consumer.close`. A cancelled call goes on to close in the background."""
         wait = arguments.seconds(timeout)
         self._check_not_listener()
-        await asyncio.shield(self._close(wait, commit=True))
+        await self._close(wait, commit=True)
 
     async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(self, _kind: object, error: object, _trace: object) -> None:
         """Close. After an exception the last records are not committed: they were not processed."""
-        await asyncio.shield(self._close(CLOSE_S, commit=error is None))
+        await self._close(CLOSE_S, commit=error is None)
 
     async def _close(self, timeout: float, *, commit: bool) -> None:
-        if self._inner.is_closed:
+        if self._closing is not None:
+            await asyncio.wait([self._closing])  # the first caller gets its failure
             return
+        self._closing = asyncio.create_task(self._end(timeout, commit=commit))
+        await asyncio.shield(self._closing)
+
+    async def _end(self, timeout: float, *, commit: bool) -> None:
         clock = asyncio.get_running_loop()
         deadline = clock.time() + timeout
         try:

@@ -1,0 +1,106 @@
+"""The end of an AsyncConsumer: repeated, cancelled, beside a listener, after an exception."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from typing import Any
+
+import pytest
+from tests.client.one_consumer import TP0, TP1, committed
+from tests.client.stage import until
+from tests.client.test_async_consumer import make_async, play, read, soon
+
+from kohort.broker.embedded import EmbeddedBroker
+from kohort.client.admin import Admin
+from kohort.client.errors import Closed
+
+
+def test_closing_twice_while_polled_and_after_a_cancellation(broker: EmbeddedBroker) -> None:
+    async def piece() -> None:
+        consumer = make_async(broker)
+        consumer.subscribe(["t"])
+        await read(consumer, 200)
+        closing = asyncio.create_task(consumer.close())
+        await asyncio.sleep(0)
+        closing.cancel()
+        await asyncio.wait([closing])
+        await soon(lambda: consumer._event is None, "its end")
+        await consumer.close()
+        for call in (consumer.poll, consumer.commit, consumer.unsubscribe):
+            with pytest.raises(Closed):
+                await call()
+        with pytest.raises(Closed):
+            consumer.subscribe(["t"])
+        never_used = make_async(broker)
+        await never_used.close()
+
+    play(piece)
+    assert committed(broker) == {TP0: 100, TP1: 100}
+
+
+def test_a_second_close_waits_for_the_end_of_a_cancelled_one(
+    broker: EmbeddedBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    last_step, may_end = threading.Event(), threading.Event()
+
+    async def piece() -> None:
+        consumer = make_async(broker)
+        close_the_rest = consumer._inner.close_the_rest
+
+        def close_later() -> None:
+            last_step.set()
+            assert may_end.wait(30)
+            close_the_rest()
+
+        monkeypatch.setattr(consumer._inner, "close_the_rest", close_later)
+        closing = asyncio.create_task(consumer.close())
+        await soon(last_step.is_set, "the last step of the first close")
+        closing.cancel()
+        second = asyncio.create_task(consumer.close())
+        await asyncio.wait([closing, second], timeout=0.1)
+        assert closing.cancelled()
+        assert not second.done()
+        may_end.set()
+        await second
+        with pytest.raises(Closed):
+            await consumer.poll()
+
+    play(piece)
+
+
+@pytest.mark.parametrize("ending", ["never", "with an exception"])
+def test_a_close_is_bounded_and_leaves_whatever_a_listener_does(
+    broker: EmbeddedBroker, ending: str
+) -> None:
+    begun = asyncio.Event()
+
+    async def on_assign(_consumer: Any, _partitions: Any) -> None:
+        begun.set()
+        await asyncio.sleep(600 if ending == "never" else 0.05)
+        raise RuntimeError("no room")
+
+    async def piece() -> None:
+        consumer = make_async(broker)
+        consumer.subscribe(["t"], on_assign=on_assign)
+        poll = asyncio.create_task(consumer.poll(30))
+        await begun.wait()
+        poll.cancel()
+        await asyncio.wait([poll])
+        await consumer.close(0.5)
+
+    play(piece)
+    with Admin(bootstrap_servers=broker.bootstrap_servers) as admin:
+        until(lambda: not admin.describe_group("g").members, "the group is empty")
+
+
+def test_after_an_exception_nothing_is_committed(broker: EmbeddedBroker) -> None:
+    async def piece() -> None:
+        with pytest.raises(RuntimeError):  # noqa: PT012
+            async with make_async(broker) as consumer:
+                consumer.subscribe(["t"])
+                await read(consumer, 5)
+                raise RuntimeError("processing failed")
+
+    play(piece)
+    assert sum(committed(broker).values()) == 0
