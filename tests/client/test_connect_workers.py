@@ -72,9 +72,9 @@ class Crew:
         until(there, "all work with a worker")
 
 
-def test_workers_share_connectors_and_keep_them_when_one_leaves() -> None:
-    with EmbeddedBroker() as broker, ExitStack() as stack:
-        crew = Crew(broker.bootstrap_servers, stack)
+def test_workers_share_connectors_and_keep_them_when_one_leaves(kohort_broker: EmbeddedBroker) -> None:
+    with ExitStack() as stack:
+        crew = Crew(kohort_broker.bootstrap_servers, stack)
         crew.join()
         crew.settle(EVERYTHING, 2)
         crew.join()
@@ -88,9 +88,9 @@ def test_workers_share_connectors_and_keep_them_when_one_leaves() -> None:
         assert all(had <= has for had, has in zip(before, after, strict=True))
 
 
-def test_a_changed_configuration_is_shared_out() -> None:
-    with EmbeddedBroker() as broker, ExitStack() as stack:
-        crew = Crew(broker.bootstrap_servers, stack)
+def test_a_changed_configuration_is_shared_out(kohort_broker: EmbeddedBroker) -> None:
+    with ExitStack() as stack:
+        crew = Crew(kohort_broker.bootstrap_servers, stack)
         first = crew.join()
         crew.join()
         crew.settle(EVERYTHING, 2)
@@ -99,9 +99,9 @@ def test_a_changed_configuration_is_shared_out() -> None:
         crew.settle({ConnectorTask("a"), ConnectorTask("a", 0)}, 2)
 
 
-def test_a_configuration_that_cannot_be_read_ends_no_worker() -> None:
-    with EmbeddedBroker() as broker, ExitStack() as stack:
-        crew = Crew(broker.bootstrap_servers, stack)
+def test_a_configuration_that_cannot_be_read_ends_no_worker(kohort_broker: EmbeddedBroker) -> None:
+    with ExitStack() as stack:
+        crew = Crew(kohort_broker.bootstrap_servers, stack)
         first = crew.join()
         crew.join()
         crew.settle(EVERYTHING, 2)
@@ -113,15 +113,15 @@ def test_a_configuration_that_cannot_be_read_ends_no_worker() -> None:
         assert "OSError('no configuration')" in crew.said[0]
 
 
-def test_assignments_name_the_leader_of_the_group() -> None:
-    with EmbeddedBroker() as broker, ExitStack() as stack:
-        crew = Crew(broker.bootstrap_servers, stack)
+def test_assignments_name_the_leader_of_the_group(kohort_broker: EmbeddedBroker) -> None:
+    with ExitStack() as stack:
+        crew = Crew(kohort_broker.bootstrap_servers, stack)
         first = crew.join()
         crew.settle(EVERYTHING, 9)
         for _ in range(3):
             crew.join()
         crew.settle(EVERYTHING, 2)
-        admin = stack.enter_context(Admin(bootstrap_servers=broker.bootstrap_servers))
+        admin = stack.enter_context(Admin(bootstrap_servers=kohort_broker.bootstrap_servers))
         members = admin.describe_group(crew.group).members
         told = {decode_worker_assignment(member.assignment).leader for member in members}
         assert told == {first.snapshot().member}

@@ -202,6 +202,18 @@ def test_wrong_names_are_told_and_the_known_resources_are_shared_out(
     crew.until(lambda: word in caplog.text, "the leader says so")
     crew.settled(6, 6)
     crew.names = [*good, "new"]
+    crew.members[0].resources_changed()
+    crew.settled(6, 7)
+
+
+def test_a_leader_that_got_wrong_names_asks_again_by_itself(make_crew: MakeCrew) -> None:
+    crew = make_crew()
+    crew.join()
+    crew.settled(12)
+    good, crew.names = crew.names, [""]
+    crew.join()
+    crew.settled(6, 6)
+    crew.names = [*good, "new"]
     crew.settled(6, 7)
 
 
