@@ -40,6 +40,7 @@ from bench.warming import warm
 
 from kohort import AsyncConsumer, Consumer
 from kohort.client.admin import Admin
+from kohort.fetch.columns import load
 
 PARTITIONS = 8
 BATCH = 10_000
@@ -111,6 +112,14 @@ def kohort_poll(bootstrap: str, topic: str, group: str, meter: Meter) -> None:
     with Consumer(bootstrap_servers=bootstrap, group_id=group, auto_offset_reset="earliest") as c:
         c.subscribe([topic])
         while meter.add(_poll_many(c.poll)):
+            pass
+
+
+def kohort_poll_arrow(bootstrap: str, topic: str, group: str, meter: Meter) -> None:
+    load()  # a process that runs for long has loaded the compiled decoder
+    with Consumer(bootstrap_servers=bootstrap, group_id=group, auto_offset_reset="earliest") as c:
+        c.subscribe([topic])
+        while meter.add(0 if (batch := c.poll_arrow(0.1)) is None else batch.num_rows):
             pass
 
 
@@ -231,6 +240,7 @@ CLIENTS: dict[str, Callable[[str, str, str, Meter], None]] = {
     "confluent-kafka consume(10000), defaults": confluent_consume,
     "kohort poll()": kohort_poll,
     "kohort, for record in consumer": kohort_iterate,
+    "kohort poll_arrow()": kohort_poll_arrow,
     "kohort, async for record in consumer": kohort_async_iterate,
     "confluent-kafka poll(), tuned": confluent_poll_tuned,
     "aiokafka getmany(10000), tuned": aiokafka_getmany,

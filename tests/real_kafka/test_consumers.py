@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.client import pieces
+from tests.client import columns, pieces
 
 from kohort.testing.real_kafka import RealKafka
 
@@ -24,3 +24,11 @@ def test_restarts_of_static_members_do_not_affect_other_members(real_kafka: Real
 
 def test_an_enforced_rebalance_is_one_generation_and_revokes_nothing(real_kafka: RealKafka) -> None:
     pieces.rebalances_are_enforced(real_kafka.bootstrap_servers)
+
+
+def test_columns_equal_the_records_of_poll_for_each_codec(real_kafka: RealKafka) -> None:
+    columns.columns_equal_records(real_kafka.bootstrap_servers)
+
+
+def test_columns_skip_the_records_of_aborted_transactions(real_kafka: RealKafka) -> None:
+    columns.aborted_records_are_skipped(real_kafka.bootstrap_servers)

@@ -43,6 +43,30 @@ class FailedForGood(Exception):
         self.error = error
 
 
+def cluster_engine(settings: ClientSettings) -> ClusterEngine:
+    """The engine of a client with these settings.
+
+    Raises:
+        ConfigError: no bootstrap server.
+    """
+    backoff, longest = Millis(settings.retry_backoff_ms), Millis(settings.retry_backoff_max_ms)
+    return ClusterEngine(
+        settings.bootstrap,
+        entropy=random.Random(),
+        settings=RouterSettings(
+            request_timeout_ms=Millis(settings.request_timeout_ms),
+            retry_backoff_ms=backoff,
+            retry_backoff_max_ms=longest,
+            allow_auto_create_topics=False,
+            connections=replace(
+                connection_settings(settings),
+                reconnect_backoff_ms=backoff,
+                reconnect_backoff_max_ms=longest,
+            ),
+        ),
+    )
+
+
 class ClusterClient:
     """A client for one thread. Connections are opened and served inside its calls.
 
@@ -55,22 +79,7 @@ class ClusterClient:
 
     def __init__(self, settings: ClientSettings) -> None:
         self._settings = settings
-        backoff, longest = Millis(settings.retry_backoff_ms), Millis(settings.retry_backoff_max_ms)
-        self.engine = ClusterEngine(
-            settings.bootstrap,
-            entropy=random.Random(),
-            settings=RouterSettings(
-                request_timeout_ms=Millis(settings.request_timeout_ms),
-                retry_backoff_ms=backoff,
-                retry_backoff_max_ms=longest,
-                allow_auto_create_topics=False,
-                connections=replace(
-                    connection_settings(settings),
-                    reconnect_backoff_ms=backoff,
-                    reconnect_backoff_max_ms=longest,
-                ),
-            ),
-        )
+        self.engine = cluster_engine(settings)
         owner = _Answers()
         self._answers = owner.awaited
         transport = transport_of(settings)

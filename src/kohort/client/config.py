@@ -19,6 +19,7 @@ from kohort.client.security import (
     check_security,
     token_source,
 )
+from kohort.fetch.requests import FetchOptions
 from kohort.host.settings import INT_MAX, attribute, dotted, flag, parse_settings, whole, word
 from kohort.model.consumer_config import ConsumerConfig, OffsetReset
 from kohort.model.errors import ConfigError
@@ -270,6 +271,19 @@ class ClientSettings(SecuritySettings):
             auto_offset_reset=OffsetReset(self.auto_offset_reset),
             retry_backoff_ms=Millis(self.retry_backoff_ms),
             retry_backoff_max_ms=Millis(self.retry_backoff_max_ms),
+        )
+
+    @property
+    def fetching(self) -> FetchOptions:
+        """The share of the own range reader."""
+        return FetchOptions(
+            max_wait_ms=self.fetch_max_wait_ms,
+            min_bytes=self.fetch_min_bytes,
+            max_bytes=self.fetch_max_bytes,
+            partition_max_bytes=min(self.max_partition_fetch_bytes, self.fetch_max_bytes),
+            read_committed=self.isolation_level == "read_committed",
+            rack_id=self.client_rack,
+            check_crcs=self.check_crcs,
         )
 
     def librdkafka(self) -> dict[str, Any]:

@@ -18,10 +18,11 @@ import re
 import time
 from collections.abc import Collection, Iterable, Iterator
 from time import monotonic_ns
-from typing import Final, Generic, Self, overload
+from typing import TYPE_CHECKING, Final, Generic, Self, overload
 
 from kohort.client import arguments
 from kohort.client.arguments import PartitionLike
+from kohort.client.column_polling import MOST_ROWS, bytes_of_values, column_fetcher, places_of
 from kohort.client.config import ClientSettings, Settings, parse_client_settings
 from kohort.client.consumer_membership import ConsumerMembership
 from kohort.client.consumer_positions import ONE_THREAD
@@ -44,6 +45,11 @@ from kohort.consumer.core import ConsumerCore
 from kohort.consumer.effects import Callback
 from kohort.consumer.events import Assign, Subscribe, Unsubscribe
 from kohort.model.ids import Token, TopicPartition
+
+if TYPE_CHECKING:
+    import pyarrow as pa  # of the extra arrow
+
+    from kohort.client.column_fetcher import ColumnFetcher
 
 LOG: Final = logging.getLogger(__name__)
 
@@ -102,6 +108,7 @@ class Consumer(ConsumerMembership, Generic[K, V]):
         loop = PollLoop(settings, thread, self._fetcher, self._tell, self._recorder)
         super().__init__(settings, thread, loop, self._recorder)
         self._due = thread.driver.due
+        self._columns: ColumnFetcher | None = None
         self._pattern: TopicPattern | None = None
         self._loop.on_look = self._look_for_topics
         self._leaving = Token(0)
@@ -281,6 +288,50 @@ class Consumer(ConsumerMembership, Generic[K, V]):
             count = len(loop.buffer) if loop.fill(num_messages, timeout) else 0
             records = [loop.buffer.popleft() for _ in range(min(num_messages, count))]
             return self._finisher.all(records) if self._finisher else records
+
+    def poll_arrow(
+        self, timeout: float = 1.0, max_records: int = MOST_ROWS
+    ) -> pa.RecordBatch | None:
+        """The next records as an Arrow record batch, or None when there are none in time.
+
+        The columns are those of Spark's Kafka source: ``key`` and ``value`` (binary), ``topic``,
+        ``partition``, ``offset``, ``timestamp`` (microseconds, UTC), ``timestampType`` (0: the
+        producer's time, 1: the broker's) and ``headers`` (list of key and value; null without
+        headers). Rows of one partition are in order of offsets. Deserializers do not apply.
+
+        The first call moves this consumer from librdkafka to kohort's own range reader; positions
+        and pauses stay. After it, ``poll``, ``consume``, ``batches`` and iteration raise WrongUse.
+        Rebalances, seeks, pauses and commits are as with ``poll``: a commit covers the rows that
+        were handed out. Needs the extra ``arrow``.
+
+        Args:
+            timeout: longest wait for the first record, in seconds.
+            max_records: most rows. A batch is also cut after about 8 MiB of records.
+
+        Raises:
+            WrongUse: pyarrow or numpy is missing; else as ``poll``.
+            FetchFailed: a batch is damaged, or a partition is refused; the next calls try again.
+            Exception: as ``poll``.
+        """
+        arguments.whole(max_records, "max_records", arguments.MAX_INT32, 1)
+        with self._alone():
+            columns = self._columns = self._columns or self._change_to_columns()
+            if not self._loop.fill(max_records, timeout, columns=True):
+                return None
+            return self._hand_out(columns, max_records)
+
+    def _change_to_columns(self) -> ColumnFetcher:
+        self._loop.check_outside_callback()
+        columns = column_fetcher(self._settings)
+        self._loop.read_with(columns)
+        return columns
+
+    def _hand_out(self, columns: ColumnFetcher, most: int) -> pa.RecordBatch:
+        batch = columns.hand_out(most)
+        self._loop.meter.took_columns(batch.num_rows, bytes_of_values(batch))
+        if self._recorder is not None:
+            self._recorder.handed_all(places_of(batch))
+        return batch
 
     def batches(
         self, max_records: int = 500, max_wait: float = 1.0

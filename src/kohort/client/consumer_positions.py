@@ -22,10 +22,11 @@ from kohort.client.async_commits import CommitCallback
 from kohort.client.config import ClientSettings
 from kohort.client.descriptions import OffsetDescription
 from kohort.client.driver_thread import DriverThread
-from kohort.client.errors import Closed, WrongUse
+from kohort.client.errors import Closed, NoOffset, RequestTimedOut, WrongUse
 from kohort.client.forking import FORKED, watch
 from kohort.client.poll_loop import PollLoop
 from kohort.client.records import place_of
+from kohort.client.steps import BUSY_WAIT_S
 from kohort.consumer.core import ConsumerCore
 from kohort.model.ids import TopicPartition
 from kohort.model.positions import EARLIEST, LATEST, Position
@@ -86,7 +87,19 @@ class ConsumerPositions:
         wait = self._api_timeout_s() if timeout is None else arguments.seconds(timeout)
         with self._alone():
             (wanted,) = self._assigned([partition])
-            return self._loop.position(wanted, time.monotonic() + wait)
+            deadline = time.monotonic() + wait
+            loop, core = self._loop, self._thread.driver.core
+            while True:
+                if wanted in loop.readable:
+                    return loop.positions([wanted])[wanted].offset
+                start = core.position(wanted)
+                if start is not None:
+                    return start.offset
+                if core.is_stuck(wanted):
+                    raise NoOffset({wanted: None})
+                if time.monotonic() >= deadline:
+                    raise RequestTimedOut(f"the start of {wanted} is not known in time")
+                time.sleep(BUSY_WAIT_S)
 
     def seek(self, partition: PartitionLike, offset: int) -> None:
         """Go on reading an assigned partition at ``offset``.

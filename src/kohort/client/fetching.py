@@ -157,7 +157,7 @@ class RecordFetcher:
         self._check_open()
         double = self._starts.keys() & starts.keys()
         if double:
-            raise WrongUse(f"already being read: {_names(double)}; use seek to move there")
+            raise WrongUse(f"already being read: {names(double)}; use seek to move there")
         if starts:
             self._consumer.incremental_assign([_tell(tp, at) for tp, at in starts.items()])
             self._starts.update(starts)
@@ -352,8 +352,8 @@ class RecordFetcher:
     def _check_known(self, partitions: Iterable[TopicPartition]) -> None:
         unknown = [tp for tp in partitions if tp not in self._starts]
         if unknown:
-            read = _names(self._starts) or "nothing"
-            raise WrongUse(f"not being read: {_names(unknown)}; being read: {read}")
+            read = names(self._starts) or "nothing"
+            raise WrongUse(f"not being read: {names(unknown)}; being read: {read}")
 
 
 def _plain(tp: TopicPartition) -> confluent_kafka.TopicPartition:
@@ -368,7 +368,8 @@ def _tell(tp: TopicPartition, at: Position) -> confluent_kafka.TopicPartition:
     return confluent_kafka.TopicPartition(tp.topic, tp.partition, at.offset)
 
 
-def _names(partitions: Iterable[TopicPartition]) -> str:
+def names(partitions: Iterable[TopicPartition]) -> str:
+    """Partitions in order, for messages."""
     return ", ".join(str(tp) for tp in sorted(partitions))
 
 

@@ -309,6 +309,12 @@ class PollMeter:
         some = records if count <= _EACH else records[self._takes % _EACH :: _EACH]
         self._bytes += sum(map(len, some)) * count // len(some)
 
+    def took_columns(self, rows: int, size: int) -> None:
+        """Columns were handed out: so many rows, with so many bytes of values."""
+        self._takes += 1
+        self._taken += rows
+        self._bytes += size
+
     def lags(
         self,
         positions: Mapping[TopicPartition, Position],

@@ -13,21 +13,14 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from inspect import isawaitable
-from typing import Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from kohort.client import arguments
 from kohort.client.async_commits import AsyncCommits
 from kohort.client.client_loop import monotonic_now
 from kohort.client.config import ClientSettings
 from kohort.client.driver_thread import DriverThread
-from kohort.client.errors import (
-    AuthenticationFailed,
-    ClientError,
-    Closed,
-    NoOffset,
-    RequestTimedOut,
-    WrongUse,
-)
+from kohort.client.errors import AuthenticationFailed, ClientError, Closed, WrongUse
 from kohort.client.failures import trouble_failure
 from kohort.client.fetching import FetchProblem, ProblemKind, RecordFetcher
 from kohort.client.listeners import Told
@@ -53,6 +46,9 @@ from kohort.model.ids import Token, TopicPartition
 from kohort.model.instants import MICROS_PER_MILLI, MICROS_PER_SECOND, Instant
 from kohort.model.positions import Position
 
+if TYPE_CHECKING:
+    from kohort.client.column_fetcher import ColumnFetcher  # needs the extra arrow
+
 LOG: Final = logging.getLogger("kohort.client.consumer")
 
 IDLE_WAIT_S: Final = 0.05
@@ -61,10 +57,6 @@ _LOOK_MICROS: Final = 10_000
 """Longest time between two looks while polls are answered from the buffer."""
 _TOUCH_MICROS: Final = 1_000_000
 """Longest time between two ``Polled`` events for the member."""
-
-
-def _nothing() -> None:
-    pass
 
 
 class PollLoop:
@@ -90,11 +82,13 @@ class PollLoop:
         self._thread = thread
         self._driver = thread.driver
         self._core = thread.driver.core
-        self._fetcher = fetcher
+        self._fetcher: RecordFetcher | ColumnFetcher = fetcher
+        self._columns: ColumnFetcher | None = None
+        """The fetcher, if it is one of columns."""
         self._tell = tell
         self.assigned: frozenset[TopicPartition] = frozenset()
         """The assigned partitions by the callbacks so far. Another thread may read this."""
-        self.on_look: Callable[[], object] = _nothing
+        self.on_look: Callable[[], object] = lambda: None
         """Called with each look, before the work of the group."""
         self.subscribed = False
         """Whether the application is subscribed."""
@@ -131,12 +125,35 @@ class PollLoop:
 
     # -- records ----------------------------------------------------------------------------------
 
-    def fill(self, limit: int, timeout: float) -> bool:
-        """Wait until the buffer has records to hand out; look after the group meanwhile.
+    def read_with(self, fetcher: ColumnFetcher) -> None:
+        """Fetch columns from now on; each partition goes on where it stands."""
+        before = self._fetcher
+        starts, paused = self.positions(before.partitions), before.paused
+        self.unbuffer(starts)
+        before.close()
+        self._fetcher = self._columns = fetcher
+        fetcher.add(starts)
+        fetcher.pause(paused)
+
+    def is_filled(self) -> bool:
+        """Whether there are records to hand out."""
+        return bool(self.buffer) or (self._columns is not None and self._columns.prepared)
+
+    def check_kind(self, *, columns: bool) -> None:
+        """Raise WrongUse for a poll of records after a poll of columns."""
+        if self._columns is not None and not columns:
+            raise WrongUse(
+                "this consumer reads columns since its first poll_arrow(): go on with it, or make "
+                "another consumer for records"
+            )
+
+    def fill(self, limit: int, timeout: float, *, columns: bool = False) -> bool:
+        """Wait until there are records to hand out; look after the group meanwhile.
 
         Returns:
             False: none came within ``timeout`` seconds, or the membership is not sure.
         """
+        self.check_kind(columns=columns)
         deadline = time.monotonic() + arguments.seconds(timeout)
         while True:
             self.look()
@@ -144,11 +161,11 @@ class PollLoop:
             wait = max(0.0, min(wait, deadline - time.monotonic()))
             if not self.sure:
                 time.sleep(wait)
-            elif self.buffer:
+            elif self.is_filled():
                 return True
             else:
                 self.take(limit, wait)
-                if self.buffer and self.is_sure():
+                if self.is_filled() and self.is_sure():
                     return True
             if time.monotonic() >= deadline:
                 return False
@@ -168,7 +185,7 @@ class PollLoop:
         return bool(self.buffer) and self.is_sure()
 
     def take(self, limit: int, wait: float) -> None:
-        """Move records from librdkafka into the buffer."""
+        """Move records from librdkafka into the buffer, or let columns be decoded."""
         if records := self._fetcher.take(limit, wait):
             self.meter.took(records)
             self.buffer.extend(cast("list[Record[Any, Any]]", records))
@@ -283,25 +300,6 @@ class PollLoop:
         if self._recorder is not None:
             self._recorder.flush()
         return given
-
-    def position(self, wanted: TopicPartition, deadline: float) -> int:
-        """The offset of the next record of an assigned partition.
-
-        Raises:
-            NoOffset: the partition has no usable offset.
-            RequestTimedOut: the start is not known at the deadline, of ``time.monotonic``.
-        """
-        while True:
-            if wanted in self.readable:
-                return self.positions([wanted])[wanted].offset
-            start = self._core.position(wanted)
-            if start is not None:
-                return start.offset
-            if self._core.is_stuck(wanted):
-                raise NoOffset({wanted: None})
-            if time.monotonic() >= deadline:
-                raise RequestTimedOut(f"the start of {wanted} is not known in time")
-            time.sleep(BUSY_WAIT_S)
 
     def unbuffer(self, partitions: Iterable[TopicPartition]) -> bool:
         """Drop buffered records of these partitions; whether there were any."""

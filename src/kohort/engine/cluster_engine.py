@@ -24,7 +24,15 @@ from functools import partial
 from typing import Any
 
 from kohort.engine.connections import Bytes, Endpoint, Purpose
-from kohort.engine.member_outputs import Answered, LeadersOf, Output, Versioned, Where
+from kohort.engine.member_outputs import (
+    Answered,
+    LeaderOf,
+    LeadersOf,
+    Node,
+    Output,
+    Versioned,
+    Where,
+)
 from kohort.engine.request_router import RequestRouter, RouterSettings
 from kohort.engine.router_events import Ended, RouterEvent
 from kohort.member.backoff import Entropy
@@ -99,6 +107,10 @@ class ClusterEngine:
         build = partial(where.build, where.partitions)
         message = Versioned(request_class=request_class, build=build)
         return self._ask(Purpose.OWNER, where, message, now, timeout_ms)
+
+    def node_of(self, where: LeaderOf | Node) -> Endpoint | None:
+        """Where a request to a leader or a node would go at present; None if that is unknown."""
+        return self._router.cluster.endpoint(where)
 
     def _ask(
         self, purpose: Purpose, where: Where, message: Any, now: Instant, timeout_ms: Millis | None

@@ -80,6 +80,13 @@ def to_arrow(runs: Sequence[Run], *, headers: bool = False) -> pa.RecordBatch:
     Raises:
         Damaged: a batch does not hold the records that its header announces.
     """
+    return to_arrow_counted(runs, headers=headers)[0]
+
+
+def to_arrow_counted(
+    runs: Sequence[Run], *, headers: bool = False
+) -> tuple[pa.RecordBatch, list[int]]:
+    """As `to_arrow`, and the number of rows of each run."""
     for run in runs:
         _check_headers(run)
     try:
@@ -89,7 +96,8 @@ def to_arrow(runs: Sequence[Run], *, headers: bool = False) -> pa.RecordBatch:
             columns.append(_with_text(rows.headers))
     except Malformed as error:
         raise _located(runs, headers, error) from error
-    return pa.RecordBatch.from_arrays(columns, schema=arrow_schema(headers=headers))
+    batch = pa.RecordBatch.from_arrays(columns, schema=arrow_schema(headers=headers))
+    return batch, rows.counts
 
 
 def _check_headers(run: Run) -> None:

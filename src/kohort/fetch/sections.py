@@ -96,15 +96,22 @@ def open_batches(
         Damaged: a batch is damaged. Without ``check`` some damage is not found.
     """
     for header, batch in batches:
-        try:
-            if check:
-                _check_crc(header, batch)
-            section = batch[HEADER_SIZE:]
-            if header.compression:
-                section = memoryview(decompress(bytes(section), header.compression))
-        except RefusedBatch as error:
-            raise Damaged(partition, header.base_offset, str(error)) from error
-        yield Section(header, section)
+        yield open_batch(partition, header, batch, check=check)
+
+
+def open_batch(
+    partition: TopicPartition, header: BatchHeader, batch: memoryview, *, check: bool
+) -> Section:
+    """Check and decompress one batch; raises as `open_batches`."""
+    try:
+        if check:
+            _check_crc(header, batch)
+        section = batch[HEADER_SIZE:]
+        if header.compression:
+            section = memoryview(decompress(bytes(section), header.compression))
+    except RefusedBatch as error:
+        raise Damaged(partition, header.base_offset, str(error)) from error
+    return Section(header, section)
 
 
 def committed(batches: Iterable[Batch], aborted: Sequence[Any]) -> Iterator[Batch]:

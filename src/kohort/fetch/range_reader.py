@@ -1,0 +1,357 @@
+"""Reads partitions from offsets on: what to fetch next, the answers that wait, the positions.
+
+In: partitions with starts, seeks, pauses; rows of Fetch answers; instants. Out: places for the next
+requests, portions of opened batches in order of offsets, errors. Must not know: connections,
+threads, Arrow.
+
+Two threads may share a reader. One calls ``due``, ``asked``, ``answered`` and ``failed``; the other
+one calls everything else. All calls need one lock, except ``portions``, which does the long work.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict, deque
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple
+
+from kohort.fetch.requests import FetchOptions, Place, Remedy, read, remedy, rows_of
+from kohort.fetch.sections import Batch, Damaged, Section, open_batch
+from kohort.model.errors import ErrorCode
+from kohort.model.ids import TopicPartition
+from kohort.model.instants import Instant
+from kohort.model.positions import Position
+from kohort.storage.errors import RefusedBatch
+
+_LEADER: Final = -1
+_AT_ONCE: Final = Instant(0)
+_NEVER: Final = Instant(2**62)
+"""Until a seek."""
+
+
+class Trouble(NamedTuple):
+    """An error of one partition, at the offset of its fetch."""
+
+    partition: TopicPartition
+    offset: int
+    remedy: Remedy
+    code: ErrorCode
+    message: str
+
+
+@dataclass(slots=True)
+class Portion:
+    """Opened batches of one partition, of which the records from ``begin`` on are wanted."""
+
+    partition: TopicPartition
+    sections: list[Section]
+    begin: int
+    behind: Position
+    """Where the partition stands when these records were handed out."""
+
+
+@dataclass(slots=True)
+class _Waiting:
+    """An answer that waits for its reader."""
+
+    batches: deque[Batch]
+    next_offset: int
+    size: int
+
+
+@dataclass(slots=True)
+class _Range:
+    """The state of one partition."""
+
+    position: Position
+    """Behind the last record that was handed out."""
+    offset: int
+    """Of the next fetch."""
+    opened: int
+    """Behind the last batch that ``portions`` opened."""
+    paused: bool = False
+    asked: int | None = None
+    """The number of the request under way."""
+    not_before: Instant = _AT_ONCE
+    replica: int = _LEADER
+    replica_until: Instant = _AT_ONCE
+    answers: deque[_Waiting] = field(default_factory=deque)
+    arrived: int = 0
+    """Bytes of all answers so far."""
+    taken: int = 0
+    """Bytes of those that do not wait any more. One thread writes this, the other ``arrived``."""
+    bounds: tuple[int, int] | None = None
+
+
+class RangeReader:
+    """The state of all partitions of one consumer.
+
+    Args:
+        options: the settings of fetching.
+        most_bytes: limit of the answers that wait or are under way; a batch that is larger than the
+            rest of the limit may exceed it.
+        backoff_micros: wait before a fetch after an error.
+        replica_micros: how long a replica that a leader named is used.
+    """
+
+    def __init__(
+        self, options: FetchOptions, *, most_bytes: int, backoff_micros: int, replica_micros: int
+    ) -> None:
+        self._options = options
+        self._most_bytes = most_bytes
+        self._backoff = backoff_micros
+        self._replica_micros = replica_micros
+        self._ranges: OrderedDict[TopicPartition, _Range] = OrderedDict()
+        """In the order in which ``due`` names them: those that got records go to the end."""
+        self._turn: deque[TopicPartition] = deque()
+        """In the order in which ``portions`` opens them."""
+        self._reserved: dict[int, int] = {}
+        """Bytes that the answers to requests under way may bring, by number of the request."""
+        self._arrived = self._taken = 0
+        """Bytes of all answers, and of those that do not wait any more."""
+
+    # -- the partitions ---------------------------------------------------------------------------
+
+    @property
+    def partitions(self) -> Collection[TopicPartition]:
+        """The partitions that are being read, paused ones included."""
+        return self._ranges.keys()
+
+    @property
+    def paused(self) -> frozenset[TopicPartition]:
+        """The paused partitions."""
+        return frozenset(tp for tp, each in self._ranges.items() if each.paused)
+
+    def start(self, starts: Mapping[TopicPartition, Position]) -> None:
+        """Read these partitions from there; those that are being read go on from there."""
+        for partition, at in starts.items():
+            known = self._ranges.get(partition)
+            if known is not None:
+                self._empty(known)
+            else:
+                self._turn.append(partition)
+            self._ranges[partition] = _Range(
+                at, at.offset, at.offset, paused=known is not None and known.paused
+            )
+
+    def rewind(self, partition: TopicPartition, offset: int) -> None:
+        """Fetch and open again from an offset on; what was handed out stays handed out."""
+        each = self._ranges[partition]
+        self._empty(each)
+        each.taken = each.arrived
+        each.offset = each.opened = offset
+        each.asked = None
+
+    def remove(self, partitions: Iterable[TopicPartition]) -> None:
+        """Stop reading these partitions."""
+        for partition in partitions:
+            self._empty(self._ranges.pop(partition))
+            self._turn.remove(partition)
+
+    def pause(self, partitions: Iterable[TopicPartition], paused: bool) -> None:
+        """Open and fetch nothing of these partitions, or do so again."""
+        for partition in partitions:
+            self._ranges[partition].paused = paused
+
+    def position(self, partition: TopicPartition) -> Position:
+        """Behind the last record that was handed out, or where reading starts."""
+        return self._ranges[partition].position
+
+    def handed_out(self, partition: TopicPartition, behind: Position) -> None:
+        """The application has all records before this position."""
+        self._ranges[partition].position = behind
+
+    def bounds(self, partition: TopicPartition) -> tuple[int, int] | None:
+        """The first offset and the visible end of a log, as the last answer told them."""
+        return self._ranges[partition].bounds
+
+    # -- requests and their answers ---------------------------------------------------------------
+
+    def due(self, now: Instant) -> list[tuple[TopicPartition, int]]:
+        """The partitions to fetch, each with the replica to ask; -1 for the leader."""
+        most = self._options.partition_max_bytes
+        if self.room <= 0:
+            return []
+        return [
+            (partition, each.replica if now < each.replica_until else _LEADER)
+            for partition, each in self._ranges.items()
+            if each.asked is None
+            and not each.paused
+            and each.not_before <= now
+            and each.arrived - each.taken < most
+        ]
+
+    @property
+    def buffered(self) -> int:
+        """Bytes of all answers that wait."""
+        return self._arrived - self._taken
+
+    @property
+    def room(self) -> int:
+        """Bytes that the next answer may bring."""
+        return self._most_bytes - self.buffered - sum(self._reserved.values())
+
+    def places(self, partitions: Iterable[TopicPartition], most_bytes: int) -> list[Place]:
+        """What to ask of these partitions; ``most_bytes`` of each."""
+        most = min(most_bytes, self._options.partition_max_bytes)
+        return [Place(tp, self._ranges[tp].offset, most) for tp in partitions]
+
+    def asked(self, number: int, partitions: Iterable[TopicPartition], most_bytes: int) -> None:
+        """A request for these partitions is under way."""
+        self._reserved[number] = most_bytes
+        for partition in partitions:
+            self._ranges[partition].asked = number
+
+    def ended(self, number: int) -> None:
+        """No answer to a request is missing any more."""
+        self._reserved.pop(number, None)
+
+    def answered(self, number: int, response: Any, now: Instant) -> list[Trouble]:
+        """Take the answer of one node to a request; returns the errors in it."""
+        troubles = []
+        rows = list(rows_of(response))
+        for partition, row, code in rows:
+            each = self._ranges.get(partition)
+            if each is None or each.asked != number:
+                continue  # removed, or moved by a seek
+            each.asked = None
+            if code:
+                trouble = self._error(partition, each, code, now)
+            else:
+                trouble = self._answer(partition, each, row, now, copy=len(rows) > 1)
+            if trouble is not None:
+                troubles.append(trouble)
+        return troubles
+
+    def failed(self, number: int, partitions: Iterable[TopicPartition], now: Instant) -> None:
+        """There will be no answer for these partitions, or the answer does not name them."""
+        for partition in partitions:
+            each = self._ranges.get(partition)
+            if each is not None and each.asked == number:
+                each.asked = None
+                each.replica = _LEADER
+                each.not_before = Instant(now + self._backoff)
+
+    def next_due(self, now: Instant) -> Instant | None:
+        """When the next wait after an error is over."""
+        times = [
+            each.not_before
+            for each in self._ranges.values()
+            if now < each.not_before < _NEVER and not each.paused
+        ]
+        return min(times, default=None)
+
+    def _error(
+        self, partition: TopicPartition, each: _Range, code: ErrorCode, now: Instant
+    ) -> Trouble | None:
+        found = remedy(code)
+        each.not_before = Instant(now + self._backoff)
+        if each.replica != _LEADER and now < each.replica_until:
+            each.replica = _LEADER  # a follower may be behind: ask the leader (KIP-392)
+            return None
+        if found is Remedy.OUT_OF_RANGE:
+            each.not_before = _NEVER
+        return Trouble(partition, each.offset, found, code, code.name)
+
+    def _answer(
+        self, partition: TopicPartition, each: _Range, row: Any, now: Instant, *, copy: bool
+    ) -> Trouble | None:
+        try:
+            answer = read(self._options, each.offset, row, copy=copy)
+        except RefusedBatch as error:
+            each.not_before = Instant(now + self._backoff)
+            code, text = ErrorCode.CORRUPT_MESSAGE, str(error)
+            return Trouble(partition, each.offset, Remedy.REFUSED, code, text)
+        each.not_before = _AT_ONCE
+        each.bounds = answer.bounds
+        if answer.replica >= 0:
+            # The leader names a replica in our rack and sends no records.
+            each.replica = answer.replica
+            each.replica_until = Instant(now + self._replica_micros)
+        if answer.next_offset == each.offset:
+            return None
+        each.offset = answer.next_offset
+        each.answers.append(_Waiting(deque(answer.batches), answer.next_offset, answer.size))
+        each.arrived += answer.size
+        self._arrived += answer.size
+        self._ranges.move_to_end(partition)
+        return None
+
+    # -- batches for the application --------------------------------------------------------------
+
+    @property
+    def has_answers(self) -> bool:
+        """Whether an answer waits of a partition that is not paused."""
+        return any(each.answers and not each.paused for each in self._ranges.values())
+
+    def portions(self, records: int, size: int) -> list[Portion]:
+        """Open waiting batches, partition by partition, as their next calls will go on.
+
+        Args:
+            records: open no further batch after so many records.
+            size: open no further batch after so many decompressed bytes.
+
+        Raises:
+            Damaged: the first batch is damaged; the next call begins with it again.
+        """
+        found: list[Portion] = []
+        for _ in range(len(self._turn)):
+            if records <= 0 or size <= 0:
+                break
+            partition = self._turn[0]
+            self._turn.rotate(-1)
+            each = self._ranges[partition]
+            if not each.answers or each.paused:
+                continue
+            portion = Portion(
+                partition, [], each.opened, each.position._replace(offset=each.opened)
+            )
+            found.append(portion)
+            try:
+                for section in self._sections(portion, each):
+                    portion.sections.append(section)
+                    records -= section.header.record_count
+                    size -= len(section.records)
+                    if records <= 0 or size <= 0:
+                        break
+            except Damaged:
+                if not any(portion.sections for portion in found):
+                    raise
+                break
+            finally:
+                each.opened = portion.behind.offset
+        return found
+
+    def _sections(self, portion: Portion, each: _Range) -> Iterator[Section]:
+        """Open the batches of the waiting answers; a batch leaves its answer when it is opened."""
+        check = self._options.check_crcs
+        while each.answers:
+            answer = each.answers[0]
+            while answer.batches:
+                header, batch = answer.batches[0]
+                section = open_batch(portion.partition, header, batch, check=check)
+                answer.batches.popleft()
+                last = not answer.batches
+                portion.behind = Position(
+                    answer.next_offset if last else header.next_offset,
+                    header.partition_leader_epoch,
+                )
+                if last:
+                    self._drop_first(each)
+                yield section
+                if last:
+                    break
+            else:
+                # Only markers of transactions, or records that nobody may see.
+                epoch = portion.behind.leader_epoch
+                portion.behind = Position(answer.next_offset, epoch)
+                self._drop_first(each)
+
+    def _drop_first(self, each: _Range) -> None:
+        size = each.answers.popleft().size
+        each.taken += size
+        self._taken += size
+
+    def _empty(self, each: _Range) -> None:
+        self._taken += each.arrived - each.taken
+        each.answers.clear()

@@ -1,0 +1,139 @@
+"""Fetch requests, and the meaning of their answers, for all readers of ranges.
+
+In: partitions with offsets, rows of a Fetch answer. Out: request messages; visible batches, ends of
+logs and errors. Must not know: connections, leaders, the format of records in a batch.
+
+Source: Fetch v4 to v12, KIP-392 (fetch from the closest replica), KIP-74 (the first batch is
+complete, however large).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, NamedTuple
+
+from kohort.fetch.sections import Batch, visible_batches
+from kohort.model.errors import ErrorCode
+from kohort.model.ids import TopicPartition
+from kohort.wire.messages.k01_fetch import FetchPartition, FetchRequest, FetchTopic
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FetchOptions:
+    """The settings of fetching, with Kafka's names."""
+
+    max_wait_ms: int
+    min_bytes: int
+    max_bytes: int
+    partition_max_bytes: int
+    read_committed: bool
+    rack_id: str
+    check_crcs: bool
+
+
+class Place(NamedTuple):
+    """What to read from one partition: from ``offset`` on, about ``max_bytes``."""
+
+    partition: TopicPartition
+    offset: int
+    max_bytes: int
+
+
+class Remedy(Enum):
+    """What helps after the error of a partition."""
+
+    AGAIN = "again"
+    """Fetch again later, from the leader of that time."""
+    OUT_OF_RANGE = "out of range"
+    """Choose another offset: this one is not in the log."""
+    REFUSED = "refused"
+    """Time alone does not help: the application must know."""
+
+
+class Answer(NamedTuple):
+    """The answer about one partition, without error.
+
+    Attributes:
+        batches: the visible batches, in order of offsets. The first may begin before the requested
+            offset.
+        next_offset: the offset for the next fetch.
+        size: bytes of all batches, also of those that are not visible.
+        replica: the replica to read from (KIP-392); -1 without one.
+        bounds: the first offset of the log and its visible end.
+    """
+
+    batches: Sequence[Batch]
+    next_offset: int
+    size: int
+    replica: int
+    bounds: tuple[int, int]
+
+
+def fetch_request(
+    options: FetchOptions, places: Iterable[Place], max_bytes: int | None = None
+) -> FetchRequest:
+    """The request for these places of one node; without places it is answered at once.
+
+    Args:
+        options: the settings.
+        places: in the order in which the node fills its answer.
+        max_bytes: the size of the answer, if it is less than in the options.
+    """
+    topics: dict[str, FetchTopic] = {}
+    for (topic, partition), offset, most in places:
+        found = topics.setdefault(topic, FetchTopic(topic=topic, partitions=[]))
+        found.partitions.append(
+            FetchPartition(partition=partition, fetch_offset=offset, partition_max_bytes=most)
+        )
+    limit = options.max_bytes if max_bytes is None else min(max_bytes, options.max_bytes)
+    return FetchRequest(
+        max_wait_ms=options.max_wait_ms if topics else 0,
+        min_bytes=options.min_bytes,
+        max_bytes=limit,
+        isolation_level=1 if options.read_committed else 0,
+        topics=list(topics.values()),
+        rack_id=options.rack_id,
+    )
+
+
+def rows_of(response: Any) -> Iterator[tuple[TopicPartition, Any, ErrorCode]]:
+    """The partitions of a response, each with its row and its error."""
+    for topic in response.responses:
+        for row in topic.partitions:
+            code = ErrorCode.of(response.error_code or row.error_code)
+            yield TopicPartition(topic.topic, row.partition_index), row, code
+
+
+def remedy(code: ErrorCode) -> Remedy:
+    """What helps after this error."""
+    if code is ErrorCode.OFFSET_OUT_OF_RANGE:
+        return Remedy.OUT_OF_RANGE
+    # Kafka's clients also fetch again after an error that the broker does not explain.
+    again = code.retriable or code is ErrorCode.UNKNOWN_SERVER_ERROR
+    return Remedy.AGAIN if again else Remedy.REFUSED
+
+
+def read(options: FetchOptions, offset: int, row: Any, *, copy: bool = False) -> Answer:
+    """The answer in a row without error.
+
+    Args:
+        options: those of the request.
+        offset: the requested one.
+        row: of the response.
+        copy: whether to copy the batches, so that they do not keep the whole response in memory.
+
+    Raises:
+        RefusedBatch: the bytes are no batches of format 2.
+    """
+    data = row.records or b""
+    size = len(data)
+    if copy:
+        data = bytes(data)
+    aborted = (row.aborted_transactions or ()) if options.read_committed else None
+    batches, next_offset = visible_batches(data, offset, aborted)
+    end = row.last_stable_offset if options.read_committed else row.high_watermark
+    return Answer(
+        batches, next_offset, size, row.preferred_read_replica, (row.log_start_offset, end)
+    )

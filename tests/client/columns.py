@@ -1,0 +1,140 @@
+"""Scenes of `poll_arrow` that must end the same on every broker, and helpers for its tests."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from typing import Any
+
+import confluent_kafka
+from tests.client.stage import QUICK, topic
+
+from kohort import Consumer
+from kohort.model.ids import TopicPartition
+
+CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
+PARTITIONS = 2
+
+Row = tuple[Any, ...]
+
+
+def consumer(bootstrap: str, group: str = "", **more: object) -> Consumer:
+    given = {**QUICK, "bootstrap.servers": bootstrap, "group.id": group or uuid.uuid4().hex}
+    return Consumer({**given, **{name.replace("_", "."): value for name, value in more.items()}})
+
+
+def fill(bootstrap: str, name: str, codec: str, count: int) -> None:
+    """Records with and without keys, values and headers, at chosen times."""
+    producer = confluent_kafka.Producer(
+        {
+            "bootstrap.servers": bootstrap,
+            "compression.type": codec,
+            "linger.ms": 50,
+            "log_level": 0,
+        }
+    )
+    for n in range(count):
+        headers = [("h", b"%d" % n), ("h", None), ("ü", b"")] if n % 3 == 0 else None
+        producer.produce(
+            name,
+            key=None if n % 5 == 0 else b"k%d" % n,
+            value=None if n % 7 == 0 else b"v" * (n % 200),
+            partition=n % PARTITIONS,
+            timestamp=1_600_000_000_000 + n * 1_001,
+            headers=headers,
+        )
+    assert producer.flush(30) == 0
+
+
+def rows_by_poll(reader: Consumer, count: int) -> list[Row]:
+    found: list[Row] = []
+    deadline = time.monotonic() + 30
+    while len(found) < count:
+        assert time.monotonic() < deadline, f"only {len(found)} of {count} records came"
+        for record in reader.consume(1_000, 0.1):
+            kind, at = record.timestamp()
+            headers = record.headers()
+            place = (record.topic(), record.partition(), record.offset())
+            told = None if headers is None else [tuple(pair) for pair in headers]
+            found.append((*place, record.key(), record.value(), at, kind - 1, told))
+    return sorted(found)
+
+
+def rows_of(batch: Any) -> list[Row]:
+    """The rows of a record batch, as `rows_by_poll` tells them."""
+    found = []
+    for row in batch.to_pylist():
+        at = round(row["timestamp"].timestamp() * 1_000)
+        headers = row["headers"]
+        told = None if headers is None else [(pair["key"], pair["value"]) for pair in headers]
+        place = (row["topic"], row["partition"], row["offset"])
+        found.append((*place, row["key"], row["value"], at, row["timestampType"], told))
+    return found
+
+
+def rows_by_arrow(reader: Consumer, count: int, most: int = 100_000) -> list[Row]:
+    """So many rows; those of a partition come in order."""
+    found: list[Row] = []
+    last: dict[int, int] = {}
+    deadline = time.monotonic() + 30
+    while len(found) < count:
+        assert time.monotonic() < deadline, f"only {len(found)} of {count} rows came"
+        batch = reader.poll_arrow(0.1, most)
+        if batch is None:
+            continue
+        assert 0 < batch.num_rows <= most
+        for row in rows_of(batch):
+            assert last.get(row[1], -1) < row[2]
+            last[row[1]] = row[2]
+            found.append(row)
+    return sorted(found)
+
+
+def columns_equal_records(bootstrap: str) -> None:
+    """For each codec, ``poll_arrow`` gives what ``poll`` gives, in large and in small batches."""
+    with topic(bootstrap, PARTITIONS) as name:
+        for codec in CODECS:
+            fill(bootstrap, name, codec, 100)
+        wanted = 100 * len(CODECS)
+        with consumer(bootstrap) as reader:
+            reader.subscribe([name])
+            records = rows_by_poll(reader, wanted)
+        for most in (100_000, 7):
+            with consumer(bootstrap) as reader:
+                reader.subscribe([name])
+                assert rows_by_arrow(reader, wanted, most) == records
+
+
+def aborted_records_are_skipped(bootstrap: str) -> None:
+    """With read_committed, records of aborted transactions are skipped, as ``poll`` does."""
+    with topic(bootstrap, PARTITIONS) as name:
+        producer = confluent_kafka.Producer(
+            {"bootstrap.servers": bootstrap, "transactional.id": name, "log_level": 0}
+        )
+        producer.init_transactions(30)
+        for turn in range(4):
+            producer.begin_transaction()
+            for n in range(20):
+                producer.produce(name, b"%d-%d" % (turn, n), partition=n % PARTITIONS)
+            assert producer.flush(30) == 0  # an abort drops records that were not sent
+            if turn % 2:
+                producer.abort_transaction(30)
+            else:
+                producer.commit_transaction(30)
+        with consumer(bootstrap, isolation_level="read_committed") as reader:
+            reader.subscribe([name])
+            seen = rows_by_arrow(reader, 40)
+            # Positions pass the markers of the last, aborted transaction, too.
+            ends = reader.end_offsets(list(reader.assignment()))
+            deadline = time.monotonic() + 20
+            while {tp: reader.position(tp) for tp in ends} != ends:
+                assert time.monotonic() < deadline
+                assert reader.poll_arrow(0.1) is None
+        assert {row[4][:1] for row in seen} == {b"0", b"2"}
+        with consumer(bootstrap) as reader:
+            reader.subscribe([name])
+            assert len(rows_by_arrow(reader, 80)) == 80
+
+
+def place(row: Row) -> tuple[TopicPartition, int]:
+    return TopicPartition(row[0], row[1]), row[2]

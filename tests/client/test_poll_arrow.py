@@ -1,0 +1,201 @@
+"""`Consumer.poll_arrow` on the embedded broker: columns, positions, seeks, pauses, rebalances."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+from tests.client import columns
+from tests.client.columns import rows_by_arrow
+from tests.client.one_consumer import TP0, TP1, committed, make, read, write
+from tests.client.stage import until
+
+from kohort import Consumer
+from kohort.broker.embedded import EmbeddedBroker
+from kohort.client.errors import NoOffset, WrongUse
+from kohort.model.ids import TopicPartition
+
+
+def places(rows: list[columns.Row]) -> list[tuple[int, int]]:
+    return [(row[1], row[2]) for row in rows]
+
+
+EVERYTHING = [(p, n) for p in (0, 1) for n in range(100)]
+
+
+@pytest.mark.slow
+def test_columns_equal_the_records_of_poll_for_each_codec(kohort_broker: EmbeddedBroker) -> None:
+    columns.columns_equal_records(kohort_broker.bootstrap_servers)
+
+
+def test_closing_commits_exactly_what_was_returned(broker: EmbeddedBroker) -> None:
+    with make(broker) as consumer:
+        consumer.subscribe(["t"])
+        seen = rows_by_arrow(consumer, 130, 13)
+        counts = {tp: sum(row[1] == tp.partition for row in seen) for tp in (TP0, TP1)}
+        assert {tp: consumer.position(tp) for tp in counts} == counts
+    assert committed(broker) == {tp: count for tp, count in counts.items() if count}
+    with make(broker) as consumer:
+        consumer.subscribe(["t"])
+        rest = rows_by_arrow(consumer, 200 - len(seen))
+    assert places(sorted(seen + rest)) == EVERYTHING
+
+
+def test_an_exception_leaves_the_last_batch_uncommitted(broker: EmbeddedBroker) -> None:
+    def process() -> None:
+        with make(broker) as consumer:
+            consumer.subscribe(["t"])
+            rows_by_arrow(consumer, 10, 10)
+            raise LookupError
+
+    with pytest.raises(LookupError):
+        process()
+    assert committed(broker) == {}
+
+
+def test_the_first_call_goes_on_where_poll_stands(broker: EmbeddedBroker) -> None:
+    with make(broker) as consumer:
+        consumer.subscribe(["t"])
+        first = [(r.partition(), r.offset()) for r in read(consumer, 30)]
+        consumer.pause([TP1])
+        paused = [p for p in first if p[0] == 1]
+        rows = places(rows_by_arrow(consumer, 100 - (30 - len(paused)), 9))
+        assert {p for p, _ in rows} == {0}
+        assert consumer.paused() == {TP1}
+        consumer.resume([TP1])
+        rows += places(rows_by_arrow(consumer, 100 - len(paused)))
+        assert sorted(first + rows) == EVERYTHING
+
+
+def test_after_columns_records_are_refused(broker: EmbeddedBroker) -> None:
+    with make(broker) as consumer:
+        consumer.subscribe(["t"])
+        rows_by_arrow(consumer, 1, 1)
+        calls: list[Any] = [
+            lambda: consumer.poll(0),
+            lambda: consumer.consume(1, 0),
+            lambda: next(iter(consumer)),
+            lambda: next(iter(consumer.batches())),
+        ]
+        for call in calls:
+            with pytest.raises(WrongUse, match="poll_arrow"):
+                call()
+        assert rows_by_arrow(consumer, 199)
+
+
+@pytest.mark.parametrize("offset", [0, 57, 99])
+def test_a_seek_drops_what_was_decoded(broker: EmbeddedBroker, offset: int) -> None:
+    with make(broker) as consumer:
+        consumer.subscribe(["t"])
+        rows_by_arrow(consumer, 10, 10)
+        consumer.pause([TP1])
+        consumer.seek(TP0, offset)
+        assert consumer.position(TP0) == offset
+        rows = places(rows_by_arrow(consumer, 100 - offset, 8))
+        assert rows == [(0, n) for n in range(offset, 100)]
+
+
+def test_a_paused_partition_hands_out_nothing_and_loses_nothing(broker: EmbeddedBroker) -> None:
+    with make(broker) as consumer:
+        consumer.subscribe(["t"])
+        rows = rows_by_arrow(consumer, 2, 1)
+        consumer.pause([TP0, TP1])
+        assert consumer.poll_arrow(0.1) is None
+        consumer.resume([TP0])
+        rows += rows_by_arrow(consumer, 100 - sum(row[1] == 0 for row in rows))
+        assert consumer.poll_arrow(0.1) is None
+        consumer.resume([TP1])
+        rows += rows_by_arrow(consumer, 200 - len(rows))
+        assert places(sorted(rows)) == EVERYTHING
+
+
+def test_revoked_partitions_hand_out_nothing_after_the_listener(broker: EmbeddedBroker) -> None:
+    """Two consumers share the topic: each record comes once, and never after its revocation."""
+    revoked: set[TopicPartition] = set()
+    first, second = make(broker), make(broker)
+    with first, second:
+        first.subscribe(["t"], on_revoke=lambda _, gone: revoked.update(gone))
+        rows = rows_by_arrow(first, 5, 5)
+        second.subscribe(["t"])
+        others: list[columns.Row] = []
+
+        def turn() -> bool:
+            for consumer in (first, second):
+                before = frozenset(revoked)
+                batch = consumer.poll_arrow(0.02, 3)
+                if batch is not None:
+                    new = columns.rows_of(batch)
+                    if consumer is first and before:
+                        assert {columns.place(row)[0] for row in new}.isdisjoint(before)
+                    (rows if consumer is first else others).extend(new)
+            return len(rows) + len(others) >= 200 and bool(second.assignment())
+
+        until(turn, "everything was read by the two")
+        assert len(revoked) == 1
+        assert {columns.place(row)[0] for row in others} == revoked
+        assert places(sorted(rows + others)) == EVERYTHING
+
+
+def test_an_offset_outside_the_log_follows_auto_offset_reset(broker: EmbeddedBroker) -> None:
+    with make(broker) as consumer:
+        consumer.subscribe(["t"])
+        rows_by_arrow(consumer, 200)
+        consumer.seek(TP0, 5_000)
+        assert places(rows_by_arrow(consumer, 100)) == [(0, n) for n in range(100)]
+    with make(broker, auto_offset_reset="none", group_id="h") as consumer:
+        consumer.assign([TP0])
+        consumer.seek(TP0, 5_000)
+        with pytest.raises(NoOffset):
+            until(lambda: consumer.poll_arrow(0.1), "an error")
+
+
+def test_new_records_come(broker: EmbeddedBroker) -> None:
+    with make(broker) as consumer:
+        consumer.subscribe(["t"])
+        rows_by_arrow(consumer, 200)
+        assert consumer.poll_arrow(0.05) is None
+        write(broker, (0, b"new"))
+        assert [row[4] for row in rows_by_arrow(consumer, 1)] == [b"new"]
+        assert consumer.metrics()["records-consumed-total"] == 201
+
+
+def test_assign_without_a_group_reads_columns(broker: EmbeddedBroker) -> None:
+    with Consumer(bootstrap_servers=broker.bootstrap_servers) as consumer:
+        consumer.assign([TP1])
+        consumer.seek(TP1, 90)
+        assert places(rows_by_arrow(consumer, 10)) == [(1, n) for n in range(90, 100)]
+
+
+def test_poll_inside_a_listener_is_refused(broker: EmbeddedBroker) -> None:
+    heard: list[str] = []
+
+    def assigned(consumer: Consumer, _: object) -> None:
+        with pytest.raises(WrongUse) as caught:
+            consumer.poll_arrow(0)
+        heard.append(str(caught.value))
+
+    with make(broker) as consumer:
+        consumer.subscribe(["t"], on_assign=assigned)
+        until(lambda: (consumer.poll_arrow(0.1), heard)[1], "the listener was called")
+    assert "a listener calls" in heard[0]
+
+
+def test_without_pyarrow_everything_else_works_and_the_error_says_what_to_install() -> None:
+    program = """
+import sys
+sys.modules["pyarrow"] = sys.modules["numpy"] = None
+from kohort import Consumer
+consumer = Consumer(bootstrap_servers="127.0.0.1:1", group_id="g")
+try:
+    consumer.poll_arrow(0)
+except Exception as error:
+    print(type(error).__name__, error)
+consumer.close()
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True
+    )
+    assert done.stdout.startswith("WrongUse poll_arrow() needs the extra arrow")
+    assert "pip install 'kohort[arrow]'" in done.stdout
