@@ -34,7 +34,7 @@ def fill(bootstrap: str, name: str, codec: str, count: int) -> None:
         }
     )
     for n in range(count):
-        headers = [("h", b"%d" % n), ("h", None), ("ü", b"")] if n % 3 == 0 else None
+        headers: Any = [("h", b"%d" % n), ("h", None), ("ü", b"")] if n % 3 == 0 else None
         producer.produce(
             name,
             key=None if n % 5 == 0 else b"k%d" % n,

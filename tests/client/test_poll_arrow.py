@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+import random
 import subprocess
 import sys
 from typing import Any
@@ -11,6 +14,7 @@ from tests.client import columns
 from tests.client.columns import rows_by_arrow
 from tests.client.one_consumer import TP0, TP1, committed, make, read, write
 from tests.client.stage import until
+from tests.client.test_async_consumer import make_async, play
 
 from kohort import Consumer
 from kohort.broker.embedded import EmbeddedBroker
@@ -58,7 +62,7 @@ def test_an_exception_leaves_the_last_batch_uncommitted(broker: EmbeddedBroker) 
 def test_the_first_call_goes_on_where_poll_stands(broker: EmbeddedBroker) -> None:
     with make(broker) as consumer:
         consumer.subscribe(["t"])
-        first = [(r.partition(), r.offset()) for r in read(consumer, 30)]
+        first = [(r.partition() or 0, r.offset() or 0) for r in read(consumer, 30)]
         consumer.pause([TP1])
         paused = [p for p in first if p[0] == 1]
         rows = places(rows_by_arrow(consumer, 100 - (30 - len(paused)), 9))
@@ -199,3 +203,31 @@ consumer.close()
     )
     assert done.stdout.startswith("WrongUse poll_arrow() needs the extra arrow")
     assert "pip install 'kohort[arrow]'" in done.stdout
+
+
+def test_asyncio_reads_columns_and_a_cancelled_poll_loses_nothing(broker: EmbeddedBroker) -> None:
+    dice = random.Random(4)
+    rows: list[columns.Row] = []
+
+    async def piece() -> None:
+        async with make_async(broker) as consumer:
+            consumer.subscribe(["t"])
+            record = await consumer.poll(20)
+            assert record is not None
+            rows.append((record.topic(), record.partition() or 0, record.offset() or 0))
+            while len(rows) < 200:
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(dice.choice([0, 0.001, 0.01])):
+                        batch = await consumer.poll_arrow(5, 5)
+                        assert batch is not None
+                        rows.extend(columns.rows_of(batch))
+            write(broker, (1, b"new"))
+            batch = await consumer.poll_arrow(20)
+            assert columns.rows_of(batch)[0][4] == b"new"
+            assert await consumer.poll_arrow(0.01) is None
+            with pytest.raises(WrongUse, match="poll_arrow"):
+                await consumer.poll()
+
+    play(piece)
+    assert places(sorted(row[:3] for row in rows)) == EVERYTHING
+    assert committed(broker) == {TP0: 100, TP1: 101}

@@ -12,18 +12,18 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping
-from functools import partial
+from collections.abc import AsyncIterator, Callable, Collection, Iterable
 from time import monotonic_ns
-from typing import Any, Final, Generic, Self, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Final, Generic, Self, overload
 
 from kohort.client import arguments
-from kohort.client.arguments import AnyPartition, PartitionLike
+from kohort.client.arguments import PartitionLike
 from kohort.client.async_driver import AsyncDriver, running_loop
+from kohort.client.async_positions import SHORTEST_S, AsyncPositions
+from kohort.client.column_polling import MOST_ROWS, import_columns
 from kohort.client.config import ClientSettings, Settings
 from kohort.client.consumer import CLOSE_S
-from kohort.client.descriptions import OffsetDescription
-from kohort.client.errors import Closed, RequestTimedOut, WrongUse
+from kohort.client.errors import WrongUse
 from kohort.client.listeners import PartitionsCallback, RebalanceListener
 from kohort.client.poll_loop import PollLoop
 from kohort.client.record_event import RecordEvent
@@ -34,16 +34,17 @@ from kohort.client.unblocked_consumer import UnblockedConsumer
 from kohort.consumer.core import ConsumerCore
 from kohort.embedded.deferral import Wait
 from kohort.model.ids import TopicPartition
-from kohort.model.positions import Position
 
-T = TypeVar("T")
+if TYPE_CHECKING:
+    import pyarrow as pa  # of the extra arrow
+
+    from kohort.client.column_fetcher import ColumnEvent
 
 _LOOK_S: Final = 1.0
 """Longest wait of an iteration, which ends when the consumer is drained."""
-_SHORTEST_S: Final = 0.005
 
 
-class AsyncConsumer(Generic[K, V]):
+class AsyncConsumer(AsyncPositions, Generic[K, V]):
     """A member of a consumer group that reads records, for asyncio; an async context manager.
 
     One task at a time polls; other tasks may commit, seek and ask meanwhile. A cancelled call loses
@@ -93,7 +94,7 @@ class AsyncConsumer(Generic[K, V]):
         """Whether a task polls at present."""
         self._work = WorkInTurn(self._pause)
         self._asking = asyncio.Lock()
-        self._event: RecordEvent | None = None
+        self._event: RecordEvent | ColumnEvent | None = None
         self._closing: asyncio.Task[None] | None = None
         """The first close; later calls wait for its end."""
 
@@ -215,6 +216,28 @@ class AsyncConsumer(Generic[K, V]):
         arguments.whole(num_messages, "num_messages", arguments.MAX_INT32, 1)
         return await self._take(num_messages, num_messages, arguments.seconds(timeout))
 
+    async def poll_arrow(
+        self, timeout: float = 1.0, max_records: int = MOST_ROWS
+    ) -> pa.RecordBatch | None:
+        """As `Consumer.poll_arrow`. Batches are decoded on the event loop, about 8 MiB at once.
+
+        Raises:
+            WrongUse: another task polls; else as `Consumer.poll_arrow`.
+        """
+        arguments.whole(max_records, "max_records", arguments.MAX_INT32, 1)
+        wait = arguments.seconds(timeout)
+        with _Polling(self):
+            if not self._inner.has_columns:
+                self._check_open()
+                await asyncio.to_thread(import_columns)  # takes long
+                if self._aside:
+                    await asyncio.wait(self._aside)
+                before = self._inner.change_to_columns(self._unwatch)
+                await asyncio.to_thread(before.close)
+            if not await self._fill(max_records, wait, columns=True):
+                return None
+            return self._inner.hand_out_columns(max_records)
+
     async def batches(
         self, max_records: int = 500, max_wait: float = 1.0
     ) -> AsyncIterator[list[Record[K, V]]]:
@@ -249,15 +272,16 @@ class AsyncConsumer(Generic[K, V]):
         with _Polling(self):
             return self._inner.finish(most) if await self._fill(limit, timeout) else []
 
-    async def _fill(self, limit: int, timeout: float) -> bool:
-        """Wait until the buffer has records that may be handed out; False if time is over."""
+    async def _fill(self, limit: int, timeout: float, *, columns: bool = False) -> bool:
+        """Wait until there are records that may be handed out; False if time is over."""
         clock, loop = asyncio.get_running_loop(), self._loop
+        loop.check_kind(columns=columns)
         deadline = clock.time() + timeout
         while True:
             await self._look()
-            if loop.sure and not loop.buffer:
+            if loop.sure and not loop.is_filled():
                 loop.take(limit, 0)
-            if loop.buffer and loop.is_sure():
+            if loop.is_filled() and loop.is_sure():
                 return True
             left = deadline - clock.time()
             if left <= 0:
@@ -282,7 +306,7 @@ class AsyncConsumer(Generic[K, V]):
         self._start()
         await self._work.carry_out(self._loop.looking())
 
-    async def _pause(self, longest_s: float = _SHORTEST_S) -> None:
+    async def _pause(self, longest_s: float = SHORTEST_S) -> None:
         """Wait for records or news of the group, not longer than a poll may wait."""
         wait_s = min(longest_s, self._loop.longest_wait_s())
         timer = asyncio.get_running_loop().call_later(wait_s, self._signal.set)
@@ -291,107 +315,6 @@ class AsyncConsumer(Generic[K, V]):
         finally:
             timer.cancel()
             self._signal.clear()
-
-    # -- positions, commits and logs --------------------------------------------------------------
-
-    async def commit(self, offsets: Mapping[AnyPartition, int | Position] | None = None) -> None:
-        """Commit offsets: the next ones to read. A cancelled call does not stop the commit.
-
-        Args:
-            offsets: default: behind the last record handed out, for every assigned partition, also
-                for those that a listener is called for.
-
-        Raises:
-            CommitFailed: other members may own the partitions now.
-            RebalanceInProgress, RequestTimedOut, BrokerUnreachable: try again later.
-            RequestFailed: a partition was refused; the others are committed.
-        """
-        given = None if offsets is None else arguments.offsets(offsets)
-        self._check_open()
-        self._inner.check_group("commit()")
-        wanted = self._loop.to_commit(given)
-        if wanted:
-            await self._driver.answer(self._driver.commit(wanted))
-
-    async def committed(
-        self, partitions: Collection[PartitionLike], timeout: float | None = None
-    ) -> dict[TopicPartition, int]:
-        """As `Consumer.committed`."""
-        wanted = arguments.partitions(partitions)
-        wait = None if timeout is None else arguments.seconds(timeout)
-        self._check_open()
-        self._inner.check_group("committed()")
-        if not wanted:
-            return {}
-        found: dict[TopicPartition, int] = await self._driver.answer(
-            self._driver.ask_committed(wanted), wait
-        )
-        return found
-
-    async def position(self, partition: PartitionLike, timeout: float | None = None) -> int:
-        """As `Consumer.position`."""
-        wait = self._inner.api_timeout_s if timeout is None else arguments.seconds(timeout)
-        deadline = asyncio.get_running_loop().time() + wait
-        while True:
-            try:
-                return self._inner.position(partition, 0)
-            except RequestTimedOut:
-                if asyncio.get_running_loop().time() >= deadline:
-                    raise
-            await asyncio.sleep(_SHORTEST_S)
-
-    async def partitions_for(self, topic: str) -> list[TopicPartition]:
-        """As `Consumer.partitions_for`."""
-        return await self._ask(partial(self._inner.partitions_for, topic))
-
-    async def beginning_offsets(
-        self, partitions: Collection[PartitionLike]
-    ) -> dict[TopicPartition, int]:
-        """As `Consumer.beginning_offsets`."""
-        return await self._ask(partial(self._inner.beginning_offsets, partitions))
-
-    async def end_offsets(self, partitions: Collection[PartitionLike]) -> dict[TopicPartition, int]:
-        """As `Consumer.end_offsets`."""
-        return await self._ask(partial(self._inner.end_offsets, partitions))
-
-    async def offsets_for_times(
-        self, times: Mapping[AnyPartition, int]
-    ) -> dict[TopicPartition, OffsetDescription | None]:
-        """As `Consumer.offsets_for_times`."""
-        return await self._ask(partial(self._inner.offsets_for_times, times))
-
-    async def lag(
-        self, partitions: Collection[PartitionLike] | None = None
-    ) -> dict[TopicPartition, int]:
-        """As `Consumer.lag`."""
-        wanted = self._inner.wanted(partitions)
-        ends = await self.end_offsets(wanted)
-        return {p: max(0, ends[p] - await self.position(p)) for p in sorted(wanted)}
-
-    async def seek_to_beginning(self, partitions: Collection[PartitionLike] | None = None) -> None:
-        """As `Consumer.seek_to_beginning`."""
-        wanted = self._inner.wanted(partitions)
-        self._seek_all(await self.beginning_offsets(wanted))
-
-    async def seek_to_end(self, partitions: Collection[PartitionLike] | None = None) -> None:
-        """As `Consumer.seek_to_end`."""
-        wanted = self._inner.wanted(partitions)
-        self._seek_all(await self.end_offsets(wanted))
-
-    def _seek_all(self, offsets: Mapping[TopicPartition, int]) -> None:
-        for partition, offset in offsets.items():
-            if partition in self.assignment():  # a rebalance may have come meanwhile
-                self.seek(partition, offset)
-
-    async def _ask(self, question: Callable[[], T]) -> T:
-        """Ask brokers on a thread; one question at a time, also if its caller is cancelled."""
-        self._check_open()
-
-        async def ask() -> T:
-            async with self._asking:
-                return await asyncio.to_thread(question)
-
-        return await asyncio.shield(ask())
 
     # -- closing ----------------------------------------------------------------------------------
 
@@ -436,10 +359,7 @@ class AsyncConsumer(Generic[K, V]):
             left = max(0.0, deadline - clock.time())
             await self._work.carry_out(self._inner.leaving_before_close(left, commit=commit))
         finally:
-            if self._event is not None:
-                asyncio.get_running_loop().remove_reader(self._event.fileno())
-                self._event.close()
-                self._event = None
+            self._unwatch()
             self._inner.stop_driver()
             if self._aside:
                 await asyncio.wait(self._aside)
@@ -455,14 +375,17 @@ class AsyncConsumer(Generic[K, V]):
             self._event = self._inner.record_event()
             clock.add_reader(self._event.fileno(), self._on_records)
 
+    def _unwatch(self) -> None:
+        """Watch no more; the event is closed before its fetcher."""
+        if self._event is not None:
+            asyncio.get_running_loop().remove_reader(self._event.fileno())
+            self._event.close()
+            self._event = None
+
     def _on_records(self) -> None:
         if self._event is not None:
             self._event.clear()
             self._signal.set()
-
-    def _check_open(self) -> None:
-        if self._inner.is_closed:
-            raise Closed("this consumer was closed; make a new one")
 
     def _check_not_listener(self) -> None:
         if self._work.runs_caller():

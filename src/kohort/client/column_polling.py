@@ -22,6 +22,21 @@ MOST_ROWS: Final = 100_000
 """Most rows of a batch, unless the application says another number."""
 
 
+def import_columns() -> None:
+    """Import what columns need.
+
+    Raises:
+        WrongUse: pyarrow or numpy is not installed.
+    """
+    try:
+        import kohort.client.column_fetcher  # noqa: F401, PLC0415 - needs an extra
+    except ImportError as error:
+        raise WrongUse(
+            f"poll_arrow() needs the extra arrow, and {error.name} is missing: "
+            "pip install 'kohort[arrow]'"
+        ) from error
+
+
 def column_fetcher(settings: ClientSettings) -> ColumnFetcher:
     """A new fetcher of columns.
 
@@ -29,20 +44,16 @@ def column_fetcher(settings: ClientSettings) -> ColumnFetcher:
         WrongUse: pyarrow or numpy is not installed.
         ConfigError: no bootstrap server, or a certificate cannot be read.
     """
-    try:
-        from kohort.client.column_fetcher import ColumnFetcher  # noqa: PLC0415 - an extra
-    except ImportError as error:
-        raise WrongUse(
-            f"poll_arrow() needs the extra arrow, and {error.name} is missing: "
-            "pip install 'kohort[arrow]'"
-        ) from error
+    import_columns()
+    from kohort.client.column_fetcher import ColumnFetcher  # noqa: PLC0415 - needs an extra
+
     return ColumnFetcher(settings)
 
 
 def bytes_of_values(batch: pa.RecordBatch) -> int:
     """The size of all values; with an error of some bytes if there are nulls."""
-    size: int = batch.column("value").nbytes
-    return max(0, size - 4 * (batch.num_rows + 1))
+    rows, size = int(batch.num_rows), int(batch.column("value").nbytes)
+    return max(0, size - 4 * (rows + 1))
 
 
 def places_of(batch: pa.RecordBatch) -> Iterator[tuple[TopicPartition, int]]:

@@ -16,7 +16,7 @@ from __future__ import annotations
 import logging
 import re
 import time
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from time import monotonic_ns
 from typing import TYPE_CHECKING, Final, Generic, Self, overload
 
@@ -315,16 +315,21 @@ class Consumer(ConsumerMembership, Generic[K, V]):
         """
         arguments.whole(max_records, "max_records", arguments.MAX_INT32, 1)
         with self._alone():
-            columns = self._columns = self._columns or self._change_to_columns()
+            if self._columns is None:
+                self._change_to_columns().close()
             if not self._loop.fill(max_records, timeout, columns=True):
                 return None
-            return self._hand_out(columns, max_records)
+            assert self._columns is not None
+            return self._hand_out(self._columns, max_records)
 
-    def _change_to_columns(self) -> ColumnFetcher:
+    def _change_to_columns(self, before: Callable[[], None] = lambda: None) -> RecordFetcher:
+        """Read columns from now on; returns the fetcher of records, which has to be closed."""
         self._loop.check_outside_callback()
         columns = column_fetcher(self._settings)
+        before()
+        self._columns = columns
         self._loop.read_with(columns)
-        return columns
+        return self._fetcher
 
     def _hand_out(self, columns: ColumnFetcher, most: int) -> pa.RecordBatch:
         batch = columns.hand_out(most)

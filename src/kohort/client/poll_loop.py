@@ -130,7 +130,6 @@ class PollLoop:
         before = self._fetcher
         starts, paused = self.positions(before.partitions), before.paused
         self.unbuffer(starts)
-        before.close()
         self._fetcher = self._columns = fetcher
         fetcher.add(starts)
         fetcher.pause(paused)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from kohort.client import arguments
 from kohort.client.arguments import PartitionLike
@@ -25,6 +25,11 @@ from kohort.client.steps import Steps
 from kohort.consumer.core import ConsumerCore
 from kohort.consumer.effects import Callback
 from kohort.model.ids import TopicPartition
+
+if TYPE_CHECKING:
+    import pyarrow as pa  # of the extra arrow
+
+    from kohort.client.column_fetcher import ColumnEvent
 
 
 class Outer(Protocol):
@@ -83,9 +88,28 @@ class UnblockedConsumer(Consumer[K, V]):
         records = [buffer.popleft() for _ in range(min(most, len(buffer)))]
         return self._finisher.all(records) if self._finisher else records
 
-    def record_event(self) -> RecordEvent:
+    @property
+    def has_columns(self) -> bool:
+        """Whether records come as columns."""
+        return self._columns is not None
+
+    def change_to_columns(self, before: Callable[[], None]) -> RecordFetcher:
+        """Read columns from now on; ``before`` is called when that is sure.
+
+        Returns:
+            The fetcher that has to be closed.
+        """
+        with self._alone():
+            return self._change_to_columns(before)
+
+    def hand_out_columns(self, most: int) -> pa.RecordBatch:
+        """Hand out rows; there must be some."""
+        assert self._columns is not None
+        return self._hand_out(self._columns, most)
+
+    def record_event(self) -> RecordEvent | ColumnEvent:
         """Becomes readable when records arrive."""
-        return self._fetcher.event()
+        return self._fetcher.event() if self._columns is None else self._columns.event()
 
     def unsubscribing(self) -> Steps:
         """The steps of `unsubscribe`."""

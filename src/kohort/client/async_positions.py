@@ -1,0 +1,140 @@
+"""The awaited calls of an `AsyncConsumer` about positions: commits, offsets of logs, lag.
+
+In: calls of the application. Out: orders to the driver, questions to the brokers. Must not know:
+subscriptions, listeners, the delivery of records.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Collection, Mapping
+from functools import partial
+from typing import Any, TypeVar
+
+from kohort.client import arguments
+from kohort.client.arguments import AnyPartition, PartitionLike
+from kohort.client.async_driver import AsyncDriver
+from kohort.client.descriptions import OffsetDescription
+from kohort.client.errors import Closed, RequestTimedOut
+from kohort.client.poll_loop import PollLoop
+from kohort.client.unblocked_consumer import UnblockedConsumer
+from kohort.consumer.core import ConsumerCore
+from kohort.model.ids import TopicPartition
+from kohort.model.positions import Position
+
+T = TypeVar("T")
+
+SHORTEST_S = 0.005
+"""Time between two looks for something that no event tells."""
+
+
+class AsyncPositions:
+    """The part of an `AsyncConsumer` that knows positions."""
+
+    _inner: UnblockedConsumer[Any, Any]
+    _loop: PollLoop
+    _driver: AsyncDriver[ConsumerCore]
+    _asking: asyncio.Lock
+
+    async def commit(self, offsets: Mapping[AnyPartition, int | Position] | None = None) -> None:
+        """Commit offsets: the next ones to read. A cancelled call does not stop the commit.
+
+        Args:
+            offsets: default: behind the last record handed out, for every assigned partition, also
+                for those that a listener is called for.
+
+        Raises:
+            CommitFailed: other members may own the partitions now.
+            RebalanceInProgress, RequestTimedOut, BrokerUnreachable: try again later.
+            RequestFailed: a partition was refused; the others are committed.
+        """
+        given = None if offsets is None else arguments.offsets(offsets)
+        self._check_open()
+        self._inner.check_group("commit()")
+        wanted = self._loop.to_commit(given)
+        if wanted:
+            await self._driver.answer(self._driver.commit(wanted))
+
+    async def committed(
+        self, partitions: Collection[PartitionLike], timeout: float | None = None
+    ) -> dict[TopicPartition, int]:
+        """As `Consumer.committed`."""
+        wanted = arguments.partitions(partitions)
+        wait = None if timeout is None else arguments.seconds(timeout)
+        self._check_open()
+        self._inner.check_group("committed()")
+        if not wanted:
+            return {}
+        found: dict[TopicPartition, int] = await self._driver.answer(
+            self._driver.ask_committed(wanted), wait
+        )
+        return found
+
+    async def position(self, partition: PartitionLike, timeout: float | None = None) -> int:
+        """As `Consumer.position`."""
+        wait = self._inner.api_timeout_s if timeout is None else arguments.seconds(timeout)
+        deadline = asyncio.get_running_loop().time() + wait
+        while True:
+            try:
+                return self._inner.position(partition, 0)
+            except RequestTimedOut:
+                if asyncio.get_running_loop().time() >= deadline:
+                    raise
+            await asyncio.sleep(SHORTEST_S)
+
+    async def partitions_for(self, topic: str) -> list[TopicPartition]:
+        """As `Consumer.partitions_for`."""
+        return await self._ask(partial(self._inner.partitions_for, topic))
+
+    async def beginning_offsets(
+        self, partitions: Collection[PartitionLike]
+    ) -> dict[TopicPartition, int]:
+        """As `Consumer.beginning_offsets`."""
+        return await self._ask(partial(self._inner.beginning_offsets, partitions))
+
+    async def end_offsets(self, partitions: Collection[PartitionLike]) -> dict[TopicPartition, int]:
+        """As `Consumer.end_offsets`."""
+        return await self._ask(partial(self._inner.end_offsets, partitions))
+
+    async def offsets_for_times(
+        self, times: Mapping[AnyPartition, int]
+    ) -> dict[TopicPartition, OffsetDescription | None]:
+        """As `Consumer.offsets_for_times`."""
+        return await self._ask(partial(self._inner.offsets_for_times, times))
+
+    async def lag(
+        self, partitions: Collection[PartitionLike] | None = None
+    ) -> dict[TopicPartition, int]:
+        """As `Consumer.lag`."""
+        wanted = self._inner.wanted(partitions)
+        ends = await self.end_offsets(wanted)
+        return {p: max(0, ends[p] - await self.position(p)) for p in sorted(wanted)}
+
+    async def seek_to_beginning(self, partitions: Collection[PartitionLike] | None = None) -> None:
+        """As `Consumer.seek_to_beginning`."""
+        wanted = self._inner.wanted(partitions)
+        self._seek_all(await self.beginning_offsets(wanted))
+
+    async def seek_to_end(self, partitions: Collection[PartitionLike] | None = None) -> None:
+        """As `Consumer.seek_to_end`."""
+        wanted = self._inner.wanted(partitions)
+        self._seek_all(await self.end_offsets(wanted))
+
+    def _seek_all(self, offsets: Mapping[TopicPartition, int]) -> None:
+        for partition, offset in offsets.items():
+            if partition in self._inner.assignment():  # a rebalance may have come meanwhile
+                self._inner.seek(partition, offset)
+
+    async def _ask(self, question: Callable[[], T]) -> T:
+        """Ask brokers on a thread; one question at a time, also if its caller is cancelled."""
+        self._check_open()
+
+        async def ask() -> T:
+            async with self._asking:
+                return await asyncio.to_thread(question)
+
+        return await asyncio.shield(ask())
+
+    def _check_open(self) -> None:
+        if self._inner.is_closed:
+            raise Closed("this consumer was closed; make a new one")
