@@ -72,7 +72,9 @@ class Crew:
         until(there, "all work with a worker")
 
 
-def test_workers_share_connectors_and_keep_them_when_one_leaves(kohort_broker: EmbeddedBroker) -> None:
+def test_workers_share_connectors_and_keep_them_when_one_leaves(
+    kohort_broker: EmbeddedBroker,
+) -> None:
     with ExitStack() as stack:
         crew = Crew(kohort_broker.bootstrap_servers, stack)
         crew.join()

@@ -151,7 +151,7 @@ class ColumnFetcher:
         self._start(targets)
 
     def pause(self, partitions: Iterable[TopicPartition]) -> None:
-        """Hand out no records of these partitions until ``resume``; what is buffered is kept.
+        """Hand out no records of these partitions until ``resume``; buffered records are kept.
 
         Raises:
             WrongUse: one of them is not being read.

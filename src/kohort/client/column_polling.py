@@ -1,4 +1,4 @@
-"""What the consumers need for columns, without the extra ``arrow`` until columns are asked for.
+"""Columns for consumers; the extra ``arrow`` is imported when columns are asked for.
 
 In: settings; Arrow record batches. Out: a fetcher of columns; numbers and places of their rows.
 Must not know: the group, fetching.

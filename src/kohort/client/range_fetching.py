@@ -1,6 +1,6 @@
 """The thread that keeps a range reader supplied: one Fetch at each leader, on own connections.
 
-In: a reader whose partitions the polling thread changes. Out: answers in the reader, errors of
+In: a reader; the polling thread changes its partitions. Out: answers in the reader, errors of
 partitions, a call when there is news. Must not know: the format of batches, Arrow, groups.
 """
 
@@ -73,7 +73,7 @@ class RangeFetching:
         """Called on the thread, when there are answers or troubles."""
         self._engine = cluster_engine(settings)
         self._left: dict[RequestId, tuple[_Group, set[TopicPartition]]] = {}
-        """The partitions whose answer is still to come, by request."""
+        """The partitions without an answer so far, by request."""
         self._busy: set[_Group] = set()
         self._changed = True
         self._wake_at: Instant | None = None

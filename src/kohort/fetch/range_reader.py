@@ -1,4 +1,4 @@
-"""Reads partitions from offsets on: what to fetch next, the answers that wait, the positions.
+"""Reads partitions from offsets on: the next places to fetch, the answers that wait, the positions.
 
 In: partitions with starts, seeks, pauses; rows of Fetch answers; instants. Out: places for the next
 requests, portions of opened batches in order of offsets, errors. Must not know: connections,
@@ -135,7 +135,7 @@ class RangeReader:
             )
 
     def rewind(self, partition: TopicPartition, offset: int) -> None:
-        """Fetch and open again from an offset on; what was handed out stays handed out."""
+        """Fetch and open again from an offset on; the position does not change."""
         each = self._ranges[partition]
         self._empty(each)
         each.taken = each.arrived
@@ -192,7 +192,7 @@ class RangeReader:
         return self._most_bytes - self.buffered - sum(self._reserved.values())
 
     def places(self, partitions: Iterable[TopicPartition], most_bytes: int) -> list[Place]:
-        """What to ask of these partitions; ``most_bytes`` of each."""
+        """The places of these partitions, with ``most_bytes`` each."""
         most = min(most_bytes, self._options.partition_max_bytes)
         return [Place(tp, self._ranges[tp].offset, most) for tp in partitions]
 

@@ -34,7 +34,7 @@ class FetchOptions:
 
 
 class Place(NamedTuple):
-    """What to read from one partition: from ``offset`` on, about ``max_bytes``."""
+    """A place in one partition: read from ``offset`` on, about ``max_bytes``."""
 
     partition: TopicPartition
     offset: int
@@ -42,7 +42,7 @@ class Place(NamedTuple):
 
 
 class Remedy(Enum):
-    """What helps after the error of a partition."""
+    """The remedy after an error of a partition."""
 
     AGAIN = "again"
     """Fetch again later, from the leader of that time."""
@@ -107,7 +107,7 @@ def rows_of(response: Any) -> Iterator[tuple[TopicPartition, Any, ErrorCode]]:
 
 
 def remedy(code: ErrorCode) -> Remedy:
-    """What helps after this error."""
+    """The remedy after this error."""
     if code is ErrorCode.OFFSET_OUT_OF_RANGE:
         return Remedy.OUT_OF_RANGE
     # Kafka's clients also fetch again after an error that the broker does not explain.
