@@ -17,8 +17,9 @@ from tests.class_archive import use_archive
 from tests.one_spark import OneSpark
 from xdist.remote import Producer
 
-# Same examples on every run, so that a red test is about the change at hand. `make check` and the run on
-# a second Python say HYPOTHESIS_PROFILE=quick, a quarter of the examples; `search` looks for new ones.
+# Same examples on every run, so that a red test is about the change at hand. `make check` and the
+# run on a second Python say HYPOTHESIS_PROFILE=quick, a quarter of the examples; `search` looks for
+# new ones.
 hypothesis.settings.register_profile("kohort", deadline=None, derandomize=True, database=None)
 hypothesis.settings.register_profile(
     "quick", deadline=None, derandomize=True, database=None, max_examples=25
