@@ -10,7 +10,7 @@ to load (``load``). The one of numpy is there at once, and tests compare the two
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from itertools import pairwise
+from itertools import groupby, pairwise
 from typing import Final
 
 import numpy as np
@@ -118,15 +118,17 @@ def _check_headers(run: Run) -> None:
 
 
 def _columns(runs: Sequence[Run], rows: Rows) -> list[pa.Array]:
-    topics = [
-        pa.repeat(pa.scalar(run.partition.topic), count)
-        for run, count in zip(runs, rows.counts, strict=True)
+    topics = [  # partitions of one topic at once
+        pa.repeat(pa.scalar(topic), sum(count for _, count in group))
+        for topic, group in groupby(
+            zip(runs, rows.counts, strict=True), key=lambda pair: pair[0].partition.topic
+        )
     ]
     numbers = np.array([run.partition.partition for run in runs], np.int32)
     return [
         rows.keys,
         rows.values,
-        pa.concat_arrays(topics),
+        topics[0] if len(topics) == 1 else pa.concat_arrays(topics),
         pa.array(np.repeat(numbers, rows.counts)),
         pa.array(rows.offsets),
         _as_timestamps(rows.times),
@@ -140,6 +142,8 @@ def _as_timestamps(milliseconds: Array) -> pa.Array:
 
 
 def _with_text(headers: pa.Array) -> pa.Array:
+    if headers.null_count == len(headers):
+        return pa.nulls(len(headers), _HEADERS)
     try:
         return headers.cast(_HEADERS)
     except pa.ArrowInvalid as error:

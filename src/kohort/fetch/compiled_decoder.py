@@ -78,6 +78,8 @@ def _gathered(parts: Sequence[_Part], table: Array, field: int, count: int) -> p
     lengths = table[field + 1, :count]
     missing = lengths < 0
     nulls = int(np.count_nonzero(missing))
+    if nulls == count:
+        return pa.nulls(count, pa.binary())
     total = int(lengths.sum()) if not nulls else int(lengths[~missing].sum())
     if total > _INT32_MAX:
         raise Malformed(f"{total} bytes in one column; at most {_INT32_MAX} fit")
@@ -100,6 +102,8 @@ def _headers(parts: Sequence[_Part], table: Array, count: int) -> pa.Array:
         found = kernel.count_headers(data, table, begin, end, counts)
         check(found >= 0, kernel.PROBLEMS.get(found, ""))
         total += found
+    if not total:
+        return pa.nulls(count, RAW_HEADERS)
     pairs = np.empty((kernel.HEADER_ROWS, total), np.int64)
     pair_parts: list[_Part] = []
     at = 0

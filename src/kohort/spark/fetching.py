@@ -2,10 +2,7 @@
 
 In: a partition and an offset. Out: the visible batches, checked and decompressed, or an error. Must
 not know: pieces, Arrow, the format of records in a batch. One request is in flight while the caller
-decodes the previous answer.
-
-Source: Fetch v4 to v12, KIP-392 (fetch from the closest replica), KIP-74 (the first batch is
-complete, however large).
+decodes the previous answer. Requests and answers are those of ``fetch.requests``.
 """
 
 from __future__ import annotations
@@ -13,19 +10,19 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from kohort.client.admin import Admin
 from kohort.client.cluster_client import ClusterClient
 from kohort.client.config import ClientSettings
 from kohort.client.errors import ClientError, RequestFailed
 from kohort.engine.member_outputs import LeaderOf, Node, Target, Where
-from kohort.fetch.sections import Section, open_batches, visible_batches
+from kohort.fetch.requests import Answer, Place, fetch_request, read, rows_of
+from kohort.fetch.sections import Section, open_batches
 from kohort.member.requests import RequestId
 from kohort.model.errors import ErrorCode
 from kohort.model.ids import TopicPartition
 from kohort.model.positions import EARLIEST
-from kohort.wire.messages.k01_fetch import FetchPartition, FetchRequest, FetchTopic
 
 _FIRST_GUESS: Final = 1_024
 """Assumed bytes of a record before the first answer."""
@@ -57,6 +54,7 @@ class BatchFetcher:
 
     def __init__(self, settings: ClientSettings) -> None:
         self._settings = settings
+        self._options = settings.fetching
         self._cluster = ClusterClient(settings)
         self._sources: dict[TopicPartition, Where] = {}
         """Where partitions are read: at their leader, or at the replica that the leader named."""
@@ -66,7 +64,7 @@ class BatchFetcher:
 
     def warm_up(self) -> None:
         """Connect to a broker and send it a fetch without partitions."""
-        self._cluster.request(Target.ANY, self._request([]), self._deadline())
+        self._cluster.request(Target.ANY, fetch_request(self._options, []), self._deadline())
 
     def ask(self, partition: TopicPartition, offset: int, records: int) -> None:
         """Send a fetch; the answer to an earlier fetch is dropped.
@@ -78,13 +76,8 @@ class BatchFetcher:
         """
         self._drop_fetch()
         wanted = records * self._record_bytes.get(partition.topic, _FIRST_GUESS)
-        most = min(self._settings.max_partition_fetch_bytes, self._settings.fetch_max_bytes)
-        place = FetchPartition(
-            partition=partition.partition,
-            fetch_offset=offset,
-            partition_max_bytes=min(most, max(wanted, _LEAST_BYTES)),
-        )
-        request = self._request([FetchTopic(topic=partition.topic, partitions=[place])])
+        most = min(self._options.partition_max_bytes, max(wanted, _LEAST_BYTES))
+        request = fetch_request(self._options, [Place(partition, offset, most)])
         try:
             where = self._source(partition)
             self._asked = partition, offset, self._cluster.post(where, request, self._deadline())
@@ -107,15 +100,12 @@ class BatchFetcher:
         except ClientError as error:
             self._sources.pop(partition, None)
             return Fetched(problem=error)
-        found = next((p for topic in told.responses for p in topic.partitions), None)
-        code = told.error_code or (found.error_code if found else ErrorCode.UNKNOWN_SERVER_ERROR)
-        if found is None or code:
+        none = ErrorCode.of(told.error_code or ErrorCode.UNKNOWN_SERVER_ERROR)
+        _, row, code = next(rows_of(told), (partition, None, none))
+        if code:
             self._sources.pop(partition, None)
-            return Fetched(problem=RequestFailed(ErrorCode.of(code), f"fetching {partition}"))
-        if found.preferred_read_replica >= 0:
-            # The leader names a replica in our rack and sends no records.
-            self._sources[partition] = Node(node_id=found.preferred_read_replica)
-        return self._open(partition, offset, found)
+            return Fetched(problem=RequestFailed(code, f"fetching {partition}"))
+        return self._open(partition, offset, read(self._options, offset, row))
 
     def earliest(self, partition: TopicPartition) -> int:
         """The first offset in the partition's log."""
@@ -127,28 +117,17 @@ class BatchFetcher:
         self._asked = None
         self._cluster.close()
 
-    def _open(self, partition: TopicPartition, offset: int, found: Any) -> Fetched:
-        committed = self._settings.isolation_level == "read_committed"
-        aborted = (found.aborted_transactions or ()) if committed else None
-        data = found.records or b""
-        batches, next_offset = visible_batches(data, offset, aborted)
-        if next_offset == offset:
+    def _open(self, partition: TopicPartition, offset: int, answer: Answer) -> Fetched:
+        if answer.replica >= 0:
+            # The leader names a replica in our rack and sends no records.
+            self._sources[partition] = Node(node_id=answer.replica)
+        count = answer.next_offset - offset
+        if not count:
             return Fetched(next_offset=offset)
         # A quarter more, so that one answer more often has all wanted records.
-        self._record_bytes[partition.topic] = len(data) * 5 // (4 * (next_offset - offset)) + 1
-        sections = open_batches(partition, batches, check=self._settings.check_crcs)
-        return Fetched(sections=sections, next_offset=next_offset)
-
-    def _request(self, topics: list[FetchTopic]) -> FetchRequest:
-        settings = self._settings
-        return FetchRequest(
-            max_wait_ms=settings.fetch_max_wait_ms if topics else 0,
-            min_bytes=settings.fetch_min_bytes,
-            max_bytes=settings.fetch_max_bytes,
-            isolation_level=1 if settings.isolation_level == "read_committed" else 0,
-            topics=topics,
-            rack_id=settings.client_rack,
-        )
+        self._record_bytes[partition.topic] = answer.size * 5 // (4 * count) + 1
+        sections = open_batches(partition, answer.batches, check=self._options.check_crcs)
+        return Fetched(sections=sections, next_offset=answer.next_offset)
 
     def _drop_fetch(self) -> None:
         if self._asked is not None:
