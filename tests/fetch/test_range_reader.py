@@ -200,7 +200,7 @@ def test_an_error_waits_or_stops_until_a_seek(code: ErrorCode, found: Remedy) ->
 
 
 def test_an_answer_without_visible_records_moves_on() -> None:
-    """All records are of an aborted transaction, as a marker and a list of the answer say."""
+    """All records belong to an aborted transaction."""
     made = reader(A, committed=True)
     data = batch(0, producer_id=4)
     aborted = [AbortedTransaction(producer_id=4, first_offset=0)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Iterable
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -56,6 +57,47 @@ def nodes_that_serve(
 
 
 @pytest.mark.usefixtures("real_kafka")
+def columns_come_from_a_follower_and_from_the_next_leader(cluster: RealKafka) -> None:
+    """The consumer in rack c has a follower there; the other one loses its leader."""
+    bootstrap = cluster.bootstrap_servers
+    producer = Producer({"bootstrap.servers": bootstrap})
+    with ExitStack() as opened:
+        readers = [
+            opened.enter_context(Consumer(bootstrap_servers=bootstrap, client_rack=rack))
+            for rack in ("c", "a")
+        ]
+        for reader in readers:
+            reader.assign([TopicPartition("t", 0)])
+            reader.seek_to_end()
+
+        def all_read(text: bytes) -> None:
+            producer.produce("t", text, partition=0)
+            assert producer.flush(60) == 0
+            for reader in readers:
+                found: list[bytes] = []
+
+                def came(reader: Consumer = reader, found: list[bytes] = found) -> bool:
+                    if (batch := reader.poll_arrow(1)) is not None:
+                        found += batch.column("value").to_pylist()
+                    return text in found
+
+                until(came, f"{text!r} comes as a column", 60)
+
+        for text in (b"first", b"second"):
+            all_read(text)
+        assert [replica_of(reader) for reader in readers] == [3, -1]
+        cluster.kill(2)
+        all_read(b"from the next leader")
+
+
+def replica_of(reader: Consumer) -> int:
+    """The follower that the only partition is read from; -1 for the leader."""
+    columns = reader._columns
+    assert columns is not None
+    (only,) = columns._reader._ranges.values()
+    return only.replica
+
+
 def test_members_get_partitions_with_replicas_in_their_racks_and_read_there(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -88,3 +130,4 @@ def test_members_get_partitions_with_replicas_in_their_racks_and_read_there(
             player.stop()
         assert nodes_that_serve(bootstrap, caplog, partition=0, rack="c") == {2, 3}
         assert nodes_that_serve(bootstrap, caplog, partition=0, rack="a") == {2}
+        columns_come_from_a_follower_and_from_the_next_leader(cluster)

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.client.columns import rows_by_arrow
 from tests.client.stage import until
 from tests.real_kafka.secured import (
     PASSWORD,
@@ -72,6 +73,11 @@ def lives(settings: dict[str, Any], topic: str) -> None:
             consumer.commit()
             partitions = {TopicPartition(topic, 0), TopicPartition(topic, 1)}
             assert set(consumer.committed(partitions).values()) == {RECORDS // 2}
+        # The fetcher of columns has connections of its own.
+        with Consumer(settings, **{**group, "group.id": f"columns-{topic}"}) as consumer:
+            consumer.subscribe([topic])
+            rows = rows_by_arrow(consumer, RECORDS)
+        assert sorted(int(row[4]) for row in rows) == sorted(read)
         assert sorted(read) == list(range(RECORDS))
 
 
