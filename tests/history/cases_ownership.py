@@ -409,13 +409,14 @@ def _incremental() -> Tale:
     return tale.stable(a=(0, 1, 2, 3, 4, 5), b=())
 
 
-def _cooperative() -> Tale:
+def _cooperative(interval_ms: int = 0) -> Tale:
     tale = Tale(partitions=6)
     tale.add(
         PolicyDeclared(
             protocol_name=ProtocolName("cooperative-sticky"),
             promises=("cooperative", "incremental"),
             moves_per_step=1,
+            step_interval_ms=Millis(interval_ms),
         )
     )
     return tale.stable(a=(0, 1, 2, 3, 4, 5), b=()).beat_all(6)
@@ -424,6 +425,17 @@ def _cooperative() -> Tale:
 @kept(34)
 def one_partition_is_withdrawn_a_step() -> Tale:
     return _cooperative().again(a=(0, 1, 2, 3, 4), b=()).again(a=(0, 1, 2, 3, 4), b=(5,))
+
+
+@kept(34)
+def partitions_are_withdrawn_after_the_interval() -> Tale:
+    tale = _cooperative(5_000).again(a=(0, 1, 2, 3, 4), b=())
+    return tale.beat_all(6).again(a=(0, 1, 2, 3), b=(5,))
+
+
+@broken(34, "steps 101 ms apart, expected 4000 ms")
+def a_partition_is_withdrawn_before_the_interval_is_over() -> Tale:
+    return _cooperative(5_000).again(a=(0, 1, 2, 3, 4), b=()).again(a=(0, 1, 2, 3), b=(5,))
 
 
 @broken(34, "2 moves, of 1 a step")

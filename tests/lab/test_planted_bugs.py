@@ -107,6 +107,15 @@ def _rounds_move_one_more(patch: Patch) -> None:
     patch.setattr(deferred, "paced", lambda spec, target, most: paced(spec, target, most + 1))
 
 
+def _no_pause_between_rounds(patch: Patch) -> None:
+    moves = deferred._moves
+
+    def at_once(spec: Any, target: Any, now: Any, memory: Any, resolution: Any) -> Any:
+        return moves(spec, target, now, memory, replace(resolution, moves_interval_ms=0))
+
+    patch.setattr(deferred, "_moves", at_once)
+
+
 def _copies_count_as_warm(patch: Patch) -> None:
     def at_once(_spec: Any, target: Any, *_rest: Any, **_more: Any) -> Preparation:
         return Preparation(target=target, deadlines={})
@@ -192,6 +201,14 @@ PLANTED = {
         plan=plan(
             actions.StopPod(at_ms=20_000, pod="p0", back_after_ms=10_000),
             behaviour=replace(QUICK, max_moves_per_round=1),
+        ),
+    ),
+    "rounds do not wait for the interval": Planted(
+        check=34,
+        plant=_no_pause_between_rounds,
+        plan=plan(
+            actions.StopPod(at_ms=20_000, pod="p0", back_after_ms=10_000),
+            behaviour=replace(QUICK, max_moves_per_round=1, moves_interval_ms=5_000),
         ),
     ),
     "partitions move before the copies are warm": Planted(

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
+from collections import Counter
+from collections.abc import Collection, Mapping
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -34,6 +38,47 @@ def test_everything_has_one_owner_and_no_single_move_improves_the_balance(
         for key in mine:
             assert not 0 < weights[key] < load[giver] - min(load.values())
     assert weighted_shares(shares, weights) == shares, "a balanced group moves nothing"
+    heaviest = max(shares, key=lambda i: load[i])
+    lightest = min(shares, key=lambda i: load[i])
+    for out, back in itertools.product(shares[heaviest], shares[lightest]):
+        assert not 0 < weights[out] - weights[back] < load[heaviest] - load[lightest]
+
+
+@examples(200)
+@given(owned=MEMBERS, weights=st.dictionaries(NAMES, st.integers(0, 3)))
+def test_no_plan_with_as_many_resources_of_each_weight_moves_less(
+    owned: dict[MemberId, frozenset[str]], weights: dict[str, int]
+) -> None:
+    shares = weighted_shares(owned, weights)
+    claims = Counter(key for mine in owned.values() for key in mine)
+    for member_id, mine in shares.items():
+        alone = {key for key in owned[member_id] & weights.keys() if claims[key] == 1}
+        had, has = (Counter(weights[key] for key in keys) for keys in (alone, mine))
+        assert len(mine - alone) == (has - had).total()
+
+
+@examples(60)
+@given(
+    owned=st.dictionaries(
+        st.sampled_from([A, B, MemberId("c")]), st.frozensets(st.sampled_from("uvwxyz")), min_size=2
+    ),
+    weight=st.integers(1, 3),
+)
+def test_with_equal_weights_no_plan_is_more_balanced_and_none_as_balanced_moves_less(
+    owned: dict[MemberId, frozenset[str]], weight: int
+) -> None:
+    keys = "uvwxyz"
+    claims = Counter(key for mine in owned.values() for key in mine)
+
+    def cost(shares: Mapping[MemberId, Collection[str]]) -> tuple[int, int]:
+        moves = sum(k not in owned[i] or claims[k] > 1 for i, mine in shares.items() for k in mine)
+        return sum(len(mine) ** 2 for mine in shares.values()), moves
+
+    best = min(
+        cost({i: [k for k, m in zip(keys, owners, strict=True) if m == i] for i in owned})
+        for owners in itertools.product(owned, repeat=len(keys))
+    )
+    assert cost(weighted_shares(owned, dict.fromkeys(keys, weight))) == best
 
 
 def test_heavy_work_counts_for_more_than_its_number() -> None:

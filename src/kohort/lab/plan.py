@@ -211,6 +211,11 @@ class Plan:
         return limits.pop() if len(limits) == 1 else 0
 
     @property
+    def step_interval_ms(self) -> Millis:
+        """The time between two steps that every possible leader keeps at least."""
+        return Millis(min((pod.behaviour.moves_interval_ms for pod in self.pods), default=0))
+
+    @property
     def partitions(self) -> tuple[TopicPartition, ...]:
         """All partitions at the start."""
         return tuple(

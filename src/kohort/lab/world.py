@@ -237,5 +237,8 @@ def _promised(plan: Plan) -> PolicyDeclared:
     words |= {INCREMENTAL} if plan.moves_per_step else set()
     words |= {HANDING_OVER} if plan.hands_over else set()
     return PolicyDeclared(
-        protocol_name=name, promises=tuple(sorted(words)), moves_per_step=plan.moves_per_step
+        protocol_name=name,
+        promises=tuple(sorted(words)),
+        moves_per_step=plan.moves_per_step,
+        step_interval_ms=plan.step_interval_ms,
     )

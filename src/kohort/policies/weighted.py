@@ -3,16 +3,16 @@
 In: the resources that members own, the weight of each resource. Out: a share for each member. Must
 not know: bytes, rounds.
 
-Free resources go to the lightest member, the heaviest resource first. Then single moves from the
-heaviest members to the lightest one follow, as long as a move lessens the sum of squared loads. So
-no single move improves the result. The fewest moves are not promised.
+Free resources go to the lightest member, the heaviest resource first. Then moves and exchanges with
+the lightest member follow, as long as one lessens the sum of squared loads. In the end resources of
+equal weight stay where they are, as far as the loads permit. ADR 0057 says what is exact.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping
-from typing import TypeVar
+from collections.abc import Collection, Iterable, Mapping
+from typing import TypeAlias, TypeVar
 
 from kohort.model.ids import MemberId, TopicPartition
 from kohort.policies.claims import valid_claims
@@ -64,26 +64,74 @@ def weighted_shares(
     taken = set().union(*shares.values())
     for key in sorted(weights.keys() - taken, key=lambda k: (-weights[k], k)):
         give(key, lightest())
-    while (move := _best_move(shares, load, weights, lightest())) is not None:
-        key, giver = move
-        receiver = lightest()
-        shares[giver].remove(key)
-        load[giver] -= weights[key]
-        give(key, receiver)
-    return shares
+    while (change := _best_change(shares, load, weights, lightest())) is not None:
+        for key, giver, taker in change:
+            shares[giver].remove(key)
+            load[giver] -= weights[key]
+            give(key, taker)
+    return _kept_at_home(owned, shares, weights)
 
 
-def _best_move(
+_Change: TypeAlias = list[tuple[K, MemberId, MemberId]]
+"""Resources with the members that give and take them."""
+
+
+def _best_change(
     shares: Mapping[MemberId, set[K]],
     load: Mapping[MemberId, int],
     weights: Mapping[K, int],
-    receiver: MemberId,
-) -> tuple[K, MemberId] | None:
-    """The resource and its owner, from the heaviest member that can improve the balance."""
+    taker: MemberId,
+) -> _Change[K] | None:
+    """A move to the lightest member that improves the balance; if there is none, an exchange.
+
+    The heaviest member that can improve the balance gives. The heaviest and the lightest member
+    exchange. The best change halves the difference of the two loads.
+    """
     for giver in sorted(shares, key=lambda i: (-load[i], i)):
-        difference = load[giver] - load[receiver]
+        difference = load[giver] - load[taker]
         able = [key for key in shares[giver] if 0 < weights[key] < difference]
         if able:
-            # The best move halves the difference.
-            return min(able, key=lambda k: (abs(2 * weights[k] - difference), k)), giver
-    return None
+            key = min(able, key=lambda k: (abs(2 * weights[k] - difference), k))
+            return [(key, giver, taker)]
+    giver = min(shares, key=lambda i: (-load[i], i))
+    difference = load[giver] - load[taker]
+    exchanges = [
+        (abs(2 * (heavier - lighter) - difference), out, back)
+        for heavier, out in _one_of_each_weight(shares[giver], weights).items()
+        for lighter, back in _one_of_each_weight(shares[taker], weights).items()
+        if 0 < heavier - lighter < difference
+    ]
+    if not exchanges:
+        return None
+    _, out, back = min(exchanges)
+    return [(out, giver, taker), (back, taker, giver)]
+
+
+def _one_of_each_weight(keys: Iterable[K], weights: Mapping[K, int]) -> dict[int, K]:
+    return {weights[key]: key for key in sorted(keys, reverse=True)}
+
+
+def _kept_at_home(
+    owned: Mapping[MemberId, Collection[K]],
+    shares: Mapping[MemberId, set[K]],
+    weights: Mapping[K, int],
+) -> dict[MemberId, set[K]]:
+    """The same loads with the fewest moves: resources of equal weight are interchangeable."""
+    claims = Counter(key for mine in owned.values() for key in set(mine))
+    kept: dict[MemberId, set[K]] = {}
+    room: dict[MemberId, Counter[int]] = {}
+    for member_id, share in shares.items():
+        room[member_id] = Counter(weights[key] for key in share)
+        kept[member_id] = set()
+        mine = (k for k in sorted(set(owned[member_id])) if k in weights and claims[k] == 1)
+        for key in sorted(mine, key=lambda k: (k not in share, k)):
+            if room[member_id][weights[key]]:
+                room[member_id][weights[key]] -= 1
+                kept[member_id].add(key)
+    free: dict[int, list[K]] = {}
+    for key in sorted(weights.keys() - set().union(*kept.values()), reverse=True):
+        free.setdefault(weights[key], []).append(key)
+    for member_id, missing in room.items():
+        for weight, count in missing.items():
+            kept[member_id].update(free[weight].pop() for _ in range(count))
+    return kept

@@ -180,7 +180,8 @@ class StepsAreSmall(Assigned):
     """An incremental policy moves at most K partitions a step, with steps at least D apart.
 
     Under an eager policy each step lessens the imbalance, so that there are at most moves/K steps.
-    Of a cooperative policy only the number of moves in a step is judged.
+    A cooperative step begins when partitions are taken from their owners. Another leader does not
+    know when the last one began, so the distance is judged under one leader.
     """
 
     number, name, heading = 34, "steps-are-small", Heading.OWNERSHIP
@@ -193,6 +194,7 @@ class StepsAreSmall(Assigned):
     def __init__(self, world: World) -> None:
         super().__init__(world)
         self._last_move: dict[GroupId, Instant] = {}
+        self._leaders: dict[GroupId, MemberId] = {}
 
     def assigned(self, recorded: Recorded, plan: Plan) -> None:
         """Compare with the step before."""
@@ -220,19 +222,31 @@ class StepsAreSmall(Assigned):
 
         judge(moved <= policy.moves_per_step, f"{moved} moves, of {policy.moves_per_step} a step")
         judge(_spread(plan.targets) < _spread(before), "a step did not lessen the imbalance")
+        self._far_enough(recorded, plan, policy.step_interval_ms)
+
+    def _far_enough(self, recorded: Recorded, plan: Plan, interval_ms: int) -> None:
+        """Compare the instant of this step with the instant of the last one."""
         last = self._last_move.get(plan.group.group_id)
         if last is not None:
             apart = (recorded.at - last) // MICROS_PER_MILLI
-            interval = policy.step_interval_ms
-            judge(apart >= interval, f"steps {apart} ms apart, expected {interval} ms")
+            self.judge(
+                apart >= interval_ms,
+                lambda: f"steps {apart} ms apart, expected {interval_ms} ms",
+                recorded,
+            )
         self._last_move[plan.group.group_id] = recorded.at
 
     def _withdrawn(self, recorded: Recorded, plan: Plan) -> None:
         """A cooperative step begins when the plan takes partitions from owners that work on them.
 
         The claims in the offers tell these owners. Contradicting claims are void, and a member that
-        drains or has another subscription must give its partitions up.
+        drains or has another subscription must give its partitions up. The leader decides before
+        the coordinator has the plan, so a distance may be shorter by the time of a message.
         """
+        leader = plan.generation.leader_id
+        if self._leaders.get(plan.group.group_id) != leader:
+            self._leaders[plan.group.group_id] = leader
+            self._last_move.pop(plan.group.group_id, None)
         offers = plan.offers()
         if offers is None:
             return
@@ -245,6 +259,8 @@ class StepsAreSmall(Assigned):
         most = plan.promised.moves_per_step
         if moved:
             self.judge(moved <= most, lambda: f"{moved} moves, of {most} a step", recorded)
+            interval = max(0, plan.promised.step_interval_ms - SLACK_MS)
+            self._far_enough(recorded, plan, interval)
 
 
 class CopiesAreWarm(Assigned):
