@@ -7,8 +7,12 @@ import contextlib
 import random
 import subprocess
 import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
+import confluent_kafka
 import pytest
 from tests.client import columns
 from tests.client.columns import rows_by_arrow
@@ -18,7 +22,8 @@ from tests.client.test_async_consumer import make_async, play
 
 from kohort import Consumer
 from kohort.broker.embedded import EmbeddedBroker
-from kohort.client.errors import NoOffset, WrongUse
+from kohort.client.admin import Admin
+from kohort.client.errors import FetchFailed, NoOffset, WrongUse
 from kohort.model.ids import TopicPartition
 
 
@@ -163,6 +168,61 @@ def test_new_records_come(broker: EmbeddedBroker) -> None:
         write(broker, (0, b"new"))
         assert [row[4] for row in rows_by_arrow(consumer, 1)] == [b"new"]
         assert consumer.metrics()["records-consumed-total"] == 201
+
+
+def test_a_damaged_batch_is_an_error_after_the_records_before_it(
+    kohort_broker_factory: Callable[..., EmbeddedBroker], tmp_path: Path
+) -> None:
+    """The damage is on the broker's disk; a seek passes it, and other partitions go on."""
+    broker = kohort_broker_factory(str(tmp_path))
+    with Admin(bootstrap_servers=broker.bootstrap_servers) as admin:
+        admin.create_topic("t", 2, 1)
+    for value in (b"before", b"damaged", b"behind"):
+        write(broker, (0, value), (1, value))
+    (log,) = tmp_path.glob("**/t-0/*.log")
+    with log.open("r+b") as file:
+        file.seek(log.read_bytes().index(b"damaged"))
+        file.write(b"D")
+    with make(broker) as consumer:
+        consumer.subscribe(["t"])
+        seen: list[columns.Row] = []
+        errors: list[str] = []
+        while len(errors) < 2 or len(seen) < 4:
+            try:
+                batch = consumer.poll_arrow(5)
+            except FetchFailed as error:
+                errors.append(str(error))
+                assert consumer.position(TP0) <= 1
+            else:
+                assert batch is not None
+                seen += columns.rows_of(batch)
+        assert "t-0: the batch at offset 1 cannot be read" in errors[0]
+        assert consumer.position(TP0) == 1
+        consumer.seek(TP0, 2)
+        seen += rows_by_arrow(consumer, 1)
+    assert places(sorted(seen)) == [(0, 0), (0, 2), (1, 0), (1, 1), (1, 2)]
+
+
+def test_what_waits_is_bounded(broker: EmbeddedBroker) -> None:
+    """At most ``queued.max.messages.kbytes`` wait, and a batch that came although it did not fit."""
+    producer = confluent_kafka.Producer(
+        {"bootstrap.servers": broker.bootstrap_servers, "batch.num.messages": 1, "log_level": 0}
+    )
+    for n in range(160):
+        producer.produce("t", bytes(20_000), partition=n % 2)
+    assert producer.flush(30) == 0
+    limit = 256 << 10
+    settings = {"max_partition_fetch_bytes": 128 << 10, "queued_max_messages_kbytes": limit >> 10}
+    with make(broker, **settings) as consumer:
+        consumer.subscribe(["t"])
+        rows_by_arrow(consumer, 1, 1)
+        assert consumer._columns is not None
+        reader, most = consumer._columns._reader, 0
+        for _ in range(50):
+            time.sleep(0.002)
+            most = max(most, reader.buffered)
+        assert 0 < most <= limit + 20_200
+        assert len(rows_by_arrow(consumer, 359, 25)) == 359
 
 
 def test_assign_without_a_group_reads_columns(broker: EmbeddedBroker) -> None:
