@@ -22,8 +22,11 @@ from tests.client.test_async_consumer import make_async, play
 
 from kohort import Consumer
 from kohort.broker.embedded import EmbeddedBroker
+from kohort.client import column_fetcher
 from kohort.client.admin import Admin
 from kohort.client.errors import FetchFailed, NoOffset, WrongUse
+from kohort.fetch import columns as decoding
+from kohort.fetch import numpy_decoder
 from kohort.model.ids import TopicPartition
 
 
@@ -203,8 +206,8 @@ def test_a_damaged_batch_is_an_error_after_the_records_before_it(
     assert places(sorted(seen)) == [(0, 0), (0, 2), (1, 0), (1, 1), (1, 2)]
 
 
-def test_what_waits_is_bounded(broker: EmbeddedBroker) -> None:
-    """At most ``queued.max.messages.kbytes`` wait, and a batch that came although it did not fit."""
+def test_the_memory_of_a_slow_consumer_is_bounded(broker: EmbeddedBroker) -> None:
+    """At most ``queued.max.messages.kbytes`` wait, and one batch that did not fit."""
     producer = confluent_kafka.Producer(
         {"bootstrap.servers": broker.bootstrap_servers, "batch.num.messages": 1, "log_level": 0}
     )
@@ -223,6 +226,22 @@ def test_what_waits_is_bounded(broker: EmbeddedBroker) -> None:
             most = max(most, reader.buffered)
         assert 0 < most <= limit + 20_200
         assert len(rows_by_arrow(consumer, 359, 25)) == 359
+
+
+def test_the_compiled_decoder_is_loaded_by_a_thread_after_many_rows(
+    broker: EmbeddedBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(decoding._Chosen, "decode", staticmethod(numpy_decoder.decode))
+    monkeypatch.setattr(column_fetcher, "_LOAD_AFTER", 150)
+    with make(broker) as consumer:
+        consumer.subscribe(["t"])
+        rows = rows_by_arrow(consumer, 100, 10)
+        assert not decoding.is_compiled()
+        rows += rows_by_arrow(consumer, 200 - len(rows))
+        until(decoding.is_compiled, "the compiled decoder is in use", 60)
+        write(broker, (0, b"new"))
+        assert [row[4] for row in rows_by_arrow(consumer, 1)] == [b"new"]
+    assert places(sorted(rows)) == EVERYTHING
 
 
 def test_assign_without_a_group_reads_columns(broker: EmbeddedBroker) -> None:

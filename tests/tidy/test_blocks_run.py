@@ -36,6 +36,7 @@ MIRROR = "docs/howto/mirror-topics.md"
 FAILURES = "docs/howto/handle-failures.md"
 ASYNCIO = "docs/howto/consume-with-asyncio.md"
 READ = "docs/howto/read-records.md"
+COLUMNS = "docs/howto/consume-columns.md"
 STATE = "docs/howto/keep-state.md"
 RESTART = "docs/howto/restart-without-moving.md"
 CONFLUENT = "docs/howto/from-confluent-kafka.md"
@@ -65,6 +66,8 @@ RUN = (
     (READ, "re.compile("),
     (READ, "consumer.assign("),
     (READ, "offsets_for_times("),
+    (COLUMNS, "pc.binary_length("),
+    (COLUMNS, "pq.write_table("),
     (RESTART, '"kohort.member.identity": '),
     (SHARE, "ResourceGroup("),
     (SHARE, "LeaderElection("),
@@ -231,6 +234,24 @@ def test_the_programs_that_read_records(
         admin.create_topic("orders-eu", 1)
     put(address, "orders-eu", b"one", b"two")
     (terminals.folder / "page.py").write_text(at(block_with(READ, part), address))
+    assert terminals.run("page", sys.executable, "page.py") == said
+
+
+@pytest.mark.parametrize(
+    ("part", "said"),
+    [
+        ("pc.binary_length(", "2 rows, 6 bytes of values\n"),
+        ("pq.write_table(", "2 archived\n"),
+    ],
+)
+def test_the_programs_that_read_columns(
+    kohort_broker: EmbeddedBroker, terminals: Terminals, part: str, said: str
+) -> None:
+    address = kohort_broker.bootstrap_servers
+    with Admin(bootstrap_servers=address) as admin:
+        admin.create_topic("orders", 1)
+    put(address, "orders", b"one", b"two")
+    (terminals.folder / "page.py").write_text(at(block_with(COLUMNS, part), address))
     assert terminals.run("page", sys.executable, "page.py") == said
 
 

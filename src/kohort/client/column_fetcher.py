@@ -35,6 +35,9 @@ from kohort.model.positions import Position
 
 _DECODE_BYTES: Final = 8 << 20
 """Most bytes of records that are decoded at once, unless a single batch is larger."""
+_LOAD_AFTER: Final = 100_000
+"""Rows after which the compiled decoder is loaded, which takes a second of CPU or more: a program
+that reads a few rows does without."""
 _CLOSE_S: Final = 5.0
 
 _KINDS: Final = {
@@ -80,9 +83,8 @@ class ColumnFetcher:
         self._damage: Damaged | None = None
         """Raised when nothing is ready: records before the damage come first."""
         self._closed = False
-        if not columns.is_compiled():
-            # Not a daemon: the compiler must not be at work while the process ends.
-            threading.Thread(target=columns.load, name="kohort-load").start()
+        self._decoded = -1 if columns.is_compiled() else 0
+        """Rows so far; -1 when the compiled decoder is in use, or on its way."""
 
     def event(self) -> ColumnEvent:
         """Becomes readable when records arrive. Close the event before this fetcher."""
@@ -301,6 +303,12 @@ class ColumnFetcher:
                 return
 
     def _keep(self, batch: pa.RecordBatch, counts: list[int], portions: list[Portion]) -> None:
+        if self._decoded >= 0:
+            self._decoded += batch.num_rows
+            if self._decoded >= _LOAD_AFTER:
+                self._decoded = -1
+                # Not a daemon: the compiler must not be at work while the process ends.
+                threading.Thread(target=columns.load, name="kohort-load").start()
         parts = []
         held = {part.partition: part for each in self._ready for part in each.parts}
         for portion, rows in zip(portions, counts, strict=True):
