@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from tests.history.cases import broken, kept
 from tests.history.cases_membership import replaced
 from tests.history.tale import G, Tale, m, tps
@@ -154,6 +156,20 @@ def a_clean_end_with_a_last_commit() -> Tale:
     tale = _alone(auto_commit=True).deliver("a", 0, 0, 9).client_commit("a", p0=10)
     tale.told("a", "revoked", 0, 1, 2, 3)
     return tale.add(c.ProcessStopped(group_id=G, member_id=m("a")), "a")
+
+
+@kept(40)
+def a_seek_while_the_last_commit_is_under_way_comes_too_late_for_it() -> Tale:
+    """Found by `kohort lab seeds` (swarm liveness, 5030): a seek while `unsubscribe` commits."""
+    tale = _alone(auto_commit=True).deliver("a", 0, 0, 9).client_commit("a", p1=0)
+    seek = partial(tale.position, "a", 0, 5, sought=True)
+    return tale.client_commit("a", p0=10, meanwhile=seek).told("a", "revoked", 0, 1, 2, 3)
+
+
+@broken(40, "t-0 was given up in order at 5, but committed at 10")
+def a_seek_after_the_answer_must_be_committed() -> Tale:
+    tale = _alone(auto_commit=True).deliver("a", 0, 0, 9).client_commit("a", p0=10)
+    return tale.position("a", 0, 5, sought=True).told("a", "revoked", 0, 1, 2, 3)
 
 
 @kept(40)

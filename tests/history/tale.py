@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from kohort.embedded.consumer import (
@@ -475,16 +475,16 @@ class Tale:
         return self.heard(fact, name)
 
     def client_commit(
-        self, name: str, outcome: str = "ok", *, refused: tuple[int, ...] = (), **offsets: int
-    ) -> Tale:
+        self, name: str, outcome: str = "ok", *, refused: tuple[int, ...] = (),
+        meanwhile: Callable[[], object] = lambda: None, **offsets: int,
+    ) -> Tale:  # fmt: skip
         pairs = tuple((TopicPartition("t", int(k[1:])), v) for k, v in offsets.items())
         self._request += 1
         self.heard(c.CommitSent(group_id=G, request=self._request, offsets=pairs), name)
+        meanwhile()
+        ended = c.Outcome(outcome)
         concluded = c.CommitConcluded(
-            group_id=G,
-            request=self._request,
-            outcome=c.Outcome(outcome),
-            refused=tps(*refused),
+            group_id=G, request=self._request, outcome=ended, refused=tps(*refused)
         )
         return self.heard(concluded, name)
 

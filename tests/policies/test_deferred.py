@@ -15,7 +15,7 @@ from tests.policies.groups import shown
 
 from kohort.embedded.deferral import NOTHING, Echo, Pending, Wait, encode_echo
 from kohort.model.errors import ConfigError
-from kohort.model.ids import GenerationId, MemberId, TopicPartition
+from kohort.model.ids import GenerationId, GroupInstanceId, MemberId, TopicPartition
 from kohort.model.instants import Instant, Millis, millis_between
 from kohort.policies.cooperative import CooperativeStickyAssignor
 from kohort.policies.deferred import DeferredPlan, Resolution, deferred_plan
@@ -470,3 +470,24 @@ def test_no_partition_idles_longer_than_the_wait(steps: list[tuple[str, int]], s
     group.sleep(61)
     wanted = {t for each in group.members.values() for t in each.topics}
     assert not {p for p in group.idle if p.topic in wanted}
+
+
+def test_a_static_member_that_gave_its_partitions_up_under_a_new_id_is_not_lost() -> None:
+    """It returned without a rebalance, and offers an eager protocol, too (swarm safety, 5055)."""
+    a, old, new = MemberId("a"), MemberId("s-1"), MemberId("s-2")
+    everything = frozenset(TopicPartition("t", n) for n in range(4))
+    first = MemberSpec(topics=frozenset({"t"}))
+    static = replace(first, group_instance_id=GroupInstanceId("s"))
+    plan = deferred_plan(
+        GroupSpec(members={a: first, old: static}, partitions={"t": 4}),
+        Moment(generation_id=GenerationId(1), now=Instant(0)),
+        MINUTE,
+    )
+    stayed = replace(first, generation_id=GenerationId(1), owned=set(plan.partitions[a]))
+    moment = Moment(generation_id=GenerationId(2), now=Instant(0), memory=plan.memory)
+    gave_up = replace(static, generation_id=GenerationId(1))
+    for returned, waits in ((gave_up, 0), (replace(gave_up, group_instance_id=None), 1)):
+        spec = GroupSpec(members={a: stayed, new: returned}, partitions={"t": 4})
+        again = deferred_plan(spec, moment, MINUTE)
+        assert len(again.pending.waits) == waits
+        assert (set().union(*again.partitions.values()) == everything) == (waits == 0)

@@ -191,13 +191,13 @@ def deferred_plan(
         generation_id=moment.generation_id,
         owners={p: member_id for member_id, share in plan.items() for p in share},
         topics={member_id: member.topics for member_id, member in spec.members.items()},
+        instances=spec.instances(),
         wait_ids=_wait_ids(spec, identities),
         waits=tuple(waits),
         handovers=ready.deadlines,
         moved_at=moment.now if moves.made else (memory.moved_at if memory else None),
         absences=absences,
     )
-    handovers = announced(ready.deadlines, moment.now)
     return DeferredPlan(
         partitions=plan,
         pending=Pending(
@@ -207,7 +207,7 @@ def deferred_plan(
         ),
         again=_again(kept, moves.waiting, ready, moment.now, resolution),
         memory=kept,
-        handovers=handovers,
+        handovers=announced(ready.deadlines, moment.now),
         standbys=standbys(
             staying, (target, moves.target), echoes, resolution.stateful, resolution.standbys
         ),

@@ -16,6 +16,7 @@ from kohort.model.ids import (
     NO_GENERATION,
     NO_MEMBER,
     GenerationId,
+    GroupInstanceId,
     MemberId,
     TopicPartition,
 )
@@ -50,6 +51,8 @@ class LeaderMemory:
     owners: Mapping[TopicPartition, MemberId]
     topics: Mapping[MemberId, frozenset[str]]
     """The members of the generation, each with its subscription."""
+    instances: Mapping[MemberId, GroupInstanceId] = field(default_factory=dict)
+    """The static members of the generation."""
     wait_ids: Mapping[MemberId, int] = field(default_factory=dict)
     """For each member, the id of a wait for this member: its identity, if it has one."""
     waits: tuple[Waiting, ...] = ()
@@ -187,11 +190,23 @@ def _continued(
 def _lost_by_memory(
     spec: GroupSpec, memory: LeaderMemory, free: frozenset[TopicPartition]
 ) -> dict[int, frozenset[TopicPartition]]:
-    """The partitions that lost members had in the last plan, by the id of the wait."""
+    """The partitions that lost members had in the last plan, by the id of the wait.
+
+    A static member gets another id when it returns, without a rebalance. So a member that took part
+    in the last generation is told by its instance, too.
+    """
+    newest = newest_generation(spec)
+    stayed = {
+        instance
+        for member_id, instance in spec.instances().items()
+        if spec.members[member_id].generation_id == newest
+    }
     lost: dict[MemberId, set[TopicPartition]] = {}
     for partition in free:
         owner = memory.owners.get(partition)
-        if owner is not None and owner not in spec.members:
+        if owner is None or owner in spec.members:
+            continue
+        if memory.instances.get(owner) not in stayed:
             lost.setdefault(owner, set()).add(partition)
     return {memory.wait_ids[owner]: frozenset(mine) for owner, mine in lost.items()}
 

@@ -73,6 +73,14 @@ class GroupSpec:
                 f"{MAX_MEMBERS}; split the group"
             )
 
+    def instances(self) -> dict[MemberId, GroupInstanceId]:
+        """The instance id of each static member."""
+        return {
+            member_id: member.group_instance_id
+            for member_id, member in self.members.items()
+            if member.group_instance_id is not None
+        }
+
     def member_order(self) -> list[MemberId]:
         """Static members by instance id, then dynamic ones by member id (Kafka's order)."""
         members = self.members

@@ -45,6 +45,10 @@ class _Reading:
     commit_failed: bool = False
     concluded: int = -1
     """The newest answered request; a later answer to an older request is ignored."""
+    asked: int = -1
+    """The newest request that commits this partition."""
+    sought_under_way: bool = False
+    """Whether the application sought while this request was under way."""
     at_revocation: int | None = None
     """``next`` when the revocation callback began: the commit before the callback covers it."""
 
@@ -105,6 +109,8 @@ class _Readers(Check):
         if reading.start is None or fact.offset < reading.start:
             reading.start = fact.offset
         reading.sought = reading.sought or fact.sought
+        if fact.sought and reading.concluded < reading.asked:
+            reading.sought_under_way = True
 
     def moved(self, recorded: Recorded, fact: PositionSet, reading: _Reading) -> None:
         """The position is set; a check may judge this."""
@@ -153,6 +159,8 @@ class CommitsFollowDeliveries(_Readers):
         """The commit must not be beyond the deliveries."""
         for tp, offset in fact.offsets:
             reading = self.reading.get((recorded.source, tp))
+            if reading is not None:
+                reading.asked, reading.sought_under_way = fact.request, False
             if reading is not None and reading.next is not None and not reading.sought:
                 self.judge(
                     offset <= reading.next,
@@ -163,7 +171,10 @@ class CommitsFollowDeliveries(_Readers):
                 )
 
     def given_up(self, recorded: Recorded, fact: CallbackEnded) -> None:
-        """An orderly revocation: the offset after the delivered records is committed."""
+        """An orderly revocation: the offset after the delivered records is committed.
+
+        A seek while the last commit is under way comes too late for this commit.
+        """
         process = self.world.processes.get(recorded.source)
         if process is None or not process.auto_commit or fact.kind is not CallbackKind.REVOKED:
             return
@@ -172,6 +183,8 @@ class CommitsFollowDeliveries(_Readers):
             if reading is None or reading.next is None or reading.commit_failed:
                 continue
             wanted = reading.at_revocation
+            if reading.sought_under_way:
+                continue
             if wanted is not None and reading.next != reading.start:
                 self.judge(
                     reading.committed == wanted,
