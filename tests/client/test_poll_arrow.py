@@ -271,11 +271,12 @@ import sys
 sys.modules["pyarrow"] = sys.modules["numpy"] = None
 from kohort import Consumer
 consumer = Consumer(bootstrap_servers="127.0.0.1:1", group_id="g")
+consumer.subscribe(["t"])
 try:
     consumer.poll_arrow(0)
 except Exception as error:
     print(type(error).__name__, error)
-consumer.close()
+consumer.close(0)
 """
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True

@@ -71,6 +71,7 @@ CALLS: Final[dict[str, Method]] = {
     "consume": lambda c: c.consume(5, 0.05),
     "iterate": lambda c: next(iter(c)),
     "batches": lambda c: next(c.batches(5, 0.05)),
+    "poll_arrow": lambda c: c.poll_arrow(0.05, 5),
     "drain": lambda c: c.drain(),
     "report_warm": lambda c: c.report_warm([T0]),
     "report_cold": lambda c: c.report_cold([T0]),
@@ -87,6 +88,7 @@ CHANGES: Final = frozenset(
         "consume",
         "iterate",
         "batches",
+        "poll_arrow",
         "drain",
         "subscribe",
         "assign",
@@ -164,6 +166,10 @@ WRONG: Final[dict[str, list[Arguments]]] = {
     "batches": [
         *(given(number, 0.05) for number in (0, -1, "5", 1.5, True, None)),
         *(given(5, wait) for wait in NOT_SECONDS),
+    ],
+    "poll_arrow": [
+        *(given(0.05, number) for number in (0, -1, "5", 1.5, True, None)),
+        *each(*NOT_SECONDS),
     ],
     "report_warm": each("t", ["t"], [5], None, T0),
     "report_cold": each("t", ["t"], [5], None, T0),
@@ -301,7 +307,7 @@ NEEDS_ASSIGNMENT: Final = frozenset({call for call in CALLS if call.startswith("
     "resume",
 }
 NEEDS_SUBSCRIPTION: Final = frozenset(
-    {"poll", "consume", "iterate", "batches", "enforce_rebalance"}
+    {"poll", "consume", "iterate", "batches", "poll_arrow", "enforce_rebalance"}
 )
 RAISES: Final[dict[str, dict[type[Exception], frozenset[str]]]] = {
     "unsubscribed": {WrongUse: NEEDS_ASSIGNMENT | NEEDS_SUBSCRIPTION | {"drain"}},

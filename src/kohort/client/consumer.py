@@ -314,10 +314,11 @@ class Consumer(ConsumerMembership, Generic[K, V]):
             Exception: as ``poll``.
         """
         arguments.whole(max_records, "max_records", arguments.MAX_INT32, 1)
+        wait = arguments.seconds(timeout)
         with self._alone():
             if self._columns is None:
                 self._change_to_columns().close()
-            if not self._loop.fill(max_records, timeout, columns=True):
+            if not self._loop.fill(max_records, wait, columns=True):
                 return None
             assert self._columns is not None
             return self._hand_out(self._columns, max_records)
@@ -325,6 +326,7 @@ class Consumer(ConsumerMembership, Generic[K, V]):
     def _change_to_columns(self, before: Callable[[], None] = lambda: None) -> RecordFetcher:
         """Read columns from now on; returns the fetcher of records, which has to be closed."""
         self._loop.check_outside_callback()
+        self._loop.check_member()
         columns = column_fetcher(self._settings)
         before()
         self._columns = columns
