@@ -58,11 +58,22 @@ def consumer_of(bootstrap: str, history: Path, **more: object) -> Consumer:
     return Consumer(settings_of(bootstrap, history, **more))
 
 
+COLUMNS = ("two", "late")
+"""The consumers that read columns; the others read records."""
+
+
+def poll(consumer: Consumer) -> None:
+    if Path(consumer.settings.kohort_history_file).stem in COLUMNS:
+        consumer.poll_arrow(0.02, 100)
+    else:
+        consumer.consume(100, 0.02)
+
+
 def poll_all(consumers: list[Consumer], seconds: float, enough: object = None) -> None:
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline and not (callable(enough) and enough()):
         for consumer in consumers:
-            consumer.consume(100, 0.02)
+            poll(consumer)
 
 
 def shared(consumers: list[Consumer], total: int = PARTITIONS) -> bool:

@@ -10,8 +10,11 @@ from tests.spark.conftest import Feed
 pytest.importorskip("pyarrow", reason="pip install 'kohort[spark]'")
 
 from kohort.broker.embedded import EmbeddedBroker
+from kohort.client.admin import Admin
 from kohort.client.config import parse_client_settings
 from kohort.client.errors import RequestFailed
+from kohort.engine.member_outputs import Node
+from kohort.fetch.requests import Remedy
 from kohort.model.errors import ErrorCode
 from kohort.model.ids import TopicPartition
 from kohort.spark.fetching import BatchFetcher
@@ -40,3 +43,21 @@ def test_an_unreachable_broker_is_a_retriable_problem(broker: EmbeddedBroker) ->
     assert isinstance(problem, RequestFailed)
     assert problem.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     fetcher.close()
+
+
+def test_an_error_of_a_follower_is_judged_by_the_leader(broker: EmbeddedBroker) -> None:
+    """A follower that is behind answers that an offset is out of range; the record is there."""
+    with Admin(bootstrap_servers=broker.bootstrap_servers) as admin:
+        admin.create_topic("t", 1, 1)
+    fetcher = BatchFetcher(parse_client_settings(bootstrap_servers=broker.bootstrap_servers))
+    place = TopicPartition("t", 0)
+    fetcher._sources[place] = Node(node_id=1)
+    seen = []
+    for _ in range(2):
+        fetcher.ask(place, 5, 1)
+        fetched = fetcher.answer()
+        assert isinstance(fetched.problem, RequestFailed)
+        seen.append((fetched.problem.code, fetched.remedy))
+    fetcher.close()
+    code = ErrorCode.OFFSET_OUT_OF_RANGE
+    assert seen == [(code, Remedy.AGAIN), (code, Remedy.OUT_OF_RANGE)]

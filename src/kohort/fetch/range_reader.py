@@ -4,13 +4,13 @@ In: partitions with starts, seeks, pauses; rows of Fetch answers; instants. Out:
 requests, portions of opened batches in order of offsets, errors. Must not know: connections,
 threads, Arrow.
 
-Two threads may share a reader. One calls ``due``, ``asked``, ``answered`` and ``failed``; the other
-one calls everything else. All calls need one lock, except ``portions``, which does the long work.
+Two threads may share a reader: one fetches, the other one reads. A lock covers the calls of the
+first, and those calls of the second that add, move or remove partitions.
 """
 
 from __future__ import annotations
 
-from collections import OrderedDict, deque
+from collections import deque
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
@@ -80,6 +80,8 @@ class _Range:
     """Bytes of all answers so far."""
     taken: int = 0
     """Bytes of those that do not wait any more. One thread writes this, the other ``arrived``."""
+    served: int = 0
+    """The number of the last answer with records."""
     bounds: tuple[int, int] | None = None
 
 
@@ -101,8 +103,9 @@ class RangeReader:
         self._most_bytes = most_bytes
         self._backoff = backoff_micros
         self._replica_micros = replica_micros
-        self._ranges: OrderedDict[TopicPartition, _Range] = OrderedDict()
-        """In the order in which ``due`` names them: those that got records go to the end."""
+        self._ranges: dict[TopicPartition, _Range] = {}
+        self._answers = 0
+        """Answers with records so far."""
         self._turn: deque[TopicPartition] = deque()
         """In the order in which ``portions`` opens them."""
         self._reserved: dict[int, int] = {}
@@ -168,18 +171,22 @@ class RangeReader:
     # -- requests and their answers ---------------------------------------------------------------
 
     def due(self, now: Instant) -> list[tuple[TopicPartition, int]]:
-        """The partitions to fetch, each with the replica to ask; -1 for the leader."""
+        """The partitions to fetch, each with the replica to ask; -1 for the leader.
+
+        Those that got records last are at the end, so that a full answer leaves none out for long.
+        """
         most = self._options.partition_max_bytes
         if self.room <= 0:
             return []
-        return [
-            (partition, each.replica if now < each.replica_until else _LEADER)
+        found = [
+            (each.served, partition, each.replica if now < each.replica_until else _LEADER)
             for partition, each in self._ranges.items()
             if each.asked is None
             and not each.paused
             and each.not_before <= now
             and each.arrived - each.taken < most
         ]
+        return [(partition, replica) for _, partition, replica in sorted(found)]
 
     @property
     def buffered(self) -> int:
@@ -244,10 +251,11 @@ class RangeReader:
     def _error(
         self, partition: TopicPartition, each: _Range, code: ErrorCode, now: Instant
     ) -> Trouble | None:
-        found = remedy(code)
+        follower = each.replica != _LEADER and now < each.replica_until
+        found = remedy(code, follower=follower)
         each.not_before = Instant(now + self._backoff)
-        if each.replica != _LEADER and now < each.replica_until:
-            each.replica = _LEADER  # a follower may be behind: ask the leader (KIP-392)
+        if follower:
+            each.replica = _LEADER
             return None
         if found is Remedy.OUT_OF_RANGE:
             each.not_before = _NEVER
@@ -274,7 +282,8 @@ class RangeReader:
         each.answers.append(_Waiting(deque(answer.batches), answer.next_offset, answer.size))
         each.arrived += answer.size
         self._arrived += answer.size
-        self._ranges.move_to_end(partition)
+        self._answers += 1
+        each.served = self._answers
         return None
 
     # -- batches for the application --------------------------------------------------------------

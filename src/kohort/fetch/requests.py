@@ -106,8 +106,10 @@ def rows_of(response: Any) -> Iterator[tuple[TopicPartition, Any, ErrorCode]]:
             yield TopicPartition(topic.topic, row.partition_index), row, code
 
 
-def remedy(code: ErrorCode) -> Remedy:
-    """The remedy after this error."""
+def remedy(code: ErrorCode, *, follower: bool) -> Remedy:
+    """The remedy after this error of the leader, or of a follower."""
+    if follower:
+        return Remedy.AGAIN  # it may be behind: the leader must judge (KIP-392)
     if code is ErrorCode.OFFSET_OUT_OF_RANGE:
         return Remedy.OUT_OF_RANGE
     # Kafka's clients also fetch again after an error that the broker does not explain.

@@ -17,7 +17,7 @@ from kohort.client.cluster_client import ClusterClient
 from kohort.client.config import ClientSettings
 from kohort.client.errors import ClientError, RequestFailed
 from kohort.engine.member_outputs import LeaderOf, Node, Target, Where
-from kohort.fetch.requests import Answer, Place, fetch_request, read, rows_of
+from kohort.fetch.requests import Answer, Place, Remedy, fetch_request, read, remedy, rows_of
 from kohort.fetch.sections import Section, open_batches
 from kohort.member.requests import RequestId
 from kohort.model.errors import ErrorCode
@@ -38,11 +38,13 @@ class Fetched:
             offset. Iterating raises Damaged for a damaged batch.
         next_offset: the offset for the next fetch.
         problem: the error; None if the fetch succeeded.
+        remedy: what helps after the error.
     """
 
     sections: Iterable[Section] = ()
     next_offset: int = -1
     problem: ClientError | None = None
+    remedy: Remedy = Remedy.AGAIN
 
 
 class BatchFetcher:
@@ -92,19 +94,21 @@ class BatchFetcher:
             RefusedBatch: the answer has no batches of format 2.
         """
         if self._asked is None:
-            return Fetched(problem=self._failed)
+            assert self._failed is not None
+            return _failed(self._failed)
         partition, offset, posted = self._asked
         self._asked = None
         try:
             told = self._cluster.wait(posted)
         except ClientError as error:
             self._sources.pop(partition, None)
-            return Fetched(problem=error)
+            return _failed(error)
         none = ErrorCode.of(told.error_code or ErrorCode.UNKNOWN_SERVER_ERROR)
         _, row, code = next(rows_of(told), (partition, None, none))
         if code:
-            self._sources.pop(partition, None)
-            return Fetched(problem=RequestFailed(code, f"fetching {partition}"))
+            follower = isinstance(self._sources.pop(partition, None), Node)
+            problem = RequestFailed(code, f"fetching {partition}")
+            return Fetched(problem=problem, remedy=remedy(code, follower=follower))
         return self._open(partition, offset, read(self._options, offset, row))
 
     def earliest(self, partition: TopicPartition) -> int:
@@ -142,3 +146,8 @@ class BatchFetcher:
 
     def _deadline(self) -> float:
         return time.monotonic() + self._settings.request_timeout_ms / 1_000
+
+
+def _failed(error: ClientError) -> Fetched:
+    """There was no answer."""
+    return Fetched(problem=error, remedy=Remedy.AGAIN if error.retriable else Remedy.REFUSED)

@@ -17,11 +17,12 @@ from typing import Final
 import pyarrow as pa
 
 from kohort.client.config import ClientSettings
-from kohort.client.errors import ClientError, RequestFailed
+from kohort.client.errors import ClientError
 from kohort.fetch.columns import load, to_arrow
+from kohort.fetch.requests import Remedy
 from kohort.fetch.rows import Run
 from kohort.fetch.sections import Section
-from kohort.model.errors import ErrorCode, KohortError
+from kohort.model.errors import KohortError
 from kohort.model.ids import TopicPartition
 from kohort.spark.fetching import BatchFetcher
 from kohort.spark.options import DELETED
@@ -97,7 +98,7 @@ class _Reading:
             piece = self._queue[0]
             fetched = self._fetcher.answer()
             if fetched.problem is not None:
-                self._go_to(self._after(piece, fetched.problem))
+                self._go_to(self._after(piece, fetched.problem, fetched.remedy))
                 continue
             if fetched.next_offset == self._offset:
                 self._check_patience(piece, "no record arrived")
@@ -121,11 +122,11 @@ class _Reading:
             piece = self._queue[0]
             self._fetcher.ask(piece.partition, self._offset, piece.end - self._offset)
 
-    def _after(self, piece: Piece, problem: ClientError) -> int:
+    def _after(self, piece: Piece, problem: ClientError, remedy: Remedy) -> int:
         """The offset to continue with after an error; waits before a retry."""
-        if isinstance(problem, RequestFailed) and problem.code is ErrorCode.OFFSET_OUT_OF_RANGE:
+        if remedy is Remedy.OUT_OF_RANGE:
             return self._behind_deleted(piece)
-        if not problem.retriable:
+        if remedy is Remedy.REFUSED:
             raise ReadFailed(str(problem)) from problem
         self._check_patience(piece, f"no record arrived ({problem})")
         time.sleep(self._backoff_s)
