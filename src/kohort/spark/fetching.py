@@ -38,7 +38,7 @@ class Fetched:
             offset. Iterating raises Damaged for a damaged batch.
         next_offset: the offset for the next fetch.
         problem: the error; None if the fetch succeeded.
-        remedy: what helps after the error.
+        remedy: the remedy after the error.
     """
 
     sections: Iterable[Section] = ()
