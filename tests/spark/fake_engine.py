@@ -19,7 +19,7 @@ from kohort.client.membership import MembershipSnapshot
 from kohort.model.errors import KohortError
 from kohort.model.ids import TopicPartition
 from kohort.spark.driver import SourceDriver
-from kohort.spark.ledger import WrittenFile
+from kohort.spark.ledger import NotedTopic, WrittenFile
 from kohort.spark.options import SourceOptions, parse_options
 from kohort.spark.planning import Piece
 from kohort.spark.sqlite_ledger import SqliteLedger
@@ -30,14 +30,14 @@ def open_ledger(directory: Path) -> SqliteLedger:
     return SqliteLedger(directory, "g")
 
 
-def options_of(application: str) -> SourceOptions:
+def options_of(application: str, starting_offsets: str = "earliest") -> SourceOptions:
     """The options of a query that does not wait for records."""
     options = parse_options(
         {
             "bootstrap": "nowhere:1",
             "group.id": "g",
             "subscribe": "t",
-            "startingOffsets": "earliest",
+            "startingOffsets": starting_offsets,
             "application": application,
         }
     )
@@ -50,9 +50,13 @@ class FakeTopics:
     def __init__(self, count: int) -> None:
         self.end: dict[TopicPartition, int] = {TopicPartition("t", n): 0 for n in range(count)}
         self.begin: dict[TopicPartition, int] = dict.fromkeys(self.end, 0)
+        self.topic_id: str | None = "first"
 
     def partitions(self) -> list[TopicPartition]:
         return list(self.end)
+
+    def described(self) -> dict[str, NotedTopic]:
+        return {"t": NotedTopic(topic_id=self.topic_id, partitions=len(self.end))}
 
     def beginnings(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
         return {p: self.begin[p] for p in partitions}
@@ -286,6 +290,8 @@ class Application:
         zombie_confirmed: bool = False,
         available_now: bool = False,
         drain_file: Path | None = None,
+        fail_on_data_loss: bool = True,
+        starting_offsets: str = "earliest",
     ) -> None:
         self.world = world
         self.name = name
@@ -300,7 +306,11 @@ class Application:
             self.group,
             self.ledger,
             world.topics,
-            dataclasses.replace(options_of(name), drain_file=drain_file),
+            dataclasses.replace(
+                options_of(name, starting_offsets),
+                drain_file=drain_file,
+                fail_on_data_loss=fail_on_data_loss,
+            ),
             clock=lambda: world.clock,
             sleep=world.sleep,
         )

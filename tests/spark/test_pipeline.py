@@ -264,7 +264,7 @@ def test_a_topic_that_was_deleted_and_made_again_is_an_error(
     with Admin(source.settings) as admin:
         admin.delete_topics([source.topic])
         admin.create_topic(source.topic, 1)
-    source.put(numbered(5))
+    source.put(numbered(25))  # longer than the old one: only the id tells the two apart
     with pytest.raises(ConfigError, match="made again"):
         run(source, "SELECT value FROM records")
 

@@ -75,6 +75,33 @@ def test_a_complete_table_is_ok(whole: tuple[Feed, Path]) -> None:
     ]
 
 
+def test_partitions_that_nobody_acquired_count_as_unread(whole: tuple[Feed, Path]) -> None:
+    """Finding S3: such a partition was not in the verdict at all."""
+    source = whole[0]
+    with Admin(source.settings) as admin:
+        admin.create_partitions(source.topic, 3)
+    source.partitions = 3
+    source.put([(None, b"%d" % n) for n in range(60)])
+    verdict = compare(whole)
+    assert verdict.ok
+    assert [p.partition.partition for p in verdict.partitions] == [0, 1, 2]
+    assert verdict.partitions[2].unread > 0
+    assert verdict.total("unread") == 70
+
+
+def test_another_topic_and_a_late_begin_of_an_added_partition_are_found(
+    whole: tuple[Feed, Path],
+) -> None:
+    source, directory = whole
+    name = f"topic/{source.topic}"
+    told = json.dumps({"topic_id": "another", "partitions": 1})
+    change_manifest(directory, "INSERT INTO meta VALUES (?, ?)", name, told)
+    change_manifest(directory, "DELETE FROM manifest WHERE partition = 1 AND begin_offset = 0")
+    found = troubles(compare(whole))
+    assert "the table has records of topic id another, the topic has the id " in found
+    assert "added after the table began, but the table begins at offset " in found
+
+
 def test_a_lost_file_is_found(whole: tuple[Feed, Path]) -> None:
     path = first_file(whole[1])
     rows = pq.read_metadata(path).num_rows

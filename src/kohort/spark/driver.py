@@ -18,13 +18,14 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from kohort.model.errors import ConfigError, InvariantViolation, KohortError
+from kohort.model.errors import InvariantViolation, KohortError
 from kohort.model.ids import TopicPartition
 from kohort.spark.draining import DrainFile
 from kohort.spark.ledger import SourceLedger
 from kohort.spark.offsets import SourceOffset, parse, render
-from kohort.spark.options import DELETED, SourceOptions
+from kohort.spark.options import SourceOptions
 from kohort.spark.planning import Dropped, Piece, pack, pieces_of, plan, replay_filter
+from kohort.spark.topic_checks import TopicChecks, Topics
 
 if TYPE_CHECKING:
     from kohort.client.membership import MembershipSnapshot
@@ -75,26 +76,6 @@ class Group(Protocol):
 
     def leave(self) -> None:
         """Leave the group and stop; harmless when it never joined."""
-        ...
-
-
-class Topics(Protocol):
-    """The subscribed topics and their offsets on the brokers."""
-
-    def partitions(self) -> list[TopicPartition]:
-        """All partitions of the subscribed topics; ConfigError for an unknown topic."""
-        ...
-
-    def beginnings(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        """The first offset in each log."""
-        ...
-
-    def ends(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        """The first offset that cannot be read yet, for each log."""
-        ...
-
-    def close(self) -> None:
-        """Close the connections."""
         ...
 
 
@@ -149,6 +130,7 @@ class SourceDriver:
         self._fenced_at: dict[TopicPartition, int] = {}
         self._told: dict[TopicPartition, int] = {}
         self._targets: dict[TopicPartition, int] | None = None
+        self._checks = TopicChecks(topics, ledger, fail_on_data_loss=options.fail_on_data_loss)
 
     @property
     def held(self) -> frozenset[TopicPartition]:
@@ -199,6 +181,7 @@ class SourceDriver:
             self._drain()
             end = plan(start, self._epochs(), self._positions(), self._readable(), limit)
             if end is not start:
+                self._checks.look()
                 return render(end)
             if self._targets is None:
                 finished = self._clock() >= give_up
@@ -347,6 +330,7 @@ class SourceDriver:
     def _acquire(
         self, partitions: list[TopicPartition], snapshot: MembershipSnapshot[TopicPartition]
     ) -> None:
+        self._checks.look()
         acquired = self._ledger.acquire(partitions, snapshot.generation, snapshot.member)
         epochs = {partition: a.epoch for partition, a in acquired.items()}
         positions = {p: a.position for p, a in acquired.items() if a.position is not None}
@@ -355,7 +339,7 @@ class SourceDriver:
             first = self._first_positions(unknown)
             self._ledger.establish(first, epochs)
             positions |= first
-        self._check_range(positions)
+        self._checks.check_range(positions)
         for partition in partitions:
             self._fenced_at.pop(partition, None)
             self._held[partition] = _Holding(epoch=epochs[partition], position=positions[partition])
@@ -367,30 +351,23 @@ class SourceDriver:
         )
 
     def _first_positions(self, partitions: list[TopicPartition]) -> dict[TopicPartition, int]:
-        """The group's committed offsets, or the offsets that ``startingOffsets`` chooses."""
-        positions = self._group.committed(partitions)
-        unknown = [partition for partition in partitions if partition not in positions]
-        if unknown:
-            earliest = self._options.client.auto_offset_reset == "earliest"
-            look = self._topics.beginnings if earliest else self._topics.ends
-            positions = positions | look(unknown)
-        return positions
+        """The group's committed offsets, or the offsets that ``startingOffsets`` chooses.
 
-    def _check_range(self, positions: Mapping[TopicPartition, int]) -> None:
-        beginnings = self._topics.beginnings(positions.keys())
-        ends = self._topics.ends(positions.keys())
-        for partition, position in positions.items():
-            if position > ends[partition]:
-                raise ConfigError(
-                    f"expected to read {partition} from offset {position}, but it ends at "
-                    f"{ends[partition]}: the topic was deleted and made again; use another group "
-                    "and another output directory for the new topic"
-                )
-            if position < beginnings[partition] and self._options.fail_on_data_loss:
-                raise ConfigError(
-                    f"expected to read {partition} from offset {position}, but it begins at "
-                    f"{beginnings[partition]}: {DELETED}"
-                )
+        Partitions that were added to a topic later begin at their first record, as with Spark's own
+        source. With a table the commits to them do not count: a member that does not write this
+        table made them.
+        """
+        added = frozenset(self._checks.added(partitions))
+        strange = added if self._ledger.keeps_positions else frozenset[TopicPartition]()
+        positions = self._group.committed([p for p in partitions if p not in strange])
+        unknown = [partition for partition in partitions if partition not in positions]
+        earliest = self._options.client.auto_offset_reset == "earliest"
+        at_begin = [partition for partition in unknown if earliest or partition in added]
+        at_end = [partition for partition in unknown if partition not in at_begin]
+        for found, look in ((at_begin, self._topics.beginnings), (at_end, self._topics.ends)):
+            if found:
+                positions = positions | look(found)
+        return positions
 
     def _forget(self, partition: TopicPartition, reason: Dropped) -> None:
         """Note that a range is not read, so that Spark's claim to have processed it is ignored."""
@@ -418,6 +395,7 @@ class SourceDriver:
 
     def _readable(self) -> dict[TopicPartition, int]:
         ends = self._topics.ends(self._held.keys()) if self._held else {}
+        self._checks.check_ends({p: at for p, at in self._positions().items() if p in ends}, ends)
         if self._targets is not None:
             return {p: min(end, self._targets.get(p, 0)) for p, end in ends.items()}
         return ends

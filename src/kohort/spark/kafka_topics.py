@@ -9,10 +9,12 @@ from collections.abc import Collection, Sequence
 
 from kohort.client.admin import Admin
 from kohort.client.config import ClientSettings
+from kohort.client.descriptions import TopicDescription
 from kohort.client.errors import RequestFailed
 from kohort.model.errors import ConfigError, ErrorCode
 from kohort.model.ids import TopicPartition
 from kohort.model.positions import EARLIEST, LATEST
+from kohort.spark.ledger import NotedTopic
 
 
 class KafkaTopics:
@@ -24,13 +26,23 @@ class KafkaTopics:
         self._admin = Admin(settings)
 
     def partitions(self) -> list[TopicPartition]:
-        """All partitions of the subscribed topics.
+        """All partitions of the subscribed topics; raises as ``described``."""
+        return sorted(tp for topic in self._found().values() for tp in topic.topic_partitions)
+
+    def described(self) -> dict[str, NotedTopic]:
+        """Id and number of partitions of each subscribed topic.
 
         Raises:
             ConfigError: a topic does not exist.
         """
+        return {
+            name: NotedTopic(topic_id=topic.topic_id, partitions=len(topic.partitions))
+            for name, topic in self._found().items()
+        }
+
+    def _found(self) -> dict[str, TopicDescription]:
         try:
-            found = self._admin.topics(self._names)
+            return self._admin.topics(self._names)
         except RequestFailed as error:
             if error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                 raise
@@ -39,11 +51,6 @@ class KafkaTopics:
                 f"{error.about} does not exist on {self._servers} (existing topics: {existing}); "
                 "make it with `kohort topics create`, or correct the name"
             ) from error
-        return sorted(
-            TopicPartition(name, partition.partition)
-            for name, topic in found.items()
-            for partition in topic.partitions
-        )
 
     def beginnings(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
         """The first offset in each log."""

@@ -62,6 +62,21 @@ class Position:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class NotedTopic:
+    """A topic as the table saw it first.
+
+    Attributes:
+        topic_id: in Kafka's text form; None from a broker older than 2.8. A topic that is deleted
+            and made again has another one.
+        partitions: its number of partitions then. Partitions that were added later are read from
+            their beginning.
+    """
+
+    topic_id: str | None
+    partitions: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class NotedQuery:
     """The query that made rows of a table, with everything needed to run it again.
 
@@ -143,6 +158,11 @@ class Committed:
 class SourceLedger(Protocol):
     """The part of a ledger that a streaming source needs. Every method is one transaction."""
 
+    @property
+    def keeps_positions(self) -> bool:
+        """Whether positions are kept here; else the group's committed offsets are the positions."""
+        ...
+
     def acquire(
         self, partitions: Iterable[TopicPartition], generation: int, member: str
     ) -> dict[TopicPartition, Acquired]:
@@ -161,6 +181,10 @@ class SourceLedger(Protocol):
 
     def intend(self, application: str, pieces: Sequence[Piece]) -> None:
         """Replace the intended pieces of an application's running batch."""
+        ...
+
+    def note_topic(self, name: str, found: NotedTopic) -> NotedTopic:
+        """Note a topic that is not noted yet; returns what is noted."""
         ...
 
     def close(self) -> None:
@@ -208,6 +232,10 @@ class Ledger(SourceLedger, Protocol):
         """All noted queries, by name."""
         ...
 
+    def noted_topics(self) -> dict[str, NotedTopic]:
+        """All noted topics, by name."""
+        ...
+
 
 class UnfencedLedger:
     """The ledger of a query without a table: fence numbers only. At least once, not exactly once.
@@ -221,8 +249,11 @@ class UnfencedLedger:
             group that was deleted and made again.
     """
 
+    keeps_positions: Final = False
+
     def __init__(self, nonce: int) -> None:
         self._nonce = nonce % (1 << NONCE_BITS)
+        self._topics: dict[str, NotedTopic] = {}
 
     def acquire(
         self, partitions: Iterable[TopicPartition], generation: int, member: str
@@ -242,6 +273,10 @@ class UnfencedLedger:
 
     def intend(self, application: str, pieces: Sequence[Piece]) -> None:
         """Do nothing."""
+
+    def note_topic(self, name: str, found: NotedTopic) -> NotedTopic:
+        """Note a topic for the life of this process."""
+        return self._topics.setdefault(name, found)
 
     def close(self) -> None:
         """Do nothing."""

@@ -10,13 +10,16 @@ between the read of a position and its move. A commit is on disk before ``commit
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
+import json
 import sqlite3
 import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Final
 
 from kohort.model.errors import ConfigError
 from kohort.model.ids import TopicPartition
@@ -27,6 +30,7 @@ from kohort.spark.ledger import (
     LedgerError,
     ManifestRow,
     NotedQuery,
+    NotedTopic,
     Position,
     Seal,
     WrittenFile,
@@ -42,6 +46,7 @@ LEDGER_PATH = Path("_kohort") / "ledger.db"
 _BUSY_TIMEOUT_S = 60.0
 _BUSY_RETRY_S = 0.02
 _QUERY = "query/"
+_TOPIC = "topic/"
 _INTENT_KEPT_MS = 7 * 24 * 3600 * 1000
 
 _SCHEMA = (
@@ -79,6 +84,8 @@ class SqliteLedger:
         ConfigError: another group writes the table, or the directory cannot be written.
         LedgerError: the file is not a ledger of this version.
     """
+
+    keeps_positions: Final = True
 
     def __init__(self, directory: Path, group_id: str) -> None:
         self._group_id = group_id
@@ -148,11 +155,42 @@ class SqliteLedger:
 
     def queries(self) -> dict[str, NotedQuery]:
         """See ``Ledger.queries``."""
+        found = self._described_below(_QUERY)
+        return {name: NotedQuery.parse(text) for name, text in found.items()}
+
+    def note_topic(self, name: str, found: NotedTopic) -> NotedTopic:
+        """See ``SourceLedger.note_topic``.
+
+        An older kohort noted no topics. Then the partitions with a position are the first ones.
+        """
+        with self._transaction() as connection:
+            row = connection.execute(
+                "SELECT value FROM meta WHERE name = ?", (_TOPIC + name,)
+            ).fetchone()
+            if row is not None:
+                return NotedTopic(**json.loads(row[0]))
+            known = connection.execute(
+                "SELECT max(partition) + 1 FROM position WHERE group_id = ? AND topic = ?",
+                (self._group_id, name),
+            ).fetchone()[0]
+            noted = dataclasses.replace(found, partitions=known or found.partitions)
+            connection.execute(
+                "INSERT INTO meta VALUES (?, ?)",
+                (_TOPIC + name, json.dumps(dataclasses.asdict(noted))),
+            )
+        return noted
+
+    def noted_topics(self) -> dict[str, NotedTopic]:
+        """See ``Ledger.noted_topics``."""
+        found = self._described_below(_TOPIC)
+        return {name: NotedTopic(**json.loads(text)) for name, text in found.items()}
+
+    def _described_below(self, prefix: str) -> dict[str, str]:
         with self._lock:
             rows = self._connection.execute(
-                "SELECT name, value FROM meta WHERE substr(name, 1, ?) = ?", (len(_QUERY), _QUERY)
+                "SELECT name, value FROM meta WHERE substr(name, 1, ?) = ?", (len(prefix), prefix)
             ).fetchall()
-        return {name.removeprefix(_QUERY): NotedQuery.parse(text) for name, text in rows}
+        return {name.removeprefix(prefix): text for name, text in rows}
 
     def acquire(
         self, partitions: Iterable[TopicPartition], generation: int, member: str

@@ -25,7 +25,7 @@ from kohort.client.fetching import ProblemKind, RecordFetcher
 from kohort.model.ids import TopicPartition
 from kohort.model.positions import EARLIEST, LATEST, Position
 from kohort.spark.layout import PLACE, RECORD_HASH, record_hash
-from kohort.spark.ledger import ManifestRow, Seal
+from kohort.spark.ledger import ManifestRow, NotedTopic, Seal
 from kohort.spark.missing_rows import MissingRows, QueryRunner, TableQueries
 from kohort.spark.table import Orphan, open_ledger, orphans_of, seal_of
 
@@ -56,7 +56,7 @@ class PartitionVerdict:
         duplicates: rows that repeat a record.
         strangers: rows without a record in the topic, or with another hash than their record.
         unchecked: offsets that the topic has deleted since.
-        unread: records behind ``end``; not a fault.
+        unread: records behind ``end``, or of a partition that nobody acquired; not a fault.
         troubles: sentences about faults, with examples.
         remarks: sentences about undecided records; not a fault.
     """
@@ -111,6 +111,7 @@ def verify(directory: Path, settings: ClientSettings, runner: QueryRunner | None
     with closing(open_ledger(directory)) as ledger:
         positions = ledger.all_positions()
         manifest = ledger.manifest()
+        noted = ledger.noted_topics()
         queries = TableQueries(
             by_name=ledger.queries(), filtering=ledger.described("filtering") == "true"
         )
@@ -118,15 +119,22 @@ def verify(directory: Path, settings: ClientSettings, runner: QueryRunner | None
     for row in manifest:
         by_partition.setdefault(row.partition, []).append(row)
     with Admin(settings) as admin:
+        topics = admin.topics(sorted({p.topic for p in by_partition})) if by_partition else {}
+        for topic in topics.values():
+            for partition in topic.topic_partitions:
+                by_partition.setdefault(partition, [])
         begins = admin.list_offsets(by_partition, EARLIEST)
         ends = admin.list_offsets(by_partition, LATEST)
     verdicts = []
     for partition, rows in sorted(by_partition.items()):
         position = positions.get(partition)
-        end = position.next_offset if position and position.next_offset is not None else 0
+        first = begins[partition].offset
+        end = position.next_offset if position and position.next_offset is not None else first
         check = _PartitionCheck(directory, partition, rows, end)
+        if partition.topic in noted:
+            check.compare_topic(noted[partition.topic], topics[partition.topic].topic_id, first)
         missing = MissingRows(rows, check.whole, queries, runner)
-        check.compare(settings, begins[partition].offset, ends[partition].offset, missing)
+        check.compare(settings, first, ends[partition].offset, missing)
         verdicts.append(check.verdict)
     return Verdict(partitions=verdicts, orphans=orphans_of(directory))
 
@@ -147,6 +155,20 @@ class _PartitionCheck:
         self._manifest = manifest
         self.whole: set[int] = set()
         """Begins of the pieces with unchanged files."""
+
+    def compare_topic(self, noted: NotedTopic, topic_id: str | None, log_begin: int) -> None:
+        """Check that the topic is the noted one; an added partition was read from its beginning."""
+        verdict = self.verdict
+        if topic_id and noted.topic_id not in (None, topic_id):
+            verdict.troubles.append(
+                f"the table has records of topic id {noted.topic_id}, the topic has the id "
+                f"{topic_id}: it was deleted and made again"
+            )
+        if verdict.partition.partition >= noted.partitions and verdict.begin > log_begin:
+            verdict.troubles.append(
+                f"the partition was added after the table began, but the table begins at offset "
+                f"{verdict.begin}: records from {log_begin} are missing"
+            )
 
     def compare(
         self, settings: ClientSettings, log_begin: int, log_end: int, missing: MissingRows

@@ -1,0 +1,129 @@
+"""Topics that are made again, logs that are cut, partitions that are added: findings S2 and S3."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.spark.fake_engine import (
+    Application,
+    Checkpoint,
+    FakeTopics,
+    World,
+    open_ledger,
+    run_until,
+)
+
+from kohort.model.errors import ConfigError
+from kohort.model.ids import TopicPartition
+from kohort.spark.ledger import NotedTopic, UnfencedLedger
+
+A, B = TopicPartition("t", 0), TopicPartition("t", 1)
+C, D = TopicPartition("t", 2), TopicPartition("t", 3)
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    with World(tmp_path, FakeTopics(2)) as world:
+        world.topics.end.update({A: 20, B: 20})
+        yield world
+
+
+def test_a_topic_made_again_and_longer_than_the_position_is_an_error(world: World) -> None:
+    app = Application(world, "a", Checkpoint())
+    steps = app.run()
+    run_until(steps, "committed")
+    run_until(steps, "committed")
+    before = world.table()
+    assert before
+    world.topics.topic_id = "second"
+    world.topics.end.update({A: 90, B: 90})
+    with pytest.raises(ConfigError, match=r"the id first, it has the id second: .* made again"):
+        run_until(steps, "committed")
+    app.kill()
+    world.coordinator.expire("a")
+    again = Application(world, "b", Checkpoint()).run()
+    run_until(again, "committed")
+    with pytest.raises(ConfigError, match="made again"):
+        run_until(again, "committed")
+    assert world.table() == before
+
+
+def test_a_broker_without_topic_ids_is_no_reason_for_an_error(world: World) -> None:
+    world.topics.topic_id = None
+    steps = Application(world, "a", Checkpoint()).run()
+    while world.table() != world.expected():
+        next(steps)
+    world.topics.topic_id = "first"
+    world.topics.end[A] += 1
+    run_until(steps, "committed")
+    assert world.table() == world.expected()
+
+
+def test_a_log_that_shrinks_under_a_running_application_is_an_error(world: World) -> None:
+    steps = Application(world, "a", Checkpoint()).run()
+    run_until(steps, "committed")
+    run_until(steps, "committed")
+    world.topics.end[A] = 2
+    with pytest.raises(ConfigError, match="ends at 2: records were lost by an unclean election"):
+        run_until(steps, "committed")
+
+
+def test_without_fail_on_data_loss_a_shrunk_log_is_told_once(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    steps = Application(world, "a", Checkpoint(), fail_on_data_loss=False).run()
+    while world.table() != world.expected():
+        next(steps)
+    world.topics.end[A] = 2
+    for _ in range(6):
+        next(steps)
+    world.topics.end[A] = 30
+    while world.table() != world.expected():
+        next(steps)
+    (told,) = [r.getMessage() for r in caplog.records if r.levelname == "WARNING"]
+    assert "t-0" in told
+    assert "New records before offset 20 are not read" in told
+
+
+@pytest.mark.parametrize("unfenced", [False, True])
+def test_added_partitions_begin_at_their_first_record(world: World, unfenced: bool) -> None:
+    """With ``startingOffsets=latest``; with a table also if a foreign member committed."""
+    app = Application(world, "a", Checkpoint(), starting_offsets="latest")
+    if unfenced:
+        app.driver._ledger = app.driver._checks._ledger = UnfencedLedger(1)
+    steps = app.run()
+    run_until(steps, "committed")
+    world.topics.end.update({A: 25})
+    run_until(steps, "committed")
+    world.topics.end.update({C: 9, D: 9})
+    world.topics.begin.update({C: 2, D: 3})
+    world.coordinator.offsets[D] = 7
+    first = app.driver._first_positions([A, C, D])
+    assert first == {A: world.coordinator.offsets.get(A, 25), C: 2, D: 7 if unfenced else 3}
+
+
+def test_every_record_of_an_added_partition_lands(world: World) -> None:
+    steps = Application(world, "a", Checkpoint(), starting_offsets="latest").run()
+    world.coordinator.offsets.update({A: 0, B: 0})
+    while world.table() != world.expected():
+        next(steps)
+    world.topics.begin[C] = 0
+    world.topics.end[C] = 15
+    world.coordinator.offsets[C] = 11
+    world.coordinator.join("z")
+    world.coordinator.leave("z")
+    while world.table() != world.expected():
+        next(steps)
+
+
+def test_a_ledger_of_an_older_kohort_has_the_partitions_with_a_position(world: World) -> None:
+    ledger = open_ledger(world.directory)
+    ledger.acquire([A], 0, "m")
+    found = NotedTopic(topic_id="x", partitions=2)
+    assert ledger.note_topic("t", found) == NotedTopic(topic_id="x", partitions=1)
+    assert ledger.note_topic("t", found).partitions == 1
+    assert ledger.note_topic("other", found) == found
+    assert ledger.noted_topics().keys() == {"t", "other"}
+    ledger.close()
