@@ -90,9 +90,9 @@ METRICS: Final = (
     Metric(
         "bytes-consumed-total",
         Kind.COUNTER,
-        "Bytes of the values taken from librdkafka; of more than 64 at once by every 64th record.",
+        "Bytes of the values that were taken; of more than 64 records at once by every 64th.",
     ),
-    Metric("records-per-request-avg", Kind.GAUGE, "Records taken from librdkafka at once."),
+    Metric("records-per-request-avg", Kind.GAUGE, "Records taken from the fetcher at once."),
     Metric(
         "records-lag-max",
         Kind.GAUGE,
