@@ -11,6 +11,7 @@ from tests.client.stage import QUICK, topic
 
 from kohort import Consumer
 from kohort.model.ids import TopicPartition
+from kohort.model.positions import Position
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 PARTITIONS = 2
@@ -134,6 +135,34 @@ def aborted_records_are_skipped(bootstrap: str) -> None:
         with consumer(bootstrap) as reader:
             reader.subscribe([name])
             assert len(rows_by_arrow(reader, 80)) == 80
+
+
+def a_position_of_a_lost_epoch_is_out_of_range(bootstrap: str) -> None:
+    """The log has no record of the epoch that the committed position names: it was cut."""
+    with topic(bootstrap, PARTITIONS) as name:
+        fill(bootstrap, name, "none", 20)
+        group = {"group_id": f"g-{name}", "enable_auto_commit": False}
+        with consumer(bootstrap, **group) as writer:
+            writer.subscribe([name])
+            rows_by_arrow(writer, 20)
+            writer.commit()
+            assert rows_by_arrow_after_restart(bootstrap, name, group) == 0
+            writer.commit({TopicPartition(name, 0): Position(5, leader_epoch=999)})
+        assert rows_by_arrow_after_restart(bootstrap, name, group) == 10
+
+
+def rows_by_arrow_after_restart(bootstrap: str, name: str, group: dict[str, Any]) -> int:
+    """The rows of partition 0, from the committed position to the end."""
+    with consumer(bootstrap, **group) as reader:
+        reader.assign([TopicPartition(name, 0)])
+        count, deadline = 0, time.monotonic() + 20
+        while not count or any(reader.lag().values()):
+            if (batch := reader.poll_arrow(0.5)) is not None:
+                count += batch.num_rows
+            elif not any(reader.lag().values()):
+                return count
+            assert time.monotonic() < deadline
+    return count
 
 
 def place(row: Row) -> tuple[TopicPartition, int]:

@@ -17,6 +17,7 @@ from kohort.storage.record_batch import HEADER_SIZE, TRANSACTIONAL_BIT, parse_he
 from kohort.storage.records import Record, assemble, build_batch
 from kohort.wire.messages.k01_fetch import (
     AbortedTransaction,
+    EpochEndOffset,
     FetchableTopicResponse,
     FetchResponse,
     PartitionData,
@@ -223,6 +224,26 @@ def test_records_before_a_damaged_batch_come_first_and_it_is_fetched_again() -> 
     assert made.buffered == 0
     fetched(made, 2, row(A, batch(2)))
     assert opened(made) == [(A, [2], 4)]
+
+
+def test_requests_name_the_epoch_of_the_record_before_and_a_cut_log_is_out_of_range() -> None:
+    """The last batch counts, also when it is no batch for the application (KIP-320, KIP-595)."""
+    made = reader(committed=True)
+    made.start({A: Position(5, 3)})
+    assert [place.epoch for place in made.places([A], 10)] == [3]
+    data = batch(5, partition_leader_epoch=3)
+    data += batch(7, producer_id=4, partition_leader_epoch=6)
+    aborted = [AbortedTransaction(producer_id=4, first_offset=7)]
+    fetched(made, 1, row(A, data, aborted_transactions=aborted))
+    (portion,) = made.portions(9, 1 << 20)
+    assert portion.behind == Position(9, 6)
+    request = [fetch_request(made._options, made.places([A], 10), version=v) for v in (11, 12)]
+    assert [r.topics[0].partitions[0].last_fetched_epoch for r in request] == [-1, 6]
+    cut = EpochEndOffset(epoch=3, end_offset=6)
+    (trouble,) = fetched(made, 2, row(A, diverging_epoch=cut))
+    assert (trouble.offset, trouble.remedy) == (9, Remedy.OUT_OF_RANGE)
+    assert "cut at offset 6" in trouble.message
+    assert due(made, Instant(NOW + BACKOFF)) == []
 
 
 def test_bytes_that_are_no_batches_are_refused() -> None:

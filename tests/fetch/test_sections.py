@@ -98,12 +98,12 @@ def test_damaged_compression_is_damage_of_a_batch() -> None:
 def test_control_batches_and_batches_before_the_offset_are_passed_over() -> None:
     log = [batch(0), batch(1, producer=1), batch(2, producer=1, mark=COMMIT)]
     data = b"".join(bytes(whole) for _, whole in log)
-    found, behind = visible_batches(data, 1, None)
+    found, behind, _ = visible_batches(data, 1, None)
     assert ([header.base_offset for header, _ in found], behind) == ([1], 3)
 
 
 def test_a_batch_that_is_cut_off_waits_for_the_next_answer() -> None:
     data = b"".join(bytes(whole) for _, whole in (batch(0), batch(1)))
-    found, behind = visible_batches(data[:-1], 0, None)
+    found, behind, _ = visible_batches(data[:-1], 0, None)
     assert ([header.base_offset for header, _ in found], behind) == ([0], 1)
-    assert visible_batches(data[:30], 0, None) == ([], 0)
+    assert visible_batches(data[:30], 0, None) == ([], 0, -1)

@@ -32,3 +32,7 @@ def test_columns_equal_the_records_of_poll_for_each_codec(real_kafka: RealKafka)
 
 def test_columns_skip_the_records_of_aborted_transactions(real_kafka: RealKafka) -> None:
     columns.aborted_records_are_skipped(real_kafka.bootstrap_servers)
+
+
+def test_columns_notice_a_log_that_was_cut(real_kafka: RealKafka) -> None:
+    columns.a_position_of_a_lost_epoch_is_out_of_range(real_kafka.bootstrap_servers)

@@ -357,7 +357,7 @@ class ColumnFetcher:
             if left >= part.rows:
                 first.append(part)
             elif left > 0:
-                behind = Position(ready.batch.column("offset")[rows].as_py(), part.behind[1])
+                behind = Position(ready.batch.column("offset")[rows].as_py())
                 first.append(_Part(part.partition, left, behind))
                 rest.append(_Part(part.partition, part.rows - left, part.behind))
             else:
@@ -420,7 +420,7 @@ class ColumnEvent:
 
 def _end_before(portion: Portion, offset: int) -> None:
     portion.sections[:] = [s for s in portion.sections if s.header.base_offset < offset]
-    portion.behind = portion.behind._replace(offset=offset)
+    portion.behind = Position(offset)
 
 
 def _problem(trouble: Trouble) -> FetchProblem:

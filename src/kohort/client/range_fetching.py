@@ -10,6 +10,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Final, TypeAlias
 
 from kohort.client.client_loop import ClientLoop
@@ -25,6 +26,7 @@ from kohort.engine.member_outputs import (
     Output,
     RequestError,
     RequestErrorKind,
+    Versioned,
 )
 from kohort.fetch.range_reader import RangeReader, Trouble
 from kohort.fetch.requests import Remedy, fetch_request
@@ -156,13 +158,13 @@ class RangeFetching:
         places = {place.partition: place for place in self.reader.places(partitions, each)}
 
         def build(wanted: Sequence[TopicPartition], version: int) -> FetchRequest:
-            return fetch_request(options, [places[tp] for tp in wanted], most)
+            return fetch_request(options, [places[tp] for tp in wanted], most, version=version)
 
         if replica < 0:
             where = LeadersOf(partitions=tuple(partitions), build=build)
             number, outputs = self._engine.request_leaders(FetchRequest, where, now)
         else:
-            request = build(partitions, 0)
+            request = Versioned(request_class=FetchRequest, build=partial(build, partitions))
             number, outputs = self._engine.request(Node(node_id=replica), request, now)
         self._left[number] = group, set(partitions)
         if endpoint is not None:

@@ -55,7 +55,7 @@ class _Waiting:
     """An answer that waits for its reader."""
 
     batches: deque[Batch]
-    next_offset: int
+    behind: Position
     size: int
 
 
@@ -67,7 +67,9 @@ class _Range:
     """Behind the last record that was handed out."""
     offset: int
     """Of the next fetch."""
-    opened: int
+    epoch: int
+    """The leader epoch of the record before that offset; -1 if it is unknown."""
+    opened: Position
     """Behind the last batch that ``portions`` opened."""
     paused: bool = False
     asked: int | None = None
@@ -134,7 +136,7 @@ class RangeReader:
             else:
                 self._turn.append(partition)
             self._ranges[partition] = _Range(
-                at, at.offset, at.offset, paused=known is not None and known.paused
+                at, at.offset, at.leader_epoch, at, paused=known is not None and known.paused
             )
 
     def rewind(self, partition: TopicPartition, offset: int) -> None:
@@ -142,7 +144,8 @@ class RangeReader:
         each = self._ranges[partition]
         self._empty(each)
         each.taken = each.arrived
-        each.offset = each.opened = offset
+        each.opened = Position(offset)
+        each.offset, each.epoch = each.opened.offset, each.opened.leader_epoch
         each.asked = None
 
     def remove(self, partitions: Iterable[TopicPartition]) -> None:
@@ -201,7 +204,8 @@ class RangeReader:
     def places(self, partitions: Iterable[TopicPartition], most_bytes: int) -> list[Place]:
         """The places of these partitions, with ``most_bytes`` each."""
         most = min(most_bytes, self._options.partition_max_bytes)
-        return [Place(tp, self._ranges[tp].offset, most) for tp in partitions]
+        ranges = ((tp, self._ranges[tp]) for tp in partitions)
+        return [Place(tp, each.offset, most, each.epoch) for tp, each in ranges]
 
     def asked(self, number: int, partitions: Iterable[TopicPartition], most_bytes: int) -> None:
         """A request for these partitions is under way."""
@@ -222,8 +226,12 @@ class RangeReader:
             if each is None or each.asked != number:
                 continue  # removed, or moved by a seek
             each.asked = None
-            if code:
-                trouble = self._error(partition, each, code, now)
+            if not code and row.diverging_epoch is not None:
+                # This log has not the record before the offset (KIP-320).
+                why = f"the log was cut at offset {row.diverging_epoch.end_offset}"
+                trouble = self._error(partition, each, ErrorCode.OFFSET_OUT_OF_RANGE, why, now)
+            elif code:
+                trouble = self._error(partition, each, code, code.name, now)
             else:
                 trouble = self._answer(partition, each, row, now, copy=len(rows) > 1)
             if trouble is not None:
@@ -249,7 +257,7 @@ class RangeReader:
         return min(times, default=None)
 
     def _error(
-        self, partition: TopicPartition, each: _Range, code: ErrorCode, now: Instant
+        self, partition: TopicPartition, each: _Range, code: ErrorCode, why: str, now: Instant
     ) -> Trouble | None:
         follower = each.replica != _LEADER and now < each.replica_until
         found = remedy(code, follower=follower)
@@ -259,7 +267,7 @@ class RangeReader:
             return None
         if found is Remedy.OUT_OF_RANGE:
             each.not_before = _NEVER
-        return Trouble(partition, each.offset, found, code, code.name)
+        return Trouble(partition, each.offset, found, code, why)
 
     def _answer(
         self, partition: TopicPartition, each: _Range, row: Any, now: Instant, *, copy: bool
@@ -278,8 +286,9 @@ class RangeReader:
             each.replica_until = Instant(now + self._replica_micros)
         if answer.next_offset == each.offset:
             return None
-        each.offset = answer.next_offset
-        each.answers.append(_Waiting(deque(answer.batches), answer.next_offset, answer.size))
+        each.offset, each.epoch = answer.next_offset, answer.epoch
+        behind = Position(answer.next_offset, answer.epoch)
+        each.answers.append(_Waiting(deque(answer.batches), behind, answer.size))
         each.arrived += answer.size
         self._arrived += answer.size
         self._answers += 1
@@ -312,9 +321,7 @@ class RangeReader:
             each = self._ranges[partition]
             if not each.answers or each.paused:
                 continue
-            portion = Portion(
-                partition, [], each.opened, each.position._replace(offset=each.opened)
-            )
+            portion = Portion(partition, [], each.opened.offset, each.opened)
             found.append(portion)
             try:
                 for section in self._sections(portion, each):
@@ -328,7 +335,7 @@ class RangeReader:
                     raise
                 break
             finally:
-                each.opened = portion.behind.offset
+                each.opened = portion.behind
         return found
 
     def _sections(self, portion: Portion, each: _Range) -> Iterator[Section]:
@@ -341,19 +348,18 @@ class RangeReader:
                 section = open_batch(portion.partition, header, batch, check=check)
                 answer.batches.popleft()
                 last = not answer.batches
-                portion.behind = Position(
-                    answer.next_offset if last else header.next_offset,
-                    header.partition_leader_epoch,
-                )
-                if last:
+                portion.behind = answer.behind
+                if not last:
+                    epoch = header.partition_leader_epoch
+                    portion.behind = Position(header.next_offset, epoch)
+                else:
                     self._drop_first(each)
                 yield section
                 if last:
                     break
             else:
                 # Only markers of transactions, or records that nobody may see.
-                epoch = portion.behind.leader_epoch
-                portion.behind = Position(answer.next_offset, epoch)
+                portion.behind = answer.behind
                 self._drop_first(each)
 
     def _drop_first(self, each: _Range) -> None:

@@ -34,11 +34,16 @@ class FetchOptions:
 
 
 class Place(NamedTuple):
-    """A place in one partition: read from ``offset`` on, about ``max_bytes``."""
+    """A place in one partition: read from ``offset`` on, about ``max_bytes``.
+
+    The epoch is that of the record before, -1 if it is unknown. With it the leader notices that the
+    log was cut behind that record (KIP-595).
+    """
 
     partition: TopicPartition
     offset: int
     max_bytes: int
+    epoch: int = -1
 
 
 class Remedy(Enum):
@@ -59,6 +64,7 @@ class Answer(NamedTuple):
         batches: the visible batches, in order of offsets. The first may begin before the requested
             offset.
         next_offset: the offset for the next fetch.
+        epoch: the leader epoch of the record before that offset; -1 if there was none.
         size: bytes of all batches, also of those that are not visible.
         replica: the replica to read from (KIP-392); -1 without one.
         bounds: the first offset of the log and its visible end.
@@ -66,13 +72,18 @@ class Answer(NamedTuple):
 
     batches: Sequence[Batch]
     next_offset: int
+    epoch: int
     size: int
     replica: int
     bounds: tuple[int, int]
 
 
 def fetch_request(
-    options: FetchOptions, places: Iterable[Place], max_bytes: int | None = None
+    options: FetchOptions,
+    places: Iterable[Place],
+    max_bytes: int | None = None,
+    *,
+    version: int = 0,
 ) -> FetchRequest:
     """The request for these places of one node; without places it is answered at once.
 
@@ -80,12 +91,18 @@ def fetch_request(
         options: the settings.
         places: in the order in which the node fills its answer.
         max_bytes: the size of the answer, if it is less than in the options.
+        version: of the request; epochs are sent from version 12 on.
     """
     topics: dict[str, FetchTopic] = {}
-    for (topic, partition), offset, most in places:
+    for (topic, partition), offset, most, epoch in places:
         found = topics.setdefault(topic, FetchTopic(topic=topic, partitions=[]))
         found.partitions.append(
-            FetchPartition(partition=partition, fetch_offset=offset, partition_max_bytes=most)
+            FetchPartition(
+                partition=partition,
+                fetch_offset=offset,
+                partition_max_bytes=most,
+                last_fetched_epoch=epoch if version >= 12 else -1,
+            )
         )
     limit = options.max_bytes if max_bytes is None else min(max_bytes, options.max_bytes)
     return FetchRequest(
@@ -134,8 +151,8 @@ def read(options: FetchOptions, offset: int, row: Any, *, copy: bool = False) ->
     if copy:
         data = bytes(data)
     aborted = (row.aborted_transactions or ()) if options.read_committed else None
-    batches, next_offset = visible_batches(data, offset, aborted)
+    batches, next_offset, epoch = visible_batches(data, offset, aborted)
     end = row.last_stable_offset if options.read_committed else row.high_watermark
     return Answer(
-        batches, next_offset, size, row.preferred_read_replica, (row.log_start_offset, end)
+        batches, next_offset, epoch, size, row.preferred_read_replica, (row.log_start_offset, end)
     )

@@ -63,8 +63,10 @@ def visible_batches(
     data: bytes | memoryview,
     offset: int,
     aborted: Sequence[Any] | None,
-) -> tuple[list[Batch], int]:
-    """The batches with records for the application, and the offset behind all batches.
+) -> tuple[list[Batch], int, int]:
+    """The batches with records for the application, the offset behind all batches, and their epoch.
+
+    The epoch is the partition leader epoch of the last batch, -1 without a batch (KIP-320).
 
     Args:
         data: the record batches of one partition in a Fetch answer.
@@ -76,15 +78,17 @@ def visible_batches(
     """
     batches = list(iterate_batches(data))
     if not batches:
-        return [], offset
-    behind = max(offset, batches[-1][0].next_offset)
+        return [], offset, -1
+    last = batches[-1][0]
+    behind = max(offset, last.next_offset)
     if aborted is not None:
         batches = list(committed(batches, aborted))
-    return [
+    visible = [
         (header, batch)
         for header, batch in batches
         if header.next_offset > offset and header.record_count and not header.is_control
-    ], behind
+    ]
+    return visible, behind, last.partition_leader_epoch
 
 
 def open_batches(
