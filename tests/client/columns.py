@@ -19,8 +19,8 @@ PARTITIONS = 2
 Row = tuple[Any, ...]
 
 
-def consumer(bootstrap: str, group: str = "", **more: object) -> Consumer:
-    given = {**QUICK, "bootstrap.servers": bootstrap, "group.id": group or uuid.uuid4().hex}
+def consumer(bootstrap: str, **more: object) -> Consumer:
+    given = {**QUICK, "bootstrap.servers": bootstrap, "group.id": uuid.uuid4().hex}
     return Consumer({**given, **{name.replace("_", "."): value for name, value in more.items()}})
 
 
@@ -141,7 +141,7 @@ def a_position_of_a_lost_epoch_is_out_of_range(bootstrap: str) -> None:
     """The log has no record of the epoch that the committed position names: it was cut."""
     with topic(bootstrap, PARTITIONS) as name:
         fill(bootstrap, name, "none", 20)
-        group = {"group_id": f"g-{name}", "enable_auto_commit": False}
+        group: dict[str, Any] = {"group_id": f"g-{name}", "enable_auto_commit": False}
         with consumer(bootstrap, **group) as writer:
             writer.subscribe([name])
             rows_by_arrow(writer, 20)

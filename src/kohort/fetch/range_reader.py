@@ -220,8 +220,7 @@ class RangeReader:
     def answered(self, number: int, response: Any, now: Instant) -> list[Trouble]:
         """Take the answer of one node to a request; returns the errors in it."""
         troubles = []
-        rows = list(rows_of(response))
-        for partition, row, code in rows:
+        for partition, row, code in rows_of(response):
             each = self._ranges.get(partition)
             if each is None or each.asked != number:
                 continue  # removed, or moved by a seek
@@ -233,7 +232,7 @@ class RangeReader:
             elif code:
                 trouble = self._error(partition, each, code, code.name, now)
             else:
-                trouble = self._answer(partition, each, row, now, copy=len(rows) > 1)
+                trouble = self._answer(partition, each, row, now)
             if trouble is not None:
                 troubles.append(trouble)
         return troubles
@@ -270,10 +269,10 @@ class RangeReader:
         return Trouble(partition, each.offset, found, code, why)
 
     def _answer(
-        self, partition: TopicPartition, each: _Range, row: Any, now: Instant, *, copy: bool
+        self, partition: TopicPartition, each: _Range, row: Any, now: Instant
     ) -> Trouble | None:
         try:
-            answer = read(self._options, each.offset, row, copy=copy)
+            answer = read(self._options, each.offset, row)
         except RefusedBatch as error:
             each.not_before = Instant(now + self._backoff)
             code, text = ErrorCode.CORRUPT_MESSAGE, str(error)

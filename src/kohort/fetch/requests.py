@@ -134,25 +134,26 @@ def remedy(code: ErrorCode, *, follower: bool) -> Remedy:
     return Remedy.AGAIN if again else Remedy.REFUSED
 
 
-def read(options: FetchOptions, offset: int, row: Any, *, copy: bool = False) -> Answer:
+def read(options: FetchOptions, offset: int, row: Any) -> Answer:
     """The answer in a row without error.
 
     Args:
         options: those of the request.
         offset: the requested one.
         row: of the response.
-        copy: whether to copy the batches, so that they do not keep the whole response in memory.
 
     Raises:
         RefusedBatch: the bytes are no batches of format 2.
     """
     data = row.records or b""
-    size = len(data)
-    if copy:
-        data = bytes(data)
     aborted = (row.aborted_transactions or ()) if options.read_committed else None
     batches, next_offset, epoch = visible_batches(data, offset, aborted)
     end = row.last_stable_offset if options.read_committed else row.high_watermark
     return Answer(
-        batches, next_offset, epoch, size, row.preferred_read_replica, (row.log_start_offset, end)
+        batches,
+        next_offset,
+        epoch,
+        len(data),
+        row.preferred_read_replica,
+        (row.log_start_offset, end),
     )
