@@ -56,6 +56,24 @@ def test_an_idle_worker_ends_without_output() -> None:
     assert last_words("kohort.spark.worker_daemon") == ""
 
 
+# Spark's worker leaves its files of the socket to the end of the process.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_a_new_worker_whose_socket_is_closed_before_it_answers_ends_without_output(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Seen under load: Spark ended while the worker began."""
+    from pyspark.serializers import write_with_length
+
+    from kohort.spark.worker_daemon import run_task
+
+    monkeypatch.setenv("PYTHON_WORKER_FACTORY_SECRET", "secret")
+    mine, spark = socket.socketpair()
+    with mine:
+        with spark, spark.makefile("wb") as out:
+            write_with_length(b"secret", out)
+        assert run_task(mine, False) != 0
+
+
 def test_an_idle_worker_of_spark_s_own_daemon_prints_a_stack_trace() -> None:
     """When Spark fixes this, the test fails, and ``worker_daemon`` can be removed."""
     assert "BrokenPipeError" in last_words("pyspark.daemon")

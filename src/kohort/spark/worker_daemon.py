@@ -6,7 +6,8 @@ modules that start threads, since workers are forked from this process.
 
 An idle worker waits on its socket for the next task. When the application ends, the JVM closes that
 socket. Spark's own worker then tries to report an interrupted task on the closed socket, and prints
-a stack trace of ``BrokenPipeError``. The worker here first checks whether a task begins.
+a stack trace of ``BrokenPipeError``. The worker here first checks whether a task begins. The JVM
+may also close the socket of a new worker before the worker answers; that worker ends silently, too.
 """
 
 from __future__ import annotations
@@ -25,9 +26,10 @@ def run_task(sock: socket.socket, authenticated: bool) -> int:
     """Wait for a task and run it, like ``pyspark.daemon.worker``; end if the socket is closed."""
     try:
         begun = sock.recv(1, socket.MSG_PEEK)
+        # The task itself reports its errors to the JVM; these here are errors of the socket.
+        return int(_run_task(sock, authenticated)) if begun else _CLOSED
     except ConnectionError:
-        begun = b""
-    return int(_run_task(sock, authenticated)) if begun else _CLOSED
+        return _CLOSED
 
 
 def main() -> None:
