@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
+import os
 import sqlite3
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -14,10 +17,12 @@ import pytest
 
 from kohort.model.errors import ConfigError
 from kohort.model.ids import TopicPartition
-from kohort.spark import sqlite_ledger
-from kohort.spark.ledger import LedgerConflict, LedgerError, ManifestRow, WrittenFile
+from kohort.spark import sqlite_files, sqlite_ledger
+from kohort.spark.layout import DATA
+from kohort.spark.ledger import LedgerConflict, LedgerError, ManifestRow, Seal, WrittenFile
 from kohort.spark.planning import Piece
 from kohort.spark.sqlite_ledger import LEDGER_PATH, SqliteLedger
+from kohort.spark.table import clean
 
 A, B = TopicPartition("t", 0), TopicPartition("t", 1)
 
@@ -251,7 +256,7 @@ def test_two_applications_can_make_the_same_ledger_at_once(
         if naps == 3:
             beginner.execute("COMMIT")
 
-    monkeypatch.setattr(sqlite_ledger, "time", SimpleNamespace(monotonic=lambda: 0.0, sleep=nap))
+    monkeypatch.setattr(sqlite_files, "time", SimpleNamespace(monotonic=lambda: 0.0, sleep=nap))
     SqliteLedger(tmp_path, "g").close()
     assert naps == 3
 
@@ -262,7 +267,7 @@ def test_a_ledger_that_stays_locked_is_an_error_after_60_s(
 ) -> None:
     now = iter(range(0, 10_000, 30))
     clock = SimpleNamespace(monotonic=lambda: float(next(now)), sleep=lambda _: None)
-    monkeypatch.setattr(sqlite_ledger, "time", clock)
+    monkeypatch.setattr(sqlite_files, "time", clock)
     with pytest.raises(LedgerError, match="another process has held it for 60 s"):
         SqliteLedger(tmp_path, "g")
 
@@ -294,3 +299,100 @@ def test_processes_that_fence_each_other_commit_every_offset_once(tmp_path: Path
     ledger.close()
     assert [(row.begin, row.end) for row in rows] == [(n, n + 1) for n in range(goal)]
     assert [row.epoch for row in rows] == sorted(row.epoch for row in rows)
+
+
+def test_a_clock_that_is_days_ahead_deletes_nobody_s_intents(
+    ledger: SqliteLedger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Finding S14: the neighbour stopped with a message that blamed it."""
+    own(ledger, A, B)
+    ledger.intend("slow", [piece(A, 0, 10, 1)])
+    eight_days = 8 * 24 * 3_600 * 10**9
+    ahead = SimpleNamespace(time_ns=lambda: time.time_ns() + eight_days)
+    monkeypatch.setattr(sqlite_ledger, "time", ahead)
+    with closing(SqliteLedger(tmp_path, "g")) as other:
+        other.intend("ahead", [piece(B, 0, 5, 1)])
+    assert [row.partition for row in ledger.commit("slow", []).rows] == [A]
+
+
+def test_intents_go_when_many_later_owners_have_fenced_them(ledger: SqliteLedger) -> None:
+    own(ledger, A)
+    ledger.intend("gone", [piece(A, 0, 10, 1)])
+    for fences, left in ((100, 1), (1, 0)):
+        for _ in range(fences):
+            ledger.acquire([A], 2, "other")
+        ledger.intend("other", [])
+        assert len(ledger._connection.execute("SELECT * FROM intent").fetchall()) == left
+
+
+def sealed(tmp_path: Path, name: str) -> WrittenFile:
+    path = tmp_path / name
+    path.write_bytes(b"rows")
+    return dataclasses.replace(written(A, 0, 4, name), seal=Seal(4, 0))
+
+
+@pytest.mark.parametrize("harm", ["gone", "cut"])
+def test_a_file_that_is_not_as_it_was_written_is_not_committed(
+    ledger: SqliteLedger, tmp_path: Path, harm: str
+) -> None:
+    """Finding S1: the manifest named files that `table clean` had removed."""
+    own(ledger, A)
+    ledger.intend("app", [piece(A, 0, 5, 1)])
+    file = sealed(tmp_path, "f.parquet")
+    if harm == "gone":
+        (tmp_path / "f.parquet").unlink()
+    else:
+        (tmp_path / "f.parquet").write_bytes(b"ro")
+    with pytest.raises(LedgerError, match="is gone" if harm == "gone" else "has 2 bytes"):
+        ledger.commit("app", [file])
+    assert ledger.manifest() == []
+    assert ledger.positions([A])[A].next_offset == 0
+    (tmp_path / "f.parquet").write_bytes(b"rows")
+    assert len(ledger.commit("app", [file]).rows) == 1
+
+
+def test_clean_spares_files_of_a_batch_that_may_still_be_committed(
+    ledger: SqliteLedger, tmp_path: Path
+) -> None:
+    own(ledger, A, B)
+    ledger.intend("app", [piece(A, 0, 5, 1)])
+    for partition in (A, B):
+        folder = tmp_path / DATA / partition.topic / str(partition.partition)
+        folder.mkdir(parents=True)
+        (folder / "x.parquet").write_bytes(b"rows")
+    (tmp_path / DATA / "x.parquet").write_bytes(b"rows")
+    removed = [orphan.path for orphan in clean(tmp_path, older_than_s=0)]
+    assert removed == [f"{DATA}/t/1/x.parquet", f"{DATA}/x.parquet"]
+    ledger.acquire([A], 2, "other")
+    assert [orphan.path for orphan in clean(tmp_path, 0)] == [f"{DATA}/t/0/x.parquet"], "fenced"
+
+
+def test_a_full_disk_is_named_and_the_ledger_works_again(ledger: SqliteLedger) -> None:
+    """Finding S7: SQLite had rolled back by itself, and the ROLLBACK hid the cause."""
+    own(ledger, A)
+    (pages,) = ledger._connection.execute("PRAGMA page_count").fetchone()
+    ledger._connection.execute(f"PRAGMA max_page_count = {pages}")
+    with pytest.raises(LedgerError, match=r"disk is full; nothing .* free space"):
+        ledger.describe("long", "x" * 100_000)
+    ledger._connection.execute("PRAGMA max_page_count = 1000000")
+    ledger.describe("long", "x")
+    assert ledger.described("long") == "x"
+
+
+def test_a_table_is_read_without_a_right_to_write_it(ledger: SqliteLedger, tmp_path: Path) -> None:
+    """Finding S6: readers took the lock of writers, and made tables."""
+    own(ledger, A)
+    with ledger.held(), closing(SqliteLedger.of_table(tmp_path)) as reader:
+        assert reader.positions([A])[A].epoch == 1
+        with pytest.raises(LedgerError, match="readonly database; give this user the right"):
+            reader.describe("a", "b")
+    ledger.close()
+    folder = (tmp_path / LEDGER_PATH).parent
+    before = sorted(folder.iterdir())
+    real = os.access
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "access", lambda path, mode: mode != os.W_OK and real(path, mode))
+        with closing(SqliteLedger.of_table(tmp_path)) as reader:
+            assert reader.group_id == "g"
+            assert reader.positions([A])[A].epoch == 1
+    assert sorted(folder.iterdir()) == before

@@ -70,7 +70,7 @@ def test_a_new_worker_whose_socket_is_closed_before_it_answers_ends_without_outp
     mine, spark = socket.socketpair()
     with mine:
         with spark, spark.makefile("wb") as out:
-            write_with_length(b"secret", out)
+            write_with_length(b"secret", out)  # type: ignore[no-untyped-call]
         assert run_task(mine, False) != 0
 
 

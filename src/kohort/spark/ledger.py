@@ -20,6 +20,7 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Final, Protocol
 
@@ -203,9 +204,19 @@ class Ledger(SourceLedger, Protocol):
         ``query`` is the name from ``note_query``.
 
         Raises:
+            LedgerError: a file is not there as it was written. Nothing is committed.
             LedgerConflict: a position differs from the begin of its range without a newer fence,
                 or a file holds offsets that no piece intends. Nothing is committed.
         """
+        ...
+
+    @property
+    def group_id(self) -> str:
+        """The group that writes the table."""
+        ...
+
+    def held(self) -> AbstractContextManager[frozenset[TopicPartition]]:
+        """Keep all writers out; gives the partitions of batches that may still be committed."""
         ...
 
     def all_positions(self) -> dict[TopicPartition, Position]:

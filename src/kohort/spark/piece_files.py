@@ -22,6 +22,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from kohort.model.ids import TopicPartition
+from kohort.spark.durable import make_folder, sync
 from kohort.spark.layout import DATA, DEAD_LETTER, DEAD_LETTERS, HIDDEN, RECORD_HASH, TEMPORARY
 from kohort.spark.ledger import Seal, WrittenFile
 from kohort.spark.table import seal_of
@@ -140,11 +141,11 @@ class _Output:
         self._flush()
         assert self._writer is not None
         self._writer.close()
-        _sync(self._temporary)
+        sync(self._temporary)
         self.seal = seal_of(self._temporary)
         final = self.directory / self.path
         os.rename(self._temporary, final)
-        _sync(final.parent)
+        sync(final.parent)
         return self.path
 
     def abandon(self) -> None:
@@ -154,7 +155,7 @@ class _Output:
 
     def _flush(self) -> None:
         if self._writer is None:
-            self._temporary.parent.mkdir(parents=True, exist_ok=True)
+            make_folder(self._temporary.parent)
             self._writer = pq.ParquetWriter(
                 self._temporary,
                 self.schema,
@@ -223,14 +224,6 @@ def _dead_rows(rows: pa.RecordBatch) -> pa.RecordBatch:
         rows.column(name).cast(kind) for name, kind in zip(named, DEAD_SCHEMA.types, strict=True)
     ]
     return pa.RecordBatch.from_arrays(columns, schema=DEAD_SCHEMA)
-
-
-def _sync(path: Path) -> None:
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 def written_file(report: bytes) -> WrittenFile:

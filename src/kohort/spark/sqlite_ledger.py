@@ -23,6 +23,7 @@ from typing import Final
 
 from kohort.model.errors import ConfigError
 from kohort.model.ids import TopicPartition
+from kohort.spark.durable import make_folder
 from kohort.spark.ledger import (
     Acquired,
     Committed,
@@ -39,15 +40,15 @@ from kohort.spark.ledger import (
 )
 from kohort.spark.offsets import OwnedRange
 from kohort.spark.planning import Piece
+from kohort.spark.sqlite_files import connect, connect_for_reading, unusable, unwritable
 
 SCHEMA_VERSION = "1"
 LEDGER_PATH = Path("_kohort") / "ledger.db"
 
-_BUSY_TIMEOUT_S = 60.0
-_BUSY_RETRY_S = 0.02
 _QUERY = "query/"
 _TOPIC = "topic/"
-_INTENT_KEPT_MS = 7 * 24 * 3600 * 1000
+_INTENT_KEPT_FENCES = 100
+"""An intent that so many later owners fenced belongs to an application that is gone."""
 
 _SCHEMA = (
     """CREATE TABLE IF NOT EXISTS meta (
@@ -88,30 +89,23 @@ class SqliteLedger:
     keeps_positions: Final = True
 
     def __init__(self, directory: Path, group_id: str) -> None:
-        self._group_id = group_id
-        self._path = directory / LEDGER_PATH
-        # Spark calls foreachBatch on changing threads.
-        self._lock = threading.Lock()
+        path = directory / LEDGER_PATH
         try:
-            self._path.parent.mkdir(parents=True, exist_ok=True)
+            make_folder(path.parent)
         except OSError as error:
             raise ConfigError(
                 f"cannot write to the output directory {directory}: {error.strerror}; "
                 "name a directory that this user may make or write"
             ) from error
-        self._connection = _connect(self._path)
-        try:
-            self._prepare()
-        except BaseException:
-            self._connection.close()
-            raise
+        self._begin(path, connect(path), group_id)
 
     @classmethod
     def of_table(cls, directory: Path) -> SqliteLedger:
-        """The ledger of an existing table, with the group from its file.
+        """The ledger of an existing table, for reading only: nothing is locked or written.
 
         Raises:
             ConfigError: there is no table in the directory.
+            LedgerError: the file is not a ledger of this version.
         """
         path = directory / LEDGER_PATH
         if not path.is_file():
@@ -119,16 +113,31 @@ class SqliteLedger:
                 f"{directory} holds no kohort table: {LEDGER_PATH} is missing; "
                 "name the directory that `kohort pipeline --output` was given"
             )
-        connection = _connect(path)
+        ledger = cls.__new__(cls)
+        ledger._begin(path, connect_for_reading(path), None)
+        return ledger
+
+    def _begin(self, path: Path, connection: sqlite3.Connection, group_id: str | None) -> None:
+        self._path = path
+        self._connection = connection
+        # Spark calls foreachBatch on changing threads.
+        self._lock = threading.Lock()
         try:
-            row = connection.execute("SELECT value FROM meta WHERE name = 'group'").fetchone()
-        except sqlite3.DatabaseError as error:
-            raise LedgerError(f"{path} is not a kohort ledger: {error}") from error
-        finally:
+            if group_id is not None:
+                self._prepare(group_id)
+            known = self._known()
+            if group_id is None:
+                self._imagine_newer_tables()
+            if group_id not in (None, known["group"]):
+                raise ConfigError(
+                    f"group {known['group']} writes the table in {path.parent.parent}, but this "
+                    f"application is in group {group_id}: two groups would each write every "
+                    f"record; give --group {known['group']}, or another output directory"
+                )
+        except BaseException:
             connection.close()
-        if row is None:
-            raise LedgerError(f"{path} is not a kohort ledger: it names no group")
-        return cls(directory, str(row[0]))
+            raise
+        self.group_id = self._group_id = known["group"]
 
     def describe(self, name: str, value: str) -> None:
         """See ``Ledger.describe``."""
@@ -248,9 +257,12 @@ class SqliteLedger:
         """See ``SourceLedger.intend``."""
         now = _wall_ms()
         with self._transaction() as connection:
+            # By fences and not by time: the clock of one application may be days ahead.
             connection.execute(
-                "DELETE FROM intent WHERE application = ? OR intended_at_ms < ?",
-                (application, now - _INTENT_KEPT_MS),
+                """DELETE FROM intent WHERE application = ? OR epoch < (
+                     SELECT epoch - ? FROM position WHERE group_id = ?
+                     AND topic = intent.topic AND partition = intent.partition)""",
+                (application, _INTENT_KEPT_FENCES, self._group_id),
             )
             connection.executemany(
                 "INSERT INTO intent VALUES (?, ?, ?, ?, ?, ?, ?)",
@@ -262,6 +274,8 @@ class SqliteLedger:
     ) -> Committed:
         """See ``Ledger.commit``."""
         with self._transaction() as connection:
+            # Inside the transaction: `clean` removes files in a transaction, too.
+            _check_written(self._path.parent.parent, files)
             pieces = _intended(connection, application)
             fenced = {
                 partition
@@ -347,90 +361,92 @@ class SqliteLedger:
             "nothing of this batch was committed"
         )
 
-    def _prepare(self) -> None:
+    def _prepare(self, group_id: str) -> None:
         try:
             with self._transaction() as connection:
                 for statement in _SCHEMA:
                     connection.execute(statement)
-                for name, value in (("version", SCHEMA_VERSION), ("group", self._group_id)):
+                for name, value in (("version", SCHEMA_VERSION), ("group", group_id)):
                     connection.execute("INSERT OR IGNORE INTO meta VALUES (?, ?)", (name, value))
-                known = dict(connection.execute("SELECT name, value FROM meta").fetchall())
         except sqlite3.DatabaseError as error:
-            raise LedgerError(_unusable(self._path, error)) from error
+            raise LedgerError(unusable(self._path, error)) from error
+
+    def _imagine_newer_tables(self) -> None:
+        """Tables that an older kohort did not make are empty for this connection."""
+        for statement in _SCHEMA:
+            name = statement.split()[5]
+            if not self._connection.execute(
+                "SELECT 1 FROM sqlite_master WHERE name = ?", (name,)
+            ).fetchone():
+                self._connection.execute(statement.replace("TABLE IF NOT EXISTS", "TEMP TABLE"))
+
+    def _known(self) -> dict[str, str]:
+        """Group and version in the file; raises LedgerError unless this kohort reads it."""
+        try:
+            known = dict(
+                self._connection.execute(
+                    "SELECT name, value FROM meta WHERE name IN ('version', 'group')"
+                ).fetchall()
+            )
+        except sqlite3.DatabaseError as error:
+            raise LedgerError(f"{self._path} is not a kohort ledger: {error}") from error
+        if known.keys() != {"version", "group"}:
+            raise LedgerError(f"{self._path} is not a kohort ledger: it names no group")
         if known["version"] != SCHEMA_VERSION:
             raise LedgerError(
                 f"{self._path} is a ledger of version {known['version']}, this kohort reads "
                 f"version {SCHEMA_VERSION}; use the kohort that wrote it"
             )
-        if known["group"] != self._group_id:
-            raise ConfigError(
-                f"group {known['group']} writes the table in {self._path.parent.parent}, but this "
-                f"application is in group {self._group_id}: two groups would each write every "
-                f"record; give --group {known['group']}, or another output directory"
-            )
+        return known
+
+    @contextmanager
+    def held(self) -> Iterator[frozenset[TopicPartition]]:
+        """See ``Ledger.held``."""
+        with self._transaction() as connection:
+            rows = connection.execute(
+                """SELECT DISTINCT topic, partition FROM intent
+                   JOIN position USING (topic, partition, epoch) WHERE group_id = ?""",
+                (self._group_id,),
+            ).fetchall()
+            yield frozenset(TopicPartition(*row) for row in rows)
 
     @contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
         with self._lock:
-            self._connection.execute("BEGIN IMMEDIATE")
             try:
+                self._connection.execute("BEGIN IMMEDIATE")
                 yield self._connection
+                self._connection.execute("COMMIT")
+            except sqlite3.OperationalError as error:
+                self._roll_back()
+                raise LedgerError(unwritable(self._path, error)) from error
             except BaseException:
-                self._connection.execute("ROLLBACK")
+                self._roll_back()
                 raise
-            self._connection.execute("COMMIT")
+
+    def _roll_back(self) -> None:
+        # SQLite ends the transaction by itself if the disk is full.
+        if self._connection.in_transaction:
+            self._connection.execute("ROLLBACK")
 
 
-def _code(error: sqlite3.Error) -> int | None:
-    """SQLite's error code; None for an error that Python's module raised itself."""
-    return getattr(error, "sqlite_errorcode", None)
-
-
-def _unusable(path: Path, error: sqlite3.Error) -> str:
-    if _code(error) == sqlite3.SQLITE_BUSY:
-        return (
-            f"{path} is locked: another process has held it for {_BUSY_TIMEOUT_S:.0f} s; "
-            "end the process that reads or copies it, and start again"
-        )
-    return (
-        f"{path} cannot be used as a ledger: {error}; only the ledger knows the committed files "
-        "of a table: restore a copy of the ledger, or name another output directory and read the "
-        "topic again"
-    )
-
-
-def _connect(path: Path) -> sqlite3.Connection:
-    try:
-        connection = sqlite3.connect(
-            path, timeout=_BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=False
-        )
-    except sqlite3.Error as error:
-        raise LedgerError(f"{path} cannot be opened: {error}") from error
-    try:
-        _log_ahead(connection)
-        connection.execute("PRAGMA synchronous = FULL")
-    except sqlite3.DatabaseError as error:
-        connection.close()
-        raise LedgerError(_unusable(path, error)) from error
-    return connection
-
-
-def _log_ahead(connection: sqlite3.Connection) -> None:
-    """Switch the file to a write-ahead log.
-
-    If two processes do so with a new file at once, SQLite refuses one of them without a wait,
-    whatever its timeout: each would wait for the other's lock.
-    """
-    deadline = time.monotonic() + _BUSY_TIMEOUT_S
-    while True:
-        try:
-            connection.execute("PRAGMA journal_mode = WAL")
-        except sqlite3.OperationalError as error:
-            if _code(error) != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
-                raise
-            time.sleep(_BUSY_RETRY_S)
-        else:
-            return
+def _check_written(directory: Path, files: Sequence[WrittenFile]) -> None:
+    """Raise LedgerError if a file of a batch is not there with its size."""
+    for file in files:
+        for path, seal in ((file.path, file.seal), (file.dead_path, file.dead_seal)):
+            if path is None or seal is None:
+                continue
+            try:
+                size = (directory / path).stat().st_size
+            except FileNotFoundError:
+                size = None
+            if size != seal.size:
+                raise LedgerError(
+                    f"{directory / path} was written with {seal.size} bytes and "
+                    f"{'is gone' if size is None else f'has {size} bytes'}: something else removes "
+                    "or changes files of the table; nothing of this batch was committed; "
+                    "start the application again"
+                )
 
 
 def _intended(connection: sqlite3.Connection, application: str) -> list[Piece]:

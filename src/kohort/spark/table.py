@@ -15,6 +15,7 @@ from typing import Final
 
 import google_crc32c
 
+from kohort.model.ids import TopicPartition
 from kohort.spark.layout import DATA, DEAD_LETTERS
 from kohort.spark.ledger import Ledger, ManifestRow, Seal
 from kohort.spark.sqlite_ledger import SqliteLedger
@@ -40,8 +41,8 @@ def open_ledger(directory: Path, group_id: str | None = None) -> Ledger:
 
     Args:
         directory: the directory of the table.
-        group_id: the group that writes the table; the ledger is made if it is missing. None to open
-            the ledger of an existing table.
+        group_id: the group that writes the table; the ledger is made if it is missing. None to read
+            the ledger of an existing table; nothing is written.
 
     Raises:
         ConfigError: there is no table, another group writes it, or the directory cannot be written.
@@ -94,13 +95,29 @@ def orphans_of(directory: Path) -> list[Orphan]:
 def clean(directory: Path, older_than_s: float) -> list[Orphan]:
     """Remove and return the orphans that were last written ``older_than_s`` or longer ago.
 
-    A file of a running batch is an orphan until the batch is committed. So the age must exceed the
-    longest micro-batch, unless no application is running.
+    A file of a running batch is an orphan until the batch is committed. So the files of partitions
+    with an intended batch of their present owner stay, whatever their age is, and no batch is
+    committed meanwhile. Ages alone are not trusted: clocks jump, and machines sleep.
     """
-    removed = [orphan for orphan in orphans_of(directory) if orphan.age_s >= older_than_s]
-    for orphan in removed:
-        (directory / orphan.path).unlink(missing_ok=True)
+    with (
+        closing(open_ledger(directory)) as reader,
+        closing(open_ledger(directory, reader.group_id)) as ledger,
+        ledger.held() as running,
+    ):
+        removed = [
+            orphan
+            for orphan in orphans_of(directory)
+            if orphan.age_s >= older_than_s and _partition_of(orphan) not in running
+        ]
+        for orphan in removed:
+            (directory / orphan.path).unlink(missing_ok=True)
     return removed
+
+
+def _partition_of(orphan: Orphan) -> TopicPartition | None:
+    """The partition in a path DATA/TOPIC/PARTITION/NAME; None for a path of another form."""
+    *_, topic, number, _ = ("", "", *orphan.path.split("/"))
+    return TopicPartition(topic, int(number)) if number.isdecimal() else None
 
 
 def _files(directory: Path) -> Iterator[Path]:

@@ -1,0 +1,110 @@
+"""Opens the SQLite file of a ledger, and explains errors of SQLite in words of the table.
+
+In: the path of the file. Out: a connection, or an error that says what to do. Must not know: the
+tables in the file.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import time
+from pathlib import Path
+from typing import Final
+
+from kohort.spark.ledger import LedgerError
+
+_BUSY_TIMEOUT_S: Final = 60.0
+_BUSY_RETRY_S: Final = 0.02
+_FULL: Final = frozenset({sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR})
+
+
+def _code(error: sqlite3.Error) -> int | None:
+    """SQLite's error code; None for an error that Python's module raised itself."""
+    return getattr(error, "sqlite_errorcode", None)
+
+
+def unusable(path: Path, error: sqlite3.Error) -> str:
+    """The sentence about a file that SQLite cannot open or lock."""
+    if _code(error) == sqlite3.SQLITE_BUSY:
+        return (
+            f"{path} is locked: another process has held it for {_BUSY_TIMEOUT_S:.0f} s; "
+            "end the process that reads or copies it, and start again"
+        )
+    return (
+        f"{path} cannot be used as a ledger: {error}; only the ledger knows the committed files "
+        "of a table: restore a copy of the ledger, or name another output directory and read the "
+        "topic again"
+    )
+
+
+def connect(path: Path) -> sqlite3.Connection:
+    """A connection that writes; a commit is on disk before it returns.
+
+    Raises:
+        LedgerError: the file cannot be opened, or another process holds it.
+    """
+    try:
+        connection = sqlite3.connect(
+            path, timeout=_BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=False
+        )
+    except sqlite3.Error as error:
+        raise LedgerError(f"{path} cannot be opened: {error}") from error
+    try:
+        _log_ahead(connection)
+        connection.execute("PRAGMA synchronous = FULL")
+    except sqlite3.DatabaseError as error:
+        connection.close()
+        raise LedgerError(unusable(path, error)) from error
+    return connection
+
+
+def _log_ahead(connection: sqlite3.Connection) -> None:
+    """Switch the file to a write-ahead log.
+
+    If two processes do so with a new file at once, SQLite refuses one of them without a wait,
+    whatever its timeout: each would wait for the other's lock.
+    """
+    deadline = time.monotonic() + _BUSY_TIMEOUT_S
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+        except sqlite3.OperationalError as error:
+            if _code(error) != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
+                raise
+            time.sleep(_BUSY_RETRY_S)
+        else:
+            return
+
+
+def connect_for_reading(path: Path) -> sqlite3.Connection:
+    """A connection that writes nothing, also in a directory that this user may not write.
+
+    Raises:
+        LedgerError: the file cannot be opened.
+    """
+    # SQLite reads a write-ahead log with the help of a file beside it, which it must make.
+    writable = os.access(path.parent, os.W_OK) or path.with_name(path.name + "-shm").exists()
+    mode = "mode=ro" if writable else "mode=ro&immutable=1"
+    try:
+        return sqlite3.connect(
+            f"{path.resolve().as_uri()}?{mode}", timeout=_BUSY_TIMEOUT_S, isolation_level=None,
+            check_same_thread=False, uri=True,
+        )  # fmt: skip
+    except sqlite3.Error as error:
+        raise LedgerError(f"{path} cannot be opened: {error}") from error
+
+
+def unwritable(path: Path, error: sqlite3.OperationalError) -> str:
+    """The sentence about a transaction that SQLite could not write."""
+    code = _code(error)
+    if code == sqlite3.SQLITE_BUSY:
+        return unusable(path, error)
+    if code is not None and code & 0xFF in _FULL:
+        return (
+            f"{path} cannot be written: {error}; nothing of this batch was committed; free space "
+            "on the disk, and start the application again"
+        )
+    if code is not None and code & 0xFF == sqlite3.SQLITE_READONLY:
+        return f"{path} cannot be written: {error}; give this user the right to write the table"
+    return f"{path} cannot be written: {error}; nothing of this batch was committed"
