@@ -58,7 +58,7 @@ def test_an_idle_worker_ends_without_output() -> None:
 
 # Spark's worker leaves its files of the socket to the end of the process.
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-def test_a_new_worker_whose_socket_is_closed_before_it_answers_ends_without_output(
+def test_a_new_worker_with_a_socket_that_closes_before_the_answer_ends_without_output(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Seen under load: Spark ended while the worker began."""
