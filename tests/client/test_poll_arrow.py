@@ -228,6 +228,37 @@ def test_the_memory_of_a_slow_consumer_is_bounded(broker: EmbeddedBroker) -> Non
         assert len(rows_by_arrow(consumer, 359, 25)) == 359
 
 
+@pytest.mark.slow
+def test_random_seeks_and_pauses_leave_no_gap_and_no_repetition(broker: EmbeddedBroker) -> None:
+    """Fetches are small, and many are under way when a partition moves."""
+    dice = random.Random(8)
+    settings = {"max_partition_fetch_bytes": 1_000, "queued_max_messages_kbytes": 3}
+    write(broker, *[(n % 2, b"%d" % n) for n in range(2_000)])
+    expected = {TP0: 0, TP1: 0}
+    with make(broker, **settings) as consumer:
+        consumer.subscribe(["t"])
+        rows_by_arrow(consumer, 1, 1)
+        consumer.seek(TP0, 0)
+        consumer.seek(TP1, 0)
+        for _ in range(250):
+            place = dice.choice([TP0, TP1])
+            match dice.randrange(4):
+                case 0:
+                    expected[place] = dice.randrange(1_000)
+                    consumer.seek(place, expected[place])
+                case 1:
+                    consumer.pause([place])
+                case _:
+                    consumer.resume([TP0, TP1])
+            paused = consumer.paused()
+            batch = consumer.poll_arrow(0.005, dice.choice([1, 3, 40, 1_000]))
+            for found, offset in map(columns.place, columns.rows_of(batch) if batch else ()):
+                assert found not in paused
+                assert offset == expected[found]
+                expected[found] += 1
+            assert {each: consumer.position(each) for each in expected} == expected
+
+
 def test_the_compiled_decoder_is_loaded_by_a_thread_after_many_rows(
     broker: EmbeddedBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
