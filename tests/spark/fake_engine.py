@@ -236,6 +236,9 @@ class World:
     make_ledger: Callable[[Path], SqliteLedger] = open_ledger
     files: dict[str, list[tuple[TopicPartition, int]]] = field(default_factory=dict)
     clock: float = 0.0
+    seconds_per_record: float = 0.0
+    batch_s: float = 0.0
+    """The time that the last batch with records took."""
 
     def __post_init__(self) -> None:
         self.coordinator = Coordinator(self.topics)
@@ -353,6 +356,10 @@ class Application:
         plan = self.driver.read_plan(json.loads(end))
         yield "reading"
         files = [f for pieces in plan.tasks for f in self._write(pieces)]
+        records = sum(piece.end - piece.begin for pieces in plan.tasks for piece in pieces)
+        if records:
+            self.world.batch_s = records * self.world.seconds_per_record
+            self.world.sleep(self.world.batch_s)
         yield "written"
         self.sink.commit(self.name, files)
         yield "sunk"

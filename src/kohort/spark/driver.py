@@ -24,7 +24,15 @@ from kohort.spark.draining import DrainFile
 from kohort.spark.ledger import SourceLedger
 from kohort.spark.offsets import SourceOffset, parse, render
 from kohort.spark.options import SourceOptions
-from kohort.spark.planning import Dropped, Piece, pack, pieces_of, plan, replay_filter
+from kohort.spark.planning import (
+    BatchLimit,
+    Dropped,
+    Piece,
+    pack,
+    pieces_of,
+    plan,
+    replay_filter,
+)
 from kohort.spark.topic_checks import TopicChecks, Topics
 
 if TYPE_CHECKING:
@@ -130,6 +138,7 @@ class SourceDriver:
         self._fenced_at: dict[TopicPartition, int] = {}
         self._told: dict[TopicPartition, int] = {}
         self._targets: dict[TopicPartition, int] | None = None
+        self._batch_limit = BatchLimit(budget_s=options.client.max_poll_interval_ms / 2_000)
         self._checks = TopicChecks(topics, ledger, fail_on_data_loss=options.fail_on_data_loss)
 
     @property
@@ -166,6 +175,9 @@ class SourceDriver:
             limit: most offsets of the next batch; None for no limit.
         """
         self._group.touch()
+        slow = self._batch_limit.end(self._clock())
+        if slow is not None:
+            LOG.warning("%s", slow)
         start = parse(document)
         if not self._warm:
             # New workers take seconds for their first batch. No partition may wait for that.
@@ -179,7 +191,8 @@ class SourceDriver:
             self._group.touch()
             self._look_around()
             self._drain()
-            end = plan(start, self._epochs(), self._positions(), self._readable(), limit)
+            most = self._batch_limit.of(limit)
+            end = plan(start, self._epochs(), self._positions(), self._readable(), most)
             if end is not start:
                 self._checks.look()
                 return render(end)
@@ -209,6 +222,7 @@ class SourceDriver:
         for partition, reason in dropped.items():
             self._forget(partition, reason)
         tasks = pack(kept, self._options.read_tasks)
+        self._batch_limit.begin(sum(each.size for each in kept.values()), self._clock())
         self._ledger.intend(self._options.application, pieces_of(tasks))
         if not tasks and (replayed or end.warm_up is not None):
             return ReadPlan(warm_up_tasks=self._options.read_tasks)

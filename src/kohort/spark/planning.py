@@ -32,6 +32,49 @@ class Piece:
     epoch: int
 
 
+@dataclass(slots=True, kw_only=True)
+class BatchLimit:
+    """Keeps batches short enough for the poll deadline, whatever their records cost.
+
+    A batch that takes longer than the deadline costs the membership, and a new owner fences its
+    rows. Records may be large and SQL may be slow, so the seconds of an offset are measured.
+
+    Attributes:
+        budget_s: the longest time that a batch shall take, in seconds.
+        most: the most offsets of the next batch; None while batches are short enough.
+    """
+
+    budget_s: float
+    most: int | None = None
+    _size: int = 0
+    _begun: float | None = None
+
+    def begin(self, size: int, now: float) -> None:
+        """A batch of ``size`` offsets begins."""
+        self._size, self._begun = size, now
+
+    def end(self, now: float) -> str | None:
+        """The batch ended; returns a sentence if batches become shorter by that."""
+        begun, self._begun = self._begun, None
+        if begun is None or not self._size:
+            return None
+        took = now - begun
+        fits = max(1, int(self._size * self.budget_s / took)) if took > 0 else self._size * 2
+        if took > self.budget_s:
+            self.most = fits
+            return (
+                f"a batch of {self._size} offsets took {took:.0f} s, more than half of "
+                f"max.poll.interval.ms; the next one has at most {fits}"
+            )
+        if self.most is not None:
+            self.most = max(self.most, min(2 * self.most, fits))
+        return None
+
+    def of(self, limit: int | None) -> int | None:
+        """The smaller one of this limit and another one; None for no limit."""
+        return min((each for each in (self.most, limit) if each is not None), default=None)
+
+
 def plan(
     start: SourceOffset,
     epochs: Mapping[TopicPartition, int],
