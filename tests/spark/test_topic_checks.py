@@ -118,6 +118,21 @@ def test_every_record_of_an_added_partition_lands(world: World) -> None:
         next(steps)
 
 
+@pytest.mark.parametrize("committed", [{}, {A: 7}])
+def test_a_new_table_of_a_group_with_commits_is_told(
+    world: World, committed: dict[TopicPartition, int], caplog: pytest.LogCaptureFixture
+) -> None:
+    """Finding S10: a lost ledger looked like a new table, and nothing was said."""
+    world.coordinator.offsets.update(committed)
+    steps = Application(world, "a", Checkpoint()).run()
+    run_until(steps, "committed")
+    run_until(steps, "committed")
+    told = (
+        "the table knows no position of t-0 and begins at the offsets that the group committed (7)"
+    )
+    assert (told in caplog.text) == bool(committed)
+
+
 def test_a_ledger_of_an_older_kohort_has_the_partitions_with_a_position(world: World) -> None:
     ledger = open_ledger(world.directory)
     ledger.acquire([A], 0, "m")

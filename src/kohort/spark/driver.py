@@ -374,6 +374,14 @@ class SourceDriver:
         added = frozenset(self._checks.added(partitions))
         strange = added if self._ledger.keeps_positions else frozenset[TopicPartition]()
         positions = self._group.committed([p for p in partitions if p not in strange])
+        if positions and self._ledger.keeps_positions:
+            LOG.warning(
+                "the table knows no position of %s and begins at the offsets that the group "
+                "committed (%s); earlier records are not in this table. If its ledger was lost, "
+                "stop, and bring a copy of the ledger back",
+                ", ".join(map(str, sorted(positions))),
+                ", ".join(str(positions[p]) for p in sorted(positions)),
+            )
         unknown = [partition for partition in partitions if partition not in positions]
         earliest = self._options.client.auto_offset_reset == "earliest"
         at_begin = [partition for partition in unknown if earliest or partition in added]
