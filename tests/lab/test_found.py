@@ -437,3 +437,21 @@ def test_a_healed_network_stays_as_slow_as_its_pods_can_bear() -> None:
     assert world.network.plan == replace(hasty.network, slow_factor=4)
     patient = _a_slow_network_that_heals(request_timeout_ms=3_000, session_timeout_ms=45_000)
     assert patient.healed_network == patient.network
+
+
+def test_a_compaction_on_a_full_disk_leaves_the_log_as_it_was() -> None:
+    """The error of the disk ended the whole run of `kohort lab seeds`."""
+    behaviour = Behaviour(session_timeout_ms=6_000, auto_commit_interval_ms=100, idle_ms=50)
+    compactions = [actions.CompactLog(at_ms=ms) for ms in (51_000, 60_000)]
+    world = World(
+        Plan(
+            seed=1,
+            duration_ms=80_000,
+            topics=(TopicPlan(name="t", partitions=4),),
+            pods=tuple(PodPlan(name=name, behaviour=behaviour) for name in ("a", "b")),
+            actions=(actions.FullDisk(at_ms=50_000, for_ms=3_000), *compactions),
+        )
+    )
+    world.run()
+    assert world.converged(("a", "b"))
+    assert broken(world) == []

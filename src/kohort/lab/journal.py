@@ -7,6 +7,7 @@ log, and covers all earlier appends. Must not know: the meaning of records.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from random import Random
@@ -219,7 +220,9 @@ class Journal:
             if job is not None:
                 job.run()
                 if replace:
-                    book.log.complete_compaction(job)
+                    # A full disk stops the compaction; the log goes on, as in the broker.
+                    with contextlib.suppress(StorageError):
+                        book.log.complete_compaction(job)
                     book.segment, book.position = "", 0
 
     # -- crashes and recovery ---------------------------------------------------------------------
