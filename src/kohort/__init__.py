@@ -8,6 +8,8 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING
 
+from kohort.model.release import VERSION
+
 if TYPE_CHECKING:
     from kohort.client.async_consumer import AsyncConsumer as AsyncConsumer
     from kohort.client.consumer import Consumer as Consumer
@@ -18,7 +20,7 @@ if TYPE_CHECKING:
     from kohort.client.tasks.stateful_tasks import StatefulTasks as StatefulTasks
     from kohort.client.worker import Worker as Worker
 
-__version__ = "0.1.0"
+__version__ = VERSION
 __all__ = [
     "AsyncConsumer",
     "Consumer",

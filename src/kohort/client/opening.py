@@ -18,13 +18,13 @@ from dataclasses import dataclass
 from itertools import chain, zip_longest
 from typing import Any, Final, TypeAlias
 
-import kohort
 from kohort.client.config import ClientSettings
 from kohort.engine.connections import ConnectionSettings
 from kohort.engine.member_recording import RequestNotes
 from kohort.model.errors import AuthenticationError
 from kohort.model.ids import ConnectionId
 from kohort.model.instants import Instant, Millis
+from kohort.model.release import VERSION
 
 _STAGGER_MICROS: Final = 250_000
 """The next address of a host is tried after this time without an answer (RFC 8305)."""
@@ -66,7 +66,7 @@ def connection_settings(
     """
     return ConnectionSettings(
         client_id=settings.client_id,
-        software_version=kohort.__version__,
+        software_version=VERSION,
         connect_timeout_ms=Millis(settings.socket_connection_setup_timeout_ms),
         security_protocol=settings.security_protocol,
         login=settings.login(),
