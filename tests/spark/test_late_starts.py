@@ -55,7 +55,7 @@ def test_only_a_process_that_did_not_connect_is_late(message: str, late: bool) -
 def application(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Application:
     """An application with queries that fail because Python is late, without Spark."""
 
-    def late(*_: object) -> None:
+    def late(*_: object, **_more: object) -> None:
         raise PythonLate(LATE)
 
     monkeypatch.setattr(pipeline, "_watch", late)
@@ -63,9 +63,10 @@ def application(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Application:
     spark: Any = SimpleNamespace(sparkContext=SimpleNamespace(pythonExec="/somewhere/python3"))
     config = PipelineConfig(bootstrap="b:1", topics="t", group="g", sql="", output=tmp_path)
     ledger: Any = None
+    checkpoint: Any = SimpleNamespace(path=tmp_path)
     draining = Draining(wanted=threading.Event(), file=DrainFile(tmp_path / "drain"), timeout_s=0)
     return Application(
-        spark, config, ledger, tmp_path, lambda _: None, threading.Event(), draining,
+        spark, config, ledger, checkpoint, lambda _: None, threading.Event(), draining,
         own_session=False,
     )  # fmt: skip
 

@@ -374,6 +374,34 @@ def test_a_row_without_a_record_is_found(whole: tuple[Feed, Path]) -> None:
     assert "at which the topic has no record: offsets 999" in troubles(verdict)
 
 
+@pytest.mark.parametrize("policy", ["delete", "compact", "compact,delete"])
+def test_rows_of_records_that_compaction_removed_are_no_fault(
+    whole: tuple[Feed, Path], policy: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Finding S18: 43,211 rows of a compacted topic were called strangers."""
+    source = whole[0]
+    with Admin(source.settings) as admin:
+        admin.alter_topic(source.topic, {"cleanup.policy": policy})
+    read = verifying._messages
+
+    def compacted(*arguments: Any) -> Any:
+        for some in read(*arguments):
+            yield [message for message in some if message.offset() % 3]
+
+    monkeypatch.setattr(verifying, "_messages", compacted)
+    verdict = compare(whole)
+    if policy == "delete":
+        assert (verdict.ok, verdict.total("strangers"), verdict.total("unchecked")) == (
+            False,
+            30,
+            0,
+        )
+        return
+    assert verdict.ok, troubles(verdict)
+    assert (verdict.total("strangers"), verdict.total("unchecked")) == (0, 30)
+    assert "15 rows are not judged: the topic is compacted" in verdict.partitions[0].remarks[0]
+
+
 def test_a_row_of_another_partition_is_found(whole: tuple[Feed, Path]) -> None:
     rewrite(
         first_file(whole[1]),

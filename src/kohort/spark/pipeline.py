@@ -6,15 +6,13 @@ not know: the command line.
 
 from __future__ import annotations
 
-import fcntl
 import json
 import logging
-import os
 import re
 import threading
 import uuid
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Mapping
+from contextlib import closing
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -26,9 +24,9 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from kohort.model.errors import ConfigError, KohortError
+from kohort.spark.checkpoints import Checkpoint, locked_checkpoint
 from kohort.spark.draining import SUFFIX, DrainFile, Draining
 from kohort.spark.kafka_topics import KafkaTopics
-from kohort.spark.layout import CHECKPOINTS
 from kohort.spark.ledger import Ledger
 from kohort.spark.options import SourceOptions, parse_options
 from kohort.spark.parquet_sink import SMALL_ROW, ParquetSink
@@ -158,8 +156,9 @@ def run_pipeline(
     _check_topics(parse_options(_source_options(config, config.output)))
     with (
         closing(open_ledger(config.output, config.group)) as ledger,
-        _checkpoint(config.output, config.name) as (name, checkpoint),
+        locked_checkpoint(config.output, config.name) as checkpoint,
     ):
+        name = checkpoint.name
         # The view `records` belongs to a session, so each pipeline needs a session of its own.
         spark = (
             session.newSession()
@@ -169,7 +168,7 @@ def run_pipeline(
         own = session is None
         draining = Draining(
             wanted=drain or threading.Event(),
-            file=DrainFile(checkpoint.with_name(checkpoint.name + SUFFIX).resolve()),
+            file=DrainFile(checkpoint.path.with_name(name + SUFFIX).resolve()),
             timeout_s=config.drain_s,
         )
         draining.file.clear()
@@ -195,7 +194,7 @@ class Application:
     spark: SparkSession
     config: PipelineConfig
     ledger: Ledger
-    checkpoint: Path
+    checkpoint: Checkpoint
     report: Callable[[Progress], None]
     stop: threading.Event
     draining: Draining
@@ -207,13 +206,15 @@ class Application:
     def run(self, started: Callable[[], None]) -> bool:
         """Run one query until it ends; False if another query must follow."""
         query, sink = self._start_query(
-            _source_options(self.config, self.checkpoint)
+            _source_options(self.config, self.checkpoint.path)
             | {"drainFile": str(self.draining.file.path)}
         )
         started()
         before_stop = stop_workers if self.own_session else _nothing
         try:
-            _watch(query, self._note, self.stop, self.draining, before_stop)
+            _watch(
+                query, self._note, self.stop, self.draining, before_stop, checkpoint=self.checkpoint
+            )
         except PythonLate:
             return self._note_late_start()
         except KohortError:
@@ -233,7 +234,7 @@ class Application:
         writer = (
             sink.frame.writeStream.queryName(self.checkpoint.name)
             .foreachBatch(sink.write_batch)
-            .option("checkpointLocation", self.checkpoint.resolve().as_uri())
+            .option("checkpointLocation", self.checkpoint.path.resolve().as_uri())
         )
         if config.available_now:
             return writer.trigger(availableNow=True).start(), sink
@@ -298,10 +299,19 @@ def _watch(
     stop: threading.Event,
     draining: Draining,
     before_stop: Callable[[], None],
+    *,
+    checkpoint: Checkpoint,
 ) -> None:
     last = -1
     try:
         while query.isActive and not stop.wait(_LOOK_S):
+            if not checkpoint.is_held():
+                query.stop()
+                raise PipelineFailed(
+                    f"the query stopped: {checkpoint.lock} was removed, so a second application "
+                    "could run on this checkpoint; committed rows are safe; start it again, and "
+                    "leave the lock files of running applications alone"
+                )
             last = _report_new(query, report, last)
             if draining.over():
                 stop.set()
@@ -361,34 +371,3 @@ def _explained(error: Exception) -> KohortError:
     sentences = _KOHORT_ERROR.findall(text) or _SPARK_ERROR.findall(text)
     sentence = sentences[-1] if sentences else _ABOUT_THE_JVM.split(text, maxsplit=1)[0]
     return PipelineFailed(f"the query stopped: {sentence.strip()}")
-
-
-@contextmanager
-def _checkpoint(output: Path, name: str | None) -> Iterator[tuple[str, Path]]:
-    """An application's name and its checkpoint, locked while the application runs.
-
-    Two queries on one checkpoint would each look like a restart of the other.
-    """
-    if name is not None and not re.fullmatch(r"[A-Za-z0-9._-]{1,100}", name):
-        raise ConfigError(
-            f"--name is {name!r}, expected at most 100 letters, digits, '.', '_' and '-'"
-        )
-    folder = output / CHECKPOINTS
-    folder.mkdir(parents=True, exist_ok=True)
-    candidates = [name] if name is not None else [f"application-{n}" for n in range(1, 1_000)]
-    for candidate in candidates:
-        handle = os.open(folder / f"{candidate}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC)
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            os.close(handle)
-            continue
-        try:
-            yield candidate, folder / candidate
-        finally:
-            os.close(handle)
-        return
-    raise ConfigError(
-        f"an application called {candidates[0]} already runs on {output}: give this application "
-        "another --name, or no name"
-    )

@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 
 from kohort.client.admin import Admin
 from kohort.client.config import ClientSettings
-from kohort.client.errors import FetchFailed
+from kohort.client.errors import FetchFailed, RequestFailed
 from kohort.client.fetching import ProblemKind, RecordFetcher
 from kohort.model.ids import TopicPartition
 from kohort.model.positions import EARLIEST, LATEST, Position
@@ -55,10 +55,10 @@ class PartitionVerdict:
         holes: records that the table lost.
         duplicates: rows that repeat a record.
         strangers: rows without a record in the topic, or with another hash than their record.
-        unchecked: offsets that the topic has deleted since.
+        unchecked: offsets that the topic has deleted since, also by compaction.
         unread: records behind ``end``, or of a partition that nobody acquired; not a fault.
         troubles: sentences about faults, with examples.
-        remarks: sentences about undecided records; not a fault.
+        remarks: sentences about records and rows that cannot be judged; not a fault.
     """
 
     partition: TopicPartition
@@ -123,6 +123,7 @@ def verify(directory: Path, settings: ClientSettings, runner: QueryRunner | None
         for topic in topics.values():
             for partition in topic.topic_partitions:
                 by_partition.setdefault(partition, [])
+        compacted = {name for name in topics if _is_compacted(admin, name)}
         begins = admin.list_offsets(by_partition, EARLIEST)
         ends = admin.list_offsets(by_partition, LATEST)
     verdicts = []
@@ -131,12 +132,22 @@ def verify(directory: Path, settings: ClientSettings, runner: QueryRunner | None
         first = begins[partition].offset
         end = position.next_offset if position and position.next_offset is not None else first
         check = _PartitionCheck(directory, partition, rows, end)
+        check.compacted = partition.topic in compacted
         if partition.topic in noted:
             check.compare_topic(noted[partition.topic], topics[partition.topic].topic_id, first)
         missing = MissingRows(rows, check.whole, queries, runner)
         check.compare(settings, first, ends[partition].offset, missing)
         verdicts.append(check.verdict)
     return Verdict(partitions=verdicts, orphans=orphans_of(directory))
+
+
+def _is_compacted(admin: Admin, topic: str) -> bool:
+    """Whether the topic is compacted; False if this user may not read its settings."""
+    try:
+        policy = admin.topic_settings(topic)["cleanup.policy"].value or ""
+    except (RequestFailed, KeyError):
+        return False
+    return "compact" in policy
 
 
 class _PartitionCheck:
@@ -153,6 +164,8 @@ class _PartitionCheck:
         self.verdict = PartitionVerdict(partition=partition, begin=begin, end=position)
         self._directory = directory
         self._manifest = manifest
+        self.compacted = False
+        """Whether the topic removes records in front of others with the same key."""
         self.whole: set[int] = set()
         """Begins of the pieces with unchanged files."""
 
@@ -266,6 +279,13 @@ class _PartitionCheck:
         else:
             known, other = np.zeros(len(offsets), bool), _EMPTY
         unknown = offsets[~known]
+        if self.compacted and len(unknown):
+            self.verdict.unchecked += len(unknown)
+            self.verdict.remarks.append(
+                f"{len(unknown)} rows are not judged: the topic is compacted, and has no record at "
+                "their offsets any more"
+            )
+            unknown = _EMPTY
         self.verdict.strangers = len(unknown) + len(other)
         self._trouble(unknown, "rows of offsets at which the topic has no record")
         self._trouble(other, "rows with another hash than their record")

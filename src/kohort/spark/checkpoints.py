@@ -1,0 +1,76 @@
+"""Gives an application its name and its checkpoint, and keeps other applications out.
+
+In: the table's directory, perhaps a name. Out: a locked checkpoint. Must not know: Spark.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from kohort.model.errors import ConfigError
+from kohort.spark.layout import CHECKPOINTS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checkpoint:
+    """A checkpoint that this process has locked.
+
+    Attributes:
+        name: of the application.
+        path: the folder that Spark writes.
+        lock: the locked file.
+        handle: the open file.
+    """
+
+    name: str
+    path: Path
+    lock: Path
+    handle: int
+
+    def is_held(self) -> bool:
+        """Whether the lock keeps others out; False if the file was removed or replaced."""
+        try:
+            return os.path.samestat(os.fstat(self.handle), self.lock.stat())
+        except FileNotFoundError:
+            return False
+
+
+@contextmanager
+def locked_checkpoint(output: Path, name: str | None) -> Iterator[Checkpoint]:
+    """The checkpoint of an application, locked while the application runs.
+
+    Two queries on one checkpoint would each look like a restart of the other.
+
+    Raises:
+        ConfigError: the name is not allowed, or an application with this name runs.
+    """
+    if name is not None and not re.fullmatch(r"[A-Za-z0-9._-]{1,100}", name):
+        raise ConfigError(
+            f"--name is {name!r}, expected at most 100 letters, digits, '.', '_' and '-'"
+        )
+    folder = output / CHECKPOINTS
+    folder.mkdir(parents=True, exist_ok=True)
+    candidates = [name] if name is not None else [f"application-{n}" for n in range(1, 1_000)]
+    for candidate in candidates:
+        lock = folder / f"{candidate}.lock"
+        handle = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(handle)
+            continue
+        try:
+            yield Checkpoint(name=candidate, path=folder / candidate, lock=lock, handle=handle)
+        finally:
+            os.close(handle)
+        return
+    raise ConfigError(
+        f"an application called {candidates[0]} already runs on {output}: give this application "
+        "another --name, or no name"
+    )
