@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import re
+import shutil
 import sqlite3
 import subprocess
 import sys
@@ -396,3 +398,43 @@ def test_a_table_is_read_without_a_right_to_write_it(ledger: SqliteLedger, tmp_p
             assert reader.group_id == "g"
             assert reader.positions([A])[A].epoch == 1
     assert sorted(folder.iterdir()) == before
+
+
+@pytest.mark.parametrize("blocked", ["ledger.db", "ledger.db-shm", "ledger.db-wal"])
+def test_a_ledger_that_may_not_be_written_asks_for_the_right_and_not_for_a_copy(
+    tmp_path: Path, blocked: str
+) -> None:
+    """Finding S17: the message advised an older copy, or another table. Both double rows.
+
+    A folder in place of a file gives SQLite's error of a read-only output, also for root.
+    """
+    SqliteLedger(tmp_path, "g").close()
+    path = (tmp_path / LEDGER_PATH).with_name(blocked)
+    path.unlink(missing_ok=True)
+    path.mkdir()
+    with pytest.raises(LedgerError, match="give this user the right to write") as caught:
+        SqliteLedger(tmp_path, "g")
+    assert not re.search(r"restore|another output", str(caught.value))
+    path.rmdir()
+    SqliteLedger(tmp_path, "g").close()
+
+
+def test_a_reader_without_the_newest_commits_says_so_and_its_advice_helps(
+    ledger: SqliteLedger, tmp_path: Path
+) -> None:
+    """A writer was killed: SQLite left commits in the log, which needs a right to be read."""
+    own(ledger, A, position=1)
+    ledger._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    own(ledger, B, position=2)
+    killed = tmp_path / "killed"
+    killed.joinpath(LEDGER_PATH).parent.mkdir(parents=True)
+    for end in ("", "-wal"):
+        name = f"{LEDGER_PATH}{end}"
+        shutil.copy(tmp_path / name, killed / name)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "access", lambda *_: False)
+        with pytest.raises(LedgerError, match=r"has the newest commits.*copy the directory"):
+            SqliteLedger.of_table(killed)
+    shutil.copytree(killed, tmp_path / "copy")
+    with closing(SqliteLedger.of_table(tmp_path / "copy")) as reader:
+        assert {p: at.next_offset for p, at in reader.all_positions().items()} == {A: 1, B: 2}

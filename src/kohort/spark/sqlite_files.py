@@ -17,6 +17,10 @@ from kohort.spark.ledger import LedgerError
 _BUSY_TIMEOUT_S: Final = 60.0
 _BUSY_RETRY_S: Final = 0.02
 _FULL: Final = frozenset({sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR})
+_FORBIDDEN: Final = frozenset(
+    {sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM, sqlite3.SQLITE_AUTH}
+)
+_DAMAGED: Final = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
 
 
 def _code(error: sqlite3.Error) -> int | None:
@@ -24,18 +28,36 @@ def _code(error: sqlite3.Error) -> int | None:
     return getattr(error, "sqlite_errorcode", None)
 
 
-def unusable(path: Path, error: sqlite3.Error) -> str:
-    """The sentence about a file that SQLite cannot open or lock."""
-    if _code(error) == sqlite3.SQLITE_BUSY:
+def explained(path: Path, error: sqlite3.Error) -> str:
+    """The sentence about a file that SQLite cannot open, lock, read or write.
+
+    A copy of the ledger is asked for only if the file itself is at fault: an older copy in place of
+    a good ledger would write rows a second time.
+    """
+    code = _code(error)
+    if code == sqlite3.SQLITE_BUSY:
         return (
             f"{path} is locked: another process has held it for {_BUSY_TIMEOUT_S:.0f} s; "
             "end the process that reads or copies it, and start again"
         )
-    return (
-        f"{path} cannot be used as a ledger: {error}; only the ledger knows the committed files "
-        "of a table: restore a copy of the ledger, or name another output directory and read the "
-        "topic again"
-    )
+    primary = None if code is None else code & 0xFF
+    if primary in _FULL:
+        return (
+            f"{path} cannot be written: {error}; nothing of this batch was committed; free space "
+            "on the disk, and start the application again"
+        )
+    if primary in _FORBIDDEN:
+        return (
+            f"{path} cannot be opened or written: {error}; give this user the right to write "
+            f"{path.parent} and the files there, and start again; committed rows are safe"
+        )
+    if primary in _DAMAGED:
+        return (
+            f"{path} cannot be used as a ledger: {error}; only the ledger knows the committed "
+            "files of a table: restore a copy of the ledger, or name another output directory and "
+            "read the topic again"
+        )
+    return f"{path} cannot be used: {error}; nothing of this batch was committed"
 
 
 def connect(path: Path) -> sqlite3.Connection:
@@ -49,13 +71,13 @@ def connect(path: Path) -> sqlite3.Connection:
             path, timeout=_BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=False
         )
     except sqlite3.Error as error:
-        raise LedgerError(f"{path} cannot be opened: {error}") from error
+        raise LedgerError(explained(path, error)) from error
     try:
         _log_ahead(connection)
         connection.execute("PRAGMA synchronous = FULL")
     except sqlite3.DatabaseError as error:
         connection.close()
-        raise LedgerError(unusable(path, error)) from error
+        raise LedgerError(explained(path, error)) from error
     return connection
 
 
@@ -81,10 +103,17 @@ def connect_for_reading(path: Path) -> sqlite3.Connection:
     """A connection that writes nothing, also in a directory that this user may not write.
 
     Raises:
-        LedgerError: the file cannot be opened.
+        LedgerError: the file cannot be opened, or has commits that only a writer can read.
     """
     # SQLite reads a write-ahead log with the help of a file beside it, which it must make.
     writable = os.access(path.parent, os.W_OK) or path.with_name(path.name + "-shm").exists()
+    ahead = path.with_name(path.name + "-wal")
+    if not writable and ahead.exists() and ahead.stat().st_size:
+        raise LedgerError(
+            f"{ahead} has the newest commits, and SQLite cannot read them without the right to "
+            f"write {path.parent}: read the table as a user with this right, or copy the directory "
+            "of the table and read the copy"
+        )
     mode = "mode=ro" if writable else "mode=ro&immutable=1"
     try:
         return sqlite3.connect(
@@ -92,19 +121,4 @@ def connect_for_reading(path: Path) -> sqlite3.Connection:
             check_same_thread=False, uri=True,
         )  # fmt: skip
     except sqlite3.Error as error:
-        raise LedgerError(f"{path} cannot be opened: {error}") from error
-
-
-def unwritable(path: Path, error: sqlite3.OperationalError) -> str:
-    """The sentence about a transaction that SQLite could not write."""
-    code = _code(error)
-    if code == sqlite3.SQLITE_BUSY:
-        return unusable(path, error)
-    if code is not None and code & 0xFF in _FULL:
-        return (
-            f"{path} cannot be written: {error}; nothing of this batch was committed; free space "
-            "on the disk, and start the application again"
-        )
-    if code is not None and code & 0xFF == sqlite3.SQLITE_READONLY:
-        return f"{path} cannot be written: {error}; give this user the right to write the table"
-    return f"{path} cannot be written: {error}; nothing of this batch was committed"
+        raise LedgerError(explained(path, error)) from error

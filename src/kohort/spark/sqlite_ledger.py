@@ -40,7 +40,7 @@ from kohort.spark.ledger import (
 )
 from kohort.spark.offsets import OwnedRange
 from kohort.spark.planning import Piece
-from kohort.spark.sqlite_files import connect, connect_for_reading, unusable, unwritable
+from kohort.spark.sqlite_files import connect, connect_for_reading, explained
 
 SCHEMA_VERSION = "1"
 LEDGER_PATH = Path("_kohort") / "ledger.db"
@@ -369,7 +369,7 @@ class SqliteLedger:
                 for name, value in (("version", SCHEMA_VERSION), ("group", group_id)):
                     connection.execute("INSERT OR IGNORE INTO meta VALUES (?, ?)", (name, value))
         except sqlite3.DatabaseError as error:
-            raise LedgerError(unusable(self._path, error)) from error
+            raise LedgerError(explained(self._path, error)) from error
 
     def _imagine_newer_tables(self) -> None:
         """Tables that an older kohort did not make are empty for this connection."""
@@ -419,7 +419,7 @@ class SqliteLedger:
                 self._connection.execute("COMMIT")
             except sqlite3.OperationalError as error:
                 self._roll_back()
-                raise LedgerError(unwritable(self._path, error)) from error
+                raise LedgerError(explained(self._path, error)) from error
             except BaseException:
                 self._roll_back()
                 raise
