@@ -73,3 +73,11 @@ def test_topics_with_state_are_refused_because_nothing_prepares_copies(
     config = started_with(["--set", "kohort.stateful.topics=t"], tmp_path, monkeypatch)
     with pytest.raises(ConfigError, match=r"kohort\.stateful\.topics has no effect here"):
         parse_options(_source_options(config, tmp_path))
+
+
+def test_two_queries_cannot_choose_one_name_in_the_ledger() -> None:
+    """Finding S11: a batch without rows could commit the intended ranges of the other query."""
+    options = {"bootstrap": "b:1", "group.id": "g", "subscribe": "t"}
+    with pytest.raises(ConfigError, match=r"'mine'.* leave the option out"):
+        parse_options(options | {"application": "mine"})
+    assert parse_options(options).application != parse_options(options).application

@@ -38,10 +38,9 @@ def options_of(application: str, starting_offsets: str = "earliest") -> SourceOp
             "group.id": "g",
             "subscribe": "t",
             "startingOffsets": starting_offsets,
-            "application": application,
         }
     )
-    return dataclasses.replace(options, idle_wait_s=0.0)
+    return dataclasses.replace(options, application=application, idle_wait_s=0.0)
 
 
 class FakeTopics:

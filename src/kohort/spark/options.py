@@ -33,6 +33,7 @@ _KNOWN: Final = {
     "includeheaders", "failondataloss", "ledger", "application", "readtasks", "idlewaitms",
     "drainfile",
 }  # fmt: skip
+_APPLICATION: Final = re.compile(r"[0-9a-f]{32}")
 _TOPIC: Final = re.compile(r"[A-Za-z0-9._-]{1,249}")
 
 
@@ -106,13 +107,24 @@ def parse_options(given: Mapping[str, str]) -> SourceOptions:
         client=client,
         ledger=_path(options, "ledger"),
         drain_file=_path(options, "drainfile"),
-        application=options.get("application") or uuid.uuid4().hex,
+        application=_application(options),
         limit=_count(options, "maxoffsetspertrigger", DEFAULT_LIMIT),
         read_tasks=_count(options, "readtasks", 2),
         idle_wait_s=_count(options, "idlewaitms", 250) / 1000,
         include_headers=_word(options, "includeheaders", "false", "true", "false") == "true",
         fail_on_data_loss=_word(options, "failondataloss", "true", "true", "false") == "true",
     )
+
+
+def _application(options: Mapping[str, str]) -> str:
+    # Intents are found by this name: with one name, a query would commit the ranges of another.
+    given = options.get("application") or uuid.uuid4().hex
+    if not _APPLICATION.fullmatch(given):
+        raise ConfigError(
+            f"option application is {given!r}, expected the 32 hexadecimal digits of a random "
+            "UUID, new for each start: leave the option out"
+        )
+    return given
 
 
 def _topics(options: Mapping[str, str]) -> tuple[str, ...]:
