@@ -98,11 +98,14 @@ class Mirrored:
         )
         reader.assign([confluent_kafka.TopicPartition(topic, n, 0) for n in range(PARTITIONS)])
         found: Rows = defaultdict(list)
-        ends = 0
-        while ends < PARTITIONS:
+        ended: set[int | None] = set()
+        while len(ended) < PARTITIONS:
             for record in reader.consume(1_000, 0.2):
-                if record.error():
-                    ends += 1
+                error = record.error()
+                if error is not None:
+                    # Errors of the connection pass; only an end of a partition is an end.
+                    if error.code() == confluent_kafka.KafkaError._PARTITION_EOF:
+                        ended.add(record.partition())
                 else:
                     found[record.partition() or 0].append(
                         (record.key(), record.value(), record.headers(), record.timestamp()[1])

@@ -82,7 +82,9 @@ def test_two_moves_a_round_reach_the_balance(make_group: MakeGroup) -> None:
     group.join()
     group.settled(6, 6)
     rounds = first.snapshot().generation - generation
-    assert rounds >= 6, "three times: a round that takes two partitions away, and one that gives"
+    # Three rounds take two partitions away each, and the round after each gives them. If the
+    # interval is over, one round does both.
+    assert rounds >= 4
 
 
 @pytest.mark.parametrize("text", ["0", "-1", "some", "0%", "101%", "1.5"])
