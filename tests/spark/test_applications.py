@@ -22,7 +22,6 @@ from tests.java import temporary_files_removed
 from tests.spark.conftest import PATIENCE_S, Feed
 
 from kohort.client.admin import Admin
-from kohort.client.config import parse_client_settings
 from kohort.model.positions import LATEST
 from kohort.spark.session import QUICK
 from kohort.spark.sqlite_ledger import LEDGER_PATH, SqliteLedger
@@ -175,7 +174,7 @@ def test_a_pipeline_runs_on_the_java_from_pip(feed: MakeFeed, tmp_path: Path) ->
     assert verify(tmp_path / "table", source.settings).total("rows") == 10
 
 
-# --- several applications, one of them killed
+# --- several applications; tests/cli/test_demo_command.py kills one of three
 
 
 class Ledger:
@@ -222,25 +221,14 @@ def wait_for(condition: Callable[[], bool], what: str, processes: list[subproces
         time.sleep(0.01)
 
 
-def kill_tree(process: subprocess.Popen[str], only_if: Callable[[], bool] = lambda: True) -> bool:
-    """Send SIGKILL to the process, its JVM and its Python workers if ``only_if`` holds.
-
-    The processes are stopped before ``only_if`` is called, so they die in that state. Returns the
-    result of ``only_if``.
-    """
+def kill_tree(process: subprocess.Popen[str]) -> None:
+    """Send SIGKILL to the process, its JVM and its Python workers."""
     tree = [*psutil.Process(process.pid).children(recursive=True), psutil.Process(process.pid)]
-    for member in tree:
-        member.suspend()
-    if not only_if():
-        for member in tree:
-            member.resume()
-        return False
     for member in tree:
         member.kill()
     process.wait(PATIENCE_S)
     assert process.stdout is not None
     process.stdout.close()
-    return True
 
 
 @pytest.fixture
@@ -317,45 +305,6 @@ def test_sigterm_in_a_batch_to_one_process_or_to_all_ends_with_one_line(
 
 
 @pytest.mark.timeout(1_800)
-def test_three_applications_one_killed_and_restarted_land_every_record_once(
-    feed: MakeFeed, tmp_path: Path, start: Start
-) -> None:
-    count = 120_000
-    source = feed(6, numbered(count // 2))
-    ledger = Ledger(tmp_path / "table")
-    first, victim = start(source, "first"), start(source, "victim")
-    wait_for(lambda: ledger.owners() == {"first", "victim"}, "two owners", [first, victim])
-    third = start(source, "third")
-    three = {"first", "victim", "third"}
-    wait_for(lambda: ledger.owners() == three, "three owners", [first, victim, third])
-    source.put(numbered(count // 2))  # work for all three, however late the third one started
-    in_batch = partial(ledger.batch_under_way, "victim")
-    wait_for(lambda: in_batch() and kill_tree(victim, in_batch), "a batch of it", [first, third])
-    assert ledger.batch_under_way("victim"), "the victim was not killed in a batch"
-    killed_at = ledger.consumed()
-    assert killed_at < count
-    again = start(source, "victim")
-    alive = [first, third, again]
-    wait_for(lambda: ledger.consumed() == count, "the whole topic", alive)
-    wait_for(lambda: "victim" in ledger.owners(), "the victim's return", alive)
-    with ThreadPoolExecutor() as pool:
-        list(pool.map(lambda process: stop(process, source), alive))
-    clean(tmp_path / "table", older_than_s=0)
-    verdict = verify(tmp_path / "table", source.settings)
-    assert verdict.ok, [p.troubles for p in verdict.partitions]
-    assert (verdict.total("rows"), verdict.total("unread")) == (count, 0)
-    with Admin(parse_client_settings({"bootstrap.servers": source.bootstrap})) as admin:
-        ends = admin.list_offsets([p.partition for p in verdict.partitions], LATEST)
-        committed = admin.committed(source.topic)
-        assert admin.describe_group(source.topic).members == ()
-    assert {p: at.offset for p, at in committed.items()} == {p: e.offset for p, e in ends.items()}
-    table = SqliteLedger.of_table(tmp_path / "table")
-    epochs = [position.epoch for position in table.all_positions().values()]
-    table.close()
-    assert max(epochs) > 1
-
-
-@pytest.mark.timeout(1_800)
 def test_an_application_with_a_stopped_jvm_loses_its_partitions_and_rejoins(
     feed: MakeFeed, tmp_path: Path, start: Start
 ) -> None:
@@ -382,3 +331,12 @@ def test_an_application_with_a_stopped_jvm_loses_its_partitions_and_rejoins(
     verdict = verify(tmp_path / "table", source.settings)
     assert verdict.ok, [p.troubles for p in verdict.partitions]
     assert (verdict.total("rows"), verdict.total("unread")) == (12_000, 0)
+    with Admin(source.settings) as admin:
+        ends = admin.list_offsets([p.partition for p in verdict.partitions], LATEST)
+        committed = admin.committed(source.topic)
+        assert admin.describe_group(source.topic).members == ()
+    assert {p: at.offset for p, at in committed.items()} == {p: e.offset for p, e in ends.items()}
+    table = SqliteLedger.of_table(tmp_path / "table")
+    epochs = [position.epoch for position in table.all_positions().values()]
+    table.close()
+    assert max(epochs) > 1
