@@ -13,7 +13,7 @@ from tests.examples import examples
 from tests.policies.deferred_group import MINUTE, Consumer, Group
 from tests.policies.groups import shown
 
-from kohort.embedded.deferral import NOTHING, Echo, Pending, Wait, encode_echo
+from kohort.embedded.deferral import NOTHING, Echo, Pending, Wait, encode_echo, encode_pending
 from kohort.model.errors import ConfigError
 from kohort.model.ids import GenerationId, GroupInstanceId, MemberId, TopicPartition
 from kohort.model.instants import Instant, Millis, millis_between
@@ -470,6 +470,8 @@ def test_no_partition_idles_longer_than_the_wait(steps: list[tuple[str, int]], s
     group.sleep(61)
     wanted = {t for each in group.members.values() for t in each.topics}
     assert not {p for p in group.idle if p.topic in wanted}
+    told = {encode_pending(group.settle().pending_of(MemberId(name))) for name in group.members}
+    assert told == {None}, "184: a group with nothing pending can be converted to KIP-848"
 
 
 def test_a_static_member_that_gave_its_partitions_up_under_a_new_id_is_not_lost() -> None:
