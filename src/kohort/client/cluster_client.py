@@ -11,7 +11,6 @@ import time
 import weakref
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import replace
 from typing import Any, TypeVar
 
 from kohort.client.client_loop import ClientLoop
@@ -22,10 +21,10 @@ from kohort.client.errors import (
     RequestFailed,
 )
 from kohort.client.failures import request_failure
-from kohort.client.opening import connection_settings, transport_of
+from kohort.client.opening import bootstrap_of, connection_settings, transport_of
 from kohort.engine.cluster_engine import ClusterEngine
+from kohort.engine.connections import RouterSettings
 from kohort.engine.member_outputs import Answered, LeadersOf, Node, Output, Target, Versioned, Where
-from kohort.engine.request_router import RouterSettings
 from kohort.member.requests import RequestId
 from kohort.model.errors import ErrorCode
 from kohort.model.ids import TopicPartition
@@ -49,20 +48,15 @@ def cluster_engine(settings: ClientSettings) -> ClusterEngine:
     Raises:
         ConfigError: no bootstrap server.
     """
-    backoff, longest = Millis(settings.retry_backoff_ms), Millis(settings.retry_backoff_max_ms)
     return ClusterEngine(
-        settings.bootstrap,
+        bootstrap_of(settings),
         entropy=random.Random(),
         settings=RouterSettings(
             request_timeout_ms=Millis(settings.request_timeout_ms),
-            retry_backoff_ms=backoff,
-            retry_backoff_max_ms=longest,
+            retry_backoff_ms=Millis(settings.retry_backoff_ms),
+            retry_backoff_max_ms=Millis(settings.retry_backoff_max_ms),
             allow_auto_create_topics=False,
-            connections=replace(
-                connection_settings(settings),
-                reconnect_backoff_ms=backoff,
-                reconnect_backoff_max_ms=longest,
-            ),
+            connections=connection_settings(settings),
         ),
     )
 

@@ -37,6 +37,9 @@ AUTO: Final = "auto"
 MOST_WAIT_MS: Final = 86_400_000
 COOPERATIVE_STICKY: Final = CooperativeStickyAssignor.name
 
+CANONICAL_NAMES: Final = "resolve_canonical_bootstrap_servers_only"
+"""The other value of ``client.dns.lookup``."""
+
 LIBRDKAFKA_RECEIVE_MAX: Final = 100_000_000
 """librdkafka's default of ``receive.message.max.bytes``; it must exceed a fetch answer."""
 
@@ -81,6 +84,11 @@ class ClientSettings(SecuritySettings):
     """
 
     bootstrap_servers: str = word("", (), "host:port, comma separated.")
+    client_dns_lookup: str = word(
+        "use_all_dns_ips",
+        ("use_all_dns_ips", CANONICAL_NAMES),
+        "Try each address of a name; or use the canonical name of each bootstrap address.",
+    )
     client_id: str = word("kohort", (), "Name of this client in the broker's logs.")
     client_rack: str = word(
         "",
@@ -157,10 +165,22 @@ class ClientSettings(SecuritySettings):
     )
 
     metadata_max_age_ms: int = whole(300_000, 1, INT_MAX, "How old the known topics may become.")
+    metadata_recovery_strategy: str = word(
+        "rebootstrap",
+        ("rebootstrap", "none"),
+        "Use the bootstrap servers again if no known node answers (KIP-899), or only at the start.",
+    )
+    metadata_recovery_rebootstrap_trigger_ms: int = whole(
+        300_000, 0, INT_MAX, "Time without metadata after which known nodes are forgotten."
+    )
     request_timeout_ms: int = whole(30_000, 1, INT_MAX, "Longest wait for one answer.")
     default_api_timeout_ms: int = whole(60_000, 1, INT_MAX, "Longest wait of one call.")
     retry_backoff_ms: int = whole(100, 1, INT_MAX, "First wait before a retry.")
     retry_backoff_max_ms: int = whole(1_000, 1, INT_MAX, "Longest wait before a retry.")
+    reconnect_backoff_ms: int = whole(50, 0, 3_600_000, "First wait before a new connection.")
+    reconnect_backoff_max_ms: int = whole(
+        1_000, 0, 3_600_000, "Longest wait before a new connection."
+    )
     socket_connection_setup_timeout_ms: int = whole(
         10_000, 1, INT_MAX, "Longest wait for a connection."
     )
@@ -199,6 +219,11 @@ class ClientSettings(SecuritySettings):
                 f"retry.backoff.ms is {self.retry_backoff_ms}, expected at most "
                 f"retry.backoff.max.ms, which is {self.retry_backoff_max_ms}"
             )
+        if self.reconnect_backoff_ms > self.reconnect_backoff_max_ms:
+            raise ConfigError(
+                f"reconnect.backoff.ms is {self.reconnect_backoff_ms}, expected at most "
+                f"reconnect.backoff.max.ms, which is {self.reconnect_backoff_max_ms}"
+            )
         if self.group_id == "":
             raise ConfigError("group.id is empty; leave it out to consume without a group")
         if self.resolution != DESIGN_ONE and COOPERATIVE_STICKY not in self.assignors:
@@ -218,6 +243,12 @@ class ClientSettings(SecuritySettings):
             ConfigError: none is given, or one is not ``host:port``.
         """
         return parse_bootstrap(self.bootstrap_servers)
+
+    @property
+    def rebootstrap_ms(self) -> Millis | None:
+        """When a client starts again with the bootstrap servers; None if never."""
+        never = self.metadata_recovery_strategy == "none"
+        return None if never else Millis(self.metadata_recovery_rebootstrap_trigger_ms)
 
     @property
     def assignors(self) -> tuple[str, ...]:
@@ -316,6 +347,13 @@ class ClientSettings(SecuritySettings):
             "socket.connection.setup.timeout.ms": max(
                 1_000, self.socket_connection_setup_timeout_ms
             ),
+            "client.dns.lookup": self.client_dns_lookup,
+            "metadata.recovery.strategy": self.metadata_recovery_strategy,
+            "metadata.recovery.rebootstrap.trigger.ms": (
+                self.metadata_recovery_rebootstrap_trigger_ms
+            ),
+            "reconnect.backoff.ms": self.reconnect_backoff_ms,
+            "reconnect.backoff.max.ms": self.reconnect_backoff_max_ms,
             "topic.metadata.refresh.interval.ms": min(3_600_000, self.metadata_max_age_ms),
             "max.poll.interval.ms": 86_400_000,
         }

@@ -23,7 +23,7 @@ from kohort.client.errors import ClientError, Closed, RequestTimedOut, WrongUse
 from kohort.client.failures import raise_refused, request_failure
 from kohort.client.forking import FORKED, watch
 from kohort.client.identity import member_identity
-from kohort.client.opening import connection_settings, transport_of
+from kohort.client.opening import bootstrap_of, connection_settings, transport_of
 from kohort.client.recording import ConsumerRecorder
 from kohort.client.status import StatusKeeper
 from kohort.consumer.core import ConsumerCore
@@ -116,7 +116,7 @@ def member_engine(
     )
     return MemberEngine(
         config,
-        settings.bootstrap,
+        bootstrap_of(settings),
         entropy=random.Random(),
         assigner=protocol.assigner,
         settings=EngineSettings(

@@ -18,10 +18,10 @@ from dataclasses import dataclass
 from itertools import chain, zip_longest
 from typing import Any, Final, TypeAlias
 
-from kohort.client.config import ClientSettings
+from kohort.client.config import CANONICAL_NAMES, ClientSettings
 from kohort.engine.connections import ConnectionSettings
 from kohort.engine.member_recording import RequestNotes
-from kohort.model.errors import AuthenticationError
+from kohort.model.errors import AuthenticationError, ConfigError
 from kohort.model.ids import ConnectionId
 from kohort.model.instants import Instant, Millis
 from kohort.model.release import VERSION
@@ -68,10 +68,42 @@ def connection_settings(
         client_id=settings.client_id,
         software_version=VERSION,
         connect_timeout_ms=Millis(settings.socket_connection_setup_timeout_ms),
+        reconnect_backoff_ms=Millis(settings.reconnect_backoff_ms),
+        reconnect_backoff_max_ms=Millis(settings.reconnect_backoff_max_ms),
+        rebootstrap_ms=settings.rebootstrap_ms,
         security_protocol=settings.security_protocol,
         login=settings.login(),
         notes=notes,
     )
+
+
+def bootstrap_of(settings: ClientSettings) -> list[tuple[str, int]]:
+    """The bootstrap servers as (host, port), with canonical names if the settings want them.
+
+    Canonical names are looked up here, which may take long (KIP-235). Each address of a bootstrap
+    server becomes one server.
+
+    Raises:
+        ConfigError: none is given, one is not ``host:port``, or none has an address.
+    """
+    servers = settings.bootstrap
+    if settings.client_dns_lookup != CANONICAL_NAMES:
+        return servers
+    found: dict[tuple[str, int], None] = {}
+    failures = []
+    for host, port in servers:
+        try:
+            rows = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        except OSError as error:
+            failures.append(f"{host}: {error.strerror}")
+            continue
+        found |= {(socket.getfqdn(str(row[4][0])), port): None for row in rows}
+    if not found:
+        raise ConfigError(
+            "bootstrap.servers: expected names with an address, got none for "
+            f"{'; '.join(failures)}; check the names, or use the default of client.dns.lookup"
+        )
+    return list(found)
 
 
 def transport_of(settings: ClientSettings) -> Transport:

@@ -16,7 +16,7 @@ from kohort.engine.connections import Endpoint
 from kohort.engine.member_outputs import LeaderOf, LeadersOf, Node, Target
 from kohort.model.errors import ErrorCode
 from kohort.model.ids import TopicPartition
-from kohort.model.instants import Instant
+from kohort.model.instants import Instant, Millis, after
 from kohort.wire.messages.k03_metadata import (
     MetadataRequest,
     MetadataRequestTopic,
@@ -46,6 +46,9 @@ _STALE_LEADER = frozenset(
 class Cluster:
     """Knowledge about the cluster; may be stale."""
 
+    bootstrap: tuple[Endpoint, ...] = ()
+    rebootstrap_ms: Millis | None = None
+    """See `ConnectionSettings.rebootstrap_ms`."""
     nodes: dict[int, Endpoint] = field(default_factory=dict)
     controller_id: int = _NO_NODE
     counts: dict[str, int] = field(default_factory=dict)
@@ -62,10 +65,23 @@ class Cluster:
     _nodes_wanted: bool = False
     _asked: frozenset[str] | None = None
     """Topics of the Metadata request under way; None without one."""
+    _missed_since: Instant | None = None
+    """When a Metadata request failed, and no other one was answered since."""
 
-    def learn(self, where: object, response: object) -> None:
-        """Learn from a response to a request to ``where``."""
+    def candidates(self) -> list[Endpoint]:
+        """The endpoints at which any node may be asked."""
+        first = () if self.nodes and self.rebootstrap_ms is None else self.bootstrap
+        return list(dict.fromkeys((*first, *self.nodes.values())))
+
+    def learn(self, where: object, response: object) -> bool:
+        """Learn from a response to a request to ``where``.
+
+        Returns whether the broker wants the client to `start_over`, and the client may do so.
+        """
         if isinstance(response, MetadataResponse):
+            if response.error_code == ErrorCode.REBOOTSTRAP_REQUIRED:
+                return self.rebootstrap_ms is not None
+            self._missed_since = None
             self._learn_metadata(response)
         elif isinstance(response, FindCoordinatorResponse):
             for found in response.coordinators or (response,):
@@ -75,6 +91,18 @@ class Cluster:
             self._forget_refused(response)
         elif where is Target.CONTROLLER and ErrorCode.NOT_CONTROLLER in _codes(response):
             self.controller_id = _NO_NODE
+        return False
+
+    def missed(self, now: Instant) -> bool:
+        """A Metadata request failed; returns whether it is time to `start_over`."""
+        if self._missed_since is None:
+            self._missed_since = now
+        wait = self.rebootstrap_ms
+        return bool(self.nodes) and wait is not None and now >= after(self._missed_since, wait)
+
+    def start_over(self) -> None:
+        """Forget all nodes: only the bootstrap servers are left to ask."""
+        self.nodes, self.controller_id, self._missed_since = {}, _NO_NODE, None
 
     def _learn_metadata(self, response: MetadataResponse) -> None:
         if response.brokers:

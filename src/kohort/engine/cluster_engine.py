@@ -23,7 +23,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-from kohort.engine.connections import Bytes, Endpoint, Purpose
+from kohort.engine.connections import Bytes, Endpoint, Purpose, RouterSettings
 from kohort.engine.member_outputs import (
     Answered,
     LeaderOf,
@@ -33,7 +33,7 @@ from kohort.engine.member_outputs import (
     Versioned,
     Where,
 )
-from kohort.engine.request_router import RequestRouter, RouterSettings
+from kohort.engine.request_router import RequestRouter
 from kohort.engine.router_events import Ended, RouterEvent
 from kohort.member.backoff import Entropy
 from kohort.member.requests import RequestId

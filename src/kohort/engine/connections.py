@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from kohort.engine.member_outputs import Where
 from kohort.engine.member_recording import RequestNotes
-from kohort.model.ids import ConnectionId
+from kohort.model.ids import ConnectionId, GroupId
 from kohort.model.instants import Instant, Millis
 from kohort.wire.client_connection import ClientConnection, Login
 from kohort.wire.messages.k11_join_group import JoinGroupRequest
@@ -168,7 +168,24 @@ class ConnectionSettings:
     max_answer_bytes: int = 100 * 1024 * 1024
     security_protocol: str = "PLAINTEXT"
     """Kafka's name of the security of the listeners, for messages; the shell does TLS."""
+    rebootstrap_ms: Millis | None = Millis(300_000)
+    """After how long without an answer to Metadata all nodes are forgotten, and the bootstrap
+    servers are asked again (KIP-1102); None if the bootstrap servers are asked at the start only.
+    """
     login: Callable[[], Login] | None = None
     """Makes the login of a connection; None if the listeners want none."""
     notes: RequestNotes | None = None
     """Receives requests to the coordinator and their ends, if a history is recorded."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RouterSettings:
+    """Settings of a router; durations in milliseconds, defaults are Kafka's clients'."""
+
+    group_id: GroupId | None = None
+    """The group of ``Target.COORDINATOR``."""
+    request_timeout_ms: Millis = Millis(30_000)
+    retry_backoff_ms: Millis = Millis(100)
+    retry_backoff_max_ms: Millis = Millis(1_000)
+    allow_auto_create_topics: bool = True
+    connections: ConnectionSettings = field(default_factory=ConnectionSettings)

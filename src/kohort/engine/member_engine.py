@@ -17,7 +17,13 @@ from typing import assert_never
 
 from kohort.engine.cluster_engine import ClusterEngine
 from kohort.engine.commit_requests import CommitRequests
-from kohort.engine.connections import ConnectionSettings, PendingRequest, Purpose, Role
+from kohort.engine.connections import (
+    ConnectionSettings,
+    PendingRequest,
+    Purpose,
+    Role,
+    RouterSettings,
+)
 from kohort.engine.leader_duties import GroupAssigner, LeaderDuties
 from kohort.engine.member_offsets import fetch_request, fetched
 from kohort.engine.member_outputs import (
@@ -30,7 +36,6 @@ from kohort.engine.member_outputs import (
     Versioned,
     request_error,
 )
-from kohort.engine.request_router import RouterSettings
 from kohort.engine.router_events import Ended, Found, Gone, LookupFailed, RouterEvent
 from kohort.member.backoff import Entropy
 from kohort.member.config import MemberConfig

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any, assert_never
 
@@ -19,7 +19,6 @@ from kohort.engine.connections import (
     Bytes,
     ConnectionDown,
     ConnectionKey,
-    ConnectionSettings,
     Endpoint,
     Outcome,
     PendingRequest,
@@ -27,6 +26,7 @@ from kohort.engine.connections import (
     Refused,
     Replied,
     Role,
+    RouterSettings,
 )
 from kohort.engine.coordinator_lookup import CoordinatorLookup, is_fatal
 from kohort.engine.member_offsets import coordinator_trouble
@@ -59,19 +59,6 @@ _WAKE = 0
 """Key of the deadline at which a waiting request may be sent; requests have their numbers."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RouterSettings:
-    """Settings of a router; durations in milliseconds, defaults are Kafka's clients'."""
-
-    group_id: GroupId | None = None
-    """The group of ``Target.COORDINATOR``."""
-    request_timeout_ms: Millis = Millis(30_000)
-    retry_backoff_ms: Millis = Millis(100)
-    retry_backoff_max_ms: Millis = Millis(1_000)
-    allow_auto_create_topics: bool = True
-    connections: ConnectionSettings = field(default_factory=ConnectionSettings)
-
-
 class RequestRouter:
     """All requests that are not answered yet."""
 
@@ -80,11 +67,10 @@ class RequestRouter:
     ) -> None:
         self.out: list[Output] = []
         self.events: deque[RouterEvent] = deque()
-        self.cluster = Cluster()
+        self.cluster = Cluster(tuple(bootstrap), settings.connections.rebootstrap_ms)
         self.refused_tries: int | None = None
         """See `ClusterEngine.refused_tries`."""
         self._settings = settings
-        self._bootstrap = tuple(bootstrap)
         self.pool = ConnectionPool(settings.connections, entropy, self.out)
         backoff = Backoff(settings.retry_backoff_ms, settings.retry_backoff_max_ms, entropy)
         self.lookup = CoordinatorLookup(settings.group_id or GroupId(""), backoff)
@@ -300,8 +286,8 @@ class RequestRouter:
                 self._route_to_leaders(pending, where, now)
                 return
             case Target.ANY:
-                known = dict.fromkeys((*self._bootstrap, *self.cluster.nodes.values()))
-                endpoint, role = self.pool.best_shared(list(known), self._rotation), Role.SHARED
+                known = self.cluster.candidates()
+                endpoint, role = self.pool.best_shared(known, self._rotation), Role.SHARED
             case _:
                 endpoint, role = self.cluster.endpoint(where), Role.SHARED
         if endpoint is not None:
@@ -384,8 +370,13 @@ class RequestRouter:
         pending.connection = None
         self._end(pending)
         where = pending.where
-        self.cluster.learn(where, message)
+        starts_over = self.cluster.learn(where, message)
+        if starts_over:
+            self._start_over("REBOOTSTRAP_REQUIRED", now)
         if pending.purpose is Purpose.NOBODY:
+            return
+        if starts_over:
+            self.again(pending, self.soon(now))
             return
         if pending.purpose is Purpose.FIND_COORDINATOR:
             self._coordinator_answered(message, now)
@@ -418,8 +409,8 @@ class RequestRouter:
             # A broker may close an idle connection for commits at any time.
             if key.role is Role.GROUP or down.requests:
                 self.drop_coordinator(down.reason, now, tell=True)
-        elif self.pool.refused(self._bootstrap, self.refused_tries):
-            error = self.pool.unreachable(self._bootstrap)
+        elif self.pool.refused(self.cluster.bootstrap, self.refused_tries):
+            error = self.pool.unreachable(self.cluster.bootstrap)
             for pending in list(self._waiting.values()):
                 self._fail(pending, error, now)
 
@@ -449,7 +440,7 @@ class RequestRouter:
     def _expire(self, pending: PendingRequest, now: Instant) -> None:
         purpose, sent_at, connection = pending.purpose, pending.sent_at, pending.connection
         if not self.pool.reached:
-            error = self.pool.unreachable(self._bootstrap)
+            error = self.pool.unreachable(self.cluster.bootstrap)
         else:
             at = "no node" if connection is None else str(connection.key.endpoint)
             text = f"no answer in time to {pending.name} from {at}; it may have been carried out"
@@ -483,8 +474,16 @@ class RequestRouter:
         else:
             self._take(self.pool.drop(key, reason), now)
 
+    def _start_over(self, reason: str, now: Instant) -> None:
+        """Forget all nodes; the bootstrap servers are asked next (KIP-899, KIP-1102)."""
+        self.cluster.start_over()
+        self.drop_coordinator(reason, now, tell=True)
+        self._take(self.pool.drop_all(f"asking the bootstrap servers again: {reason}"), now)
+
     def _fail(self, pending: PendingRequest, error: RequestError, now: Instant) -> None:
         self._end(pending)
+        if pending.request_class is MetadataRequest and self.cluster.missed(now):
+            self._start_over("no node told the cluster's nodes for too long", now)
         if pending.purpose is Purpose.FIND_COORDINATOR:
             self.lookup.failed(now)
         elif pending.is_routing:

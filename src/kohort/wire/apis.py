@@ -98,7 +98,7 @@ APIS: tuple[Api, ...] = (
     _row(0, "Produce", "3-9", broker="0-9", handled="3-9"),
     _row(1, "Fetch", "4-12", broker="4-18"),
     _row(2, "ListOffsets", "1-7"),
-    _row(3, "Metadata", "0-12", broker="0-13"),
+    _row(3, "Metadata", "0-13"),
     _row(8, "OffsetCommit", "2-9", broker="2-10"),
     _row(9, "OffsetFetch", "1-9", broker="1-10"),
     _row(10, "FindCoordinator", "0-6", broker="0-4"),
