@@ -37,7 +37,7 @@ def test_a_consumer_over_its_quota_is_slow_and_keeps_its_membership(
         assert producer.flush(30) == 0
         lost: list[object] = []
         with consumer(address, client_id=client, fetch_max_bytes=30_000) as reader:
-            reader.subscribe([name], on_lost=lost.extend)
+            reader.subscribe([name], on_lost=lambda _, partitions: lost.extend(partitions))
             began = time.monotonic()
             rows = rows_by_arrow(reader, RECORDS)
             took = time.monotonic() - began

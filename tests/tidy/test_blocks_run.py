@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import re
-import signal
 import sqlite3
 import subprocess
 import sys
@@ -15,9 +14,8 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Producer
 from tests.java import temporary_files_removed
-from tests.tidy.blocks import block_with, commands_of, inline_commands_of
+from tests.tidy.blocks import block_with, commands_of
 from tests.tidy.terminals import PATIENCE_S, Terminals
-from tests.tidy.trees import ROOT
 
 from kohort.broker.embedded import EmbeddedBroker
 from kohort.client.admin import Admin
@@ -91,9 +89,6 @@ RUN = (
 )
 """Page, and a part of the block that a test here runs."""
 
-JAVA_OPTIONS = "spark.driver.extraJavaOptions"
-SPARK_PATIENCE_S = 300
-"""An application that starts beside a working one needs 25 s on idle cores, and 95 s at load 6."""
 KOHORT = (sys.executable, "-m", "kohort.cli.main")
 ADDRESSES = re.compile(r"\b(localhost|127\.0\.0\.1):9092\b")
 
@@ -431,70 +426,3 @@ def test_a_history_that_is_recorded_and_checked(terminals: Terminals) -> None:
 def test_the_readmes_lab(terminals: Terminals) -> None:
     (words,) = [w for w in commands_of(block_with(README, "lab run")) if w[:2] == ["lab", "run"]]
     assert " 0 violated" in terminals.run("lab", *KOHORT, *words)
-
-
-class Tutorial:
-    """The commands of the tutorial, on a port of its own."""
-
-    def __init__(self, terminals: Terminals) -> None:
-        self._terminals = terminals
-        (words,) = commands_of(block_with(TUTORIAL, "kohort broker"))
-        words[words.index("9092")] = "0"
-        terminals.start("broker", *KOHORT, *words)
-        terminals.until("broker", lambda said: "ready on" in said)
-        ready = re.search(r"ready on (\S+)", terminals.said("broker"))
-        assert ready is not None
-        self.address = ready[1]
-
-    def words(self, part: str) -> tuple[str, ...]:
-        (words,) = [w for w in commands_of(block_with(TUTORIAL, part)) if part in " ".join(w)]
-        return (*KOHORT, *words, "--bootstrap-server", self.address)
-
-    def until_caught_up(self) -> None:
-        deadline = time.monotonic() + PATIENCE_S
-        words = self.words("groups describe")
-        while not re.search(r"TOTAL-LAG +0\n", self._terminals.run("lag", *words)):
-            assert time.monotonic() < deadline
-            time.sleep(0.2)
-
-    def file(self, part: str) -> str:
-        return block_with(TUTORIAL, part)
-
-
-def owned(said: str) -> int:
-    """Partitions in the last line of a pipeline."""
-    return len(said.rpartition("owns ")[2].split()) if "owns " in said else 0
-
-
-@pytest.mark.spark
-@pytest.mark.timeout(900)
-def test_the_tutorial(terminals: Terminals) -> None:
-    session = pytest.importorskip("kohort.spark.session", reason="pip install 'kohort[spark]'")
-    quick = f"{JAVA_OPTIONS}={session.QUICK[JAVA_OPTIONS]}"
-    tutorial = Tutorial(terminals)
-    terminals.run("create", *tutorial.words("topics create"))
-    feeder = terminals.python("feed", at(tutorial.file("producer.poll(0.005)"), tutorial.address))
-    (terminals.folder / "visits.sql").write_text(tutorial.file("FROM records"), encoding="utf-8")
-
-    pipeline = (*tutorial.words("pipeline"), "--conf", quick)
-    one = terminals.start("one", *pipeline)
-    terminals.until("one", lambda said: owned(said) == 6, SPARK_PATIENCE_S)
-    two = terminals.start("two", *pipeline)
-    terminals.until("two", lambda said: owned(said) == 3, SPARK_PATIENCE_S)
-    terminals.until("one", lambda said: owned(said) == 3)
-    described = terminals.run("describe", *tutorial.words("groups describe"))
-    assert len(set(re.findall(r"kohort-[0-9a-f-]{36}", described))) == 2
-
-    two.kill()
-    terminals.until("one", lambda said: owned(said) == 6)
-    feeder.kill()
-    tutorial.until_caught_up()
-    one.send_signal(signal.SIGINT)
-    assert one.wait(PATIENCE_S) == 0, terminals.said("one")
-
-    (clean,) = [w for w in inline_commands_of(ROOT / TUTORIAL) if w[:2] == ["table", "clean"]]
-    terminals.run("clean", *KOHORT, *clean)
-    assert "every record once" in terminals.run("verify", *tutorial.words("table verify"))
-    use = terminals.python("use", tutorial.file("read_table("))
-    assert use.wait(SPARK_PATIENCE_S) == 0, terminals.said("use")
-    assert re.search(r"\|/page-\d+ *\| *\d+\|", terminals.said("use"))

@@ -157,7 +157,7 @@ def test_close_returns_unanswered_requests() -> None:
 def test_a_malformed_response_is_a_protocol_error() -> None:
     connection = opened()
     connection.send(MetadataRequest())
-    with pytest.raises(ProtocolError, match="MetadataResponse version 12"):
+    with pytest.raises(ProtocolError, match="MetadataResponse version 13"):
         connection.receive(struct.pack(">iib", 6, 2, 0) + b"\x00")
     with pytest.raises(ProtocolError, match="no header"):
         opened().receive(b"\x00\x00\x00\x02\x00\x00")

@@ -247,11 +247,12 @@ class ClientConnection:
     def _common(self, api: Api) -> int:
         theirs = (self._versions or {}).get(api.key)
         if theirs is None:
-            raise ProtocolError(f"the broker does not announce {api}")
+            raise ProtocolError(f"the broker does not announce {api}; use a newer broker")
         high = min(api.client.high, theirs.high)
         if high < max(api.client.low, theirs.low):
             raise ProtocolError(
-                f"no common version of {api}: the broker speaks {theirs}, this side {api.client}"
+                f"no common version of {api}: the broker speaks {theirs}, this side {api.client}; "
+                "kohort works with Kafka 2.1 and newer"
             )
         return high
 
