@@ -15,12 +15,13 @@ from typing import Any
 
 from kohort.embedded.consumer import decode_assignment
 from kohort.engine import coordinator_engine as broker
+from kohort.engine.connections import EngineSettings
 from kohort.engine.coordinator_engine import (
     CoordinatorEngine,
 )
 from kohort.engine.coordinator_writes import Write
 from kohort.engine.leader_duties import GroupAssigner
-from kohort.engine.member_engine import EngineSettings, MemberEngine
+from kohort.engine.member_engine import MemberEngine
 from kohort.engine.member_outputs import Close, Committed, Connect, Output, Transmit
 from kohort.member.config import MemberConfig
 from kohort.member.effects import Failed, Joined, Left, Lost, PrepareJoin

@@ -6,7 +6,8 @@ import random
 from collections.abc import Callable
 from typing import Any
 
-from kohort.engine.member_engine import EngineSettings, MemberEngine
+from kohort.engine.connections import EngineSettings
+from kohort.engine.member_engine import MemberEngine
 from kohort.engine.member_outputs import Close, Connect, Output, Transmit
 from kohort.member.config import MemberConfig
 from kohort.model.ids import ConnectionId, GroupId

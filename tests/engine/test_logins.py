@@ -7,8 +7,7 @@ from typing import Any
 from tests.engine.member_peers import Broker, ask, commit, joined
 from tests.engine.scripted import Peers
 
-from kohort.engine.connections import ConnectionSettings
-from kohort.engine.member_engine import EngineSettings
+from kohort.engine.connections import ConnectionSettings, EngineSettings
 from kohort.engine.member_outputs import (
     Answered,
     Committed,

@@ -8,7 +8,7 @@ import pytest
 from tests.engine.member_peers import T0, Broker, ask, commit, joined
 from tests.engine.scripted import Peers, limited
 
-from kohort.engine.member_engine import EngineSettings
+from kohort.engine.connections import EngineSettings
 from kohort.engine.member_outputs import (
     Answered,
     Committed,

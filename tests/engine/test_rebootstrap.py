@@ -8,8 +8,7 @@ import pytest
 from tests.engine.member_peers import Broker, ask, joined
 from tests.engine.scripted import Peers
 
-from kohort.engine.connections import ConnectionSettings
-from kohort.engine.member_engine import EngineSettings
+from kohort.engine.connections import ConnectionSettings, EngineSettings
 from kohort.engine.member_outputs import Answered, Target
 from kohort.model.errors import ErrorCode
 from kohort.model.instants import Millis

@@ -28,6 +28,7 @@ from kohort.client.recording import ConsumerRecorder
 from kohort.client.status import StatusKeeper
 from kohort.consumer.core import ConsumerCore
 from kohort.consumer.embedded_protocol import R
+from kohort.engine.connections import EngineSettings
 from kohort.engine.consumer_driver import (
     READ_COMMITTED,
     READ_UNCOMMITTED,
@@ -36,7 +37,7 @@ from kohort.engine.consumer_driver import (
     GroupProtocol,
 )
 from kohort.engine.consumer_protocol import consumer_protocol
-from kohort.engine.member_engine import EngineSettings, MemberEngine
+from kohort.engine.member_engine import MemberEngine
 from kohort.engine.member_outputs import Answered, Committed, OffsetsFetched, Output, Target
 from kohort.engine.member_recording import RequestNotes
 from kohort.member.config import MemberConfig

@@ -189,3 +189,15 @@ class RouterSettings:
     retry_backoff_max_ms: Millis = Millis(1_000)
     allow_auto_create_topics: bool = True
     connections: ConnectionSettings = field(default_factory=ConnectionSettings)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineSettings:
+    """Settings of an engine beyond the member's; durations in milliseconds, Kafka's defaults."""
+
+    connections: ConnectionSettings = field(default_factory=ConnectionSettings)
+    metadata_max_age_ms: Millis = Millis(300_000)
+    """How often a leader looks whether partition counts changed."""
+    missing_topic_refresh_ms: Millis = Millis(1_000)
+    """The same while a wanted topic does not exist."""
+    allow_auto_create_topics: bool = True

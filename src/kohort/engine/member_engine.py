@@ -12,13 +12,12 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import assert_never
 
 from kohort.engine.cluster_engine import ClusterEngine
 from kohort.engine.commit_requests import CommitRequests
 from kohort.engine.connections import (
-    ConnectionSettings,
+    EngineSettings,
     PendingRequest,
     Purpose,
     Role,
@@ -80,18 +79,6 @@ _PARKING = frozenset({MemberState.JOINING, MemberState.SYNCING})
 
 _WATCH = 1
 """Subject of the leader's requests for partition counts; each assignment has a higher one."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EngineSettings:
-    """Settings of an engine beyond the member's; durations in milliseconds, Kafka's defaults."""
-
-    connections: ConnectionSettings = field(default_factory=ConnectionSettings)
-    metadata_max_age_ms: Millis = Millis(300_000)
-    """How often a leader looks whether partition counts changed."""
-    missing_topic_refresh_ms: Millis = Millis(1_000)
-    """The same while a wanted topic does not exist."""
-    allow_auto_create_topics: bool = True
 
 
 class MemberEngine(ClusterEngine):

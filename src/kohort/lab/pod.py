@@ -13,10 +13,10 @@ from random import Random
 from typing import Any, Final
 
 from kohort.consumer.core import ConsumerCore
-from kohort.engine.connections import ConnectionSettings
+from kohort.engine.connections import ConnectionSettings, EngineSettings
 from kohort.engine.consumer_driver import ConsumerDriver
 from kohort.engine.consumer_protocol import consumer_protocol
-from kohort.engine.member_engine import EngineSettings, MemberEngine
+from kohort.engine.member_engine import MemberEngine
 from kohort.engine.member_outputs import Close, Committed, Connect, Output, Transmit
 from kohort.engine.member_recording import RequestNotes
 from kohort.lab.application import Consuming
