@@ -19,8 +19,8 @@ import click
 
 from kohort.cli.output import name_and_value
 from kohort.model.errors import ConfigError
+from kohort.testing.kafka_jars import KAFKA_VERSION, RELEASES, home, installed
 from kohort.testing.kafka_jars import fetch as fetch_jars
-from kohort.testing.kafka_jars import home, installed
 from kohort.testing.ports import free_ports
 from kohort.testing.real_kafka import STOP_TIMEOUT_S, RealKafka, absence, archive_classes
 
@@ -33,17 +33,30 @@ def kafka() -> None:
     """Fetch, start and stop a real Apache Kafka on loopback."""
 
 
+_release = click.option(
+    "--release",
+    type=click.Choice(list(RELEASES)),
+    default=KAFKA_VERSION,
+    show_default=True,
+    help="Release of Apache Kafka.",
+)
+
+
 @kafka.command(short_help="Get Apache Kafka's jars from Maven Central, once.")
-def fetch() -> None:
+@_release
+def fetch(release: str) -> None:
     """Get Apache Kafka's jars from Maven Central into the cache directory (60 MB, once).
 
     Also starts and stops a node, to make an archive of its classes (50 MB) that later starts use.
     """
-    present = installed()
+    jars = RELEASES[release]
+    present = installed(jars)
     if present is None:
-        click.echo(f"Fetching Apache Kafka into {home()}; this takes a minute or two.", err=True)
-    libs = present or fetch_jars()
-    archive_classes()
+        click.echo(
+            f"Fetching {jars.title} into {home(jars)}; this takes a minute or two.", err=True
+        )
+    libs = present or fetch_jars(jars)
+    archive_classes(jars)
     click.echo(libs)
 
 
@@ -57,12 +70,20 @@ def fetch() -> None:
 )
 @click.option("--set", "settings", multiple=True, metavar="NAME=VALUE", help="A server property.")
 @click.option("--heap", default="512m", show_default=True, help="Heap of each node.")
+@_release
 def start(
-    nodes: str, port: int, directory: Path | None, settings: tuple[str, ...], heap: str
+    *,
+    nodes: str,
+    port: int,
+    directory: Path | None,
+    settings: tuple[str, ...],
+    heap: str,
+    release: str,
 ) -> None:
     """Start a cluster in the background and print its bootstrap addresses."""
-    if installed() is None:
-        raise ConfigError(absence())
+    jars = RELEASES[release]
+    if installed(jars) is None:
+        raise ConfigError(absence(jars))
     place = (directory or default_directory()).absolute()
     running = _running(place)
     if running:
@@ -73,7 +94,7 @@ def start(
     count = int(nodes)
     ports = [*range(port, port + count), *free_ports(count)] if port else []
     properties = dict(name_and_value("--set", text) for text in settings)
-    cluster = RealKafka(place, nodes=count, settings=properties, ports=ports, heap=heap)
+    cluster = RealKafka(place, nodes=count, settings=properties, ports=ports, heap=heap, jars=jars)
     cluster.start()
     state = {"pids": list(cluster.pids.values()), "bootstrap": cluster.bootstrap_servers}
     (place / STATE).write_text(json.dumps(state), encoding="utf-8")

@@ -24,6 +24,9 @@ from kohort.model.errors import ConfigError, KohortError
 KAFKA_VERSION: Final = "4.3.1"
 """The release that kohort is tested against."""
 
+OLDEST_VERSION: Final = "3.3.2"
+"""The oldest release line with KRaft for production; clients are tested against this one, too."""
+
 FETCH_TIMEOUT_S: Final = 900
 _ATTEMPTS: Final = 3
 
@@ -45,18 +48,35 @@ class JarSet:
     artifacts: tuple[str, ...]
     transitive: bool = True
 
+    @property
+    def version(self) -> str:
+        """The version of the first artifact."""
+        return self.artifacts[0].rpartition(":")[2]
 
-# Kafka 4.3 logs through slf4j 1.7; the binding of that version for log4j 2 is log4j-slf4j-impl.
-KAFKA: Final = JarSet(
-    title=f"Apache Kafka {KAFKA_VERSION}",
-    folder=f"real-kafka/{KAFKA_VERSION}",
-    artifacts=(
-        f"org.apache.kafka:kafka_2.13:{KAFKA_VERSION}",
-        f"org.apache.kafka:kafka-tools:{KAFKA_VERSION}",
-        "org.apache.logging.log4j:log4j-core:2.25.5",
-        "org.apache.logging.log4j:log4j-slf4j-impl:2.25.5",
-    ),
-)
+
+def _release(version: str, *modules: str) -> JarSet:
+    # Kafka logs through slf4j 1.7; the binding of that version for log4j 2 is log4j-slf4j-impl.
+    return JarSet(
+        title=f"Apache Kafka {version}",
+        folder=f"real-kafka/{version}",
+        artifacts=(
+            *(f"org.apache.kafka:{module}:{version}" for module in modules),
+            "org.apache.logging.log4j:log4j-core:2.25.5",
+            "org.apache.logging.log4j:log4j-slf4j-impl:2.25.5",
+            # Kafka 3 uses classes of log4j 1.
+            *(
+                ()
+                if version == KAFKA_VERSION
+                else ("org.apache.logging.log4j:log4j-1.2-api:2.25.5",)
+            ),
+        ),
+    )
+
+
+KAFKA: Final = _release(KAFKA_VERSION, "kafka_2.13", "kafka-tools")
+OLDEST_KAFKA: Final = _release(OLDEST_VERSION, "kafka_2.13")
+RELEASES: Final = {KAFKA_VERSION: KAFKA, OLDEST_VERSION: OLDEST_KAFKA}
+"""The releases that can be fetched, the newest first."""
 
 
 class KafkaUnavailable(KohortError):

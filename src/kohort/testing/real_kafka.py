@@ -26,7 +26,7 @@ from kohort.host.java import (
     keep_temporary_files,
 )
 from kohort.model.errors import ConfigError
-from kohort.testing.kafka_jars import KAFKA_VERSION, KafkaUnavailable, home, installed
+from kohort.testing.kafka_jars import KAFKA, JarSet, KafkaUnavailable, home, installed
 from kohort.testing.ports import HOST, free_ports
 
 START_TIMEOUT_S: Final = 90
@@ -59,7 +59,8 @@ class RealKafka:
     slowly. ``racks`` are the racks of the nodes (``broker.rack``); by default they have none.
     ``listeners`` are more listeners for clients: a name in capitals and its security protocol;
     ``settings`` say more about them (``listener.name.<name>.…``), and ``address`` tells where they
-    are. ``scram`` has users of SCRAM with their passwords. ``options`` are options of Java.
+    are. ``scram`` has users of SCRAM with their passwords. ``options`` are options of Java. The
+    release is that of ``jars``.
     """
 
     def __init__(
@@ -75,6 +76,7 @@ class RealKafka:
         listeners: Mapping[str, str] | None = None,
         scram: Mapping[str, str] | None = None,
         options: Sequence[str] = (),
+        jars: JarSet = KAFKA,
     ) -> None:
         if nodes not in {1, 3}:
             raise ConfigError(f"nodes is {nodes}, expected 1 or 3")
@@ -97,6 +99,7 @@ class RealKafka:
         self._options = [f"-Xms{heap}", f"-Xmx{heap}", *(_QUICK if quick else ["-XX:+UseG1GC"])]
         self._options += options
         self._processes: dict[int, subprocess.Popen[bytes]] = {}
+        self._jars = jars
         self._java = ""
         self._classpath = ""
 
@@ -125,7 +128,7 @@ class RealKafka:
             KafkaUnavailable: the jars are missing, or a node ended or was not ready in 90 s.
             ConfigError: no Java 17 or newer.
         """
-        self._java, self._classpath = str(find_java().executable), classpath()
+        self._java, self._classpath = str(find_java().executable), classpath(self._jars)
         self.directory.mkdir(parents=True, exist_ok=True)
         self._format()
         try:
@@ -199,7 +202,7 @@ class RealKafka:
                 properties.write_text(self._properties(node), encoding="utf-8")
                 output = self.directory / f"format-{node}.log"
                 out = files.enter_context(output.open("wb"))
-                command = [self._java, *_QUICK, *archived_classes(class_archive())]
+                command = [self._java, *_QUICK, *archived_classes(class_archive(self._jars))]
                 command += ["-cp", self._classpath]
                 command += ["kafka.tools.StorageTool", "format"]
                 command += ["--ignore-formatted", "-t", cluster, "-c", str(properties)]
@@ -219,7 +222,7 @@ class RealKafka:
         logging = self.directory / f"log4j2-{node}.properties"
         logging.write_text(_LOGGING.format(path=self.log(node)), encoding="utf-8")
         self.log(node).unlink(missing_ok=True)
-        command = [self._java, *archived_classes(class_archive()), *self._options]
+        command = [self._java, *archived_classes(class_archive(self._jars)), *self._options]
         command += keep_temporary_files(self.directory)  # Tests kill nodes.
         command += [f"-Dlog4j2.configurationFile={logging}", "-cp", self._classpath]
         command += ["kafka.Kafka", str(self.directory / f"server-{node}.properties")]
@@ -289,16 +292,16 @@ class RealKafka:
         return "".join(f"{name}={value}\n" for name, value in properties.items())
 
 
-def classpath() -> str:
-    """The Java class path of the fetched jars.
+def classpath(jars: JarSet = KAFKA) -> str:
+    """The Java class path of a release's fetched jars.
 
     Raises:
         KafkaUnavailable: the jars are missing.
     """
-    jars = installed()
-    if jars is None:
-        raise KafkaUnavailable(absence())
-    return f"{jars}{os.sep}*"
+    libs = installed(jars)
+    if libs is None:
+        raise KafkaUnavailable(absence(jars))
+    return f"{libs}{os.sep}*"
 
 
 def run_tool(main_class: str, *arguments: str, timeout_s: float = 60) -> str:
@@ -316,34 +319,36 @@ def run_tool(main_class: str, *arguments: str, timeout_s: float = 60) -> str:
     return done.stdout
 
 
-def class_archive() -> Path:
-    """The file with an archive of Kafka's classes, which may be missing."""
-    return home() / "classes.jsa"
+def class_archive(jars: JarSet = KAFKA) -> Path:
+    """The file with an archive of a release's classes, which may be missing."""
+    return home(jars) / "classes.jsa"
 
 
-def archive_classes() -> None:
+def archive_classes(jars: JarSet = KAFKA) -> None:
     """Make the archive of Kafka's classes from those that a node of its own loads, if missing.
 
     Raises:
         KafkaUnavailable: the jars are missing, or the node did not start.
     """
-    if class_archive().exists():
+    if class_archive(jars).exists():
         return
-    with tempfile.TemporaryDirectory(dir=home()) as folder:
+    with tempfile.TemporaryDirectory(dir=home(jars)) as folder:
         made = Path(folder) / "classes.jsa"
-        node = RealKafka(Path(folder), quick=True, options=archive_classes_at_exit(made)).start()
+        options = archive_classes_at_exit(made)
+        node = RealKafka(Path(folder), quick=True, options=options, jars=jars).start()
         process = node._processes[1]
         node.stop()
         # A Java that was killed while it wrote leaves half an archive; not every Java makes one.
         if process.returncode != -signal.SIGKILL and made.exists():
-            made.replace(class_archive())
+            made.replace(class_archive(jars))
 
 
-def absence() -> str:
+def absence(jars: JarSet = KAFKA) -> str:
     """A message that the jars are missing, with the command that fetches them."""
+    which = "" if jars is KAFKA else f" --release {jars.version}"
     return (
-        f"Apache Kafka {KAFKA_VERSION} is missing in {home()}; `kohort kafka fetch` fetches it "
-        "from Maven Central (60 MB, once)"
+        f"{jars.title} is missing in {home(jars)}; `kohort kafka fetch{which}` fetches it from "
+        "Maven Central (60 MB, once)"
     )
 
 
