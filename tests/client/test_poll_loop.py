@@ -102,7 +102,7 @@ class Scene:
             void_before=void_before, busy=False, staying=frozenset(), commit_due_at=None
         )
         self.driver = SimpleNamespace(
-            due=deque(due), sure_until=sure_until, core=self.core, denied=""
+            due=deque(due), sure_until=sure_until, core=self.core, unserved=None
         )
         self.driver.drop_start = MethodType(ConsumerDriver.drop_start, self.driver)
         thread = SimpleNamespace(

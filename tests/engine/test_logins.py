@@ -11,9 +11,9 @@ from kohort.engine.connections import ConnectionSettings, EngineSettings
 from kohort.engine.member_outputs import (
     Answered,
     Committed,
-    Denied,
     RequestErrorKind,
     Target,
+    Unserved,
 )
 from kohort.member.effects import Lost
 from kohort.member.events import Join
@@ -147,7 +147,7 @@ def test_a_login_that_takes_too_long_ends_its_connection() -> None:
     assert len(peers.connects) == 2, "tried again after socket.connection.setup.timeout.ms"
     broker.park = set()
     peers.pass_ms(1_500)
-    assert peers.got(Denied) == []
+    assert peers.got(Unserved) == []
 
 
 def test_a_refused_login_is_told_and_tried_again() -> None:
@@ -155,8 +155,8 @@ def test_a_refused_login_is_told_and_tried_again() -> None:
     broker.refuse_login = 58
     peers = guarded(broker)
     peers.carry_out(peers.engine.handle(Join(), peers.now))
-    (told,) = peers.got(Denied)
-    assert told.message == (
+    (told,) = peers.got(Unserved)
+    assert told.error.message == (
         "one:9092: the broker refuses the login by QUESTION: Authentication failed"
     )
     broker.refuse_login = 0
@@ -193,7 +193,7 @@ def test_a_renewal_that_is_refused_ends_its_connection() -> None:
     joined(peers)
     broker.refuse_login = 58
     peers.pass_ms(int(LIFETIME_MS * 0.96))
-    assert peers.got(Denied)
+    assert peers.got(Unserved)
     broker.refuse_login = 0
     peers.pass_ms(5_000)
     assert not peers.got(Lost)
@@ -205,8 +205,8 @@ def test_a_mechanism_that_the_listener_does_not_take() -> None:
     broker.refuse_handshake = 33
     peers = guarded(broker)
     peers.carry_out(peers.engine.handle(Join(), peers.now))
-    assert "refuses sasl.mechanism QUESTION" in peers.got(Denied)[0].message
-    assert "this listener takes PLAIN, OTHER" in peers.got(Denied)[0].message
+    assert "refuses sasl.mechanism QUESTION" in peers.got(Unserved)[0].error.message
+    assert "this listener takes PLAIN, OTHER" in peers.got(Unserved)[0].error.message
 
 
 def test_a_broker_that_proves_nothing_is_refused() -> None:
@@ -214,10 +214,10 @@ def test_a_broker_that_proves_nothing_is_refused() -> None:
     broker.challenge = b"nobody"
     peers = guarded(broker)
     peers.carry_out(peers.engine.handle(Join(), peers.now))
-    assert "does not know the secret" in peers.got(Denied)[0].message
+    assert "does not know the secret" in peers.got(Unserved)[0].error.message
 
 
 def test_a_broker_without_logins() -> None:
     peers = Peers(Broker(), settings=EngineSettings(connections=ConnectionSettings(login=Question)))
     peers.carry_out(peers.engine.handle(Join(), peers.now))
-    assert "this listener takes no logins" in peers.got(Denied)[0].message
+    assert "this listener takes no logins" in peers.got(Unserved)[0].error.message

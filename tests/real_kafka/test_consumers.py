@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.client import columns, pieces
+from tests.client import columns, pieces, refusals
 
 from kohort.testing.real_kafka import RealKafka
 
@@ -36,3 +36,15 @@ def test_columns_skip_the_records_of_aborted_transactions(real_kafka: RealKafka)
 
 def test_columns_notice_a_log_that_was_cut(real_kafka: RealKafka) -> None:
     columns.a_position_of_a_lost_epoch_is_out_of_range(real_kafka.bootstrap_servers)
+
+
+def test_an_unknown_topic_is_told(real_kafka: RealKafka, caplog: pytest.LogCaptureFixture) -> None:
+    refusals.an_unknown_topic_is_told_and_read_once_it_exists(real_kafka.bootstrap_servers, caplog)
+
+
+def test_refusals_of_the_coordinator_are_told(real_kafka: RealKafka) -> None:
+    refusals.refusals_of_the_coordinator_are_told(real_kafka.bootstrap_servers)
+
+
+def test_a_fenced_member_is_told(real_kafka: RealKafka) -> None:
+    refusals.a_fenced_member_is_told(real_kafka.bootstrap_servers)

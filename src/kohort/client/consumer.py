@@ -249,6 +249,8 @@ class Consumer(ConsumerMembership, Generic[K, V]):
         Raises:
             WrongUse: there is no subscription, or a listener calls.
             AuthenticationFailed: a login or a certificate was refused; the next poll tries again.
+            BrokerUnreachable: for ``request.timeout.ms`` no broker was reached, as never before;
+                the next poll tries again.
             NoOffset: a partition has no position and ``auto.offset.reset`` is none.
             DeserializationFailed: this record's key or value; the next poll goes on behind it.
             FetchFailed: a partition cannot be read on.

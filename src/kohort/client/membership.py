@@ -20,8 +20,14 @@ from kohort.client.arguments import AnyPartition, PartitionLike
 from kohort.client.client_loop import monotonic_now
 from kohort.client.config import ClientSettings, parse_client_settings
 from kohort.client.driver_thread import DriverThread, group_id_of, member_engine, protocol_of
-from kohort.client.errors import AuthenticationFailed, ClientError, Closed, WrongUse
-from kohort.client.failures import trouble_failure
+from kohort.client.errors import (
+    AuthenticationFailed,
+    BrokerUnreachable,
+    ClientError,
+    Closed,
+    WrongUse,
+)
+from kohort.client.failures import request_failure, trouble_failure
 from kohort.client.status import MemberStatus, StatusKeeper, waits_in
 from kohort.consumer.effects import Idle, Trouble
 from kohort.consumer.embedded_protocol import R
@@ -144,11 +150,12 @@ class Membership(Generic[R]):
             Fenced: another process has this ``group.instance.id``.
             RequestFailed: the coordinator refuses this member for good.
             AuthenticationFailed: since the last call a login or a certificate was refused.
+            BrokerUnreachable: no broker was ever reached, and a request timed out meanwhile.
             Closed: the membership broke down.
         """
         error, seen = self._error, self._snapshot
         if error is not None:
-            if isinstance(error, AuthenticationFailed):
+            if isinstance(error, AuthenticationFailed | BrokerUnreachable):
                 self._error = None  # the engine tries on
             raise error
         if seen.confirmed_at is None:
@@ -280,9 +287,9 @@ class Membership(Generic[R]):
         if self._thread.error is not None:
             self._error = self._thread.error
             self._left.set()
-        if driver.denied:
-            self._error = AuthenticationFailed(f"group {self._group_id}: {driver.denied}")
-            driver.denied = ""
+        if driver.unserved is not None:
+            self._error = request_failure(driver.unserved, self._group_id)
+            driver.unserved = None
         while driver.due:
             match driver.due.popleft():
                 case Trouble() as trouble:

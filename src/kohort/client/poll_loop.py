@@ -20,8 +20,8 @@ from kohort.client.async_commits import AsyncCommits
 from kohort.client.client_loop import monotonic_now
 from kohort.client.config import ClientSettings
 from kohort.client.driver_thread import DriverThread
-from kohort.client.errors import AuthenticationFailed, ClientError, Closed, WrongUse
-from kohort.client.failures import trouble_failure
+from kohort.client.errors import ClientError, Closed, WrongUse
+from kohort.client.failures import request_failure, trouble_failure
 from kohort.client.fetching import FetchProblem, ProblemKind, RecordFetcher
 from kohort.client.listeners import Told
 from kohort.client.metrics import PollMeter
@@ -41,6 +41,7 @@ from kohort.consumer.effects import (
 from kohort.consumer.events import CallbackDone, OutOfRange, Polled, Seek, Stopped
 from kohort.consumer.fencing import Verdict, is_sure, judge
 from kohort.consumer.ownership import Discard, Prepare
+from kohort.engine.member_outputs import RequestErrorKind, request_error
 from kohort.model.errors import ErrorCode
 from kohort.model.ids import Token, TopicPartition
 from kohort.model.instants import MICROS_PER_MILLI, MICROS_PER_SECOND, Instant
@@ -233,13 +234,14 @@ class PollLoop:
         error = self._thread.error or self.fatal or later
         if error is not None:
             raise error
-        if self._driver.denied or self._fetcher.denied:
-            raise self._authentication_failed()
+        if self._driver.unserved is not None or self._fetcher.denied:
+            raise self._unserved()
 
-    def _authentication_failed(self) -> AuthenticationFailed:
-        why = self._driver.denied or self._fetcher.denied
-        self._driver.denied = self._fetcher.denied = ""
-        return AuthenticationFailed(f"group {self._thread.group_id}: {why}")
+    def _unserved(self) -> ClientError:
+        denied = request_error(RequestErrorKind.DENIED, self._fetcher.denied)
+        why = self._driver.unserved or denied
+        self._driver.unserved, self._fetcher.denied = None, ""
+        return request_failure(why, self._thread.group_id)
 
     def check_outside_callback(self) -> None:
         """Raise WrongUse while a listener is called: the rebalance waits for its end."""

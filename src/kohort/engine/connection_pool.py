@@ -28,11 +28,11 @@ from kohort.engine.connections import (
 from kohort.engine.member_outputs import (
     Close,
     Connect,
-    Denied,
     Output,
     RequestError,
     RequestErrorKind,
     Transmit,
+    Unserved,
     request_error,
 )
 from kohort.member.backoff import Backoff, Entropy
@@ -356,7 +356,8 @@ class ConnectionPool:
         trouble.reason = reason
         trouble.refusals = trouble.refusals + 1 if refused else 0
         if denied:
-            self._out.append(Denied(message=f"{endpoint}: {reason}"))
+            error = request_error(RequestErrorKind.DENIED, f"{endpoint}: {reason}")
+            self._out.append(Unserved(error=error))
         return self._forget(connection, reason, denied=denied)
 
     def _forget(

@@ -38,12 +38,12 @@ from kohort.engine.member_outputs import (
     Close,
     Committed,
     Connect,
-    Denied,
     LeadersOf,
     Output,
     RequestError,
     RequestErrorKind,
     Transmit,
+    Unserved,
     Where,
 )
 from kohort.member.effects import Failed, Joined, Left, Lost, Observe, PrepareJoin
@@ -133,10 +133,10 @@ class ConsumerDriver(Generic[C]):
         "_outputs",
         "_under_way",
         "core",
-        "denied",
         "due",
         "member",
         "sure_until",
+        "unserved",
     )
 
     def __init__(
@@ -165,8 +165,8 @@ class ConsumerDriver(Generic[C]):
         """Outputs of the member engine that were not handled yet."""
         self.due: deque[Any] = deque()
         """The work of the application, in order. Another thread may take it from the left."""
-        self.denied = ""
-        """Why a node and this client refused each other last; the shell tells and clears this."""
+        self.unserved: RequestError | None = None
+        """Why no node serves this member; the shell tells and clears this."""
         self.sure_until: Instant | None = None
         """The membership is sure before this instant; None without one. See ``fencing``."""
 
@@ -303,12 +303,12 @@ class ConsumerDriver(Generic[C]):
         match output:
             case PrepareJoin() | Joined() | Lost() | Failed() | Left():
                 if type(output) is Joined:
-                    self.denied = ""
+                    self.unserved = None
                 return output
             case Observe():
                 self._observe(output.fact)
-            case Denied():
-                self.denied = output.message
+            case Unserved():
+                self.unserved = output.error
             case Answered() | Committed() | engine.OffsetsFetched():
                 then = self._under_way.pop(output.request_id, None)
                 if then is None or isinstance(output, Committed):  # the shell logs failed commits

@@ -196,10 +196,14 @@ class MetadataChanged:
 
 
 @value(frozen=True, slots=True, kw_only=True)
-class Denied:
-    """A node refused this client, or this client refused a node; the engine tries on."""
+class Unserved:
+    """No node serves this client; the engine tries on.
 
-    message: str
+    Either a login or a certificate was refused (kind DENIED), or no node was ever reached and the
+    search for the coordinator ended without an answer.
+    """
+
+    error: RequestError
 
 
 Output: TypeAlias = (
@@ -210,7 +214,7 @@ Output: TypeAlias = (
     | Committed
     | OffsetsFetched
     | MetadataChanged
-    | Denied
+    | Unserved
     | PrepareJoin
     | Joined
     | Lost

@@ -37,6 +37,7 @@ from kohort.engine.member_outputs import (
     RequestError,
     RequestErrorKind,
     Target,
+    Unserved,
     Where,
     request_error,
 )
@@ -486,11 +487,12 @@ class RequestRouter:
             self._start_over("no node told the cluster's nodes for too long", now)
         if pending.purpose is Purpose.FIND_COORDINATOR:
             self.lookup.failed(now)
+            if not self.pool.reached:
+                self.out.append(Unserved(error=error))
         elif pending.is_routing:
             self.cluster.answered(self.soon(now))
         elif pending.purpose is not Purpose.NOBODY:
-            # A copy: the request may be abandoned before this event is handled.
-            self.events.append(Ended(replace(pending), error=error))
+            self.events.append(Ended(replace(pending), error=error))  # a copy: see `_abandon`
 
     def _end(self, pending: PendingRequest) -> None:
         self._requests.pop(pending.number, None)

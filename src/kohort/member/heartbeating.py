@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from kohort.member.events import CommitAccepted, CommitRefused, HeartbeatAnswered
+from kohort.member.hints import hint
 from kohort.member.member_data import MemberData, Timer
 from kohort.member.states import MemberState
 from kohort.model.errors import ErrorCode
@@ -148,7 +149,7 @@ def _judge(data: MemberData, error: ErrorCode, request: str, now: Instant) -> No
     elif error in _COORDINATOR_MOVED:
         data.drop_coordinator(f"{request}: {error.name}", now)
     else:
-        data.fail(error, f"{data.story()}: {request}: {error.name}", now)
+        data.fail(error, f"{data.story()}: {request}: {error.name}{hint(error)}", now)
 
 
 def commit_refused(data: MemberData, event: CommitRefused, now: Instant) -> None:

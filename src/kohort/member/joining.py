@@ -17,6 +17,7 @@ from kohort.member.events import (
     SyncAnswered,
 )
 from kohort.member.heartbeating import beat_early, confirm, start_beating
+from kohort.member.hints import hint
 from kohort.member.member_data import MemberData, Timer
 from kohort.member.states import MemberState
 from kohort.model.errors import ErrorCode
@@ -182,7 +183,9 @@ def _refused(data: MemberData, error: ErrorCode, request: str, now: Instant) -> 
         data.wait_before_retry(now)
         data.drop_coordinator(f"{request}: {error.name}", now)
     else:
-        data.fail(error, f"{data.story()}: {request}: {error.name}{_hint(data, error)}", now)
+        data.fail(
+            error, f"{data.story()}: {request}: {error.name}{hint(error, data.protocols)}", now
+        )
 
 
 def _again(data: MemberData, now: Instant) -> None:
@@ -190,38 +193,6 @@ def _again(data: MemberData, now: Instant) -> None:
     data.refusals += 1
     if data.refusals > 1:
         data.wait_before_retry(now)
-
-
-def _hint(data: MemberData, error: ErrorCode) -> str:
-    if error is not ErrorCode.INCONSISTENT_GROUP_PROTOCOL:
-        return _HINTS.get(error, "")
-    offered = ", ".join(protocol.name for protocol in data.protocols or ())
-    return (
-        f"; this member offers {offered}, which is not known to all others. A group changes its "
-        "assignor in two rolling restarts: offer both names in the first one. Or the group id is "
-        "used for something else"
-    )
-
-
-_HINTS = {
-    ErrorCode.INVALID_SESSION_TIMEOUT: (
-        "; session.timeout.ms is outside the broker's group.min.session.timeout.ms and "
-        "group.max.session.timeout.ms"
-    ),
-    ErrorCode.INVALID_GROUP_ID: "; group.id is not valid",
-    ErrorCode.GROUP_MAX_SIZE_REACHED: (
-        "; the group is full (the broker's group.max.size; at a kohort broker also "
-        "kohort.max.group.bytes, kohort.max.metadata.bytes and kohort.max.pending.members, and its "
-        "log tells which, with the numbers)"
-    ),
-    ErrorCode.GROUP_AUTHORIZATION_FAILED: "; not authorised for this group",
-    ErrorCode.FENCED_INSTANCE_ID: "; another process uses the same group.instance.id",
-    ErrorCode.UNSUPPORTED_VERSION: "; the broker does not support group.instance.id here",
-    ErrorCode.UNKNOWN_SERVER_ERROR: (
-        "; if subscriptions and assignments of the whole group are large, they do not fit the "
-        "broker's message size (1 MiB by default)"
-    ),
-}
 
 
 # -- assigning and SyncGroup ----------------------------------------------------------------------

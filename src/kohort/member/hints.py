@@ -1,0 +1,50 @@
+"""What a user can do about an error of the coordinator that ends a membership.
+
+In: an error code, the protocols that the member offered. Out: the end of a sentence. Must not know:
+states.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from kohort.model.errors import ErrorCode
+from kohort.model.join import JoinProtocol
+
+
+def hint(error: ErrorCode, protocols: Iterable[JoinProtocol] | None = None) -> str:
+    """The hint, after a semicolon; empty if there is none."""
+    if error is not ErrorCode.INCONSISTENT_GROUP_PROTOCOL:
+        return _HINTS.get(error, "")
+    offered = ", ".join(protocol.name for protocol in protocols or ())
+    return (
+        f"; this member offers {offered}, which is not known to all others. A group changes its "
+        "assignor in two rolling restarts: offer both names in the first one. Or the group id is "
+        "used for something else"
+    )
+
+
+_HINTS: Final = {
+    ErrorCode.INVALID_SESSION_TIMEOUT: (
+        "; session.timeout.ms is outside the broker's group.min.session.timeout.ms and "
+        "group.max.session.timeout.ms"
+    ),
+    ErrorCode.INVALID_GROUP_ID: "; group.id is not valid",
+    ErrorCode.GROUP_MAX_SIZE_REACHED: (
+        "; the group is full (the broker's group.max.size; at a kohort broker also "
+        "kohort.max.group.bytes, kohort.max.metadata.bytes and kohort.max.pending.members, and its "
+        "log tells which, with the numbers)"
+    ),
+    ErrorCode.GROUP_AUTHORIZATION_FAILED: (
+        "; not authorised for this group: the user of this client needs the permission READ on it"
+    ),
+    ErrorCode.FENCED_INSTANCE_ID: (
+        "; another process uses the same group.instance.id: give each process its own"
+    ),
+    ErrorCode.UNSUPPORTED_VERSION: "; the broker does not support group.instance.id here",
+    ErrorCode.UNKNOWN_SERVER_ERROR: (
+        "; if subscriptions and assignments of the whole group are large, they do not fit the "
+        "broker's message size (1 MiB by default)"
+    ),
+}

@@ -1,0 +1,94 @@
+"""Mistakes that a cluster refuses, with the exception that tells them: scenes for every broker.
+
+In: the address of a broker with the default for the longest session timeout. Out: assertions.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+import uuid
+from typing import Any
+
+import pytest
+from tests.client.stage import QUICK, topic
+
+from kohort import Consumer
+from kohort.client.errors import BrokerUnreachable, Fenced, RequestFailed
+from kohort.model.errors import ConfigError, ErrorCode
+from kohort.testing.ports import free_ports
+
+PATIENCE_S = 20.0
+
+
+def poll(*consumers: Consumer) -> None:
+    """Poll in turn, for long."""
+    deadline = time.monotonic() + PATIENCE_S
+    while time.monotonic() < deadline:
+        for consumer in consumers:
+            consumer.poll(0.05)
+
+
+def told_by(topics: list[str], settings: dict[str, Any]) -> RequestFailed:
+    """The exception of a consumer that polls."""
+    with Consumer(settings) as consumer:
+        consumer.subscribe(topics)
+        with pytest.raises(RequestFailed) as caught:
+            poll(consumer)
+    return caught.value
+
+
+def an_unreachable_broker_is_told_and_tried_again() -> None:
+    """Nobody listens there; ``poll`` raises each time when a request has timed out."""
+    address = f"127.0.0.1:{free_ports(1)[0]}"
+    settings = {"bootstrap.servers": address, "group.id": "g", "request.timeout.ms": 500}
+    expected = f"expected a Kafka broker at {address}, got: connection refused; check the address"
+    with Consumer(settings) as consumer:
+        consumer.subscribe(["t"])
+        for _ in range(2):
+            with pytest.raises(BrokerUnreachable, match=re.escape(expected)):
+                poll(consumer)
+
+
+def refusals_of_the_coordinator_are_told(bootstrap: str) -> None:
+    given = {**QUICK, "bootstrap.servers": bootstrap, "group.id": uuid.uuid4().hex}
+    with pytest.raises(ConfigError, match=r"group\.id is empty; leave it out to consume without"):
+        Consumer(given | {"group.id": ""})
+    with topic(bootstrap, 1) as name:
+        error = told_by([name], given | {"session.timeout.ms": 1_800_001})
+        assert error.code is ErrorCode.INVALID_SESSION_TIMEOUT
+        assert "outside the broker's group.min.session.timeout.ms" in str(error)
+        with Consumer(given | {"partition.assignment.strategy": "range"}) as first:
+            first.subscribe([name])
+            while not first.assignment():
+                first.poll(0.1)
+            error = told_by([name], given | {"partition.assignment.strategy": "roundrobin"})
+            assert error.code is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+            assert "offer both names in the first one" in str(error)
+
+
+def a_fenced_member_is_told(bootstrap: str) -> None:
+    given = {**QUICK, "bootstrap.servers": bootstrap, "group.id": uuid.uuid4().hex}
+    given |= {"group.instance.id": "i"}
+    with topic(bootstrap, 1) as name, Consumer(given) as first, Consumer(given) as second:
+        first.subscribe([name])
+        while not first.assignment():
+            first.poll(0.1)
+        second.subscribe([name])
+        with pytest.raises(Fenced, match=r"the same group\.instance\.id: give each"):
+            poll(second, first)
+
+
+def an_unknown_topic_is_told_and_read_once_it_exists(
+    bootstrap: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """No exception: the topic may be made later. The log says how to make it."""
+    given = {**QUICK, "bootstrap.servers": bootstrap, "group.id": uuid.uuid4().hex}
+    name = f"later-{uuid.uuid4().hex[:8]}"
+    with Consumer(given) as consumer:
+        consumer.subscribe([name])
+        deadline = time.monotonic() + PATIENCE_S
+        while f"topic {name} does not exist" not in caplog.text:
+            assert time.monotonic() < deadline
+            consumer.poll(0.1)
+        assert f"`kohort topics create {name}` makes it" in caplog.text
