@@ -17,6 +17,8 @@ CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 PARTITIONS = 2
 
 Row = tuple[Any, ...]
+FIRST_MS = int(time.time()) * 1_000 - 3_600_000
+"""The time of the first record. Kafka deletes records that are older than a week at any time."""
 
 
 def consumer(bootstrap: str, **more: object) -> Consumer:
@@ -41,7 +43,7 @@ def fill(bootstrap: str, name: str, codec: str, count: int) -> None:
             key=None if n % 5 == 0 else b"k%d" % n,
             value=None if n % 7 == 0 else b"v" * (n % 200),
             partition=n % PARTITIONS,
-            timestamp=1_600_000_000_000 + n * 1_001,
+            timestamp=FIRST_MS + n * 1_001,
             headers=headers,
         )
     assert producer.flush(30) == 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 import uuid
 from collections import defaultdict
 from contextlib import ExitStack
@@ -16,6 +17,8 @@ from kohort.client.mirror import Mirror
 
 PARTITIONS = 4
 Rows = dict[int, list[tuple[bytes | None, bytes | None, Any, int]]]
+FIRST_MS = int(time.time()) * 1_000 - 3_600_000
+"""The time of the first record. Kafka deletes records that are older than a week at any time."""
 
 
 class Mirrored:
@@ -60,7 +63,7 @@ class Mirrored:
                     b"k%d" % number,
                     partition=number,
                     headers=[("h", b"%d" % number)],
-                    timestamp=1_700_000_000_000 + self.written,
+                    timestamp=FIRST_MS + self.written,
                 )
             self.written += 1
         assert self.producer.flush(20) == 0

@@ -31,7 +31,7 @@ from kohort.model.positions import Position
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 C0 = confluent_kafka.TopicPartition("t", 0)
 RECORD = confluent_kafka.Message(topic="t", partition=0, offset=3)
-LONGEST_S: Final = 1.5
+LONGEST_S: Final = 3.0
 """Longest time of a call; ``default.api.timeout.ms`` is longer, so that a wait is noticed."""
 
 Method: TypeAlias = Callable[[Any], object]

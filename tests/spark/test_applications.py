@@ -143,7 +143,6 @@ def test_two_executors_on_the_java_from_pip_land_rows_and_verify_runs_the_filter
     limits = ("--available-now", "--limit", "2000")
     done = run(command(source, tmp_path / "table", sql, *limits, *cluster), os.environ | java)
     assert done.returncode == 0, done.stderr
-    assert "Traceback" not in done.stderr
     assert list((tmp_path / "cache" / "kohort").glob("java-*/bin/java"))
     arguments = [sys.executable, "-m", "kohort", "table", "verify", str(tmp_path / "table")]
     told = run([*arguments, "--bootstrap", source.bootstrap, "--json"])

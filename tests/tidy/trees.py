@@ -22,6 +22,7 @@ PURE_ROOMS = frozenset(
         "policies",
         "consumer",
         "history",
+        "explain",
         "wire",
         "engine",
         "fetch",

@@ -36,6 +36,7 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "pipeline": ("kohort.cli.pipeline:pipeline", "Run a Spark application that shares a group."),
     "table": ("kohort.cli.table:table", "List, clean and verify a pipeline's table."),
     "lab": ("kohort.cli.lab:lab", "Run groups in a simulated world."),
+    "explain": ("kohort.cli.explain:explain", "Explain why groups rebalanced, from logs."),
     "check": ("kohort.cli.check:check", "Check recorded histories of groups."),
     "kafka": ("kohort.cli.kafka:kafka", "Fetch, start and stop a real Apache Kafka."),
 }

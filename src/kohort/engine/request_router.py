@@ -53,9 +53,9 @@ from kohort.wire.messages.k10_find_coordinator import FindCoordinatorRequest
 _OWN_PATIENCE = frozenset({Purpose.MEMBER, Purpose.NOBODY})
 _OWNED = frozenset({Purpose.OWNER, Purpose.OFFSETS})
 _MOVED = frozenset({ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR})
+_UNREACHED = frozenset({RequestErrorKind.UNAVAILABLE, RequestErrorKind.REFUSED})
 _NEVER = Instant(2**62)
 _REPEATABLE = frozenset({Target.ANY, Target.COORDINATOR})
-
 _WAKE = 0
 """Key of the deadline at which a waiting request may be sent; requests have their numbers."""
 
@@ -487,7 +487,7 @@ class RequestRouter:
             self._start_over("no node told the cluster's nodes for too long", now)
         if pending.purpose is Purpose.FIND_COORDINATOR:
             self.lookup.failed(now)
-            if not self.pool.reached:
+            if not self.pool.reached and error.kind in _UNREACHED:
                 self.out.append(Unserved(error=error))
         elif pending.is_routing:
             self.cluster.answered(self.soon(now))

@@ -1,4 +1,4 @@
-"""What a user can do about an error of the coordinator that ends a membership.
+"""Advice for users: the remedy of an error of the coordinator that ends a membership.
 
 In: an error code, the protocols that the member offered. Out: the end of a sentence. Must not know:
 states.

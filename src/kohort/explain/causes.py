@@ -1,0 +1,111 @@
+"""Why a rebalance began: the reason that a broker writes, in the words of each version.
+
+In: the reason in a broker's line. Out: a cause, the member and its instance id, the client's own
+reason (KIP-800). Must not know: lines, times.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Final, NamedTuple
+
+from kohort.explain.events import Kind, Side
+from kohort.explain.templates import Wording, wording
+
+
+class Cause(StrEnum):
+    """Why a rebalance began, as the end of a sentence."""
+
+    NEW_MEMBER = "a new member joined"
+    LEFT = "a member left"
+    EXPIRED = "a member's session expired"
+    LEADER_REJOINED = "the leader joined again"
+    MEMBER_REJOINED = "a member joined again while the group changed"
+    METADATA = "a member changed its subscription or its assignors"
+    STATIC_CHANGED = "a static member came back with other assignors"
+    SYNC_EXPIRED = "members did not fetch their assignment in time"
+    STORE_FAILED = "the broker could not store the assignment"
+    OVER_CAPACITY = "the group has more members than the broker allows"
+    OTHERS = "another member began a rebalance"
+    JOIN_FAILED = "the last join failed"
+    SECOND_ROUND = "a cooperative rebalance needs a second round"
+    POLL_EXPIRED = "the client had not polled in time"
+    OTHER = "another reason"
+    UNTOLD = "a reason that the log does not tell"
+
+
+class Reason(NamedTuple):
+    """A reason taken apart."""
+
+    cause: Cause
+    member: str = ""
+    instance: str = ""
+    client_reason: str = ""
+
+
+_TABLE: Final = (
+    (Cause.NEW_MEMBER, "dding new member <member> with group instanceid <instance>"),
+    (Cause.NEW_MEMBER, "dding new member <member> with group instance id <instance>"),
+    (Cause.NEW_MEMBER, "dding new member <member>"),
+    (
+        Cause.STATIC_CHANGED,
+        "pdating metadata for static member <member> with instance id <instance>",
+    ),
+    (Cause.STATIC_CHANGED, "selectedProtocol will change because static member <instance> …"),
+    (Cause.METADATA, "pdating metadata for member <member> during <state>"),
+    (Cause.METADATA, "pdating metadata for member <member>"),
+    (Cause.LEADER_REJOINED, "eader <member> re-joining group during <state>"),
+    (Cause.MEMBER_REJOINED, "ember <member> is joining group during <state>"),
+    (Cause.MEMBER_REJOINED, "ember <member> joining group during <state>"),
+    (Cause.LEFT, "emoving member <member> on LeaveGroup"),
+    (Cause.LEFT, "explicit `LeaveGroup` request for (<member>) members"),
+    (Cause.EXPIRED, "emoving member <member> on heartbeat expiration"),
+    (Cause.SYNC_EXPIRED, "emoving <list> on pending sync request expiration"),
+    (Cause.STORE_FAILED, "rror when storing group assignment during SyncGroup (member: <member>)"),
+    (Cause.STORE_FAILED, "rror <code> when storing group assignment…"),
+    (Cause.OVER_CAPACITY, "group is over capacity…"),
+)
+_WORDINGS: Final[tuple[tuple[Cause, Wording], ...]] = tuple(
+    (cause, wording(Kind.PREPARING, Side.BROKER, "Kafka", template)) for cause, template in _TABLE
+)
+_CLIENTS: Final = "; client reason: "
+_NOTHING: Final = frozenset({"None", "null", "not provided", ""})
+
+
+_CLIENTS_WORDS: Final = (
+    ("already rebalancing", Cause.OTHERS),
+    ("roup is rebalancing, so a rejoin", Cause.OTHERS),
+    ("roup is rebalancing", Cause.OTHERS),
+    ("ebalance in progress", Cause.OTHERS),
+    ("need to revoke partitions", Cause.SECOND_ROUND),
+    ("metadata has changed", Cause.METADATA),
+    ("subscription", Cause.METADATA),
+    ("poll timeout", Cause.POLL_EXPIRED),
+    ("rebalance failed", Cause.JOIN_FAILED),
+    ("timeout", Cause.JOIN_FAILED),
+)
+
+
+def clients_cause(text: str, kind: Kind) -> Cause:
+    """The cause in the words of a client that joins again."""
+    if kind is Kind.HEARTBEAT_REBALANCING:
+        return Cause.OTHERS
+    return next((cause for words, cause in _CLIENTS_WORDS if words in text), Cause.UNTOLD)
+
+
+def reason_of(text: str) -> Reason:
+    """Take a reason apart; the cause is OTHER for words that no known version uses."""
+    if not text:
+        return Reason(Cause.UNTOLD)
+    brokers, _, clients = text.partition(_CLIENTS)
+    clients = clients.rstrip(").")
+    for cause, each in _WORDINGS:
+        if (values := each.match(brokers)) is not None:
+            instance = values.get("instance", "")
+            return Reason(
+                cause,
+                values.get("member", ""),
+                "" if instance in _NOTHING else instance.removeprefix("Some(").removesuffix(")"),
+                "" if clients in _NOTHING else clients,
+            )
+    return Reason(Cause.OTHER, client_reason="" if clients in _NOTHING else clients)

@@ -1,0 +1,110 @@
+"""Events of groups that a line of a log tells. Values only.
+
+Sources: the log statements of Kafka 1.0 to 4.3 and of the clients that `wordings` lists.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+
+class Side(StrEnum):
+    """Which program wrote a line."""
+
+    BROKER = "broker"
+    CLIENT = "client"
+
+
+class Kind(StrEnum):
+    """The kind of an event. The first half is told by brokers, the second half by clients."""
+
+    PREPARING = "rebalance begins"
+    STABILIZED = "members have joined"
+    ASSIGNED = "assignment received from the leader"
+    EXPIRED = "member expired"
+    PENDING_EXPIRED = "new member never joined"
+    LEFT = "member left"
+    EMPTY = "group is empty"
+    REMOVED_LATE = "members that did not join were removed"
+    NOBODY_JOINED = "no member joined"
+    NEW_MEMBER = "member id created"
+    MEMBER_JOINS = "new member joins"
+    STATIC_REPLACED = "static member returned"
+    STATIC_JOINS = "static member joins"
+    STATIC_KEPT = "static member returned without a rebalance"
+    FENCED = "static member fenced"
+    LOADED = "group loaded by a coordinator"
+    UNLOADED = "group unloaded by a coordinator"
+    COORDINATOR_MOVED = "coordinator elected or resigned"
+    EMPTY_ASSIGNMENT = "member got an empty assignment"
+    EPOCH = "group epoch bumped"
+    TARGET = "target assignment computed"
+    RECONCILED = "member changed its assignment state"
+    CONVERTED = "group converted to another protocol"
+    HOUSEKEEPING = "broker's own work"
+    """Nothing about members: no event is made of it."""
+
+    REQUESTED = "client asks to join again"
+    JOINING = "client joins"
+    JOINED = "client joined"
+    SYNCED = "client has its assignment"
+    JOIN_FAILED = "client's join failed"
+    REVOKED = "client gave partitions up"
+    ADDED = "client got partitions"
+    LOST = "client lost its partitions"
+    LEAVING = "client leaves"
+    POLL_EXPIRED = "client exceeded its poll interval"
+    SESSION_EXPIRED = "client heard no coordinator for a session"
+    HEARTBEAT_REBALANCING = "heartbeat answered: the group rebalances"
+    UNKNOWN_MEMBER = "coordinator does not know the client's member id"
+    CLIENT_FENCED = "client fenced by another process with its instance id"
+    COORDINATOR_LOST = "client lost its coordinator"
+    COORDINATOR_FOUND = "client found its coordinator"
+    COMMIT_FAILED = "client's commit failed"
+    WRONG_CALL = "client called assign where incremental calls are due"
+    UNSUPPORTED = "broker does not support the client's group protocol"
+    PROGRESS = "client's group state"
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a line stands."""
+
+    file: str
+    line: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Event:
+    """One thing that a line tells; None or empty where the line does not tell it."""
+
+    kind: Kind
+    side: Side
+    place: Place
+    text: str
+    """The message without its frame, at most 600 characters."""
+    at: float | None = None
+    """Seconds since 1970 in UTC, if ``dated``; else seconds of a day."""
+    dated: bool = False
+    source: str = ""
+    """The container or pod in front of the line, if the line has one."""
+    maker: str = ""
+    """The program: ``Kafka``, ``Java``, ``librdkafka``, …"""
+    versions: tuple[float, float] | None = None
+    """Versions of Kafka with this wording, as 2.03 for 2.3: the first and the last."""
+    group: str = ""
+    partition: int | None = None
+    """Partition of ``__consumer_offsets`` that has the group."""
+    node: str = ""
+    member: str = ""
+    instance: str = ""
+    client: str = ""
+    host: str = ""
+    generation: int | None = None
+    members: int | None = None
+    static: int | None = None
+    state: str = ""
+    reason: str = ""
+    details: dict[str, str] = field(default_factory=dict)
+    """Other values in the line, by name."""

@@ -1,0 +1,106 @@
+"""Explains groups: events of all logs in, a story and its findings for each group out.
+
+In: events in the order of their times. Out: `Explained` values. Must not know: files, terminals.
+
+The partition of ``__consumer_offsets`` depends on the group's name alone. So one name with two
+partitions is two groups, of two clusters, and each has its own story.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from kohort.explain.events import Event, Kind
+from kohort.explain.patterns import Finding, findings
+from kohort.explain.stories import Story
+from kohort.explain.templates import version_text
+
+MOST_GROUPS: Final = 10_000
+_MOVES: Final = {Kind.COORDINATOR_MOVED}
+"""Lines about a broker alone say nothing beside lines about groups."""
+_NEWEST: Final = 90.0
+"""Higher than every version: a message that the newest version writes, too."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Explained:
+    """A group's story and the patterns in it."""
+
+    story: Story
+    findings: tuple[Finding, ...]
+
+    @property
+    def makers(self) -> str:
+        """The programs that wrote the lines, with Kafka's version by its words."""
+        return ", ".join(
+            f"Kafka {_versions(self.story)}" if maker == "Kafka" else maker
+            for maker, _ in self.story.makers.most_common()
+        )
+
+
+class Explainer:
+    """Sorts events by group; memory is bounded by the number of groups."""
+
+    def __init__(self) -> None:
+        self._stories: dict[tuple[str, int | None], Story] = {}
+        self._latest: dict[str, Story] = {}
+        self.refused = 0
+        """Events of further groups after `MOST_GROUPS`."""
+
+    def feed_all(self, events: Iterable[Event]) -> Explainer:
+        """Take events in the order of their times; returns this explainer."""
+        for event in events:
+            story = self._story(event)
+            if story is None:
+                self.refused += 1
+            else:
+                story.feed(event)
+        return self
+
+    def finish(self) -> list[Explained]:
+        """One value for each group; those with the most rebalances come first."""
+        for story in self._stories.values():
+            story.finish()
+        found = [
+            Explained(story=story, findings=tuple(findings(story)))
+            for story in self._stories.values()
+            if story.group or len(self._stories) == 1 or story.counts.keys() != _MOVES
+        ]
+        return sorted(found, key=lambda e: (not e.story.group, -e.story.total, e.story.group))
+
+    def _story(self, event: Event) -> Story | None:
+        latest = self._latest.get(event.group)
+        if latest is not None and event.partition in {None, latest.partition}:
+            return latest
+        if latest is not None and latest.partition is None:
+            del self._stories[latest.group, None]
+            latest.partition = event.partition
+            self._stories[latest.group, latest.partition] = latest
+            return latest
+        story = self._stories.get((event.group, event.partition))
+        if story is None:
+            if len(self._stories) >= MOST_GROUPS:
+                return None
+            story = Story(group=event.group, partition=event.partition)
+            self._stories[event.group, event.partition] = story
+        self._latest[event.group] = story
+        return story
+
+    @property
+    def doubles(self) -> list[str]:
+        """Names that belong to two groups, of two clusters."""
+        names = [group for group, _ in self._stories if group]
+        return sorted({name for name in names if names.count(name) > 1})
+
+
+def _versions(story: Story) -> str:
+    if story.versions is None:
+        return "of an unknown version"
+    low, high = story.versions
+    if low > high:
+        return "of several versions"
+    if high > _NEWEST:
+        return f"{version_text(low)} or newer"
+    return version_text(low) if low == high else f"{version_text(low)} to {version_text(high)}"

@@ -1,0 +1,99 @@
+"""Takes the frame off a line of a log: its time, the container in front, the logger behind.
+
+In: lines of text. Out: `Framed` values. Formats: Kafka's default pattern with and without brackets,
+Spring's, logback's, Python's ``logging``, librdkafka's, JSON (logstash, Docker, KafkaJS), CRI and
+compose prefixes. Must not know: wordings.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from calendar import timegm
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+_DATE_TIME: Final = re.compile(
+    r"(\d{4})-(\d\d)-(\d\d)[ T](\d\d):(\d\d):(\d\d)(?:[.,](\d{1,9}))?(Z|[+-]\d\d:?\d\d)?"
+)
+_EPOCH: Final = re.compile(r"(?<![\d.])(\d{10})\.(\d{3,6})(?!\d)")
+_CLOCK: Final = re.compile(
+    r"(?<![\d:])(\d{1,2}):(\d\d):(\d\d)(?:[.,](\d{1,6}))?(?: ([AP]M))?(?![:\d])"
+)
+_FRAME_LENGTH: Final = 160
+"""A time stands in the first characters of a line."""
+_COMPOSE: Final = re.compile(r"([A-Za-z0-9][\w.@-]*) +\| (?=\S)")
+_POD: Final = re.compile(r"\[?pod/([^\s\]]+)\]? ")
+_LOGGER: Final = re.compile(
+    r"\s*\((?:[a-z]\w*\.)+[\w$]+(?::\d+)?\)(?:\s*\[[^\]]*\])?\s*$"
+    r"|\s*\((?:kafka|org\.apache)\.[\w.$]*$"
+)
+"""The logger and the thread behind a message; a line that was cut has a part of the logger."""
+_MESSAGES: Final = ("message", "msg", "log", "MESSAGE")
+_TIMES: Final = ("@timestamp", "timestamp", "time", "ts")
+
+
+@dataclass(frozen=True, slots=True)
+class Framed:
+    """A line without its frame."""
+
+    text: str
+    at: float | None = None
+    dated: bool = False
+    source: str = ""
+    fields: dict[str, Any] = field(default_factory=dict)
+    """The fields of a JSON line."""
+
+
+def framed(line: str) -> Framed:
+    """Take a line apart. A line without a known frame is its text alone."""
+    stripped = line.strip()
+    source = ""
+    if (compose := _COMPOSE.match(stripped)) or (compose := _POD.match(stripped)):
+        source, stripped = compose[1], stripped[compose.end() :]
+    fields: dict[str, Any] = {}
+    at, dated = time_in(stripped[:_FRAME_LENGTH])
+    if stripped.startswith("{") and (found := _json(stripped)):
+        fields = found
+        text = next((str(found[name]) for name in _MESSAGES if found.get(name)), "")
+        inner = framed(text) if text else Framed("")
+        outer = next((str(found[name]) for name in _TIMES if found.get(name)), "")
+        at, dated = (inner.at, inner.dated) if inner.dated else time_in(outer)
+        return Framed(inner.text, at, dated, source or inner.source, fields)
+    return Framed(_LOGGER.sub("", stripped), at, dated, source, fields)
+
+
+def time_in(text: str) -> tuple[float | None, bool]:
+    """The last time with a date in a text, else one without a date; and whether it has a date."""
+    dates = list(_DATE_TIME.finditer(text))
+    if dates:
+        return _instant(dates[-1]), True
+    epoch = _EPOCH.search(text)
+    if epoch is not None:
+        return int(epoch[1]) + int(epoch[2].ljust(6, "0")) / 1e6, True
+    clock = _CLOCK.search(text)
+    if clock is None:
+        return None, False
+    hour = int(clock[1]) % 12 + 12 * (clock[5] == "PM") if clock[5] else int(clock[1])
+    seconds = hour * 3_600 + int(clock[2]) * 60 + int(clock[3])
+    return seconds + int((clock[4] or "0").ljust(6, "0")) / 1e6, False
+
+
+def _instant(found: re.Match[str]) -> float:
+    year, month, day, hour, minute, second = (int(found[n]) for n in range(1, 7))
+    whole = timegm((year, month, day, hour, minute, second))
+    zone = found[8] or "Z"
+    if zone != "Z":
+        digits = zone[1:].replace(":", "")
+        offset = int(digits[:2]) * 3_600 + int(digits[2:]) * 60
+        whole -= offset if zone[0] == "+" else -offset
+    return whole + int((found[7] or "0").ljust(9, "0")) / 1e9
+
+
+def _json(text: str) -> dict[str, Any]:
+    """The object at the beginning of a text; the rest of the text is ignored."""
+    try:
+        found, _ = json.JSONDecoder().raw_decode(text)
+    except (ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}

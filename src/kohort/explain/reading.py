@@ -1,0 +1,202 @@
+"""Reads the lines of one log: finds what they tell about groups, and counts all others.
+
+In: lines of text with their numbers. Out: events in the order of the lines, and counts. Must not
+know: files, other logs.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+from kohort.explain.broker_wordings import BROKER, versions_of
+from kohort.explain.client_wordings import CLIENT
+from kohort.explain.events import Event, Kind, Place, Side
+from kohort.explain.frames import Framed, framed
+from kohort.explain.templates import Wording
+
+_ALL: Final = (*BROKER, *CLIENT)
+_MAYBE: Final = (
+    *("roup", "oordinator", "eartbeat", "MAXPOLL", "ebalanc", "poll interval"),
+    *("assign()", "assigned"),
+)
+"""A line without any of these tells nothing about a group: most lines of a broker's log. Looking
+for plain texts takes a quarter of the time of a regular expression."""
+_CERTAIN: Final = re.compile(
+    r"GroupCoordinator|GroupMetadata|AbstractCoordinator|ConsumerCoordinator|"
+    r"kafka\.coordinator\.group|"
+    r"WorkerCoordinator|\|(?:CGRP|JOIN|LEAVE|REBALANCE|HEARTBEAT|SESSTMOUT|GRP)[A-Z]*\|"
+)
+"""A line with one of these is about a group, whatever it says."""
+
+_SCALA: Final = re.compile(r"\[GroupCoordinator (\d+)\]:")
+_JAVA: Final = re.compile(r"\[GroupCoordinator id=(\d+)(?: topic=\S+ partition=(\d+))?\]")
+_CONTEXT: Final = re.compile(
+    r"\[(?:Consumer|Worker|Producer|Streams) (?:instanceId=([^,\]]*), )?clientId=([^,\]]*), "
+    r"groupId=([^\]]*)\]"
+)
+_RDKAFKA: Final = re.compile(r"\b(rdkafka#consumer-\d+)\b|\|([^|\s]*#consumer-\d+)\|")
+_NOTHING: Final = frozenset({"None", "null", "none"})
+_SOME: Final = re.compile(r"^Some\((.*)\)$")
+_RANDOM: Final = re.compile(r"^(.*?)-?[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}$")
+_NUMBERS: Final = ("generation", "members", "static", "partition")
+_TEXTS: Final = ("group", "member", "instance", "client", "host", "state", "reason", "node")
+_MOST_TEXT: Final = 600
+_MOST_EXAMPLES: Final = 5
+_MOST_HELD: Final = 1_000
+
+
+@dataclass(slots=True)
+class Counts:
+    """The numbers of lines of a log, by kind."""
+
+    lines: int = 0
+    understood: int = 0
+    unknown: int = 0
+    """Lines about groups in words that no known version uses."""
+    others: int = 0
+    """Lines that tell nothing about groups."""
+    cut: int = 0
+    """Lines that were longer than the limit of the reader; only their beginning was read."""
+    backwards: int = 0
+    """Times that are more than a second before the time of an earlier line."""
+    examples: list[tuple[Place, str]] = field(default_factory=list)
+    """The first unknown lines."""
+
+
+class LogReader:
+    """Reads one log from its beginning.
+
+    Args:
+        file: the name of the log, for places.
+    """
+
+    def __init__(self, file: str) -> None:
+        self.counts = Counts()
+        self._file = file
+        self._groups: dict[str, str] = {}
+        """The last group that a source named, for lines without one."""
+        self._latest: dict[str, float] = {}
+        self._held: list[Event] = []
+        """Events of clients before the first line that names a group."""
+
+    def read(self, number: int, line: str, *, cut: bool = False) -> list[Event]:
+        """The events that are complete with this line: mostly none or one, in order.
+
+        An event of a client without a group's name waits for the first line that names one.
+
+        Args:
+            number: of the line, from 1.
+            line: without its end.
+            cut: the line was longer than this text.
+        """
+        counts = self.counts
+        counts.lines += 1
+        counts.cut += cut
+        if not any(word in line for word in _MAYBE):
+            counts.others += 1
+            return []
+        frame = framed(line)
+        place = Place(self._file, number)
+        for wording in _ALL:
+            if (values := wording.match(frame.text)) is not None:
+                counts.understood += 1
+                if wording.kind is Kind.HOUSEKEEPING:
+                    return []
+                return self._complete(self._event(wording, values, frame, place))
+        if _CERTAIN.search(line) is None:
+            counts.others += 1
+            return []
+        counts.unknown += 1
+        if len(counts.examples) < _MOST_EXAMPLES:
+            counts.examples.append((place, frame.text[:_MOST_TEXT]))
+        return []
+
+    def rest(self) -> list[Event]:
+        """The events that still wait at the end of the log: no line named a group."""
+        held, self._held = self._held, []
+        return held
+
+    def _complete(self, event: Event) -> list[Event]:
+        if event.group:
+            return [*(replace(each, group=event.group) for each in self.rest()), event]
+        if event.side is Side.BROKER:
+            return [event]
+        self._held.append(event)
+        return self.rest() if len(self._held) > _MOST_HELD else []
+
+    def _event(
+        self, wording: Wording, values: dict[str, str], frame: Framed, place: Place
+    ) -> Event:
+        texts: dict[str, Any] = {name: _plain(values.pop(name, "")) for name in _TEXTS}
+        numbers: dict[str, Any] = {n: int(values.pop(n)) for n in _NUMBERS if n in values}
+        self._add_context(texts, numbers, frame, wording)
+        texts["client"] = texts["client"] or client_of(texts["member"])
+        key = frame.source or texts["client"]
+        if texts["group"]:
+            self._groups[key] = self._groups[""] = texts["group"]
+        else:
+            texts["group"] = self._groups.get(key) or self._groups.get("", "")
+        if frame.at is not None:
+            self.counts.backwards += frame.at < self._latest.get(key, frame.at) - 1
+            self._latest[key] = frame.at
+        return Event(
+            kind=wording.kind,
+            side=wording.side,
+            place=place,
+            text=frame.text[:_MOST_TEXT],
+            at=frame.at,
+            dated=frame.dated,
+            source=frame.source,
+            maker=wording.maker,
+            versions=(
+                versions_of(wording.versions, frame.text) if wording.side is Side.BROKER else None
+            ),
+            details=values,
+            **texts,
+            **numbers,
+        )
+
+    def _add_context(
+        self, texts: dict[str, str], numbers: dict[str, int], frame: Framed, wording: Wording
+    ) -> None:
+        """Values that stand in front of the message, or beside the message in a JSON line."""
+        text = frame.text
+        if wording.side is Side.BROKER:
+            if found := _SCALA.search(text):
+                texts["node"] = found[1]
+            elif found := _JAVA.search(text):
+                texts["node"] = found[1]
+                if found[2]:
+                    numbers.setdefault("partition", int(found[2]))
+            return
+        if found := _CONTEXT.search(text):
+            instance, client, group = (_plain(part or "") for part in found.groups())
+            texts["instance"] = texts["instance"] or instance
+            texts["client"], texts["group"] = client, texts["group"] or group
+        elif found := _RDKAFKA.search(text):
+            texts["client"] = found[1] or found[2]
+        for name, key in (("group", "groupId"), ("member", "memberId"), ("client", "clientId")):
+            texts[name] = texts[name] or str(frame.fields.get(key) or "")
+
+
+def client_of(member: str) -> str:
+    """The client id in a member id: a broker appends a random UUID to it."""
+    found = _RANDOM.match(member)
+    return found[1] if found else ""
+
+
+def is_benign(event: Event) -> bool:
+    """Whether a line looks like a failure and is a normal first join (KIP-394)."""
+    return event.kind in {Kind.REQUESTED, Kind.JOIN_FAILED} and (
+        "MemberIdRequired" in event.reason
+        or "need to re-join with the given member-id" in event.reason
+    )
+
+
+def _plain(text: str) -> str:
+    """``Some(x)`` as ``x``; empty for ``None`` and ``null``."""
+    if found := _SOME.match(text):
+        return found[1]
+    return "" if text in _NOTHING else text.strip()

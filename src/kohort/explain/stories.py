@@ -1,0 +1,260 @@
+"""The story of one group: its rebalances, and the events of its members.
+
+In: events of the group, in the order of their times. Out: `Rebalance` values, and a summary with
+bounded memory: the last rebalances, and the first events of each kind. Must not know: sentences,
+advice.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from kohort.explain.causes import Cause, Reason, clients_cause, reason_of
+from kohort.explain.events import Event, Kind, Place, Side
+from kohort.explain.reading import client_of
+
+MOST_REBALANCES: Final = 2_000
+_MOST_EXAMPLES: Final = 3
+_SOON_S: Final = 1.0
+"""A member that left or expired so shortly before a rebalance without a reason caused it."""
+
+_CULPRITS: Final = {
+    Kind.EXPIRED: Cause.EXPIRED,
+    Kind.LEFT: Cause.LEFT,
+    Kind.MEMBER_JOINS: Cause.NEW_MEMBER,
+    Kind.NEW_MEMBER: Cause.NEW_MEMBER,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rebalance:
+    """One rebalance, as one broker or one client saw it. Times in seconds, None if unknown."""
+
+    side: Side
+    cause: Cause
+    reason: str = ""
+    """The whole reason, in the words of the log."""
+    member: str = ""
+    instance: str = ""
+    client: str = ""
+    client_reason: str = ""
+    certain: bool = True
+    """Whether the log tells the cause; otherwise an earlier line makes the cause likely."""
+    before: int | None = None
+    """The generation that ended."""
+    generation: int | None = None
+    """The generation that began; None if no generation came of it."""
+    began: float | None = None
+    joined: float | None = None
+    """When all members had joined."""
+    assigned: float | None = None
+    """When the leader's assignment had come."""
+    members: int | None = None
+    static: int | None = None
+    place: Place
+    """The first line."""
+
+    @property
+    def join_s(self) -> float | None:
+        """Seconds that the coordinator waited for members to join."""
+        return _between(self.began, self.joined)
+
+    @property
+    def leader_s(self) -> float | None:
+        """Seconds until the leader had assigned."""
+        return _between(self.joined, self.assigned)
+
+    @property
+    def ended(self) -> float | None:
+        """The last time that is known of this rebalance."""
+        return next((at for at in (self.assigned, self.joined, self.began) if at is not None), None)
+
+
+def _between(first: float | None, last: float | None) -> float | None:
+    """Seconds between two times; None if one is unknown, or time ran backwards."""
+    return None if first is None or last is None or last < first else last - first
+
+
+@dataclass(slots=True, kw_only=True)
+class Story:
+    """The story of one group in the logs."""
+
+    group: str
+    partition: int | None = None
+    first: float | None = None
+    last: float | None = None
+    dated: bool = False
+    total: int = 0
+    """Rebalances in all; `rebalances` has the last ones."""
+    rebalances: deque[Rebalance] = field(default_factory=lambda: deque(maxlen=MOST_REBALANCES))
+    counts: Counter[Kind] = field(default_factory=Counter)
+    causes: Counter[Cause] = field(default_factory=Counter)
+    makers: Counter[str] = field(default_factory=Counter)
+    examples: dict[Kind, list[Event]] = field(default_factory=dict)
+    """The first events of each kind."""
+    versions: tuple[float, float] | None = None
+    """The versions of Kafka that write all these lines: the first and the last."""
+    generations: tuple[int, int] | None = None
+    """The lowest and the highest generation."""
+    joined_clients: Counter[str] = field(default_factory=Counter)
+    """New members by client id."""
+    left_clients: Counter[str] = field(default_factory=Counter)
+    returned: Counter[str] = field(default_factory=Counter)
+    """New members with a client id of a member that had left, by client id."""
+    _open: Rebalance | None = None
+    _culprit: Event | None = None
+    _client: dict[str, Rebalance] = field(default_factory=dict)
+    """The rebalance under way of each client."""
+
+    def feed(self, event: Event) -> None:
+        """Take the next event of the group."""
+        self.counts[event.kind] += 1
+        self.makers[event.maker] += 1
+        kept = self.examples.setdefault(event.kind, [])
+        if len(kept) < _MOST_EXAMPLES:
+            kept.append(event)
+        if event.at is not None:
+            self.first = event.at if self.first is None else min(self.first, event.at)
+            self.last = event.at if self.last is None else max(self.last, event.at)
+            self.dated |= event.dated
+        if event.versions is not None:
+            low_version, high_version = self.versions or event.versions
+            low_version = max(low_version, event.versions[0])
+            self.versions = low_version, min(high_version, event.versions[1])
+        if event.generation is not None:
+            low, high = self.generations or (event.generation, event.generation)
+            self.generations = min(low, event.generation), max(high, event.generation)
+        if event.side is Side.BROKER:
+            self._feed_broker(event)
+        else:
+            self._feed_client(event)
+
+    def finish(self) -> None:
+        """The logs end."""
+        self._close(None)
+        for unfinished in list(self._client.values()):
+            self._keep(unfinished)
+        self._client.clear()
+
+    # -- the coordinator's lines ------------------------------------------------------------------
+
+    def _feed_broker(self, event: Event) -> None:
+        match event.kind:
+            case Kind.PREPARING:
+                self._close(None)
+                self._open = self._begun(event)
+            case Kind.STABILIZED | Kind.TARGET:
+                begun = self._open or Rebalance(
+                    side=Side.BROKER, cause=Cause.UNTOLD, place=event.place
+                )
+                self._open = replace(
+                    begun, joined=event.at, generation=event.generation, members=event.members
+                )
+                if event.kind is Kind.TARGET:
+                    self._close(event.at)
+            case Kind.ASSIGNED:
+                begun = self._open or Rebalance(
+                    side=Side.BROKER, cause=Cause.UNTOLD, place=event.place
+                )
+                members = event.members if event.members is not None else begun.members
+                self._open = replace(
+                    begun, generation=event.generation, members=members, static=event.static
+                )
+                self._close(event.at)
+            case Kind.EPOCH:
+                self._close(None)
+                self._open = replace(self._begun(event), generation=event.generation, before=None)
+            case Kind.EMPTY:
+                self._close(None)
+            case _:
+                self._note_culprit(event)
+
+    def _note_culprit(self, event: Event) -> None:
+        if event.kind not in _CULPRITS:
+            return
+        self._culprit = event
+        if event.kind in {Kind.LEFT, Kind.EXPIRED}:
+            self.left_clients[event.client or event.member] += 1
+
+    def _begun(self, event: Event) -> Rebalance:
+        told = reason_of(event.reason)
+        certain, culprit = True, self._culprit
+        if told.cause is Cause.UNTOLD and culprit is not None and _soon(culprit, event):
+            told = Reason(_CULPRITS[culprit.kind], culprit.member, culprit.instance)
+            certain = False
+        if told.cause is Cause.NEW_MEMBER:
+            client = client_of(told.member) or told.member
+            self.joined_clients[client] += 1
+            if self.left_clients[client] > self.returned[client]:
+                self.returned[client] += 1
+        return Rebalance(
+            side=Side.BROKER,
+            cause=told.cause,
+            reason=event.reason,
+            member=told.member,
+            instance=told.instance,
+            client=client_of(told.member),
+            client_reason=told.client_reason,
+            certain=certain,
+            before=event.generation,
+            began=event.at,
+            place=event.place,
+        )
+
+    def _close(self, assigned: float | None) -> None:
+        if self._open is not None:
+            self._keep(replace(self._open, assigned=assigned))
+            self._open = None
+
+    def _keep(self, rebalance: Rebalance) -> None:
+        self.total += 1
+        self.causes[rebalance.cause] += 1
+        self.rebalances.append(rebalance)
+
+    # -- a client's lines -------------------------------------------------------------------------
+
+    def _feed_client(self, event: Event) -> None:
+        key = event.source or event.client or event.maker
+        begun = self._client.get(key)
+        match event.kind:
+            case Kind.REQUESTED | Kind.JOINING | Kind.HEARTBEAT_REBALANCING | Kind.REVOKED:
+                if begun is None or begun.joined is not None:
+                    if begun is not None:
+                        self._keep(begun)
+                    self._client[key] = self._seen(event)
+            case Kind.JOINED:
+                begun = begun or self._seen(event)
+                self._client[key] = replace(
+                    begun,
+                    joined=event.at,
+                    generation=event.generation,
+                    member=event.member or begun.member,
+                )
+            case Kind.SYNCED:
+                begun = self._client.pop(key, None) or self._seen(event)
+                generation = event.generation if event.generation is not None else begun.generation
+                self._keep(replace(begun, assigned=event.at, generation=generation))
+            case Kind.ADDED if begun is not None and begun.joined is not None:
+                self._keep(replace(self._client.pop(key), assigned=event.at))
+            case _:
+                pass
+
+    def _seen(self, event: Event) -> Rebalance:
+        return Rebalance(
+            side=Side.CLIENT,
+            cause=clients_cause(event.reason, event.kind),
+            reason=event.reason,
+            member=event.member,
+            instance=event.instance,
+            client=event.client,
+            client_reason=event.reason,
+            began=event.at,
+            place=event.place,
+        )
+
+
+def _soon(culprit: Event, event: Event) -> bool:
+    after = _between(culprit.at, event.at)
+    return culprit.at is None or (after is not None and after <= _SOON_S)

@@ -1,0 +1,83 @@
+"""Templates of log messages: text with ``<names>``, compiled to regular expressions.
+
+In: ``Stabilized group <group> generation <generation>``. Out: the values by name. Must not know:
+which messages there are.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final, NamedTuple
+
+from kohort.explain.events import Kind, Side
+
+NUMBERS: Final = frozenset({"generation", "members", "static", "partition", "ms", "count"})
+"""Names of whole numbers."""
+_NAME: Final = re.compile(r"<(\w+)>")
+_LONGEST: Final = 20_000
+"""No message is read behind so many characters: a hostile line must not cost seconds."""
+
+
+class Wording(NamedTuple):
+    """One message of one program."""
+
+    kind: Kind
+    side: Side
+    maker: str
+    versions: tuple[float, float] | None
+    mark: str
+    """A literal part of the message, by which a line is found quickly."""
+    pattern: re.Pattern[str]
+
+    def match(self, text: str) -> dict[str, str] | None:
+        """The values by name; None for another message."""
+        if self.mark not in text:
+            return None
+        found = self.pattern.search(text, 0, _LONGEST)
+        return None if found is None else {k: v for k, v in found.groupdict().items() if v}
+
+
+def wording(
+    kind: Kind, side: Side, maker: str, template: str, versions: str | None = None
+) -> Wording:
+    """Compile a template. It ends where the message ends, unless it ends in ``…``.
+
+    Args:
+        kind: the event that the message tells.
+        side: broker or client.
+        maker: the program.
+        template: the message. The value of a name may be empty.
+        versions: ``2.1-3.8``: the versions of Kafka with this message.
+    """
+    open_end = template.endswith("…")
+    parts = _NAME.split(template.removesuffix("…"))
+    pattern = ""
+    for literal, name in zip(parts[::2], [*parts[1::2], ""], strict=True):
+        pattern += re.escape(literal)
+        if name:
+            values = r"\d+" if name in NUMBERS else ".*?"
+            pattern += f"(?P<{name}>{values})"
+    if not open_end:
+        # A full stop more or less; a line that was cut lacks its closing bracket.
+        pattern = pattern.removesuffix(r"\)") + (r"\)?" if pattern.endswith(r"\)") else "")
+        pattern += r"\.?\s*$"
+    low, _, high = (versions or "").partition("-")
+    return Wording(
+        kind=kind,
+        side=side,
+        maker=maker,
+        versions=None if versions is None else (number(low), number(high or "99")),
+        mark=max(parts[::2], key=len),
+        pattern=re.compile(pattern, re.DOTALL),
+    )
+
+
+def number(version: str) -> float:
+    """``2.3`` as 2.03, so that versions compare as numbers."""
+    major, _, minor = version.partition(".")
+    return int(major) + int(minor or 0) / 100
+
+
+def version_text(version: float) -> str:
+    """The inverse of `number`."""
+    return f"{int(version)}.{round(version % 1 * 100)}"

@@ -1,0 +1,228 @@
+"""``kohort explain`` on files: damaged, compressed, hostile, several, and logs of live brokers."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import logging
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+from tests.client.stage import QUICK, topic
+from tests.explain.test_stories import done, joins, leaves, member, preparing
+
+from kohort import Consumer
+from kohort.broker.embedded import EmbeddedBroker
+from kohort.cli.broker import LOGGERS
+from kohort.cli.explain import LONGEST_LINE, explain
+from kohort.host.group_log import KafkaFormatter
+from kohort.testing.real_kafka import RealKafka
+
+STORY = [joins(0, 4, member("svc", 1)), *done(300.2, 5)]
+
+
+def run(*arguments: object) -> Result:
+    return CliRunner().invoke(explain, [str(each) for each in arguments])
+
+
+def write(path: Path, *lines: str) -> Path:
+    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    return path
+
+
+@pytest.fixture
+def story(tmp_path: Path) -> Path:
+    return write(tmp_path / "broker.log", *STORY)
+
+
+def test_one_sentence_then_the_table_then_the_evidence(story: Path) -> None:
+    told = run(story)
+    assert told.exit_code == 0
+    first, head, row, finding, advice, proof = told.stdout.splitlines()
+    assert first == (
+        "Group g: 1 rebalance in 300.2 s, because a new member joined; first of all: slow joiner "
+        "(from 2026-03-01 10:00:00.000). Written by Kafka 3.7 or newer."
+    )
+    assert head.split() == ["WHEN", "GENERATION", "BECAUSE", "MEMBER", "JOIN", "LEADER", "MEMBERS"]
+    assert row.split()[:3] == ["2026-03-01", "10:00:00.000", "5"]
+    assert "300.2 s (max.poll.interval.ms)" in row
+    assert finding.startswith("* slow joiner: The coordinator waited 5 min 0 s")
+    assert finding.endswith("[measured]")
+    assert advice.startswith("    do: ")
+    assert proof == f"    proof: {story}:1"
+
+
+def test_json_has_rebalances_findings_and_counts(story: Path) -> None:
+    found = json.loads(run(story, "--json").stdout)
+    (group,), (log,) = found["groups"], found["logs"]
+    assert (group["group"], group["offsets_partition"]) == ("g", 7)
+    assert group["rebalances"][0]["join_s"] == pytest.approx(300.2)
+    assert group["findings"][0]["evidence"] == [{"file": str(story), "line": 1}]
+    assert (log["lines"], log["understood"], log["unknown"]) == (3, 3, 0)
+
+
+def test_compressed_logs_and_standard_input(tmp_path: Path) -> None:
+    text = "\n".join(STORY).encode()
+    packed = tmp_path / "broker.log.1.gz"
+    packed.write_bytes(gzip.compress(text))
+    assert "slow joiner" in run(packed).stdout
+    command = [sys.executable, "-m", "kohort", "explain", "-"]
+    piped = subprocess.run(command, input=text, stdout=subprocess.PIPE, check=True)
+    assert b"slow joiner" in piped.stdout
+
+
+def test_a_damaged_archive_is_told_and_its_beginning_is_explained(tmp_path: Path) -> None:
+    noise = [f"[2026-03-01 10:00:00,000] INFO line {n * n} of something else" for n in range(5_000)]
+    whole = gzip.compress("\n".join([*STORY, *noise]).encode())
+    (tmp_path / "cut.gz").write_bytes(whole[: len(whole) // 2])
+    told = run(tmp_path / "cut.gz")
+    assert told.exit_code == 0
+    assert re.search(r"note: .*cut\.gz is damaged behind line \d+", told.stderr)
+    assert "slow joiner" in told.stdout
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [(b"", "is empty"), (b"\x7fELF\0\0\x01" * 99, "is binary, no log: it was not read")],
+    ids=["empty", "binary"],
+)
+def test_a_file_that_is_no_log_is_told_and_the_others_are_explained(
+    tmp_path: Path, story: Path, content: bytes, said: str
+) -> None:
+    (tmp_path / "bad").write_bytes(content)
+    told = run(tmp_path / "bad", story)
+    assert f"note: {tmp_path / 'bad'} {said}" in told.stderr
+    assert "slow joiner" in told.stdout
+    alone = run(tmp_path / "bad")
+    assert alone.exit_code == 0
+    assert "No line tells anything about a group." in alone.stdout
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    told = run(tmp_path / "absent")
+    assert "absent: No such file or directory; name a log file" in str(told.exception)
+
+
+def test_a_line_of_ten_megabytes_is_cut_and_told(tmp_path: Path) -> None:
+    path = write(tmp_path / "long.log", STORY[0], "Heartbeat " + "x" * 10_000_000, *STORY[1:])
+    told = run(path)
+    assert f"1 lines are longer than {LONGEST_LINE:,} bytes" in told.stderr
+    assert "slow joiner" in told.stdout
+    assert json.loads(run(path, "--json").stdout)["logs"][0]["lines"] == 4
+
+
+def test_hostile_names_are_text_on_a_terminal(tmp_path: Path) -> None:
+    who = member("<script>alert(1)</script>\x1b[2J\x07", 1)
+    told = run(write(tmp_path / "hostile.log", joins(0, 4, who), *done(1, 5)))
+    assert "\x1b" not in told.stdout
+    assert "\x07" not in told.stdout
+    assert "<script>alert(1)</script>?[2J?" in told.stdout
+
+
+def test_times_that_run_backwards_give_no_negative_spans(tmp_path: Path) -> None:
+    told = run(write(tmp_path / "back.log", joins(90, 4, member("svc", 1)), *done(10, 5)), "--json")
+    found = json.loads(told.stdout)
+    assert found["logs"][0]["backwards"] == 1
+    assert found["groups"][0]["rebalances"][0]["join_s"] is None
+
+
+def test_lines_about_groups_in_unknown_words_are_counted_and_shown(tmp_path: Path) -> None:
+    strange = "[2026-03-01 10:00:00,000] INFO [GroupCoordinator 1]: The moon rises over group g"
+    told = run(write(tmp_path / "new.log", strange, *STORY))
+    assert "1 of 4 lines are about groups in words that are not known, first line 1" in told.stderr
+    assert "The moon rises" in told.stderr
+    assert "slow joiner" in told.stdout
+
+
+def test_two_clusters_in_one_log_are_two_groups(tmp_path: Path) -> None:
+    other = preparing(5, 9, f"Adding new member {member('svc', 2)}").replace("=7]", "=8]")
+    told = run(write(tmp_path / "two.log", *STORY, other))
+    assert "group g has two offsets partitions: these logs come from two clusters" in told.stderr
+    assert told.stdout.count("Group g:") == 2
+
+
+def test_logs_are_merged_by_time_and_rotated_ones_are_one_story(tmp_path: Path) -> None:
+    later = write(tmp_path / "server.log", *done(300.2, 5), *leaves(400, 5, member("svc", 1)))
+    first = write(tmp_path / "server.log.1", STORY[0])
+    found = json.loads(run(later, first, "--json").stdout)["groups"][0]
+    assert [each["cause"] for each in found["rebalances"]] == [
+        "a new member joined",
+        "a member left",
+    ]
+    assert found["rebalances"][0]["join_s"] == pytest.approx(300.2)
+
+
+def test_only_one_group(tmp_path: Path) -> None:
+    path = write(tmp_path / "b.log", *STORY, preparing(1, 2, "x", group="another"))
+    assert "another" not in run(path, "--group", "g").stdout
+    assert run(path, "--group", "none").stdout == "No such group.\n"
+
+
+# --- logs of live brokers
+
+
+def two_members_come_and_one_goes(bootstrap: str) -> tuple[str, list[str]]:
+    """Returns the group and the ids of its members, in the order of their joins."""
+    with topic(bootstrap, 2) as name:
+        settings = {**QUICK, "bootstrap.servers": bootstrap, "group.id": f"group-of-{name}"}
+        with Consumer(settings | {"client.id": "stays"}) as stays:
+            stays.subscribe([name])
+            while not stays.assignment():
+                stays.poll(0.05)
+            with Consumer(settings | {"client.id": "goes"}) as goes:
+                goes.subscribe([name])
+                while not (len(stays.assignment()) == len(goes.assignment()) == 1):
+                    stays.poll(0.05)
+                    goes.poll(0.05)
+                ids = [stays.status().member, goes.status().member]
+            while len(stays.assignment()) < 2:
+                stays.poll(0.05)
+        return f"group-of-{name}", ids
+
+
+def judge(log: Path, group: str, ids: list[str]) -> None:
+    found = json.loads(run(log, "--group", group, "--json").stdout)
+    (told,) = found["groups"]
+    begun: list[dict[str, Any]] = told["rebalances"]
+    causes = [(each["cause"], each["member"]) for each in begun]
+    assert causes[0] == ("a new member joined", ids[0])
+    assert ("a new member joined", ids[1]) in causes[1:]
+    assert ("a member left", ids[1]) in causes
+    complete = [each for each in begun if each["assigned"] is not None]
+    assert [each["generation"] for each in complete] == list(range(1, len(complete) + 1))
+    assert all(each["join_s"] is not None for each in complete)
+    assert told["written_by"].startswith("Kafka 3.7 or newer")
+    assert found["logs"][0]["unknown"] == 0, found["logs"][0]["examples"]
+
+
+@pytest.fixture
+def kohorts_log(tmp_path: Path) -> Iterator[Path]:
+    handler = logging.FileHandler(tmp_path / "kohort.log")
+    handler.setFormatter(KafkaFormatter())
+    loggers = [logging.getLogger(name) for name in LOGGERS]
+    levels = [logger.level for logger in loggers]
+    for logger in loggers:
+        logger.addHandler(handler)
+        logger.setLevel(logging.INFO)
+    yield tmp_path / "kohort.log"
+    for logger, level in zip(loggers, levels, strict=True):
+        logger.removeHandler(handler)
+        logger.setLevel(level)
+    handler.close()
+
+
+def test_the_log_of_kohorts_broker_is_explained(kohorts_log: Path) -> None:
+    with EmbeddedBroker(group_initial_rebalance_delay_ms=0) as broker:
+        judge(kohorts_log, *two_members_come_and_one_goes(broker.bootstrap_servers))
+
+
+@pytest.mark.slow
+@pytest.mark.real_kafka
+def test_the_log_of_a_real_kafka_is_explained(real_kafka: RealKafka) -> None:
+    judge(real_kafka.log(), *two_members_come_and_one_goes(real_kafka.bootstrap_servers))

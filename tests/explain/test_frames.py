@@ -1,0 +1,67 @@
+"""Lines in the frames of brokers, clients and containers."""
+
+from __future__ import annotations
+
+import json
+from calendar import timegm
+
+import pytest
+
+from kohort.explain.frames import framed, time_in
+
+NOON = float(timegm((2026, 3, 1, 12, 0, 0)))
+TEXT = "Stabilized group g generation 5 with 2 members."
+
+LINES = {
+    "kafka": f"[2026-03-01 12:00:00,250] INFO {TEXT} (kafka.coordinator.group.GroupCoordinator)",
+    "strimzi": f"2026-03-01 12:00:00,250 INFO {TEXT} (kafka.coordinator.group.X) [executor-X]",
+    "cut": f"[2026-03-01 12:00:00,250] INFO {TEXT} (kafka.coordinator.gro",
+    "spring": f"2026-03-01 12:00:00.250  INFO 1 --- [main] o.a.k.X  : {TEXT}",
+    "iso": f"2026-03-01T12:00:00.250Z {TEXT}",
+    "zone": f"2026-03-01T14:00:00.250+02:00 {TEXT}",
+    "cri": f"2026-03-01T12:34:56.1Z stdout F [2026-03-01 12:00:00,250] INFO {TEXT}",
+    "compose": f"kafka_1  | [2026-03-01 12:00:00,250] INFO {TEXT}",
+    "pod": f"[pod/kafka-0/kafka] [2026-03-01 12:00:00,250] INFO {TEXT}",
+    "logstash": json.dumps({"@timestamp": "2026-03-01T12:00:00.250Z", "message": TEXT}),
+    "docker": json.dumps(
+        {"log": f"[2026-03-01 12:00:00,250] INFO {TEXT}\n", "time": "2026-03-01T12:00:09Z"}
+    ),
+    "json with a tail": json.dumps({"timestamp": "2026-03-01T12:00:00.250Z", "message": TEXT})
+    + "}",
+    "librdkafka": f"%7|{int(NOON)}.250|JOIN|rdkafka#consumer-1| [thrd:main]: {TEXT}",
+}
+
+
+@pytest.mark.parametrize("line", LINES.values(), ids=LINES)
+def test_the_time_and_the_text_of_a_line(line: str) -> None:
+    found = framed(line)
+    assert found.at == NOON + 0.25
+    assert found.dated
+    assert found.text.endswith(TEXT)
+
+
+def test_containers_are_sources() -> None:
+    assert framed(LINES["compose"]).source == "kafka_1"
+    assert framed(LINES["pod"]).source == "kafka-0/kafka"
+    assert framed(LINES["kafka"]).source == ""
+
+
+@pytest.mark.parametrize(
+    ("text", "at"),
+    [
+        ("22:33:44.055 [INFO]", 81_224.055),
+        ("12:52:01 PM consumer.1 |", 46_321.0),
+        ("12:52:01 AM consumer.1 |", 3_121.0),
+        ("no time here: 10:20", None),
+        ("WARNING:kafka.coordinator:Heartbeat", None),
+    ],
+)
+def test_times_without_a_date(text: str, at: float | None) -> None:
+    assert time_in(text) == (at, False)
+
+
+@pytest.mark.parametrize(
+    "text", ["{", '{"a": ', "{" * 5_000, '{"message": 5}', "[1, 2]", "\x00\x1b[2J"]
+)
+def test_damaged_lines_are_texts(text: str) -> None:
+    framed(text)

@@ -1,0 +1,208 @@
+"""Rebalances and patterns, from logs that are written here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from kohort.explain.causes import Cause
+from kohort.explain.explaining import Explained, Explainer
+from kohort.explain.patterns import Known
+from kohort.explain.reading import LogReader
+
+UUID = "12345678-1234-1234-1234-12345678"
+
+
+def member(client: str, number: int) -> str:
+    return f"{client}-{UUID}{number:04}"
+
+
+def line(at: float, message: str) -> str:
+    minutes, seconds = divmod(at, 60)
+    return (
+        f"[2026-03-01 10:{int(minutes):02}:{int(seconds):02},{round(seconds % 1 * 1000):03}] INFO "
+        f"[GroupCoordinator id=1 topic=__consumer_offsets partition=7] {message} "
+        "(org.apache.kafka.coordinator.group.GroupMetadataManager)"
+    )
+
+
+def preparing(at: float, generation: int, reason: str, group: str = "g") -> str:
+    return line(
+        at,
+        f"Preparing to rebalance group {group} in state PreparingRebalance with old generation "
+        f"{generation} (reason: {reason}).",
+    )
+
+
+def joins(at: float, generation: int, who: str, instance: str = "null") -> str:
+    reason = f"Adding new member {who} with group instance id {instance}; client reason: x"
+    return preparing(at, generation, reason)
+
+
+def left(at: float, who: str) -> str:
+    return line(
+        at,
+        f"[Group g] Member {who} has left group through explicit `LeaveGroup` request; client "
+        "reason: the consumer is being closed",
+    )
+
+
+def leaves(at: float, generation: int, who: str) -> list[str]:
+    reason = f"explicit `LeaveGroup` request for ({who}) members."
+    return [left(at, who), preparing(at, generation, reason)]
+
+
+def done(at: float, generation: int, members: int = 2, leader_s: float = 0.01) -> list[str]:
+    return [
+        line(at, f"Stabilized group g generation {generation} with {members} members."),
+        line(
+            at + leader_s,
+            f"Assignment received from leader l for group g for generation {generation}. The group "
+            f"has {members} members, 0 of which are static.",
+        ),
+    ]
+
+
+def explain(lines: Iterable[str]) -> Explained:
+    reader = LogReader("broker.log")
+    events = [e for n, text in enumerate(lines, 1) for e in reader.read(n, text)]
+    assert reader.counts.unknown == 0, reader.counts.examples
+    (found,) = Explainer().feed_all([*events, *reader.rest()]).finish()
+    return found
+
+
+def names(found: Explained) -> list[str]:
+    return [finding.name for finding in found.findings]
+
+
+def test_a_rebalance_has_its_cause_its_member_its_phases_and_its_members() -> None:
+    found = explain([joins(1, 4, member("svc", 1)), *done(3.5, 5, members=3, leader_s=0.25)])
+    (rebalance,) = found.story.rebalances
+    assert rebalance.cause is Cause.NEW_MEMBER
+    assert (rebalance.member, rebalance.client) == (member("svc", 1), "svc")
+    assert (rebalance.before, rebalance.generation, rebalance.members) == (4, 5, 3)
+    assert (rebalance.join_s, rebalance.leader_s) == (2.5, 0.25)
+    assert found.makers == "Kafka 3.7 or newer"
+    assert names(found) == []
+
+
+def test_the_wait_for_a_busy_member_is_a_slow_joiner_with_the_timeout_that_bounds_it() -> None:
+    found = explain([joins(0, 4, member("svc", 1)), *done(300.2, 5)])
+    (slow,) = found.findings
+    assert slow.name == "slow joiner"
+    assert "5 min 0 s" in slow.says
+    assert "max.poll.interval.ms" in slow.says
+
+
+def test_rebalances_without_rest_are_a_storm_with_its_member() -> None:
+    lines = []
+    for number in range(5):
+        lines += [
+            joins(number * 2, number, member("svc", number)),
+            *done(number * 2 + 0.1, number + 1),
+        ]
+    found = explain(lines)
+    storm = found.findings[0]
+    assert storm.name == "storm"
+    assert "one every 2.0 s" in storm.says
+    assert "'svc'" in storm.advice
+    assert "crash loop" in names(found)
+
+
+def test_a_deployment_is_no_storm_but_asks_for_instance_ids() -> None:
+    lines = []
+    for number in range(3):
+        at = number * 60.0
+        lines += [*leaves(at, 2 * number, member("svc", number)), *done(at + 0.1, 2 * number + 1)]
+        lines += [joins(at + 30, 2 * number + 1, member("svc", 10 + number))]
+        lines += done(at + 30.1, 2 * number + 2)
+    found = explain(lines)
+    assert names(found) == ["deploy without static ids"]
+    assert found.findings[0].known is Known.BOUNDED
+
+
+def test_static_members_need_no_such_advice() -> None:
+    lines = []
+    for number in range(3):
+        at = number * 60.0
+        lines += [*leaves(at, 2 * number, member("svc", number)), *done(at + 0.1, 2 * number + 1)]
+        lines += [joins(at + 30, 2 * number + 1, member("svc", 10 + number), f"i{number}")]
+        lines += done(at + 30.1, 2 * number + 2)
+    assert "deploy without static ids" not in names(explain(lines))
+
+
+def test_a_leader_that_sends_no_assignment() -> None:
+    found = explain(
+        [
+            joins(0, 4, member("svc", 1)),
+            line(1, "Stabilized group g generation 5 with 2 members."),
+            preparing(61, 5, "Removing HashSet(a) on pending sync request expiration"),
+            *done(62, 6),
+        ]
+    )
+    assert "leader cannot sync" in names(found)
+
+
+def test_a_group_record_that_is_too_large() -> None:
+    found = explain(
+        [
+            preparing(0, 4, "Error INVALID_REQUEST when storing group assignment during SyncGroup "
+                      "(member: m)."),
+            *done(1, 5),
+        ]
+    )  # fmt: skip
+    assert "group record too large" in names(found)
+
+
+def test_members_that_expire_right_after_each_join_sent_no_heartbeat() -> None:
+    who = member("svc", 1)
+    found = explain(
+        [
+            joins(0, 4, who),
+            *done(3, 5, members=1),
+            line(13.01, f"Member {who} in group g has failed, removing it from the group."),
+            preparing(13.01, 5, f"removing member {who} on heartbeat expiration."),
+        ]
+    )
+    (expired,) = found.findings
+    assert expired.name == "session expired"
+    assert "sent no heartbeat at all" in expired.says
+
+
+def test_a_cause_that_an_old_broker_does_not_tell_is_likely_the_line_before() -> None:
+    old = "[2018-01-01 00:00:00,000] INFO [GroupCoordinator 0]: "
+    found = explain(
+        [
+            f"{old}Member m-1 in group g has failed, removing it from the group",
+            f"{old}Preparing to rebalance group g with old generation 4 (__consumer_offsets-7)",
+            f"{old}Stabilized group g generation 5 (__consumer_offsets-7)",
+            f"{old}Assignment received from leader for group g for generation 5",
+        ]
+    )
+    (rebalance,) = found.story.rebalances
+    assert (rebalance.cause, rebalance.member, rebalance.certain) == (Cause.EXPIRED, "m-1", False)
+    assert found.makers == "Kafka 1.0 to 2.0"
+
+
+def test_one_name_with_two_offsets_partitions_is_two_groups() -> None:
+    reader = LogReader("both.log")
+    lines = [joins(0, 4, "a"), joins(1, 9, "b").replace("partition=7", "partition=8")]
+    events = [e for n, text in enumerate(lines, 1) for e in reader.read(n, text)]
+    explainer = Explainer().feed_all(events)
+    assert explainer.doubles == ["g"]
+    assert [e.story.partition for e in explainer.finish()] == [7, 8]
+
+
+def test_memory_is_bounded_and_the_rest_is_counted() -> None:
+    lines = (
+        text
+        for n in range(5_000)
+        for text in [joins(n % 3_000, n, member("svc", n % 9_999)), *done(n % 3_000, n + 1)]
+    )
+    reader = LogReader("long.log")
+    explainer = Explainer()
+    for number, text in enumerate(lines, 1):
+        explainer.feed_all(reader.read(number, text))
+    (found,) = explainer.finish()
+    assert found.story.total == 5_000
+    assert len(found.story.rebalances) == 2_000
+    assert all(len(kept) <= 3 for kept in found.story.examples.values())

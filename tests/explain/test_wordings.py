@@ -1,0 +1,97 @@
+"""Each wording finds its own message, and no other wording comes before it."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from kohort.explain import broker_wordings, client_wordings
+from kohort.explain.broker_wordings import BROKER, versions_of
+from kohort.explain.causes import _TABLE, Cause, clients_cause, reason_of
+from kohort.explain.client_wordings import CLIENT
+from kohort.explain.events import Kind
+from kohort.explain.templates import NUMBERS, Wording, number, version_text
+
+_NAME = re.compile(r"<(\w+)>")
+
+
+def templates() -> list[str]:
+    clients = (row for _, table in client_wordings._MAKERS for row in table)
+    return [template for _, template, _ in broker_wordings._TABLE] + [row[1] for row in clients]
+
+
+def example(template: str) -> tuple[str, dict[str, str]]:
+    """A message of a template, and its values."""
+    values = {
+        name: str(7 + position) if name in NUMBERS else f"a {name}-{position}"
+        for position, name in enumerate(_NAME.findall(template))
+    }
+    text = _NAME.sub(lambda found: values[found[1]], template)
+    return text.replace("…", " and more."), values
+
+
+ROWS = list(zip(templates(), (*BROKER, *CLIENT), strict=True))
+
+
+@pytest.mark.parametrize(("template", "own"), ROWS, ids=[t[:60] for t, _ in ROWS])
+def test_a_wording_finds_the_values_of_its_message(template: str, own: Wording) -> None:
+    text, values = example(template)
+    for end in ("", "."):
+        for beginning in ("", "[GroupCoordinator 3]: ", "[thrd:main]: "):
+            assert own.match(f"{beginning}{text}{end}") == values
+    first = next(w for w in (*BROKER, *CLIENT) if w.match(text) is not None)
+    assert first.kind is own.kind
+    assert first.match(text) == values, "a less special wording comes first"
+
+
+def test_group_names_and_member_ids_may_hold_blanks_quotes_and_brackets() -> None:
+    group, member = "a group in state (x) 'y'", "'svc'@127.0.0.1'/<0.545.0>-1"
+    line = (
+        f"Preparing to rebalance group {group} in state PreparingRebalance with old generation 4 "
+        f"(__consumer_offsets-7) (reason: Adding new member {member} with group instance id None; "
+        "client reason: not provided)"
+    )
+    values = next(v for w in BROKER if (v := w.match(line)) is not None)
+    assert (values["group"], values["generation"], values["partition"]) == (group, "4", "7")
+    assert reason_of(values["reason"])[:3] == (Cause.NEW_MEMBER, member, "")
+
+
+@pytest.mark.parametrize(("cause", "template"), _TABLE)
+def test_each_reason_of_a_broker_has_its_cause(cause: Cause, template: str) -> None:
+    text, values = example(template)
+    told = reason_of(text.replace("a state", "Stable"))
+    assert told.cause is cause
+    assert told.member == values.get("member", "")
+    assert reason_of(f"{text}; client reason: out of milk).").client_reason == "out of milk"
+
+
+def test_reasons_in_other_words_are_not_guessed() -> None:
+    assert reason_of("the moon is full").cause is Cause.OTHER
+    assert reason_of("").cause is Cause.UNTOLD
+
+
+@pytest.mark.parametrize(
+    ("text", "cause"),
+    [
+        ("group is already rebalancing", Cause.OTHERS),
+        ("cached metadata has changed from A at the beginning", Cause.METADATA),
+        ("need to revoke partitions t-0 and re-join", Cause.SECOND_ROUND),
+        ("rebalance failed due to 'x' (MemberIdRequiredException)", Cause.JOIN_FAILED),
+        ("consumer poll timeout has expired", Cause.POLL_EXPIRED),
+        ("something else", Cause.UNTOLD),
+    ],
+)
+def test_reasons_of_clients(text: str, cause: Cause) -> None:
+    assert clients_cause(text, Kind.REQUESTED) is cause
+    assert clients_cause(text, Kind.HEARTBEAT_REBALANCING) is Cause.OTHERS
+
+
+def test_versions_are_narrowed_by_the_words_of_the_reason() -> None:
+    whole = (number("2.1"), number("3.8"))
+    found = versions_of(whole, "(reason: Adding new member m with group instanceid None)")
+    assert found == (number("2.3"), number("2.4"))
+    text = "(reason: Adding new member m with group instance id None; client reason: x)"
+    newer = versions_of(whole, text)
+    assert newer == (number("3.2"), number("3.8"))
+    assert [version_text(number(v)) for v in ("2.3", "3.10", "4.0")] == ["2.3", "3.10", "4.0"]
