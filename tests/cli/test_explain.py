@@ -201,6 +201,21 @@ def judge(log: Path, group: str, ids: list[str]) -> None:
     assert found["logs"][0]["unknown"] == 0, found["logs"][0]["examples"]
 
 
+def judge_moves(bootstrap: str, log: Path, group: str, ids: list[str]) -> None:
+    """Log and offsets topic together tell one story, with causes of one and moves of the other."""
+    found = run(log, "--bootstrap", bootstrap, "--group", group, "--json").stdout
+    (told,) = json.loads(found)["groups"]
+    complete = [each for each in told["rebalances"] if each["assigned"] is not None]
+    numbers = [each["generation"] for each in complete]
+    assert numbers == sorted(set(numbers)), "each generation is one row"
+    assert all(each["certain"] for each in complete), "the log tells the causes"
+    assert complete[1]["member"] == ids[1]
+    assert [each["moved"] for each in complete[1:]] == [0, 1, 1]
+    assert {each["needless"] for each in complete[1:]} == {0}
+    pauses = [each["pause_s"] for each in complete if each["pause_s"] is not None]
+    assert all(0 <= pause < 60 for pause in pauses)
+
+
 @pytest.fixture
 def kohorts_log(tmp_path: Path) -> Iterator[Path]:
     handler = logging.FileHandler(tmp_path / "kohort.log")
@@ -219,10 +234,28 @@ def kohorts_log(tmp_path: Path) -> Iterator[Path]:
 
 def test_the_log_of_kohorts_broker_is_explained(kohorts_log: Path) -> None:
     with EmbeddedBroker(group_initial_rebalance_delay_ms=0) as broker:
-        judge(kohorts_log, *two_members_come_and_one_goes(broker.bootstrap_servers))
+        group, ids = two_members_come_and_one_goes(broker.bootstrap_servers)
+        judge(kohorts_log, group, ids)
+        judge_moves(broker.bootstrap_servers, kohorts_log, group, ids)
+
+
+def test_the_offsets_topic_alone_and_a_cluster_without_groups(tmp_path: Path) -> None:
+    with EmbeddedBroker(group_initial_rebalance_delay_ms=0) as broker:
+        address = broker.bootstrap_servers
+        missing = run("--bootstrap", address)
+        assert "the cluster has no topic __consumer_offsets" in str(missing.exception)
+        group, _ = two_members_come_and_one_goes(address)
+        told = run("--bootstrap", address).stdout
+    assert told.startswith(f"Group {group}: ")
+    assert "Written by offsets topic." in told
+    assert "a cooperative rebalance needs a second round (likely)" in told
+    nothing = run()
+    assert "name log files, or --bootstrap-server of a cluster" in str(nothing.exception)
 
 
 @pytest.mark.slow
 @pytest.mark.real_kafka
 def test_the_log_of_a_real_kafka_is_explained(real_kafka: RealKafka) -> None:
-    judge(real_kafka.log(), *two_members_come_and_one_goes(real_kafka.bootstrap_servers))
+    group, ids = two_members_come_and_one_goes(real_kafka.bootstrap_servers)
+    judge(real_kafka.log(), group, ids)
+    judge_moves(real_kafka.bootstrap_servers, real_kafka.log(), group, ids)

@@ -22,7 +22,16 @@ import click
 from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 
-from kohort.cli.output import MISSING, json_option, note, print_json, table
+from kohort.cli.output import (
+    MISSING,
+    cluster_option,
+    configured,
+    json_option,
+    note,
+    print_json,
+    table,
+)
+from kohort.explain.causes import Cause
 from kohort.explain.events import Event
 from kohort.explain.explaining import Explained, Explainer
 from kohort.explain.patterns import timeout_near
@@ -42,44 +51,56 @@ _GZIP: Final = b"\x1f\x8b"
 @click.argument(
     "files",
     nargs=-1,
-    required=True,
     type=click.Path(path_type=Path, dir_okay=False, allow_dash=True),
-    metavar="FILE...",
+    metavar="[FILE]...",
 )
+@cluster_option(None, "Also read __consumer_offsets of this cluster.")
 @click.option(
     "--group", "groups", multiple=True, metavar="GROUP", help="Only this group; repeatable."
 )
 @json_option
-def explain(*, files: tuple[Path, ...], groups: tuple[str, ...], as_json: bool) -> None:
-    """Explain why groups rebalanced, from logs.
+def explain(
+    *, files: tuple[Path, ...], bootstrap: str | None, groups: tuple[str, ...], as_json: bool
+) -> None:
+    """Explain why groups rebalanced, from logs and from the offsets topic.
 
     The logs may be those of Kafka's brokers (1.0 to 4.3) and of clients (Java, librdkafka,
     kafka-python, aiokafka, franz-go, KafkaJS, brod), plain or JSON, with prefixes of containers.
-    Several logs are merged by time.
+    Several logs are merged by time. The offsets topic of a live cluster has each generation with
+    its assignment, and adds the moves of partitions and the pauses between commits.
     """
+    if not files and bootstrap is None:
+        raise ConfigError("nothing to explain: name log files, or --bootstrap-server of a cluster")
+    explainer = Explainer()
     with ExitStack() as stack:
         logs = [_Log(path, stack) for path in files]
         advance = _progress(logs, stack)
-        explainer = Explainer()
         events = heapq.merge(*(log.events(advance) for log in logs), key=lambda timed: timed[0])
         explainer.feed_all(event for _, event in events)
+        if bootstrap is not None:
+            # librdkafka is loaded for a live cluster only.
+            from kohort.cli.offsets_topic import read_offsets  # noqa: PLC0415
+
+            settings = {**configured(), "bootstrap.servers": bootstrap}
+            if remark := read_offsets(settings, groups, explainer, _records_bar(stack)):
+                note(f"note: {remark}")
     found = [e for e in explainer.finish() if not groups or e.story.group in groups]
-    for log in logs:
-        for remark in log.remarks():
-            note(f"note: {remark}")
-    for name in explainer.doubles:
-        note(f"note: group {name} has two offsets partitions: these logs come from two clusters")
+    for remark in _remarks(logs, explainer):
+        note(f"note: {remark}")
     if as_json:
-        print_json(
-            {"groups": [_as_json(e) for e in found], "logs": [log.as_json() for log in logs]}
-        )
-        return
-    if not found:
-        click.echo("No line tells anything about a group." if not groups else "No such group.")
-    for position, each in enumerate(found):
-        if position:
-            click.echo()
-        _show(each)
+        told = [_as_json(each) for each in found]
+        print_json({"groups": told, "logs": [log.as_json() for log in logs]})
+    elif found:
+        click.echo("\n\n".join("\n".join(_lines(each)) for each in found))
+    else:
+        click.echo("No such group." if groups else "No line tells anything about a group.")
+
+
+def _remarks(logs: list[_Log], explainer: Explainer) -> Iterator[str]:
+    for log in logs:
+        yield from log.remarks()
+    for name in explainer.doubles:
+        yield f"group {name} has two offsets partitions: these logs come from two clusters"
 
 
 class _Log:
@@ -179,25 +200,37 @@ def _progress(logs: list[_Log], stack: ExitStack) -> Callable[[], None]:
     return advance
 
 
+def _records_bar(stack: ExitStack) -> Callable[[int, int], None]:
+    """A bar for the records of the offsets topic, on a terminal's standard error."""
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        return lambda done, total: None
+    bar = stack.enter_context(Progress(console=console, transient=True))
+    task = bar.add_task("reading __consumer_offsets")
+    return lambda done, total: bar.update(task, completed=done, total=total)
+
+
 # -- text -----------------------------------------------------------------------------------------
 
 
-def _show(explained: Explained) -> None:
+def _lines(explained: Explained) -> Iterator[str]:
     story = explained.story
-    click.echo(_headline(explained))
+    yield _headline(explained)
     rows = list(story.rebalances)[-_SHOWN:]
     if rows:
-        columns = ("WHEN", "GENERATION", "BECAUSE", "MEMBER", "JOIN", "LEADER", "MEMBERS")
-        click.echo(table(columns, (_row(each, story) for each in rows)))
+        columns = ["WHEN", "GENERATION", "BECAUSE", "MEMBER", "JOIN", "LEADER", "MEMBERS"]
+        moves = any(each.moved is not None for each in rows)
+        columns += ["MOVED", "NEEDLESS", "PAUSE"] * moves
+        yield table(columns, (_row(each, story, moves) for each in rows))
     if story.total > len(rows):
-        click.echo(f"… and {story.total - len(rows):,} rebalances before these")
+        yield f"… and {story.total - len(rows):,} rebalances before these"
     for finding in explained.findings:
-        click.echo(f"* {finding.name}: {_safe(finding.says)} [{finding.known.value}]")
+        yield f"* {finding.name}: {_safe(finding.says)} [{finding.known.value}]"
         if finding.advice:
-            click.echo(f"    do: {_safe(finding.advice)}")
+            yield f"    do: {_safe(finding.advice)}"
         places = ", ".join(f"{place.file}:{place.line}" for place in finding.evidence)
         if places:
-            click.echo(f"    proof: {places}")
+            yield f"    proof: {places}"
 
 
 def _headline(explained: Explained) -> str:
@@ -220,13 +253,16 @@ def _headline(explained: Explained) -> str:
     return f"{name}: {count}{span}{why}{worst}{when}. Written by {explained.makers}."
 
 
-def _row(each: Rebalance, story: Story) -> tuple[object, ...]:
+def _row(each: Rebalance, story: Story, moves: bool) -> tuple[object, ...]:
     join = MISSING if each.join_s is None else _duration(each.join_s)
     if each.join_s is not None and each.join_s >= 8 and (name := timeout_near(each.join_s)):
         join += f" ({name.split(',')[0]})"
-    because = each.cause.value + ("" if each.certain else " (likely)")
+    likely = " (likely)" if not each.certain and each.cause is not Cause.UNTOLD else ""
+    because = each.cause.value + likely
     if each.client_reason:
         because += f": {_safe(each.client_reason)[:60]}"
+    pause = MISSING if each.pause_s is None else f"≤ {_duration(each.pause_s)}"
+    more = [MISSING if n is None else n for n in (each.moved, each.needless)]
     return (
         _time(each.began if each.began is not None else each.ended, story.dated),
         MISSING if each.generation is None else each.generation,
@@ -235,6 +271,7 @@ def _row(each: Rebalance, story: Story) -> tuple[object, ...]:
         join,
         MISSING if each.leader_s is None else _duration(each.leader_s),
         MISSING if each.members is None else each.members,
+        *([*more, pause] if moves else ()),
     )
 
 

@@ -41,22 +41,31 @@ def bootstrap_option(command: F) -> F:
 
     Both are Kafka's names. ``configured`` returns the settings of the file.
     """
-    command = click.option(
-        "--command-config",
-        type=FILE,
-        expose_value=False,
-        callback=_read_config,
-        help="Client settings, a line NAME=VALUE each: TLS, logins, timeouts.",
-    )(command)
-    return click.option(
-        "--bootstrap-server",
-        "--bootstrap",
-        "bootstrap",
-        default="127.0.0.1:9092",
-        show_default=True,
-        metavar="HOST:PORT[,...]",
-        help="Addresses of brokers of the cluster.",
-    )(command)
+    return cluster_option("127.0.0.1:9092", "Addresses of brokers of the cluster.")(command)
+
+
+def cluster_option(default: str | None, text: str) -> Callable[[F], F]:
+    """`bootstrap_option` with another default and help; with None the option may be left out."""
+
+    def add(command: F) -> F:
+        command = click.option(
+            "--command-config",
+            type=FILE,
+            expose_value=False,
+            callback=_read_config,
+            help="Client settings, a line NAME=VALUE each: TLS, logins, timeouts.",
+        )(command)
+        return click.option(
+            "--bootstrap-server",
+            "--bootstrap",
+            "bootstrap",
+            default=default,
+            show_default=True,
+            metavar="HOST:PORT[,...]",
+            help=text,
+        )(command)
+
+    return add
 
 
 def _read_config(context: click.Context, _option: click.Parameter, path: Path | None) -> None:

@@ -14,6 +14,8 @@ class Side(StrEnum):
 
     BROKER = "broker"
     CLIENT = "client"
+    OFFSETS = "offsets topic"
+    """No line: a record of ``__consumer_offsets``."""
 
 
 class Kind(StrEnum):

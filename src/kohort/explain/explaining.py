@@ -13,9 +13,11 @@ from dataclasses import dataclass
 from typing import Final
 
 from kohort.explain.events import Event, Kind
+from kohort.explain.generations import Generations, Settled, joined
 from kohort.explain.patterns import Finding, findings
 from kohort.explain.stories import Story
 from kohort.explain.templates import version_text
+from kohort.model.ids import TopicPartition
 
 MOST_GROUPS: Final = 10_000
 _MOVES: Final = {Kind.COORDINATOR_MOVED}
@@ -46,6 +48,7 @@ class Explainer:
     def __init__(self) -> None:
         self._stories: dict[tuple[str, int | None], Story] = {}
         self._latest: dict[str, Story] = {}
+        self._generations: dict[tuple[str, int], Generations] = {}
         self.refused = 0
         """Events of further groups after `MOST_GROUPS`."""
 
@@ -59,10 +62,26 @@ class Explainer:
                 story.feed(event)
         return self
 
+    def settled(self, record: Settled, partition: int) -> None:
+        """A record of a group in the offsets topic, and the partition that holds the record."""
+        self._generations.setdefault((record.group, partition), Generations()).settled(record)
+
+    def committed(self, group: str, partition: int, of: TopicPartition, at: float) -> None:
+        """A commit in the offsets topic."""
+        self._generations.setdefault((group, partition), Generations()).committed(of, at)
+
     def finish(self) -> list[Explained]:
         """One value for each group; those with the most rebalances come first."""
         for story in self._stories.values():
             story.finish()
+        for (group, partition), generations in self._generations.items():
+            story = self._latest.get(group) or Story(group=group)
+            if story.partition not in {None, partition}:
+                story = Story(group=group)  # the logs come from another cluster
+            self._stories.pop((group, story.partition), None)
+            story.partition = partition
+            self._stories[group, partition] = story
+            story.replace(joined(story.rebalances, generations.rebalances))
         found = [
             Explained(story=story, findings=tuple(findings(story)))
             for story in self._stories.values()

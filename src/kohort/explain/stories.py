@@ -53,6 +53,13 @@ class Rebalance:
     """When the leader's assignment had come."""
     members: int | None = None
     static: int | None = None
+    moved: int | None = None
+    """Partitions with another owner than before; known from the offsets topic only."""
+    needless: int | None = None
+    """Those of them that need not have moved for the same loads."""
+    pause_s: float | None = None
+    """The longest time between two commits of a partition around the rebalance: no partition
+    stopped for longer."""
     place: Place
     """The first line."""
 
@@ -137,6 +144,21 @@ class Story:
         for unfinished in list(self._client.values()):
             self._keep(unfinished)
         self._client.clear()
+
+    def replace(self, rebalances: list[Rebalance]) -> None:
+        """Take rebalances that were completed with those of the offsets topic."""
+        self.total += len(rebalances) - len(self.rebalances)
+        self.rebalances = deque(rebalances, maxlen=MOST_REBALANCES)
+        self.causes = Counter(each.cause for each in rebalances)
+        self.makers[Side.OFFSETS] += sum(each.moved is not None for each in rebalances)
+        times = [each.ended for each in rebalances if each.ended is not None]
+        if times:
+            self.dated = True
+            self.first = min(times) if self.first is None else min(self.first, *times)
+            self.last = max(times) if self.last is None else max(self.last, *times)
+        numbers = [each.generation for each in rebalances if each.generation is not None]
+        if numbers:
+            self.generations = min(numbers), max(numbers)
 
     # -- the coordinator's lines ------------------------------------------------------------------
 

@@ -1,0 +1,107 @@
+"""Reads ``__consumer_offsets`` of a live cluster for ``kohort explain``.
+
+In: the address of a cluster, names of groups. Out: records for an explainer. Must not know: the
+meaning of generations. Nothing is written and no group is joined. The user needs the permission to
+read the topic.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+
+from kohort import Consumer
+from kohort.client.admin import Admin
+from kohort.client.records import Record
+from kohort.coordinator.partitions import partition_for
+from kohort.coordinator.records import GroupMetadata, GroupRecord, OffsetRecord
+from kohort.explain.events import Place
+from kohort.explain.explaining import Explainer
+from kohort.explain.generations import Settled, SettledMember
+from kohort.model.errors import ConfigError, ProtocolError
+from kohort.model.ids import TopicPartition
+from kohort.storage.group_records import read_record
+
+TOPIC = "__consumer_offsets"
+_AT_ONCE = 2_000
+_WAIT_S = 0.5
+
+
+def read_offsets(
+    settings: Mapping[str, object],
+    groups: Collection[str],
+    explainer: Explainer,
+    progress: Callable[[int, int], None] = lambda done, total: None,
+) -> str:
+    """Read the topic up to its present end.
+
+    Args:
+        settings: of the cluster's clients.
+        groups: only these groups; all if empty.
+        explainer: gets the records.
+        progress: called with the number of records that were read, and the number in all.
+
+    Returns:
+        A remark about records that could not be read; empty if there is none.
+
+    Raises:
+        ConfigError: the cluster has no such topic: no group ever committed there.
+    """
+    with Admin(settings) as admin:
+        topics = admin.topics()
+    if TOPIC not in topics:
+        raise ConfigError(f"the cluster has no topic {TOPIC}: no consumer group was ever there")
+    count = len(topics[TOPIC].partitions)
+    wanted = {partition_for(group, count) for group in groups} or set(range(count))
+    places = [TopicPartition(TOPIC, number) for number in sorted(wanted)]
+    unread = 0
+    with Consumer({**settings, "auto.offset.reset": "earliest"}) as reader:
+        reader.assign(places)
+        begins, ends = reader.beginning_offsets(places), reader.end_offsets(places)
+        for place in places:
+            reader.seek(place, begins[place])
+        total, done = sum(ends.values()) - sum(begins.values()), 0
+        while any(reader.position(place) < ends[place] for place in places):
+            records = reader.consume(_AT_ONCE, _WAIT_S)
+            done += len(records)
+            progress(done, total)
+            unread += sum(not _feed(record, groups, explainer) for record in records)
+    return f"{unread:,} records of {TOPIC} are in an unknown form" if unread else ""
+
+
+def _feed(record: Record, groups: Collection[str], explainer: Explainer) -> bool:
+    """Hand a record on; False if the record cannot be read."""
+    try:
+        read = read_record(record.key(), record.value())
+    except ProtocolError:
+        return False
+    if read is None or (groups and read.group_id not in groups) or read.value is None:
+        return True
+    partition = record.partition() or 0
+    if isinstance(read, GroupRecord) and read.value is not None:
+        place = Place(f"{TOPIC}-{partition}", record.offset() or 0)
+        explainer.settled(_settled(read.group_id, read.value, place), partition)
+    elif isinstance(read, OffsetRecord) and read.value is not None:
+        at = read.value.commit_timestamp / 1_000
+        explainer.committed(read.group_id, partition, read.partition, at)
+    return True
+
+
+def _settled(group: str, value: GroupMetadata, place: Place) -> Settled:
+    return Settled(
+        group=group,
+        generation=value.generation_id,
+        at=value.current_state_timestamp / 1_000,
+        protocol=value.protocol_name or "",
+        leader=value.leader_id or "",
+        members=tuple(
+            SettledMember(
+                member=each.member_id,
+                instance=each.group_instance_id or "",
+                client=each.client_id,
+                host=each.client_host,
+                assignment=each.assignment,
+            )
+            for each in value.members
+        ),
+        place=place,
+    )

@@ -1,0 +1,124 @@
+"""Generations in the offsets topic: causes, moves, pauses between commits."""
+
+from __future__ import annotations
+
+from kohort.embedded.consumer import Assignment, encode_assignment
+from kohort.explain.causes import Cause
+from kohort.explain.events import Place, Side
+from kohort.explain.generations import Generations, Settled, SettledMember, fewest_moves, joined
+from kohort.explain.stories import Rebalance
+from kohort.model.ids import TopicPartition
+
+
+def parts(text: str) -> frozenset[TopicPartition]:
+    return frozenset(TopicPartition("t", int(number)) for number in text.split())
+
+
+def member(name: str, owns: str, instance: str = "") -> SettledMember:
+    assignment = encode_assignment(Assignment(partitions=parts(owns)))
+    return SettledMember(member=name, instance=instance, client="c", assignment=assignment)
+
+
+def settled(generation: int, *members: SettledMember, protocol: str = "range") -> Settled:
+    return Settled(
+        group="g",
+        generation=generation,
+        at=100.0 * generation,
+        protocol=protocol,
+        leader="",
+        members=members,
+        place=Place("__consumer_offsets-7", generation),
+    )
+
+
+def rows(*records: Settled) -> list[tuple[Cause, str, int | None, int | None]]:
+    generations = Generations()
+    for record in records:
+        generations.settled(record)
+    return [(r.cause, r.member, r.moved, r.needless) for r in generations.rebalances]
+
+
+def test_members_that_come_and_go_are_the_likely_cause() -> None:
+    assert rows(
+        settled(1, member("a", "0 1 2 3")),
+        settled(2, member("a", "0 1"), member("b", "2 3")),
+        settled(3, member("b", "0 1 2 3")),
+    ) == [(Cause.NEW_MEMBER, "b", 2, 0), (Cause.GONE, "a", 2, 0)]
+
+
+def test_moves_that_were_not_needed_are_counted() -> None:
+    assert rows(
+        settled(1, member("a", "0 1"), member("b", "2 3")),
+        settled(2, member("a", "2 3"), member("b", "0 1")),
+    ) == [(Cause.UNTOLD, "", 4, 4)]
+
+
+def test_a_static_member_under_a_new_id_is_the_same_owner() -> None:
+    assert rows(
+        settled(1, member("x-1", "0", "x"), member("y-1", "1", "y")),
+        settled(1, member("x-2", "0", "x"), member("y-1", "1", "y")),
+        settled(2, member("x-2", "0", "x"), member("y-2", "1", "y")),
+    ) == [(Cause.STATIC_CHANGED, "y-2", 0, 0)]
+
+
+def test_a_partition_between_two_owners_has_moved_once() -> None:
+    cooperative = "cooperative-sticky"
+    assert rows(
+        settled(1, member("a", "0 1"), protocol=cooperative),
+        settled(2, member("a", "0"), member("b", ""), protocol=cooperative),
+        settled(3, member("a", "0"), member("b", "1"), protocol=cooperative),
+    ) == [(Cause.NEW_MEMBER, "b", 0, 0), (Cause.SECOND_ROUND, "", 1, 0)]
+
+
+def test_an_empty_group_is_no_rebalance_and_damaged_bytes_are_no_partitions() -> None:
+    broken = SettledMember(member="w", assignment=b"\xff\xff")
+    assert rows(settled(1, member("a", "0")), settled(2), settled(3, broken)) == [
+        (Cause.NEW_MEMBER, "w", 0, 0)
+    ]
+
+
+def test_a_pause_lasts_from_the_last_commit_before_to_the_first_commit_after() -> None:
+    generations = Generations()
+    generations.settled(settled(1, member("a", "0 1")))
+    p0, p1 = TopicPartition("t", 0), TopicPartition("t", 1)
+    for at in (150.0, 195.0):
+        generations.committed(p0, at)
+    generations.committed(p1, 198.0)
+    generations.settled(settled(2, member("a", "0"), member("b", "1")))
+    generations.committed(p0, 201.0)
+    generations.committed(p1, 230.0)
+    generations.committed(p1, 290.0)
+    (rebalance,) = generations.rebalances
+    assert rebalance.pause_s == 32.0
+
+
+def test_the_fewest_moves_for_the_same_loads() -> None:
+    before = {TopicPartition("t", n): "a" for n in range(4)}
+    after = {TopicPartition("t", n): "ab"[n % 2] for n in range(6)}
+    assert fewest_moves(before, after) == 1, "b takes both new partitions"
+    assert fewest_moves({}, after) == 0
+
+
+def test_rows_of_a_log_get_moves_by_generation_and_time() -> None:
+    place = Place("log", 1)
+    logged = [
+        Rebalance(side=Side.BROKER, cause=Cause.LEFT, generation=n, assigned=at, place=place)
+        for n, at in ((2, 200.5), (3, 9_000.0))
+    ]
+    found = [
+        Rebalance(
+            side=Side.OFFSETS,
+            cause=Cause.GONE,
+            generation=n,
+            assigned=100.0 * n,
+            moved=n,
+            place=place,
+        )
+        for n in (2, 3)
+    ]
+    merged = joined(logged, found)
+    assert [(r.cause, r.generation, r.moved) for r in merged] == [
+        (Cause.LEFT, 2, 2),
+        (Cause.GONE, 3, 3),
+        (Cause.LEFT, 3, None),
+    ], "generation 3 of another day is another one"
