@@ -11,6 +11,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import pytest
 from click.testing import CliRunner, Result
@@ -123,6 +124,24 @@ def test_hostile_names_are_text_on_a_terminal(tmp_path: Path) -> None:
     assert "\x1b" not in told.stdout
     assert "\x07" not in told.stdout
     assert "<script>alert(1)</script>?[2J?" in told.stdout
+
+
+def test_the_page_has_pictures_and_executes_nothing(tmp_path: Path) -> None:
+    who = member("<script>alert(1)</script>", 1)
+    log = write(tmp_path / "hostile.log", joins(0, 4, who), *done(1, 5), *leaves(60, 5, who))
+    made = tmp_path / "page.html"
+    assert run(log, "--html", made).exit_code == 0
+    page = made.read_text("utf-8")
+    assert "&lt;script&gt;alert(1)&lt;/script&gt;" in page
+    assert "<script" not in page
+    assert "default-src 'none'" in page
+    rows = re.findall(r'<tr id="(g0r\d)">', page)
+    assert rows == re.findall(r'<a href="#(g0r\d)">', page) == ["g0r0", "g0r1"]
+    assert "generation 5: a new member joined; join 1.0 s" in page
+    elements = ElementTree.fromstring("".join(re.findall(r"<svg.*?</svg>", page, re.DOTALL)))
+    assert elements.get("aria-label") == "rebalances over time"
+    nowhere = run(log, "--html", tmp_path / "absent" / "page.html")
+    assert "absent" in str(nowhere.exception)
 
 
 def test_times_that_run_backwards_give_no_negative_spans(tmp_path: Path) -> None:
@@ -245,7 +264,9 @@ def test_the_offsets_topic_alone_and_a_cluster_without_groups(tmp_path: Path) ->
         missing = run("--bootstrap", address)
         assert "the cluster has no topic __consumer_offsets" in str(missing.exception)
         group, _ = two_members_come_and_one_goes(address)
-        told = run("--bootstrap", address).stdout
+        page = tmp_path / "page.html"
+        told = run("--bootstrap", address, "--html", page).stdout
+    assert re.findall(r'text-anchor="end">(t-.*?)</text>', page.read_text("utf-8"))
     assert told.startswith(f"Group {group}: ")
     assert "Written by offsets topic." in told
     assert "a cooperative rebalance needs a second round (likely)" in told

@@ -66,6 +66,12 @@ def test_each_reason_of_a_broker_has_its_cause(cause: Cause, template: str) -> N
     assert reason_of(f"{text}; client reason: out of milk).").client_reason == "out of milk"
 
 
+def test_a_member_that_gave_partitions_up_begins_a_second_round() -> None:
+    for reason in ("need to revoke partitions [t-0] as indicated", "gave up 2 partitions"):
+        told = reason_of(f"Leader m re-joining group during Stable; client reason: {reason}")
+        assert (told.cause, told.member) == (Cause.SECOND_ROUND, "m")
+
+
 def test_reasons_in_other_words_are_not_guessed() -> None:
     assert reason_of("the moon is full").cause is Cause.OTHER
     assert reason_of("").cause is Cause.UNTOLD

@@ -23,6 +23,7 @@ from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 
 from kohort.cli.output import (
+    FILE,
     MISSING,
     cluster_option,
     configured,
@@ -30,10 +31,12 @@ from kohort.cli.output import (
     note,
     print_json,
     table,
+    writing,
 )
 from kohort.explain.causes import Cause
 from kohort.explain.events import Event
 from kohort.explain.explaining import Explained, Explainer
+from kohort.explain.page import page
 from kohort.explain.patterns import timeout_near
 from kohort.explain.reading import Counts, LogReader
 from kohort.explain.stories import Rebalance, Story
@@ -58,9 +61,15 @@ _GZIP: Final = b"\x1f\x8b"
 @click.option(
     "--group", "groups", multiple=True, metavar="GROUP", help="Only this group; repeatable."
 )
+@click.option("--html", type=FILE, help="Write a page with pictures to this file.")
 @json_option
 def explain(
-    *, files: tuple[Path, ...], bootstrap: str | None, groups: tuple[str, ...], as_json: bool
+    *,
+    files: tuple[Path, ...],
+    bootstrap: str | None,
+    groups: tuple[str, ...],
+    html: Path | None,
+    as_json: bool,
 ) -> None:
     """Explain why groups rebalanced, from logs and from the offsets topic.
 
@@ -87,6 +96,9 @@ def explain(
     found = [e for e in explainer.finish() if not groups or e.story.group in groups]
     for remark in _remarks(logs, explainer):
         note(f"note: {remark}")
+    if html is not None:
+        with writing(html):
+            html.write_text(page(found, map(_headline, found), _time), encoding="utf-8")
     if as_json:
         told = [_as_json(each) for each in found]
         print_json({"groups": told, "logs": [log.as_json() for log in logs]})
@@ -260,7 +272,7 @@ def _row(each: Rebalance, story: Story, moves: bool) -> tuple[object, ...]:
     likely = " (likely)" if not each.certain and each.cause is not Cause.UNTOLD else ""
     because = each.cause.value + likely
     if each.client_reason:
-        because += f": {_safe(each.client_reason)[:60]}"
+        because += f": {_safe(each.client_reason)[:40]}"
     pause = MISSING if each.pause_s is None else f"≤ {_duration(each.pause_s)}"
     more = [MISSING if n is None else n for n in (each.moved, each.needless)]
     return (

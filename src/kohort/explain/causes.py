@@ -69,6 +69,9 @@ _TABLE: Final = (
 _WORDINGS: Final[tuple[tuple[Cause, Wording], ...]] = tuple(
     (cause, wording(Kind.PREPARING, Side.BROKER, "Kafka", template)) for cause, template in _TABLE
 )
+_REJOINS: Final = frozenset({Cause.METADATA, Cause.LEADER_REJOINED, Cause.MEMBER_REJOINED})
+_SECOND_ROUND: Final = ("revoke partitions", "gave up")
+"""Parts of the reasons with which Java's and kohort's members join again after a revocation."""
 _CLIENTS: Final = "; client reason: "
 _NOTHING: Final = frozenset({"None", "null", "not provided", ""})
 
@@ -103,8 +106,9 @@ def reason_of(text: str) -> Reason:
     for cause, each in _WORDINGS:
         if (values := each.match(brokers)) is not None:
             instance = values.get("instance", "")
+            again = cause in _REJOINS and any(words in clients for words in _SECOND_ROUND)
             return Reason(
-                cause,
+                Cause.SECOND_ROUND if again else cause,
                 values.get("member", ""),
                 "" if instance in _NOTHING else instance.removeprefix("Some(").removesuffix(")"),
                 "" if clients in _NOTHING else clients,

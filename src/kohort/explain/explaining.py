@@ -81,6 +81,7 @@ class Explainer:
             self._stories.pop((group, story.partition), None)
             story.partition = partition
             self._stories[group, partition] = story
+            story.owned = generations.ownership()
             story.replace(joined(story.rebalances, generations.rebalances))
         found = [
             Explained(story=story, findings=tuple(findings(story)))

@@ -13,13 +13,16 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Final
 
 from kohort.embedded.consumer import decode_assignment
 from kohort.explain.causes import Cause
 from kohort.explain.events import Place, Side
-from kohort.explain.stories import Rebalance
+from kohort.explain.stories import Owned, Rebalance
 from kohort.model.errors import ProtocolError
 from kohort.model.ids import TopicPartition
+
+MOST_OWNED: Final = 50_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,6 +72,11 @@ class Generations:
     """The last owner of each partition: a cooperative group has partitions without an owner."""
     _owned: int = 0
     """The number of partitions with an owner in the last generation."""
+    owned: list[Owned] = field(default_factory=list)
+    """The times of ownership that are over, at most `MOST_OWNED`."""
+    _since: dict[TopicPartition, tuple[str, float]] = field(default_factory=dict)
+    """The present owner of each partition, and the beginning of the ownership."""
+    _last: float = 0.0
     _members: dict[str, SettledMember] = field(default_factory=dict)
     _generation: int | None = None
     _committed: dict[TopicPartition, float] = field(default_factory=dict)
@@ -86,10 +94,28 @@ class Generations:
         self._generation, self._members = record.generation, members
         self._owners |= owners
         self._owned = len(owners)
+        self._hand_over(owners, record.at)
+
+    def ownership(self) -> list[Owned]:
+        """All times of ownership, up to the last record or commit."""
+        self._hand_over({}, self._last)
+        return self.owned
+
+    def _hand_over(self, owners: Mapping[TopicPartition, str], at: float) -> None:
+        """End the ownerships that are not in ``owners``, and begin new ones."""
+        self._last = max(self._last, at)
+        for partition, (owner, begin) in list(self._since.items()):
+            if owners.get(partition) != owner:
+                del self._since[partition]
+                if len(self.owned) < MOST_OWNED:
+                    self.owned.append(Owned(str(partition), owner, begin, at))
+        for partition, owner in owners.items():
+            self._since.setdefault(partition, (owner, at))
 
     def committed(self, partition: TopicPartition, at: float) -> None:
         """A commit of the group."""
         self._committed[partition] = at
+        self._last = max(self._last, at)
         before = self._waiting.pop(partition, None)
         if before is None or not self.rebalances:
             return

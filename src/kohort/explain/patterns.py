@@ -92,6 +92,7 @@ def _storm(story: Story) -> Iterator[Finding]:
         (first, second)
         for first, second in pairwise(story.rebalances)
         if (gap := _gap(first, second)) is not None and gap <= STORM_S
+        if second.cause is not Cause.SECOND_ROUND
     ]
     high = (story.generations or (0, 0))[1]
     failed = [e for e in story.examples.get(Kind.JOIN_FAILED, []) if not is_benign(e)]

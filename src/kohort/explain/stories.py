@@ -79,6 +79,17 @@ class Rebalance:
         return next((at for at in (self.assigned, self.joined, self.began) if at is not None), None)
 
 
+@dataclass(frozen=True, slots=True)
+class Owned:
+    """A time in which a member owned a partition; known from the offsets topic only."""
+
+    partition: str
+    """``topic-number``."""
+    owner: str
+    begin: float
+    end: float
+
+
 def _between(first: float | None, last: float | None) -> float | None:
     """Seconds between two times; None if one is unknown, or time ran backwards."""
     return None if first is None or last is None or last < first else last - first
@@ -110,6 +121,7 @@ class Story:
     left_clients: Counter[str] = field(default_factory=Counter)
     returned: Counter[str] = field(default_factory=Counter)
     """New members with a client id of a member that had left, by client id."""
+    owned: list[Owned] = field(default_factory=list)
     _open: Rebalance | None = None
     _culprit: Event | None = None
     _client: dict[str, Rebalance] = field(default_factory=dict)
