@@ -206,3 +206,15 @@ def test_memory_is_bounded_and_the_rest_is_counted() -> None:
     assert found.story.total == 5_000
     assert len(found.story.rebalances) == 2_000
     assert all(len(kept) <= 3 for kept in found.story.examples.values())
+
+
+def test_the_reason_of_a_member_that_left_is_that_of_its_own_line() -> None:
+    reason = "consumer poll timeout has expired."
+    lines = leaves(0, 4, member("svc", 1))
+    lines[0] = lines[0].replace("the consumer is being closed", reason)
+    found = explain([*lines, *done(1, 5)])
+    assert names(found) == ["poll interval"]
+    assert found.story.rebalances[0].client_reason.startswith("consumer poll timeout")
+    assert explain(leaves(0, 4, "m")).story.rebalances[0].client_reason == (
+        "the consumer is being closed"
+    )

@@ -32,6 +32,8 @@ _TIMEOUTS_S: Final = {
     6.0: "session.timeout.ms, 6 s by default in librdkafka before 1.5",
 }
 _INITIAL_DELAY_S: Final = 3.0
+_POLL_WORDS: Final = ("poll timeout", "poll.interval")
+"""Parts of the reasons with which Java's and kohort's members leave."""
 
 
 class Known(StrEnum):
@@ -153,7 +155,7 @@ def _slow_join(story: Story) -> Iterator[Finding]:
 
 def _poll_interval(story: Story) -> Iterator[Finding]:
     events = _events(story, Kind.POLL_EXPIRED)
-    told = [r for r in story.rebalances if "poll timeout" in r.client_reason]
+    told = [r for r in story.rebalances if any(w in r.client_reason for w in _POLL_WORDS)]
     if not events and not told:
         return
     limit = next((e.details["limit"] for e in events if "limit" in e.details), "")

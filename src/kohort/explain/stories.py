@@ -218,6 +218,9 @@ class Story:
         if told.cause is Cause.UNTOLD and culprit is not None and _soon(culprit, event):
             told = Reason(_CULPRITS[culprit.kind], culprit.member, culprit.instance)
             certain = False
+        if told.cause is Cause.LEFT and culprit is not None and culprit.member == told.member:
+            # The Java coordinator writes the client's reason in the line about the member only.
+            told = told._replace(client_reason=told.client_reason or culprit.reason)
         if told.cause is Cause.NEW_MEMBER:
             client = client_of(told.member) or told.member
             self.joined_clients[client] += 1

@@ -1,0 +1,117 @@
+"""Incidents that are provoked on a real Apache Kafka: its log is explained, with the culprit."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+from tests.client.stage import QUICK, topic
+
+from kohort import Consumer
+from kohort.cli.explain import explain
+from kohort.client.errors import Fenced
+from kohort.testing.real_kafka import RealKafka
+
+pytestmark = [pytest.mark.slow, pytest.mark.real_kafka]
+
+VICTIM = """
+import sys
+from kohort import Consumer
+consumer = Consumer({"bootstrap.servers": sys.argv[1], "group.id": sys.argv[2],
+                     "client.id": "victim", "session.timeout.ms": 6000,
+                     "heartbeat.interval.ms": 200})
+consumer.subscribe([sys.argv[3]])
+while True:
+    consumer.poll(0.1)
+    if consumer.assignment():
+        print(consumer.status().member, flush=True)
+"""
+
+
+def told(log: Path, group: str, finding: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The explanation of the group, and one finding."""
+    done = CliRunner().invoke(explain, [str(log), "--group", group, "--json"])
+    (found,) = json.loads(done.stdout)["groups"]
+    (one,) = [each for each in found["findings"] if each["name"] == finding]
+    return found, one
+
+
+def until(done: Callable[[], bool], *consumers: Consumer) -> None:
+    deadline = time.monotonic() + 40
+    while not done():
+        assert time.monotonic() < deadline
+        for consumer in consumers:
+            consumer.poll(0.05)
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP], ids=["killed", "stopped"])
+def test_a_member_that_falls_silent_is_named_with_its_session(
+    real_kafka: RealKafka, number: signal.Signals
+) -> None:
+    address, group = real_kafka.bootstrap_servers, f"silent-{uuid.uuid4().hex}"
+    with topic(address, 2) as name:
+        settings = {**QUICK, "bootstrap.servers": address, "group.id": group, "client.id": "other"}
+        with Consumer(settings) as other:
+            other.subscribe([name])
+            until(lambda: len(other.assignment()) == 2, other)
+            command = [sys.executable, "-c", VICTIM, address, group, name]
+            with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as victim:
+                until(lambda: len(other.assignment()) == 1, other)
+                assert victim.stdout is not None
+                member = victim.stdout.readline().strip()
+                silent_at = time.time()
+                victim.send_signal(number)
+                until(lambda: len(other.assignment()) == 2, other)
+                back_at = time.time()
+                victim.kill()
+    found, finding = told(real_kafka.log(), group, "session expired")
+    expired = [r for r in found["rebalances"] if r["cause"] == "a member's session expired"]
+    assert [r["member"] for r in expired] == [member]
+    assert [r["client"] for r in expired] == ["victim"]
+    assert silent_at + 5 < expired[0]["began"] < back_at, "the session lasts 6 s"
+    assert finding["known"] == "measured"
+    lines = real_kafka.log().read_text("utf-8").splitlines()
+    assert member in lines[finding["evidence"][0]["line"] - 1]
+
+
+def test_two_processes_with_one_instance_id_are_named(real_kafka: RealKafka) -> None:
+    address, group = real_kafka.bootstrap_servers, f"double-{uuid.uuid4().hex}"
+    with topic(address, 1) as name:
+        settings = {**QUICK, "bootstrap.servers": address, "group.id": group}
+        settings |= {"group.instance.id": "pod-7"}
+        with Consumer(settings) as first, Consumer(settings) as second:
+            first.subscribe([name])
+            until(lambda: bool(first.assignment()), first)
+            second.subscribe([name])
+            with pytest.raises(Fenced):
+                until(lambda: False, second, first)
+    _, finding = told(real_kafka.log(), group, "duplicate instance id")
+    assert "'pod-7'" in finding["says"]
+
+
+def test_a_consumer_that_does_not_poll_is_named_with_its_reason(real_kafka: RealKafka) -> None:
+    address, group = real_kafka.bootstrap_servers, f"slow-{uuid.uuid4().hex}"
+    with topic(address, 1) as name:
+        settings = {**QUICK, "bootstrap.servers": address, "group.id": group}
+        settings |= {"max.poll.interval.ms": 1_000, "client.id": "slow"}
+        with Consumer(settings) as slow:
+            slow.subscribe([name])
+            until(lambda: bool(slow.assignment()), slow)
+            member = slow.status().member
+            deadline = time.monotonic() + 20
+            while slow.status().state.name != "UNJOINED":
+                assert time.monotonic() < deadline
+                time.sleep(0.05)
+    found, finding = told(real_kafka.log(), group, "poll interval")
+    left = [r for r in found["rebalances"] if r["cause"] == "a member left"]
+    assert [r["member"] for r in left] == [member]
+    assert finding["advice"].startswith("Processing between two polls takes too long")
