@@ -37,7 +37,7 @@ from kohort.explain.causes import Cause
 from kohort.explain.events import Event
 from kohort.explain.explaining import Explained, Explainer
 from kohort.explain.page import page
-from kohort.explain.patterns import timeout_near
+from kohort.explain.patterns import span_text, timeout_near
 from kohort.explain.reading import Counts, LogReader
 from kohort.explain.stories import Rebalance, Story
 from kohort.model.errors import ConfigError
@@ -256,7 +256,7 @@ def _headline(explained: Explained) -> str:
     )
     span = ""
     if story.first is not None and story.last is not None and story.last > story.first:
-        span = f" in {_duration(story.last - story.first)}"
+        span = f" in {span_text(story.last - story.first)}"
     told = [(cause, n) for cause, n in story.causes.most_common() if "does not tell" not in cause]
     why = f", mostly because {told[0][0].value}" if told and story.total > 1 else ""
     why = f", because {told[0][0].value}" if told and story.total == 1 else why
@@ -266,14 +266,14 @@ def _headline(explained: Explained) -> str:
 
 
 def _row(each: Rebalance, story: Story, moves: bool) -> tuple[object, ...]:
-    join = MISSING if each.join_s is None else _duration(each.join_s)
+    join = MISSING if each.join_s is None else span_text(each.join_s)
     if each.join_s is not None and each.join_s >= 8 and (name := timeout_near(each.join_s)):
         join += f" ({name.split(',')[0]})"
     likely = " (likely)" if not each.certain and each.cause is not Cause.UNTOLD else ""
     because = each.cause.value + likely
     if each.client_reason:
         because += f": {_safe(each.client_reason)[:40]}"
-    pause = MISSING if each.pause_s is None else f"≤ {_duration(each.pause_s)}"
+    pause = MISSING if each.pause_s is None else f"≤ {span_text(each.pause_s)}"
     more = [MISSING if n is None else n for n in (each.moved, each.needless)]
     return (
         _time(each.began if each.began is not None else each.ended, story.dated),
@@ -281,7 +281,7 @@ def _row(each: Rebalance, story: Story, moves: bool) -> tuple[object, ...]:
         because,
         _safe(each.instance or each.member)[:48] or MISSING,
         join,
-        MISSING if each.leader_s is None else _duration(each.leader_s),
+        MISSING if each.leader_s is None else span_text(each.leader_s),
         MISSING if each.members is None else each.members,
         *([*more, pause] if moves else ()),
     )
@@ -295,12 +295,6 @@ def _time(at: float | None, dated: bool) -> str:
         moment.strftime("%Y-%m-%d %H:%M:%S" if dated else "%H:%M:%S")
         + f".{moment.microsecond // 1000:03}"
     )
-
-
-def _duration(seconds: float) -> str:
-    if seconds < 1:
-        return f"{seconds * 1_000:.0f} ms"
-    return f"{seconds:.1f} s" if seconds < 600 else f"{seconds / 60:,.0f} min"
 
 
 def _safe(text: str) -> str:

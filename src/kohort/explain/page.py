@@ -13,6 +13,7 @@ from html import escape
 from typing import Final
 
 from kohort.explain.explaining import Explained
+from kohort.explain.patterns import span_text
 from kohort.explain.reading import client_of
 from kohort.explain.stories import Owned, Rebalance, Story
 
@@ -220,6 +221,4 @@ def _natural(partition: str) -> tuple[str, int]:
 
 
 def _span(seconds: float | None) -> str:
-    if seconds is None:
-        return ""
-    return f"{seconds * 1_000:.0f} ms" if seconds < 1 else f"{seconds:,.1f} s"
+    return "" if seconds is None else span_text(seconds)

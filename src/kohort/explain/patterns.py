@@ -69,6 +69,13 @@ def timeout_near(seconds: float) -> str:
     return ""
 
 
+def span_text(seconds: float) -> str:
+    """Seconds for people: ``2 ms``, ``9.8 s``, ``12 min``."""
+    if seconds < 1:
+        return f"{seconds * 1_000:.0f} ms"
+    return f"{seconds:.1f} s" if seconds < 600 else f"{seconds / 60:,.0f} min"
+
+
 # -- rules ----------------------------------------------------------------------------------------
 
 
@@ -103,7 +110,7 @@ def _storm(story: Story) -> Iterator[Finding]:
         return
     times = [r.began for r in story.rebalances if r.began is not None]
     steps = [later - earlier for earlier, later in pairwise(times) if later >= earlier]
-    every = f", one every {_span(median(steps))}" if steps else ""
+    every = f", one every {span_text(median(steps))}" if steps else ""
     causes = story.causes.most_common(1)
     mostly = f" Most often {causes[0][0].value}." if causes[0][0] is not Cause.UNTOLD else ""
     yield Finding(
@@ -144,7 +151,7 @@ def _slow_join(story: Story) -> Iterator[Finding]:
     left = f" {gone[0].member or 'A member'} left in the same moment." if gone else ""
     yield Finding(
         name="slow joiner",
-        says=f"The coordinator waited {_span(seconds)} for members to join generation "
+        says=f"The coordinator waited {span_text(seconds)} for members to join generation "
         f"{longest.generation}{waited}.{left}",
         advice="A member was busy and did not poll: an eager group stands still for that time. "
         "Poll more often (smaller max.poll.records), or move slow work off the polling thread; a "
@@ -159,7 +166,7 @@ def _poll_interval(story: Story) -> Iterator[Finding]:
     if not events and not told:
         return
     limit = next((e.details["limit"] for e in events if "limit" in e.details), "")
-    bound = f" of {_span(int(limit) / 1_000)}" if limit.isdecimal() else ""
+    bound = f" of {span_text(int(limit) / 1_000)}" if limit.isdecimal() else ""
     count = max(story.counts[Kind.POLL_EXPIRED], len(told))
     yield Finding(
         name="poll interval",
@@ -188,7 +195,7 @@ def _expiry(story: Story) -> Iterator[Finding]:
             f"The coordinator heard nothing of a member for its session timeout"
             f"{f', {count} times' if count > 1 else ''}."
             + (
-                f" The first time {_span(after or 0)} after the member had joined: it sent no "
+                f" The first time {span_text(after or 0)} after the member had joined: it sent no "
                 f"heartbeat at all ({timeout})."
                 if silent
                 else ""
@@ -419,7 +426,7 @@ def _rest(story: Story) -> Iterator[Finding]:
     if first is not None and _INITIAL_DELAY_S - 0.05 <= (first.join_s or 0) <= 4:
         yield Finding(
             name="initial delay",
-            says=f"The first rebalance waited {_span(first.join_s or 0)} for more members: "
+            says=f"The first rebalance waited {span_text(first.join_s or 0)} for more members: "
             "group.initial.rebalance.delay.ms, 3 s by default.",
             evidence=(first.place,),
         )
@@ -480,12 +487,3 @@ def _after_join(story: Story, expired: Event) -> float | None:
         if r.joined is not None and expired.at is not None and r.joined <= expired.at
     ]
     return expired.at - max(joined) if joined and expired.at is not None else None
-
-
-def _span(seconds: float) -> str:
-    """Seconds for people: ``2 ms``, ``9.8 s``, ``5 min 0 s``."""
-    if seconds < 1:
-        return f"{seconds * 1_000:.0f} ms"
-    if seconds < 120:
-        return f"{seconds:.1f} s"
-    return f"{int(seconds // 60)} min {seconds % 60:.0f} s"
