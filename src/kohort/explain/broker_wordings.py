@@ -345,6 +345,18 @@ _TABLE: Final = (
         "Group <group> transitioned to Dead in generation <generation>",
         "1.0-3.8",
     ),
+    (
+        Kind.HOUSEKEEPING,
+        "Ignored unloading metadata for __consumer_offsets-<partition> in …",
+        "3.7-",
+    ),
+    (
+        Kind.HOUSEKEEPING,
+        "Ignored loading metadata from __consumer_offsets-<partition> since …",
+        "3.7-",
+    ),
+    (Kind.HOUSEKEEPING, "Ignored load completion from __consumer_offsets-<partition> …", "3.7-"),
+    (Kind.HOUSEKEEPING, "The coordinator __consumer_offsets-<partition> is already …", "3.7-"),
     (Kind.HOUSEKEEPING, "Starting up", None),
     (Kind.HOUSEKEEPING, "Startup complete", None),
     (Kind.HOUSEKEEPING, "Shutting down", None),
