@@ -25,7 +25,6 @@ def settled(generation: int, *members: SettledMember, protocol: str = "range") -
         generation=generation,
         at=100.0 * generation,
         protocol=protocol,
-        leader="",
         members=members,
         place=Place("__consumer_offsets-7", generation),
     )

@@ -35,7 +35,7 @@ from kohort.cli.output import (
 )
 from kohort.explain.causes import Cause
 from kohort.explain.events import Event
-from kohort.explain.explaining import Explained, Explainer
+from kohort.explain.explaining import MOST_GROUPS, Explained, Explainer
 from kohort.explain.page import page
 from kohort.explain.patterns import span_text, timeout_near
 from kohort.explain.reading import Counts, LogReader
@@ -113,6 +113,8 @@ def _remarks(logs: list[_Log], explainer: Explainer) -> Iterator[str]:
         yield from log.remarks()
     for name in explainer.doubles:
         yield f"group {name} has two offsets partitions: these logs come from two clusters"
+    if explainer.refused:
+        yield f"{explainer.refused:,} events of groups after the first {MOST_GROUPS:,} were not used"
 
 
 class _Log:

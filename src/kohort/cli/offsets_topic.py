@@ -92,13 +92,11 @@ def _settled(group: str, value: GroupMetadata, place: Place) -> Settled:
         generation=value.generation_id,
         at=value.current_state_timestamp / 1_000,
         protocol=value.protocol_name or "",
-        leader=value.leader_id or "",
         members=tuple(
             SettledMember(
                 member=each.member_id,
                 instance=each.group_instance_id or "",
                 client=each.client_id,
-                host=each.client_host,
                 assignment=each.assignment,
             )
             for each in value.members

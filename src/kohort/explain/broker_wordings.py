@@ -1,6 +1,8 @@
 """Messages of Kafka's brokers about groups, 1.0 to 4.3: the Scala and the Java coordinator.
 
 In: nothing. Out: `BROKER`, the most special message first. Must not know: frames, clients.
+
+A template without its first letter fits a message that versions begin with a capital letter or not.
 """
 
 from __future__ import annotations
@@ -8,7 +10,7 @@ from __future__ import annotations
 from typing import Final, TypeAlias
 
 from kohort.explain.events import Kind, Side
-from kohort.explain.templates import Wording, number, wording
+from kohort.explain.templates import NEWEST, Wording, number, wording
 
 Versions: TypeAlias = tuple[float, float]
 """The first and the last version, as `number` tells them."""
@@ -368,19 +370,14 @@ BROKER: Final[tuple[Wording, ...]] = tuple(
     wording(kind, Side.BROKER, "Kafka", template, versions) for kind, template, versions in _TABLE
 )
 
-_PHRASES: Final = (
-    ("with group instanceid ", "2.3-2.4"),
-    ("with group instance id ", "2.5-"),
-    ("; client reason: ", "3.2-"),
-    ("removing member ", "2.1-2.8"),
-    ("Removing member ", "3.0-3.8"),
+_PHRASES: Final[tuple[tuple[str, Versions], ...]] = (
+    (" with group instanceid ", (number("2.3"), number("2.4"))),
+    (" with group instance id ", (number("2.5"), NEWEST)),
+    ("; client reason: ", (number("3.2"), NEWEST)),
+    ("(reason: removing member ", (number("2.1"), number("2.8"))),
+    ("(reason: Removing member ", (number("3.0"), number("3.8"))),
 )
-"""Parts of reasons, with the versions that use them."""
-PHRASES: Final = tuple(
-    (phrase, number(low), number(high or "99"))
-    for phrase, versions in _PHRASES
-    for low, _, high in (versions.partition("-"),)
-)
+"""Parts of messages, with the versions that use them."""
 
 
 def versions_of(known: Versions | None, text: str) -> Versions | None:
@@ -390,8 +387,8 @@ def versions_of(known: Versions | None, text: str) -> Versions | None:
         known: the versions that write the message.
         text: the message.
     """
-    low, high = known or (0.0, 99.0)
-    for phrase, first, last in PHRASES:
-        if f"(reason: {phrase}" in text or (phrase[0] in " ;w" and phrase in text):
+    low, high = known or (0.0, NEWEST)
+    for phrase, (first, last) in _PHRASES:
+        if phrase in text:
             low, high = max(low, first), min(high, last)
-    return (low, high) if (low, high) != (0.0, 99.0) and low <= high else known
+    return (low, high) if (low, high) != (0.0, NEWEST) and low <= high else known

@@ -66,6 +66,7 @@ _TABLE: Final = (
     (Cause.STORE_FAILED, "rror <code> when storing group assignment…"),
     (Cause.OVER_CAPACITY, "group is over capacity…"),
 )
+"""Some brokers begin a reason with a capital letter: a template without its first letter fits both."""
 _WORDINGS: Final[tuple[tuple[Cause, Wording], ...]] = tuple(
     (cause, wording(Kind.PREPARING, Side.BROKER, "Kafka", template)) for cause, template in _TABLE
 )
@@ -74,8 +75,6 @@ _SECOND_ROUND: Final = ("revoke partitions", "gave up")
 """Parts of the reasons with which Java's and kohort's members join again after a revocation."""
 _CLIENTS: Final = "; client reason: "
 _NOTHING: Final = frozenset({"None", "null", "not provided", ""})
-
-
 _CLIENTS_WORDS: Final = (
     ("already rebalancing", Cause.OTHERS),
     ("roup is rebalancing, so a rejoin", Cause.OTHERS),

@@ -98,11 +98,9 @@ class Event:
     group: str = ""
     partition: int | None = None
     """Partition of ``__consumer_offsets`` that has the group."""
-    node: str = ""
     member: str = ""
     instance: str = ""
     client: str = ""
-    host: str = ""
     generation: int | None = None
     members: int | None = None
     static: int | None = None

@@ -16,14 +16,12 @@ from kohort.explain.events import Event, Kind
 from kohort.explain.generations import Generations, Settled, joined
 from kohort.explain.patterns import Finding, findings
 from kohort.explain.stories import Story
-from kohort.explain.templates import version_text
+from kohort.explain.templates import NEWEST, version_text
 from kohort.model.ids import TopicPartition
 
 MOST_GROUPS: Final = 10_000
 _MOVES: Final = {Kind.COORDINATOR_MOVED}
 """Lines about a broker alone say nothing beside lines about groups."""
-_NEWEST: Final = 90.0
-"""Higher than every version: a message that the newest version writes, too."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,6 +119,6 @@ def _versions(story: Story) -> str:
     low, high = story.versions
     if low > high:
         return "of several versions"
-    if high > _NEWEST:
+    if high == NEWEST:
         return f"{version_text(low)} or newer"
     return version_text(low) if low == high else f"{version_text(low)} to {version_text(high)}"

@@ -32,7 +32,6 @@ class SettledMember:
     member: str
     instance: str = ""
     client: str = ""
-    host: str = ""
     assignment: bytes = b""
 
     @property
@@ -58,7 +57,6 @@ class Settled:
     at: float
     """Seconds since 1970 in UTC."""
     protocol: str
-    leader: str
     members: tuple[SettledMember, ...]
     place: Place
 

@@ -42,6 +42,7 @@ class Known(StrEnum):
     MEASURED = "measured"
     BOUNDED = "bounded"
     ASSUMED = "assumed"
+    """A wait was measured, and a default of Kafka or of a client explains the wait."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -210,6 +211,7 @@ def _expiry(story: Story) -> Iterator[Finding]:
             if silent
             else ""
         ),
+        known=Known.ASSUMED if silent else Known.MEASURED,
         evidence=_places(events),
     )
 
@@ -428,6 +430,7 @@ def _rest(story: Story) -> Iterator[Finding]:
             name="initial delay",
             says=f"The first rebalance waited {span_text(first.join_s or 0)} for more members: "
             "group.initial.rebalance.delay.ms, 3 s by default.",
+            known=Known.ASSUMED,
             evidence=(first.place,),
         )
     if events := _events(story, Kind.EMPTY):

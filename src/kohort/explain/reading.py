@@ -30,8 +30,7 @@ _CERTAIN: Final = re.compile(
 )
 """A line with one of these is about a group, whatever it says."""
 
-_SCALA: Final = re.compile(r"\[GroupCoordinator (\d+)\]:")
-_JAVA: Final = re.compile(r"\[GroupCoordinator id=(\d+)(?: topic=\S+ partition=(\d+))?\]")
+_PARTITION: Final = re.compile(r"\[GroupCoordinator id=\d+ topic=\S+ partition=(\d+)\]")
 _CONTEXT: Final = re.compile(
     r"\[(?:Consumer|Worker|Producer|Streams) (?:instanceId=([^,\]]*), )?clientId=([^,\]]*), "
     r"groupId=([^\]]*)\]"
@@ -41,7 +40,7 @@ _NOTHING: Final = frozenset({"None", "null", "none"})
 _SOME: Final = re.compile(r"^Some\((.*)\)$")
 _RANDOM: Final = re.compile(r"^(.*?)-?[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}$")
 _NUMBERS: Final = ("generation", "members", "static", "partition")
-_TEXTS: Final = ("group", "member", "instance", "client", "host", "state", "reason", "node")
+_TEXTS: Final = ("group", "member", "instance", "client", "state", "reason")
 _MOST_TEXT: Final = 600
 _MOST_EXAMPLES: Final = 5
 _MOST_HELD: Final = 1_000
@@ -164,12 +163,8 @@ class LogReader:
         """Values that stand in front of the message, or beside the message in a JSON line."""
         text = frame.text
         if wording.side is Side.BROKER:
-            if found := _SCALA.search(text):
-                texts["node"] = found[1]
-            elif found := _JAVA.search(text):
-                texts["node"] = found[1]
-                if found[2]:
-                    numbers.setdefault("partition", int(found[2]))
+            if found := _PARTITION.search(text):
+                numbers.setdefault("partition", int(found[1]))
             return
         if found := _CONTEXT.search(text):
             instance, client, group = (_plain(part or "") for part in found.groups())

@@ -14,6 +14,8 @@ from kohort.explain.events import Kind, Side
 NUMBERS: Final = frozenset({"generation", "members", "static", "partition", "ms", "count"})
 """Names of whole numbers."""
 _NAME: Final = re.compile(r"<(\w+)>")
+NEWEST: Final = 99.0
+"""The last version of a message that the newest Kafka writes, too."""
 _LONGEST: Final = 20_000
 """No message is read behind so many characters: a hostile line must not cost seconds."""
 
@@ -66,7 +68,7 @@ def wording(
         kind=kind,
         side=side,
         maker=maker,
-        versions=None if versions is None else (number(low), number(high or "99")),
+        versions=None if versions is None else (number(low), number(high) if high else NEWEST),
         mark=max(parts[::2], key=len),
         pattern=re.compile(pattern, re.DOTALL),
     )
