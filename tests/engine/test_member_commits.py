@@ -10,7 +10,7 @@ from kohort.engine.member_outputs import (
     Committed,
     RequestErrorKind,
 )
-from kohort.member.effects import Joined, Left, Lost, PrepareJoin
+from kohort.member.effects import Failed, Joined, Left, Lost, PrepareJoin
 from kohort.member.events import Leave
 from kohort.model.errors import ErrorCode
 from kohort.model.ids import GroupInstanceId, TopicPartition
@@ -21,7 +21,7 @@ from kohort.wire.messages.k08_offset_commit import (
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
 )
-from kohort.wire.messages.k11_join_group import JoinGroupRequest
+from kohort.wire.messages.k11_join_group import JoinGroupRequest, JoinGroupResponse
 from kohort.wire.messages.k12_heartbeat import HeartbeatRequest
 from kohort.wire.messages.k13_leave_group import LeaveGroupRequest
 from kohort.wire.messages.k14_sync_group import SyncGroupRequest, SyncGroupResponse
@@ -35,7 +35,7 @@ def member() -> tuple[Broker, Peers]:
     return broker, peers
 
 
-def test_a_commit_is_not_held_up_by_a_parked_join() -> None:
+def test_186_a_commit_is_not_held_up_by_a_parked_join() -> None:
     broker, peers = member()
     broker.park = {JoinGroupRequest}
     rejoin(peers)
@@ -63,7 +63,7 @@ def test_a_commit_refused_while_the_own_join_is_parked_is_repeated_under_the_new
     assert epochs == [1, 2]
 
 
-def test_a_commit_made_while_syncing_waits_for_the_sync() -> None:
+def test_186_a_commit_made_while_syncing_waits_for_the_sync() -> None:
     broker, peers = member()
     broker.park = {SyncGroupRequest}
     broker.generation = 2
@@ -95,6 +95,36 @@ def test_187_a_refused_commit_of_the_present_generation_ends_the_membership(code
     assert answer.error.kind is RequestErrorKind.MEMBERSHIP
     assert answer.error.code == code
     assert peers.got(Lost)
+
+
+def test_188_a_commit_that_is_refused_as_fenced_ends_the_member_for_good() -> None:
+    broker, peers = member()
+    broker.codes[OffsetCommitRequest] = [ErrorCode.FENCED_INSTANCE_ID]
+    commit(peers)
+    (answer,) = peers.got(Committed)
+    assert answer.error.code is ErrorCode.FENCED_INSTANCE_ID
+    (failed,) = peers.got(Failed)
+    assert failed.error is ErrorCode.FENCED_INSTANCE_ID
+    assert peers.got(Lost)
+    joins = len(peers.requests(JoinGroupRequest))
+    peers.pass_ms(60_000)
+    assert len(peers.requests(JoinGroupRequest)) == joins
+    assert not peers.requests(LeaveGroupRequest), "the other process has the place"
+
+
+def test_188_a_fence_that_comes_while_the_own_join_is_parked_fails_the_commit_only() -> None:
+    """The answer to the join tells whether this process was replaced."""
+    broker, peers = member()
+    broker.park = {JoinGroupRequest}
+    rejoin(peers)
+    broker.codes[OffsetCommitRequest] = [ErrorCode.FENCED_INSTANCE_ID]
+    commit(peers)
+    (answer,) = peers.got(Committed)
+    assert answer.error.code is ErrorCode.FENCED_INSTANCE_ID
+    assert not peers.got(Failed)
+    fenced = JoinGroupResponse(error_code=ErrorCode.FENCED_INSTANCE_ID)
+    peers.answer(JoinGroupRequest, fenced)
+    assert peers.got(Failed)
 
 
 def test_189_a_commit_refused_because_of_a_rebalance_fails_and_starts_a_join() -> None:

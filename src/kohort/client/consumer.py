@@ -435,7 +435,8 @@ class Consumer(ConsumerMembership, Generic[K, V]):
                 reason = "the consumer is being closed"
                 yield from self._leaving_group(reason, timeout, commit=commit)
         except (RequestTimedOut, Closed) as late:
-            LOG.warning("closing without an answer from the group: %s", late)
+            lost = "; the offsets of the last records may not be committed" if commit else ""
+            LOG.warning("closing without an answer from the group: %s%s", late, lost)
 
     def _close_the_rest(self) -> None:
         self._loop.close()
