@@ -7,12 +7,13 @@ know: connections, settings.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Final
-
-import scramp
+from typing import TYPE_CHECKING, Final
 
 from kohort.client.tokens import Token
 from kohort.model.errors import AuthenticationError
+
+if TYPE_CHECKING:
+    import scramp
 
 SCRAM: Final = ("SCRAM-SHA-256", "SCRAM-SHA-512")
 _KVSEP: Final = "\x01"
@@ -45,7 +46,10 @@ class ScramLogin:
     """
 
     def __init__(self, mechanism: str, user: str, password: str) -> None:
+        import scramp  # noqa: PLC0415 - takes 60 ms, and few clients log in by SCRAM
+
         self.mechanism = mechanism
+        self._refusals = (scramp.ScramException, UnicodeDecodeError)
         try:
             self._client = scramp.ScramClient([mechanism], user, password)
         except scramp.ScramException as error:
@@ -63,7 +67,7 @@ class ScramLogin:
             raise AuthenticationError(f"the broker goes on with {self.mechanism} after its end")
         try:
             return self._answers.pop(0)(challenge.decode())
-        except (scramp.ScramException, UnicodeDecodeError) as error:
+        except self._refusals as error:
             raise _refusal(self.mechanism, error) from None
 
     def _final(self, challenge: str) -> bytes:
