@@ -286,5 +286,3 @@ def test_202_a_static_member_that_is_replaced_ends_and_does_not_take_its_place_b
             poll_until([second], lambda: second.status().seconds > 1, "a second passed")
             assert (second.status().member, second.status().generation) == (member, generation)
             assert second.assignment() == {TP0, TP1}
-
-
