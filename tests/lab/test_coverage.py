@@ -1,4 +1,4 @@
-"""Coverage marks: missed marks are reported. ``test_seeds`` has the marks that drawn worlds reach."""
+"""Coverage marks: missed marks are reported. ``test_seeds`` has the marks of drawn worlds."""
 
 from __future__ import annotations
 

@@ -7,13 +7,10 @@ know: connections, settings.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from kohort.client.tokens import Token
 from kohort.model.errors import AuthenticationError
-
-if TYPE_CHECKING:
-    import scramp
 
 SCRAM: Final = ("SCRAM-SHA-256", "SCRAM-SHA-512")
 _KVSEP: Final = "\x01"

@@ -66,7 +66,7 @@ _TABLE: Final = (
     (Cause.STORE_FAILED, "rror <code> when storing group assignment…"),
     (Cause.OVER_CAPACITY, "group is over capacity…"),
 )
-"""Some brokers begin a reason with a capital letter: a template without its first letter fits both."""
+"""A template without its first letter fits a reason with a capital letter, too."""
 _WORDINGS: Final[tuple[tuple[Cause, Wording], ...]] = tuple(
     (cause, wording(Kind.PREPARING, Side.BROKER, "Kafka", template)) for cause, template in _TABLE
 )
