@@ -114,7 +114,7 @@ def _remarks(logs: list[_Log], explainer: Explainer) -> Iterator[str]:
     for name in explainer.doubles:
         yield f"group {name} has two offsets partitions: these logs come from two clusters"
     if explainer.refused:
-        yield f"{explainer.refused:,} events were not used: only {MOST_GROUPS:,} groups are explained"
+        yield f"{explainer.refused:,} events of groups after the first {MOST_GROUPS:,} are not used"
 
 
 class _Log:
