@@ -166,7 +166,6 @@ def _work(address: str, protocol: str, path: str) -> None:
             say(sign, work)
 
     def stop(work: ConnectorTask) -> None:
-        told("-", work)
         if not work.is_connector:
             time.sleep(STOP_MS * WORKERS / 1_000)
 
@@ -178,6 +177,7 @@ def _work(address: str, protocol: str, path: str) -> None:
         protocols=(protocol,),
         configuration=configuration,
         on_start=lambda work: told("+", work),
+        on_stopping=lambda work: told("-", work),
         on_stop=stop,
     ) as worker:
         ended = threading.Event()

@@ -196,6 +196,24 @@ def test_eager_workers_stop_all_work_in_each_rebalance(crew: Crew) -> None:
     assert crew.lost == []
 
 
+def test_all_work_that_stops_hears_so_before_the_first_stop(crew: Crew) -> None:
+    """As in Connect: all tasks end at a time, and the worker waits for each."""
+    heard: list[ConnectorTask] = []
+    with_end = {"protocols": ("default",), "on_stopping": heard.append}
+    worker = crew.join(**with_end)
+    crew.settled(18)
+    worker.restart(FIRST)
+    until(lambda: crew.starts.count(FIRST) == 2, "the second start")
+    assert heard == [FIRST]
+    heard.clear()
+    seen: list[int] = []
+    crew.on_stop = lambda: seen.append(len(heard))
+    crew.join(**with_end)
+    crew.settled(9, 9)
+    assert seen == [18] * 18
+    assert heard == sorted(crew.configuration.work(), reverse=True), "tasks before their connector"
+
+
 def test_a_group_changes_its_protocol_by_two_rolling_restarts(crew: Crew) -> None:
     both = ("compatible", "default")
     for _ in range(3):

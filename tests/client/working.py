@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from typing import Any
@@ -45,6 +45,8 @@ class Crew:
         self.lost: list[ConnectorTask] = []
         self.starts: list[ConnectorTask] = []
         self.running: dict[ConnectorTask, object] = {}
+        self.on_stop: Callable[[], object] = lambda: None
+        """Called by each stop."""
         self._lock = threading.Lock()
         self.address, self._stack = address, stack
 
@@ -61,6 +63,7 @@ class Crew:
                     self.collisions.append(work)
 
         def stop(work: ConnectorTask) -> None:
+            self.on_stop()
             with self._lock:
                 if self.running.pop(work) is not owner:
                     self.collisions.append(work)
@@ -74,6 +77,7 @@ class Crew:
 
         protocols: Any = more.pop("protocols", ("compatible",))
         on_prepare: Any = more.pop("on_prepare", None)
+        on_stopping: Any = more.pop("on_stopping", None)
         worker = Worker(
             {
                 "bootstrap.servers": self.address,
@@ -86,6 +90,7 @@ class Crew:
             on_start=start,
             on_stop=stop,
             on_lost=lose,
+            on_stopping=on_stopping,
             on_prepare=on_prepare,
             protocols=protocols,
         )

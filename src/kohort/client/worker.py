@@ -73,6 +73,10 @@ class Worker(CallbackMembership[ConnectorTask]):
         on_stop: called with each one that another worker shall run; the work moves when all calls
             of a rebalance have returned.
         on_lost: called with each one that another worker may run already; default: ``on_stop``.
+        on_stopping: called with each one that will be stopped, before the first ``on_stop`` or
+            ``on_lost`` of a rebalance. It tells the work to end and returns at once; ``on_stop``
+            then waits for the end. So all work ends at a time, as in Connect. None: one after the
+            other.
         on_prepare: called with work that other workers run now; make copies of its state, and call
             ``report_warm``. It comes to this worker then, or the copies are for a standby. None:
             work moves without preparation.
@@ -99,6 +103,7 @@ class Worker(CallbackMembership[ConnectorTask]):
         on_start: WorkCallback,
         on_stop: WorkCallback,
         on_lost: WorkCallback | None = None,
+        on_stopping: WorkCallback | None = None,
         on_prepare: CopiesCallback | None = None,
         on_discard: CopiesCallback | None = None,
         url: str = "",
@@ -110,6 +115,7 @@ class Worker(CallbackMembership[ConnectorTask]):
             ("on_start", on_start),
             ("on_stop", on_stop),
             ("on_lost", on_lost),
+            ("on_stopping", on_stopping),
             ("on_prepare", on_prepare),
             ("on_discard", on_discard),
         ):
@@ -131,6 +137,7 @@ class Worker(CallbackMembership[ConnectorTask]):
         super().__init__([ALL], settings, protocol)
         self._configuration = configuration
         self._on_start, self._on_stop, self._on_lost = on_start, on_stop, on_lost or on_stop
+        self._on_stopping = on_stopping
         self._on_copies = {Prepare: on_prepare, Discard: on_discard}
         self._work: dict[ConnectorTask, WorkStatus] = {}
         """Written on the thread of the callbacks only."""
@@ -184,11 +191,15 @@ class Worker(CallbackMembership[ConnectorTask]):
             if told := self._on_copies[type(change)]:
                 told(change.resources)
             return
-        callback = self._on_stop if isinstance(change, GiveUp) else self._on_lost
-        for work in sorted(change.resources, reverse=True):  # tasks before their connector
-            status = self._work.pop(work, None)
-            if status is not None and status.state is WorkState.RUNNING:
-                self._guarded(callback, work)
+        gone = {work: self._work.pop(work, None) for work in change.resources}
+        running = [w for w, status in gone.items() if status and status.state is WorkState.RUNNING]
+        self._stop(running, self._on_stop if isinstance(change, GiveUp) else self._on_lost)
+
+    def _stop(self, running: Iterable[ConnectorTask], callback: WorkCallback) -> None:
+        order = sorted(running, reverse=True)  # tasks before their connector
+        for call in filter(None, (self._on_stopping, callback)):
+            for work in order:
+                self._guarded(call, work)
 
     def _idle(self) -> None:
         """Start the work that waits, as soon as the configuration is read."""
@@ -214,7 +225,7 @@ class Worker(CallbackMembership[ConnectorTask]):
         if status is None or status.state is WorkState.WAITING:
             return  # the work moved meanwhile, or starts soon
         if status.state is WorkState.RUNNING:
-            self._guarded(self._on_stop, work)
+            self._stop([work], self._on_stop)
         self._start(work)
 
     def _guarded(self, callback: WorkCallback, work: ConnectorTask) -> Exception | None:
