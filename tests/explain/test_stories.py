@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+import pytest
+
 from kohort.explain.causes import Cause
 from kohort.explain.explaining import Explained, Explainer
 from kohort.explain.patterns import Known
@@ -128,6 +130,21 @@ def test_static_members_need_no_such_advice() -> None:
         lines += [joins(at + 30, 2 * number + 1, member("svc", 10 + number), f"i{number}")]
         lines += done(at + 30.1, 2 * number + 2)
     assert "deploy without static ids" not in names(explain(lines))
+
+
+@pytest.mark.parametrize(
+    ("expired_at", "known", "silent"),
+    [(50.0, Known.ASSUMED, True), (35.0, Known.MEASURED, False)],
+)
+def test_a_member_that_expires_one_default_session_after_its_join_is_assumed_to_have_been_silent(
+    expired_at: float, known: Known, silent: bool
+) -> None:
+    failed = f"Member {member('svc', 1)} in group g has failed, removing it from the group."
+    expired = line(expired_at, failed)
+    found = explain([joins(0, 4, member("svc", 1)), *done(4.99, 5), expired])
+    (finding,) = (each for each in found.findings if each.name == "session expired")
+    assert finding.known is known
+    assert ("no heartbeat at all (session.timeout.ms, 45 s" in finding.says) is silent
 
 
 def test_a_leader_that_sends_no_assignment() -> None:
