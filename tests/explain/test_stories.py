@@ -134,7 +134,7 @@ def test_static_members_need_no_such_advice() -> None:
 
 @pytest.mark.parametrize(
     ("expired_at", "known", "silent"),
-    [(50.0, Known.ASSUMED, True), (35.0, Known.MEASURED, False)],
+    [(50.0, Known.ASSUMED, True), (40.0, Known.MEASURED, False)],
 )
 def test_a_member_that_expires_one_default_session_after_its_join_is_assumed_to_have_been_silent(
     expired_at: float, known: Known, silent: bool
