@@ -36,8 +36,8 @@ from kohort.cli.output import (
 from kohort.explain.causes import Cause
 from kohort.explain.events import Event
 from kohort.explain.explaining import MOST_GROUPS, Explained, Explainer
+from kohort.explain.findings import span_text, timeout_near
 from kohort.explain.page import page
-from kohort.explain.patterns import span_text, timeout_near
 from kohort.explain.reading import Counts, LogReader
 from kohort.explain.stories import Rebalance, Story
 from kohort.model.errors import ConfigError

@@ -13,8 +13,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from kohort.explain.events import Event, Kind
+from kohort.explain.findings import Finding
 from kohort.explain.generations import Generations, Settled, joined
-from kohort.explain.patterns import Finding, findings
+from kohort.explain.patterns import findings
 from kohort.explain.stories import Story
 from kohort.explain.templates import NEWEST, version_text
 from kohort.model.ids import TopicPartition

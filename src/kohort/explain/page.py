@@ -13,7 +13,7 @@ from html import escape
 from typing import Final
 
 from kohort.explain.explaining import Explained
-from kohort.explain.patterns import span_text
+from kohort.explain.findings import span_text
 from kohort.explain.reading import client_of
 from kohort.explain.stories import Owned, Rebalance, Story
 

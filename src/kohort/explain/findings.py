@@ -1,0 +1,77 @@
+"""A pattern in a group's story, and the words that all rules share.
+
+In: parts of a `Story`. Out: `Finding` values, events with their places, spans as text. Must not
+know: rules, files, terminals. Each finding says how its numbers are known: measured between two
+lines, bounded by the lines that are there, or assumed from the defaults of clients.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from kohort.explain.events import Event, Kind, Place
+from kohort.explain.stories import Rebalance, Story
+
+_TIMEOUTS_S: Final = {
+    300.0: "max.poll.interval.ms, 5 min by default in Java and librdkafka",
+    60.0: "the rebalance timeout of Kafka Connect by default",
+    45.0: "session.timeout.ms, 45 s by default since Kafka 3.0",
+    30.0: "session.timeout.ms, 30 s by default in old clients",
+    10.0: "session.timeout.ms, 10 s by default before Kafka 3.0",
+    6.0: "session.timeout.ms, 6 s by default in librdkafka before 1.5",
+}
+
+
+class Known(StrEnum):
+    """How a number is known."""
+
+    MEASURED = "measured"
+    BOUNDED = "bounded"
+    ASSUMED = "assumed"
+    """A wait was measured, and a default of Kafka or of a client explains the wait."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """One pattern."""
+
+    name: str
+    says: str
+    """One sentence or two."""
+    advice: str = ""
+    known: Known = Known.MEASURED
+    evidence: tuple[Place, ...] = ()
+
+
+def timeout_near(seconds: float) -> str:
+    """The timeout that lasts as long as this wait by default; empty if there is none."""
+    for timeout, name in _TIMEOUTS_S.items():
+        if timeout - 0.05 <= seconds <= timeout * 1.02 + 0.5:
+            return name
+    return ""
+
+
+def span_text(seconds: float) -> str:
+    """Seconds for people: ``2 ms``, ``9.8 s``, ``12 min``."""
+    if seconds < 1:
+        return f"{seconds * 1_000:.0f} ms"
+    return f"{seconds:.1f} s" if seconds < 600 else f"{seconds / 60:,.0f} min"
+
+
+def events_of(story: Story, *kinds: Kind) -> list[Event]:
+    """The first events of these kinds, kind by kind."""
+    return [event for kind in kinds for event in story.examples.get(kind, [])]
+
+
+def places_of(events: list[Event]) -> tuple[Place, ...]:
+    """The places of at most three events, as evidence."""
+    return tuple(event.place for event in events[:3])
+
+
+def rest_between(first: Rebalance, second: Rebalance) -> float | None:
+    """Seconds of rest between two rebalances; None if unknown."""
+    if first.ended is None or second.began is None or second.began < first.ended:
+        return None
+    return second.began - first.ended

@@ -1,0 +1,154 @@
+"""Patterns of a whole group: storms, deployments, crash loops, long waits, a lone member.
+
+In: a finished `Story`. Out: `Finding` values. Must not know: other rules, files, terminals.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import pairwise
+from statistics import median
+from typing import Final
+
+from kohort.explain.causes import Cause
+from kohort.explain.events import Event, Kind
+from kohort.explain.findings import (
+    Finding,
+    Known,
+    events_of,
+    places_of,
+    rest_between,
+    span_text,
+    timeout_near,
+)
+from kohort.explain.reading import is_benign
+from kohort.explain.stories import Story
+
+STORM_S: Final = 15.0
+"""A rebalance that begins so soon after the one before did not come from a deployment."""
+HIGH_GENERATION: Final = 1_000
+SLOW_S: Final = 8.0
+
+
+def storm(story: Story) -> Iterator[Finding]:
+    """Rebalances follow each other without rest."""
+    chained = [
+        (first, second)
+        for first, second in pairwise(story.rebalances)
+        if (gap := rest_between(first, second)) is not None and gap <= STORM_S
+        if second.cause is not Cause.SECOND_ROUND
+    ]
+    high = (story.generations or (0, 0))[1]
+    failed = [e for e in story.examples.get(Kind.JOIN_FAILED, []) if not is_benign(e)]
+    restless = high >= HIGH_GENERATION and bool(failed)
+    if len(chained) < 2 and not (chained and high >= HIGH_GENERATION) and not restless:
+        return
+    times = [r.began for r in story.rebalances if r.began is not None]
+    steps = [later - earlier for earlier, later in pairwise(times) if later >= earlier]
+    every = f", one every {span_text(median(steps))}" if steps else ""
+    causes = story.causes.most_common(1)
+    mostly = f" Most often {causes[0][0].value}." if causes[0][0] is not Cause.UNTOLD else ""
+    yield Finding(
+        name="storm",
+        says=f"Rebalances follow each other without rest{every}; the generation is {high:,}."
+        f"{mostly}",
+        advice=_storm_advice(story),
+        evidence=tuple(r.place for pair in chained[:2] for r in pair)[:3] or places_of(failed),
+    )
+
+
+def _storm_advice(story: Story) -> str:
+    joined = story.joined_clients
+    if story.causes[Cause.NEW_MEMBER] >= max(1, story.causes[Cause.LEADER_REJOINED]):
+        who = f" ({', '.join(repr(c) for c, _ in joined.most_common(2))})" if joined else ""
+        return (
+            f"The same clients join again and again{who}. Look whether a process makes more than "
+            "one consumer of the group, or ends and starts in a loop; a client joins with a "
+            "new id each time if its JoinGroup times out."
+        )
+    if story.causes[Cause.LEADER_REJOINED]:
+        return (
+            "The leader joins again after each rebalance: its assignment is not what it wants, or "
+            "its metadata changes. Compare the assignors and the topics of all members."
+        )
+    return "Find the member that begins most rebalances, and look at its log of the same time."
+
+
+def restarts(story: Story) -> Iterator[Finding]:
+    """Members leave and come back without an instance id: a deployment."""
+    left = story.counts[Kind.LEFT] + story.counts[Kind.EXPIRED]
+    again = list(story.returned)
+    static = any((r.static or 0) > 0 or r.instance for r in story.rebalances)
+    if left < 2 or not again or static:
+        return
+    yield Finding(
+        name="deploy without static ids",
+        says=f"{left} members left, and members with the same client ids joined "
+        f"({', '.join(sorted(again)[:3])}); none has a group.instance.id. Each restart costs two "
+        "rebalances.",
+        advice="Give each process a stable group.instance.id, and a session timeout longer than a "
+        "restart: then a restart costs no rebalance. Or wait for members: "
+        "scheduled.rebalance.max.delay.ms of kohort.",
+        known=Known.BOUNDED,
+        evidence=places_of(events_of(story, Kind.LEFT, Kind.EXPIRED)),
+    )
+
+
+def crash_loop(story: Story) -> Iterator[Finding]:
+    """Clients of one name join again and again with new member ids."""
+    for client, joins in story.joined_clients.most_common(1):
+        if joins < 3 or story.left_clients[client] > joins // 2:
+            return
+        events = [r for r in story.rebalances if client in {r.client, r.member}]
+        yield Finding(
+            name="crash loop",
+            says=f"Clients named {client!r} joined {joins} times with new member ids and left "
+            f"{story.left_clients[client]} times.",
+            advice="A process dies and starts again, or makes a new consumer for each attempt and "
+            "does not close the old one. Close consumers, and look why the process ends.",
+            known=Known.BOUNDED,
+            evidence=tuple(r.place for r in events[:3]),
+        )
+
+
+def lone_member(story: Story) -> Iterator[Finding]:
+    """One member is left of a group with many generations."""
+    last = story.rebalances[-1] if story.rebalances else None
+    high = (story.generations or (0, 0))[1]
+    if last is not None and last.members == 1 and high >= HIGH_GENERATION:
+        yield Finding(
+            name="lone member",
+            says=f"Generation {high:,} has one member. Other consumers that still run are not "
+            "members any more; their records are processed twice.",
+            advice="Compare the number of running processes with the members of the group "
+            "(kohort groups describe --members). A consumer that is no member must stop: look for "
+            "clients that ignore UNKNOWN_MEMBER_ID or ILLEGAL_GENERATION.",
+            known=Known.BOUNDED,
+            evidence=(last.place,),
+        )
+
+
+def slow_join(story: Story) -> Iterator[Finding]:
+    """The coordinator waited long for members."""
+    slow = [r for r in story.rebalances if (r.join_s or 0) >= SLOW_S]
+    if not slow:
+        return
+    longest = max(slow, key=lambda r: r.join_s or 0)
+    seconds = longest.join_s or 0
+    timeout = timeout_near(seconds)
+    waited = f", as long as {timeout}" if timeout else ""
+    gone = [e for e in events_of(story, Kind.REMOVED_LATE, Kind.LEFT) if _at(e, longest.joined)]
+    left = f" {gone[0].member or 'A member'} left in the same moment." if gone else ""
+    yield Finding(
+        name="slow joiner",
+        says=f"The coordinator waited {span_text(seconds)} for members to join generation "
+        f"{longest.generation}{waited}.{left}",
+        advice="A member was busy and did not poll: an eager group stands still for that time. "
+        "Poll more often (smaller max.poll.records), or move slow work off the polling thread; a "
+        "shorter max.poll.interval.ms bounds the wait.",
+        evidence=(longest.place, *places_of(gone)),
+    )
+
+
+def _at(event: Event, at: float | None) -> bool:
+    return event.at is not None and at is not None and abs(event.at - at) < 1

@@ -1,0 +1,174 @@
+"""Patterns of single members: expired, fenced, too slow between two polls, wrong calls.
+
+In: a finished `Story`. Out: `Finding` values. Must not know: other rules, files, terminals.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from kohort.explain.causes import Cause
+from kohort.explain.events import Event, Kind
+from kohort.explain.findings import Finding, Known, events_of, places_of, span_text, timeout_near
+from kohort.explain.reading import is_benign
+from kohort.explain.stories import Story
+
+_POLL_WORDS: Final = ("poll timeout", "poll.interval")
+"""Parts of the reasons with which Java's and kohort's members leave."""
+
+
+def static_conflict(story: Story) -> Iterator[Finding]:
+    """Two processes use one instance id."""
+    events = events_of(story, Kind.FENCED, Kind.CLIENT_FENCED)
+    if not events:
+        return
+    instance = next((e.instance for e in events if e.instance), "")
+    named = f" {instance!r}" if instance else ""
+    yield Finding(
+        name="duplicate instance id",
+        says=f"A member with group.instance.id{named} was refused: the coordinator knows that "
+        "instance under another member id.",
+        advice="Give each process its own group.instance.id. If there is one process only, it was "
+        "restarted while the coordinator still had its old member id, for example after the "
+        "coordinator moved to another broker: update brokers before 2.4.",
+        evidence=places_of(events),
+    )
+
+
+def poll_interval(story: Story) -> Iterator[Finding]:
+    """A consumer did not poll in time."""
+    events = events_of(story, Kind.POLL_EXPIRED)
+    told = [r for r in story.rebalances if any(w in r.client_reason for w in _POLL_WORDS)]
+    if not events and not told:
+        return
+    limit = next((e.details["limit"] for e in events if "limit" in e.details), "")
+    bound = f" of {span_text(int(limit) / 1_000)}" if limit.isdecimal() else ""
+    count = max(story.counts[Kind.POLL_EXPIRED], len(told))
+    yield Finding(
+        name="poll interval",
+        says=f"A consumer did not poll within max.poll.interval.ms{bound} and left the group"
+        f"{f', {count} times' if count > 1 else ''}.",
+        advice="Processing between two polls takes too long. Take fewer records a poll "
+        "(max.poll.records), make processing quicker, or raise max.poll.interval.ms above the "
+        "longest processing time.",
+        evidence=places_of(events) or tuple(r.place for r in told[:3]),
+    )
+
+
+def expiry(story: Story) -> Iterator[Finding]:
+    """A member sent no sign of life for its session timeout."""
+    events = events_of(story, Kind.EXPIRED, Kind.SESSION_EXPIRED, Kind.UNKNOWN_MEMBER)
+    if not events:
+        return
+    count = sum(story.counts[e] for e in (Kind.EXPIRED, Kind.SESSION_EXPIRED))
+    count = max(count, story.counts[Kind.UNKNOWN_MEMBER])
+    expired = story.examples.get(Kind.EXPIRED, [])
+    after = _after_join(story, expired[0]) if expired else None
+    timeout = timeout_near(after) if after is not None else ""
+    silent = after is not None and bool(timeout)
+    yield Finding(
+        name="session expired",
+        says=(
+            f"The coordinator heard nothing of a member for its session timeout"
+            f"{f', {count} times' if count > 1 else ''}."
+            + (
+                f" The first time {span_text(after or 0)} after the member had joined: it sent no "
+                f"heartbeat at all ({timeout})."
+                if silent
+                else ""
+            )
+        ),
+        advice="The process hung, was killed, or its pauses are longer than session.timeout.ms. "
+        "Look for long garbage collections, stopped containers and missing CPU at these times; 45 "
+        "s is today's default."
+        + (
+            " A client that expires right after each join never got its assignment: look at its "
+            "own log."
+            if silent
+            else ""
+        ),
+        known=Known.ASSUMED if silent else Known.MEASURED,
+        evidence=places_of(events),
+    )
+
+
+def failed_joins(story: Story) -> Iterator[Finding]:
+    """A join had no answer in time, or failed."""
+    failed = [e for e in story.examples.get(Kind.JOIN_FAILED, []) if not is_benign(e)]
+    late = [e for e in failed if "imed" in e.text or "imeout" in e.text or e.maker == "brod"]
+    if late:
+        yield Finding(
+            name="join timed out",
+            says="JoinGroup had no answer in time: the coordinator still waited for another "
+            "member of the group.",
+            advice="Let the client wait longer for JoinGroup than the longest "
+            "max.poll.interval.ms (rebalance timeout) of all members; find the member that is "
+            "busy.",
+            evidence=places_of(late),
+        )
+    elif failed:
+        yield Finding(
+            name="join failed",
+            says="A join failed because the group began another rebalance meanwhile.",
+            advice="This happens once in a while. In a loop, look for the member that begins the "
+            "rebalances.",
+            evidence=places_of(failed),
+        )
+
+
+def wrong_use(story: Story) -> Iterator[Finding]:
+    """The application calls the client in a wrong way, or asks for too new a protocol."""
+    if events := events_of(story, Kind.WRONG_CALL):
+        yield Finding(
+            name="wrong call",
+            says="The application calls assign() in a cooperative group, which takes "
+            "incremental_assign() and incremental_unassign() only.",
+            advice="Call incremental_assign() and incremental_unassign() in the rebalance "
+            "callback, or leave the callback out.",
+            evidence=places_of(events),
+        )
+    if events := events_of(story, Kind.UNSUPPORTED):
+        yield Finding(
+            name="protocol not supported",
+            says="The broker does not support the new group protocol (KIP-848) that the client "
+            "asks for.",
+            advice="Set group.protocol=classic, or update the brokers to 4.0 and enable "
+            "group.version 1.",
+            evidence=places_of(events),
+        )
+
+
+def others(story: Story) -> Iterator[Finding]:
+    """A client learned that another member began a rebalance."""
+    begun = [r for r in story.rebalances if r.cause is Cause.OTHERS]
+    events = events_of(story, Kind.HEARTBEAT_REBALANCING)
+    if not begun and not events:
+        return
+    count = max(len(begun), story.counts[Kind.HEARTBEAT_REBALANCING])
+    done = story.counts[Kind.JOINED] + story.counts[Kind.SYNCED]
+    end = "" if done else " It had not joined by the end of the log."
+    yield Finding(
+        name="rebalance of others",
+        says=f"The client heard {f'{count} times ' if count > 1 else ''}that another member began "
+        f"a rebalance; a client's log does not tell which.{end}",
+        advice="Give the log of the broker, or those of the other members, of the same time, too."
+        + (
+            ""
+            if done
+            else " A group that stays in a rebalance waits for a member that does not join: one "
+            "that is busy between two polls."
+        ),
+        known=Known.BOUNDED,
+        evidence=places_of(events) or tuple(r.place for r in begun[:3]),
+    )
+
+
+def _after_join(story: Story, expired: Event) -> float | None:
+    """Seconds between the last completed join before an expiry and that expiry."""
+    joined = [
+        r.joined
+        for r in story.rebalances
+        if r.joined is not None and expired.at is not None and r.joined <= expired.at
+    ]
+    return expired.at - max(joined) if joined and expired.at is not None else None

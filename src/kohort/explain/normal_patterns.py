@@ -1,0 +1,48 @@
+"""Lines that look like failures and are normal: a first join, the initial delay, an empty group.
+
+In: a finished `Story`. Out: `Finding` values. Must not know: other rules, files, terminals.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from kohort.explain.events import Kind
+from kohort.explain.findings import Finding, Known, events_of, places_of, span_text
+from kohort.explain.reading import is_benign
+from kohort.explain.stories import Story
+
+_INITIAL_DELAY_S: Final = 3.0
+
+
+def normal_life(story: Story) -> Iterator[Finding]:
+    """A first join, the initial delay, an empty group."""
+    benign = [
+        e
+        for kind in (Kind.REQUESTED, Kind.JOIN_FAILED)
+        for e in story.examples.get(kind, [])
+        if is_benign(e)
+    ]
+    if benign:
+        yield Finding(
+            name="normal first join",
+            says="MEMBER_ID_REQUIRED is no failure: each new member gets its id this way (KIP-394) "
+            "and joins again at once.",
+            evidence=places_of(benign),
+        )
+    first = next((r for r in story.rebalances if r.before == 0 and r.join_s is not None), None)
+    if first is not None and _INITIAL_DELAY_S - 0.05 <= (first.join_s or 0) <= 4:
+        yield Finding(
+            name="initial delay",
+            says=f"The first rebalance waited {span_text(first.join_s or 0)} for more members: "
+            "group.initial.rebalance.delay.ms, 3 s by default.",
+            known=Known.ASSUMED,
+            evidence=(first.place,),
+        )
+    if events := events_of(story, Kind.EMPTY):
+        yield Finding(
+            name="empty",
+            says="The last member went; the group was empty.",
+            evidence=places_of(events),
+        )
