@@ -1,7 +1,7 @@
 """All rules that find patterns in a group's story, the most serious first.
 
-In: a finished `Story`. Out: `Finding` values in the order of `_RULES`. Must not know: what a rule
-looks for, files, terminals.
+In: a finished `Story`. Out: `Finding` values in the order of `_RULES`. Must not know: single rules,
+files, terminals.
 """
 
 from __future__ import annotations
