@@ -11,7 +11,7 @@ import base64
 from collections.abc import Collection, Iterable, Mapping
 
 from kohort.client import topic_orders
-from kohort.client.cluster_client import ClusterClient, check, check_known, left_ms
+from kohort.client.cluster_client import ClusterClient, check, check_known, left_ms, note_offsets
 from kohort.client.config import ClientSettings, parse_client_settings
 from kohort.client.descriptions import (
     BrokerDescription,
@@ -271,13 +271,7 @@ class Admin:
                 lambda mine, version: list_request(mine, at, isolation_level),
                 deadline,
             ):
-                for topic in answer.topics:
-                    for p in topic.partitions:
-                        tp = TopicPartition(topic.name, p.partition_index)
-                        check(p.error_code, f"partition {tp}")
-                        found[tp] = OffsetDescription(
-                            offset=p.offset, leader_epoch=p.leader_epoch, timestamp=p.timestamp
-                        )
+                note_offsets(answer, found)
 
         if wanted:
             self._cluster.retry(ask)

@@ -4,8 +4,8 @@ In: topics, listeners, awaited calls. Out: records. Must not know: the group pro
 wire.
 
 `AsyncConsumer` has the parts of `Consumer`, and awaits where `Consumer` blocks. No thread works for
-the group. Records come when librdkafka's file descriptor is readable. Threads of asyncio's pool
-only ask for offsets of logs and for leaders of new topics.
+the group. Records come when librdkafka's file descriptor is readable. One thread of its own makes
+the calls that librdkafka has only in a blocking form: leaders of new topics, and its close.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import AsyncIterator, Callable, Collection, Iterable
+from concurrent.futures import ThreadPoolExecutor
 from time import monotonic_ns
 from typing import TYPE_CHECKING, Any, Final, Generic, Self, overload
 
@@ -84,8 +85,9 @@ class AsyncConsumer(AsyncPositions, Generic[K, V]):
 
     def __init__(self, settings: Settings = None, /, **more: object) -> None:
         self._signal = asyncio.Event()
-        self._aside: set[asyncio.Future[None]] = set()
-        """Questions of librdkafka that threads wait for."""
+        # Not asyncio's pool: an application may fill that with work of its own.
+        self._blocking = ThreadPoolExecutor(1, "kohort-blocking")
+        """The thread that waits for librdkafka; it starts with the first call."""
         self._inner: UnblockedConsumer[K, V] = UnblockedConsumer(self, settings, more)
         self._loop: PollLoop = self._inner._loop
         self._driver: AsyncDriver[ConsumerCore] = self._inner._driver
@@ -93,7 +95,7 @@ class AsyncConsumer(AsyncPositions, Generic[K, V]):
         self._polled = False
         """Whether a task polls at present."""
         self._work = WorkInTurn(self._pause)
-        self._asking = asyncio.Lock()
+        self._questions = self._inner.questions
         self._event: RecordEvent | ColumnEvent | None = None
         self._closing: asyncio.Task[None] | None = None
         """The first close; later calls wait for its end."""
@@ -229,11 +231,9 @@ class AsyncConsumer(AsyncPositions, Generic[K, V]):
         with _Polling(self):
             if not self._inner.has_columns:
                 self._check_open()
-                await asyncio.to_thread(import_columns)  # takes long
-                if self._aside:
-                    await asyncio.wait(self._aside)
+                await self._aside(import_columns)  # takes long; behind questions of librdkafka
                 before = self._inner.change_to_columns(self._unwatch)
-                await asyncio.to_thread(before.close)
+                await self._aside(before.close)
             if not await self._fill(max_records, wait, columns=True):
                 return None
             return self._inner.hand_out_columns(max_records)
@@ -361,10 +361,8 @@ class AsyncConsumer(AsyncPositions, Generic[K, V]):
         finally:
             self._unwatch()
             self._inner.stop_driver()
-            if self._aside:
-                await asyncio.wait(self._aside)
-            async with self._asking:
-                await asyncio.to_thread(self._inner.close_the_rest)
+            await self._aside(self._inner.close_the_rest)
+            self._blocking.shutdown(wait=False)
 
     # -- helpers ----------------------------------------------------------------------------------
 
@@ -397,9 +395,10 @@ class AsyncConsumer(AsyncPositions, Generic[K, V]):
 
     def run_aside(self, work: Callable[[], None]) -> None:
         """Let a thread run a function that waits for a broker."""
-        future = asyncio.get_running_loop().run_in_executor(None, work)
-        self._aside.add(future)
-        future.add_done_callback(self._aside.discard)
+        self._aside(work)
+
+    def _aside(self, work: Callable[[], None]) -> asyncio.Future[None]:
+        return asyncio.get_running_loop().run_in_executor(self._blocking, work)
 
 
 class _Polling:

@@ -7,20 +7,21 @@ subscriptions, listeners, the delivery of records.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Mapping
-from functools import partial
+from collections.abc import Collection, Mapping
 from typing import Any, TypeVar
 
 from kohort.client import arguments
 from kohort.client.arguments import AnyPartition, PartitionLike
 from kohort.client.async_driver import AsyncDriver
+from kohort.client.consumer_positions import with_none
 from kohort.client.descriptions import OffsetDescription
 from kohort.client.errors import Closed, RequestTimedOut
+from kohort.client.log_questions import GRACE_S, LogQuestions, Question
 from kohort.client.poll_loop import PollLoop
 from kohort.client.unblocked_consumer import UnblockedConsumer
 from kohort.consumer.core import ConsumerCore
 from kohort.model.ids import TopicPartition
-from kohort.model.positions import Position
+from kohort.model.positions import EARLIEST, LATEST, Position
 
 T = TypeVar("T")
 
@@ -34,7 +35,7 @@ class AsyncPositions:
     _inner: UnblockedConsumer[Any, Any]
     _loop: PollLoop
     _driver: AsyncDriver[ConsumerCore]
-    _asking: asyncio.Lock
+    _questions: LogQuestions
 
     async def commit(self, offsets: Mapping[AnyPartition, int | Position] | None = None) -> None:
         """Commit offsets: the next ones to read. A cancelled call does not stop the commit.
@@ -84,23 +85,27 @@ class AsyncPositions:
 
     async def partitions_for(self, topic: str) -> list[TopicPartition]:
         """As `Consumer.partitions_for`."""
-        return await self._ask(partial(self._inner.partitions_for, topic))
+        (wanted,) = arguments.topics([topic])
+        self._check_open()
+        return await self._answer(self._questions.partitions_of(wanted))
 
     async def beginning_offsets(
         self, partitions: Collection[PartitionLike]
     ) -> dict[TopicPartition, int]:
         """As `Consumer.beginning_offsets`."""
-        return await self._ask(partial(self._inner.beginning_offsets, partitions))
+        return await self._ends(partitions, EARLIEST)
 
     async def end_offsets(self, partitions: Collection[PartitionLike]) -> dict[TopicPartition, int]:
         """As `Consumer.end_offsets`."""
-        return await self._ask(partial(self._inner.end_offsets, partitions))
+        return await self._ends(partitions, LATEST)
 
     async def offsets_for_times(
         self, times: Mapping[AnyPartition, int]
     ) -> dict[TopicPartition, OffsetDescription | None]:
         """As `Consumer.offsets_for_times`."""
-        return await self._ask(partial(self._inner.offsets_for_times, times))
+        wanted = arguments.times(times)
+        self._check_open()
+        return with_none(await self._answer(self._questions.offsets_at(wanted)))
 
     async def lag(
         self, partitions: Collection[PartitionLike] | None = None
@@ -125,15 +130,33 @@ class AsyncPositions:
             if partition in self._inner.assignment():  # a rebalance may have come meanwhile
                 self._inner.seek(partition, offset)
 
-    async def _ask(self, question: Callable[[], T]) -> T:
-        """Ask brokers on a thread; one question at a time, also if its caller is cancelled."""
+    async def _ends(
+        self, partitions: Collection[PartitionLike], at: int
+    ) -> dict[TopicPartition, int]:
+        wanted = arguments.partitions(partitions)
         self._check_open()
+        found = await self._answer(self._questions.offsets(wanted, at))
+        return {partition: found[partition].offset for partition in sorted(wanted)}
 
-        async def ask() -> T:
-            async with self._asking:
-                return await asyncio.to_thread(question)
-
-        return await asyncio.shield(ask())
+    async def _answer(self, question: Question[T]) -> T:
+        """The answer to a question; when its caller is cancelled, no further request is sent."""
+        limit = self._inner.api_timeout_s + GRACE_S
+        try:
+            asked = next(question)
+            while True:
+                if isinstance(asked, float):
+                    await asyncio.sleep(asked)
+                    asked = next(question)
+                    continue
+                try:
+                    result = await self._driver.answer(asked, limit)
+                except Exception as error:
+                    asked = question.throw(error)
+                else:
+                    asked = question.send(result)
+        except StopIteration as end:
+            answer: T = end.value
+            return answer
 
     def _check_open(self) -> None:
         if self._inner.is_closed:

@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 
 from kohort.client.client_loop import ClientLoop
 from kohort.client.config import ClientSettings
+from kohort.client.descriptions import OffsetDescription
 from kohort.client.errors import (
     ClientError,
     ConnectionsRefused,
@@ -40,6 +41,39 @@ class FailedForGood(Exception):
     def __init__(self, error: RequestFailed) -> None:
         super().__init__(str(error))
         self.error = error
+
+
+class Patience:
+    """How long a call is repeated, and the waits between two tries.
+
+    Until a broker was reached, ``socket.connection.setup.timeout.ms`` is the limit instead of
+    ``default.api.timeout.ms``: the address is probably wrong.
+
+    Args:
+        settings: timeouts and waits.
+        reached: whether any broker was reached before.
+    """
+
+    def __init__(self, settings: ClientSettings, *, reached: bool) -> None:
+        patience_ms = settings.default_api_timeout_ms
+        if not reached:
+            patience_ms = min(patience_ms, settings.socket_connection_setup_timeout_ms)
+        self.deadline = time.monotonic() + patience_ms / 1_000
+        """On ``time.monotonic``."""
+        self._wait_s = settings.retry_backoff_ms / 1_000
+        self._longest_s = settings.retry_backoff_max_ms / 1_000
+
+    def wait_after(self, error: Exception) -> float:
+        """The seconds to wait before the next try; raises the error if there must be none."""
+        if isinstance(error, FailedForGood):
+            raise error.error from None
+        wait = self._wait_s
+        retriable = isinstance(error, ClientError) and error.retriable
+        over = time.monotonic() + wait >= self.deadline
+        if over or not retriable or isinstance(error, ConnectionsRefused):
+            raise error
+        self._wait_s = min(2 * wait, self._longest_s)
+        return wait
 
 
 def cluster_engine(settings: ClientSettings) -> ClusterEngine:
@@ -85,28 +119,16 @@ class ClusterClient:
         self._loop.stop(0.0)
 
     def retry(self, ask: Callable[[float], T]) -> T:
-        """Call ``ask`` until it works, fails for good, or ``default.api.timeout.ms`` is over.
+        """Call ``ask`` until it works, fails for good, or time is over (see `Patience`).
 
-        Until a broker was reached, ``socket.connection.setup.timeout.ms`` is the limit: the address
-        is probably wrong. ``ask`` gets the deadline, on ``time.monotonic``.
+        ``ask`` gets the deadline, on ``time.monotonic``.
         """
-        settings = self._settings
-        patience_ms = settings.default_api_timeout_ms
-        if not self.engine.reached:
-            patience_ms = min(patience_ms, settings.socket_connection_setup_timeout_ms)
-        deadline = time.monotonic() + patience_ms / 1_000
-        backoff = settings.retry_backoff_ms / 1_000
+        patience = Patience(self._settings, reached=self.engine.reached)
         while True:
             try:
-                return ask(deadline)
-            except FailedForGood as final:
-                raise final.error from None
-            except ClientError as error:
-                over = time.monotonic() + backoff >= deadline
-                if over or not error.retriable or isinstance(error, ConnectionsRefused):
-                    raise
-                time.sleep(backoff)
-                backoff = min(2 * backoff, settings.retry_backoff_max_ms / 1_000)
+                return ask(patience.deadline)
+            except Exception as error:
+                time.sleep(patience.wait_after(error))
 
     # -- requests ---------------------------------------------------------------------------------
 
@@ -221,17 +243,7 @@ class ClusterClient:
         Raises:
             RequestFailed: one does not exist, or has no leader at present.
         """
-        answer = self.metadata({tp.topic for tp in partitions}, deadline)
-        leaders: dict[TopicPartition, int] = {}
-        for topic in answer.topics:
-            check_known(topic.error_code, f"topic {topic.name}")
-            for p in topic.partitions:
-                leaders[TopicPartition(topic.name, p.partition_index)] = p.leader_id
-        for tp in partitions:
-            if tp not in leaders:
-                check_known(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"partition {tp}")
-            if leaders[tp] < 0:
-                raise RequestFailed(ErrorCode.LEADER_NOT_AVAILABLE, f"partition {tp}")
+        check_leaders(self.metadata({tp.topic for tp in partitions}, deadline), partitions)
 
 
 class _Answers:
@@ -269,6 +281,36 @@ def check_known(code: int, about: str, message: str | None = None) -> None:
     if code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
         raise FailedForGood(RequestFailed(ErrorCode.of(code), about))
     check(code, about, message)
+
+
+def check_leaders(answer: Any, partitions: Collection[TopicPartition]) -> None:
+    """Check by an answer of Metadata that these partitions exist and have leaders.
+
+    Raises:
+        FailedForGood: one does not exist.
+        RequestFailed: one has no leader at present, or a topic is refused.
+    """
+    leaders: dict[TopicPartition, int] = {}
+    for topic in answer.topics:
+        check_known(topic.error_code, f"topic {topic.name}")
+        for p in topic.partitions:
+            leaders[TopicPartition(topic.name, p.partition_index)] = p.leader_id
+    for tp in partitions:
+        if tp not in leaders:
+            check_known(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"partition {tp}")
+        if leaders[tp] < 0:
+            raise RequestFailed(ErrorCode.LEADER_NOT_AVAILABLE, f"partition {tp}")
+
+
+def note_offsets(answer: Any, found: dict[TopicPartition, OffsetDescription]) -> None:
+    """Add the offsets of a leader's answer; raises RequestFailed for the first one refused."""
+    for topic in answer.topics:
+        for p in topic.partitions:
+            tp = TopicPartition(topic.name, p.partition_index)
+            check(p.error_code, f"partition {tp}")
+            found[tp] = OffsetDescription(
+                offset=p.offset, leader_epoch=p.leader_epoch, timestamp=p.timestamp
+            )
 
 
 def left_ms(deadline: float) -> Millis:

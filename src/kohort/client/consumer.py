@@ -440,7 +440,6 @@ class Consumer(ConsumerMembership, Generic[K, V]):
 
     def _close_the_rest(self) -> None:
         self._loop.close()
-        self._close_admin()
         if self._recorder is not None:
             self._recorder.close(in_order=self._is_out())
 

@@ -11,12 +11,11 @@ import time
 from collections.abc import Collection, Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import contextmanager
-from typing import Final
+from typing import Final, TypeVar
 
 from confluent_kafka import Message
 
 from kohort.client import arguments
-from kohort.client.admin import Admin
 from kohort.client.arguments import AnyPartition, PartitionLike
 from kohort.client.async_commits import CommitCallback
 from kohort.client.config import ClientSettings
@@ -24,12 +23,15 @@ from kohort.client.descriptions import OffsetDescription
 from kohort.client.driver_thread import DriverThread
 from kohort.client.errors import Closed, NoOffset, RequestTimedOut, WrongUse
 from kohort.client.forking import FORKED, watch
+from kohort.client.log_questions import GRACE_S, LogQuestions, Question, answer_of
 from kohort.client.poll_loop import PollLoop
 from kohort.client.records import place_of
 from kohort.client.steps import BUSY_WAIT_S
 from kohort.consumer.core import ConsumerCore
 from kohort.model.ids import TopicPartition
 from kohort.model.positions import EARLIEST, LATEST, Position
+
+T = TypeVar("T")
 
 ONE_THREAD: Final = "another thread is using this consumer; one thread at a time"
 
@@ -50,8 +52,7 @@ class ConsumerPositions:
         self._thread = thread
         self._loop = loop
         self._has_group: bool
-        self._admin: Admin | None = None
-        """Asks for offsets of logs; made with the first question."""
+        self._questions = LogQuestions(settings, thread)
         self._retried: dict[TopicPartition, tuple[int, int]] = {}
         """The offset that was retried last, and how often."""
         self._in_use: threading.RLock | _Forked = threading.RLock()
@@ -174,8 +175,7 @@ class ConsumerPositions:
         """
         wanted = arguments.topics([topic])
         with self._alone():
-            (found,) = self._ask().topics(wanted).values()
-            return found.topic_partitions
+            return self._answer(self._questions.partitions_of(*wanted))
 
     def beginning_offsets(self, partitions: Collection[PartitionLike]) -> dict[TopicPartition, int]:
         """The first offset that each log still has, assigned or not. Raises as `partitions_for`."""
@@ -200,15 +200,9 @@ class ConsumerPositions:
             WrongUse: a time is negative.
             RequestTimedOut, BrokerUnreachable, RequestFailed: as `partitions_for`.
         """
-        by_time: dict[int, list[TopicPartition]] = {}
-        for partition, at in arguments.times(times).items():
-            by_time.setdefault(at, []).append(partition)
-        found: dict[TopicPartition, OffsetDescription | None] = {}
+        wanted = arguments.times(times)
         with self._alone():
-            for at, partitions in sorted(by_time.items()):
-                for partition, offset in self._ask().list_offsets(partitions, at).items():
-                    found[partition] = offset if offset.offset >= 0 else None
-        return found
+            return with_none(self._answer(self._questions.offsets_at(wanted)))
 
     def lag(self, partitions: Collection[PartitionLike] | None = None) -> dict[TopicPartition, int]:
         """The number of offsets between the position and the end of each log.
@@ -326,7 +320,7 @@ class ConsumerPositions:
     def _ends(self, partitions: Collection[PartitionLike], at: int) -> dict[TopicPartition, int]:
         wanted = arguments.partitions(partitions)
         with self._alone():
-            found = self._ask().list_offsets(wanted, at)
+            found = self._answer(self._questions.offsets(wanted, at))
             return {partition: found[partition].offset for partition in sorted(wanted)}
 
     def _seek_to(self, partitions: Collection[PartitionLike] | None, at: int) -> None:
@@ -338,14 +332,9 @@ class ConsumerPositions:
     def _wanted(self, partitions: Collection[PartitionLike] | None) -> frozenset[TopicPartition]:
         return self._loop.assigned if partitions is None else self._assigned(partitions)
 
-    def _ask(self) -> Admin:
-        if self._admin is None:
-            self._admin = Admin(self._settings)
-        return self._admin
-
-    def _close_admin(self) -> None:
-        if self._admin is not None:
-            self._admin.close()
+    def _answer(self, question: Question[T]) -> T:
+        limit = self._api_timeout_s() + GRACE_S
+        return answer_of(question, lambda future: self._thread.wait(future, limit))
 
     def _check_group(self, call: str) -> None:
         if not self._has_group:
@@ -385,6 +374,13 @@ class _Forked:
 
     def release(self) -> None:
         """Never called."""
+
+
+def with_none(
+    found: Mapping[TopicPartition, OffsetDescription],
+) -> dict[TopicPartition, OffsetDescription | None]:
+    """The offsets, with None where no record fits."""
+    return {tp: at if at.offset >= 0 else None for tp, at in found.items()}
 
 
 def _done() -> Future[None]:

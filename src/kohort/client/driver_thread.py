@@ -54,6 +54,9 @@ LOG: Final = logging.getLogger("kohort.client")
 
 Asked = tuple[RequestId, list[Output]]
 
+UNFINISHED: Final = object()
+"""In place of a result: other answers to the same request are still to come."""
+
 
 def group_id_of(settings: ClientSettings) -> GroupId:
     """The group's id; raises ConfigError if it is missing."""
@@ -189,7 +192,8 @@ class DriverThread(Generic[C]):
 
         Args:
             ask: one of the driver's requests, for the present instant.
-            read: makes the future's result of the answer without an error, or raises.
+            read: makes the future's result of the answer without an error, or raises; or returns
+                ``UNFINISHED`` to read the next answer, too.
 
         Raises:
             Closed: as ``handle``.
@@ -315,7 +319,11 @@ class DriverThread(Generic[C]):
         try:
             if error is not None:
                 raise error
-            future.set_result(read(output))
+            result = read(output)
+            if result is UNFINISHED:
+                self._futures[output.request_id] = future, read
+            else:
+                future.set_result(result)
         except Exception as refused:
             future.set_exception(refused)
         return []

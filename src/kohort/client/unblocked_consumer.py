@@ -19,6 +19,7 @@ from kohort.client.driver_thread import DriverThread, consumer_thread
 from kohort.client.errors import Closed, WrongUse
 from kohort.client.fetching import RecordFetcher
 from kohort.client.listeners import Told, tell
+from kohort.client.log_questions import LogQuestions
 from kohort.client.record_event import RecordEvent
 from kohort.client.records import K, Record, V
 from kohort.client.steps import Steps
@@ -64,6 +65,11 @@ class UnblockedConsumer(Consumer[K, V]):
         super().__init__(settings, **more)
         self.api_timeout_s = self._api_timeout_s()
         self.max_poll_records = self._settings.max_poll_records
+
+    @property
+    def questions(self) -> LogQuestions:
+        """Asks about topics and logs."""
+        return self._questions
 
     @property
     def is_closed(self) -> bool:

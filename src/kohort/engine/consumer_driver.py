@@ -59,7 +59,7 @@ from kohort.model.client_facts import (
 )
 from kohort.model.errors import ErrorCode
 from kohort.model.ids import ConnectionId, GroupId, ProtocolType, TopicPartition
-from kohort.model.instants import Instant, sooner
+from kohort.model.instants import Instant, Millis, sooner
 from kohort.model.member_facts import MemberFact
 from kohort.model.positions import EARLIEST, LATEST, Position
 from kohort.wire.messages.k02_list_offsets import ListOffsetsRequest
@@ -210,9 +210,22 @@ class ConsumerDriver(Generic[C]):
         self._take(outputs)
         return request_id, self._settle(now)
 
-    def request(self, where: Where, message: Any, now: Instant) -> tuple[RequestId, list[Output]]:
+    def request(
+        self, where: Where, message: Any, now: Instant, *, timeout_ms: Millis | None = None
+    ) -> tuple[RequestId, list[Output]]:
         """Send any other request; one ``Answered`` answers."""
-        request_id, outputs = self.member.request(where, message, now)
+        request_id, outputs = self.member.request(where, message, now, timeout_ms=timeout_ms)
+        self._take(outputs)
+        return request_id, self._settle(now)
+
+    def request_leaders(
+        self, request_class: type, where: LeadersOf, now: Instant, *, timeout_ms: Millis
+    ) -> tuple[RequestId, list[Output]]:
+        """Send a request to each leader of some partitions; each answers by an ``Answered``."""
+        member = self.member
+        request_id, outputs = member.request_leaders(
+            request_class, where, now, timeout_ms=timeout_ms
+        )
         self._take(outputs)
         return request_id, self._settle(now)
 
