@@ -7,7 +7,9 @@ from calendar import timegm
 
 import pytest
 
+from kohort.explain.events import Kind
 from kohort.explain.frames import framed, time_in
+from kohort.explain.reading import LogReader
 
 NOON = float(timegm((2026, 3, 1, 12, 0, 0)))
 TEXT = "Stabilized group g generation 5 with 2 members."
@@ -65,3 +67,25 @@ def test_times_without_a_date(text: str, at: float | None) -> None:
 )
 def test_damaged_lines_are_texts(text: str) -> None:
     framed(text)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        json.dumps({"level": "info", "ts": "2026-03-01T12:00:00.25Z", "msg": "joining group",
+                    "group": "g"}),
+        'time="2026-03-01T12:00:00.25Z" level=info msg="joining group" group=g',
+        "[INFO] joining group; group: g",
+    ],
+)  # fmt: skip
+def test_values_of_a_message_may_be_fields_of_their_own(line: str) -> None:
+    (event,) = LogReader("go.log").read(1, line)
+    assert (event.kind, event.group, event.maker) == (Kind.JOINING, "g", "franz-go")
+
+
+def test_sarama_tells_its_group_in_front() -> None:
+    reader = LogReader("go.log")
+    text = "[sarama] 2026/03/01 12:00:00 consumergroup/g: lost ownership of map[t:[0 1]] due to x"
+    (event,) = reader.read(1, text)
+    assert (event.kind, event.group, event.maker) == (Kind.LOST, "g", "sarama")
+    assert (event.at, event.dated) == (NOON, True)

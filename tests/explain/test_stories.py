@@ -235,3 +235,34 @@ def test_the_reason_of_a_member_that_left_is_that_of_its_own_line() -> None:
     assert explain(leaves(0, 4, "m")).story.rebalances[0].client_reason == (
         "the consumer is being closed"
     )
+
+
+def test_a_record_that_a_broker_could_not_store_names_its_reason() -> None:
+    text = "Appending metadata message for group g generation 5 failed due to {}, returning UNKNOWN"
+    large = explain(
+        [line(0, text.format("org.x.RecordTooLargeException") + " error code to the client")]
+    )
+    (finding,) = large.findings
+    assert (finding.name, finding.known) == ("group record too large", Known.MEASURED)
+    few = explain(
+        [
+            preparing(
+                0,
+                4,
+                "Error NOT_ENOUGH_REPLICAS when storing group assignment during SyncGroup "
+                "(member: m).",
+            ),
+            *done(1, 5),
+        ]
+    )
+    assert few.findings[0].name == "group not stored"
+
+
+def test_a_leader_that_joined_too_late_is_named() -> None:
+    text = (
+        "Group leader [memberId: m-1, groupInstanceId: null] failed to join before the rebalance "
+        "timeout. Member m-2 was elected as the new leader."
+    )
+    (finding,) = explain([joins(0, 4, "m-3"), line(5, text), *done(5, 5)]).findings
+    assert finding.name == "leader too late"
+    assert "m-1" in finding.says

@@ -1,6 +1,6 @@
 """Messages of Kafka's brokers about groups, 1.0 to 4.3: the Scala and the Java coordinator.
 
-In: nothing. Out: `BROKER`, the most special message first. Must not know: frames, clients.
+In: nothing. Out: `BROKER`. Must not know: frames, clients.
 
 A template without its first letter fits a message that versions begin with a capital letter or not.
 """
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Final, TypeAlias
 
+from kohort.explain.coordinator_wordings import COORDINATOR
 from kohort.explain.events import Kind, Side
 from kohort.explain.templates import NEWEST, Wording, number, wording
 
@@ -232,30 +233,6 @@ _TABLE: Final = (
         "2.5-",
     ),
     (
-        Kind.UNLOADED,
-        "[GroupId=<group>] Unloading group metadata for generation <generation>",
-        "3.7-",
-    ),
-    (Kind.UNLOADED, "Unloading group metadata for <group> with generation <generation>", "1.0-3.8"),
-    (Kind.LOADED, "Loading group metadata for <group> with generation <generation>", "1.0-3.8"),
-    (Kind.LOADED, "Loaded classic group <group> with <members> members", "3.7-"),
-    (
-        Kind.COORDINATOR_MOVED,
-        "Finished loading offsets and group metadata from __consumer_offsets-<partition> in <ms> "
-        "milliseconds…",
-        "1.0-3.8",
-    ),
-    (
-        Kind.COORDINATOR_MOVED,
-        "Elected as the group coordinator for partition <partition> in epoch <epoch>",
-        "2.8-",
-    ),
-    (
-        Kind.COORDINATOR_MOVED,
-        "Resigned as the group coordinator for partition <partition> in epoch <epoch>",
-        "2.8-",
-    ),
-    (
         Kind.MEMBER_JOINS,
         "[GroupId <group>] Member <member> joins the consumer group using the <protocol> protocol",
         "4.0-",
@@ -315,59 +292,112 @@ _TABLE: Final = (
         "group using the <protocol> protocol",
         "4.0-",
     ),
-    (
-        Kind.COORDINATOR_MOVED,
-        "Finished unloading metadata for __consumer_offsets-<partition> with epoch <epoch>",
-        "3.7-",
-    ),
-    (
-        Kind.COORDINATOR_MOVED,
-        "Finished loading of metadata from __consumer_offsets-<partition> with epoch <epoch> in "
-        "<ms>ms…",
-        "3.7-",
-    ),
-    (
-        Kind.HOUSEKEEPING,
-        "Scheduling loading of metadata from __consumer_offsets-<partition> …",
-        "3.7-",
-    ),
-    (
-        Kind.HOUSEKEEPING,
-        "Scheduling unloading of metadata for __consumer_offsets-<partition> with …",
-        "3.7-",
-    ),
-    (Kind.HOUSEKEEPING, "Started unloading metadata for __consumer_offsets-<partition> …", "3.7-"),
-    (Kind.HOUSEKEEPING, "Scheduling loading of offsets and group metadata from …", "1.0-3.8"),
-    (Kind.HOUSEKEEPING, "Generated <count> tombstone records in <ms> milliseconds while …", "3.7-"),
-    (Kind.HOUSEKEEPING, "Generated <count> records in <ms> milliseconds while …", "3.7-"),
-    (Kind.HOUSEKEEPING, "Removed <count> offsets associated with deleted partitions: …", "1.0-3.8"),
-    (Kind.HOUSEKEEPING, "Removed <count> expired offsets in <ms> milliseconds", "1.0-3.8"),
-    (
-        Kind.HOUSEKEEPING,
-        "Group <group> transitioned to Dead in generation <generation>",
-        "1.0-3.8",
-    ),
-    (
-        Kind.HOUSEKEEPING,
-        "Ignored unloading metadata for __consumer_offsets-<partition> in …",
-        "3.7-",
-    ),
-    (
-        Kind.HOUSEKEEPING,
-        "Ignored loading metadata from __consumer_offsets-<partition> since …",
-        "3.7-",
-    ),
-    (Kind.HOUSEKEEPING, "Ignored load completion from __consumer_offsets-<partition> …", "3.7-"),
-    (Kind.HOUSEKEEPING, "The coordinator __consumer_offsets-<partition> is already …", "3.7-"),
-    (Kind.HOUSEKEEPING, "Starting up", None),
-    (Kind.HOUSEKEEPING, "Startup complete", None),
-    (Kind.HOUSEKEEPING, "Shutting down", None),
-    (Kind.HOUSEKEEPING, "Shutdown complete", None),
     (Kind.CONVERTED, "Converted the classic group to a consumer group", "4.0-"),
+    (
+        Kind.LEFT,
+        "[Group <group>] Dynamic Member <member> has left group through explicit `LeaveGroup` "
+        "request; client reason: <reason>",
+        "3.7-",
+    ),
+    (
+        Kind.LEFT,
+        "[Group <group>] Static Member <member> with instance id <instance> has left group "
+        "through explicit `LeaveGroup` request; client reason: <reason>",
+        "3.7-",
+    ),
+    (
+        Kind.PENDING_EXPIRED,
+        "[Group <group>] Pending member <member> has left group through explicit `LeaveGroup` "
+        "request; client reason: <reason>",
+        "3.7-",
+    ),
+    (
+        Kind.PENDING_EXPIRED,
+        "Pending member with memberId=<member> has left group <group> through explicit "
+        "`LeaveGroup` request",
+        "3.0-3.8",
+    ),
+    (Kind.PENDING_EXPIRED, "Pending member <member> is leaving group <group>", "2.3-2.8"),
+    (
+        Kind.STATIC_REPLACED,
+        "[GroupId <group>] Static member with instance id <instance> re-joins the consumer group "
+        "using the <protocol> protocol. Created a new member <member> to replace the existing "
+        "member <old>",
+        "4.0-",
+    ),
+    (
+        Kind.FENCED,
+        "[GroupId <group>] Static member <member> with instance id <instance> cannot join the "
+        "group because the instance id is <rest> owned by member <old>",
+        "4.0-",
+    ),
+    (
+        Kind.NEW_MEMBER,
+        "[GroupId <group>] Dynamic member with unknown member id joins the consumer group. "
+        "Created a new member id <member> and requesting the member to rejoin with this id",
+        "4.0-",
+    ),
+    (
+        Kind.EXPIRED,
+        "[GroupId <group>] Member <member> fenced from the group because <reason>",
+        "4.0-",
+    ),
+    (
+        Kind.RECONCILED,
+        "[GroupId <group>] Member <member> updated its subscribed topics to: <topics>",
+        "4.0-",
+    ),
+    (Kind.RECONCILED, "[GroupId <group>] Computed new subscription metadata: <topics>", "3.7-4.0"),
+    (
+        Kind.LEADER_REPLACED,
+        "Group leader [member.id: <member>, group.instance.id: <instance>] failed to join before "
+        "rebalance timeout, while new leader <new> was elected",
+        "2.3-3.8",
+    ),
+    (
+        Kind.LEADER_REPLACED,
+        "Group leader [member.id: <member>, group.instance.id: <instance>] failed to join before "
+        "rebalance timeout, and the group couldn't proceed to next generation because no member "
+        "joined",
+        "2.3-3.8",
+    ),
+    (
+        Kind.LEADER_REPLACED,
+        "Group leader [memberId: <member>, groupInstanceId: <instance>] failed to join before the "
+        "rebalance timeout. Member <new> was elected as the new leader",
+        "3.7-",
+    ),
+    (
+        Kind.LEADER_REPLACED,
+        "Group leader [memberId: <member>, groupInstanceId: <instance>] failed to join before the "
+        "rebalance timeout and the group couldn't proceed to the next generation because no "
+        "member joined",
+        "3.7-",
+    ),
+    (
+        Kind.STATIC_KEPT,
+        "Static member joins during <state> stage will not trigger rebalance",
+        "2.3-2.5",
+    ),
+    (
+        Kind.FENCED,
+        "given member.id <member> is identified as a known static member <instance>, but not "
+        "matching the expected member.id <old> during <operation>, will respond with instance "
+        "fenced error",
+        "2.4-2.8",
+    ),
+    (
+        Kind.FENCED,
+        "given member.id <member> is identified as a known static member <instance>,but not "
+        "matching the expected member.id <old> during <operation>, will respond with instance "
+        "fenced error",
+        "2.4-2.8",
+    ),
 )
 
 BROKER: Final[tuple[Wording, ...]] = tuple(
-    wording(kind, Side.BROKER, "Kafka", template, versions) for kind, template, versions in _TABLE
+    wording(kind, Side.BROKER, "Kafka", template, versions)
+    for kind, template, versions in (*_TABLE, *COORDINATOR)
 )
 
 _PHRASES: Final[tuple[tuple[str, Versions], ...]] = (

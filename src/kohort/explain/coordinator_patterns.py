@@ -7,11 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import pairwise
+from typing import Final
 
 from kohort.explain.causes import Cause
 from kohort.explain.events import Kind
-from kohort.explain.findings import Finding, events_of, places_of
+from kohort.explain.findings import Finding, Known, events_of, places_of
 from kohort.explain.stories import Story
+
+_TOO_LARGE: Final = ("RecordTooLarge", "MESSAGE_TOO_LARGE", "larger than", "RecordBatchTooLarge")
+_FEW_REPLICAS: Final = ("NotEnoughReplicas", "NOT_ENOUGH_REPLICAS", "COORDINATOR_NOT_AVAILABLE")
 
 
 def coordinator(story: Story) -> Iterator[Finding]:
@@ -56,15 +60,59 @@ def leader(story: Story) -> Iterator[Finding]:
             "log of the member that the coordinator named as leader before.",
             evidence=tuple(r.place for r in waiting[:3]),
         )
-    if story.causes[Cause.STORE_FAILED]:
-        failed = [r for r in story.rebalances if r.cause is Cause.STORE_FAILED]
+    late = events_of(story, Kind.LEADER_REPLACED)
+    if late:
         yield Finding(
-            name="group record too large",
-            says="The broker could not store the assignment of the group.",
-            advice="Usually the record is larger than the broker's message.max.bytes: use fewer "
-            "members or topics in one group, or raise the limit of __consumer_offsets. Otherwise "
-            "too few replicas are in sync.",
-            evidence=tuple(r.place for r in failed[:3]),
+            name="leader too late",
+            says=f"The leader{f' {late[0].member}' if late[0].member else ''} did not join again "
+            f"in time{_times(story.counts[Kind.LEADER_REPLACED])}, so another member assigns, or the "
+            "group waits once more.",
+            advice="The leader was busy between two polls, or its process stopped: look at its "
+            "own log of that time.",
+            evidence=places_of(late),
+        )
+
+
+def storing(story: Story) -> Iterator[Finding]:
+    """The broker could not store the record of the group."""
+    begun = [r for r in story.rebalances if r.cause is Cause.STORE_FAILED]
+    told = events_of(story, Kind.STORE_FAILED)
+    if not begun and not told:
+        return
+    words = " ".join([*(e.text for e in told), *(r.reason for r in begun)])
+    large = any(word in words for word in _TOO_LARGE)
+    replicas = any(word in words for word in _FEW_REPLICAS)
+    why = (
+        " The record is larger than the broker takes."
+        if large
+        else " Too few replicas of __consumer_offsets are in sync."
+        if replicas
+        else ""
+    )
+    yield Finding(
+        name="group not stored" if replicas else "group record too large",
+        says="The broker could not store the assignment of the group"
+        f"{_times(max(len(begun), story.counts[Kind.STORE_FAILED]))}.{why}",
+        advice="Bring back the brokers that hold replicas of __consumer_offsets "
+        "(min.insync.replicas)."
+        if replicas
+        else "The record of a group holds the subscriptions and the assignments of all members. Use "
+        "fewer members or topics in one group, or raise max.message.bytes of __consumer_offsets "
+        "(message.max.bytes of the brokers).",
+        known=Known.MEASURED if large or replicas else Known.ASSUMED,
+        evidence=places_of(told) or tuple(r.place for r in begun[:3]),
+    )
+
+
+def replicas_changed(story: Story) -> Iterator[Finding]:
+    """The offsets topic lost replicas, or got them back."""
+    if events := events_of(story, Kind.REPLICAS_CHANGED):
+        yield Finding(
+            name="offsets topic short of replicas",
+            says="The set of in-sync replicas of __consumer_offsets changed: a broker was slow, "
+            "stopped, or came back. Commits and assignments wait or fail meanwhile.",
+            advice="Look at the brokers of that partition. The members are not at fault.",
+            evidence=places_of(events),
         )
 
 
@@ -88,3 +136,7 @@ def protocols(story: Story) -> Iterator[Finding]:
             "time.",
             evidence=places_of(cooperative),
         )
+
+
+def _times(count: int) -> str:
+    return f", {count} times" if count > 1 else ""

@@ -44,6 +44,9 @@ class Kind(StrEnum):
     TARGET = "target assignment computed"
     RECONCILED = "member changed its assignment state"
     CONVERTED = "group converted to another protocol"
+    LEADER_REPLACED = "leader did not join in time"
+    STORE_FAILED = "record of the group could not be stored"
+    REPLICAS_CHANGED = "in-sync replicas of the offsets topic changed"
     HOUSEKEEPING = "broker's own work"
     """Nothing about members: no event is made of it."""
 

@@ -21,7 +21,7 @@ from kohort.explain.templates import NEWEST, version_text
 from kohort.model.ids import TopicPartition
 
 MOST_GROUPS: Final = 10_000
-_MOVES: Final = {Kind.COORDINATOR_MOVED}
+_MOVES: Final = {Kind.COORDINATOR_MOVED, Kind.REPLICAS_CHANGED, Kind.STORE_FAILED}
 """Lines about a broker alone say nothing beside lines about groups."""
 
 
@@ -85,7 +85,7 @@ class Explainer:
         found = [
             Explained(story=story, findings=tuple(findings(story)))
             for story in self._stories.values()
-            if story.group or len(self._stories) == 1 or story.counts.keys() != _MOVES
+            if story.group or len(self._stories) == 1 or not story.counts.keys() <= _MOVES
         ]
         return sorted(found, key=lambda e: (not e.story.group, -e.story.total, e.story.group))
 

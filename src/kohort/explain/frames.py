@@ -1,8 +1,8 @@
 """Takes the frame off a line of a log: its time, the container in front, the logger behind.
 
 In: lines of text. Out: `Framed` values. Formats: Kafka's default pattern with and without brackets,
-Spring's, logback's, Python's ``logging``, librdkafka's, JSON (logstash, Docker, KafkaJS), CRI and
-compose prefixes. Must not know: wordings.
+Spring's, logback's, Python's ``logging``, librdkafka's, JSON (logstash, Docker, KafkaJS), pairs
+(logfmt), CRI and compose prefixes. Must not know: wordings.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 _DATE_TIME: Final = re.compile(
-    r"(\d{4})-(\d\d)-(\d\d)[ T](\d\d):(\d\d):(\d\d)(?:[.,](\d{1,9}))?(Z|[+-]\d\d:?\d\d)?"
+    r"(\d{4})[-/](\d\d)[-/](\d\d)[ T](\d\d):(\d\d):(\d\d)(?:[.,](\d{1,9}))?(Z|[+-]\d\d:?\d\d)?"
 )
 _EPOCH: Final = re.compile(r"(?<![\d.])(\d{10})\.(\d{3,6})(?!\d)")
 _CLOCK: Final = re.compile(
@@ -30,6 +30,8 @@ _LOGGER: Final = re.compile(
 )
 """The logger and the thread behind a message; a line that was cut has a part of the logger."""
 _MESSAGES: Final = ("message", "msg", "log", "MESSAGE")
+_LOGFMT: Final = re.compile(r'([\w.@]+)=("(?:[^"\\]|\\.)*"|\S+)')
+"""The pairs of a line as Go's loggers write it: ``level=info msg="joining group" group=g``."""
 _TIMES: Final = ("@timestamp", "timestamp", "time", "ts")
 
 
@@ -60,6 +62,8 @@ def framed(line: str) -> Framed:
         outer = next((str(found[name]) for name in _TIMES if found.get(name)), "")
         at, dated = (inner.at, inner.dated) if inner.dated else time_in(outer)
         return Framed(inner.text, at, dated, source or inner.source, fields)
+    if 'msg="' in stripped and (fields := _logfmt(stripped)).get("msg"):
+        return Framed(fields["msg"], at, dated, source, fields)
     return Framed(_LOGGER.sub("", stripped), at, dated, source, fields)
 
 
@@ -88,6 +92,11 @@ def _instant(found: re.Match[str]) -> float:
         offset = int(digits[:2]) * 3_600 + int(digits[2:]) * 60
         whole -= offset if zone[0] == "+" else -offset
     return whole + int((found[7] or "0").ljust(9, "0")) / 1e9
+
+
+def _logfmt(text: str) -> dict[str, Any]:
+    """The pairs of a line; a value in quotes is without them."""
+    return {key: value.strip('"').replace('\\"', '"') for key, value in _LOGFMT.findall(text)}
 
 
 def _json(text: str) -> dict[str, Any]:

@@ -9,7 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from kohort.explain.coordinator_patterns import coordinator, leader, protocols
+from kohort.explain.coordinator_patterns import (
+    coordinator,
+    leader,
+    protocols,
+    replicas_changed,
+    storing,
+)
 from kohort.explain.findings import Finding
 from kohort.explain.group_patterns import crash_loop, lone_member, restarts, slow_join, storm
 from kohort.explain.member_patterns import (
@@ -32,9 +38,11 @@ _RULES: Final[tuple[Callable[[Story], Iterator[Finding]], ...]] = (
     crash_loop,
     restarts,
     leader,
+    storing,
     failed_joins,
     lone_member,
     coordinator,
+    replicas_changed,
     wrong_use,
     others,
     protocols,

@@ -10,16 +10,15 @@ import re
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from kohort.explain.broker_wordings import BROKER, versions_of
-from kohort.explain.client_wordings import CLIENT
+from kohort.explain.broker_wordings import versions_of
 from kohort.explain.events import Event, Kind, Place, Side
 from kohort.explain.frames import Framed, framed
 from kohort.explain.templates import Wording
+from kohort.explain.wordings import understood
 
-_ALL: Final = (*BROKER, *CLIENT)
 _MAYBE: Final = (
-    *("roup", "oordinator", "eartbeat", "MAXPOLL", "ebalanc", "poll interval"),
-    *("assign()", "assigned"),
+    *("roup", "oordinator", "eartbeat", "ember", "ebalanc", "ommit", "MAXPOLL", "poll"),
+    *("assign()", "assigned", "eneration", "__consumer_offsets"),
 )
 """A line without any of these tells nothing about a group: most lines of a broker's log. Looking
 for plain texts takes a quarter of the time of a regular expression."""
@@ -98,12 +97,12 @@ class LogReader:
             return []
         frame = framed(line)
         place = Place(self._file, number)
-        for wording in _ALL:
-            if (values := wording.match(frame.text)) is not None:
-                counts.understood += 1
-                if wording.kind is Kind.HOUSEKEEPING:
-                    return []
-                return self._complete(self._event(wording, values, frame, place))
+        if (found := understood(frame.text) or _in_pairs(frame)) is not None:
+            wording, values = found
+            counts.understood += 1
+            if wording.kind is Kind.HOUSEKEEPING:
+                return []
+            return self._complete(self._event(wording, values, frame, place))
         if _CERTAIN.search(line) is None:
             counts.others += 1
             return []
@@ -174,6 +173,17 @@ class LogReader:
             texts["client"] = found[1] or found[2]
         for name, key in (("group", "groupId"), ("member", "memberId"), ("client", "clientId")):
             texts[name] = texts[name] or str(frame.fields.get(key) or "")
+
+
+def _in_pairs(frame: Framed) -> tuple[Wording, dict[str, str]] | None:
+    """The message of franz-go, whose values a logger wrote as fields of their own."""
+    names = list(frame.fields)
+    if "group" not in names:
+        return None
+    pairs = [f"{name}: {frame.fields[name]}" for name in names[names.index("group") :]]
+    return understood(f"{frame.text}; {', '.join(pairs)}") or understood(
+        f"{frame.text}; {pairs[0]}"
+    )
 
 
 def client_of(member: str) -> str:

@@ -16,7 +16,7 @@ NUMBERS: Final = frozenset({"generation", "members", "static", "partition", "ms"
 _NAME: Final = re.compile(r"<(\w+)>")
 NEWEST: Final = 99.0
 """The last version of a message that the newest Kafka writes, too."""
-_LONGEST: Final = 20_000
+LONGEST: Final = 20_000
 """No message is read behind so many characters: a hostile line must not cost seconds."""
 
 
@@ -27,6 +27,7 @@ class Wording(NamedTuple):
     side: Side
     maker: str
     versions: tuple[float, float] | None
+    template: str
     mark: str
     """A literal part of the message, by which a line is found quickly."""
     pattern: re.Pattern[str]
@@ -35,7 +36,7 @@ class Wording(NamedTuple):
         """The values by name; None for another message."""
         if self.mark not in text:
             return None
-        found = self.pattern.search(text, 0, _LONGEST)
+        found = self.pattern.search(text, 0, LONGEST)
         return None if found is None else {k: v for k, v in found.groupdict().items() if v}
 
 
@@ -69,6 +70,7 @@ def wording(
         side=side,
         maker=maker,
         versions=None if versions is None else (number(low), number(high) if high else NEWEST),
+        template=template,
         mark=max(parts[::2], key=len),
         pattern=re.compile(pattern, re.DOTALL),
     )

@@ -1,0 +1,151 @@
+"""Messages of kafka-python, aiokafka and Faust about their groups.
+
+In: nothing. Out: `KAFKA_PYTHON` and `AIOKAFKA`. Must not
+know: frames, other programs.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from kohort.explain.events import Kind
+
+KAFKA_PYTHON: Final = (
+    (Kind.HEARTBEAT_REBALANCING, "Heartbeat failed for group <group> because it is rebalancing"),
+    (Kind.HEARTBEAT_REBALANCING, "Group <group> is rebalancing; rejoining"),
+    (Kind.SESSION_EXPIRED, "Heartbeat session expired, marking coordinator dead"),
+    (Kind.POLL_EXPIRED, "Heartbeat poll expired, leaving group"),
+    (Kind.LEAVING, "Leaving consumer group (<group>)"),
+    (Kind.UNKNOWN_MEMBER, "Heartbeat: local member_id was not recognized; this consumer needs …"),
+    (
+        Kind.COORDINATOR_LOST,
+        "Marking the coordinator dead (node <node>) for group <group>: <reason>",
+    ),
+    (Kind.LOST, "Group <group> lost membership; forcibly revoking <partitions>"),
+    (Kind.REVOKED, "Revoking previously assigned partitions <partitions> for group <group>"),
+    (Kind.ADDED, "Setting newly assigned partitions <partitions> for group <group>"),
+    (Kind.SYNCED, "Cooperative rebalance complete for group <group>: <plan>"),
+    (Kind.COORDINATOR_FOUND, "Discovered coordinator <node> for group <group>"),
+    (Kind.JOINED, "Successfully joined group <group> with generation <generation>"),
+    (Kind.SYNCED, "Successfully synced group <group> with generation <generation>"),
+    (Kind.PROGRESS, "Elected group leader -- performing partition assignments using <assignor>"),
+    (Kind.JOIN_FAILED, "Error sending JoinGroupRequest_<version> to node <node> [<reason>]…"),
+    (Kind.JOINING, "(Re-)joining group <group>"),
+    (
+        Kind.JOINED,
+        "Successfully joined group <group> <Generation <generation> (member_id: <member>, "
+        "protocol: <protocol>)>",
+    ),
+    (Kind.UNKNOWN_MEMBER, "Heartbeat failed for group <group>: generation id is not current"),
+    (Kind.UNKNOWN_MEMBER, "Heartbeat failed for group <group>: generation id is not  current"),
+    (
+        Kind.COORDINATOR_LOST,
+        "Heartbeat failed for group <group>: coordinator (node <node>) is either not started or "
+        "not valid",
+    ),
+    (Kind.CLIENT_FENCED, "Heartbeat failed for group <group> due to fenced id error: <instance>"),
+    (Kind.CLIENT_FENCED, "SyncGroup for group <group> failed due to fenced id error: <instance>"),
+    (
+        Kind.CLIENT_FENCED,
+        "OffsetCommit for group <group> failed due to fenced id error: <instance>",
+    ),
+    (Kind.CLIENT_FENCED, "Heartbeat thread caught fenced group_instance_id <instance> error"),
+    (Kind.POLL_EXPIRED, "onsumer poll timeout has expired. This means …"),
+    (Kind.LEAVING, "Leaving consumer group <group> (member <member>)"),
+    (Kind.PROGRESS, "LeaveGroup request for group <group> returned successfully"),
+    (Kind.PROGRESS, "LeaveGroup request for group <group> failed with error: <reason>"),
+    (Kind.PROGRESS, "LeaveGroup request failed: <reason>"),
+    (Kind.PROGRESS, "Received member id <member> for group <group>; will retry join-group"),
+    (Kind.JOIN_FAILED, "Attempt to join group <group> failed due to <reason>"),
+    (
+        Kind.JOIN_FAILED,
+        "Attempt to join group <group> rejected since coordinator <node> is loading the group",
+    ),
+    (Kind.JOIN_FAILED, "Failed to join group <group>: <reason>"),
+    (Kind.JOIN_FAILED, "SyncGroup for group <group> failed due to <reason>"),
+    (Kind.JOIN_FAILED, "Unexpected error in join group response: <reason>"),
+    (Kind.JOIN_FAILED, "Unexpected error from SyncGroup: <reason>"),
+    (Kind.COORDINATOR_LOST, "Group Coordinator Request failed: <reason>"),
+    (Kind.COORDINATOR_LOST, "Group coordinator lookup for group <group> failed: <reason>"),
+    (Kind.COORDINATOR_LOST, "Group Coordinator lookup for group <group> failed: <reason>"),
+    (Kind.COORDINATOR_LOST, "Error sending HeartbeatRequest_<version> to node <node> [<reason>]…"),
+    (
+        Kind.COORDINATOR_LOST,
+        "Error sending OffsetCommitRequest_<version> to node <node> [<reason>]…",
+    ),
+    (Kind.JOIN_FAILED, "Error sending SyncGroupRequest_<version> to node <node> [<reason>]…"),
+    (Kind.COORDINATOR_LOST, "Group coordinator for <group> is not known. …"),
+    (
+        Kind.REVOKED,
+        "Cooperative pre-rebalance for group <group>: revoking <partitions> (no longer in "
+        "subscription)",
+    ),
+    (Kind.REQUESTED, "Triggering follow-up rebalance for group <group> to complete <reason>"),
+    (Kind.COMMIT_FAILED, "Offset commit failed: group membership out of date<rest>"),
+    (
+        Kind.COMMIT_FAILED,
+        "Offset commit failed: This is likely to cause duplicate message delivery",
+    ),
+    (
+        Kind.COMMIT_FAILED,
+        "Pre-rebalance offset commit failed: group membership out of date. This is …",
+    ),
+    (Kind.COMMIT_FAILED, "Auto offset commit failed for group <group>: <reason>"),
+    (Kind.COMMIT_FAILED, "OffsetCommit for group <group> failed: <reason>"),
+    (Kind.PROGRESS, "Starting new heartbeat thread"),
+    (Kind.PROGRESS, "Stopping heartbeat thread"),
+    (Kind.PROGRESS, "Heartbeat thread for group <group> failed due to unexpected error: <reason>"),
+    (Kind.PROGRESS, "Heartbeat failed: <reason>"),
+    (
+        Kind.REVOKED,
+        "Revoking previously assigned partitions <partitions> for group <group> on close",
+    ),
+    (Kind.PROGRESS, "Group Coordinator Not Available; retry"),
+)
+
+AIOKAFKA: Final = (
+    (
+        Kind.JOIN_FAILED,
+        "Error sending JoinGroupRequest_<version> to node <node> [<reason>] -- marking "
+        "coordinator dead",
+    ),
+    (Kind.SESSION_EXPIRED, "Heartbeat session expired - marking coordinator dead"),
+    (Kind.UNKNOWN_MEMBER, "Heartbeat failed: local member_id was not recognized; resetting and …"),
+    (Kind.COORDINATOR_LOST, "Marking the coordinator dead (node <node>)for group <group>"),
+    (Kind.JOINED, "Joined group '<group>' (generation <generation>) with member_id <member>"),
+    (
+        Kind.COMMIT_FAILED,
+        "OffsetCommit failed for group <group> due to group error (<reason>), will …",
+    ),
+    (Kind.PROGRESS, "Heartbeat send request failed: <reason>. Will retry"),
+    (Kind.PROGRESS, "LeaveGroup request succeeded"),
+    (
+        Kind.COORDINATOR_LOST,
+        "Error sending <request> to node <node> [<reason>] -- marking coordinator dead",
+    ),
+    (Kind.PROGRESS, "Metadata for topic has changed from <old> to <topics>"),
+    (
+        Kind.COMMIT_FAILED,
+        "OffsetCommit failed for group <group> on partition <topic> due to <reason>, will retry",
+    ),
+    (
+        Kind.COMMIT_FAILED,
+        "OffsetCommit failed for group <group> because group is initializing (<reason>), will "
+        "retry",
+    ),
+    (
+        Kind.COMMIT_FAILED,
+        "OffsetCommit failed for group <group> due to a coordinator error (<reason>), will find "
+        "new …",
+    ),
+    (
+        Kind.COMMIT_FAILED,
+        "OffsetCommit failed for group <group> on partition <topic> with offset <offsets>: "
+        "<reason>",
+    ),
+    (Kind.JOIN_FAILED, "Unexpected error in join group '<group>' response: <reason>"),
+    (Kind.PROGRESS, "Executing _on_partitions_revoked"),
+    (Kind.PROGRESS, "Executing _on_partitions_assigned"),
+    (Kind.PROGRESS, "Restarting on rebalance"),
+    (Kind.PROGRESS, "Recovery rebalancing again…"),
+)

@@ -1,0 +1,61 @@
+"""Finds the message of a line among all known messages.
+
+In: the tables of brokers and clients; the text of a line. Out: the wording and its values. Must
+not know: frames, events.
+
+Each wording is filed under one whole word of it, the rarest one. Only the wordings that are filed
+under a word of the line are tried, the most special one first.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from typing import Final
+
+from kohort.explain.broker_wordings import BROKER
+from kohort.explain.client_wordings import CLIENT
+from kohort.explain.templates import LONGEST, Wording
+
+WORDINGS: Final[tuple[Wording, ...]] = tuple(
+    sorted((*BROKER, *CLIENT), key=lambda w: -len(w.template))
+)
+"""The messages with most text first: they are the most special ones."""
+_ANY_NAME: Final = re.compile(r"<\w+>|…")
+
+
+def _words(template: str) -> list[str]:
+    """The words of a message that a line has as whole words, whatever the values are."""
+    text = _ANY_NAME.sub("\0", template)
+    inner = text.split(" ")
+    # The first word may follow a bracket, the last one may be cut or end in a full stop.
+    return [word for word in inner[1:-1] if word and "\0" not in word]
+
+
+def _filed() -> tuple[dict[str, list[int]], list[int]]:
+    counts = Counter(word for wording in WORDINGS for word in set(_words(wording.template)))
+    by_word: dict[str, list[int]] = {}
+    always: list[int] = []
+    for number, wording in enumerate(WORDINGS):
+        words = _words(wording.template)
+        if words:
+            by_word.setdefault(min(words, key=lambda w: (counts[w], -len(w))), []).append(number)
+        else:
+            always.append(number)
+    return by_word, always
+
+
+_BY_WORD, _ALWAYS = _filed()
+
+
+def understood(text: str) -> tuple[Wording, dict[str, str]] | None:
+    """The most special wording that fits a text, and its values; None if no wording fits."""
+    numbers = set(_ALWAYS)
+    for word in text[:LONGEST].split(" "):
+        if (filed := _BY_WORD.get(word)) is not None:
+            numbers.update(filed)
+    for number in sorted(numbers):
+        wording = WORDINGS[number]
+        if (values := wording.match(text)) is not None:
+            return wording, values
+    return None
