@@ -65,8 +65,8 @@ def leader(story: Story) -> Iterator[Finding]:
         yield Finding(
             name="leader too late",
             says=f"The leader{f' {late[0].member}' if late[0].member else ''} did not join again "
-            f"in time{_times(story.counts[Kind.LEADER_REPLACED])}, so another member assigns, or the "
-            "group waits once more.",
+            f"in time{_times(story.counts[Kind.LEADER_REPLACED])}, so another member assigns, or "
+            "the group waits once more.",
             advice="The leader was busy between two polls, or its process stopped: look at its "
             "own log of that time.",
             evidence=places_of(late),
@@ -96,8 +96,8 @@ def storing(story: Story) -> Iterator[Finding]:
         advice="Bring back the brokers that hold replicas of __consumer_offsets "
         "(min.insync.replicas)."
         if replicas
-        else "The record of a group holds the subscriptions and the assignments of all members. Use "
-        "fewer members or topics in one group, or raise max.message.bytes of __consumer_offsets "
+        else "The record of a group holds the subscriptions and the assignments of all members. "
+        "Use fewer members or topics, or raise max.message.bytes of __consumer_offsets "
         "(message.max.bytes of the brokers).",
         known=Known.MEASURED if large or replicas else Known.ASSUMED,
         evidence=places_of(told) or tuple(r.place for r in begun[:3]),
