@@ -176,7 +176,7 @@ class LogReader:
 
 
 def _in_pairs(frame: Framed) -> tuple[Wording, dict[str, str]] | None:
-    """The message of franz-go, whose values a logger wrote as fields of their own."""
+    """A message of franz-go; the logger wrote its values as separate fields."""
     names = list(frame.fields)
     if "group" not in names:
         return None
