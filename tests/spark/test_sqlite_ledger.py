@@ -181,6 +181,45 @@ def test_a_damaged_ledger_is_an_error_that_names_its_file(tmp_path: Path) -> Non
         SqliteLedger.of_table(tmp_path)
 
 
+@pytest.mark.parametrize("size", [0, 4096])
+def test_a_file_that_is_no_ledger_says_what_was_expected(tmp_path: Path, size: int) -> None:
+    path = tmp_path / LEDGER_PATH
+    path.parent.mkdir()
+    with closing(sqlite3.connect(path)) as other:
+        if size:
+            other.execute("CREATE TABLE other (name TEXT)")
+    with pytest.raises(LedgerError, match=r"ledger.db is not a kohort ledger.*--output") as caught:
+        SqliteLedger.of_table(tmp_path)
+    assert "\n" not in str(caught.value)
+
+
+READS = [
+    ("described", ("schema",)),
+    ("queries", ()),
+    ("noted_topics", ()),
+    ("all_positions", ()),
+    ("positions", ([A],)),
+    ("manifest", ()),
+    ("describe", ("a", "b")),
+    ("acquire", ([A], 1, "m")),
+    ("commit", ("app", [])),
+]
+
+
+@pytest.mark.parametrize(("method", "arguments"), READS, ids=[name for name, _ in READS])
+def test_a_ledger_that_is_damaged_while_it_is_open_is_an_error_with_its_file(
+    ledger: SqliteLedger, tmp_path: Path, method: str, arguments: tuple[object, ...]
+) -> None:
+    """The reads raised sqlite3.DatabaseError, and so did a damaged page in a transaction."""
+    own(ledger, A, B)
+    ledger._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    path = tmp_path / LEDGER_PATH
+    path.write_bytes(b"\xff" * path.stat().st_size)
+    ledger._connection.execute("PRAGMA shrink_memory")  # SQLite has kept all pages so far
+    with pytest.raises(LedgerError, match=r"ledger.db cannot be used as a ledger.*restore a copy"):
+        getattr(ledger, method)(*arguments)
+
+
 def test_a_ledger_of_another_version_is_refused(ledger: SqliteLedger, tmp_path: Path) -> None:
     ledger.describe("version", "99")
     with pytest.raises(LedgerError, match="is a ledger of version 99"):

@@ -9,6 +9,8 @@ from __future__ import annotations
 import os
 import sqlite3
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -58,6 +60,17 @@ def explained(path: Path, error: sqlite3.Error) -> str:
             "read the topic again"
         )
     return f"{path} cannot be used: {error}; nothing of this batch was committed"
+
+
+@contextmanager
+def explaining(path: Path) -> Iterator[None]:
+    """Raise each error of SQLite as a LedgerError that names the file and the next step."""
+    try:
+        yield
+    except (sqlite3.IntegrityError, sqlite3.ProgrammingError):
+        raise  # a mistake of kohort, not of the file
+    except sqlite3.DatabaseError as error:
+        raise LedgerError(explained(path, error)) from error
 
 
 def connect(path: Path) -> sqlite3.Connection:

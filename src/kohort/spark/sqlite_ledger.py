@@ -40,7 +40,7 @@ from kohort.spark.ledger import (
 )
 from kohort.spark.offsets import OwnedRange
 from kohort.spark.planning import Piece
-from kohort.spark.sqlite_files import connect, connect_for_reading, explained
+from kohort.spark.sqlite_files import connect, connect_for_reading, explaining
 
 SCHEMA_VERSION = "1"
 LEDGER_PATH = Path("_kohort") / "ledger.db"
@@ -149,10 +149,8 @@ class SqliteLedger:
 
     def described(self, name: str) -> str | None:
         """See ``Ledger.described``."""
-        with self._lock:
-            row = self._connection.execute(
-                "SELECT value FROM meta WHERE name = ?", (name,)
-            ).fetchone()
+        with self._reading() as connection:
+            row = connection.execute("SELECT value FROM meta WHERE name = ?", (name,)).fetchone()
         return None if row is None else str(row[0])
 
     def note_query(self, query: NotedQuery) -> str:
@@ -195,8 +193,8 @@ class SqliteLedger:
         return {name: NotedTopic(**json.loads(text)) for name, text in found.items()}
 
     def _described_below(self, prefix: str) -> dict[str, str]:
-        with self._lock:
-            rows = self._connection.execute(
+        with self._reading() as connection:
+            rows = connection.execute(
                 "SELECT name, value FROM meta WHERE substr(name, 1, ?) = ?", (len(prefix), prefix)
             ).fetchall()
         return {name.removeprefix(prefix): text for name, text in rows}
@@ -240,8 +238,8 @@ class SqliteLedger:
 
     def all_positions(self) -> dict[TopicPartition, Position]:
         """See ``Ledger.all_positions``."""
-        with self._lock:
-            rows = self._connection.execute(
+        with self._reading() as connection:
+            rows = connection.execute(
                 """SELECT topic, partition, next_offset, epoch, generation, member
                    FROM position WHERE group_id = ? ORDER BY topic, partition""",
                 (self._group_id,),
@@ -313,8 +311,8 @@ class SqliteLedger:
 
     def manifest(self) -> list[ManifestRow]:
         """See ``Ledger.manifest``."""
-        with self._lock:
-            rows = self._connection.execute(
+        with self._reading() as connection:
+            rows = connection.execute(
                 """SELECT topic, partition, begin_offset, end_offset, epoch, path, rows,
                           dead_path, dead_letters, query, size, crc, dead_size, dead_crc
                    FROM manifest
@@ -362,36 +360,32 @@ class SqliteLedger:
         )
 
     def _prepare(self, group_id: str) -> None:
-        try:
-            with self._transaction() as connection:
-                for statement in _SCHEMA:
-                    connection.execute(statement)
-                for name, value in (("version", SCHEMA_VERSION), ("group", group_id)):
-                    connection.execute("INSERT OR IGNORE INTO meta VALUES (?, ?)", (name, value))
-        except sqlite3.DatabaseError as error:
-            raise LedgerError(explained(self._path, error)) from error
+        with self._transaction() as connection:
+            for statement in _SCHEMA:
+                connection.execute(statement)
+            for name, value in (("version", SCHEMA_VERSION), ("group", group_id)):
+                connection.execute("INSERT OR IGNORE INTO meta VALUES (?, ?)", (name, value))
 
     def _imagine_newer_tables(self) -> None:
         """Tables that an older kohort did not make are empty for this connection."""
-        for statement in _SCHEMA:
-            name = statement.split()[5]
-            if not self._connection.execute(
-                "SELECT 1 FROM sqlite_master WHERE name = ?", (name,)
-            ).fetchone():
-                self._connection.execute(statement.replace("TABLE IF NOT EXISTS", "TEMP TABLE"))
+        with self._reading() as connection:
+            known = {row[0] for row in connection.execute("SELECT name FROM sqlite_master")}
+            for statement in _SCHEMA:
+                if statement.split()[5] not in known:
+                    connection.execute(statement.replace("TABLE IF NOT EXISTS", "TEMP TABLE"))
 
     def _known(self) -> dict[str, str]:
         """Group and version in the file; raises LedgerError unless this kohort reads it."""
-        try:
-            known = dict(
-                self._connection.execute(
-                    "SELECT name, value FROM meta WHERE name IN ('version', 'group')"
-                ).fetchall()
-            )
-        except sqlite3.DatabaseError as error:
-            raise LedgerError(f"{self._path} is not a kohort ledger: {error}") from error
+        with self._reading() as connection:
+            tables = connection.execute("SELECT name FROM sqlite_master").fetchall()
+            question = "SELECT name, value FROM meta WHERE name IN ('version', 'group')"
+            known = dict(connection.execute(question)) if ("meta",) in tables else {}
         if known.keys() != {"version", "group"}:
-            raise LedgerError(f"{self._path} is not a kohort ledger: it names no group")
+            raise LedgerError(
+                f"{self._path} is not a kohort ledger: expected a table meta with a version and a "
+                f"group, it has {sorted(known) or 'none'}; name the directory that `kohort pipeline "
+                "--output` was given, or bring a copy of its ledger back"
+            )
         if known["version"] != SCHEMA_VERSION:
             raise LedgerError(
                 f"{self._path} is a ledger of version {known['version']}, this kohort reads "
@@ -411,23 +405,22 @@ class SqliteLedger:
             yield frozenset(TopicPartition(*row) for row in rows)
 
     @contextmanager
-    def _transaction(self) -> Iterator[sqlite3.Connection]:
-        with self._lock:
-            try:
-                self._connection.execute("BEGIN IMMEDIATE")
-                yield self._connection
-                self._connection.execute("COMMIT")
-            except sqlite3.OperationalError as error:
-                self._roll_back()
-                raise LedgerError(explained(self._path, error)) from error
-            except BaseException:
-                self._roll_back()
-                raise
+    def _reading(self) -> Iterator[sqlite3.Connection]:
+        with self._lock, explaining(self._path):
+            yield self._connection
 
-    def _roll_back(self) -> None:
-        # SQLite ends the transaction by itself if the disk is full.
-        if self._connection.in_transaction:
-            self._connection.execute("ROLLBACK")
+    @contextmanager
+    def _transaction(self) -> Iterator[sqlite3.Connection]:
+        with self._reading() as connection:
+            try:
+                connection.execute("BEGIN IMMEDIATE")
+                yield connection
+                connection.execute("COMMIT")
+            except BaseException:
+                # SQLite ends the transaction by itself if the disk is full.
+                if connection.in_transaction:
+                    connection.execute("ROLLBACK")
+                raise
 
 
 def _check_written(directory: Path, files: Sequence[WrittenFile]) -> None:
