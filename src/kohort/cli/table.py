@@ -1,4 +1,4 @@
-"""``kohort table``: list, clean and verify the files of an exactly-once table.
+"""``kohort table``: list, clean and verify the files of an exactly-once table, or change its host.
 
 In: a directory and, for the comparison, brokers. Out: tables, JSON and an exit status. Must not
 know: how files and topics are compared (``kohort.spark``).
@@ -30,7 +30,7 @@ _DIRECTORY = click.argument("directory", type=click.Path(path_type=Path))
 
 @click.group()
 def table() -> None:
-    """List, clean and verify a table that pipelines wrote."""
+    """List, clean, verify and move a table that pipelines wrote."""
 
 
 @table.command()
@@ -71,6 +71,19 @@ def clean(directory: Path, *, older_than: float, as_json: bool) -> None:
     for orphan in removed:
         click.echo(orphan.path)
     note(f"{len(removed)} files removed")
+
+
+@table.command(short_help="Move a table to this host.")
+@_DIRECTORY
+def adopt(directory: Path) -> None:
+    """Let applications on this host write the table; first end all applications on the other one.
+
+    One host writes a table, since locks of SQLite do not reach another host.
+    """
+    from kohort.spark.table import adopt as move  # noqa: PLC0415
+
+    former, here = move(directory)
+    note(f"host {here} writes {directory} from now on, host {former} did before")
 
 
 @table.command(short_help="Compare every row with the topic.")

@@ -21,6 +21,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
+from kohort.host.identity import this_host
 from kohort.model.errors import ConfigError
 from kohort.model.ids import TopicPartition
 from kohort.spark.durable import make_folder
@@ -39,6 +40,7 @@ from kohort.spark.ledger import (
     ranges_of,
 )
 from kohort.spark.offsets import OwnedRange
+from kohort.spark.one_host import OneHost
 from kohort.spark.planning import Piece
 from kohort.spark.sqlite_files import connect, connect_for_reading, explaining
 
@@ -78,24 +80,40 @@ _SCHEMA = (
 )
 
 
+def path_of(directory: Path) -> Path:
+    """The file of an existing ledger; ConfigError if the directory has none."""
+    path = directory / LEDGER_PATH
+    if not path.is_file():
+        raise ConfigError(
+            f"{directory} holds no kohort table: {LEDGER_PATH} is missing; "
+            "name the directory that `kohort pipeline --output` was given"
+        )
+    return path
+
+
 class SqliteLedger:
     """The ledger of the table in ``directory``, written by ``group_id``; made if it is missing.
 
     Raises:
-        ConfigError: another group writes the table, or the directory cannot be written.
+        ConfigError: another group or another host writes the table, or the directory cannot be
+            written.
         LedgerError: the file is not a ledger of this version.
     """
 
     keeps_positions: Final = True
+    _host: OneHost | None = None
+    """Keeps other hosts out; None for a reader."""
 
     def __init__(self, directory: Path, group_id: str) -> None:
         path = directory / LEDGER_PATH
+        self._host = OneHost(path.parent, this_host())
         try:
             make_folder(path.parent)
+            self._host.claim()
         except OSError as error:
             raise ConfigError(
                 f"cannot write to the output directory {directory}: {error.strerror}; "
-                "name a directory that this user may make or write"
+                "name a directory that this user may make or write, on a disk with free space"
             ) from error
         self._begin(path, connect(path), group_id)
 
@@ -107,12 +125,7 @@ class SqliteLedger:
             ConfigError: there is no table in the directory.
             LedgerError: the file is not a ledger of this version.
         """
-        path = directory / LEDGER_PATH
-        if not path.is_file():
-            raise ConfigError(
-                f"{directory} holds no kohort table: {LEDGER_PATH} is missing; "
-                "name the directory that `kohort pipeline --output` was given"
-            )
+        path = path_of(directory)
         ledger = cls.__new__(cls)
         ledger._begin(path, connect_for_reading(path), None)
         return ledger
@@ -414,6 +427,8 @@ class SqliteLedger:
         with self._reading() as connection:
             try:
                 connection.execute("BEGIN IMMEDIATE")
+                if self._host is not None:
+                    self._host.check()
                 yield connection
                 connection.execute("COMMIT")
             except BaseException:

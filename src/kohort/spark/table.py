@@ -1,4 +1,4 @@
-"""Opens the ledger of a table, lists its committed files, finds and removes orphaned files.
+"""Opens the ledger of a table, lists its committed files, removes orphaned files, changes its host.
 
 In: the directory of a table. Out: a ledger, manifest rows, paths. Must not know: Spark, topics,
 running queries.
@@ -15,10 +15,12 @@ from typing import Final
 
 import google_crc32c
 
+from kohort.host.identity import this_host
 from kohort.model.ids import TopicPartition
 from kohort.spark.layout import DATA, DEAD_LETTERS
 from kohort.spark.ledger import Ledger, ManifestRow, Seal
-from kohort.spark.sqlite_ledger import SqliteLedger
+from kohort.spark.one_host import OneHost
+from kohort.spark.sqlite_ledger import SqliteLedger, path_of
 
 _CHUNK: Final = 1 << 20
 
@@ -45,12 +47,24 @@ def open_ledger(directory: Path, group_id: str | None = None) -> Ledger:
             the ledger of an existing table; nothing is written.
 
     Raises:
-        ConfigError: there is no table, another group writes it, or the directory cannot be written.
+        ConfigError: there is no table, another group or another host writes it, or the directory
+            cannot be written.
         LedgerError: the file is not a ledger of this version.
     """
     if group_id is None:
         return SqliteLedger.of_table(directory)
     return SqliteLedger(directory, group_id)
+
+
+def adopt(directory: Path) -> tuple[str, str]:
+    """Let this host write a table; the names of the former host and of this one.
+
+    Raises:
+        ConfigError: there is no table in the directory.
+    """
+    here = this_host()
+    former = OneHost(path_of(directory).parent, here).adopt()
+    return here.name if former is None else former.name, here.name
 
 
 def seal_of(path: Path) -> Seal:
