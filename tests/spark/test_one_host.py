@@ -83,7 +83,7 @@ def test_an_adopted_table_is_written_by_the_new_host_and_refused_to_the_old_one(
             0, f"host b writes {tmp_path} from now on, host a did before\n",
         )  # fmt: skip
         SqliteLedger(tmp_path, "g").close()
-        with pytest.raises(LedgerError, match="host b has adopted the table .* from host a"):
+        with pytest.raises(LedgerError, match=r"host b has adopted the table .* from host a"):
             running.acquire([TopicPartition("t", 0)], 1, "m")
         with pytest.raises(LedgerError, match="nothing of this batch was committed"):
             running.commit("app", [])

@@ -395,8 +395,8 @@ class SqliteLedger:
             known = dict(connection.execute(question)) if ("meta",) in tables else {}
         if known.keys() != {"version", "group"}:
             raise LedgerError(
-                f"{self._path} is not a kohort ledger: expected a table meta with a version and a "
-                f"group, it has {sorted(known) or 'none'}; name the directory that `kohort pipeline "
+                f"{self._path} is not a kohort ledger: expected a version and a group in its table "
+                f"meta, found {sorted(known) or 'none'}; name the directory that `kohort pipeline "
                 "--output` was given, or bring a copy of its ledger back"
             )
         if known["version"] != SCHEMA_VERSION:
