@@ -141,6 +141,9 @@ def test_offsets_first_next_and_by_time(admin: Admin, kohort_broker: EmbeddedBro
         TP0: 10,
         TP1: 0,
     }
+    epoch = admin.list_offsets([TP0], LATEST)[TP0].leader_epoch
+    assert admin.epoch_ends({TP0: epoch, TP1: epoch}) == {TP0: 10, TP1: 0}
+    assert admin.epoch_ends({}) == {}
     found = admin.list_offsets([TP0], 1_004)[TP0]
     assert (found.offset, found.timestamp) == (4, 1_004)
     assert admin.list_offsets([]) == {}

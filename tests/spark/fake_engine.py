@@ -18,6 +18,7 @@ from typing import Any, Self
 from kohort.client.membership import MembershipSnapshot
 from kohort.model.errors import KohortError
 from kohort.model.ids import TopicPartition
+from kohort.model.positions import Position
 from kohort.spark.driver import SourceDriver
 from kohort.spark.ledger import NotedTopic, WrittenFile
 from kohort.spark.options import SourceOptions, parse_options
@@ -50,6 +51,8 @@ class FakeTopics:
         self.end: dict[TopicPartition, int] = {TopicPartition("t", n): 0 for n in range(count)}
         self.begin: dict[TopicPartition, int] = dict.fromkeys(self.end, 0)
         self.topic_id: str | None = "first"
+        self.leader_epoch = 0
+        self.cut: dict[TopicPartition, int] = {}
 
     def partitions(self) -> list[TopicPartition]:
         return list(self.end)
@@ -60,8 +63,21 @@ class FakeTopics:
     def beginnings(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
         return {p: self.begin[p] for p in partitions}
 
-    def ends(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        return {p: self.end[p] for p in partitions}
+    def ends(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, Position]:
+        return {p: Position(self.end[p], self.leader_epoch) for p in partitions}
+
+    def epoch_ends(self, epochs: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        """Records of leader epoch 0 end where the first election cut the log."""
+        return {
+            p: self.cut.get(p, self.end[p]) if epoch < self.leader_epoch else self.end[p]
+            for p, epoch in epochs.items()
+        }
+
+    def elect(self, **cut: int) -> None:
+        """A new leader; its logs of partition tN end at ``cut``, without the records behind it."""
+        self.leader_epoch += 1
+        self.cut = {TopicPartition("t", int(name[1:])): end for name, end in cut.items()}
+        self.end |= self.cut
 
     def close(self) -> None:
         pass

@@ -11,7 +11,14 @@ import base64
 from collections.abc import Collection, Iterable, Mapping
 
 from kohort.client import topic_orders
-from kohort.client.cluster_client import ClusterClient, check, check_known, left_ms, note_offsets
+from kohort.client.cluster_client import (
+    ClusterClient,
+    check,
+    check_known,
+    left_ms,
+    note_epoch_ends,
+    note_offsets,
+)
 from kohort.client.config import ClientSettings, parse_client_settings
 from kohort.client.descriptions import (
     BrokerDescription,
@@ -25,7 +32,7 @@ from kohort.client.descriptions import (
     SettingDescription,
     TopicDescription,
 )
-from kohort.engine.member_offsets import fetch_request, fetched, list_request
+from kohort.engine.member_offsets import epochs_request, fetch_request, fetched, list_request
 from kohort.engine.member_outputs import Node, Target, Versioned
 from kohort.model.errors import ErrorCode
 from kohort.model.ids import GroupId, TopicPartition
@@ -37,6 +44,7 @@ from kohort.wire.messages import (
     k16_list_groups,
     k19_create_topics,
     k20_delete_topics,
+    k23_offset_for_leader_epoch,
     k37_create_partitions,
     k42_delete_groups,
 )
@@ -276,6 +284,34 @@ class Admin:
         if wanted:
             self._cluster.retry(ask)
         return found
+
+    def epoch_ends(self, epochs: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        """The end of a leader epoch in each log: the first offset of a later leader (KIP-320).
+
+        Records that were read under this epoch and are not before this offset are lost.
+
+        Args:
+            epochs: the leader epoch, by partition. A log that does not know it is missing in the
+                answer.
+
+        Raises:
+            RequestFailed: UNKNOWN_TOPIC_OR_PARTITION and others, for the first partition refused.
+        """
+        found: dict[TopicPartition, int] = {}
+
+        def ask(deadline: float) -> None:
+            left = [tp for tp in sorted(epochs) if tp not in found]
+            for answer in self._cluster.request_leaders(
+                k23_offset_for_leader_epoch.OffsetForLeaderEpochRequest,
+                left,
+                lambda mine, _: epochs_request({tp: epochs[tp] for tp in mine}),
+                deadline,
+            ):
+                note_epoch_ends(answer, found)
+
+        if epochs:
+            self._cluster.retry(ask)
+        return {tp: end for tp, end in found.items() if end >= 0}
 
     def delete_records(self, before: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         """Delete the records before these offsets, and tell where the partitions begin now.

@@ -313,6 +313,15 @@ def note_offsets(answer: Any, found: dict[TopicPartition, OffsetDescription]) ->
             )
 
 
+def note_epoch_ends(answer: Any, found: dict[TopicPartition, int]) -> None:
+    """Add the ends of a leader's answer, -1 for an unknown epoch; raises as ``note_offsets``."""
+    for topic in answer.topics:
+        for p in topic.partitions:
+            tp = TopicPartition(topic.topic, p.partition)
+            check(p.error_code, f"partition {tp}")
+            found[tp] = p.end_offset
+
+
 def left_ms(deadline: float) -> Millis:
     """The time until a deadline on ``time.monotonic``, for the time-out of a request."""
     return Millis(max(1, int((deadline - time.monotonic()) * 1_000)))

@@ -30,6 +30,11 @@ from kohort.wire.messages.k09_offset_fetch import (
     OffsetFetchRequestTopics,
     OffsetFetchResponse,
 )
+from kohort.wire.messages.k23_offset_for_leader_epoch import (
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopic,
+)
 
 _NO_OFFSET = -1
 _FETCH_GROUPS = 8
@@ -142,6 +147,16 @@ def list_request(
     return ListOffsetsRequest(
         replica_id=-1, isolation_level=isolation_level, topics=list(topics.values())
     )
+
+
+def epochs_request(epochs: Mapping[TopicPartition, int]) -> OffsetForLeaderEpochRequest:
+    """OffsetForLeaderEpoch for the leader epoch of each partition."""
+    topics: dict[str, OffsetForLeaderTopic] = {}
+    for (topic, partition), epoch in epochs.items():
+        topics.setdefault(topic, OffsetForLeaderTopic(topic=topic)).partitions.append(
+            OffsetForLeaderPartition(partition=partition, leader_epoch=epoch)
+        )
+    return OffsetForLeaderEpochRequest(topics=list(topics.values()))
 
 
 def coordinator_trouble(response: Any) -> ErrorCode | None:

@@ -1,7 +1,7 @@
 """Tells one machine from another, and a machine that was started again from another machine.
 
 In: files of Linux, the host's name, the environment variable ``KOHORT_HOST``. Out: a
-``HostIdentity``. Must not know: what is kept apart by it.
+``HostIdentity``. Must not know: tables.
 """
 
 from __future__ import annotations

@@ -162,9 +162,9 @@ class SourceDriver:
         partitions = self._topics.partitions()
         beginnings = self._topics.beginnings(partitions)
         self._targets = {
-            partition: end
+            partition: end.offset
             for partition, end in self._topics.ends(partitions).items()
-            if end > beginnings[partition]
+            if end.offset > beginnings[partition]
         }
 
     def latest_offset(self, document: dict[str, Any], limit: int | None) -> dict[str, Any]:
@@ -346,6 +346,7 @@ class SourceDriver:
     ) -> None:
         self._checks.look()
         acquired = self._ledger.acquire(partitions, snapshot.generation, snapshot.member)
+        self._checks.acquired(partitions)
         epochs = {partition: a.epoch for partition, a in acquired.items()}
         positions = {p: a.position for p, a in acquired.items() if a.position is not None}
         unknown = [partition for partition in partitions if partition not in positions]
@@ -386,10 +387,12 @@ class SourceDriver:
         earliest = self._options.client.auto_offset_reset == "earliest"
         at_begin = [partition for partition in unknown if earliest or partition in added]
         at_end = [partition for partition in unknown if partition not in at_begin]
-        for found, look in ((at_begin, self._topics.beginnings), (at_end, self._topics.ends)):
-            if found:
-                positions = positions | look(found)
-        return positions
+        ends = self._topics.ends(at_end) if at_end else {}
+        return {
+            **positions,
+            **(self._topics.beginnings(at_begin) if at_begin else {}),
+            **{partition: end.offset for partition, end in ends.items()},
+        }
 
     def _forget(self, partition: TopicPartition, reason: Dropped) -> None:
         """Note that a range is not read, so that Spark's claim to have processed it is ignored."""
@@ -418,9 +421,10 @@ class SourceDriver:
     def _readable(self) -> dict[TopicPartition, int]:
         ends = self._topics.ends(self._held.keys()) if self._held else {}
         self._checks.check_ends({p: at for p, at in self._positions().items() if p in ends}, ends)
-        if self._targets is not None:
-            return {p: min(end, self._targets.get(p, 0)) for p, end in ends.items()}
-        return ends
+        targets = self._targets
+        if targets is not None:
+            return {p: min(end.offset, targets.get(p, 0)) for p, end in ends.items()}
+        return {partition: end.offset for partition, end in ends.items()}
 
     def _all_reached(self, targets: Mapping[TopicPartition, int]) -> bool:
         """Whether the group as a whole has processed up to the targets."""

@@ -5,7 +5,7 @@ In: topic names and client settings. Out: partitions and offsets. Must not know:
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from kohort.client.admin import Admin
 from kohort.client.config import ClientSettings
@@ -13,7 +13,7 @@ from kohort.client.descriptions import TopicDescription
 from kohort.client.errors import RequestFailed
 from kohort.model.errors import ConfigError, ErrorCode
 from kohort.model.ids import TopicPartition
-from kohort.model.positions import EARLIEST, LATEST
+from kohort.model.positions import EARLIEST, LATEST, Position
 from kohort.spark.ledger import NotedTopic
 
 
@@ -54,11 +54,15 @@ class KafkaTopics:
 
     def beginnings(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
         """The first offset in each log."""
-        return self._offsets(partitions, EARLIEST)
+        return {p: at.offset for p, at in self._offsets(partitions, EARLIEST).items()}
 
-    def ends(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        """The first offset that cannot be read yet, for each log."""
+    def ends(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, Position]:
+        """The first offset that cannot be read yet, and the leader epoch, for each log."""
         return self._offsets(partitions, LATEST)
+
+    def epoch_ends(self, epochs: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        """The end of a leader epoch in each log; a log that does not know it is missing."""
+        return self._admin.epoch_ends(epochs)
 
     def close(self) -> None:
         """Close the connections."""
@@ -66,8 +70,6 @@ class KafkaTopics:
 
     def _offsets(
         self, partitions: Collection[TopicPartition], at: int
-    ) -> dict[TopicPartition, int]:
-        if not partitions:
-            return {}
+    ) -> dict[TopicPartition, Position]:
         found = self._admin.list_offsets(partitions, at)
-        return {partition: position.offset for partition, position in found.items()}
+        return {p: Position(each.offset, each.leader_epoch) for p, each in found.items()}

@@ -188,6 +188,14 @@ class SourceLedger(Protocol):
         """Note a topic that is not noted yet; returns what is noted."""
         ...
 
+    def note_leaders(self, epochs: Mapping[TopicPartition, int]) -> None:
+        """Note the latest leader epochs of the records before the positions; larger ones stay."""
+        ...
+
+    def noted_leaders(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """The noted leader epochs; partitions without one are missing."""
+        ...
+
     def close(self) -> None:
         """Release all resources."""
         ...
@@ -288,6 +296,13 @@ class UnfencedLedger:
     def note_topic(self, name: str, found: NotedTopic) -> NotedTopic:
         """Note a topic for the life of this process."""
         return self._topics.setdefault(name, found)
+
+    def note_leaders(self, epochs: Mapping[TopicPartition, int]) -> None:
+        """Do nothing."""
+
+    def noted_leaders(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """No leader epochs."""
+        return {}
 
     def close(self) -> None:
         """Do nothing."""

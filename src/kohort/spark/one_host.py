@@ -4,8 +4,8 @@ In: the folder of the ledger and the identity of this host. Out: ``host.json`` i
 error. Must not know: SQLite, Spark.
 
 SQLite's locks and its shared memory do not reach another host, so two hosts would damage a ledger
-on a network file system. The host stands in a file of its own, not in the ledger: to open the
-ledger would be too late.
+on a network file system. The note is a file beside the ledger: a second host must not even open the
+ledger.
 """
 
 from __future__ import annotations

@@ -28,6 +28,12 @@ DELETED: Final = (
 )
 """The end of an error message about a position before the begin of the log."""
 
+LOST: Final = (
+    "name another group and another output directory to read the topic anew; to continue at the "
+    "offset, start kohort pipeline with --skip-deleted or set failOnDataLoss=false on format kohort"
+)
+"""The end of an error message about a log without the records before the position."""
+
 _KNOWN: Final = {
     "bootstrap", "subscribe", "group.id", "startingoffsets", "maxoffsetspertrigger",
     "includeheaders", "failondataloss", "ledger", "application", "readtasks", "idlewaitms",
@@ -53,8 +59,8 @@ class SourceOptions:
         read_tasks: most read tasks of a micro-batch.
         idle_wait_s: how long ``latestOffset`` waits for records before it reports none.
         include_headers: whether to read the headers of records.
-        fail_on_data_loss: stop when records were deleted before they were read; else continue
-            behind them.
+        fail_on_data_loss: stop when records were deleted or lost before they were read; else
+            continue behind them.
     """
 
     topics: tuple[str, ...]

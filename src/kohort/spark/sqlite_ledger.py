@@ -34,7 +34,6 @@ from kohort.spark.ledger import (
     NotedQuery,
     NotedTopic,
     Position,
-    Seal,
     WrittenFile,
     match_files,
     ranges_of,
@@ -43,6 +42,7 @@ from kohort.spark.offsets import OwnedRange
 from kohort.spark.one_host import OneHost
 from kohort.spark.planning import Piece
 from kohort.spark.sqlite_files import connect, connect_for_reading, explaining
+from kohort.spark.sqlite_tables import SCHEMA, as_columns, intended, manifest_row, seal_from
 
 SCHEMA_VERSION = "1"
 LEDGER_PATH = Path("_kohort") / "ledger.db"
@@ -51,33 +51,6 @@ _QUERY = "query/"
 _TOPIC = "topic/"
 _INTENT_KEPT_FENCES = 100
 """An intent that so many later owners fenced belongs to an application that is gone."""
-
-_SCHEMA = (
-    """CREATE TABLE IF NOT EXISTS meta (
-         name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID, STRICT""",
-    """CREATE TABLE IF NOT EXISTS position (
-         group_id TEXT NOT NULL, topic TEXT NOT NULL, partition INTEGER NOT NULL,
-         next_offset INTEGER, epoch INTEGER NOT NULL,
-         generation INTEGER NOT NULL, member TEXT NOT NULL,
-         PRIMARY KEY (group_id, topic, partition)) WITHOUT ROWID, STRICT""",
-    """CREATE TABLE IF NOT EXISTS intent (
-         application TEXT NOT NULL, topic TEXT NOT NULL, partition INTEGER NOT NULL,
-         begin_offset INTEGER NOT NULL, end_offset INTEGER NOT NULL, epoch INTEGER NOT NULL,
-         intended_at_ms INTEGER NOT NULL,
-         PRIMARY KEY (application, topic, partition, begin_offset)) WITHOUT ROWID, STRICT""",
-    """CREATE TABLE IF NOT EXISTS manifest (
-         group_id TEXT NOT NULL, topic TEXT NOT NULL, partition INTEGER NOT NULL,
-         begin_offset INTEGER NOT NULL, end_offset INTEGER NOT NULL, epoch INTEGER NOT NULL,
-         path TEXT, rows INTEGER NOT NULL, dead_path TEXT, dead_letters INTEGER NOT NULL,
-         committed_at_ms INTEGER NOT NULL,
-         PRIMARY KEY (group_id, topic, partition, begin_offset)) WITHOUT ROWID, STRICT""",
-    # Not columns of the manifest: an older kohort can go on writing the same table.
-    """CREATE TABLE IF NOT EXISTS evidence (
-         group_id TEXT NOT NULL, topic TEXT NOT NULL, partition INTEGER NOT NULL,
-         begin_offset INTEGER NOT NULL, query TEXT,
-         size INTEGER, crc INTEGER, dead_size INTEGER, dead_crc INTEGER,
-         PRIMARY KEY (group_id, topic, partition, begin_offset)) WITHOUT ROWID, STRICT""",
-)
 
 
 def path_of(directory: Path) -> Path:
@@ -205,6 +178,26 @@ class SqliteLedger:
         found = self._described_below(_TOPIC)
         return {name: NotedTopic(**json.loads(text)) for name, text in found.items()}
 
+    def note_leaders(self, epochs: Mapping[TopicPartition, int]) -> None:
+        """See ``SourceLedger.note_leaders``."""
+        with self._transaction() as connection:
+            connection.executemany(
+                """INSERT INTO leader VALUES (?, ?, ?, ?)
+                   ON CONFLICT (group_id, topic, partition) DO UPDATE SET
+                     leader_epoch = max(leader_epoch, excluded.leader_epoch)""",
+                [(self._group_id, *p, epoch) for p, epoch in epochs.items()],
+            )
+
+    def noted_leaders(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """See ``SourceLedger.noted_leaders``."""
+        with self._reading() as connection:
+            rows = connection.execute(
+                "SELECT topic, partition, leader_epoch FROM leader WHERE group_id = ?",
+                (self._group_id,),
+            ).fetchall()
+        known = {TopicPartition(row[0], row[1]): row[2] for row in rows}
+        return {partition: known[partition] for partition in partitions if partition in known}
+
     def _described_below(self, prefix: str) -> dict[str, str]:
         with self._reading() as connection:
             rows = connection.execute(
@@ -287,14 +280,14 @@ class SqliteLedger:
         with self._transaction() as connection:
             # Inside the transaction: `clean` removes files in a transaction, too.
             _check_written(self._path.parent.parent, files)
-            pieces = _intended(connection, application)
+            pieces = intended(connection, application)
             fenced = {
                 partition
                 for partition, planned in ranges_of(pieces).items()
                 if not self._move(connection, partition, planned)
             }
             rows = [
-                _manifest_row(piece, file, query)
+                manifest_row(piece, file, query)
                 for piece, file in match_files(pieces, files)
                 if piece.partition not in fenced
             ]
@@ -314,7 +307,7 @@ class SqliteLedger:
                 [
                     (
                         self._group_id, *row.partition, row.begin, row.query,
-                        *_as_columns(row.seal), *_as_columns(row.dead_seal),
+                        *as_columns(row.seal), *as_columns(row.dead_seal),
                     )
                     for row in rows
                 ],
@@ -337,7 +330,7 @@ class SqliteLedger:
             ManifestRow(
                 partition=TopicPartition(row[0], row[1]), begin=row[2], end=row[3], epoch=row[4],
                 path=row[5], rows=row[6], dead_path=row[7], dead_letters=row[8], query=row[9],
-                seal=_seal(*row[10:12]), dead_seal=_seal(*row[12:14]),
+                seal=seal_from(*row[10:12]), dead_seal=seal_from(*row[12:14]),
             )
             for row in rows
         ]  # fmt: skip
@@ -374,7 +367,7 @@ class SqliteLedger:
 
     def _prepare(self, group_id: str) -> None:
         with self._transaction() as connection:
-            for statement in _SCHEMA:
+            for statement in SCHEMA:
                 connection.execute(statement)
             for name, value in (("version", SCHEMA_VERSION), ("group", group_id)):
                 connection.execute("INSERT OR IGNORE INTO meta VALUES (?, ?)", (name, value))
@@ -383,7 +376,7 @@ class SqliteLedger:
         """Tables that an older kohort did not make are empty for this connection."""
         with self._reading() as connection:
             known = {row[0] for row in connection.execute("SELECT name FROM sqlite_master")}
-            for statement in _SCHEMA:
+            for statement in SCHEMA:
                 if statement.split()[5] not in known:
                     connection.execute(statement.replace("TABLE IF NOT EXISTS", "TEMP TABLE"))
 
@@ -455,42 +448,6 @@ def _check_written(directory: Path, files: Sequence[WrittenFile]) -> None:
                     "or changes files of the table; nothing of this batch was committed; "
                     "start the application again"
                 )
-
-
-def _intended(connection: sqlite3.Connection, application: str) -> list[Piece]:
-    rows = connection.execute(
-        """SELECT topic, partition, begin_offset, end_offset, epoch FROM intent
-           WHERE application = ? ORDER BY topic, partition, begin_offset""",
-        (application,),
-    ).fetchall()
-    return [
-        Piece(partition=TopicPartition(row[0], row[1]), begin=row[2], end=row[3], epoch=row[4])
-        for row in rows
-    ]
-
-
-def _seal(size: int | None, crc: int | None) -> Seal | None:
-    return None if size is None or crc is None else Seal(size, crc)
-
-
-def _as_columns(seal: Seal | None) -> tuple[int | None, int | None]:
-    return (seal.size, seal.crc) if seal else (None, None)
-
-
-def _manifest_row(piece: Piece, file: WrittenFile | None, query: str | None) -> ManifestRow:
-    return ManifestRow(
-        partition=piece.partition,
-        begin=piece.begin,
-        end=piece.end,
-        epoch=piece.epoch,
-        path=file.path if file else None,
-        rows=file.rows if file else 0,
-        dead_path=file.dead_path if file else None,
-        dead_letters=file.dead_letters if file else 0,
-        seal=file.seal if file else None,
-        dead_seal=file.dead_seal if file else None,
-        query=query,
-    )
 
 
 def _wall_ms() -> int:

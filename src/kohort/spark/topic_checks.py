@@ -12,8 +12,9 @@ from typing import Final, Protocol
 
 from kohort.model.errors import ConfigError
 from kohort.model.ids import TopicPartition
+from kohort.model.positions import Position
 from kohort.spark.ledger import NotedTopic, SourceLedger
-from kohort.spark.options import DELETED
+from kohort.spark.options import DELETED, LOST
 
 LOG: Final = logging.getLogger(__name__)
 
@@ -39,8 +40,12 @@ class Topics(Protocol):
         """The first offset in each log."""
         ...
 
-    def ends(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        """The first offset that cannot be read yet, for each log."""
+    def ends(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, Position]:
+        """The first offset that cannot be read yet, and the leader epoch, for each log."""
+        ...
+
+    def epoch_ends(self, epochs: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        """The end of a leader epoch in each log; a log that does not know it is missing."""
         ...
 
     def close(self) -> None:
@@ -62,6 +67,8 @@ class TopicChecks:
         self._ledger = ledger
         self._fail = fail_on_data_loss
         self._noted: dict[str, NotedTopic] = {}
+        self._leaders: dict[TopicPartition, int] = {}
+        """The latest leader epoch that a record before the position can have."""
         self._cut: set[TopicPartition] = set()
         """The partitions with a log that ends before the position, as far as that was told."""
 
@@ -90,27 +97,59 @@ class TopicChecks:
         return [p for p in partitions if p.partition >= first.get(p.topic, p.partition + 1)]
 
     def check_ends(
-        self, positions: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]
+        self, positions: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, Position]
     ) -> None:
-        """Compare positions with the ends of their logs.
+        """Compare positions with the ends of their logs, and with the leader epochs (KIP-320).
 
         Raises:
-            ConfigError: a log ends before its position.
+            ConfigError: a log ends before its position, or did so after an election.
         """
         for partition, position in positions.items():
-            if position <= ends[partition]:
+            if position <= ends[partition].offset:
                 self._cut.discard(partition)
                 continue
-            told = (
-                f"expected to read {partition} from offset {position}, but it ends at "
-                f"{ends[partition]}: records were lost by an unclean election of a leader, or "
-                f"{MADE_AGAIN}"
-            )
-            if self._fail:
-                raise ConfigError(told)
-            if partition not in self._cut:
+            if self._fail or partition not in self._cut:
                 self._cut.add(partition)
-                LOG.warning("%s. New records before offset %d are not read", told, position)
+                self._tell_lost(partition, position, f"it ends at {ends[partition].offset}")
+        self._check_leaders(positions, ends)
+
+    def _check_leaders(
+        self, positions: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, Position]
+    ) -> None:
+        """Find logs that were cut by an election and have grown beyond the position since."""
+        elected = {
+            partition: ends[partition].leader_epoch
+            for partition in positions
+            if ends[partition].leader_epoch > self._leaders.get(partition, -1)
+        }
+        if not elected:
+            return
+        asked = {p: self._leaders[p] for p in elected if self._leaders.get(p, -1) >= 0}
+        for partition, end in self._topics.epoch_ends(asked).items():
+            if end < positions[partition] <= ends[partition].offset:
+                self._tell_lost(
+                    partition,
+                    positions[partition],
+                    f"leader epoch {asked[partition]} ends at {end} in its log: another leader, "
+                    f"up to leader epoch {elected[partition]}, wrote the records behind it",
+                )
+        self._ledger.note_leaders(elected)
+        self._leaders.update(elected)
+
+    def _tell_lost(self, partition: TopicPartition, position: int, why: str) -> None:
+        told = (
+            f"expected to read {partition} from offset {position}, but {why}; an unclean election "
+            f"of a leader lost records, or the topic was deleted and made again; {LOST}"
+        )
+        if self._fail:
+            raise ConfigError(told)
+        LOG.warning("%s. New records before offset %d are not read", told, position)
+
+    def acquired(self, partitions: Collection[TopicPartition]) -> None:
+        """Read the leader epochs that former owners of these partitions noted."""
+        for partition in partitions:
+            self._leaders.pop(partition, None)
+        self._leaders.update(self._ledger.noted_leaders(partitions))
 
     def check_range(self, positions: Mapping[TopicPartition, int]) -> None:
         """Compare positions with the begins and the ends of their logs.

@@ -1,0 +1,85 @@
+"""The tables in the SQLite file of a ledger, and values as their rows.
+
+In: values of a ledger, a connection. Out: statements that make the tables, rows, values. Must not
+know: transactions, files.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from typing import Final
+
+from kohort.model.ids import TopicPartition
+from kohort.spark.ledger import ManifestRow, Seal, WrittenFile
+from kohort.spark.planning import Piece
+
+SCHEMA: Final = (
+    """CREATE TABLE IF NOT EXISTS meta (
+         name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID, STRICT""",
+    """CREATE TABLE IF NOT EXISTS position (
+         group_id TEXT NOT NULL, topic TEXT NOT NULL, partition INTEGER NOT NULL,
+         next_offset INTEGER, epoch INTEGER NOT NULL,
+         generation INTEGER NOT NULL, member TEXT NOT NULL,
+         PRIMARY KEY (group_id, topic, partition)) WITHOUT ROWID, STRICT""",
+    """CREATE TABLE IF NOT EXISTS intent (
+         application TEXT NOT NULL, topic TEXT NOT NULL, partition INTEGER NOT NULL,
+         begin_offset INTEGER NOT NULL, end_offset INTEGER NOT NULL, epoch INTEGER NOT NULL,
+         intended_at_ms INTEGER NOT NULL,
+         PRIMARY KEY (application, topic, partition, begin_offset)) WITHOUT ROWID, STRICT""",
+    """CREATE TABLE IF NOT EXISTS manifest (
+         group_id TEXT NOT NULL, topic TEXT NOT NULL, partition INTEGER NOT NULL,
+         begin_offset INTEGER NOT NULL, end_offset INTEGER NOT NULL, epoch INTEGER NOT NULL,
+         path TEXT, rows INTEGER NOT NULL, dead_path TEXT, dead_letters INTEGER NOT NULL,
+         committed_at_ms INTEGER NOT NULL,
+         PRIMARY KEY (group_id, topic, partition, begin_offset)) WITHOUT ROWID, STRICT""",
+    """CREATE TABLE IF NOT EXISTS leader (
+         group_id TEXT NOT NULL, topic TEXT NOT NULL, partition INTEGER NOT NULL,
+         leader_epoch INTEGER NOT NULL,
+         PRIMARY KEY (group_id, topic, partition)) WITHOUT ROWID, STRICT""",
+    # Not columns of the manifest: an older kohort can go on writing the same table.
+    """CREATE TABLE IF NOT EXISTS evidence (
+         group_id TEXT NOT NULL, topic TEXT NOT NULL, partition INTEGER NOT NULL,
+         begin_offset INTEGER NOT NULL, query TEXT,
+         size INTEGER, crc INTEGER, dead_size INTEGER, dead_crc INTEGER,
+         PRIMARY KEY (group_id, topic, partition, begin_offset)) WITHOUT ROWID, STRICT""",
+)
+
+
+def intended(connection: sqlite3.Connection, application: str) -> list[Piece]:
+    """The intended pieces of an application."""
+    rows = connection.execute(
+        """SELECT topic, partition, begin_offset, end_offset, epoch FROM intent
+           WHERE application = ? ORDER BY topic, partition, begin_offset""",
+        (application,),
+    ).fetchall()
+    return [
+        Piece(partition=TopicPartition(row[0], row[1]), begin=row[2], end=row[3], epoch=row[4])
+        for row in rows
+    ]
+
+
+def seal_from(size: int | None, crc: int | None) -> Seal | None:
+    """The seal in two columns; None if the file was never sealed."""
+    return None if size is None or crc is None else Seal(size, crc)
+
+
+def as_columns(seal: Seal | None) -> tuple[int | None, int | None]:
+    """The two columns of a seal."""
+    return (seal.size, seal.crc) if seal else (None, None)
+
+
+def manifest_row(piece: Piece, file: WrittenFile | None, query: str | None) -> ManifestRow:
+    """The row of a piece with its file; ``file`` is None if the piece has no rows."""
+    return ManifestRow(
+        partition=piece.partition,
+        begin=piece.begin,
+        end=piece.end,
+        epoch=piece.epoch,
+        path=file.path if file else None,
+        rows=file.rows if file else 0,
+        dead_path=file.dead_path if file else None,
+        dead_letters=file.dead_letters if file else 0,
+        seal=file.seal if file else None,
+        dead_seal=file.dead_seal if file else None,
+        query=query,
+    )
