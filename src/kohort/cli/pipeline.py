@@ -57,7 +57,7 @@ if TYPE_CHECKING:
 )  # fmt: skip
 @click.option(
     "--skip-deleted", is_flag=True,
-    help="Continue behind records that were deleted or lost before they were read (default: an error).",
+    help="Continue behind records that were deleted or lost before they were read.",
 )  # fmt: skip
 @click.option(
     "--drain", "drain_s", type=click.FloatRange(0), metavar="SECONDS",
