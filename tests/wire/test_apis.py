@@ -48,6 +48,7 @@ FLEXIBLE_FROM = {
     "DeleteTopics": 4, "InitProducerId": 2, "OffsetForLeaderEpoch": 4, "DescribeConfigs": 4,
     "CreatePartitions": 2, "DeleteGroups": 2, "DescribeCluster": 0, "DeleteRecords": 2,
     "AlterConfigs": 2, "IncrementalAlterConfigs": 1, "SaslAuthenticate": 2,
+    "ConsumerGroupDescribe": 0,
 }  # fmt: skip
 
 

@@ -100,6 +100,8 @@ def test_kohort_reads_back_what_it_wrote(api: Api) -> None:
 def test_frames_are_those_of_kafka_python(api: Api) -> None:
     oracle = KafkaPython()
     for _, cls, version in [m for m in messages() if m[0] is api]:
+        if listed(oracle, cls, version, "encode"):
+            continue
         for sampler in samplers(seed_of(api, version), 3, narrow=False):
             message = sampler.message(cls, version)
             where = f"{cls.__name__} v{version} seed {sampler.seed}"

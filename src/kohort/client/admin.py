@@ -8,9 +8,9 @@ One thread at a time may use it. Must not know: members, consuming.
 from __future__ import annotations
 
 import base64
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
-from kohort.client import topic_orders
+from kohort.client import group_orders, topic_orders
 from kohort.client.cluster_client import (
     ClusterClient,
     check,
@@ -40,13 +40,11 @@ from kohort.model.positions import LATEST, Position
 from kohort.wire.messages import (
     k02_list_offsets,
     k03_metadata,
-    k15_describe_groups,
     k16_list_groups,
     k19_create_topics,
     k20_delete_topics,
     k23_offset_for_leader_epoch,
     k37_create_partitions,
-    k42_delete_groups,
 )
 from kohort.wire.messages.k09_offset_fetch import OffsetFetchRequest
 
@@ -377,26 +375,8 @@ class Admin:
         return self._cluster.retry(ask)
 
     def describe_group(self, group_id: str) -> GroupDescription:
-        """State and members of a group; the state is Dead when there is no such group."""
-
-        def ask(deadline: float) -> GroupDescription:
-            coordinator = self._cluster.coordinator(group_id, deadline)
-            message = k15_describe_groups.DescribeGroupsRequest(groups=[group_id])
-            described = self._cluster.request(coordinator, message, deadline).groups[0]
-            if described.error_code == ErrorCode.GROUP_ID_NOT_FOUND:
-                described.group_state = "Dead"
-            else:
-                check(described.error_code, f"group {group_id}", described.error_message)
-            return GroupDescription(
-                group_id=group_id,
-                state=described.group_state,
-                protocol_type=described.protocol_type,
-                protocol_name=described.protocol_data,
-                coordinator_id=coordinator.node_id,
-                members=tuple(_member(m) for m in described.members),
-            )
-
-        return self._cluster.retry(ask)
+        """State and members of a group of either protocol; Dead when there is no such group."""
+        return group_orders.describe(self._cluster, group_id)
 
     def delete_group(self, group_id: str) -> None:
         """Delete a group without members, with its offsets.
@@ -404,14 +384,44 @@ class Admin:
         Raises:
             RequestFailed: NON_EMPTY_GROUP, GROUP_ID_NOT_FOUND and others.
         """
+        group_orders.delete(self._cluster, group_id)
 
-        def ask(deadline: float) -> None:
-            coordinator = self._cluster.coordinator(group_id, deadline)
-            message = k42_delete_groups.DeleteGroupsRequest(groups_names=[group_id])
-            for result in self._cluster.request(coordinator, message, deadline).results:
-                check(result.error_code, f"group {group_id}")
+    def alter_offsets(
+        self, group_id: str, offsets: Mapping[TopicPartition, Position]
+    ) -> dict[TopicPartition, ErrorCode]:
+        """Commit offsets of a group without members; a group that does not exist is made.
 
-        self._cluster.retry(ask)
+        Returns:
+            The code of each partition: NONE, UNKNOWN_MEMBER_ID if the group has members,
+            UNKNOWN_TOPIC_OR_PARTITION and others.
+        """
+        return group_orders.alter_offsets(self._cluster, group_id, offsets)
+
+    def delete_offsets(
+        self, group_id: str, partitions: Iterable[TopicPartition]
+    ) -> dict[TopicPartition, ErrorCode]:
+        """Delete committed offsets of a group (KIP-496); it may have members that read other topics.
+
+        Returns:
+            The code of each partition: NONE also if nothing was committed, and
+            GROUP_SUBSCRIBED_TO_TOPIC, UNKNOWN_TOPIC_OR_PARTITION and others.
+
+        Raises:
+            RequestFailed: GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP (not a group of consumers).
+        """
+        return group_orders.delete_offsets(self._cluster, group_id, partitions)
+
+    def remove_members(
+        self, group_id: str, members: Sequence[GroupMemberDescription], reason: str = ""
+    ) -> list[ErrorCode]:
+        """Let members leave the group, as `describe_group` shows them; their partitions move.
+
+        A member that still runs joins again. ``reason`` is for the broker's log (KIP-800).
+
+        Returns:
+            The code of each member: NONE, UNKNOWN_MEMBER_ID if it is gone, FENCED_INSTANCE_ID.
+        """
+        return group_orders.remove_members(self._cluster, group_id, members, reason)
 
 
 def _topic(topic: k03_metadata.MetadataResponseTopic) -> TopicDescription:
@@ -432,15 +442,4 @@ def _topic(topic: k03_metadata.MetadataResponseTopic) -> TopicDescription:
             )
             for p in sorted(topic.partitions, key=lambda p: p.partition_index)
         ),
-    )
-
-
-def _member(member: k15_describe_groups.DescribedGroupMember) -> GroupMemberDescription:
-    return GroupMemberDescription(
-        member_id=member.member_id,
-        group_instance_id=member.group_instance_id,
-        client_id=member.client_id,
-        client_host=member.client_host,
-        metadata=bytes(member.member_metadata),
-        assignment=bytes(member.member_assignment),
     )

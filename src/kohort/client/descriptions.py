@@ -90,18 +90,36 @@ class GroupListing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupMemberDescription:
-    """A member; ``metadata`` and ``assignment`` are the embedded protocol's bytes, unread."""
+    """A member; ``metadata`` and ``assignment`` are the embedded protocol's bytes, unread.
+
+    Only members of groups of the type ``consumer`` (KIP-848) have what the broker assigned, and
+    no bytes.
+
+    Attributes:
+        assigned: the partitions that the broker assigned to the member.
+        target: the partitions that the member is to have.
+        epoch: the member's epoch.
+        target_epoch: the epoch of the target assignment.
+        upgraded: whether the member uses the new protocol; None if the broker does not tell.
+    """
 
     member_id: str
     group_instance_id: str | None
     client_id: str
     client_host: str
-    metadata: bytes
-    assignment: bytes
+    metadata: bytes = b""
+    assignment: bytes = b""
+    assigned: frozenset[TopicPartition] | None = None
+    target: frozenset[TopicPartition] | None = None
+    epoch: int | None = None
+    target_epoch: int | None = None
+    upgraded: bool | None = None
 
     @property
     def partitions(self) -> frozenset[TopicPartition] | None:
         """The assigned partitions; None if the member is no consumer."""
+        if self.assigned is not None:
+            return self.assigned
         try:
             return frozenset(decode_assignment(self.assignment).partitions)
         except ProtocolError:
@@ -110,7 +128,13 @@ class GroupMemberDescription:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupDescription:
-    """A group with its members; a group that does not exist has the state Dead."""
+    """A group with its members; a group that does not exist has the state Dead.
+
+    Attributes:
+        type: ``classic``, or ``consumer`` for a group of KIP-848.
+        epoch: the group's epoch; only of a group of KIP-848.
+        assignment_epoch: the epoch of the assignment, as ``epoch``.
+    """
 
     group_id: str
     state: str
@@ -118,6 +142,9 @@ class GroupDescription:
     protocol_name: str
     coordinator_id: int
     members: tuple[GroupMemberDescription, ...]
+    type: str = "classic"
+    epoch: int | None = None
+    assignment_epoch: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

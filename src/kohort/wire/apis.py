@@ -14,7 +14,8 @@ reason:
 kohort's own client names topics, so its ranges end below the versions that have only ids (Fetch 13,
 OffsetCommit and OffsetFetch 10); the broker serves those. Produce ends at 9: 10 to 13 serve leaders
 that move, and transactions. The broker has no logins (17, 36). Telemetry (71, 72) and the new group
-protocol (68, 69) are not announced, because clients would start to use them.
+protocol (68, 69) are not announced, because clients would start to use them; kohort's client
+describes such groups of other brokers (69).
 """
 
 from __future__ import annotations
@@ -123,6 +124,7 @@ APIS: tuple[Api, ...] = (
     _row(44, "IncrementalAlterConfigs", "0-1"),
     _row(47, "OffsetDelete", "0"),
     _row(60, "DescribeCluster", "0-1"),
+    _row(69, "ConsumerGroupDescribe", "0-1", broker="none"),
 )
 
 BY_KEY: dict[int, Api] = {api.key: api for api in APIS}
