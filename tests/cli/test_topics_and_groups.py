@@ -7,10 +7,11 @@ from collections.abc import Iterator
 import confluent_kafka
 import pytest
 from click.testing import CliRunner
+from tests.cli.commands import Kohort, rows
 from tests.client.stage import until
 
 from kohort.broker.embedded import EmbeddedBroker
-from kohort.cli.groups import assignment_text
+from kohort.cli.group_reports import assignment_text
 from kohort.cli.main import cli
 from kohort.client.errors import BrokerUnreachable, RequestFailed
 from kohort.client.membership import GroupMembership
@@ -18,35 +19,6 @@ from kohort.model.errors import ConfigError
 from kohort.model.ids import TopicPartition
 
 PATIENCE_S = 20
-
-
-class Kohort:
-    """Runs commands against a broker; ``errors`` is what the last good one told beside."""
-
-    def __init__(self, broker: EmbeddedBroker) -> None:
-        self.errors = ""
-        self._broker = broker
-
-    def __call__(self, *args: str, error: type[Exception] | None = None) -> str:
-        """The output of the command, or the text of the ``error`` that it must raise."""
-        full = [*args, "--bootstrap-server", self._broker.bootstrap_servers]
-        result = CliRunner().invoke(cli, full)
-        if error is not None:
-            assert isinstance(result.exception, error), result
-            return str(result.exception)
-        assert result.exit_code == 0, (result.output, result.exception)
-        self.errors = result.stderr
-        return result.stdout
-
-
-@pytest.fixture
-def kohort(kohort_broker: EmbeddedBroker) -> Kohort:
-    return Kohort(kohort_broker)
-
-
-def rows(text: str) -> list[list[str]]:
-    """The cells of a table, its head first."""
-    return [line.split() for line in text.strip().splitlines()]
 
 
 def test_topics_are_created_listed_described_and_deleted(kohort: Kohort) -> None:
@@ -156,10 +128,16 @@ def member(kohort_broker: EmbeddedBroker, kohort: Kohort) -> Iterator[confluent_
 
 def test_groups_are_listed_and_described(kohort: Kohort, member: confluent_kafka.Consumer) -> None:
     assert kohort("groups", "list") == "g\n"
-    assert rows(kohort("groups", "list", "--state")) == [
+    assert rows(kohort("groups", "list", "--state", "--type")) == [
         ["GROUP", "TYPE", "STATE"],
-        ["g", "classic", "Stable"],
+        ["g", "Classic", "Stable"],
     ]
+    assert rows(kohort("groups", "list", "--state")) == [["GROUP", "STATE"], ["g", "Stable"]]
+    assert rows(kohort("groups", "list", "--state", "empty,dead")) == [["GROUP", "STATE"]]
+    assert json.loads(kohort("groups", "list", "--type", "classic", "--json"))[0]["group"] == "g"
+    wrong = CliRunner().invoke(cli, ["groups", "list", "--state", "Sleepy"])
+    assert wrong.exit_code == 2
+    assert "sleepy: expected some of Empty, " in wrong.stderr
     text = kohort("groups", "describe", "g")
     head, _, below = text.strip().partition("\n\n")
     assert dict(rows(head)) == {
@@ -183,9 +161,22 @@ def test_groups_are_listed_and_described(kohort: Kohort, member: confluent_kafka
 
 def test_describe_shows_members_and_state(kohort: Kohort, member: confluent_kafka.Consumer) -> None:
     columns, row = rows(kohort("groups", "describe", "g", "--members", "--verbose"))
-    assert columns == ["GROUP", "CONSUMER-ID", "HOST", "CLIENT-ID", "#PARTITIONS", "ASSIGNMENT"]
-    assert row[4:] == ["2", "t:0,1"]
-    state = kohort("groups", "describe", "g", "--state").strip().splitlines()
+    assert columns == [
+        *("GROUP", "CONSUMER-ID", "HOST", "CLIENT-ID", "#PARTITIONS"),
+        *("CURRENT-EPOCH", "CURRENT-ASSIGNMENT", "TARGET-EPOCH", "TARGET-ASSIGNMENT"),
+    ]
+    assert row[4:] == ["2", "-", "t:0,1", "-", "-"]
+    assert rows(kohort("groups", "members", "g"))[0] == columns[:5]
+    (offsets,) = json.loads(kohort("groups", "offsets", "--group", "g", "--json"))
+    assert [row["lag"] for row in offsets["partitions"]] == [None, 2]
+    verbose = rows(kohort("groups", "offsets", "--all-groups", "--verbose"))
+    assert verbose[0][2:4] == ["PARTITION", "LEADER-EPOCH"]
+    assert [row[:6] for row in verbose[1:]] == [
+        ["g", "t", "0", "-", "-", "0"],
+        ["g", "t", "1", "-", "3", "5"],
+    ]
+    state = kohort("groups", "describe", "g", "--state").splitlines()
+    assert state == kohort("groups", "state", "g").splitlines()
     assert state[0].startswith("GROUP  COORDINATOR (ID)")
     assert state[1].split()[0] == "g"
     assert state[1].split()[2:] == ["(1)", "range", "Stable", "1"]

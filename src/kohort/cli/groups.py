@@ -1,40 +1,77 @@
-"""``kohort groups``: list and describe consumer groups of any Kafka.
+"""``kohort groups``: look at and change consumer groups of any Kafka.
 
-In: flags. Out: the tables of Kafka's own tool, after a head with state and total lag, or JSON.
-Warnings go to standard error. Must not know: requests (``kohort.client.admin``).
+In: flags. Out: the tables of Kafka's own tool, or JSON; `describe` prints a head with state and
+total lag before its table. Warnings go to standard error. Must not know: requests
+(``kohort.client.admin``).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from functools import partial
 
 import click
 
 from kohort.cli.asking import asking
-from kohort.cli.output import bootstrap_option, json_option, note, print_json, print_table
-from kohort.client.admin import Admin
-from kohort.client.descriptions import GroupDescription, GroupMemberDescription
-from kohort.embedded.deferral import Handover, Wait, announced_in
-from kohort.model.errors import ConfigError
-from kohort.model.ids import TopicPartition
+from kohort.cli.group_changes import delete, delete_offsets, remove_members
+from kohort.cli.group_choice import Groups, groups_options
+from kohort.cli.group_reports import (
+    Report,
+    print_head,
+    print_members,
+    print_offsets,
+    print_state,
+    reports,
+    warn,
+)
+from kohort.cli.group_resets import reset_offsets
+from kohort.cli.output import bootstrap_option, json_option, print_json, print_table
+from kohort.client.descriptions import GroupListing
 
-REBALANCING = ("PreparingRebalance", "CompletingRebalance")
+STATES = (
+    *("Empty", "PreparingRebalance", "CompletingRebalance", "Stable", "Dead"),
+    *("Assigning", "Reconciling", "NotReady"),
+)
+TYPES = ("classic", "consumer", "share", "streams")
 
 
 @click.group()
 def groups() -> None:
-    """List and describe consumer groups."""
+    """Look at and change consumer groups, with the columns of Kafka's tool.
+
+    Exit status: 0 if everything was done, 1 if the cluster refused a part of it (standard error
+    says which), 2 if nothing was done.
+    """
 
 
 @groups.command("list")
-@click.option("--state", "with_state", is_flag=True, help="Show each group's type and state.")
+@click.option(
+    "--state",
+    is_flag=False,
+    flag_value="",
+    metavar="[STATE,...]",
+    help="Show each group's state; with names only groups in these states.",
+)
+@click.option(
+    "--type",
+    "kind",
+    is_flag=False,
+    flag_value="",
+    metavar="[TYPE,...]",
+    help="Show each group's type; with names only groups of these types.",
+)
 @bootstrap_option
 @json_option
-def list_groups(*, with_state: bool, bootstrap: str, as_json: bool) -> None:
-    """List all groups, one a line."""
+def list_groups(*, state: str | None, kind: str | None, bootstrap: str, as_json: bool) -> None:
+    """List all groups, one a line; also those of Connect and others."""
+    states, types = _filter("--state", state, STATES), _filter("--type", kind, TYPES)
     with asking(bootstrap) as admin:
-        found = sorted(admin.list_groups(), key=lambda group: group.group_id)
+        found = [
+            group
+            for group in admin.list_groups()
+            if (not states or group.state.lower() in states)
+            and (not types or group.type.lower() in types)
+        ]
     if as_json:
         print_json(
             [
@@ -47,278 +84,115 @@ def list_groups(*, with_state: bool, bootstrap: str, as_json: bool) -> None:
                 for group in found
             ]
         )
-    elif with_state:
+        return
+    shown: list[tuple[str, Callable[[GroupListing], str]]] = []
+    if kind is not None:
+        shown.append(("TYPE", lambda group: group.type.capitalize()))
+    if state is not None:
+        shown.append(("STATE", lambda group: group.state))
+    if shown:
         print_table(
-            ["GROUP", "TYPE", "STATE"],
-            [(group.group_id, group.type or None, group.state or None) for group in found],
+            ["GROUP", *(name for name, _ in shown)],
+            [(group.group_id, *(cell(group) or None for _, cell in shown)) for group in found],
         )
     else:
         for group in found:
             click.echo(group.group_id)
 
 
+def _filter(option: str, given: str | None, known: Sequence[str]) -> set[str]:
+    names = {name.strip().lower() for name in (given or "").split(",") if name.strip()}
+    if unknown := names - {name.lower() for name in known}:
+        raise click.BadParameter(
+            f"{', '.join(sorted(unknown))}: expected some of {', '.join(known)}", param_hint=option
+        )
+    return names
+
+
 @groups.command()
-@click.argument("group_ids", nargs=-1, required=True)
+@groups_options
+@click.option("--offsets", is_flag=True, help="Show offsets. The default.")
 @click.option("--members", is_flag=True, help="Show members instead of offsets.")
 @click.option("--state", "state", is_flag=True, help="Show the group's state only.")
-@click.option("--verbose", is_flag=True, help="With --members: show each member's partitions.")
+@click.option("--verbose", is_flag=True, help="Show epochs too, and assignments of members.")
 @bootstrap_option
 @json_option
 def describe(
     *,
-    group_ids: tuple[str, ...],
+    groups: Groups,
+    offsets: bool,
     members: bool,
     state: bool,
     verbose: bool,
     bootstrap: str,
     as_json: bool,
 ) -> None:
-    """Show state, members and lag of groups."""
-    if members and state:
-        raise click.UsageError("--members and --state show different tables: choose one")
+    """Show state, lag and members of groups."""
+    if offsets + members + state > 1:
+        raise click.UsageError("--offsets, --members and --state show different tables: choose one")
+    printer = print_state if state else print_members if members else _print_all
+
+    def show(report: Report) -> None:
+        printer(report, verbose=verbose)
+
+    _show(groups, bootstrap, show, Report.as_json if as_json else None, offsets=True)
+
+
+def _print_all(report: Report, *, verbose: bool) -> None:
+    print_head(report)
+    print_offsets(report, verbose=verbose)
+
+
+def _show(
+    groups: Groups,
+    bootstrap: str,
+    show: Callable[[Report], None],
+    as_json: Callable[[Report], object] | None,
+    *,
+    offsets: bool = False,
+) -> None:
     with asking(bootstrap) as admin:
-        reports = [_report(admin, group_id) for group_id in dict.fromkeys(group_ids)]
-    if as_json:
-        print_json([report.as_json() for report in reports])
+        found = reports(admin, groups.found(admin), offsets=offsets)
+    if as_json is not None:
+        print_json([as_json(report) for report in found])
         return
-    for report in reports:
-        _warn(report.group)
-        if state:
-            _print_state(report)
-        elif members:
-            _print_members(report, verbose)
-        else:
-            _print_offsets(report)
+    for report in found:
+        warn(report.group)
+        show(report)
 
 
-@dataclass(frozen=True, slots=True)
-class PartitionRow:
-    """A partition of a group with its offsets and its owner."""
-
-    partition: TopicPartition | None
-    current_offset: int | None
-    log_end_offset: int | None
-    member: GroupMemberDescription | None
-
-    @property
-    def lag(self) -> int | None:
-        """Records that are not committed yet; None if one of the two offsets is unknown."""
-        if self.current_offset is None or self.log_end_offset is None:
-            return None
-        return max(self.log_end_offset - self.current_offset, 0)
-
-    def as_json(self) -> dict[str, object]:
-        """The offsets of the partition for programs."""
-        topic, number = self.partition or (None, None)
-        return {
-            "topic": topic,
-            "partition": number,
-            "current_offset": self.current_offset,
-            "log_end_offset": self.log_end_offset,
-            "lag": self.lag,
-            "consumer_id": self.member.member_id if self.member else None,
-        }
+@groups.command()
+@groups_options
+@click.option("--verbose", is_flag=True, help="Show epochs and assignments too.")
+@bootstrap_option
+@json_option
+def members(*, groups: Groups, verbose: bool, bootstrap: str, as_json: bool) -> None:
+    """Show the members of groups."""
+    show = partial(print_members, verbose=verbose)
+    _show(groups, bootstrap, show, Report.members_json if as_json else None)
 
 
-@dataclass(frozen=True, slots=True)
-class Report:
-    """All information about one group."""
-
-    group: GroupDescription
-    coordinator: str
-    rows: list[PartitionRow]
-
-    @property
-    def total_lag(self) -> int | None:
-        """Lag of all partitions; None if a partition with records has no committed offset."""
-        if any(row.lag is None and row.log_end_offset != 0 for row in self.rows if row.partition):
-            return None
-        return sum(row.lag or 0 for row in self.rows)
-
-    def as_json(self) -> dict[str, object]:
-        """The whole report for programs."""
-        return {
-            "group": self.group.group_id,
-            "state": self.group.state,
-            "protocol_type": self.group.protocol_type,
-            "assignment_strategy": self.group.protocol_name,
-            "coordinator": self.coordinator,
-            "coordinator_id": self.group.coordinator_id,
-            "total_lag": self.total_lag,
-            "waits": [
-                {
-                    "partitions": [str(partition) for partition in sorted(wait.partitions)],
-                    "remaining_ms_at_the_last_rebalance": wait.remaining_ms,
-                }
-                for wait in _waits(self.group)
-            ],
-            "handovers": [
-                {
-                    "member_id": member_id,
-                    "partitions": [str(partition) for partition in sorted(each.partitions)],
-                    "remaining_ms_at_the_last_rebalance": each.remaining_ms,
-                }
-                for member_id, each in _handovers(self.group)
-            ],
-            "members": [_member_json(member) for member in self.group.members],
-            "partitions": [row.as_json() for row in self.rows if row.partition is not None],
-        }
+@groups.command()
+@groups_options
+@click.option("--verbose", is_flag=True, help="Show the group's epochs too.")
+@bootstrap_option
+@json_option
+def state(*, groups: Groups, verbose: bool, bootstrap: str, as_json: bool) -> None:
+    """Show coordinator, assignor and state of groups."""
+    show = partial(print_state, verbose=verbose)
+    _show(groups, bootstrap, show, Report.state_json if as_json else None)
 
 
-def _report(admin: Admin, group_id: str) -> Report:
-    group = admin.describe_group(group_id)
-    committed = admin.committed(group_id)
-    if group.state == "Dead" and not committed:
-        raise ConfigError(f"Consumer group '{group_id}' does not exist.")
-    owners = {
-        partition: member for member in group.members for partition in member.partitions or ()
-    }
-    partitions = sorted({*committed, *owners})
-    ends = _log_ends(admin, partitions)
-    rows = [
-        PartitionRow(
-            partition,
-            committed[partition].offset if partition in committed else None,
-            ends.get(partition),
-            owners.get(partition),
-        )
-        for partition in partitions
-    ]
-    rows += [
-        PartitionRow(None, None, None, member) for member in group.members if not member.partitions
-    ]
-    brokers = {broker.node_id: broker for broker in admin.describe_cluster().brokers}
-    node = brokers.get(group.coordinator_id)
-    where = f"{node.host}:{node.port}" if node else "?"
-    return Report(group, where, rows)
+@groups.command()
+@groups_options
+@click.option("--verbose", is_flag=True, help="Show leader epochs of commits too.")
+@bootstrap_option
+@json_option
+def offsets(*, groups: Groups, verbose: bool, bootstrap: str, as_json: bool) -> None:
+    """Show committed offsets, lag and readers of groups."""
+    show = partial(print_offsets, verbose=verbose)
+    _show(groups, bootstrap, show, Report.offsets_json if as_json else None, offsets=True)
 
 
-def _log_ends(admin: Admin, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-    """Log end offsets; deleted partitions have none."""
-    present = {
-        partition for topic in admin.topics().values() for partition in topic.topic_partitions
-    }
-    found = admin.list_offsets([partition for partition in partitions if partition in present])
-    return {partition: description.offset for partition, description in found.items()}
-
-
-def _warn(group: GroupDescription) -> None:
-    if group.state == "Empty":
-        note(f"Consumer group '{group.group_id}' has no active members.")
-    elif group.state in REBALANCING:
-        note(f"Warning: Consumer group '{group.group_id}' is rebalancing.")
-    for wait in _waits(group):
-        note(
-            f"Consumer group '{group.group_id}' keeps {assignment_text(wait.partitions)} for a "
-            f"lost member, for {wait.remaining_ms / 1_000:g} s from the last rebalance at most."
-        )
-    for member_id, each in _handovers(group):
-        note(
-            f"Member {member_id} of consumer group '{group.group_id}' prepares "
-            f"{assignment_text(each.partitions)}, for {each.remaining_ms / 1_000:g} s from the "
-            "last rebalance at most."
-        )
-    for member in group.members:
-        if copies := announced_in([member.assignment]).standbys:
-            note(
-                f"Member {member.member_id} of consumer group '{group.group_id}' keeps copies of "
-                f"{assignment_text(copies)}."
-            )
-
-
-def _waits(group: GroupDescription) -> tuple[Wait, ...]:
-    """The waits that a kohort leader wrote into the assignments."""
-    return announced_in(member.assignment for member in group.members).waits
-
-
-def _handovers(group: GroupDescription) -> list[tuple[str, Handover]]:
-    """The partitions that members prepare, each with the member."""
-    return [
-        (str(member.member_id), each)
-        for member in group.members
-        for each in announced_in([member.assignment]).handovers
-    ]
-
-
-def _print_offsets(report: Report) -> None:
-    group = report.group
-    head = [
-        ("GROUP", group.group_id),
-        ("COORDINATOR-NODE", group.coordinator_id),
-        ("STATE", group.state),
-        ("BALANCER", group.protocol_name or "-"),
-        ("MEMBERS", len(group.members)),
-        ("TOTAL-LAG", "-" if report.total_lag is None else report.total_lag),
-    ]
-    click.echo()
-    for name, value in head:
-        click.echo(f"{name:<18}{value}")
-    print_table(
-        [
-            *("GROUP", "TOPIC", "PARTITION", "CURRENT-OFFSET", "LOG-END-OFFSET", "LAG"),
-            *("CONSUMER-ID", "HOST", "CLIENT-ID"),
-        ],
-        [(group.group_id, *_cells(row)) for row in report.rows],
-    )
-
-
-def _cells(row: PartitionRow) -> tuple[object, ...]:
-    member = row.member
-    client = (member.client_host, member.client_id) if member else (None, None)
-    return (*row.as_json().values(), *client)
-
-
-def _print_members(report: Report, verbose: bool) -> None:
-    static = any(member.group_instance_id for member in report.group.members)
-    columns = ["GROUP", "CONSUMER-ID", "HOST", "CLIENT-ID", "#PARTITIONS"]
-    if static:
-        columns.insert(2, "GROUP-INSTANCE-ID")
-    if verbose:
-        columns.append("ASSIGNMENT")
-    lines = []
-    for member in report.group.members:
-        owned = member.partitions
-        line: list[object] = [report.group.group_id, member.member_id]
-        if static:
-            line.append(member.group_instance_id)
-        line += [member.client_host, member.client_id, None if owned is None else len(owned)]
-        if verbose:
-            line.append(assignment_text(owned or ()) or None)
-        lines.append(line)
-    print_table(columns, lines)
-
-
-def assignment_text(partitions: Iterable[TopicPartition]) -> str:
-    """Partitions in the form of Kafka's tool: ``topic:0,1;topic2:3``."""
-    by_topic: dict[str, list[str]] = {}
-    for topic, number in sorted(partitions):
-        by_topic.setdefault(topic, []).append(str(number))
-    return ";".join(f"{topic}:{','.join(numbers)}" for topic, numbers in by_topic.items())
-
-
-def _print_state(report: Report) -> None:
-    group = report.group
-    print_table(
-        ["GROUP", "COORDINATOR (ID)", "ASSIGNMENT-STRATEGY", "STATE", "#MEMBERS"],
-        [
-            (
-                group.group_id,
-                f"{report.coordinator}  ({group.coordinator_id})",
-                group.protocol_name or None,
-                group.state,
-                len(group.members),
-            )
-        ],
-    )
-
-
-def _member_json(member: GroupMemberDescription) -> dict[str, object]:
-    owned = member.partitions
-    return {
-        "consumer_id": member.member_id,
-        "group_instance_id": member.group_instance_id,
-        "host": member.client_host,
-        "client_id": member.client_id,
-        "partitions": None if owned is None else [str(partition) for partition in sorted(owned)],
-        "standbys": [str(tp) for tp in sorted(announced_in([member.assignment]).standbys)],
-    }
+for command in (reset_offsets, delete, delete_offsets, remove_members):
+    groups.add_command(command)

@@ -24,7 +24,11 @@ MISSING: Final = "-"
 FILE: Final = click.Path(path_type=Path, dir_okay=False)
 DIRECTORY: Final = click.Path(path_type=Path, file_okay=False)
 
+REFUSED: Final = 1
+"""The exit status if the cluster refused a part of what was asked, and the rest was done."""
+
 _CONFIGURED: Final = "kohort.command.config"
+_STARTED: Final = "kohort.output.started"
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -99,9 +103,18 @@ def _text(cell: object) -> str:
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """Print a table after one blank line, as Kafka's group tool does."""
-    click.echo()
+    """Print a table after one blank line, as Kafka's tools do; see `separate`."""
+    separate()
     click.echo(table(columns, rows))
+
+
+def separate() -> None:
+    """Print the blank line before a part of the output; not before the first part in a pipe."""
+    context = click.get_current_context(silent=True)
+    meta = {} if context is None else context.meta
+    if sys.stdout.isatty() or _STARTED in meta:
+        click.echo()
+    meta[_STARTED] = True
 
 
 def print_json(value: object) -> None:

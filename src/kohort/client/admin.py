@@ -400,7 +400,7 @@ class Admin:
     def delete_offsets(
         self, group_id: str, partitions: Iterable[TopicPartition]
     ) -> dict[TopicPartition, ErrorCode]:
-        """Delete committed offsets of a group (KIP-496); it may have members that read other topics.
+        """Delete committed offsets of a group (KIP-496), also beside members of other topics.
 
         Returns:
             The code of each partition: NONE also if nothing was committed, and

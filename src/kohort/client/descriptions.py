@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from kohort.embedded.consumer import decode_assignment
+from kohort.embedded.consumer import decode_assignment, decode_subscription
 from kohort.model.errors import ErrorCode, ProtocolError
 from kohort.model.ids import TopicPartition
 
@@ -96,6 +96,7 @@ class GroupMemberDescription:
     no bytes.
 
     Attributes:
+        subscribed: the topics that the member subscribes to by name.
         assigned: the partitions that the broker assigned to the member.
         target: the partitions that the member is to have.
         epoch: the member's epoch.
@@ -109,11 +110,22 @@ class GroupMemberDescription:
     client_host: str
     metadata: bytes = b""
     assignment: bytes = b""
+    subscribed: frozenset[str] | None = None
     assigned: frozenset[TopicPartition] | None = None
     target: frozenset[TopicPartition] | None = None
     epoch: int | None = None
     target_epoch: int | None = None
     upgraded: bool | None = None
+
+    @property
+    def topics(self) -> frozenset[str]:
+        """The topics that the member reads; empty if the member is no consumer."""
+        if self.subscribed is not None:
+            return self.subscribed | {tp.topic for tp in self.assigned or ()}
+        try:
+            return frozenset(decode_subscription(self.metadata).topics)
+        except ProtocolError:
+            return frozenset()
 
     @property
     def partitions(self) -> frozenset[TopicPartition] | None:

@@ -102,6 +102,7 @@ def _consumer_member(member: k69.Member, target_epoch: int) -> GroupMemberDescri
         group_instance_id=member.instance_id,
         client_id=member.client_id,
         client_host=member.client_host,
+        subscribed=frozenset(member.subscribed_topic_names),
         assigned=_partitions(member.assignment),
         target=_partitions(member.target_assignment),
         epoch=member.member_epoch,
