@@ -44,7 +44,7 @@ SUCCESSFUL = "Successful"
 @bootstrap_option
 @json_option
 def delete(*, groups: Groups, execute: bool, bootstrap: str, as_json: bool) -> bool:
-    """Delete groups without members, with their committed offsets."""
+    """Delete groups without members, and their offsets."""
     refused: dict[str, str] = {}
     deleted: list[str] = []
     with asking(bootstrap) as admin:
@@ -102,7 +102,7 @@ def _delete(admin: Admin, group_id: str) -> ErrorCode:
 def delete_offsets(
     *, groups: Groups, topics: tuple[str, ...], execute: bool, bootstrap: str, as_json: bool
 ) -> bool:
-    """Delete committed offsets of groups that do not read these topics."""
+    """Delete offsets of topics that a group does not read."""
     with asking(bootstrap) as admin:
         partitions = partitions_of(admin, topics)
         codes = {
@@ -195,7 +195,9 @@ def remove_members(
     bootstrap: str,
     as_json: bool,
 ) -> bool:
-    """Let members leave groups, for example static members that will not come back.
+    """Let members leave groups.
+
+    For example static members that will not come back.
 
     Their partitions go to the other members. A process that still runs joins again.
     """

@@ -63,7 +63,10 @@ def groups() -> None:
 @bootstrap_option
 @json_option
 def list_groups(*, state: str | None, kind: str | None, bootstrap: str, as_json: bool) -> None:
-    """List all groups, one a line; also those of Connect and others."""
+    """List all groups, one a line.
+
+    Also those of Connect and others, which Kafka's tool leaves out.
+    """
     states, types = _filter("--state", state, STATES), _filter("--type", kind, TYPES)
     with asking(bootstrap) as admin:
         found = [
