@@ -25,7 +25,7 @@ FILE: Final = click.Path(path_type=Path, dir_okay=False)
 DIRECTORY: Final = click.Path(path_type=Path, file_okay=False)
 
 REFUSED: Final = 1
-"""The exit status if the cluster refused a part of what was asked, and the rest was done."""
+"""The exit status if the cluster refused a part of the request, and the rest was done."""
 
 _CONFIGURED: Final = "kohort.command.config"
 _STARTED: Final = "kohort.output.started"
