@@ -197,7 +197,8 @@ def remove_members(
 ) -> bool:
     """Let members leave groups.
 
-    For example static members that will not come back. Their partitions go to the other members. A process that still runs joins again.
+    For example static members that will not come back. Their partitions go to the other members.
+    A process that still runs joins again.
     """
     if bool(member_ids or instance_ids) == all_members:
         raise click.UsageError("expected --member, --instance-id, or --all-members")
