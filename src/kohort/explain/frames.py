@@ -11,6 +11,7 @@ import json
 import re
 from calendar import timegm
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, Final
 
 _DATE_TIME: Final = re.compile(
@@ -25,8 +26,7 @@ _FRAME_LENGTH: Final = 160
 _COMPOSE: Final = re.compile(r"([A-Za-z0-9][\w.@-]*) +\| (?=\S)")
 _POD: Final = re.compile(r"\[?pod/([^\s\]]+)\]? ")
 _LOGGER: Final = re.compile(
-    r"\s*\((?:[a-z]\w*\.)+[\w$]+(?::\d+)?\)(?:\s*\[[^\]]*\])?\s*$"
-    r"|\s*\((?:kafka|org\.apache)\.[\w.$]*$"
+    r"\((?:[a-z]\w*\.)+[\w$]+(?::\d+)?\)(?:\s*\[[^\]]*\])?$|\((?:kafka|org\.apache)\.[\w.$]*$"
 )
 """The logger and the thread behind a message; a line that was cut has a part of the logger."""
 _MESSAGES: Final = ("message", "msg", "log", "MESSAGE")
@@ -64,7 +64,7 @@ def framed(line: str) -> Framed:
         return Framed(inner.text, at, dated, source or inner.source, fields)
     if 'msg="' in stripped and (fields := _logfmt(stripped)).get("msg"):
         return Framed(fields["msg"], at, dated, source, fields)
-    return Framed(_LOGGER.sub("", stripped), at, dated, source, fields)
+    return Framed(_without_logger(stripped), at, dated, source, fields)
 
 
 def time_in(text: str) -> tuple[float | None, bool]:
@@ -84,14 +84,27 @@ def time_in(text: str) -> tuple[float | None, bool]:
 
 
 def _instant(found: re.Match[str]) -> float:
-    year, month, day, hour, minute, second = (int(found[n]) for n in range(1, 7))
-    whole = timegm((year, month, day, hour, minute, second))
-    zone = found[8] or "Z"
-    if zone != "Z":
+    whole = _second(*found.groups()[:6])
+    zone = found[8]
+    if zone is not None and zone != "Z":
         digits = zone[1:].replace(":", "")
         offset = int(digits[:2]) * 3_600 + int(digits[2:]) * 60
         whole -= offset if zone[0] == "+" else -offset
     return whole + int((found[7] or "0").ljust(9, "0")) / 1e9
+
+
+@lru_cache(maxsize=1_024)
+def _second(*digits: str) -> int:
+    """Seconds since 1970; most lines of a log share theirs with the line before."""
+    year, month, day, hour, minute, second = map(int, digits)
+    return timegm((year, month, day, hour, minute, second))
+
+
+def _without_logger(text: str) -> str:
+    begin = text.rfind("(")
+    if begin >= 0 and _LOGGER.match(text, begin):
+        return text[:begin].rstrip()
+    return text
 
 
 def _logfmt(text: str) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import Any, Final
 
 from kohort.explain.broker_wordings import versions_of
@@ -127,7 +128,9 @@ class LogReader:
     def _event(
         self, wording: Wording, values: dict[str, str], frame: Framed, place: Place
     ) -> Event:
-        texts: dict[str, Any] = {name: _plain(values.pop(name, "")) for name in _TEXTS}
+        texts: dict[str, Any] = {
+            name: _plain(values.pop(name)) if name in values else "" for name in _TEXTS
+        }
         numbers: dict[str, Any] = {n: int(values.pop(n)) for n in _NUMBERS if n in values}
         self._add_context(texts, numbers, frame, wording)
         texts["client"] = texts["client"] or client_of(texts["member"])
@@ -186,6 +189,7 @@ def _in_pairs(frame: Framed) -> tuple[Wording, dict[str, str]] | None:
     )
 
 
+@lru_cache(maxsize=4_096)
 def client_of(member: str) -> str:
     """The client id in a member id: a broker appends a random UUID to it."""
     found = _RANDOM.match(member)
@@ -202,6 +206,6 @@ def is_benign(event: Event) -> bool:
 
 def _plain(text: str) -> str:
     """``Some(x)`` as ``x``; empty for ``None`` and ``null``."""
-    if found := _SOME.match(text):
+    if text.startswith("Some(") and (found := _SOME.match(text)):
         return found[1]
     return "" if text in _NOTHING else text.strip()

@@ -50,11 +50,12 @@ _BY_WORD, _ALWAYS = _filed()
 
 def understood(text: str) -> tuple[Wording, dict[str, str]] | None:
     """The most special wording that fits a text, and its values; None if no wording fits."""
-    numbers = set(_ALWAYS)
-    for word in text[:LONGEST].split(" "):
-        if (filed := _BY_WORD.get(word)) is not None:
-            numbers.update(filed)
-    for number in sorted(numbers):
+    words = set(text[:LONGEST].split(" "))
+    numbers = list(_ALWAYS)
+    for word in words & _BY_WORD.keys():
+        numbers += _BY_WORD[word]
+    numbers.sort()
+    for number in numbers:
         wording = WORDINGS[number]
         if (values := wording.match(text)) is not None:
             return wording, values
