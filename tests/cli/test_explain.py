@@ -21,7 +21,8 @@ from tests.explain.test_stories import done, joins, leaves, member, preparing
 from kohort import Consumer
 from kohort.broker.embedded import EmbeddedBroker
 from kohort.cli.broker import LOGGERS
-from kohort.cli.explain import LONGEST_LINE, explain
+from kohort.cli.explain import explain
+from kohort.cli.explain_files import LONGEST_LINE
 from kohort.host.group_log import KafkaFormatter
 from kohort.testing.real_kafka import RealKafka
 
@@ -230,8 +231,8 @@ def judge_moves(bootstrap: str, log: Path, group: str, ids: list[str]) -> None:
     assert complete[1]["member"] == ids[1]
     assert [each["moved"] for each in complete[1:]] == [0, 1, 1]
     assert {each["needless"] for each in complete[1:]} == {0}
-    pauses = [each["pause_s"] for each in complete if each["pause_s"] is not None]
-    assert all(0 <= pause < 60 for pause in pauses)
+    stops = [each["dead"] for each in complete if each["stops"]]
+    assert all(0 <= stop["value"] < 60 and stop["known"] == "bounded" for stop in stops)
 
 
 @pytest.fixture

@@ -2,11 +2,26 @@
 
 from __future__ import annotations
 
-from kohort.embedded.consumer import Assignment, encode_assignment
+from kohort.embedded.consumer import (
+    Assignment,
+    Subscription,
+    encode_assignment,
+    encode_subscription,
+)
+from kohort.explain.amounts import Amount, Known, Stop
 from kohort.explain.causes import Cause
 from kohort.explain.events import Place, Side
-from kohort.explain.generations import Generations, Settled, SettledMember, fewest_moves, joined
+from kohort.explain.generations import (
+    Committed,
+    Generations,
+    Settled,
+    SettledMember,
+    fewest_moves,
+    fewest_possible,
+)
+from kohort.explain.joining import joined
 from kohort.explain.stories import Rebalance
+from kohort.history.fewest_moves import fewest_moves as planner
 from kohort.model.ids import TopicPartition
 
 
@@ -76,19 +91,46 @@ def test_an_empty_group_is_no_rebalance_and_damaged_bytes_are_no_partitions() ->
     ]
 
 
-def test_a_pause_lasts_from_the_last_commit_before_to_the_first_commit_after() -> None:
+def commit(number: int, at: float, offset: int) -> Committed:
+    return Committed(group="g", partition=TopicPartition("t", number), offset=offset, at=at)
+
+
+def test_a_stop_is_bounded_by_the_last_commit_before_and_the_first_commit_after() -> None:
     generations = Generations()
     generations.settled(settled(1, member("a", "0 1")))
-    p0, p1 = TopicPartition("t", 0), TopicPartition("t", 1)
-    for at in (150.0, 195.0):
-        generations.committed(p0, at)
-    generations.committed(p1, 198.0)
+    for each in (commit(0, 150, 10), commit(1, 188, 50), commit(0, 195, 20), commit(1, 198, 100)):
+        generations.committed(each)
     generations.settled(settled(2, member("a", "0"), member("b", "1")))
-    generations.committed(p0, 201.0)
-    generations.committed(p1, 230.0)
-    generations.committed(p1, 290.0)
-    (rebalance,) = generations.rebalances
-    assert rebalance.pause_s == 32.0
+    for each in (commit(0, 201, 21), commit(1, 230, 101), commit(1, 290, 999)):
+        generations.committed(each)
+    (rebalance,) = generations.finish()
+    assert rebalance.stops == (
+        Stop("t-0", 195, 201, Known.BOUNDED),
+        Stop("t-1", 198, 230, Known.BOUNDED),
+    )
+    assert rebalance.dead == Amount(32, Known.BOUNDED)
+    assert rebalance.cost == Amount(38, Known.BOUNDED)
+    assert rebalance.duplicates == Amount(10, Known.BOUNDED), "5 records/s, 2 s after the commit"
+
+
+def test_the_fewest_moves_are_those_of_a_balanced_plan() -> None:
+    before = {TopicPartition("t", n): "a" if n < 4 else "b" for n in range(6)}
+    lopsided = {TopicPartition("t", n): "a" if n < 1 else "b" for n in range(6)}
+    both = [member("a", ""), member("b", "")]
+    assert fewest_possible(before, lopsided, both) == 1, "3 and 3 is balanced"
+    assert fewest_moves(before, lopsided) == 3
+
+
+def test_members_that_want_different_topics_are_planned_exactly() -> None:
+    def wants(name: str, *topics: str) -> SettledMember:
+        subscription = encode_subscription(Subscription(topics=frozenset(topics)))
+        return SettledMember(member=name, subscription=subscription)
+
+    before = {TopicPartition("t", n): "a" for n in range(4)}
+    after = before | {TopicPartition("u", n): "b" for n in range(2)}
+    members = [wants("a", "t"), wants("b", "t", "u")]
+    assert fewest_possible(before, after, members, planner) == 1, "3 and 3"
+    assert fewest_possible(before, after, members) == 0, "the same loads"
 
 
 def test_the_fewest_moves_for_the_same_loads() -> None:
@@ -121,3 +163,18 @@ def test_rows_of_a_log_get_moves_by_generation_and_time() -> None:
         (Cause.GONE, 3, 3),
         (Cause.LEFT, 3, None),
     ], "generation 3 of another day is another one"
+
+
+def test_no_partition_stood_still_before_the_cause_unless_its_owner_died() -> None:
+    place = Place("log", 1)
+    stop = Stop("t-0", 190, 203, Known.BOUNDED)
+    found = Rebalance(
+        side=Side.OFFSETS, cause=Cause.NEW_MEMBER, generation=2, assigned=202, stops=(stop,),
+        partitions=1, place=place,
+    )  # fmt: skip
+    for cause, seconds in ((Cause.NEW_MEMBER, 3.0), (Cause.EXPIRED, 13.0)):
+        told = Rebalance(
+            side=Side.BROKER, cause=cause, generation=2, began=200, assigned=202, place=place
+        )
+        (both,) = joined([told], [found])
+        assert both.dead == both.cost == Amount(seconds, Known.BOUNDED)

@@ -6,9 +6,9 @@ from collections.abc import Iterable
 
 import pytest
 
+from kohort.explain.amounts import Known
 from kohort.explain.causes import Cause
 from kohort.explain.explaining import Explained, Explainer
-from kohort.explain.findings import Known
 from kohort.explain.reading import LogReader
 
 UUID = "12345678-1234-1234-1234-12345678"

@@ -7,10 +7,7 @@ Must not know: the meaning of lines (``kohort.explain``). Memory does not grow w
 
 from __future__ import annotations
 
-import gzip
 import heapq
-import io
-import zlib
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import asdict
@@ -22,6 +19,7 @@ import click
 from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 
+from kohort.cli.explain_files import LogFile, safe
 from kohort.cli.output import (
     FILE,
     MISSING,
@@ -33,21 +31,17 @@ from kohort.cli.output import (
     table,
     writing,
 )
+from kohort.explain.amounts import Amount, Known
 from kohort.explain.causes import Cause
-from kohort.explain.events import Event
 from kohort.explain.explaining import MOST_GROUPS, Explained, Explainer
 from kohort.explain.findings import span_text, timeout_near
 from kohort.explain.page import page
-from kohort.explain.reading import Counts, LogReader
 from kohort.explain.stories import Rebalance, Story
+from kohort.history.fewest_moves import fewest_moves
 from kohort.model.errors import ConfigError
 
-LONGEST_LINE: Final = 65_536
-"""Bytes of a line that are read; the rest is skipped."""
-_LOOKED_AT: Final = 4_096
 _SHOWN: Final = 20
 """Rebalances in the table of a group."""
-_GZIP: Final = b"\x1f\x8b"
 
 
 @click.command()
@@ -80,12 +74,12 @@ def explain(
     """
     if not files and bootstrap is None:
         raise ConfigError("nothing to explain: name log files, or --bootstrap-server of a cluster")
-    explainer = Explainer()
+    explainer = Explainer(fewest_moves)
     with ExitStack() as stack:
-        logs = [_Log(path, stack) for path in files]
+        logs = [LogFile(path, stack) for path in files]
         advance = _progress(logs, stack)
         events = heapq.merge(*(log.events(advance) for log in logs), key=lambda timed: timed[0])
-        explainer.feed_all(event for _, event in events)
+        explainer.feed_all(told for _, told in events)
         if bootstrap is not None:
             # librdkafka is loaded for a live cluster only.
             from kohort.cli.offsets_topic import read_offsets  # noqa: PLC0415
@@ -108,7 +102,7 @@ def explain(
         click.echo("No such group." if groups else "No line tells anything about a group.")
 
 
-def _remarks(logs: list[_Log], explainer: Explainer) -> Iterator[str]:
+def _remarks(logs: list[LogFile], explainer: Explainer) -> Iterator[str]:
     for log in logs:
         yield from log.remarks()
     for name in explainer.doubles:
@@ -117,84 +111,7 @@ def _remarks(logs: list[_Log], explainer: Explainer) -> Iterator[str]:
         yield f"{explainer.refused:,} events of groups after the first {MOST_GROUPS:,} are not used"
 
 
-class _Log:
-    """One log file, read once from its beginning to its end."""
-
-    def __init__(self, path: Path, stack: ExitStack) -> None:
-        self.name = "standard input" if str(path) == "-" else str(path)
-        self._reader = LogReader(self.name)
-        self._remark = ""
-        try:
-            piped = str(path) == "-"
-            place = Path("/dev/stdin") if piped else path
-            self._raw = stack.enter_context(place.open("rb"))
-            self.bytes = 0 if piped else path.stat().st_size
-        except OSError as error:
-            raise ConfigError(f"cannot read {path}: {error.strerror}; name a log file") from error
-
-    def events(self, advance: Callable[[], None]) -> Iterator[tuple[float, Event]]:
-        """The events with the time of the last line that had one."""
-        at, number = float("-inf"), 0
-        try:
-            for line, cut in self._lines(advance):
-                number += 1
-                for event in self._reader.read(number, line, cut=cut):
-                    at = event.at if event.at is not None else at
-                    yield at, event
-        except (EOFError, OSError, zlib.error) as error:
-            self._remark = f"{self.name} is damaged behind line {number}: {error}"
-        yield from ((at, event) for event in self._reader.rest())
-
-    def _lines(self, advance: Callable[[], None]) -> Iterator[tuple[str, bool]]:
-        file: io.BufferedReader | gzip.GzipFile = self._raw
-        beginning = self._raw.peek(_LOOKED_AT)[:_LOOKED_AT]
-        if beginning.startswith(_GZIP):
-            file = gzip.GzipFile(fileobj=self._raw)
-            beginning = file.peek(_LOOKED_AT)[:_LOOKED_AT]
-        if not beginning:
-            self._remark = f"{self.name} is empty"
-        if b"\0" in beginning:
-            self._remark = f"{self.name} is binary, no log: it was not read"
-            return
-        while data := file.readline(LONGEST_LINE):
-            cut = False
-            while not data.endswith(b"\n") and (more := file.readline(LONGEST_LINE)):
-                cut, ends = True, more.endswith(b"\n")
-                if ends:
-                    break
-            advance()
-            yield data.decode("utf-8", "replace").rstrip("\r\n"), cut
-
-    @property
-    def counts(self) -> Counts:
-        """The numbers of lines."""
-        return self._reader.counts
-
-    def remarks(self) -> Iterator[str]:
-        """Sentences that a reader of the explanation must know about this log."""
-        counts = self.counts
-        if self._remark:
-            yield self._remark
-        if counts.cut:
-            yield (
-                f"{self.name}: {counts.cut:,} lines are longer than {LONGEST_LINE:,} bytes; only "
-                "their beginning was read"
-            )
-        if counts.backwards:
-            yield f"{self.name}: time runs backwards {counts.backwards:,} times"
-        if counts.unknown:
-            place, text = counts.examples[0]
-            yield (
-                f"{self.name}: {counts.unknown:,} of {counts.lines:,} lines are about groups in "
-                f"words that are not known, first line {place.line}: {_safe(text)[:160]}"
-            )
-
-    def as_json(self) -> dict[str, Any]:
-        """Counts and remarks, for programs."""
-        return {"file": self.name, **asdict(self.counts), "remarks": list(self.remarks())}
-
-
-def _progress(logs: list[_Log], stack: ExitStack) -> Callable[[], None]:
+def _progress(logs: list[LogFile], stack: ExitStack) -> Callable[[], None]:
     """A bar on a terminal's standard error; returns a function that moves the bar."""
     total = sum(log.bytes for log in logs)
     console = Console(stderr=True)
@@ -209,7 +126,7 @@ def _progress(logs: list[_Log], stack: ExitStack) -> Callable[[], None]:
         nonlocal lines
         lines += 1
         if lines % 20_000 == 0:
-            bar.update(task, completed=sum(log._raw.tell() for log in logs if log.bytes))
+            bar.update(task, completed=sum(log.position() for log in logs if log.bytes))
 
     return advance
 
@@ -233,15 +150,15 @@ def _lines(explained: Explained) -> Iterator[str]:
     rows = list(story.rebalances)[-_SHOWN:]
     if rows:
         columns = ["WHEN", "GENERATION", "BECAUSE", "MEMBER", "JOIN", "LEADER", "MEMBERS"]
-        moves = any(each.moved is not None for each in rows)
-        columns += ["MOVED", "NEEDLESS", "PAUSE"] * moves
+        moves = any(each.moved is not None or each.stops for each in rows)
+        columns += ["MOVED", "NEEDLESS", "STOPPED", "COST", "AGAIN"] * moves
         yield table(columns, (_row(each, story, moves) for each in rows))
     if story.total > len(rows):
         yield f"… and {story.total - len(rows):,} rebalances before these"
     for finding in explained.findings:
-        yield f"* {finding.name}: {_safe(finding.says)} [{finding.known.value}]"
+        yield f"* {finding.name}: {safe(finding.says)} [{finding.known.value}]"
         if finding.advice:
-            yield f"    do: {_safe(finding.advice)}"
+            yield f"    do: {safe(finding.advice)}"
         places = ", ".join(f"{place.file}:{place.line}" for place in finding.evidence)
         if places:
             yield f"    proof: {places}"
@@ -250,7 +167,7 @@ def _lines(explained: Explained) -> Iterator[str]:
 def _headline(explained: Explained) -> str:
     """One sentence with the number of rebalances, their time and their main cause."""
     story = explained.story
-    name = f"Group {_safe(story.group)}" if story.group else "A group that the log does not name"
+    name = f"Group {safe(story.group)}" if story.group else "A group that the log does not name"
     count = (
         "no rebalance seen"
         if not story.total
@@ -274,19 +191,32 @@ def _row(each: Rebalance, story: Story, moves: bool) -> tuple[object, ...]:
     likely = " (likely)" if not each.certain and each.cause is not Cause.UNTOLD else ""
     because = each.cause.value + likely
     if each.client_reason:
-        because += f": {_safe(each.client_reason)[:40]}"
-    pause = MISSING if each.pause_s is None else f"≤ {span_text(each.pause_s)}"
-    more = [MISSING if n is None else n for n in (each.moved, each.needless)]
+        because += f": {safe(each.client_reason)[:40]}"
+    more = [
+        MISSING if each.moved is None else each.moved,
+        MISSING if each.needless is None else each.needless,
+        _amount(each.dead, span_text),
+        _amount(each.cost, lambda cost: f"{cost:,.1f} ps"),
+        _amount(each.duplicates, lambda count: f"{count:,.0f}"),
+    ]
     return (
         _time(each.began if each.began is not None else each.ended, story.dated),
         MISSING if each.generation is None else each.generation,
         because,
-        _safe(each.instance or each.member)[:48] or MISSING,
+        safe(each.instance or each.member)[:48] or MISSING,
         join,
         MISSING if each.leader_s is None else span_text(each.leader_s),
         MISSING if each.members is None else each.members,
-        *([*more, pause] if moves else ()),
+        *(more if moves else ()),
     )
+
+
+def _amount(amount: Amount | None, words: Callable[[float], str]) -> str:
+    """A number: ``≤`` in front of a bound, ``~`` in front of an assumption."""
+    if amount is None:
+        return MISSING
+    sign = {Known.BOUNDED: "≤ ", Known.ASSUMED: "~ "}.get(amount.known, "")
+    return sign + words(amount.value)
 
 
 def _time(at: float | None, dated: bool) -> str:
@@ -297,11 +227,6 @@ def _time(at: float | None, dated: bool) -> str:
         moment.strftime("%Y-%m-%d %H:%M:%S" if dated else "%H:%M:%S")
         + f".{moment.microsecond // 1000:03}"
     )
-
-
-def _safe(text: str) -> str:
-    """A text of a log without characters that a terminal would carry out."""
-    return "".join(c if c.isprintable() else "?" for c in text)
 
 
 # -- JSON -----------------------------------------------------------------------------------------
@@ -321,7 +246,13 @@ def _as_json(explained: Explained) -> dict[str, Any]:
         "causes": {cause.value: count for cause, count in story.causes.most_common()},
         "events": {kind.value: count for kind, count in story.counts.most_common()},
         "rebalances": [
-            {**asdict(each), "join_s": each.join_s, "leader_s": each.leader_s}
+            {
+                **asdict(each),
+                "join_s": each.join_s,
+                "leader_s": each.leader_s,
+                "dead": None if each.dead is None else asdict(each.dead),
+                "cost": None if each.cost is None else asdict(each.cost),
+            }
             for each in story.rebalances
         ],
         "findings": [asdict(each) for each in explained.findings],

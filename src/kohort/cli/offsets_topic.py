@@ -16,7 +16,7 @@ from kohort.coordinator.partitions import partition_for
 from kohort.coordinator.records import GroupMetadata, GroupRecord, OffsetRecord
 from kohort.explain.events import Place
 from kohort.explain.explaining import Explainer
-from kohort.explain.generations import Settled, SettledMember
+from kohort.explain.generations import Committed, Settled, SettledMember
 from kohort.model.errors import ConfigError, ProtocolError
 from kohort.model.ids import TopicPartition
 from kohort.storage.group_records import read_record
@@ -79,14 +79,21 @@ def _feed(record: Record, groups: Collection[str], explainer: Explainer) -> bool
     partition = record.partition() or 0
     if isinstance(read, GroupRecord) and read.value is not None:
         place = Place(f"{TOPIC}-{partition}", record.offset() or 0)
-        explainer.settled(_settled(read.group_id, read.value, place), partition)
+        explainer.feed(_settled(read.group_id, read.value, place, partition))
     elif isinstance(read, OffsetRecord) and read.value is not None:
-        at = read.value.commit_timestamp / 1_000
-        explainer.committed(read.group_id, partition, read.partition, at)
+        explainer.feed(
+            Committed(
+                group=read.group_id,
+                partition=read.partition,
+                offset=read.value.offset,
+                at=read.value.commit_timestamp / 1_000,
+                home=partition,
+            )
+        )
     return True
 
 
-def _settled(group: str, value: GroupMetadata, place: Place) -> Settled:
+def _settled(group: str, value: GroupMetadata, place: Place, home: int) -> Settled:
     return Settled(
         group=group,
         generation=value.generation_id,
@@ -97,9 +104,13 @@ def _settled(group: str, value: GroupMetadata, place: Place) -> Settled:
                 member=each.member_id,
                 instance=each.group_instance_id or "",
                 client=each.client_id,
+                host=each.client_host,
+                session_s=each.session_timeout_ms / 1_000,
+                subscription=each.subscription,
                 assignment=each.assignment,
             )
             for each in value.members
         ),
         place=place,
+        home=home,
     )

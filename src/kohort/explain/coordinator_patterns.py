@@ -9,9 +9,10 @@ from collections.abc import Iterator
 from itertools import pairwise
 from typing import Final
 
+from kohort.explain.amounts import Known
 from kohort.explain.causes import Cause
 from kohort.explain.events import Kind
-from kohort.explain.findings import Finding, Known, events_of, places_of
+from kohort.explain.findings import Finding, events_of, places_of
 from kohort.explain.stories import Story
 
 _TOO_LARGE: Final = ("RecordTooLarge", "MESSAGE_TOO_LARGE", "larger than", "RecordBatchTooLarge")

@@ -10,16 +10,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeAlias
 
 from kohort.explain.events import Event, Kind
 from kohort.explain.findings import Finding
-from kohort.explain.generations import Generations, Settled, joined
+from kohort.explain.generations import Committed, Generations, Planner, Settled
+from kohort.explain.joining import joined
 from kohort.explain.patterns import findings
 from kohort.explain.stories import Story
 from kohort.explain.templates import NEWEST, version_text
-from kohort.model.ids import TopicPartition
 
+Told: TypeAlias = Event | Settled | Committed
+"""What a source tells."""
 MOST_GROUPS: Final = 10_000
 _MOVES: Final = {Kind.COORDINATOR_MOVED, Kind.REPLICAS_CHANGED, Kind.STORE_FAILED}
 """Lines about a broker alone say nothing beside lines about groups."""
@@ -42,32 +44,46 @@ class Explained:
 
 
 class Explainer:
-    """Sorts events by group; memory is bounded by the number of groups."""
+    """Sorts events by group; memory is bounded by the number of groups.
 
-    def __init__(self) -> None:
+    Args:
+        planner: finds the fewest moves of a balanced assignment, for groups whose members want
+            different topics.
+    """
+
+    def __init__(self, planner: Planner | None = None) -> None:
+        self._planner = planner
         self._stories: dict[tuple[str, int | None], Story] = {}
         self._latest: dict[str, Story] = {}
-        self._generations: dict[tuple[str, int], Generations] = {}
+        self._generations: dict[tuple[str, int | None], Generations] = {}
         self.refused = 0
         """Events of further groups after `MOST_GROUPS`."""
 
-    def feed_all(self, events: Iterable[Event]) -> Explainer:
-        """Take events in the order of their times; returns this explainer."""
-        for event in events:
-            story = self._story(event)
-            if story is None:
-                self.refused += 1
-            else:
-                story.feed(event)
+    def feed_all(self, items: Iterable[Told]) -> Explainer:
+        """Take what sources tell, in the order of its times; returns this explainer."""
+        for item in items:
+            self.feed(item)
         return self
 
-    def settled(self, record: Settled, partition: int) -> None:
-        """A record of a group in the offsets topic, and the partition that holds the record."""
-        self._generations.setdefault((record.group, partition), Generations()).settled(record)
+    def feed(self, item: Told) -> None:
+        """Take an event, a record of a group, or a commit."""
+        match item:
+            case Settled():
+                self._records(item.group, item.home).settled(item)
+            case Committed():
+                self._records(item.group, item.home).committed(item)
+            case _:
+                story = self._story(item)
+                if story is None:
+                    self.refused += 1
+                else:
+                    story.feed(item)
 
-    def committed(self, group: str, partition: int, of: TopicPartition, at: float) -> None:
-        """A commit in the offsets topic."""
-        self._generations.setdefault((group, partition), Generations()).committed(of, at)
+    def _records(self, group: str, home: int | None) -> Generations:
+        found = self._generations.get((group, home))
+        if found is None:
+            found = self._generations[group, home] = Generations(self._planner)
+        return found
 
     def finish(self) -> list[Explained]:
         """One value for each group; those with the most rebalances come first."""
@@ -75,19 +91,20 @@ class Explainer:
             story.finish()
         for (group, partition), generations in self._generations.items():
             story = self._latest.get(group) or Story(group=group)
-            if story.partition not in {None, partition}:
+            if partition is not None and story.partition not in {None, partition}:
                 story = Story(group=group)  # the logs come from another cluster
             self._stories.pop((group, story.partition), None)
-            story.partition = partition
-            self._stories[group, partition] = story
-            story.owned = generations.ownership()
-            story.replace(joined(story.rebalances, generations.rebalances))
-        found = [
+            story.partition = partition if partition is not None else story.partition
+            self._stories[group, story.partition] = story
+            found = generations.finish()
+            story.owned = generations.owned
+            story.replace(joined(story.rebalances, found))
+        explained = [
             Explained(story=story, findings=tuple(findings(story)))
             for story in self._stories.values()
             if story.group or len(self._stories) == 1 or not story.counts.keys() <= _MOVES
         ]
-        return sorted(found, key=lambda e: (not e.story.group, -e.story.total, e.story.group))
+        return sorted(explained, key=lambda e: (not e.story.group, -e.story.total, e.story.group))
 
     def _story(self, event: Event) -> Story | None:
         latest = self._latest.get(event.group)

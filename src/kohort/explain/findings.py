@@ -8,9 +8,9 @@ lines, bounded by the lines that are there, or assumed from the defaults of clie
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Final
 
+from kohort.explain.amounts import Known
 from kohort.explain.events import Event, Kind, Place
 from kohort.explain.stories import Rebalance, Story
 
@@ -22,15 +22,6 @@ _TIMEOUTS_S: Final = {
     10.0: "session.timeout.ms, 10 s by default before Kafka 3.0",
     6.0: "session.timeout.ms, 6 s by default in librdkafka before 1.5",
 }
-
-
-class Known(StrEnum):
-    """How a number is known."""
-
-    MEASURED = "measured"
-    BOUNDED = "bounded"
-    ASSUMED = "assumed"
-    """A wait was measured, and a default of Kafka or of a client explains the wait."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,7 +1,8 @@
 """Rebalances in ``__consumer_offsets``: the changes of each generation, the pauses of commits.
 
 In: the record of each generation of a group and its commits, in the order of the log. Out:
-`Rebalance` values with moves. Must not know: the bytes of the log, files, clients.
+`Rebalance` values with moves, stops and duplicates. Must not know: the bytes of the log, files,
+clients.
 
 A broker writes a group's record when the assignment has come. Records with the generation of the
 record before (a static member that returned) open no rebalance. The log tells no cause: members
@@ -11,11 +12,12 @@ that came or went make one likely.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Final
+from typing import Final, TypeAlias
 
-from kohort.embedded.consumer import decode_assignment
+from kohort.embedded.consumer import decode_assignment, decode_subscription
+from kohort.explain.amounts import Amount, Known, Stop
 from kohort.explain.causes import Cause
 from kohort.explain.events import Place, Side
 from kohort.explain.stories import Owned, Rebalance
@@ -23,6 +25,17 @@ from kohort.model.errors import ProtocolError
 from kohort.model.ids import TopicPartition
 
 MOST_OWNED: Final = 50_000
+"""Times of ownership, and stops, that are kept for one group."""
+
+Owners: TypeAlias = Mapping[TopicPartition, str]
+Planner: TypeAlias = Callable[
+    [Mapping[str, int], Mapping[str, frozenset[str]], Mapping[tuple[str, str], int]],
+    tuple[int, int],
+]
+"""Sizes of topics, topics of each member, partitions held by (member, topic) -> the sum of squared
+loads of the best plan, and its moves."""
+_MOST_PLANNED: Final = 20_000
+"""Partitions times members up to which the exact planner is asked."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,6 +45,10 @@ class SettledMember:
     member: str
     instance: str = ""
     client: str = ""
+    host: str = ""
+    session_s: float | None = None
+    """``session.timeout.ms`` in seconds; None if unknown."""
+    subscription: bytes = b""
     assignment: bytes = b""
 
     @property
@@ -47,6 +64,14 @@ class SettledMember:
         except ProtocolError:
             return frozenset()
 
+    @property
+    def topics(self) -> frozenset[str]:
+        """The topics that the member wants; empty if it is no consumer."""
+        try:
+            return decode_subscription(self.subscription).topics
+        except ProtocolError:
+            return frozenset()
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settled:
@@ -59,49 +84,103 @@ class Settled:
     protocol: str
     members: tuple[SettledMember, ...]
     place: Place
+    home: int | None = None
+    """The partition of ``__consumer_offsets`` that holds the record."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Committed:
+    """A commit of a group."""
+
+    group: str
+    partition: TopicPartition
+    offset: int
+    at: float
+    home: int | None = None
+
+
+@dataclass(slots=True)
+class _Progress:
+    """The commits of a partition."""
+
+    at: float
+    offset: int
+    rate: float | None = None
+    """Records a second between the last two commits that moved the offset."""
 
 
 @dataclass(slots=True)
 class Generations:
-    """Follows the records of one group."""
+    """Follows the records of one group.
 
+    Args:
+        planner: finds the fewest moves of a balanced assignment.
+    """
+
+    planner: Planner | None = None
     rebalances: list[Rebalance] = field(default_factory=list)
+    owned: list[Owned] = field(default_factory=list)
+    """The times of ownership that are over, at most `MOST_OWNED`."""
+    last: float = 0.0
     _owners: dict[TopicPartition, str] = field(default_factory=dict)
     """The last owner of each partition: a cooperative group has partitions without an owner."""
     _owned: int = 0
     """The number of partitions with an owner in the last generation."""
-    owned: list[Owned] = field(default_factory=list)
-    """The times of ownership that are over, at most `MOST_OWNED`."""
     _since: dict[TopicPartition, tuple[str, float]] = field(default_factory=dict)
     """The present owner of each partition, and the beginning of the ownership."""
-    _last: float = 0.0
     _members: dict[str, SettledMember] = field(default_factory=dict)
     _generation: int | None = None
-    _committed: dict[TopicPartition, float] = field(default_factory=dict)
-    """The last commit of each partition."""
+    _progress: dict[TopicPartition, _Progress] = field(default_factory=dict)
     _waiting: dict[TopicPartition, float] = field(default_factory=dict)
     """The last commit before the present generation, for partitions without a later one."""
+    _stops: list[Stop] = field(default_factory=list)
+    """Those of the last rebalance."""
+    _kept: int = 0
 
     def settled(self, record: Settled) -> None:
         """A record of the group."""
         members = {member.name: member for member in record.members}
         owners = {p: member.name for member in record.members for p in member.partitions}
         if self._generation is not None and record.generation != self._generation and members:
+            self._end_stops()
             self.rebalances.append(self._rebalance(record, members, owners))
-            self._waiting = {p: self._committed[p] for p in owners if p in self._committed}
+            self._waiting = {p: self._progress[p].at for p in owners if p in self._progress}
         self._generation, self._members = record.generation, members
         self._owners |= owners
         self._owned = len(owners)
         self._hand_over(owners, record.at)
 
-    def ownership(self) -> list[Owned]:
-        """All times of ownership, up to the last record or commit."""
-        self._hand_over({}, self._last)
-        return self.owned
+    def committed(self, commit: Committed) -> None:
+        """A commit of the group."""
+        partition, at = commit.partition, commit.at
+        self.last = max(self.last, at)
+        progress = self._progress.get(partition)
+        if progress is None:
+            self._progress[partition] = _Progress(at, commit.offset)
+        else:
+            passed, read = at - progress.at, commit.offset - progress.offset
+            if passed > 0 and read > 0 and partition not in self._waiting:
+                progress.rate = read / passed
+            progress.at, progress.offset = at, commit.offset
+        before = self._waiting.pop(partition, None)
+        if before is not None and self.rebalances and self._kept < MOST_OWNED:
+            self._kept += 1
+            self._stops.append(Stop(str(partition), before, at, Known.BOUNDED))
 
-    def _hand_over(self, owners: Mapping[TopicPartition, str], at: float) -> None:
+    def finish(self) -> list[Rebalance]:
+        """All rebalances; the records end."""
+        self._end_stops()
+        self._hand_over({}, self.last)
+        return self.rebalances
+
+    def _end_stops(self) -> None:
+        if self._stops:
+            self.rebalances[-1] = replace(self.rebalances[-1], stops=tuple(self._stops))
+            self._stops = []
+
+    def _hand_over(self, owners: Owners, at: float) -> None:
         """End the ownerships that are not in ``owners``, and begin new ones."""
-        self._last = max(self._last, at)
+        self.last = max(self.last, at)
         for partition, (owner, begin) in list(self._since.items()):
             if owners.get(partition) != owner:
                 del self._since[partition]
@@ -110,44 +189,44 @@ class Generations:
         for partition, owner in owners.items():
             self._since.setdefault(partition, (owner, at))
 
-    def committed(self, partition: TopicPartition, at: float) -> None:
-        """A commit of the group."""
-        self._committed[partition] = at
-        self._last = max(self._last, at)
-        before = self._waiting.pop(partition, None)
-        if before is None or not self.rebalances:
-            return
-        last = self.rebalances[-1]
-        if last.pause_s is None or at - before > last.pause_s:
-            self.rebalances[-1] = replace(last, pause_s=at - before)
-
     def _rebalance(
-        self,
-        record: Settled,
-        members: Mapping[str, SettledMember],
-        owners: Mapping[TopicPartition, str],
+        self, record: Settled, members: Mapping[str, SettledMember], owners: Owners
     ) -> Rebalance:
         before = self._owners
-        moved = sum(p in before and before[p] != owner for p, owner in owners.items())
+        moving = [p for p, owner in owners.items() if before.get(p, owner) != owner]
         cause, who = self._cause(members)
         if cause is Cause.UNTOLD and "cooperative" in record.protocol and len(owners) > self._owned:
             cause = Cause.SECOND_ROUND
+        fewest = fewest_possible(before, owners, members.values(), self.planner)
         return Rebalance(
             side=Side.OFFSETS,
             cause=cause,
             member=who.member if who is not None else "",
             instance=who.instance if who is not None else "",
             client=who.client if who is not None else "",
+            host=who.host if who is not None else "",
+            session_s=who.session_s if who is not None else None,
             certain=False,
             before=self._generation,
             generation=record.generation,
             assigned=record.at,
             members=len(members),
             static=sum(bool(member.instance) for member in record.members),
-            moved=moved,
-            needless=moved - fewest_moves(before, owners),
+            partitions=len(owners),
+            moved=len(moving),
+            needless=max(0, len(moving) - fewest),
+            duplicates=self._duplicates(moving, record.at),
             place=record.place,
         )
+
+    def _duplicates(self, moving: list[TopicPartition], at: float) -> Amount | None:
+        """At most so many records were processed and not committed when their partition moved."""
+        known = [
+            progress.rate * max(0.0, at - progress.at)
+            for partition in moving
+            if (progress := self._progress.get(partition)) is not None and progress.rate is not None
+        ]
+        return Amount(round(sum(known)), Known.BOUNDED) if known or not moving else None
 
     def _cause(self, members: Mapping[str, SettledMember]) -> tuple[Cause, SettledMember | None]:
         came = [members[name] for name in sorted(members.keys() - self._members.keys())]
@@ -160,7 +239,41 @@ class Generations:
         return (Cause.STATIC_CHANGED, again[0]) if again else (Cause.UNTOLD, None)
 
 
-def fewest_moves(before: Mapping[TopicPartition, str], owners: Mapping[TopicPartition, str]) -> int:
+def fewest_possible(
+    before: Owners,
+    owners: Owners,
+    members: Iterable[SettledMember],
+    planner: Planner | None = None,
+) -> int:
+    """The fewest partitions that must move to another owner so that the loads are balanced.
+
+    Args:
+        before: the last owner of each partition.
+        owners: the present ones.
+        members: of the present generation.
+        planner: is asked if members want different topics and the group is not too large. Without
+            it, the fewest moves to the present loads are returned.
+    """
+    wanted = {member.name: member.topics for member in members}
+    kept = Counter(owner for p, owner in before.items() if p in owners)
+    if len(set(wanted.values())) == 1:
+        least, more = divmod(len(owners), len(wanted))
+        loads = sorted((kept[name] for name in wanted), reverse=True)
+        stay = sum(min(n, least + (place < more)) for place, n in enumerate(loads))
+        return sum(kept.values()) - stay
+    if planner is None or len(owners) * len(wanted) > _MOST_PLANNED or not all(wanted.values()):
+        return fewest_moves(before, owners)
+    sizes = Counter(p.topic for p in owners)
+    held = Counter(
+        (owner, p.topic)
+        for p, owner in before.items()
+        if p in owners and p.topic in wanted.get(owner, ())
+    )
+    free = sum(p not in before for p in owners)
+    return max(0, planner(sizes, wanted, held)[1] - free)
+
+
+def fewest_moves(before: Owners, owners: Owners) -> int:
     """The fewest partitions that must move from one owner to another to get the same loads.
 
     Partitions without an owner before are free, and go where there is room.
@@ -168,29 +281,3 @@ def fewest_moves(before: Mapping[TopicPartition, str], owners: Mapping[TopicPart
     kept = Counter(owner for p, owner in before.items() if p in owners)
     wanted = Counter(owners.values())
     return sum(max(0, count - wanted[name]) for name, count in kept.items())
-
-
-def joined(told: Iterable[Rebalance], found: Iterable[Rebalance]) -> list[Rebalance]:
-    """One list of the rebalances in logs and those in the offsets topic, by generation.
-
-    Args:
-        told: those of the logs; their causes and times are better.
-        found: those of the offsets topic; only they have moves and pauses.
-    """
-    missing = {each.generation: each for each in found}
-    merged = []
-    for each in told:
-        other = missing.get(each.generation)
-        if other is not None and _near(each.ended, other.ended):
-            del missing[each.generation]
-            each = replace(  # noqa: PLW2901 - the same rebalance, with more values
-                each, moved=other.moved, needless=other.needless, pause_s=other.pause_s
-            )
-        merged.append(each)
-    merged += missing.values()
-    return sorted(merged, key=lambda r: r.ended or 0)
-
-
-def _near(first: float | None, second: float | None) -> bool:
-    """Whether two times may belong to one rebalance; two clocks may differ by minutes."""
-    return first is None or second is None or abs(first - second) < 600

@@ -10,11 +10,11 @@ from itertools import pairwise
 from statistics import median
 from typing import Final
 
+from kohort.explain.amounts import Known
 from kohort.explain.causes import Cause
 from kohort.explain.events import Event, Kind
 from kohort.explain.findings import (
     Finding,
-    Known,
     events_of,
     places_of,
     rest_between,

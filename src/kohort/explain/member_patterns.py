@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+from kohort.explain.amounts import Known
 from kohort.explain.causes import Cause
 from kohort.explain.events import Event, Kind
-from kohort.explain.findings import Finding, Known, events_of, places_of, span_text, timeout_near
+from kohort.explain.findings import Finding, events_of, places_of, span_text, timeout_near
 from kohort.explain.reading import is_benign
 from kohort.explain.stories import Story
 

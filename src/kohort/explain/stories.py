@@ -11,6 +11,7 @@ from collections import Counter, deque
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+from kohort.explain.amounts import Amount, Known, Stop, weakest
 from kohort.explain.causes import Cause, Reason, clients_cause, reason_of
 from kohort.explain.events import Event, Kind, Place, Side
 from kohort.explain.reading import client_of
@@ -39,7 +40,11 @@ class Rebalance:
     member: str = ""
     instance: str = ""
     client: str = ""
+    host: str = ""
+    """The address of the member's client; known from the offsets topic and from some lines."""
     client_reason: str = ""
+    session_s: float | None = None
+    """``session.timeout.ms`` of the member, in seconds; None if unknown."""
     certain: bool = True
     """Whether the log tells the cause; otherwise an earlier line makes the cause likely."""
     before: int | None = None
@@ -53,13 +58,16 @@ class Rebalance:
     """When the leader's assignment had come."""
     members: int | None = None
     static: int | None = None
+    partitions: int | None = None
+    """Partitions with an owner in the new generation."""
     moved: int | None = None
-    """Partitions with another owner than before; known from the offsets topic only."""
+    """Partitions with another owner than before; not known from a broker's log."""
     needless: int | None = None
-    """Those of them that need not have moved for the same loads."""
-    pause_s: float | None = None
-    """The longest time between two commits of a partition around the rebalance: no partition
-    stopped for longer."""
+    """Those of them that need not have moved: the fewest moves of a balanced plan are enough."""
+    stops: tuple[Stop, ...] = ()
+    """The times in which partitions stood still."""
+    duplicates: Amount | None = None
+    """Records that were processed again, because their partition moved before a commit."""
     place: Place
     """The first line."""
 
@@ -72,6 +80,32 @@ class Rebalance:
     def leader_s(self) -> float | None:
         """Seconds until the leader had assigned."""
         return _between(self.joined, self.assigned)
+
+    @property
+    def dead(self) -> Amount | None:
+        """The longest time in seconds in which a partition stood still.
+
+        Without stops, the whole rebalance bounds it: until its cause, the members worked.
+        """
+        if self.stops:
+            longest = max(self.stops, key=lambda stop: stop.seconds)
+            return Amount(longest.seconds, longest.known)
+        whole = _between(self.began, self.assigned)
+        if whole is None or self.side is not Side.BROKER:
+            return None
+        if self.cause is Cause.EXPIRED:
+            return None if self.session_s is None else Amount(whole + self.session_s, Known.BOUNDED)
+        return Amount(whole, Known.BOUNDED)
+
+    @property
+    def cost(self) -> Amount | None:
+        """Partition-seconds: the sum over all partitions of the seconds that they stood still."""
+        if self.stops:
+            known = weakest({stop.known for stop in self.stops})
+            return Amount(sum(stop.seconds for stop in self.stops), known)
+        if self.dead is None or self.partitions is None:
+            return None
+        return Amount(self.dead.value * self.partitions, self.dead.known)
 
     @property
     def ended(self) -> float | None:

@@ -1,0 +1,111 @@
+"""Reads the files that ``kohort explain`` gets: logs, plain or compressed with gzip.
+
+In: paths; ``-`` is standard input. Out: what each file tells, with its time; remarks for people.
+Must not know: the meaning of lines (``kohort.explain``). Memory does not grow with the files.
+"""
+
+from __future__ import annotations
+
+import gzip
+import io
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, Final
+
+from kohort.explain.explaining import Told
+from kohort.explain.reading import Counts, LogReader
+from kohort.model.errors import ConfigError
+
+LONGEST_LINE: Final = 65_536
+"""Bytes of a line that are read; the rest is skipped."""
+_LOOKED_AT: Final = 4_096
+_GZIP: Final = b"\x1f\x8b"
+
+
+class LogFile:
+    """One log file, read once from its beginning to its end."""
+
+    def __init__(self, path: Path, stack: ExitStack) -> None:
+        self.name = "standard input" if str(path) == "-" else str(path)
+        self._reader = LogReader(self.name)
+        self._remark = ""
+        try:
+            piped = str(path) == "-"
+            place = Path("/dev/stdin") if piped else path
+            self._raw = stack.enter_context(place.open("rb"))
+            self.bytes = 0 if piped else path.stat().st_size
+        except OSError as error:
+            raise ConfigError(f"cannot read {path}: {error.strerror}; name a log file") from error
+
+    def events(self, advance: Callable[[], None]) -> Iterator[tuple[float, Told]]:
+        """The events with the time of the last line that had one."""
+        at, number = float("-inf"), 0
+        try:
+            for line, cut in self._lines(advance):
+                number += 1
+                for event in self._reader.read(number, line, cut=cut):
+                    at = event.at if event.at is not None else at
+                    yield at, event
+        except (EOFError, OSError, zlib.error) as error:
+            self._remark = f"{self.name} is damaged behind line {number}: {error}"
+        yield from ((at, event) for event in self._reader.rest())
+
+    def _lines(self, advance: Callable[[], None]) -> Iterator[tuple[str, bool]]:
+        file: io.BufferedReader | gzip.GzipFile = self._raw
+        beginning = self._raw.peek(_LOOKED_AT)[:_LOOKED_AT]
+        if beginning.startswith(_GZIP):
+            file = gzip.GzipFile(fileobj=self._raw)
+            beginning = file.peek(_LOOKED_AT)[:_LOOKED_AT]
+        if not beginning:
+            self._remark = f"{self.name} is empty"
+        if b"\0" in beginning:
+            self._remark = f"{self.name} is binary, no log: it was not read"
+            return
+        while data := file.readline(LONGEST_LINE):
+            cut = False
+            while not data.endswith(b"\n") and (more := file.readline(LONGEST_LINE)):
+                cut, ends = True, more.endswith(b"\n")
+                if ends:
+                    break
+            advance()
+            yield data.decode("utf-8", "replace").rstrip("\r\n"), cut
+
+    def position(self) -> int:
+        """Bytes that were read so far."""
+        return self._raw.tell()
+
+    @property
+    def counts(self) -> Counts:
+        """The numbers of lines."""
+        return self._reader.counts
+
+    def remarks(self) -> Iterator[str]:
+        """Sentences that a reader of the explanation must know about this log."""
+        counts = self.counts
+        if self._remark:
+            yield self._remark
+        if counts.cut:
+            yield (
+                f"{self.name}: {counts.cut:,} lines are longer than {LONGEST_LINE:,} bytes; only "
+                "their beginning was read"
+            )
+        if counts.backwards:
+            yield f"{self.name}: time runs backwards {counts.backwards:,} times"
+        if counts.unknown:
+            place, text = counts.examples[0]
+            yield (
+                f"{self.name}: {counts.unknown:,} of {counts.lines:,} lines are about groups in "
+                f"words that are not known, first line {place.line}: {safe(text)[:160]}"
+            )
+
+    def as_json(self) -> dict[str, Any]:
+        """Counts and remarks, for programs."""
+        return {"file": self.name, **asdict(self.counts), "remarks": list(self.remarks())}
+
+
+def safe(text: str) -> str:
+    """A text of a log without characters that a terminal would carry out."""
+    return "".join(c if c.isprintable() else "?" for c in text)
