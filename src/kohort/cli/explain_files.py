@@ -1,6 +1,6 @@
 """Reads the files that ``kohort explain`` gets: logs, plain or compressed with gzip.
 
-In: paths; ``-`` is standard input. Out: what each file tells, with its time; remarks for people.
+In: paths; ``-`` is standard input. Out: events and records with their times; remarks for people.
 Must not know: the meaning of lines (``kohort.explain``). Memory does not grow with the files.
 """
 

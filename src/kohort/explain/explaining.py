@@ -21,7 +21,7 @@ from kohort.explain.stories import Story
 from kohort.explain.templates import NEWEST, version_text
 
 Told: TypeAlias = Event | Settled | Committed
-"""What a source tells."""
+"""One thing that a source tells."""
 MOST_GROUPS: Final = 10_000
 _MOVES: Final = {Kind.COORDINATOR_MOVED, Kind.REPLICAS_CHANGED, Kind.STORE_FAILED}
 """Lines about a broker alone say nothing beside lines about groups."""
@@ -47,8 +47,8 @@ class Explainer:
     """Sorts events by group; memory is bounded by the number of groups.
 
     Args:
-        planner: finds the fewest moves of a balanced assignment, for groups whose members want
-            different topics.
+        planner: finds the fewest moves of a balanced assignment if members want different
+            topics.
     """
 
     def __init__(self, planner: Planner | None = None) -> None:
@@ -60,7 +60,7 @@ class Explainer:
         """Events of further groups after `MOST_GROUPS`."""
 
     def feed_all(self, items: Iterable[Told]) -> Explainer:
-        """Take what sources tell, in the order of its times; returns this explainer."""
+        """Take events, records and commits in the order of their times; returns this explainer."""
         for item in items:
             self.feed(item)
         return self
