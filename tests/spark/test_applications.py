@@ -22,6 +22,7 @@ from tests.java import temporary_files_removed
 from tests.spark.conftest import PATIENCE_S, Feed
 
 from kohort.client.admin import Admin
+from kohort.model.ids import TopicPartition
 from kohort.model.positions import LATEST
 from kohort.spark.session import QUICK
 from kohort.spark.sqlite_ledger import LEDGER_PATH, SqliteLedger
@@ -283,11 +284,28 @@ def test_sigterm_in_a_batch_to_one_process_or_to_all_ends_with_one_line(
         assert admin.describe_group(source.topic).members == ()
 
 
+def end_by_killed_jvm(process: subprocess.Popen[str], jvm: psutil.Process) -> None:
+    """Kill the JVM; the application must say so in one line, and end with status 1."""
+    log = Path(f"/proc/{process.pid}/fd/2").resolve()
+    before = log.stat().st_size
+    jvm.kill()
+    process.communicate(timeout=PATIENCE_S)
+    errors = log.read_bytes()[before:].decode()
+    assert process.returncode == 1, errors
+    assert re.fullmatch(
+        r"kohort: Spark's Java process was killed by SIGKILL, .*; start `kohort pipeline` again .*\n",
+        errors,
+    ), errors
+
+
 @pytest.mark.timeout(1_800)
 def test_an_application_with_a_stopped_jvm_loses_its_partitions_and_rejoins(
     feed: MakeFeed, tmp_path: Path, start: Start
 ) -> None:
-    """The member is in another process: without a poll deadline its heartbeats would go on."""
+    """The member is in another process: without a poll deadline its heartbeats would go on.
+
+    At the end the JVM is killed, and the application tells that in one line.
+    """
     source = feed(4, numbered(4_000))
     ledger = Ledger(tmp_path / "table")
     deadline = ("--set", "max.poll.interval.ms=12000")
@@ -304,17 +322,26 @@ def test_an_application_with_a_stopped_jvm_loses_its_partitions_and_rejoins(
     wait_for(lambda: ledger.owners() == {"first", "frozen"}, "its return", both)
     source.put(numbered(4_000))
     wait_for(lambda: ledger.consumed() == 12_000, "all records", both)
+    with Admin(source.settings) as admin:
+        ends = admin.list_offsets([TopicPartition(source.topic, n) for n in range(4)], LATEST)
+        wait_for(
+            lambda: (
+                {p: at.offset for p, at in admin.committed(source.topic).items()}
+                == {p: end.offset for p, end in ends.items()}
+            ),
+            "the commits to the group",
+            both,
+        )
     with ThreadPoolExecutor() as pool:
-        list(pool.map(lambda process: stop(process, source), both))
+        ending = pool.submit(stop, first, source)
+        end_by_killed_jvm(frozen, jvm)
+        ending.result(PATIENCE_S)
     clean(tmp_path / "table", older_than_s=0)
     verdict = verify(tmp_path / "table", source.settings)
     assert verdict.ok, [p.troubles for p in verdict.partitions]
     assert (verdict.total("rows"), verdict.total("unread")) == (12_000, 0)
     with Admin(source.settings) as admin:
-        ends = admin.list_offsets([p.partition for p in verdict.partitions], LATEST)
-        committed = admin.committed(source.topic)
         assert admin.describe_group(source.topic).members == ()
-    assert {p: at.offset for p, at in committed.items()} == {p: e.offset for p, e in ends.items()}
     table = SqliteLedger.of_table(tmp_path / "table")
     epochs = [position.epoch for position in table.all_positions().values()]
     table.close()

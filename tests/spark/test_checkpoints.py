@@ -14,6 +14,7 @@ from kohort.spark.checkpoints import locked_checkpoint
 from kohort.spark.draining import DrainFile, Draining
 
 pipeline = pytest.importorskip("kohort.spark.pipeline", reason="pip install 'kohort[spark]'")
+failures = pytest.importorskip("kohort.spark.failures")
 
 
 def test_names_without_a_choice_are_numbered_and_each_is_used_once(tmp_path: Path) -> None:
@@ -51,7 +52,7 @@ def test_a_query_stops_when_its_lock_was_removed(tmp_path: Path, replaced: bool)
             with checkpoint.lock.open("w") as other:
                 fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
         assert not checkpoint.is_held()
-        with pytest.raises(pipeline.PipelineFailed, match=r"a\.lock was removed, so a second"):
+        with pytest.raises(failures.PipelineFailed, match=r"a\.lock was removed, so a second"):
             pipeline._watch(
                 Query(), print, threading.Event(), draining, print, checkpoint=checkpoint
             )

@@ -21,14 +21,13 @@ from pyspark.errors.exceptions.base import StreamingQueryException
 
 from kohort.spark import pipeline
 from kohort.spark.draining import DrainFile, Draining
+from kohort.spark.failures import PipelineFailed, PythonLate, explained
 from kohort.spark.pipeline import (
     SPARK_WAITS_S,
     STARTS,
     Application,
     PipelineConfig,
-    PipelineFailed,
     Progress,
-    PythonLate,
 )
 from kohort.spark.verify import verify
 
@@ -47,7 +46,7 @@ LATE = (
     ],
 )
 def test_only_a_process_that_did_not_connect_is_late(message: str, late: bool) -> None:
-    error = pipeline._explained(StreamingQueryException(message))
+    error = explained(StreamingQueryException(message))
     assert isinstance(error, PythonLate) is late
 
 

@@ -223,7 +223,7 @@ def test_a_table_refuses_other_columns_and_another_group(
 def test_a_failed_query_leaves_complete_batches_only(
     run: Run, feed: MakeFeed, tmp_path: Path
 ) -> None:
-    from kohort.spark.pipeline import PipelineFailed
+    from kohort.spark.failures import PipelineFailed
 
     source = feed(1, numbered(30))
     with pytest.raises(PipelineFailed, match="the machine is on fire") as raised:

@@ -94,6 +94,8 @@ def pipeline(
     Each row keeps its topic, partition and offset. A column `dead_letter` that is not NULL sends
     a malformed record to the dead letters.
     """
+    stop, drain = threading.Event(), threading.Event()
+    _set_on_signals(stop, stop)
     from kohort.spark.pipeline import PipelineConfig  # noqa: PLC0415 - Spark is heavy
 
     config = PipelineConfig(
@@ -113,13 +115,15 @@ def pipeline(
         kafka=configured() | dict(name_and_value("--set", text) for text in kafka),
         spark=dict(name_and_value("--conf", text) for text in spark),
     )
-    _run(config, as_json=as_json)
+    _run(config, stop, drain, as_json=as_json)
 
 
-def _run(config: PipelineConfig, *, as_json: bool) -> None:
-    from kohort.spark.pipeline import PipelineFailed, run_pipeline  # noqa: PLC0415 - as above
+def _run(
+    config: PipelineConfig, stop: threading.Event, drain: threading.Event, *, as_json: bool
+) -> None:
+    from kohort.spark.failures import PipelineFailed  # noqa: PLC0415 - as above
+    from kohort.spark.pipeline import run_pipeline  # noqa: PLC0415
 
-    stop, drain = threading.Event(), threading.Event()
     application, records = "", 0
 
     def report(progress: Progress) -> None:
@@ -130,18 +134,18 @@ def _run(config: PipelineConfig, *, as_json: bool) -> None:
     def started(name: str) -> None:
         nonlocal application
         application = name
-        # Spark's session has set a SIGINT handler of its own, which cancels jobs.
         _set_on_signals(stop, drain if config.drain_s else stop)
         note(f"{name}: reading {config.topics} in group {config.group}, writing {config.output}")
 
-    _set_on_signals(stop, stop)
     try:
         ending = run_pipeline(config, report, stop, started, drain=drain)
     except PipelineFailed as error:
         # The arguments are right, so status 1: a supervisor may start the command again.
         note(f"kohort: {error}")
         sys.exit(1)
-    if stop.is_set():
+    if stop.is_set() and not application:
+        note("stopped before it has read anything")
+    elif stop.is_set():
         how = "drained" if ending.drained else "stopped"
         if drain.is_set() and not ending.drained:
             how = "stopped before it was drained"

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import logging
-import re
 import threading
 import uuid
 from collections.abc import Callable, Mapping
@@ -19,19 +18,26 @@ from pathlib import Path
 from typing import Any, Final
 
 from py4j.protocol import Py4JError
-from pyspark.errors.exceptions.base import PySparkException, StreamingQueryException
+from pyspark.errors.exceptions.base import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from kohort.model.errors import ConfigError, KohortError
+from kohort.model.errors import KohortError
 from kohort.spark.checkpoints import Checkpoint, locked_checkpoint
 from kohort.spark.draining import SUFFIX, DrainFile, Draining
+from kohort.spark.failures import PipelineFailed, PythonLate, explained
 from kohort.spark.kafka_topics import KafkaTopics
 from kohort.spark.ledger import Ledger
 from kohort.spark.options import SourceOptions, parse_options
 from kohort.spark.parquet_sink import SMALL_ROW, ParquetSink
 from kohort.spark.rowwise import apply_sql
-from kohort.spark.session import make_session, stop_planners, stop_session, stop_workers
+from kohort.spark.session import (
+    java_status,
+    make_session,
+    stop_planners,
+    stop_session,
+    stop_workers,
+)
 from kohort.spark.source import KohortDataSource
 from kohort.spark.table import open_ledger
 
@@ -43,19 +49,7 @@ workers that its daemon forks."""
 SPARK_WAITS_S: Final = 10
 
 _LOOK_S: Final = 0.2
-_LATE: Final = "Python worker failed to connect back"
-_CONFIG_ERROR: Final = re.compile(r"kohort\.model\.errors\.ConfigError: (.+)")
-_SPARK_ERROR: Final = re.compile(r"pyspark\.errors\.[a-z_.]+\.[A-Za-z]+: (.+)")
-_ABOUT_THE_JVM: Final = re.compile(r"\n=== Streaming Query|JVM stacktrace|\n\tat ")
-_KOHORT_ERROR: Final = re.compile(r"kohort\.[a-z_.]+\.[A-Za-z]+: (.+)")
-
-
-class PipelineFailed(KohortError):
-    """The query failed. All earlier batches are committed; nothing is half-written."""
-
-
-class PythonLate(PipelineFailed):
-    """The source's process did not connect to Spark in time (ADR 0041). Nothing was read."""
+_FROM_SPARK: Final = (PySparkException, Py4JError, OSError)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,6 +153,8 @@ def run_pipeline(
         locked_checkpoint(config.output, config.name) as checkpoint,
     ):
         name = checkpoint.name
+        if stop.is_set():
+            return Ending(left=True, drained=False)
         # The view `records` belongs to a session, so each pipeline needs a session of its own.
         spark = (
             session.newSession()
@@ -178,7 +174,8 @@ def run_pipeline(
         left = True
         try:
             note_start: Callable[[], None] = partial(started, name)
-            while not application.run(note_start):
+            # The start of Spark takes seconds; the wish to stop may come meanwhile.
+            while not (stop.is_set() or application.run(note_start)):
                 note_start = _nothing
         finally:
             draining.file.clear()
@@ -205,10 +202,13 @@ class Application:
 
     def run(self, started: Callable[[], None]) -> bool:
         """Run one query until it ends; False if another query must follow."""
-        query, sink = self._start_query(
-            _source_options(self.config, self.checkpoint.path)
-            | {"drainFile": str(self.draining.file.path)}
-        )
+        try:
+            query, sink = self._start_query(
+                _source_options(self.config, self.checkpoint.path)
+                | {"drainFile": str(self.draining.file.path)}
+            )
+        except _FROM_SPARK as error:
+            raise explained(error, java_status()) from error
         started()
         before_stop = stop_workers if self.own_session else _nothing
         try:
@@ -248,6 +248,8 @@ class Application:
 
     def _note_late_start(self) -> bool:
         """Count a late start; True if the application is told to stop."""
+        if self.stop.is_set():
+            return True
         self.late_starts += 1
         if self.late_starts >= STARTS:
             raise PipelineFailed(
@@ -260,7 +262,7 @@ class Application:
             "Spark's Python process did not connect within %d s (start %d of %d): the query starts "
             "again on its checkpoint", SPARK_WAITS_S, self.late_starts, STARTS,
         )  # fmt: skip
-        return self.stop.is_set()
+        return False
 
 
 def _nothing() -> None:
@@ -321,11 +323,11 @@ def _watch(
         else:
             query.awaitTermination(1)
         _report_new(query, report, last)
-    except (PySparkException, Py4JError, OSError) as error:
+    except _FROM_SPARK as error:
         # A service manager signals all processes at once. Spark's workers may end before this
         # process stops the query, and the query then fails.
         if not stop.wait(_LOOK_S) and not draining.wanted.is_set():
-            raise _explained(error) from error
+            raise explained(error, java_status()) from error
         stop.set()
         LOG.info("the query failed while it was being stopped: %s", error)
 
@@ -356,18 +358,3 @@ def _progress(batch: int, progress: Any) -> Progress:
 def _by_number(partition: str) -> tuple[str, int]:
     topic, _, number = partition.rpartition("-")
     return topic, int(number)
-
-
-def _explained(error: Exception) -> KohortError:
-    """The error for the user: the sentence of kohort or Spark at the end of the stack traces."""
-    text = str(error)
-    if not isinstance(error, StreamingQueryException):
-        return PipelineFailed(f"Spark ended unexpectedly: {text}")
-    if _LATE in text:
-        return PythonLate(text)
-    configured = _CONFIG_ERROR.findall(text)
-    if configured:
-        return ConfigError(configured[-1].strip())
-    sentences = _KOHORT_ERROR.findall(text) or _SPARK_ERROR.findall(text)
-    sentence = sentences[-1] if sentences else _ABOUT_THE_JVM.split(text, maxsplit=1)[0]
-    return PipelineFailed(f"the query stopped: {sentence.strip()}")

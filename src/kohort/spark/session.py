@@ -7,11 +7,13 @@ know: sources, sinks, groups. Users with a Spark session of their own do not nee
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -19,10 +21,12 @@ from typing import Any
 
 import psutil
 from py4j.protocol import Py4JError
-from pyspark import java_gateway
+from pyspark import SparkContext, java_gateway
+from pyspark.errors.exceptions.base import PySparkException
 from pyspark.sql import SparkSession
 
 from kohort.host.java import find_java, spark_java_home
+from kohort.model.errors import ConfigError
 
 DRIVER_JAVA_OPTIONS = "-Xss16m -XX:+UseParallelGC"
 """Spark's check of an error text in foreachBatch recurses deeply when a query is stopped. On two
@@ -32,6 +36,7 @@ WORKER_DAEMON = "kohort.spark.worker_daemon"
 _SPARK_DAEMON = "pyspark.daemon"
 _SOURCE = "pyspark.sql.streaming.python_streaming_source_runner"
 _PROCESSES_END_S = 5.0
+_JAVA_ENDS_S = 1.0
 
 DEFAULTS: Mapping[str, str] = {
     "spark.ui.enabled": "false",
@@ -69,7 +74,7 @@ def make_session(
     them, and would otherwise start their workers with any ``python3`` on ``PATH``.
 
     Raises:
-        ConfigError: no Java 17 or newer was found.
+        ConfigError: no Java 17 or newer was found, or Spark does not start with these settings.
     """
     os.environ["JAVA_HOME"] = str(spark_java_home(find_java()))
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
@@ -84,8 +89,59 @@ def make_session(
         builder = builder.config(key, value)
     # kohort works with pandas 3; Spark 4.3 warns on every import that something might not.
     warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)
+    on_sigint = signal.getsignal(signal.SIGINT)
     with _jvm_ignores_sigterm():
-        return builder.getOrCreate()
+        try:
+            session = builder.getOrCreate()
+        except (PySparkException, Py4JError) as error:
+            told = str(getattr(error, "java_exception", error)).strip().partition("\n")[0]
+            raise ConfigError(
+                f"Spark did not start: {told}; check the Spark master (--master) and the settings "
+                "(--conf); Java has printed more if it found the mistake"
+            ) from error
+    if on_sigint is not signal.default_int_handler and _is_main_thread():
+        # Spark has set a handler that cancels jobs, in place of the program's own one.
+        signal.signal(signal.SIGINT, on_sigint)
+    _quiet(session)
+    return session
+
+
+def java_status() -> int | None:
+    """The exit status of this process's JVM, negative for a signal; None while it runs."""
+    process = getattr(SparkContext._gateway, "proc", None)
+    if process is None:
+        return None
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        # Its sockets close a moment before it ends.
+        return int(process.wait(_JAVA_ENDS_S))
+    return None
+
+
+def _is_main_thread() -> bool:
+    return threading.current_thread() is threading.main_thread()
+
+
+def _quiet(session: SparkSession) -> None:
+    """Print no stack trace for each thread that notices the end of the JVM.
+
+    The error that the main thread gets says it once. ``--conf spark.log.level=ERROR`` has the rest.
+    """
+    server: Any = session.sparkContext._accumulatorServer
+    server.handle_error = _tell_unless_closed(server.handle_error)
+    logging.getLogger("py4j").propagate = False
+    logging.getLogger().addFilter(_is_not_py4j)
+
+
+def _tell_unless_closed(tell: Callable[..., None]) -> Callable[..., None]:
+    def handle_error(*request: object) -> None:
+        if not isinstance(sys.exc_info()[1], EOFError | OSError):
+            tell(*request)
+
+    return handle_error
+
+
+def _is_not_py4j(record: logging.LogRecord) -> bool:
+    return Path(record.pathname).parent.name != "py4j"
 
 
 def stop_session(spark: SparkSession) -> bool:

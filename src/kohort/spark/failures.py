@@ -1,0 +1,105 @@
+"""Gives one sentence for each way in which a query or a process of Spark ends.
+
+In: the error that Spark raised, the exit status of Spark's Java process. Out: an error that says
+what happened, what is safe and what to do. Must not know: queries, sessions, sinks.
+"""
+
+from __future__ import annotations
+
+import re
+import signal
+from typing import Final
+
+from pyspark.errors.exceptions.base import StreamingQueryException
+
+from kohort.model.errors import ConfigError, KohortError
+
+AGAIN: Final = (
+    "committed rows are safe and nothing is half-written; start `kohort pipeline` again to continue"
+)
+"""The end of an error message about an accident that a new start repairs."""
+
+_LATE: Final = "Python worker failed to connect back"
+_CONFIG_ERROR: Final = re.compile(r"kohort\.model\.errors\.ConfigError: (.+)")
+_KOHORT_ERROR: Final = re.compile(r"kohort\.[a-z_.]+\.[A-Za-z]+: (.+)")
+_SPARK_ERROR: Final = re.compile(r"pyspark\.errors\.[a-z_.]+\.[A-Za-z]+: (.+)")
+_PYTHON_ERROR: Final = re.compile(r"^([A-Za-z_.]*(?:Error|Exception|Interrupt)\b.*)$", re.MULTILINE)
+_FULL: Final = re.compile(r"(?:No space left on device|Disk quota exceeded)(?:: '([^'\n]+)')?")
+_TASK_ENDED: Final = re.compile(r"Python worker exited unexpectedly \([^)]*\)")
+_SOURCE_ENDED: Final = re.compile(
+    r"terminated with exception: ((?:Broken pipe|Connection reset|Socket closed)[^\n]*|null)"
+)
+_ABOUT_THE_JVM: Final = re.compile(r"\n=== Streaming Query|JVM stacktrace|\n\tat ")
+_FRAME: Final = re.compile(
+    r"\[STREAM_FAILED\] Query \[[^]]*\] terminated with exception: |\s*SQLSTATE: \w+"
+)
+
+
+class PipelineFailed(KohortError):
+    """The query failed. All earlier batches are committed; nothing is half-written."""
+
+
+class PythonLate(PipelineFailed):
+    """The source's process did not connect to Spark in time (ADR 0041). Nothing was read."""
+
+
+def explained(error: Exception, java_status: int | None = None) -> KohortError:
+    """The error for the user, in one line.
+
+    Args:
+        error: an error of PySpark, of its connection to Java, or of a socket.
+        java_status: the exit status of Spark's Java process, negative for a signal; None while it
+            runs.
+    """
+    text = str(error)
+    if java_status is not None:
+        return PipelineFailed(f"Spark's Java process {_how(java_status)}: {AGAIN}")
+    if not isinstance(error, StreamingQueryException):
+        return PipelineFailed(f"Spark ended unexpectedly: {_first_line(text)}; {AGAIN}")
+    if _LATE in text:
+        return PythonLate(_first_line(text))
+    configured = _CONFIG_ERROR.findall(text)
+    if configured:
+        return ConfigError(configured[-1].strip())
+    return PipelineFailed(f"the query stopped: {_sentence(text)}")
+
+
+def _sentence(text: str) -> str:
+    """The sentence of kohort or of Spark at the end of the stack traces."""
+    told = _KOHORT_ERROR.findall(text)
+    if told:
+        return str(told[-1]).strip()
+    full = _FULL.search(text)
+    if full is not None:
+        where = f" under {full[1]}" if full[1] else ""
+        return (
+            f"no space is left on the disk{where}; free some (--output has the table and the "
+            f"checkpoints, the temporary folder has files of Spark): {AGAIN}"
+        )
+    crashed = _TASK_ENDED.search(text)
+    if crashed is not None:
+        return f"a process that reads or writes records ended ({crashed[0]}){_KILLED}: {AGAIN}"
+    source = _SOURCE_ENDED.search(text)
+    if source is not None:
+        return f"the process of the source, a member of the group, ended{_KILLED}: {AGAIN}"
+    told = _SPARK_ERROR.findall(text)
+    if told and told[-1].endswith("from the Python worker:"):
+        told = _PYTHON_ERROR.findall(text) or told
+    if told:
+        return str(told[-1]).strip()
+    return _first_line(_FRAME.sub("", _ABOUT_THE_JVM.split(text, maxsplit=1)[0]))
+
+
+_KILLED: Final = ", perhaps killed by the kernel because memory was short"
+
+
+def _how(status: int) -> str:
+    if status == -signal.SIGKILL:
+        return "was killed by SIGKILL" + _KILLED.replace(" killed", "")
+    if status < 0:
+        return f"was ended by {signal.Signals(-status).name}"
+    return f"ended with status {status}"
+
+
+def _first_line(text: str) -> str:
+    return text.strip().partition("\n")[0].strip()

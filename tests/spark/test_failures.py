@@ -1,0 +1,188 @@
+"""Each way in which Spark ends is told in one line: finding S16. The texts are Spark's own."""
+
+from __future__ import annotations
+
+import logging
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+pytest.importorskip("pyspark", reason="pip install 'kohort[spark]'")
+
+from py4j.protocol import Py4JNetworkError
+from pyspark import SparkContext
+from pyspark.errors.exceptions.base import StreamingQueryException
+
+from kohort.model.errors import ConfigError
+from kohort.spark import session
+from kohort.spark.failures import AGAIN, PipelineFailed, explained
+
+STREAM = (
+    "[STREAM_FAILED] Query [id = bfec5c0e-c395-4d20-99bc-54034c1d1c51, runId = "
+    "9b87c8a7-f97c-4cc6-9433-2600a4223bff] terminated with exception: {} SQLSTATE: XXKST"
+)
+TRACE = """[FOREACH_BATCH_USER_FUNCTION_ERROR] An error occurred in the user provided function.
+Traceback (most recent call last):
+  File "parquet_sink.py", line 1, in write_batch
+{}
+
+JVM stacktrace:
+\tat org.apache.spark.sql.execution.streaming.MicroBatchExecution.run(MicroBatchExecution.scala:1)
+"""
+
+TEXTS = {
+    "source": (
+        STREAM.format("Broken pipe"),
+        "the process of the source, a member of the group, ended, perhaps killed by the kernel",
+    ),
+    "task": (
+        STREAM.format(
+            "Job aborted due to stage failure: Task 0 in stage 9.0 failed 1 times: "
+            "org.apache.spark.SparkException: Python worker exited unexpectedly (crashed)\n\tat a.B"
+        ),
+        "a process that reads or writes records ended (Python worker exited unexpectedly (crash",
+    ),
+    "disk": (
+        STREAM.format(
+            TRACE.format("OSError: [Errno 28] No space left on device: '/lake/data/t/0/a.parquet'")
+        ),
+        "no space is left on the disk under /lake/data/t/0/a.parquet; free some",
+    ),
+    "disk of the checkpoint": (
+        STREAM.format("java.io.IOException: No space left on device"),
+        "no space is left on the disk; free some",
+    ),
+}
+
+
+@pytest.mark.parametrize(("text", "said"), TEXTS.values(), ids=TEXTS)
+def test_an_accident_is_one_line_that_says_what_is_safe_and_what_to_do(
+    text: str, said: str
+) -> None:
+    error = explained(StreamingQueryException(text))
+    assert isinstance(error, PipelineFailed)
+    told = str(error)
+    assert told.startswith(f"the query stopped: {said}")
+    assert told.endswith(AGAIN)
+    assert "\n" not in told
+
+
+def test_a_sentence_of_kohort_goes_before_everything_around_it() -> None:
+    ledger = "kohort.spark.ledger.LedgerError: /lake/ledger.db cannot be written: disk is full"
+    error = explained(StreamingQueryException(STREAM.format(TRACE.format(ledger))))
+    assert str(error) == "the query stopped: /lake/ledger.db cannot be written: disk is full"
+    wrong = explained(
+        StreamingQueryException(
+            STREAM.format(TRACE.format("kohort.model.errors.ConfigError: no topic t"))
+        )
+    )
+    assert isinstance(wrong, ConfigError)
+    assert str(wrong) == "no topic t"
+
+
+def test_an_error_of_a_task_without_a_message_of_its_own_is_the_last_line_of_its_trace() -> None:
+    text = TRACE.format(
+        "pyspark.errors.exceptions.captured.PythonException: \n"
+        "pyspark.errors.exceptions.captured.PythonException: An exception was thrown from the "
+        'Python worker:\nTraceback (most recent call last):\n  File "a.py", line 1, in write\n'
+        "PermissionError: [Errno 13] Permission denied: '/lake/data'\n"
+    )
+    error = explained(StreamingQueryException(STREAM.format(text)))
+    assert str(error) == (
+        "the query stopped: PermissionError: [Errno 13] Permission denied: '/lake/data'"
+    )
+
+
+def test_an_unknown_error_is_its_first_line_without_spark_s_frame() -> None:
+    error = explained(StreamingQueryException(STREAM.format("Something odd.")))
+    assert str(error) == "the query stopped: Something odd."
+    error = explained(Py4JNetworkError("Error while sending\nor receiving"))
+    assert str(error) == f"Spark ended unexpectedly: Error while sending; {AGAIN}"
+
+
+@pytest.mark.parametrize(
+    ("status", "said"),
+    [
+        (-signal.SIGKILL, "was killed by SIGKILL, perhaps by the kernel because memory was short"),
+        (-signal.SIGSEGV, "was ended by SIGSEGV"),
+        (1, "ended with status 1"),
+    ],
+)
+def test_the_end_of_java_is_told_whatever_else_failed_by_it(status: int, said: str) -> None:
+    error = explained(ConnectionRefusedError(111, "Connection refused"), status)
+    assert str(error) == f"Spark's Java process {said}: {AGAIN}"
+
+
+def test_the_status_of_java_is_that_of_its_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    with subprocess.Popen(["sleep", "600"]) as process:
+        monkeypatch.setattr(SparkContext, "_gateway", SimpleNamespace(proc=process))
+        monkeypatch.setattr(session, "_JAVA_ENDS_S", 0.01)
+        assert session.java_status() is None
+        monkeypatch.undo()
+        monkeypatch.setattr(SparkContext, "_gateway", SimpleNamespace(proc=process))
+        process.kill()
+        assert session.java_status() == -signal.SIGKILL
+    monkeypatch.setattr(SparkContext, "_gateway", None)
+    assert session.java_status() is None
+
+
+def test_threads_that_notice_the_end_of_java_print_nothing(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A dead JVM printed 31 to 50 lines: the accumulators' server, and py4j on the root logger."""
+    told: list[object] = []
+    server = SimpleNamespace(handle_error=lambda *request: told.append(request))
+    fake: Any = SimpleNamespace(sparkContext=SimpleNamespace(_accumulatorServer=server))
+    root = logging.getLogger()
+    monkeypatch.setattr(root, "filters", [])
+    monkeypatch.setattr(logging.getLogger("py4j"), "propagate", True)
+    session._quiet(fake)
+    for error in (EOFError(), ConnectionResetError()):
+        try:
+            raise error
+        except (EOFError, OSError):
+            server.handle_error("request", "address")
+    assert told == []
+    try:
+        raise ValueError
+    except ValueError:
+        server.handle_error("request", "address")
+    assert told == [("request", "address")]
+    record = logging.LogRecord("root", logging.ERROR, "", 1, "", None, None)
+    for path, printed in (("/site/py4j/java_gateway.py", False), ("/site/app.py", True)):
+        record.pathname = path
+        assert bool(root.filter(record)) is printed
+    assert not logging.getLogger("py4j").propagate
+
+
+def test_a_stop_before_spark_has_started_starts_nothing(tmp_path: Path) -> None:
+    """SIGTERM in the first seconds; before, it printed a stack trace, or started Spark first."""
+    program = f"""
+import signal, sys, threading
+from click.testing import CliRunner
+from kohort.spark import pipeline
+
+def check(options):
+    signal.raise_signal(signal.SIGTERM)
+    signal.raise_signal(signal.SIGINT)
+    threading.Event().wait(0.1)
+
+def never(*_, **__):
+    raise AssertionError("Spark was started")
+
+pipeline._check_topics, pipeline.make_session = check, never
+from kohort.cli.main import main
+open({str(tmp_path / "q.sql")!r}, "w").write("SELECT value FROM records")
+main(["pipeline", "--bootstrap", "h:1", "--topic", "t", "--group", "g",
+      "--sql", {str(tmp_path / "q.sql")!r}, "--output", {str(tmp_path / "table")!r}])
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout) == (0, "")
+    assert done.stderr == "stopped before it has read anything\n"
