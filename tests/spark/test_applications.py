@@ -293,7 +293,7 @@ def end_by_killed_jvm(process: subprocess.Popen[str], jvm: psutil.Process) -> No
     errors = log.read_bytes()[before:].decode()
     assert process.returncode == 1, errors
     assert re.fullmatch(
-        r"kohort: Spark's Java process was killed by SIGKILL, .*; start `kohort pipeline` again .*\n",
+        r"kohort: Spark's Java process was killed by SIGKILL.*; start `kohort pipeline` again.*\n",
         errors,
     ), errors
 
