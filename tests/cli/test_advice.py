@@ -71,6 +71,7 @@ def advised() -> list[tuple[str, str]]:
         {
             (path.relative_to(SOURCE).as_posix(), command)
             for path in SOURCE.rglob("*.py")
+            if "`kohort " in path.read_text(encoding="utf-8")
             for text in texts(path)
             for command in COMMAND.findall(text)
         }

@@ -289,7 +289,7 @@ class SourceDriver:
             if self._clock() >= give_up:
                 raise KohortError(
                     f"the group gave this member no assignment within {FIRST_ASSIGNMENT_S:g} s; "
-                    "check that the coordinator is reachable (`kohort groups describe`) and that no "
+                    "check with `kohort groups describe` that the coordinator is reachable and no "
                     "slow member holds a rebalance open"
                 )
             self._group.touch()
