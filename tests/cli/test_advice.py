@@ -47,7 +47,7 @@ def texts(path: Path) -> Iterator[str]:
 
 
 def mistake(command: str) -> str | None:
-    """What is wrong with a command line without its leading ``kohort``; None if it exists."""
+    """The mistake in a command line, which is given without ``kohort``; None if it exists."""
     found: click.Command | None = cli
     context = click.Context(cli)
     words = command.split()

@@ -52,6 +52,8 @@ class FakeTopics:
         self.begin: dict[TopicPartition, int] = dict.fromkeys(self.end, 0)
         self.topic_id: str | None = "first"
         self.leader_epoch = 0
+        self.bytes_of: dict[TopicPartition, float] = {}
+        self.samples: list[TopicPartition] = []
         self.cut: dict[TopicPartition, int] = {}
 
     def partitions(self) -> list[TopicPartition]:
@@ -78,6 +80,10 @@ class FakeTopics:
         self.leader_epoch += 1
         self.cut = {TopicPartition("t", int(name[1:])): end for name, end in cut.items()}
         self.end |= self.cut
+
+    def record_bytes(self, partition: TopicPartition, offset: int) -> float | None:
+        self.samples.append(partition)
+        return self.bytes_of.get(partition)
 
     def close(self) -> None:
         pass

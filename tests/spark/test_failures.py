@@ -61,9 +61,7 @@ TEXTS = {
 
 
 @pytest.mark.parametrize(("text", "said"), TEXTS.values(), ids=TEXTS)
-def test_an_accident_is_one_line_that_says_what_is_safe_and_what_to_do(
-    text: str, said: str
-) -> None:
+def test_an_accident_is_one_line_with_its_cause_and_the_next_step(text: str, said: str) -> None:
     error = explained(StreamingQueryException(text))
     assert isinstance(error, PipelineFailed)
     told = str(error)

@@ -52,6 +52,10 @@ if TYPE_CHECKING:
     help="Most records of a micro-batch.",
 )  # fmt: skip
 @click.option(
+    "--limit-bytes", type=click.IntRange(1), default=1 << 30, show_default=True,
+    help="Most bytes of a micro-batch, by the sizes of sampled records.",
+)  # fmt: skip
+@click.option(
     "--trigger-ms", type=click.IntRange(0), default=500, show_default=True,
     help="Least time between the beginnings of two micro-batches.",
 )  # fmt: skip
@@ -81,6 +85,7 @@ def pipeline(
     available_now: bool,
     starting_offsets: str,
     limit: int,
+    limit_bytes: int,
     trigger_ms: int,
     skip_deleted: bool,
     drain_s: float | None,
@@ -109,6 +114,7 @@ def pipeline(
         available_now=available_now,
         starting_offsets=starting_offsets,
         limit=limit,
+        limit_bytes=limit_bytes,
         trigger_ms=trigger_ms,
         skip_deleted=skip_deleted,
         drain_s=drain_s or 0.0,

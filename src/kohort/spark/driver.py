@@ -33,6 +33,7 @@ from kohort.spark.planning import (
     plan,
     replay_filter,
 )
+from kohort.spark.record_sizes import RecordSizes
 from kohort.spark.topic_checks import TopicChecks, Topics
 
 if TYPE_CHECKING:
@@ -139,6 +140,7 @@ class SourceDriver:
         self._told: dict[TopicPartition, int] = {}
         self._targets: dict[TopicPartition, int] | None = None
         self._batch_limit = BatchLimit(budget_s=options.client.max_poll_interval_ms / 2_000)
+        self._sizes = RecordSizes(options.limit_bytes, topics.record_bytes)
         self._checks = TopicChecks(topics, ledger, fail_on_data_loss=options.fail_on_data_loss)
 
     @property
@@ -191,8 +193,9 @@ class SourceDriver:
             self._group.touch()
             self._look_around()
             self._drain()
-            most = self._batch_limit.of(limit)
-            end = plan(start, self._epochs(), self._positions(), self._readable(), most)
+            ends = self._readable()
+            most = self._sizes.limit(self._positions(), ends, self._batch_limit.of(limit))
+            end = plan(start, self._epochs(), self._positions(), ends, most)
             if end is not start:
                 self._checks.look()
                 return render(end)

@@ -1,7 +1,7 @@
 """Gives one sentence for each way in which a query or a process of Spark ends.
 
-In: the error that Spark raised, the exit status of Spark's Java process. Out: an error that says
-what happened, what is safe and what to do. Must not know: queries, sessions, sinks.
+In: the error that Spark raised, the exit status of Spark's Java process. Out: an error with
+the cause and the next step. Must not know: queries, sessions, sinks.
 """
 
 from __future__ import annotations

@@ -5,16 +5,25 @@ In: topic names and client settings. Out: partitions and offsets. Must not know:
 
 from __future__ import annotations
 
+import dataclasses
+import logging
 from collections.abc import Collection, Mapping, Sequence
+from typing import Final
 
 from kohort.client.admin import Admin
 from kohort.client.config import ClientSettings
 from kohort.client.descriptions import TopicDescription
 from kohort.client.errors import RequestFailed
-from kohort.model.errors import ConfigError, ErrorCode
+from kohort.model.errors import ConfigError, ErrorCode, KohortError
 from kohort.model.ids import TopicPartition
 from kohort.model.positions import EARLIEST, LATEST, Position
+from kohort.spark.fetching import BatchFetcher
 from kohort.spark.ledger import NotedTopic
+
+LOG: Final = logging.getLogger(__name__)
+
+_SAMPLE_MS: Final = 5_000
+"""Longest wait for records that are only measured."""
 
 
 class KafkaTopics:
@@ -24,6 +33,12 @@ class KafkaTopics:
         self._names = tuple(names)
         self._servers = settings.bootstrap_servers
         self._admin = Admin(settings)
+        self._fetcher: BatchFetcher | None = None
+        self._quick = dataclasses.replace(
+            settings,
+            request_timeout_ms=min(_SAMPLE_MS, settings.request_timeout_ms),
+            default_api_timeout_ms=min(_SAMPLE_MS, settings.default_api_timeout_ms),
+        )
 
     def partitions(self) -> list[TopicPartition]:
         """All partitions of the subscribed topics; raises as ``described``."""
@@ -64,9 +79,26 @@ class KafkaTopics:
         """The end of a leader epoch in each log; a log that does not know it is missing."""
         return self._admin.epoch_ends(epochs)
 
+    def record_bytes(self, partition: TopicPartition, offset: int) -> float | None:
+        """The bytes an offset of some records from an offset on; None if they cannot be read."""
+        if self._fetcher is None:
+            self._fetcher = BatchFetcher(self._quick)
+        try:
+            self._fetcher.ask(partition, offset, 1)
+            sections = list(self._fetcher.answer().sections)
+        except KohortError as error:
+            LOG.debug("records of %s from %d were not measured: %s", partition, offset, error)
+            return None
+        if not sections:
+            return None
+        offsets = sections[-1].header.next_offset - sections[0].header.base_offset
+        return sum(len(section.records) for section in sections) / offsets
+
     def close(self) -> None:
         """Close the connections."""
         self._admin.close()
+        if self._fetcher is not None:
+            self._fetcher.close()
 
     def _offsets(
         self, partitions: Collection[TopicPartition], at: int

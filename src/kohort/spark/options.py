@@ -4,7 +4,8 @@ In: Spark's mapping of option texts. Out: ``SourceOptions``. Must not know: the 
 
 The names are those of Spark's own Kafka source where that has the same option: ``subscribe``,
 ``startingOffsets``, ``maxOffsetsPerTrigger``, ``includeHeaders``, ``failOnDataLoss``,
-``kafka.bootstrap.servers`` and any other ``kafka.*`` setting of the client. Case is ignored.
+``kafka.bootstrap.servers`` and any other ``kafka.*`` setting of the client. ``maxBytesPerTrigger``
+is that of Spark's source of files. Case is ignored.
 """
 
 from __future__ import annotations
@@ -22,6 +23,9 @@ from kohort.model.errors import ConfigError
 DEFAULT_LIMIT: Final = 1_000_000
 """A micro-batch cannot be interrupted for a revocation, so batches are limited by default."""
 
+DEFAULT_LIMIT_BYTES: Final = 1 << 30
+"""So that a batch of large records is not longer than one of small ones."""
+
 DELETED: Final = (
     "records were deleted before they were read; to continue behind them, start "
     "kohort pipeline with --skip-deleted, or set failOnDataLoss=false on format kohort"
@@ -36,8 +40,8 @@ LOST: Final = (
 
 _KNOWN: Final = {
     "bootstrap", "subscribe", "group.id", "startingoffsets", "maxoffsetspertrigger",
-    "includeheaders", "failondataloss", "ledger", "application", "readtasks", "idlewaitms",
-    "drainfile",
+    "maxbytespertrigger", "includeheaders", "failondataloss", "ledger", "application",
+    "readtasks", "idlewaitms", "drainfile",
 }  # fmt: skip
 _APPLICATION: Final = re.compile(r"[0-9a-f]{32}")
 _TOPIC: Final = re.compile(r"[A-Za-z0-9._-]{1,249}")
@@ -56,6 +60,8 @@ class SourceOptions:
             then removes the file; None for no such file.
         application: the name of this start of this application in the ledger; unique.
         limit: most offsets of a micro-batch.
+        limit_bytes: most bytes of records in a micro-batch, decompressed, as far as samples tell
+            them.
         read_tasks: most read tasks of a micro-batch.
         idle_wait_s: how long ``latestOffset`` waits for records before it reports none.
         include_headers: whether to read the headers of records.
@@ -69,6 +75,7 @@ class SourceOptions:
     drain_file: Path | None
     application: str
     limit: int
+    limit_bytes: int
     read_tasks: int
     idle_wait_s: float
     include_headers: bool
@@ -115,6 +122,7 @@ def parse_options(given: Mapping[str, str]) -> SourceOptions:
         drain_file=_path(options, "drainfile"),
         application=_application(options),
         limit=_count(options, "maxoffsetspertrigger", DEFAULT_LIMIT),
+        limit_bytes=_count(options, "maxbytespertrigger", DEFAULT_LIMIT_BYTES),
         read_tasks=_count(options, "readtasks", 2),
         idle_wait_s=_count(options, "idlewaitms", 250) / 1000,
         include_headers=_word(options, "includeheaders", "false", "true", "false") == "true",

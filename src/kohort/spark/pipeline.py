@@ -28,7 +28,7 @@ from kohort.spark.draining import SUFFIX, DrainFile, Draining
 from kohort.spark.failures import PipelineFailed, PythonLate, explained
 from kohort.spark.kafka_topics import KafkaTopics
 from kohort.spark.ledger import Ledger
-from kohort.spark.options import SourceOptions, parse_options
+from kohort.spark.options import DEFAULT_LIMIT_BYTES, SourceOptions, parse_options
 from kohort.spark.parquet_sink import SMALL_ROW, ParquetSink
 from kohort.spark.rowwise import apply_sql
 from kohort.spark.session import (
@@ -36,6 +36,7 @@ from kohort.spark.session import (
     make_session,
     stop_planners,
     stop_session,
+    stop_sources,
     stop_workers,
 )
 from kohort.spark.source import KohortDataSource
@@ -67,6 +68,7 @@ class PipelineConfig:
         available_now: end when the group has processed all records that exist at the start.
         starting_offsets: ``earliest`` or ``latest``, where neither ledger nor group has a position.
         limit: most offsets of a micro-batch.
+        limit_bytes: most bytes of a micro-batch, as far as samples tell them.
         trigger_ms: least time between the beginnings of two micro-batches.
         skip_deleted: continue behind records that were deleted before they were read.
         drain_s: longest time for the group to take all partitions away after ``drain`` is set.
@@ -84,6 +86,7 @@ class PipelineConfig:
     available_now: bool = False
     starting_offsets: str = "earliest"
     limit: int = 500_000
+    limit_bytes: int = DEFAULT_LIMIT_BYTES
     trigger_ms: int = 500
     skip_deleted: bool = False
     drain_s: float = 0.0
@@ -248,6 +251,8 @@ class Application:
 
     def _note_late_start(self) -> bool:
         """Count a late start; True if the application is told to stop."""
+        if self.own_session:
+            stop_sources()
         if self.stop.is_set():
             return True
         self.late_starts += 1
@@ -284,6 +289,7 @@ def _source_options(config: PipelineConfig, checkpoint: Path) -> dict[str, str]:
         "subscribe": config.topics,
         "startingOffsets": config.starting_offsets,
         "maxOffsetsPerTrigger": str(config.limit),
+        "maxBytesPerTrigger": str(config.limit_bytes),
         "failOnDataLoss": "false" if config.skip_deleted else "true",
         "ledger": str(config.output.resolve()),
         "application": uuid.uuid4().hex,

@@ -167,6 +167,16 @@ def stop_planners() -> None:
                 process.terminate()
 
 
+def stop_sources() -> None:
+    """End the sources' processes of this process's own session, after its query has failed.
+
+    A process that starts too late would find no socket of Spark, and print a stack trace.
+    """
+    for process in _children(_SOURCE):
+        with contextlib.suppress(psutil.NoSuchProcess):
+            process.terminate()
+
+
 def stop_workers() -> None:
     """End all Python workers of this process's own session silently, before a query is stopped."""
     daemons = _children(_SPARK_DAEMON, WORKER_DAEMON)

@@ -48,6 +48,10 @@ class Topics(Protocol):
         """The end of a leader epoch in each log; a log that does not know it is missing."""
         ...
 
+    def record_bytes(self, partition: TopicPartition, offset: int) -> float | None:
+        """The bytes an offset of some records from an offset on; None if they cannot be read."""
+        ...
+
     def close(self) -> None:
         """Close the connections."""
         ...
