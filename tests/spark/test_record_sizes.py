@@ -46,10 +46,8 @@ def test_partitions_without_a_sample_are_like_the_largest_of_their_topic() -> No
     sizes = sizes_of(1_000_000, true)
     backlog = dict.fromkeys(many, 1_000)
     positions = dict.fromkeys(many, 0)
-    first = sizes.limit(positions, backlog, None)
+    first, *_, last = (sizes.limit(positions, backlog, None) for _ in range(9))
     assert first is not None
-    for _ in range(9):
-        last = sizes.limit(positions, backlog, None)
     assert last is not None
     assert first < last, "the first batch knows four partitions only"
     shares = share(backlog, last)
@@ -71,8 +69,7 @@ def test_a_batch_of_known_sizes_is_within_the_limit_or_has_one_offset(
     backlog = {p: count for p, (count, _) in partitions.items()}
     sizes = sizes_of(most_bytes, {p: size for p, (_, size) in partitions.items()})
     positions = dict.fromkeys(partitions, 0)
-    for _ in partitions:
-        most = sizes.limit(positions, backlog, None)
+    *_, most = (sizes.limit(positions, backlog, None) for _ in partitions)
     if sum(backlog.values()) < WORTH_A_SAMPLE:
         return
     shares = share(backlog, most)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import select
+import signal
 import socket
 import struct
 import subprocess
@@ -15,8 +16,11 @@ import pytest
 pytest.importorskip("pyspark", reason="pip install 'kohort[spark]'")
 
 
-def last_words(module: str) -> str:
-    """The output of a daemon and its worker when the worker's socket closes before any task."""
+def last_words(module: str, *, interrupted: bool = False) -> str:
+    """The output of a daemon and its worker when the worker's socket closes before any task.
+
+    With ``interrupted`` both get SIGINT before.
+    """
     # The path of a Unix socket must be short, and pytest's folders have long paths.
     with tempfile.TemporaryDirectory() as folder:
         environment = os.environ | {
@@ -32,10 +36,10 @@ def last_words(module: str) -> str:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
         ) as daemon:
-            return conversation(daemon)
+            return conversation(daemon, interrupted=interrupted)
 
 
-def conversation(daemon: subprocess.Popen[bytes]) -> str:
+def conversation(daemon: subprocess.Popen[bytes], *, interrupted: bool) -> str:
     assert daemon.stdin is not None
     assert daemon.stdout is not None
     assert daemon.stderr is not None
@@ -45,6 +49,8 @@ def conversation(daemon: subprocess.Popen[bytes]) -> str:
         spark.connect(place)
         (worker,) = struct.unpack(">i", spark.recv(4, socket.MSG_WAITALL))
         waited_for = os.pidfd_open(worker)
+        for process in (daemon.pid, worker) if interrupted else ():
+            os.kill(process, signal.SIGINT)
     # The end of the daemon would kill the worker before it prints.
     assert select.select([waited_for], [], [], 120)[0], "the worker did not end"
     os.close(waited_for)
@@ -52,8 +58,9 @@ def conversation(daemon: subprocess.Popen[bytes]) -> str:
     return daemon.stderr.read().decode()
 
 
-def test_an_idle_worker_ends_without_output() -> None:
-    assert last_words("kohort.spark.worker_daemon") == ""
+@pytest.mark.parametrize("interrupted", [False, True])
+def test_an_idle_worker_ends_without_output(interrupted: bool) -> None:
+    assert last_words("kohort.spark.worker_daemon", interrupted=interrupted) == ""
 
 
 # Spark's worker leaves its files of the socket to the end of the process.

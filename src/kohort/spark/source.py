@@ -88,6 +88,8 @@ class KohortStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             # Spark ends a query with SIGTERM, and calls stop() only if the handler raises.
             if threading.current_thread() is threading.main_thread():
                 signal.signal(signal.SIGTERM, _exit)
+                # Ctrl-C may reach this process, too. The main process then ends the query.
+                signal.signal(signal.SIGINT, signal.SIG_IGN)
         return self._made
 
     def initialOffset(self) -> dict[str, Any]:

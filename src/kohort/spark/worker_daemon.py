@@ -12,6 +12,7 @@ may also close the socket of a new worker before the worker answers; that worker
 
 from __future__ import annotations
 
+import signal
 import socket
 
 from pyspark import daemon
@@ -34,6 +35,8 @@ def run_task(sock: socket.socket, authenticated: bool) -> int:
 
 def main() -> None:
     """Run the daemon until Spark closes standard input."""
+    # Some service managers send SIGINT to all processes. The application's main process ends them.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     # The daemon's manager calls this in a forked child for every task.
     daemon.worker = run_task
     daemon.manager()
