@@ -13,7 +13,7 @@ from tests.client.test_async_consumer import make_async, play, read, soon
 
 from kohort.broker.embedded import EmbeddedBroker
 from kohort.client.admin import Admin
-from kohort.client.errors import Closed
+from kohort.client.errors import Closed, WrongUse
 
 
 def test_closing_twice_while_polled_and_after_a_cancellation(broker: EmbeddedBroker) -> None:
@@ -104,3 +104,54 @@ def test_after_an_exception_nothing_is_committed(broker: EmbeddedBroker) -> None
 
     play(piece)
     assert sum(committed(broker).values()) == 0
+
+
+def test_a_cancelled_change_to_columns_closes_librdkafkas_consumer(
+    broker: EmbeddedBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    busy = threading.Event()
+
+    async def piece() -> None:
+        async with make_async(broker) as consumer:
+            consumer.subscribe(["t"])
+            await read(consumer, 1)
+            fetcher = consumer._inner._fetcher
+            # librdkafka's close waits behind other work of the consumer's thread.
+            monkeypatch.setattr(
+                "kohort.client.async_consumer.import_columns",
+                lambda: consumer._blocking.submit(busy.wait, 30),
+            )
+            change = asyncio.create_task(consumer.poll_arrow(20))
+            await soon(lambda: consumer._inner.has_columns, "the change")
+            change.cancel()
+            await asyncio.wait([change])
+            busy.set()
+            await soon(lambda: fetcher._closed, "the end of librdkafka's consumer")
+
+    play(piece)
+
+
+def test_a_subscription_ends_the_wait_of_an_unsubscribe(broker: EmbeddedBroker) -> None:
+    """Another task subscribes while the group is being left: both calls work, and soon."""
+
+    async def piece() -> None:
+        async with make_async(broker) as consumer:
+            consumer.subscribe(["t"])
+            await read(consumer, 1)
+            leaving = asyncio.create_task(consumer.unsubscribe())
+            await asyncio.sleep(0)
+            consumer.subscribe(["t"])
+            async with asyncio.timeout(10):
+                await leaving
+                await read(consumer, 1)
+            await consumer.unsubscribe()
+            await consumer.assign([TP0])
+            giving_up = asyncio.create_task(consumer.assign([]))
+            await asyncio.sleep(0)
+            with pytest.raises(WrongUse, match="wait for its end"):
+                consumer.subscribe(["t"])
+            await giving_up
+            consumer.subscribe(["t"])
+            await read(consumer, 1)
+
+    play(piece)

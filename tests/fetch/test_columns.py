@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -217,8 +219,6 @@ def test_no_sections_give_no_rows(decoder: str) -> None:
 
 
 def test_a_process_without_numba_decodes_with_numpy(monkeypatch: pytest.MonkeyPatch) -> None:
-    import sys
-
     use("numpy")
     monkeypatch.setitem(sys.modules, "kohort.fetch.compiled_decoder", None)
     monkeypatch.delattr("kohort.fetch.compiled_decoder", raising=False)
@@ -226,3 +226,25 @@ def test_a_process_without_numba_decodes_with_numpy(monkeypatch: pytest.MonkeyPa
     assert not decoding.is_compiled()
     batch = build_batch([Record(b"k", b"v")])
     assert to_arrow([Run(PLACE, sections([batch]), 0, 10)]).num_rows == 1
+
+
+def test_the_first_rows_import_nothing_for_which_an_event_loop_would_stand_still() -> None:
+    """``pa.array`` and ``pa.scalar`` import pandas, if it is there, with their first call."""
+    program = """
+import sys
+from kohort.fetch.columns import to_arrow
+from kohort.fetch.rows import Run
+from kohort.fetch.sections import Section
+from kohort.model.ids import TopicPartition
+from kohort.storage.record_batch import HEADER_SIZE, parse_header
+from kohort.storage.records import Record, build_batch
+before = set(sys.modules)
+batch = build_batch([Record(b"k", None, headers=[("a", b"b")]), Record(None, b"v")])
+section = Section(parse_header(batch), batch[HEADER_SIZE:])
+assert to_arrow([Run(TopicPartition("t", 0), [section], 0, 9)], headers=True).num_rows == 2
+print(sorted(name for name in set(sys.modules) - before if "." not in name))
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True
+    )
+    assert done.stdout.strip() == "[]"

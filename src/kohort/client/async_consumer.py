@@ -231,9 +231,11 @@ class AsyncConsumer(AsyncPositions, Generic[K, V]):
         with _Polling(self):
             if not self._inner.has_columns:
                 self._check_open()
-                await self._aside(import_columns)  # takes long; behind questions of librdkafka
+                # This takes long, and comes behind questions of librdkafka. Shielded: a cancelled
+                # call must not leave librdkafka's consumer open.
+                await asyncio.shield(self._aside(import_columns))
                 before = self._inner.change_to_columns(self._unwatch)
-                await self._aside(before.close)
+                await asyncio.shield(self._aside(before.close))
             if not await self._fill(max_records, wait, columns=True):
                 return None
             return self._inner.hand_out_columns(max_records)

@@ -38,13 +38,15 @@ class EventLoopTurns(ClientLoop):
         self._asyncio.call_soon(self._ready)
 
     def run(self, order: Any) -> Any:
-        """Run an order now, on the event loop's thread, and carry out its outputs.
+        """Run an order now, on the event loop's thread, behind the orders that were posted before.
 
         Raises:
             Closed: the loop has ended.
         """
         if self._ended or self._stopping:
             raise Closed("the client was closed; make a new one")
+        while self._orders:
+            self._carry_out(self._orders.popleft().run(monotonic_now()))
         result, outputs = order(monotonic_now())
         self._carry_out(outputs)
         self._arm()

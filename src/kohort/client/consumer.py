@@ -162,8 +162,12 @@ class Consumer(ConsumerMembership, Generic[K, V]):
         )
         with self._alone():
             self._check_group("subscribe()")
-            if self._by_hand:
-                raise WrongUse("assign([]) first: this consumer reads partitions without a group")
+            # The second case: assign([]) was cancelled, or it took too long.
+            if self._by_hand or (self._loop.assigned and self._thread.driver.core.without_group):
+                raise WrongUse(
+                    "assign([]) first, and wait for its end: this consumer reads partitions "
+                    "without a group"
+                )
             if isinstance(wanted, re.Pattern):
                 age_ms = self._settings.metadata_max_age_ms
                 self._pattern = TopicPattern(wanted, self._thread, age_ms)
@@ -450,7 +454,8 @@ class Consumer(ConsumerMembership, Generic[K, V]):
         self._leaving = Token(self._leaving + 1)
         self._thread.handle(Unsubscribe(token=self._leaving, reason=reason))
         first: Exception | None = None
-        while not self._is_out():
+        # With asyncio the application may subscribe meanwhile: then no answer comes.
+        while not (self._topics or self._is_out()):
             try:
                 yield from self._loop.working_off(commit=commit, closing=True)
             except Exception as error:

@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from kohort.fetch import numpy_decoder
-from kohort.fetch.rows import Array, Malformed, Rows, Run
+from kohort.fetch.rows import Malformed, Rows, Run, array_of
 from kohort.fetch.sections import Damaged
 
 _FIELDS: Final = [
@@ -119,7 +119,7 @@ def _check_headers(run: Run) -> None:
 
 def _columns(runs: Sequence[Run], rows: Rows) -> list[pa.Array]:
     topics = [  # partitions of one topic at once
-        pa.repeat(pa.scalar(topic), sum(count for _, count in group))
+        _repeated(topic, sum(count for _, count in group))
         for topic, group in groupby(
             zip(runs, rows.counts, strict=True), key=lambda pair: pair[0].partition.topic
         )
@@ -129,16 +129,18 @@ def _columns(runs: Sequence[Run], rows: Rows) -> list[pa.Array]:
         rows.keys,
         rows.values,
         topics[0] if len(topics) == 1 else pa.concat_arrays(topics),
-        pa.array(np.repeat(numbers, rows.counts)),
-        pa.array(rows.offsets),
-        _as_timestamps(rows.times),
-        pa.array(rows.kinds),
+        array_of(pa.int32(), np.repeat(numbers, rows.counts)),
+        array_of(pa.int64(), rows.offsets),
+        array_of(_FIELDS[5][1], rows.times * 1_000),
+        array_of(pa.int32(), rows.kinds),
     ]
 
 
-def _as_timestamps(milliseconds: Array) -> pa.Array:
-    microseconds = pa.py_buffer(milliseconds * 1_000)
-    return pa.Array.from_buffers(_FIELDS[5][1], len(milliseconds), [None, microseconds])
+def _repeated(text: str, count: int) -> pa.Array:
+    data = text.encode()
+    edges = np.arange(count + 1, dtype=np.int32) * len(data)
+    room = pa.py_buffer(data * count)
+    return pa.Array.from_buffers(pa.string(), count, [None, pa.py_buffer(edges), room])
 
 
 def _with_text(headers: pa.Array) -> pa.Array:

@@ -13,10 +13,18 @@ import numpy as np
 import pyarrow as pa
 
 from kohort.fetch import kernel
-from kohort.fetch.rows import RAW_HEADERS, Array, Malformed, Rows, Run, check
+from kohort.fetch.rows import (
+    RAW_HEADERS,
+    Array,
+    Malformed,
+    Rows,
+    Run,
+    check,
+    headers_of,
+    packed,
+)
 
 _INT32_MAX: Final = 2**31 - 1
-_PAIR: Final = RAW_HEADERS.value_type
 
 
 class _Part(NamedTuple):
@@ -89,7 +97,7 @@ def _gathered(parts: Sequence[_Part], table: Array, field: int, count: int) -> p
         at = 0
         for data, begin, end in parts:
             at = kernel.gather(data, table, field, begin, end, edges, room, at)
-    present = pa.py_buffer(np.packbits(~missing, bitorder="little")) if nulls else None
+    present = packed(~missing) if nulls else None
     return pa.Array.from_buffers(
         pa.binary(), count, [present, pa.py_buffer(edges), pa.py_buffer(room)], nulls
     )
@@ -114,10 +122,4 @@ def _headers(parts: Sequence[_Part], table: Array, count: int) -> pa.Array:
         at = behind
     keys = _gathered(pair_parts, pairs, kernel.HEADER_KEY, total)
     values = _gathered(pair_parts, pairs, kernel.HEADER_VALUE, total)
-    children = pa.StructArray.from_arrays([keys, values], fields=list(_PAIR))
-    edges = np.zeros(count + 1, np.int32)
-    np.cumsum(counts, out=edges[1:])
-    present = pa.py_buffer(np.packbits(counts > 0, bitorder="little"))
-    return pa.Array.from_buffers(
-        RAW_HEADERS, count, [present, pa.py_buffer(edges)], children=[children]
-    )
+    return headers_of(counts, keys, values)

@@ -14,12 +14,23 @@ by record, and with the compiled decoder.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from kohort.fetch.rows import RAW_HEADERS, Array, Malformed, Rows, Run, check
+from kohort.fetch.rows import (
+    RAW_HEADERS,
+    Array,
+    Malformed,
+    Rows,
+    Run,
+    array_of,
+    bytes_of,
+    check,
+    headers_of,
+)
 from kohort.fetch.sections import Section
 
 _PADDING: Final = bytes(64)
@@ -132,7 +143,7 @@ def _field(data: bytes, raw: Array, at: Array, ends: Array) -> tuple[pa.Array, A
     end = begin + length
     count = len(begin)
     if not count:
-        return pa.array([], pa.binary()), end
+        return pa.nulls(0, pa.binary()), end
     edges = np.empty(2 * count, np.int32)
     edges[0::2] = begin
     edges[1::2] = end
@@ -141,7 +152,8 @@ def _field(data: bytes, raw: Array, at: Array, ends: Array) -> tuple[pa.Array, A
         pa.binary(), 2 * count - 1, [None, pa.py_buffer(edges), pa.py_buffer(data)]
     )
     wanted = np.arange(0, 2 * count - 1, 2, dtype=np.int32)
-    return laid.take(pa.array(wanted, mask=missing if missing.any() else None)), end
+    chosen = array_of(pa.int32(), wanted, missing if missing.any() else None)
+    return pc.take(laid, chosen), end
 
 
 def _times(sections: Sequence[Section], counts: Array, since: Array) -> tuple[Array, Array]:
@@ -157,18 +169,21 @@ def _times(sections: Sequence[Section], counts: Array, since: Array) -> tuple[Ar
 
 def _headers(data: bytes, raw: Array, at: Array, ends: Array) -> pa.Array:
     """The headers of each record, read one by one, since headers are rare."""
-    found: list[list[dict[str, Any]] | None] = []
+    names: list[bytes | None] = []
+    values: list[bytes | None] = []
     counts, places = _varints(raw, at)
     for count, begin, end in zip(counts.tolist(), places.tolist(), ends.tolist(), strict=True):
-        pairs, place = [], begin
+        place = begin
         check(0 <= count <= end - begin, "more headers than bytes")
         for _ in range(count):
             name, place = _bytes(data, place, end)
             value, place = _bytes(data, place, end)
             check(name is not None, "a header without a name")
-            pairs.append({"key": name, "value": value})
-        found.append(pairs or None)
-    return pa.array(found, RAW_HEADERS)
+            names.append(name)
+            values.append(value)
+    if not names:
+        return pa.nulls(len(counts), RAW_HEADERS)
+    return headers_of(counts, bytes_of(names), bytes_of(values))
 
 
 def _bytes(data: bytes, at: int, end: int) -> tuple[bytes | None, int]:

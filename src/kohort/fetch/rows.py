@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
+import numpy as np
 import pyarrow as pa
 
 from kohort.fetch.sections import Section
@@ -53,6 +54,40 @@ class Rows(NamedTuple):
     keys: pa.Array
     values: pa.Array
     headers: pa.Array | None
+
+
+def array_of(kind: pa.DataType, values: Array, missing: Array | None = None) -> pa.Array:
+    """An Arrow array over the memory of a numpy array; null where ``missing``.
+
+    ``pa.array`` and ``pa.scalar`` would import pandas, if it is installed. That takes more than a
+    second, in which an event loop stands still.
+    """
+    present = None if missing is None else packed(~missing)
+    return pa.Array.from_buffers(kind, len(values), [present, pa.py_buffer(values)])
+
+
+def bytes_of(values: Sequence[bytes | None]) -> pa.Array:
+    """An Arrow array of bytes, without pandas as `array_of`."""
+    edges = np.zeros(len(values) + 1, np.int32)
+    np.cumsum([len(value or b"") for value in values], out=edges[1:])
+    room = pa.py_buffer(b"".join(value or b"" for value in values))
+    present = packed(np.array([value is not None for value in values], bool))
+    return pa.Array.from_buffers(pa.binary(), len(values), [present, pa.py_buffer(edges), room])
+
+
+def headers_of(counts: Array, keys: pa.Array, values: pa.Array) -> pa.Array:
+    """An array of type ``RAW_HEADERS`` from all names and values; null for rows without any."""
+    pairs = pa.StructArray.from_arrays([keys, values], fields=list(RAW_HEADERS.value_type))
+    edges = np.zeros(len(counts) + 1, np.int32)
+    np.cumsum(counts, out=edges[1:])
+    return pa.Array.from_buffers(
+        RAW_HEADERS, len(counts), [packed(counts > 0), pa.py_buffer(edges)], children=[pairs]
+    )
+
+
+def packed(present: Array) -> pa.Buffer:
+    """The validity bits of an Arrow array."""
+    return pa.py_buffer(np.packbits(present, bitorder="little"))
 
 
 def check(sound: bool, otherwise: str) -> None:
