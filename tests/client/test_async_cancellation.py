@@ -286,31 +286,31 @@ async def cut_commits(cutter: Cutter, broker: EmbeddedBroker) -> None:
             await asyncio.to_thread(until, is_committed, "the commit")
 
 
-class Hearing(RebalanceListener):
-    """Hears of each partition. The poll of an assignment waits until ``go`` is set."""
+class Noting(RebalanceListener):
+    """Notes each call by partition. The poll of an assignment waits until ``go`` is set."""
 
     def __init__(self) -> None:
-        self.heard: dict[TopicPartition, list[str]] = {TP0: [], TP1: []}
+        self.noted: dict[TopicPartition, list[str]] = {TP0: [], TP1: []}
         self.go = asyncio.Event()
 
     async def on_partitions_assigned(self, consumer: Any, partitions: Any) -> None:
         await self.go.wait()
         for each in partitions:
-            self.heard[each].append("assigned")
+            self.noted[each].append("assigned")
 
     async def on_partitions_revoked(self, consumer: Any, partitions: Any) -> None:
         await asyncio.sleep(0)
         for each in partitions:
-            self.heard[each].append("revoked")
+            self.noted[each].append("revoked")
 
 
 async def cut_memberships(cutter: Cutter, broker: EmbeddedBroker) -> None:
     """Polls and unsubscribes are cancelled; the next subscription works at once.
 
-    The listener hears of each partition in turn: assigned, revoked.
+    The listener is called for each partition in turn: assigned, revoked.
     """
     async with make_async(broker, group_id="memberships") as consumer:
-        listener = Hearing()
+        listener = Noting()
 
         def listens() -> bool:
             return consumer._work._task is not None
@@ -333,9 +333,9 @@ async def cut_memberships(cutter: Cutter, broker: EmbeddedBroker) -> None:
                 assert consumer.assignment() == frozenset()
                 consumer.subscribe(["t"], listener)
         await consumer.unsubscribe()
-        for heard in listener.heard.values():
-            assert heard == ["assigned", "revoked"] * (len(heard) // 2)
-            assert len(heard) > 2
+        for noted in listener.noted.values():
+            assert noted == ["assigned", "revoked"] * (len(noted) // 2)
+            assert len(noted) > 2
 
 
 async def cut_assignments(cutter: Cutter, broker: EmbeddedBroker) -> None:
