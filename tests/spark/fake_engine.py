@@ -20,7 +20,7 @@ from kohort.model.errors import KohortError
 from kohort.model.ids import TopicPartition
 from kohort.model.positions import Position
 from kohort.spark.driver import SourceDriver
-from kohort.spark.ledger import NotedTopic, WrittenFile
+from kohort.spark.ledger import Ledger, NotedTopic, WrittenFile
 from kohort.spark.options import SourceOptions, parse_options
 from kohort.spark.planning import Piece
 from kohort.spark.sqlite_ledger import SqliteLedger
@@ -254,7 +254,7 @@ class World:
 
     directory: Path
     topics: FakeTopics
-    make_ledger: Callable[[Path], SqliteLedger] = open_ledger
+    make_ledger: Callable[[Path], Ledger] = open_ledger
     files: dict[str, list[tuple[TopicPartition, int]]] = field(default_factory=dict)
     clock: float = 0.0
     seconds_per_record: float = 0.0
@@ -263,7 +263,7 @@ class World:
 
     def __post_init__(self) -> None:
         self.coordinator = Coordinator(self.topics)
-        self._ledgers: list[SqliteLedger] = []
+        self._ledgers: list[Ledger] = []
 
     def __enter__(self) -> Self:
         return self
@@ -273,12 +273,18 @@ class World:
         for ledger in self._ledgers:
             ledger.close()
 
-    def open_ledger(self) -> SqliteLedger:
+    def open_ledger(self) -> Ledger:
         self._ledgers.append(self.make_ledger(self.directory))
         return self._ledgers[-1]
 
     def sleep(self, seconds: float) -> None:
         self.clock += seconds
+
+    def write(self, rows: list[tuple[TopicPartition, int]]) -> str:
+        """Write a file; its path."""
+        path = f"file-{len(self.files)}"
+        self.files[path] = rows
+        return path
 
     def table(self) -> list[tuple[TopicPartition, int]]:
         """The records in committed files."""
@@ -391,8 +397,7 @@ class Application:
         for piece in pieces:
             rows = [(piece.partition, n) for n in range(piece.begin, piece.end) if survives(n)]
             if rows:
-                path = f"file-{len(self.world.files)}"
-                self.world.files[path] = rows
+                path = self.world.write(rows)
                 yield WrittenFile(
                     partition=piece.partition,
                     first_offset=rows[0][1],

@@ -10,12 +10,12 @@ from tests.spark.conftest import Feed
 
 from kohort.model.ids import TopicPartition
 from kohort.spark.layout import record_hash
-from kohort.spark.ledger import Committed, NotedQuery, WrittenFile
+from kohort.spark.ledger import Committed, NotedQuery, NotedTopic, WrittenFile
 from kohort.spark.offsets import OwnedRange
 from kohort.spark.piece_files import write_files, written_file
 from kohort.spark.planning import pack, pieces_of
 from kohort.spark.reading import read_pieces
-from kohort.spark.sqlite_ledger import SqliteLedger
+from kohort.spark.table import open_ledger
 
 
 def as_rows(batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -40,12 +40,14 @@ def land(
     tasks: int = 2,
     query: NotedQuery | None = None,
     drop: Callable[[int], bool] = lambda offset: False,
+    kind: str = "parquet",
 ) -> Committed:
     """One micro-batch: reads the ranges, writes the files, commits.
 
     ``drop`` chooses offsets without a row; ``query`` is noted as the query of the rows.
     """
-    ledger = SqliteLedger(directory, "g")
+    ledger = open_ledger(directory, "g", kind)
+    ledger.note_topic(feed.topic, NotedTopic(topic_id=None, partitions=feed.partitions))
     name = None if query is None else ledger.note_query(query)
     partitions = {TopicPartition(feed.topic, n): r for n, r in ranges.items()}
     epochs = {p: a.epoch for p, a in ledger.acquire(partitions, 1, "m").items()}

@@ -35,6 +35,14 @@ if TYPE_CHECKING:
     "--output", required=True, type=DIRECTORY,
     help="Directory of the table; the same for all applications of the group.",
 )  # fmt: skip
+@click.option(
+    "--table", "kind", type=click.Choice(["parquet", "delta"]),
+    help="Kind of the table (default: the kind that is there; parquet for a new one).",
+)  # fmt: skip
+@click.option(
+    "--commit-interval", type=click.FloatRange(0), metavar="SECONDS",
+    help="Least time between two batches that take all records (default: 5 with delta, else 0).",
+)  # fmt: skip
 @click.option("--name", help="Name of this application (default: the first free name).")
 @click.option("--master", default="local[2]", show_default=True, help="Spark master.")
 @click.option(
@@ -80,6 +88,8 @@ def pipeline(
     group: str,
     sql_file: Path,
     output: Path,
+    kind: str | None,
+    commit_interval: float | None,
     name: str | None,
     master: str,
     available_now: bool,
@@ -109,6 +119,8 @@ def pipeline(
         group=group,
         sql=_read_sql(sql_file),
         output=output,
+        table=kind,
+        commit_interval_s=commit_interval,
         name=name,
         master=master,
         available_now=available_now,

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import dataclasses
 import sys
+from collections.abc import Mapping
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -38,9 +40,13 @@ def table() -> None:
 @json_option
 def files(directory: Path, *, as_json: bool) -> None:
     """List the committed files."""
-    from kohort.spark.table import manifest_of  # noqa: PLC0415 - keep `kohort --help` quick
+    from kohort.spark.table import open_ledger  # noqa: PLC0415 - keep `kohort --help` quick
 
-    rows = [row for row in manifest_of(directory) if row.path or row.dead_path]
+    with closing(open_ledger(directory)) as ledger:
+        if not ledger.names_files_of_pieces:
+            _print_files(ledger.files(), ledger.files(dead=True), as_json=as_json)
+            return
+        rows = [row for row in ledger.manifest() if row.path or row.dead_path]
     if as_json:
         print_json([{**dataclasses.asdict(row), "partition": str(row.partition)} for row in rows])
         return
@@ -50,6 +56,18 @@ def files(directory: Path, *, as_json: bool) -> None:
             (r.partition, r.begin, r.end, r.epoch, r.rows, r.dead_letters, r.path or r.dead_path)
             for r in rows
         ],
+    )
+
+
+def _print_files(files: Mapping[str, int], dead_files: Mapping[str, int], *, as_json: bool) -> None:
+    """The files of a Delta table; after a compaction a file has rows of many partitions."""
+    found = [(path, size, False) for path, size in sorted(files.items())]
+    found += [(path, size, True) for path, size in sorted(dead_files.items())]
+    if as_json:
+        print_json([{"path": p, "size": size, "dead_letters": dead} for p, size, dead in found])
+        return
+    print_table(
+        ["FILE", "BYTES", "DEAD-LETTERS"], [(p, n, "yes" if d else "-") for p, n, d in found]
     )
 
 

@@ -43,7 +43,7 @@ def read_dead_letters(spark: SparkSession, directory: str | Path) -> DataFrame:
 def _read(spark: SparkSession, directory: Path, *, dead: bool) -> DataFrame:
     with closing(open_ledger(directory)) as ledger:
         noted = ledger.described("schema")
-        rows = ledger.manifest()
+        paths = ledger.files(dead=dead)
     if dead:
         schema = from_arrow_schema(DEAD_SCHEMA)
     elif noted is not None:
@@ -51,7 +51,6 @@ def _read(spark: SparkSession, directory: Path, *, dead: bool) -> DataFrame:
     else:
         # The ledger exists, but no application has planned its first batch yet.
         schema = from_arrow_schema(PLACE_SCHEMA)
-    paths = [path for row in rows for path in [row.dead_path if dead else row.path] if path]
     if not paths:
         return spark.createDataFrame([], schema)
     uris = [(directory.resolve() / path).as_uri() for path in paths]

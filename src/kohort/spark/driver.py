@@ -24,6 +24,7 @@ from kohort.spark.draining import DrainFile
 from kohort.spark.ledger import SourceLedger
 from kohort.spark.offsets import SourceOffset, parse, render
 from kohort.spark.options import SourceOptions
+from kohort.spark.pacing import Pacing
 from kohort.spark.planning import (
     BatchLimit,
     Dropped,
@@ -141,6 +142,7 @@ class SourceDriver:
         self._targets: dict[TopicPartition, int] | None = None
         self._batch_limit = BatchLimit(budget_s=options.client.max_poll_interval_ms / 2_000)
         self._sizes = RecordSizes(options.limit_bytes, topics.record_bytes)
+        self._pacing = Pacing(interval_s=options.batch_interval_s)
         self._checks = TopicChecks(topics, ledger, fail_on_data_loss=options.fail_on_data_loss)
 
     @property
@@ -193,11 +195,12 @@ class SourceDriver:
             self._group.touch()
             self._look_around()
             self._drain()
-            ends = self._readable()
+            ends = self._due()
             most = self._sizes.limit(self._positions(), ends, self._batch_limit.of(limit))
             end = plan(start, self._epochs(), self._positions(), ends, most)
             if end is not start:
                 self._checks.look()
+                self._pacing.begin(end, ends, self._clock())
                 return render(end)
             if self._targets is None:
                 finished = self._clock() >= give_up
@@ -428,6 +431,11 @@ class SourceDriver:
         if targets is not None:
             return {p: min(end.offset, targets.get(p, 0)) for p, end in ends.items()}
         return {partition: end.offset for partition, end in ends.items()}
+
+    def _due(self) -> dict[TopicPartition, int]:
+        """The ends up to which the next batch may read; empty until it is its time."""
+        waits = self._targets is None and not self._pacing.may_begin(self._clock())
+        return {} if waits else self._readable()
 
     def _all_reached(self, targets: Mapping[TopicPartition, int]) -> bool:
         """Whether the group as a whole has processed up to the targets."""

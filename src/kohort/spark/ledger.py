@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Final, Protocol
@@ -231,8 +231,24 @@ class Ledger(SourceLedger, Protocol):
         """The positions of all partitions that ever had an owner."""
         ...
 
+    @property
+    def names_files_of_pieces(self) -> bool:
+        """Whether the manifest has the file of each piece; else a file may hold any rows."""
+        ...
+
     def manifest(self) -> list[ManifestRow]:
         """All committed pieces, by partition and offset."""
+        ...
+
+    def files(self, *, dead: bool = False) -> dict[str, int]:
+        """The committed files with rows, or those with dead letters, and their sizes in bytes.
+
+        Paths are relative to the table. A size is 0 if an older kohort did not note it.
+        """
+        ...
+
+    def replaced_files(self) -> Collection[str]:
+        """Files that a compaction replaced; Delta keeps them for readers of older versions."""
         ...
 
     def describe(self, name: str, value: str) -> None:

@@ -30,7 +30,9 @@ _MOST_BYTES: Final = 32 << 20
 _BY_BROKER: Final = 2
 """librdkafka's type of a timestamp that the broker set."""
 
-NO_QUERY_NOTED: Final = "an older kohort committed them and did not note its SQL"
+NO_QUERY_NOTED: Final = (
+    "an older kohort committed them and did not note its SQL, or Delta removed the commit with it"
+)
 NO_RUNNER: Final = "no Spark was available to run the SQL again"
 
 

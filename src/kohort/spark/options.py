@@ -41,7 +41,7 @@ LOST: Final = (
 _KNOWN: Final = {
     "bootstrap", "subscribe", "group.id", "startingoffsets", "maxoffsetspertrigger",
     "maxbytespertrigger", "includeheaders", "failondataloss", "ledger", "application",
-    "readtasks", "idlewaitms", "drainfile",
+    "readtasks", "idlewaitms", "drainfile", "batchintervalms",
 }  # fmt: skip
 _APPLICATION: Final = re.compile(r"[0-9a-f]{32}")
 _TOPIC: Final = re.compile(r"[A-Za-z0-9._-]{1,249}")
@@ -64,6 +64,8 @@ class SourceOptions:
             them.
         read_tasks: most read tasks of a micro-batch.
         idle_wait_s: how long ``latestOffset`` waits for records before it reports none.
+        batch_interval_s: least time between the beginnings of two batches, unless the first one
+            left records behind. With ``availableNow`` it has no effect.
         include_headers: whether to read the headers of records.
         fail_on_data_loss: stop when records were deleted or lost before they were read; else
             continue behind them.
@@ -78,6 +80,7 @@ class SourceOptions:
     limit_bytes: int
     read_tasks: int
     idle_wait_s: float
+    batch_interval_s: float
     include_headers: bool
     fail_on_data_loss: bool
 
@@ -125,6 +128,7 @@ def parse_options(given: Mapping[str, str]) -> SourceOptions:
         limit_bytes=_count(options, "maxbytespertrigger", DEFAULT_LIMIT_BYTES),
         read_tasks=_count(options, "readtasks", 2),
         idle_wait_s=_count(options, "idlewaitms", 250) / 1000,
+        batch_interval_s=_count(options, "batchintervalms", 0, least=0) / 1000,
         include_headers=_word(options, "includeheaders", "false", "true", "false") == "true",
         fail_on_data_loss=_word(options, "failondataloss", "true", "true", "false") == "true",
     )
@@ -166,8 +170,8 @@ def _word(options: Mapping[str, str], name: str, default: str, *allowed: str) ->
     return value
 
 
-def _count(options: Mapping[str, str], name: str, default: int) -> int:
+def _count(options: Mapping[str, str], name: str, default: int, least: int = 1) -> int:
     text = options.get(name, str(default))
-    if not text.isascii() or not text.isdigit() or int(text) < 1:
-        raise ConfigError(f"option {name} is {text!r}, expected a number of at least 1")
+    if not text.isascii() or not text.isdigit() or int(text) < least:
+        raise ConfigError(f"option {name} is {text!r}, expected a number of at least {least}")
     return int(text)

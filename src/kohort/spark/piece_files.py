@@ -161,7 +161,8 @@ class _Output:
                 self.schema,
                 compression=COMPRESSION,
                 use_dictionary=["topic", "partition"],
-                write_statistics=["partition", "offset"],
+                write_statistics=["topic", "partition", "offset"],
+                write_page_checksum=True,
             )
         if self._waiting:
             self._writer.write_table(pa.Table.from_batches(self._waiting, self.schema))

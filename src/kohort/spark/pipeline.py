@@ -48,6 +48,8 @@ STARTS: Final = 6
 """Starts of a query in a row before the pipeline gives up: 60 s, as long as Spark waits for the
 workers that its daemon forks."""
 SPARK_WAITS_S: Final = 10
+DELTA_COMMIT_INTERVAL_S: Final = 5.0
+"""Each commit is a file in the log of the Delta table, which every reader of the table reads."""
 
 _LOOK_S: Final = 0.2
 _FROM_SPARK: Final = (PySparkException, Py4JError, OSError)
@@ -62,7 +64,12 @@ class PipelineConfig:
         topics: the topics to read, separated by commas.
         group: the group that all applications of this pipeline share.
         sql: text of the row-wise query over the view ``records``.
-        output: directory of the table; all applications of the group use it, on one host.
+        table: ``parquet`` or ``delta``; None for the kind of the existing table, and for Parquet
+            if there is none.
+        commit_interval_s: least time between the beginnings of two micro-batches, unless the first
+            one left records behind; None for 5 s with a Delta table, and for 0 s with Parquet.
+        output: directory of the table; all applications of the group use it, with Parquet on one
+            host.
         name: name of this application and of its checkpoint; None for the first free name.
         master: Spark master, such as ``local[2]``.
         available_now: end when the group has processed all records that exist at the start.
@@ -81,6 +88,8 @@ class PipelineConfig:
     group: str
     sql: str
     output: Path
+    table: str | None = None
+    commit_interval_s: float | None = None
     name: str | None = None
     master: str = "local[2]"
     available_now: bool = False
@@ -152,7 +161,7 @@ def run_pipeline(
     """
     _check_topics(parse_options(_source_options(config, config.output)))
     with (
-        closing(open_ledger(config.output, config.group)) as ledger,
+        closing(open_ledger(config.output, config.group, config.table)) as ledger,
         locked_checkpoint(config.output, config.name) as checkpoint,
     ):
         name = checkpoint.name
@@ -232,6 +241,7 @@ class Application:
         spark.dataSource.register(KohortDataSource)
         tasks = str(spark.sparkContext.defaultParallelism)
         source = spark.readStream.format("kohort").options(**options).option("readTasks", tasks)
+        source = source.option("batchIntervalMs", str(self._interval_ms()))
         query = apply_sql(spark, source.load(), config.sql)
         sink = ParquetSink(config.output.resolve(), self.ledger, options["application"], query)
         writer = (
@@ -242,6 +252,12 @@ class Application:
         if config.available_now:
             return writer.trigger(availableNow=True).start(), sink
         return writer.trigger(processingTime=f"{config.trigger_ms} milliseconds").start(), sink
+
+    def _interval_ms(self) -> int:
+        given = self.config.commit_interval_s
+        if given is None:
+            given = 0.0 if self.ledger.names_files_of_pieces else DELTA_COMMIT_INTERVAL_S
+        return round(1_000 * given)
 
     def _note(self, progress: Progress) -> None:
         self.late_starts = 0

@@ -16,7 +16,7 @@ import json
 import sqlite3
 import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
@@ -24,6 +24,7 @@ from typing import Final
 from kohort.host.identity import this_host
 from kohort.model.errors import ConfigError
 from kohort.model.ids import TopicPartition
+from kohort.spark.committing import check_written, manifest_row
 from kohort.spark.durable import make_folder
 from kohort.spark.ledger import (
     Acquired,
@@ -42,7 +43,7 @@ from kohort.spark.offsets import OwnedRange
 from kohort.spark.one_host import OneHost
 from kohort.spark.planning import Piece
 from kohort.spark.sqlite_files import connect, connect_for_reading, explaining
-from kohort.spark.sqlite_tables import SCHEMA, as_columns, intended, manifest_row, seal_from
+from kohort.spark.sqlite_tables import SCHEMA, as_columns, intended, seal_from
 
 SCHEMA_VERSION = "1"
 LEDGER_PATH = Path("_kohort") / "ledger.db"
@@ -74,6 +75,7 @@ class SqliteLedger:
     """
 
     keeps_positions: Final = True
+    names_files_of_pieces: Final = True
     _host: OneHost | None = None
     """Keeps other hosts out; None for a reader."""
 
@@ -279,7 +281,7 @@ class SqliteLedger:
         """See ``Ledger.commit``."""
         with self._transaction() as connection:
             # Inside the transaction: `clean` removes files in a transaction, too.
-            _check_written(self._path.parent.parent, files)
+            check_written(self._path.parent.parent, files)
             pieces = intended(connection, application)
             fenced = {
                 partition
@@ -314,6 +316,16 @@ class SqliteLedger:
             )  # fmt: skip
             connection.execute("DELETE FROM intent WHERE application = ?", (application,))
         return Committed(rows=rows, fenced=frozenset(fenced))
+
+    def files(self, *, dead: bool = False) -> dict[str, int]:
+        """See ``Ledger.files``."""
+        rows = self.manifest()
+        found = [(r.dead_path, r.dead_seal) if dead else (r.path, r.seal) for r in rows]
+        return {path: seal.size if seal else 0 for path, seal in found if path}
+
+    def replaced_files(self) -> Collection[str]:
+        """None: nothing compacts a Parquet table."""
+        return ()
 
     def manifest(self) -> list[ManifestRow]:
         """See ``Ledger.manifest``."""
@@ -429,25 +441,6 @@ class SqliteLedger:
                 if connection.in_transaction:
                     connection.execute("ROLLBACK")
                 raise
-
-
-def _check_written(directory: Path, files: Sequence[WrittenFile]) -> None:
-    """Raise LedgerError if a file of a batch is not there with its size."""
-    for file in files:
-        for path, seal in ((file.path, file.seal), (file.dead_path, file.dead_seal)):
-            if path is None or seal is None:
-                continue
-            try:
-                size = (directory / path).stat().st_size
-            except FileNotFoundError:
-                size = None
-            if size != seal.size:
-                raise LedgerError(
-                    f"{directory / path} was written with {seal.size} bytes and "
-                    f"{'is gone' if size is None else f'has {size} bytes'}: something else removes "
-                    "or changes files of the table; nothing of this batch was committed; "
-                    "start the application again"
-                )
 
 
 def _wall_ms() -> int:

@@ -10,7 +10,7 @@ import sqlite3
 from typing import Final
 
 from kohort.model.ids import TopicPartition
-from kohort.spark.ledger import ManifestRow, Seal, WrittenFile
+from kohort.spark.ledger import Seal
 from kohort.spark.planning import Piece
 
 SCHEMA: Final = (
@@ -66,20 +66,3 @@ def seal_from(size: int | None, crc: int | None) -> Seal | None:
 def as_columns(seal: Seal | None) -> tuple[int | None, int | None]:
     """The two columns of a seal."""
     return (seal.size, seal.crc) if seal else (None, None)
-
-
-def manifest_row(piece: Piece, file: WrittenFile | None, query: str | None) -> ManifestRow:
-    """The row of a piece with its file; ``file`` is None if the piece has no rows."""
-    return ManifestRow(
-        partition=piece.partition,
-        begin=piece.begin,
-        end=piece.end,
-        epoch=piece.epoch,
-        path=file.path if file else None,
-        rows=file.rows if file else 0,
-        dead_path=file.dead_path if file else None,
-        dead_letters=file.dead_letters if file else 0,
-        seal=file.seal if file else None,
-        dead_seal=file.dead_seal if file else None,
-        query=query,
-    )

@@ -16,11 +16,12 @@ from typing import Final
 import google_crc32c
 
 from kohort.host.identity import this_host
+from kohort.model.errors import ConfigError
 from kohort.model.ids import TopicPartition
 from kohort.spark.layout import DATA, DEAD_LETTERS
 from kohort.spark.ledger import Ledger, ManifestRow, Seal
 from kohort.spark.one_host import OneHost
-from kohort.spark.sqlite_ledger import SqliteLedger, path_of
+from kohort.spark.sqlite_ledger import LEDGER_PATH, SqliteLedger, path_of
 
 _CHUNK: Final = 1 << 20
 
@@ -38,19 +39,34 @@ class Orphan:
     age_s: float
 
 
-def open_ledger(directory: Path, group_id: str | None = None) -> Ledger:
+_DELTA_LOG: Final = "_delta_log"
+PARQUET: Final = "parquet"
+DELTA: Final = "delta"
+
+
+def open_ledger(directory: Path, group_id: str | None = None, kind: str | None = None) -> Ledger:
     """The ledger of a table.
 
     Args:
         directory: the directory of the table.
         group_id: the group that writes the table; the ledger is made if it is missing. None to read
             the ledger of an existing table; nothing is written.
+        kind: ``parquet`` or ``delta``; None for the kind of the existing table, and for Parquet if
+            there is none.
 
     Raises:
-        ConfigError: there is no table, another group or another host writes it, or the directory
-            cannot be written.
+        ConfigError: there is no table, it has another kind, another group or another host writes
+            it, or the directory cannot be written.
         LedgerError: the file is not a ledger of this version.
     """
+    there = _kind_of(directory)
+    if kind not in (None, there or kind):
+        raise ConfigError(
+            f"{directory} holds a table of kind {there}, not {kind}: leave --table out, or name "
+            "another output directory"
+        )
+    if DELTA in (there, kind):
+        return _open_delta(directory, group_id)
     if group_id is None:
         return SqliteLedger.of_table(directory)
     return SqliteLedger(directory, group_id)
@@ -60,11 +76,33 @@ def adopt(directory: Path) -> tuple[str, str]:
     """Let this host write a table; the names of the former host and of this one.
 
     Raises:
-        ConfigError: there is no table in the directory.
+        ConfigError: there is no table in the directory, or a Delta table, which has no host.
     """
+    if _kind_of(directory) == DELTA:
+        raise ConfigError(
+            f"{directory} holds a Delta table: any host that shares the directory may write it, so "
+            "there is nothing to adopt"
+        )
     here = this_host()
     former = OneHost(path_of(directory).parent, here).adopt()
     return here.name if former is None else former.name, here.name
+
+
+def _kind_of(directory: Path) -> str | None:
+    if (directory / _DELTA_LOG).is_dir():
+        return DELTA
+    return PARQUET if (directory / LEDGER_PATH).is_file() else None
+
+
+def _open_delta(directory: Path, group_id: str | None) -> Ledger:
+    try:
+        from kohort.spark.delta_ledger import DeltaLedger  # noqa: PLC0415 - only for such tables
+    except ModuleNotFoundError as error:
+        raise ConfigError(
+            f"{directory} is or becomes a Delta table, and {error.name} is not installed: run "
+            "pip install 'kohort[spark]'"
+        ) from error
+    return DeltaLedger(directory, group_id)
 
 
 def seal_of(path: Path) -> Seal:
@@ -90,8 +128,9 @@ def manifest_of(directory: Path) -> list[ManifestRow]:
 def orphans_of(directory: Path) -> list[Orphan]:
     """Files below the table that are not committed, including the files of running tasks."""
     found = list(_files(directory))
-    # The manifest is read last: a file that was committed meanwhile is not an orphan.
-    known = {path for row in manifest_of(directory) for path in (row.path, row.dead_path) if path}
+    # The ledger is read last: a file that was committed meanwhile is not an orphan.
+    with closing(open_ledger(directory)) as ledger:
+        known = {*ledger.files(), *ledger.files(dead=True), *ledger.replaced_files()}
     orphans: list[Orphan] = []
     now = time.time()
     for path in found:
@@ -136,4 +175,6 @@ def _partition_of(orphan: Orphan) -> TopicPartition | None:
 
 def _files(directory: Path) -> Iterator[Path]:
     for folder in (DATA, DEAD_LETTERS):
-        yield from (path for path in (directory / folder).rglob("*") if path.is_file())
+        for path in (directory / folder).rglob("*"):
+            if path.is_file() and path.parent.name != _DELTA_LOG:
+                yield path

@@ -8,7 +8,7 @@ with its record: partition, offset and hash.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -28,6 +28,7 @@ from kohort.spark.layout import PLACE, RECORD_HASH, record_hash
 from kohort.spark.ledger import ManifestRow, NotedTopic, Seal
 from kohort.spark.missing_rows import MissingRows, QueryRunner, TableQueries
 from kohort.spark.table import Orphan, open_ledger, orphans_of, seal_of
+from kohort.spark.unsorted_rows import read_rows
 
 EXAMPLES: Final = 5
 """How many offsets a sentence about a fault names; the counts include all."""
@@ -111,6 +112,9 @@ def verify(directory: Path, settings: ClientSettings, runner: QueryRunner | None
     with closing(open_ledger(directory)) as ledger:
         positions = ledger.all_positions()
         manifest = ledger.manifest()
+        unsorted = None
+        if not ledger.names_files_of_pieces:
+            unsorted = (ledger.files(), ledger.files(dead=True))
         noted = ledger.noted_topics()
         queries = TableQueries(
             by_name=ledger.queries(), filtering=ledger.described("filtering") == "true"
@@ -132,6 +136,7 @@ def verify(directory: Path, settings: ClientSettings, runner: QueryRunner | None
         first = begins[partition].offset
         end = position.next_offset if position and position.next_offset is not None else first
         check = _PartitionCheck(directory, partition, rows, end)
+        check.unsorted = unsorted
         check.compacted = partition.topic in compacted
         if partition.topic in noted:
             check.compare_topic(noted[partition.topic], topics[partition.topic].topic_id, first)
@@ -166,6 +171,8 @@ class _PartitionCheck:
         self._manifest = manifest
         self.compacted = False
         """Whether the topic removes records in front of others with the same key."""
+        self.unsorted: tuple[Mapping[str, int], Mapping[str, int]] | None = None
+        """Files with rows and with dead letters; None if the manifest has the files."""
         self.whole: set[int] = set()
         """Begins of the pieces with unchanged files."""
 
@@ -222,6 +229,8 @@ class _PartitionCheck:
 
     def _read_files(self) -> tuple[Array, Array]:
         """Offsets and hashes of all committed rows."""
+        if self.unsorted is not None:
+            return self._read_unsorted(*self.unsorted)
         found: list[tuple[Array, Array]] = []
         verdict = self.verdict
         for row in self._manifest:
@@ -234,6 +243,19 @@ class _PartitionCheck:
             verdict.rows += len(rows[0])
             verdict.dead_letters += len(dead[0])
         return _join(offsets for offsets, _ in found), _join(hashes for _, hashes in found)
+
+    def _read_unsorted(
+        self, files: Mapping[str, int], dead_files: Mapping[str, int]
+    ) -> tuple[Array, Array]:
+        """The same, from files that may hold rows of several partitions."""
+        verdict = self.verdict
+        rows = read_rows(self._directory, files, verdict.partition)
+        dead = read_rows(self._directory, dead_files, verdict.partition)
+        verdict.rows, verdict.dead_letters = len(rows.offsets), len(dead.offsets)
+        verdict.troubles += rows.troubles + dead.troubles
+        if not verdict.troubles:
+            self.whole = {piece.begin for piece in self._manifest}
+        return _join([rows.offsets, dead.offsets]), _join([rows.hashes, dead.hashes])
 
     def _read(
         self, row: ManifestRow, path: str | None, count: int, seal: Seal | None

@@ -1,0 +1,49 @@
+"""Checks and rows of one commit that all ledgers share.
+
+In: written files, intended pieces. Out: an error, or a manifest row. Must not know: how a ledger
+stores anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from kohort.spark.ledger import LedgerError, ManifestRow, WrittenFile
+from kohort.spark.planning import Piece
+
+
+def check_written(directory: Path, files: Sequence[WrittenFile]) -> None:
+    """Raise LedgerError if a file of a batch is not there with its size."""
+    for file in files:
+        for path, seal in ((file.path, file.seal), (file.dead_path, file.dead_seal)):
+            if path is None or seal is None:
+                continue
+            try:
+                size = (directory / path).stat().st_size
+            except FileNotFoundError:
+                size = None
+            if size != seal.size:
+                raise LedgerError(
+                    f"{directory / path} was written with {seal.size} bytes and "
+                    f"{'is gone' if size is None else f'has {size} bytes'}: something else removes "
+                    "or changes files of the table; nothing of this batch was committed; "
+                    "start the application again"
+                )
+
+
+def manifest_row(piece: Piece, file: WrittenFile | None, query: str | None) -> ManifestRow:
+    """The row of a piece and its file."""
+    return ManifestRow(
+        partition=piece.partition,
+        begin=piece.begin,
+        end=piece.end,
+        epoch=piece.epoch,
+        path=file.path if file else None,
+        rows=file.rows if file else 0,
+        dead_path=file.dead_path if file else None,
+        dead_letters=file.dead_letters if file else 0,
+        seal=file.seal if file else None,
+        dead_seal=file.dead_seal if file else None,
+        query=query,
+    )

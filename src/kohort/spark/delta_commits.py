@@ -1,0 +1,128 @@
+"""The contents of the commits of a kohort table: names of numbers, notes, added files.
+
+In: ranges and written files. Out: a change for ``kohort.spark.delta_log``, and the meaning of the
+notes of earlier changes. Must not know: Spark, comparisons.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from kohort.model.ids import TopicPartition
+from kohort.spark import delta_dead_letters as dead_letters
+from kohort.spark.committing import manifest_row
+from kohort.spark.delta_log import Change, DeltaFile
+from kohort.spark.ledger import ManifestRow, WrittenFile
+from kohort.spark.offsets import OwnedRange
+from kohort.spark.piece_files import PLACE_SCHEMA
+from kohort.spark.planning import Piece
+
+
+def batch_change(
+    directory: Path,
+    moved: Mapping[TopicPartition, OwnedRange],
+    files: Iterable[WrittenFile | None],
+    query: str | None,
+) -> Change:
+    """The commit of one batch: files, new positions, and the epochs that allow them."""
+    written = [file for file in files if file is not None]
+    numbers = {position_of(p): one.end for p, one in moved.items()}
+    numbers |= {epoch_of(p): one.epoch for p, one in moved.items()}
+    return Change(
+        numbers=numbers,
+        files=[_as_delta(directory, file) for file in written if file.path],
+        note={
+            "ranges": {str(p): [one.begin, one.end, one.epoch] for p, one in moved.items()},
+            "query": query,
+            dead_letters.NOTE: [dead_letters.noted(directory, f) for f in written if f.dead_path],
+        },
+    )
+
+
+def pieces_in(
+    notes: Iterable[Mapping[str, Any]], begins: Mapping[TopicPartition, int | None]
+) -> list[ManifestRow]:
+    """The committed pieces, from the notes of the commits that are still there, oldest first.
+
+    If Delta removed the first commits of a partition, one piece without a query covers them.
+    """
+    pieces: dict[TopicPartition, list[ManifestRow]] = {}
+    for note in notes:
+        for text, (begin, end, epoch) in note.get("ranges", {}).items():
+            topic, _, number = text.rpartition("-")
+            partition = TopicPartition(topic, int(number))
+            mine = pieces.setdefault(partition, [])
+            first = begins.get(partition)
+            if not mine and first is not None and first < begin:
+                mine.append(_noted_piece(partition, first, begin, 0, None))
+            mine.append(_noted_piece(partition, begin, end, epoch, note["query"]))
+    return [piece for _, some in sorted(pieces.items()) for piece in some]
+
+
+def _noted_piece(
+    partition: TopicPartition, begin: int, end: int, epoch: int, query: str | None
+) -> ManifestRow:
+    piece = Piece(partition=partition, begin=begin, end=end, epoch=epoch)
+    return manifest_row(piece, None, query)
+
+
+def _as_delta(directory: Path, file: WrittenFile) -> DeltaFile:
+    assert file.path is not None
+    status = (directory / file.path).stat()
+    least: dict[str, Any] = {"topic": file.partition.topic, "partition": file.partition.partition}
+    most = dict(least)
+    if not file.dead_letters:
+        # Otherwise the first or the last offset may be in the other file.
+        least["offset"], most["offset"] = file.first_offset, file.last_offset
+    return DeltaFile(
+        path=file.path,
+        size=status.st_size,
+        modified_ms=status.st_mtime_ns // 1_000_000,
+        stats={
+            "numRecords": file.rows,
+            "minValues": least,
+            "maxValues": most,
+            "nullCount": dict.fromkeys(PLACE_SCHEMA.names, 0),
+        },
+    )
+
+
+def owners_in(notes: Iterable[Mapping[str, Any]]) -> dict[str, tuple[int, str]]:
+    """Epoch and member of the last acquisition of each partition, from the newest notes."""
+    owners: dict[str, tuple[int, str]] = {}
+    for note in notes:
+        for partition, epoch in note.get("acquired", {}).items():
+            owners.setdefault(partition, (epoch, note["member"]))
+    return owners
+
+
+def epoch_of(partition: TopicPartition) -> str:
+    """The name of a partition's fence number."""
+    return f"kohort/{partition}/epoch"
+
+
+def position_of(partition: TopicPartition) -> str:
+    """The name of a partition's position."""
+    return f"kohort/{partition}/position"
+
+
+def begin_of(partition: TopicPartition) -> str:
+    """The name of the first offset of a partition in the table."""
+    return f"kohort/{partition}/begin"
+
+
+def generation_of(partition: TopicPartition) -> str:
+    """The name of the generation of a partition's last owner."""
+    return f"kohort/{partition}/generation"
+
+
+def leader_of(partition: TopicPartition) -> str:
+    """The name of the latest leader epoch of the records before a partition's position."""
+    return f"kohort/{partition}/leader"
+
+
+def count_of(topic: str) -> str:
+    """The name of the number of partitions of a topic that ever had an owner, at most."""
+    return f"kohort/{topic}/partitions"

@@ -1,0 +1,382 @@
+"""The log of a Delta table, as kohort uses it: numbers, properties and files in one commit.
+
+In: actions of one commit. Out: the newest snapshot, or a conflict. Must not know: groups, fences,
+Spark.
+
+A *number* is an application transaction of Delta: a name with a version. It survives checkpoints
+and the removal of old commits. Two commits that set one number conflict, unless the later one was
+made on a snapshot that has the earlier one. All guarantees rest on this rule of Delta.
+
+``deltalake`` links a commit into the log under a name that must not exist yet, and syncs nothing.
+So this class syncs each commit, and every earlier commit that it builds on.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from deltalake import (
+    CommitProperties,
+    DeltaTable,
+    Field,
+    PostCommitHookProperties,
+    Schema,
+    Transaction,
+)
+from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
+from deltalake.transaction import AddAction, RemoveAction
+
+from kohort.model.errors import ConfigError
+from kohort.spark.durable import make_folder, sync
+from kohort.spark.ledger import LedgerError
+
+LOG: Final = logging.getLogger(__name__)
+
+LOG_FOLDER: Final = "_delta_log"
+COMMITS_PER_CHECKPOINT: Final = 100
+"""A new reader reads the last checkpoint and at most about so many commits."""
+
+_NOTE: Final = "kohort"
+"""The field of a commit's metadata with the note of kohort, a JSON text."""
+_TYPE: Final = re.compile(
+    r"string|binary|boolean|byte|short|integer|long|float|double|date|timestamp|timestamp_ntz"
+    r"|decimal\(\d+,\d+\)"
+)
+# Checkpoints are made in a step of their own: if one fails, the commit has succeeded already.
+_NO_HOOKS: Final = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
+
+
+class DeltaConflict(Exception):
+    """Another writer committed first; nothing was committed. Look again, then try again."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeltaFile:
+    """A Parquet file that a commit adds; ``stats`` are Delta's statistics of its rows."""
+
+    path: str
+    size: int
+    modified_ms: int
+    stats: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """The contents of one commit: numbers to set, files to add, and a note for people."""
+
+    numbers: Mapping[str, int]
+    note: Mapping[str, Any]
+    files: Sequence[DeltaFile] = field(default_factory=tuple)
+
+
+def is_delta(directory: Path) -> bool:
+    """Whether the directory holds a Delta table."""
+    return (directory / LOG_FOLDER).is_dir()
+
+
+def create(directory: Path, schema: pa.Schema, properties: Mapping[str, str]) -> None:
+    """Make an empty table, unless another process does so at the same time.
+
+    Raises:
+        OSError: the directory cannot be written.
+        LedgerError: the table cannot be made.
+    """
+    make_folder(directory)
+    try:
+        DeltaTable.create(
+            str(directory),
+            Schema.from_arrow(schema),
+            configuration=dict(properties),
+            raise_if_key_not_exists=False,
+        )
+    except DeltaError as error:
+        if not is_delta(directory):
+            raise LedgerError(f"cannot make a Delta table in {directory}: {error}") from error
+    sync(directory)
+
+
+class DeltaLog:
+    """The log of an existing table.
+
+    Raises:
+        LedgerError: the log cannot be read.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self._folder = directory / LOG_FOLDER
+        self._synced = -1
+        try:
+            self._table = DeltaTable(str(directory))
+        except (DeltaError, OSError, TableNotFoundError) as error:
+            raise LedgerError(self._unreadable(error)) from error
+        self._numbers: dict[str, int] | None = self._all_numbers()
+        """All numbers of the snapshot; None if only ``deltalake`` can read this log."""
+
+    @property
+    def version(self) -> int:
+        """The number of the newest commit in the snapshot."""
+        return self._table.version()
+
+    @property
+    def properties(self) -> dict[str, str]:
+        """The properties of the table."""
+        return dict(self._table.metadata().configuration)
+
+    def refresh(self, *, for_commit: bool = True) -> None:
+        """Read the commits since the snapshot.
+
+        Args:
+            for_commit: list the log. Else only look for the next commit, which costs 10 us and not
+                some milliseconds; that misses commits if a process slept for so long that Delta
+                has removed the next commit.
+
+        Raises:
+            LedgerError: the log cannot be read.
+        """
+        before = self.version
+        if not for_commit and not self._commit_file(before + 1).exists():
+            return
+        try:
+            self._table.update_incremental()
+            self._follow(before)
+        except (DeltaError, OSError) as error:
+            raise LedgerError(self._unreadable(error)) from error
+
+    def _follow(self, before: int) -> None:
+        """Bring the known numbers from an earlier version to the version of the snapshot.
+
+        ``deltalake`` reads the whole log again for every single number, 5 to 15 ms each.
+        """
+        if self._numbers is None:
+            return
+        try:
+            for version in range(before + 1, self.version + 1):
+                self._numbers |= _numbers_in(self._commit_file(version))
+        except FileNotFoundError:
+            # A checkpoint has replaced it meanwhile.
+            self._numbers = self._all_numbers()
+
+    def _all_numbers(self) -> dict[str, int] | None:
+        """All numbers of the snapshot, from the last checkpoint and the commits after it.
+
+        None if another program left a checkpoint in parts, or while commits are removed.
+        """
+        checkpoints = sorted(self._folder.glob("*.checkpoint*"))
+        usable = [p for p in checkpoints if int(p.name[:20]) <= self.version]
+        numbers: dict[str, int] = {}
+        try:
+            begin = 0
+            if usable:
+                if not re.fullmatch(r"\d{20}\.checkpoint\.parquet", usable[-1].name):
+                    return None
+                begin = int(usable[-1].name[:20]) + 1
+                rows = pq.read_table(usable[-1], columns=["txn"]).column("txn").drop_null()
+                numbers = {row["appId"]: row["version"] for row in rows.to_pylist()}
+            for version in range(begin, self.version + 1):
+                numbers |= _numbers_in(self._commit_file(version))
+        except (OSError, pa.ArrowException):
+            return None
+        return numbers
+
+    def number(self, name: str) -> int | None:
+        """A number in the snapshot; None if it was never set."""
+        if self._numbers is None:
+            return self._table.transaction_version(name)
+        return self._numbers.get(name)
+
+    def files(self) -> dict[str, int]:
+        """The files of the snapshot, relative to the table, with their sizes in bytes."""
+        sizes = self._table._table.get_add_file_sizes()
+        return dict(sizes)
+
+    def notes(self, limit: int) -> list[dict[str, Any]]:
+        """The notes of the newest commits, newest first; commits of other programs have none."""
+        found = [commit.get(_NOTE) for commit in self._table.history(limit)]
+        return [json.loads(text) for text in found if isinstance(text, str)]
+
+    def replaced_files(self) -> list[str]:
+        """Files that are not in the snapshot any more, and that ``vacuum`` may remove one day."""
+        return self._table.vacuum(
+            retention_hours=0, dry_run=True, enforce_retention_duration=False, full=False
+        )
+
+    def commits(self) -> list[int]:
+        """The versions up to the snapshot that Delta has not removed yet, in order."""
+        found = [p.stem for p in self._folder.glob("*.json")]
+        versions = sorted(int(stem) for stem in found if re.fullmatch(r"\d{20}", stem))
+        return [version for version in versions if version <= self.version]
+
+    def note_of(self, version: int) -> dict[str, Any]:
+        """The note of one commit; empty if it has none, or if the commit was removed."""
+        try:
+            lines = self._commit_file(version).read_text().splitlines()
+        except FileNotFoundError:
+            return {}
+        found = (json.loads(line).get("commitInfo") for line in lines if '"commitInfo"' in line)
+        notes = [json.loads(info[_NOTE]) for info in found if info and _NOTE in info]
+        return notes[0] if notes else {}
+
+    def commit(self, change: Change) -> None:
+        """Commit a change that was decided on the present snapshot; it is on disk afterwards.
+
+        Raises:
+            DeltaConflict: a commit since the snapshot set one of the numbers or changed columns.
+            LedgerError: the log cannot be written; the change may be committed or not.
+        """
+        adds: list[AddAction | RemoveAction] = [
+            AddAction(
+                f.path, f.size, {}, f.modified_ms, data_change=True, stats=json.dumps(f.stats)
+            )
+            for f in change.files
+        ]
+        numbers = [Transaction(name, number) for name, number in sorted(change.numbers.items())]
+        try:
+            self._table.create_write_transaction(
+                adds,
+                "append",
+                self._table.schema(),
+                commit_properties=CommitProperties(
+                    custom_metadata={_NOTE: json.dumps(change.note, sort_keys=True)},
+                    app_transactions=numbers,
+                ),
+                post_commithook_properties=_NO_HOOKS,
+            )
+        except CommitFailedError as error:
+            raise DeltaConflict(str(error)) from error
+        except (DeltaError, OSError) as error:
+            raise LedgerError(self._unwritable(error)) from error
+        self._settle()
+
+    def set_properties(self, properties: Mapping[str, str]) -> None:
+        """Set properties of the table; raises as ``commit``."""
+        self._alter(
+            lambda: self._table.alter.set_table_properties(
+                dict(properties),
+                raise_if_not_exists=False,
+                post_commithook_properties=_NO_HOOKS,
+            )
+        )
+
+    def add_missing_columns(self, schema: str) -> None:
+        """Add the columns that the table has not, as columns that may be null.
+
+        Args:
+            schema: all columns as JSON of Spark, which is also Delta's form.
+
+        Raises:
+            ConfigError: a column has a type that is not in Delta's specification.
+            DeltaConflict, LedgerError: as ``commit``.
+        """
+        there = {each.name for each in self._table.schema().fields}
+        wanted = [each for each in json.loads(schema)["fields"] if each["name"] not in there]
+        if not wanted:
+            return
+        for each in wanted:
+            for name in _type_names(each["type"]):
+                if not _TYPE.fullmatch(name):
+                    raise ConfigError(
+                        f"the column {each['name']} has the type {name}, which not every reader of "
+                        "Delta tables knows: cast it in the SQL, or use --table parquet"
+                    )
+        fields = [Field.from_json(json.dumps(each | {"nullable": True})) for each in wanted]
+        self._alter(
+            lambda: self._table.alter.add_columns(fields, post_commithook_properties=_NO_HOOKS)
+        )
+
+    def checkpoint(self) -> None:
+        """Make a checkpoint if one is due, then remove commits that Delta's settings let go.
+
+        The table's property ``delta.logRetentionDuration`` says for how long commits stay, 30 days
+        by default. A failure is told in the log only: the commits before it are good.
+        """
+        if self.version - self._checkpointed() < COMMITS_PER_CHECKPOINT:
+            return
+        try:
+            self._table.create_checkpoint()
+            # Before the commits go that it replaces.
+            for path in self._folder.glob(f"{self.version:020d}.checkpoint*"):
+                sync(path)
+            sync(self._folder / "_last_checkpoint")
+            sync(self._folder)
+            self._table.cleanup_metadata()
+        except (DeltaError, OSError) as error:
+            LOG.warning("no checkpoint of %s was made: %s", self.directory, error)
+
+    def _alter(self, change: Callable[[], None]) -> None:
+        try:
+            change()
+        except CommitFailedError as error:
+            raise DeltaConflict(str(error)) from error
+        except (DeltaError, OSError) as error:
+            raise LedgerError(self._unwritable(error)) from error
+        self._settle()
+
+    def _settle(self) -> None:
+        """Sync the commits since the last one that this object synced."""
+        self.refresh()
+        newest = self.version
+        # After a start, the commits that a checkpoint replaces are on disk.
+        first = max(self._synced, self._checkpointed(), newest - COMMITS_PER_CHECKPOINT) + 1
+        for version in range(first, newest + 1):
+            try:
+                sync(self._commit_file(version))
+            except FileNotFoundError:
+                continue
+        sync(self._folder)
+        self._synced = newest
+
+    def _commit_file(self, version: int) -> Path:
+        return self._folder / f"{version:020d}.json"
+
+    def _checkpointed(self) -> int:
+        """The version of the last checkpoint; -1 if there is none."""
+        try:
+            return int(json.loads((self._folder / "_last_checkpoint").read_text())["version"])
+        except (OSError, ValueError, KeyError):
+            return -1
+
+    def _unreadable(self, error: Exception) -> str:
+        return (
+            f"the log of the Delta table in {self.directory} cannot be read: {_line(error)}; if "
+            f"the machine lost its power, and the newest file in {self._folder} is cut off, remove "
+            "that file: its commit was never reported as done"
+        )
+
+    def _unwritable(self, error: Exception) -> str:
+        return (
+            f"the log of the Delta table in {self.directory} cannot be written: {_line(error)}; "
+            "whether this batch was committed is not known here, and the next start finds out; "
+            "free space on the disk, or give this user the right to write, and start the "
+            "application again"
+        )
+
+
+def _line(error: Exception) -> str:
+    """The error without the stack trace that deltalake may append."""
+    return str(error).split("\n   0:", maxsplit=1)[0].strip()
+
+
+def _numbers_in(commit: Path) -> dict[str, int]:
+    """The numbers that one commit sets."""
+    found = (json.loads(x).get("txn") for x in commit.read_text().splitlines() if '"txn"' in x)
+    return {number["appId"]: number["version"] for number in found if number}
+
+
+def _type_names(kind: Any) -> Iterator[str]:
+    """The primitive types within a type of Spark's JSON."""
+    if isinstance(kind, str):
+        yield kind
+        return
+    parts = [field["type"] for field in kind.get("fields", ())]
+    parts += [kind[name] for name in ("elementType", "keyType", "valueType") if name in kind]
+    for part in parts:
+        yield from _type_names(part)

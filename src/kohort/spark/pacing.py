@@ -1,0 +1,45 @@
+"""Keeps the batches of one application apart, so that a table gets few commits and few files.
+
+In: times, planned batches. Out: whether the next batch may begin. Must not know: Spark, a clock.
+
+Spark's trigger interval would do that, too. But Spark asks the source only at a trigger, and the
+source gives revoked partitions away when it is asked. So Spark asks often, and the source waits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from kohort.model.ids import TopicPartition
+from kohort.spark.offsets import SourceOffset
+
+
+@dataclass(slots=True, kw_only=True)
+class Pacing:
+    """The time from which the next batch may begin.
+
+    Attributes:
+        interval_s: least time between the beginnings of two batches with records, unless the first
+            one left records behind, because it had reached a limit.
+    """
+
+    interval_s: float
+    _next: float | None = None
+
+    def begin(self, end: SourceOffset, ends: Mapping[TopicPartition, int], now: float) -> None:
+        """A batch is planned.
+
+        Args:
+            end: the end of the batch.
+            ends: the ends of the logs.
+            now: a monotonic time, in seconds.
+        """
+        ranges = end.ranges
+        if any(each.size for each in ranges.values()):
+            left = any(ends.get(partition, 0) > each.end for partition, each in ranges.items())
+            self._next = None if left else now + self.interval_s
+
+    def may_begin(self, now: float) -> bool:
+        """Whether a batch with records may begin."""
+        return self._next is None or now >= self._next

@@ -1,0 +1,102 @@
+"""Delta tables as a whole: verified against their topic, compacted, and written by Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow.compute as pc
+import pytest
+from deltalake import DeltaTable
+from tests.spark.conftest import Feed
+from tests.spark.delta_world import replay, rows_of
+from tests.spark.tables import land
+
+from kohort.model.ids import TopicPartition
+from kohort.spark.delta_log import DeltaLog
+from kohort.spark.layout import DEAD_LETTERS
+from kohort.spark.ledger import NotedQuery
+from kohort.spark.verify import verify
+
+pytestmark = pytest.mark.slow
+
+
+def is_even(offset: int) -> bool:
+    return offset % 2 == 0
+
+
+class KeepsOdd:
+    """Runs the query of the test again: it keeps odd offsets."""
+
+    def kept(self, query: NotedQuery, records: Any) -> list[int]:
+        return [n for n in records.column("offset").to_pylist() if n % 2]
+
+
+def test_a_delta_table_is_verified_before_and_after_a_compaction(
+    feed: Callable[..., Feed], tmp_path: Path
+) -> None:
+    source = feed(2, [(b"k%d" % n, b"v%d" % n) for n in range(100)])
+    land(source, tmp_path, {0: (0, 20), 1: (0, 30)}, kind="delta")
+    land(source, tmp_path, {0: (20, 45), 1: (30, 45)}, kind="delta", tasks=3)
+    expected = [(TopicPartition(source.topic, p), n) for p in (0, 1) for n in range(45)]
+    assert rows_of(tmp_path) == expected
+    before = verify(tmp_path, source.settings)
+    assert before.ok, before
+    assert [(p.records, p.rows, p.unread) for p in before.partitions] == [(45, 45, 5)] * 2
+    DeltaTable(str(tmp_path)).optimize.compact()
+    assert len(DeltaLog(tmp_path).files()) == 1
+    after = verify(tmp_path, source.settings)
+    assert after.ok, after
+    assert rows_of(tmp_path) == expected
+    [path] = [tmp_path / name for name in DeltaLog(tmp_path).files()]
+    path.write_bytes(path.read_bytes() + b"x")
+    assert not verify(tmp_path, source.settings).ok
+
+
+def test_faults_of_a_delta_table_are_found(feed: Callable[..., Feed], tmp_path: Path) -> None:
+    source = feed(1, [(None, b"value %d" % n) for n in range(60)])
+    query = NotedQuery(sql="SELECT 1", settings={}, filtering=True, unrepeatable=None)
+    land(source, tmp_path, {0: (0, 30)}, kind="delta", query=query, drop=is_even)
+    land(source, tmp_path, {0: (30, 60)}, kind="delta", query=query, drop=lambda n: n != 31)
+    verdict = verify(tmp_path, source.settings, KeepsOdd())
+    assert (verdict.total("filtered"), verdict.total("holes")) == (30, 14)
+    table = DeltaTable(str(tmp_path))
+    table.delete("offset = 3")
+    assert verify(tmp_path, source.settings, KeepsOdd()).total("holes") == 15
+    [largest] = [tmp_path / p for p in DeltaLog(tmp_path).files() if p.startswith("part-")]
+    damaged = bytearray(largest.read_bytes())
+    damaged[len(damaged) // 4] ^= 1
+    largest.write_bytes(damaged)
+    assert not verify(tmp_path, source.settings, KeepsOdd()).ok
+
+
+@pytest.mark.spark
+def test_a_pipeline_writes_a_delta_table_that_others_read(
+    run: Callable[..., list[Any]], feed: Callable[..., Feed], spark: Any, tmp_path: Path
+) -> None:
+    from kohort.spark.dataframes import read_dead_letters, read_table
+
+    sql = (
+        "SELECT CAST(value AS STRING) AS text, timestamp AS at, "
+        "IF(value LIKE 'bad%', 'bad', NULL) AS dead_letter FROM records"
+    )
+    source = feed(2, [(None, b"bad" if n % 10 == 0 else b"%d" % n) for n in range(200)])
+    directory = tmp_path / "table"
+    run(source, sql, directory, table="delta", limit=120)
+
+    verdict = verify(directory, source.settings)
+    assert verdict.ok, verdict
+    good = [n for n in range(200) if n % 10]
+    assert (verdict.total("rows"), verdict.total("dead_letters")) == (len(good), 20)
+    assert len(rows_of(directory)) == len(good)
+    assert len(rows_of(directory / DEAD_LETTERS)) == 20
+    table = DeltaTable(str(directory)).to_pyarrow_table()
+    assert sorted(map(int, table.column("text").to_pylist())) == sorted(good)
+    assert table.schema.names == ["topic", "partition", "offset", "record_hash", "text", "at"]
+    frame = read_table(spark, directory)
+    assert sorted(int(row.text) for row in frame.select("text").collect()) == sorted(good)
+    assert read_dead_letters(spark, directory).count() == 20
+    positions = {n: v for n, v in replay(directory).numbers.items() if n.endswith("/position")}
+    assert sum(positions.values()) == 200
+    assert pc.min_max(table.column("offset")).as_py()["min"] == 0
