@@ -8,18 +8,18 @@ Must not know: the meaning of lines (``kohort.explain``). Memory does not grow w
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import click
 from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 
-from kohort.cli.explain_files import LogFile, safe
+from kohort.cli.explain_files import HistoryFile, LogFile, open_file, safe
 from kohort.cli.output import (
     FILE,
     MISSING,
@@ -42,6 +42,9 @@ from kohort.model.errors import ConfigError
 
 _SHOWN: Final = 20
 """Rebalances in the table of a group."""
+
+
+Files: TypeAlias = Sequence[LogFile | HistoryFile]
 
 
 @click.command()
@@ -76,7 +79,7 @@ def explain(
         raise ConfigError("nothing to explain: name log files, or --bootstrap-server of a cluster")
     explainer = Explainer(fewest_moves)
     with ExitStack() as stack:
-        logs = [LogFile(path, stack) for path in files]
+        logs = [open_file(path, stack) for path in files]
         advance = _progress(logs, stack)
         events = heapq.merge(*(log.events(advance) for log in logs), key=lambda timed: timed[0])
         explainer.feed_all(told for _, told in events)
@@ -102,7 +105,7 @@ def explain(
         click.echo("No such group." if groups else "No line tells anything about a group.")
 
 
-def _remarks(logs: list[LogFile], explainer: Explainer) -> Iterator[str]:
+def _remarks(logs: Files, explainer: Explainer) -> Iterator[str]:
     for log in logs:
         yield from log.remarks()
     for name in explainer.doubles:
@@ -111,7 +114,7 @@ def _remarks(logs: list[LogFile], explainer: Explainer) -> Iterator[str]:
         yield f"{explainer.refused:,} events of groups after the first {MOST_GROUPS:,} are not used"
 
 
-def _progress(logs: list[LogFile], stack: ExitStack) -> Callable[[], None]:
+def _progress(logs: Files, stack: ExitStack) -> Callable[[], None]:
     """A bar on a terminal's standard error; returns a function that moves the bar."""
     total = sum(log.bytes for log in logs)
     console = Console(stderr=True)

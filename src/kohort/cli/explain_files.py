@@ -1,4 +1,4 @@
-"""Reads the files that ``kohort explain`` gets: logs, plain or compressed with gzip.
+"""Reads the files that ``kohort explain`` gets: logs, plain or with gzip; histories of kohort.
 
 In: paths; ``-`` is standard input. Out: events and records with their times; remarks for people.
 Must not know: the meaning of lines (``kohort.explain``). Memory does not grow with the files.
@@ -16,13 +16,82 @@ from pathlib import Path
 from typing import Any, Final
 
 from kohort.explain.explaining import Told
+from kohort.explain.facts import HistoryReader
 from kohort.explain.reading import Counts, LogReader
+from kohort.host.group_log import line_for
 from kohort.model.errors import ConfigError
+from kohort.model.facts import Fact
+from kohort.model.instants import MICROS_PER_SECOND
+from kohort.storage.fact_files import Header, HistoryFileError, OpenHistory
 
+_HISTORY: Final = (b'{"kohort_history"', b"PAR1")
 LONGEST_LINE: Final = 65_536
 """Bytes of a line that are read; the rest is skipped."""
 _LOOKED_AT: Final = 4_096
 _GZIP: Final = b"\x1f\x8b"
+
+
+def open_file(path: Path, stack: ExitStack) -> LogFile | HistoryFile:
+    """A file of any kind.
+
+    Raises:
+        ConfigError: it cannot be read.
+    """
+    if str(path) != "-" and path.is_file():
+        with path.open("rb") as file:
+            if file.read(_LOOKED_AT).startswith(_HISTORY):
+                return HistoryFile(path)
+    return LogFile(path, stack)
+
+
+class HistoryFile:
+    """A history that kohort's broker, a consumer or the lab recorded."""
+
+    bytes = 0
+
+    def __init__(self, path: Path) -> None:
+        self.name = str(path)
+        try:
+            self._history = OpenHistory([path])
+        except HistoryFileError as error:
+            raise ConfigError(f"cannot read {path}: {error}") from error
+        self._damage = ""
+        header = self._history.header
+        self._reader = HistoryReader(
+            self.name,
+            _words,
+            wall_s=header.wall_micros / MICROS_PER_SECOND,
+            dated=header.clock != Header().clock,
+        )
+
+    def events(self, advance: Callable[[], None]) -> Iterator[tuple[float, Told]]:
+        """The events with their times."""
+        try:
+            for recorded in self._history:
+                advance()
+                yield from self._reader.read(recorded)
+        except HistoryFileError as error:
+            self._damage = str(error)
+
+    def position(self) -> int:
+        """A history is no part of the progress bar."""
+        return 0
+
+    def remarks(self) -> Iterator[str]:
+        """Sentences that a reader of the explanation must know about this history."""
+        yield from self._history.remarks
+        if self._damage:
+            yield self._damage
+
+    def as_json(self) -> dict[str, Any]:
+        """Counts of facts and remarks, for programs."""
+        counts = asdict(self._reader.log.counts)
+        return {"file": self.name, **counts, "remarks": list(self.remarks())}
+
+
+def _words(fact: Fact) -> str:
+    line = line_for(fact)
+    return line.text if line is not None else ""
 
 
 class LogFile:

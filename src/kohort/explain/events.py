@@ -70,6 +70,7 @@ class Kind(StrEnum):
     WRONG_CALL = "client called assign where incremental calls are due"
     UNSUPPORTED = "broker does not support the client's group protocol"
     PROGRESS = "client's group state"
+    PROCESS_ENDED = "client's process ended"
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,3 +112,15 @@ class Event:
     reason: str = ""
     details: dict[str, str] = field(default_factory=dict)
     """Other values in the line, by name."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Handed:
+    """Records that a client delivered to its application; known from histories only."""
+
+    group: str
+    client: str
+    partition: str
+    first: int
+    last: int
+    at: float

@@ -12,15 +12,15 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
-from kohort.explain.events import Event, Kind
+from kohort.explain.events import Event, Handed, Kind, Side
 from kohort.explain.findings import Finding
 from kohort.explain.generations import Committed, Generations, Planner, Settled
-from kohort.explain.joining import joined
+from kohort.explain.joining import joined, one_row_each, with_clients
 from kohort.explain.patterns import findings
 from kohort.explain.stories import Story
 from kohort.explain.templates import NEWEST, version_text
 
-Told: TypeAlias = Event | Settled | Committed
+Told: TypeAlias = Event | Settled | Committed | Handed
 """One thing that a source tells."""
 MOST_GROUPS: Final = 10_000
 _MOVES: Final = {Kind.COORDINATOR_MOVED, Kind.REPLICAS_CHANGED, Kind.STORE_FAILED}
@@ -72,6 +72,11 @@ class Explainer:
                 self._records(item.group, item.home).settled(item)
             case Committed():
                 self._records(item.group, item.home).committed(item)
+            case Handed():
+                latest = self._latest.get(item.group)
+                if latest is not None:
+                    place = (item.client, item.partition, item.first, item.last, item.at)
+                    latest.ownership.handed(*place)
             case _:
                 story = self._story(item)
                 if story is None:
@@ -99,12 +104,25 @@ class Explainer:
             found = generations.finish()
             story.owned = generations.owned
             story.replace(joined(story.rebalances, found))
+            if partition is not None:
+                story.makers[Side.OFFSETS] += len(found)
+        for story in self._stories.values():
+            self._add_clients(story)
         explained = [
             Explained(story=story, findings=tuple(findings(story)))
             for story in self._stories.values()
             if story.group or len(self._stories) == 1 or not story.counts.keys() <= _MOVES
         ]
         return sorted(explained, key=lambda e: (not e.story.group, -e.story.total, e.story.group))
+
+    def _add_clients(self, story: Story) -> None:
+        """Join the rows of several clients, and add what clients tell of their partitions."""
+        if not story.clients:
+            return
+        story.ownership.finish()
+        rows = one_row_each(story.rebalances)
+        story.replace(with_clients(rows, story.ownership, len(story.clients)))
+        story.owned = story.ownership.owned or story.owned
 
     def _story(self, event: Event) -> Story | None:
         latest = self._latest.get(event.group)

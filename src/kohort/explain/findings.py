@@ -14,6 +14,8 @@ from kohort.explain.amounts import Known
 from kohort.explain.events import Event, Kind, Place
 from kohort.explain.stories import Rebalance, Story
 
+POLL_WORDS: Final = ("poll timeout", "poll.interval")
+"""Parts of the reasons with which Java's and kohort's members leave."""
 _TIMEOUTS_S: Final = {
     300.0: "max.poll.interval.ms, 5 min by default in Java and librdkafka",
     60.0: "the rebalance timeout of Kafka Connect by default",

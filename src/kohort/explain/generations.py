@@ -20,12 +20,10 @@ from kohort.embedded.consumer import decode_assignment, decode_subscription
 from kohort.explain.amounts import Amount, Known, Stop
 from kohort.explain.causes import Cause
 from kohort.explain.events import Place, Side
-from kohort.explain.stories import Owned, Rebalance
+from kohort.explain.ownership import MOST_KEPT, Owned
+from kohort.explain.stories import Rebalance
 from kohort.model.errors import ProtocolError
 from kohort.model.ids import TopicPartition
-
-MOST_OWNED: Final = 50_000
-"""Times of ownership, and stops, that are kept for one group."""
 
 Owners: TypeAlias = Mapping[TopicPartition, str]
 Planner: TypeAlias = Callable[
@@ -120,7 +118,7 @@ class Generations:
     planner: Planner | None = None
     rebalances: list[Rebalance] = field(default_factory=list)
     owned: list[Owned] = field(default_factory=list)
-    """The times of ownership that are over, at most `MOST_OWNED`."""
+    """The times of ownership that are over, at most `MOST_KEPT`."""
     last: float = 0.0
     _owners: dict[TopicPartition, str] = field(default_factory=dict)
     """The last owner of each partition: a cooperative group has partitions without an owner."""
@@ -163,7 +161,7 @@ class Generations:
                 progress.rate = read / passed
             progress.at, progress.offset = at, commit.offset
         before = self._waiting.pop(partition, None)
-        if before is not None and self.rebalances and self._kept < MOST_OWNED:
+        if before is not None and self.rebalances and self._kept < MOST_KEPT:
             self._kept += 1
             self._stops.append(Stop(str(partition), before, at, Known.BOUNDED))
 
@@ -184,7 +182,7 @@ class Generations:
         for partition, (owner, begin) in list(self._since.items()):
             if owners.get(partition) != owner:
                 del self._since[partition]
-                if len(self.owned) < MOST_OWNED:
+                if len(self.owned) < MOST_KEPT:
                     self.owned.append(Owned(str(partition), owner, begin, at))
         for partition, owner in owners.items():
             self._since.setdefault(partition, (owner, at))

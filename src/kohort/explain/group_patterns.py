@@ -14,6 +14,7 @@ from kohort.explain.amounts import Known
 from kohort.explain.causes import Cause
 from kohort.explain.events import Event, Kind
 from kohort.explain.findings import (
+    POLL_WORDS,
     Finding,
     events_of,
     places_of,
@@ -22,10 +23,12 @@ from kohort.explain.findings import (
     timeout_near,
 )
 from kohort.explain.reading import is_benign
-from kohort.explain.stories import Story
+from kohort.explain.stories import Rebalance, Story
 
 STORM_S: Final = 15.0
 """A rebalance that begins so soon after the one before did not come from a deployment."""
+_RESTART_S: Final = 2.0
+"""No process is back sooner."""
 HIGH_GENERATION: Final = 1_000
 SLOW_S: Final = 8.0
 
@@ -36,7 +39,7 @@ def storm(story: Story) -> Iterator[Finding]:
         (first, second)
         for first, second in pairwise(story.rebalances)
         if (gap := rest_between(first, second)) is not None and gap <= STORM_S
-        if second.cause is not Cause.SECOND_ROUND
+        if second.cause is not Cause.SECOND_ROUND and not _restart(first, second, gap)
     ]
     high = (story.generations or (0, 0))[1]
     failed = [e for e in story.examples.get(Kind.JOIN_FAILED, []) if not is_benign(e)]
@@ -54,6 +57,16 @@ def storm(story: Story) -> Iterator[Finding]:
         f"{mostly}",
         advice=_storm_advice(story),
         evidence=tuple(r.place for pair in chained[:2] for r in pair)[:3] or places_of(failed),
+    )
+
+
+def _restart(left: Rebalance, joined: Rebalance, gap: float) -> bool:
+    """Whether a process ended in order and came back: a deployment, no storm."""
+    return (
+        left.cause is Cause.LEFT
+        and joined.cause is Cause.NEW_MEMBER
+        and gap >= _RESTART_S
+        and not any(word in left.client_reason for word in POLL_WORDS)
     )
 
 

@@ -6,14 +6,22 @@ both. Must not know: events, files.
 
 from __future__ import annotations
 
+from bisect import bisect_left
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import replace
+from typing import Final
 
-from kohort.explain.amounts import Stop
+from kohort.explain.amounts import Amount, Known, Stop
 from kohort.explain.causes import Cause
+from kohort.explain.events import Side
+from kohort.explain.ownership import Ownership
 from kohort.explain.stories import Rebalance
 
-_GONE = frozenset({Cause.EXPIRED, Cause.LEFT, Cause.POLL_EXPIRED, Cause.GONE})
+_SAME_S: Final = 600.0
+"""Two clocks may differ by minutes; a generation number returns much later at the earliest."""
+_VAGUE: Final = frozenset({Cause.OTHERS, Cause.UNTOLD})
+_GONE: Final = frozenset({Cause.EXPIRED, Cause.LEFT, Cause.POLL_EXPIRED, Cause.GONE})
 
 
 def joined(told: Iterable[Rebalance], found: Iterable[Rebalance]) -> list[Rebalance]:
@@ -33,6 +41,98 @@ def joined(told: Iterable[Rebalance], found: Iterable[Rebalance]) -> list[Rebala
         merged.append(each)
     merged += missing.values()
     return sorted(merged, key=lambda r: r.ended or 0)
+
+
+def one_row_each(rows: Iterable[Rebalance]) -> list[Rebalance]:
+    """One row for each generation, also if a broker and several clients reported it.
+
+    A coordinator's row tells the cause and the member. Clients tell when they got their partitions.
+    """
+    merged: dict[tuple[int, int], Rebalance] = {}
+    singles: list[Rebalance] = []
+    last: dict[int, tuple[float, int]] = {}
+    for each in sorted(rows, key=lambda r: (r.ended or 0, r.side is Side.CLIENT)):
+        if each.generation is None:
+            singles.append(each)
+            continue
+        at, number = last.get(each.generation, (0.0, 0))
+        if each.ended is not None and each.ended - at > _SAME_S:
+            number += 1
+        last[each.generation] = each.ended or at, number
+        key = each.generation, number
+        other = merged.get(key)
+        merged[key] = each if other is None else _one(other, each)
+    return sorted([*merged.values(), *singles], key=lambda r: r.ended or 0)
+
+
+def _one(first: Rebalance, second: Rebalance) -> Rebalance:
+    """One row of two that report the same generation."""
+    if (second.side is not Side.CLIENT) > (first.side is not Side.CLIENT):
+        first, second = second, first
+    if first.side is not Side.CLIENT:
+        return first
+    if first.cause in _VAGUE and second.cause not in _VAGUE:
+        first, second = second, first
+    return replace(
+        first,
+        began=_least(first.began, second.began),
+        joined=_most(first.joined, second.joined),
+        assigned=_most(first.assigned, second.assigned),
+    )
+
+
+def with_clients(rows: list[Rebalance], ownership: Ownership, clients: int) -> list[Rebalance]:
+    """Add to each row the stops and the duplicates that clients told.
+
+    Args:
+        rows: in the order of their ends.
+        ownership: as clients told it, to its end.
+        clients: clients that told something. If a generation has more members, the stops are
+            bounds: a partition may have been with a client that told nothing.
+    """
+    ends = [
+        (row.ended, place)
+        for place, row in enumerate(rows)
+        if row.ended is not None and row.generation is not None
+    ]
+    stops: dict[int, list[Stop]] = {}
+    again: Counter[int] = Counter()
+    for stop in ownership.stops:
+        stops.setdefault(_nearest(ends, stop.end), []).append(stop)
+    for handed in ownership.again:
+        again[_nearest(ends, handed.at)] += handed.records
+    found = []
+    for place, row in enumerate(rows):
+        whole = row.members is not None and row.members <= clients
+        known = Known.MEASURED if whole else Known.BOUNDED
+        mine = tuple(replace(stop, known=known) for stop in stops.get(place, ()))
+        moved = {stop.partition for stop in mine}
+        counted = Amount(again[place], Known.MEASURED)
+        found.append(
+            replace(
+                row,
+                stops=mine or (() if whole else row.stops),
+                covered=whole,
+                partitions=row.partitions if row.partitions is not None else len(moved) or None,
+                duplicates=counted if ownership.delivered else row.duplicates,
+            )
+        )
+    return found
+
+
+def _nearest(ends: list[tuple[float, int]], at: float) -> int:
+    """The number of the row that ended next to a time; -1 if no row ended."""
+    after = bisect_left(ends, (at, 0))
+    around = ends[max(0, after - 1) : after + 1]
+    return min(around, key=lambda end: abs(end[0] - at), default=(0.0, -1))[1]
+
+
+def _least(first: float | None, second: float | None) -> float | None:
+    return min((at for at in (first, second) if at is not None), default=None)
+
+
+def _most(first: float | None, second: float | None) -> float | None:
+    return max((at for at in (first, second) if at is not None), default=None)
 
 
 def _both(told: Rebalance, found: Rebalance) -> Rebalance:
@@ -59,4 +159,4 @@ def _after_cause(stop: Stop, told: Rebalance) -> Stop:
 
 def _near(first: float | None, second: float | None) -> bool:
     """Whether two times may belong to one rebalance; two clocks may differ by minutes."""
-    return first is None or second is None or abs(first - second) < 600
+    return first is None or second is None or abs(first - second) < _SAME_S

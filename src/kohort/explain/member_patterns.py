@@ -6,17 +6,20 @@ In: a finished `Story`. Out: `Finding` values. Must not know: other rules, files
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final
 
 from kohort.explain.amounts import Known
 from kohort.explain.causes import Cause
 from kohort.explain.events import Event, Kind
-from kohort.explain.findings import Finding, events_of, places_of, span_text, timeout_near
+from kohort.explain.findings import (
+    POLL_WORDS,
+    Finding,
+    events_of,
+    places_of,
+    span_text,
+    timeout_near,
+)
 from kohort.explain.reading import is_benign
 from kohort.explain.stories import Story
-
-_POLL_WORDS: Final = ("poll timeout", "poll.interval")
-"""Parts of the reasons with which Java's and kohort's members leave."""
 
 
 def static_conflict(story: Story) -> Iterator[Finding]:
@@ -40,7 +43,7 @@ def static_conflict(story: Story) -> Iterator[Finding]:
 def poll_interval(story: Story) -> Iterator[Finding]:
     """A consumer did not poll in time."""
     events = events_of(story, Kind.POLL_EXPIRED)
-    told = [r for r in story.rebalances if any(w in r.client_reason for w in _POLL_WORDS)]
+    told = [r for r in story.rebalances if any(w in r.client_reason for w in POLL_WORDS)]
     if not events and not told:
         return
     limit = next((e.details["limit"] for e in events if "limit" in e.details), "")

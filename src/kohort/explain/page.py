@@ -14,8 +14,9 @@ from typing import Final
 
 from kohort.explain.explaining import Explained
 from kohort.explain.findings import span_text
+from kohort.explain.ownership import Owned
 from kohort.explain.reading import client_of
-from kohort.explain.stories import Owned, Rebalance, Story
+from kohort.explain.stories import Rebalance, Story
 
 _WIDTH: Final = 1_000
 _STRIP: Final = 34

@@ -38,7 +38,9 @@ _CONTEXT: Final = re.compile(
 _RDKAFKA: Final = re.compile(r"\b(rdkafka#consumer-\d+)\b|\|([^|\s]*#consumer-\d+)\|")
 _NOTHING: Final = frozenset({"None", "null", "none"})
 _SOME: Final = re.compile(r"^Some\((.*)\)$")
-_RANDOM: Final = re.compile(r"^(.*?)-?[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}$")
+_RANDOM: Final = re.compile(
+    r"^(.*?)-?(?:[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}|[0-9a-f]{32})$"
+)
 _NUMBERS: Final = ("generation", "members", "static", "partition")
 _TEXTS: Final = ("group", "member", "instance", "client", "state", "reason")
 _MOST_TEXT: Final = 600
@@ -98,12 +100,10 @@ class LogReader:
             return []
         frame = framed(line)
         place = Place(self._file, number)
-        if (found := understood(frame.text) or _in_pairs(frame)) is not None:
-            wording, values = found
-            counts.understood += 1
-            if wording.kind is Kind.HOUSEKEEPING:
-                return []
-            return self._complete(self._event(wording, values, frame, place))
+        known = counts.understood
+        events = self._read(frame, place)
+        if counts.understood > known:
+            return events
         if _CERTAIN.search(line) is None:
             counts.others += 1
             return []
@@ -111,6 +111,24 @@ class LogReader:
         if len(counts.examples) < _MOST_EXAMPLES:
             counts.examples.append((place, frame.text[:_MOST_TEXT]))
         return []
+
+    def told(self, frame: Framed, place: Place) -> list[Event]:
+        """The events of a text that is no line of a file, as of `read`."""
+        self.counts.lines += 1
+        known = self.counts.understood
+        events = self._read(frame, place)
+        self.counts.others += self.counts.understood == known
+        return events
+
+    def _read(self, frame: Framed, place: Place) -> list[Event]:
+        found = understood(frame.text) or _in_pairs(frame) if frame.text else None
+        if found is None:
+            return []
+        wording, values = found
+        self.counts.understood += 1
+        if wording.kind is Kind.HOUSEKEEPING:
+            return []
+        return self._complete(self._event(wording, values, frame, place))
 
     def rest(self) -> list[Event]:
         """The events that still wait at the end of the log: no line named a group."""

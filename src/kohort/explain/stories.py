@@ -14,9 +14,14 @@ from typing import Final
 from kohort.explain.amounts import Amount, Known, Stop, weakest
 from kohort.explain.causes import Cause, Reason, clients_cause, reason_of
 from kohort.explain.events import Event, Kind, Place, Side
+from kohort.explain.ownership import Owned, Ownership
+from kohort.explain.partition_lists import partitions_in
 from kohort.explain.reading import client_of
 
 MOST_REBALANCES: Final = 2_000
+_REAL_S: Final = 1e9
+"""A time since 1970 is larger, a time of a day or of a simulated world is smaller."""
+MOST_CLIENTS: Final = 10_000
 _MOST_EXAMPLES: Final = 3
 _SOON_S: Final = 1.0
 """A member that left or expired so shortly before a rebalance without a reason caused it."""
@@ -66,6 +71,8 @@ class Rebalance:
     """Those of them that need not have moved: the fewest moves of a balanced plan are enough."""
     stops: tuple[Stop, ...] = ()
     """The times in which partitions stood still."""
+    covered: bool = False
+    """Whether all members told their partitions: then a partition without a stop worked on."""
     duplicates: Amount | None = None
     """Records that were processed again, because their partition moved before a commit."""
     place: Place
@@ -90,6 +97,8 @@ class Rebalance:
         if self.stops:
             longest = max(self.stops, key=lambda stop: stop.seconds)
             return Amount(longest.seconds, longest.known)
+        if self.covered:
+            return Amount(0.0, Known.MEASURED)
         whole = _between(self.began, self.assigned)
         if whole is None or self.side is not Side.BROKER:
             return None
@@ -111,17 +120,6 @@ class Rebalance:
     def ended(self) -> float | None:
         """The last time that is known of this rebalance."""
         return next((at for at in (self.assigned, self.joined, self.began) if at is not None), None)
-
-
-@dataclass(frozen=True, slots=True)
-class Owned:
-    """A time in which a member owned a partition; known from the offsets topic only."""
-
-    partition: str
-    """``topic-number``."""
-    owner: str
-    begin: float
-    end: float
 
 
 def _between(first: float | None, last: float | None) -> float | None:
@@ -156,6 +154,10 @@ class Story:
     returned: Counter[str] = field(default_factory=Counter)
     """New members with a client id of a member that had left, by client id."""
     owned: list[Owned] = field(default_factory=list)
+    ownership: Ownership = field(default_factory=Ownership)
+    """As clients tell it."""
+    clients: set[str] = field(default_factory=set)
+    """Clients that told something, at most `MOST_CLIENTS`."""
     _open: Rebalance | None = None
     _culprit: Event | None = None
     _client: dict[str, Rebalance] = field(default_factory=dict)
@@ -192,14 +194,13 @@ class Story:
         self._client.clear()
 
     def replace(self, rebalances: list[Rebalance]) -> None:
-        """Take rebalances that were completed with those of the offsets topic."""
+        """Take rebalances that were completed with those of other sources."""
         self.total += len(rebalances) - len(self.rebalances)
         self.rebalances = deque(rebalances, maxlen=MOST_REBALANCES)
         self.causes = Counter(each.cause for each in rebalances)
-        self.makers[Side.OFFSETS] += sum(each.moved is not None for each in rebalances)
         times = [each.ended for each in rebalances if each.ended is not None]
         if times:
-            self.dated = True
+            self.dated |= max(times) > _REAL_S
             self.first = min(times) if self.first is None else min(self.first, *times)
             self.last = max(times) if self.last is None else max(self.last, *times)
         numbers = [each.generation for each in rebalances if each.generation is not None]
@@ -288,6 +289,9 @@ class Story:
 
     def _feed_client(self, event: Event) -> None:
         key = event.source or event.client or event.maker
+        if len(self.clients) < MOST_CLIENTS:
+            self.clients.add(key)
+        self._follow(key, event)
         begun = self._client.get(key)
         match event.kind:
             case Kind.REQUESTED | Kind.JOINING | Kind.HEARTBEAT_REBALANCING | Kind.REVOKED:
@@ -307,10 +311,28 @@ class Story:
                 begun = self._client.pop(key, None) or self._seen(event)
                 generation = event.generation if event.generation is not None else begun.generation
                 self._keep(replace(begun, assigned=event.at, generation=generation))
+            case Kind.LEAVING | Kind.PROCESS_ENDED:
+                if begun is not None and begun.joined is None and begun.cause is Cause.UNTOLD:
+                    del self._client[key]  # it gave its partitions up because it leaves
             case Kind.ADDED if begun is not None and begun.joined is not None:
                 self._keep(replace(self._client.pop(key), assigned=event.at))
             case _:
                 pass
+
+    def _follow(self, key: str, event: Event) -> None:
+        """Note the partitions that a client got or gave up."""
+        if event.at is None:
+            return
+        parts = partitions_in(event.details.get("partitions", ""))
+        match event.kind:
+            case Kind.ADDED | Kind.SYNCED:
+                self.ownership.got(key, parts, event.at)
+            case Kind.REVOKED | Kind.LOST:
+                self.ownership.gave(key, parts, event.at)
+            case Kind.PROCESS_ENDED:
+                self.ownership.ended(key, event.at)
+            case _:
+                self.ownership.seen(key, event.at)
 
     def _seen(self, event: Event) -> Rebalance:
         return Rebalance(

@@ -147,6 +147,8 @@ class OpenHistory:
                 "files of different clocks were laid over each other by their time of day"
             )
         self._pieces = list(zip(pieces, shifts, strict=True))
+        self.header = pieces[0].header
+        """Of the first file: all facts are in its clock."""
 
     def __iter__(self) -> Iterator[Recorded]:
         streams = [_shifted(piece, shift) for piece, shift in self._pieces]

@@ -1,0 +1,107 @@
+"""Owners of partitions as clients report them: each owner with its times, and times without one.
+
+In: partitions that a client got or gave up, records that it delivered, in the order of the times.
+Out: `Owned` times, `Stop` values, records that were delivered twice. Must not know: messages,
+rebalances.
+
+A client that died tells no end. Its ownership ends with its last sign of life when another client
+gets the partition.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from kohort.explain.amounts import Known, Stop
+
+MOST_KEPT: Final = 50_000
+"""Times of ownership, and stops, that are kept for one group."""
+
+
+@dataclass(frozen=True, slots=True)
+class Owned:
+    """A time in which a member owned a partition."""
+
+    partition: str
+    """``topic-number``."""
+    owner: str
+    begin: float
+    end: float
+
+
+class Again(NamedTuple):
+    """Records that were delivered a second time."""
+
+    at: float
+    records: int
+
+
+@dataclass(slots=True)
+class Ownership:
+    """Follows the partitions of one group."""
+
+    owned: list[Owned] = field(default_factory=list)
+    stops: list[Stop] = field(default_factory=list)
+    again: list[Again] = field(default_factory=list)
+    delivered: bool = False
+    """Whether deliveries are known: then no value in ``again`` means no duplicates."""
+    _holds: dict[str, tuple[str, float]] = field(default_factory=dict)
+    """Owner and beginning, by partition."""
+    _down: dict[str, float] = field(default_factory=dict)
+    """Since when a partition has no owner."""
+    _seen: dict[str, float] = field(default_factory=dict)
+    """The last sign of life of each client."""
+    _next: dict[str, int] = field(default_factory=dict)
+    """The offset behind the last record that was delivered, by partition."""
+
+    def seen(self, client: str, at: float) -> None:
+        """A sign of life of a client."""
+        self._seen[client] = at
+
+    def got(self, client: str, partitions: Iterable[str], at: float) -> None:
+        """A client owns these partitions from now on."""
+        self.seen(client, at)
+        for partition in partitions:
+            held = self._holds.get(partition)
+            if held is not None and held[0] == client:
+                continue
+            if held is not None:
+                self._end(partition, self._seen.get(held[0], at))
+            down = self._down.pop(partition, None)
+            if down is not None and len(self.stops) < MOST_KEPT:
+                self.stops.append(Stop(partition, down, at, Known.MEASURED))
+            self._holds[partition] = client, at
+
+    def gave(self, client: str, partitions: Iterable[str], at: float) -> None:
+        """A client owns these partitions no more."""
+        self.seen(client, at)
+        for partition in partitions:
+            if self._holds.get(partition, ("",))[0] == client:
+                self._end(partition, at)
+
+    def ended(self, client: str, at: float) -> None:
+        """A client owns nothing any more."""
+        self.gave(client, [p for p, held in self._holds.items() if held[0] == client], at)
+
+    def handed(self, client: str, partition: str, first: int, last: int, at: float) -> None:
+        """A client delivered the records with these offsets to its application."""
+        self.seen(client, at)
+        self.delivered = True
+        expected = self._next.get(partition)
+        if expected is not None and first < expected and len(self.again) < MOST_KEPT:
+            self.again.append(Again(at, min(expected, last + 1) - first))
+        self._next[partition] = max(last + 1, expected or 0)
+
+    def finish(self) -> None:
+        """The sources end: each ownership ends with the last sign of life of its owner."""
+        for partition, (client, begin) in list(self._holds.items()):
+            self._end(partition, self._seen.get(client, begin))
+        self._down.clear()
+
+    def _end(self, partition: str, at: float) -> None:
+        client, begin = self._holds.pop(partition)
+        self._down[partition] = at
+        if len(self.owned) < MOST_KEPT:
+            self.owned.append(Owned(partition, client, begin, max(begin, at)))

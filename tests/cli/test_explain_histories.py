@@ -1,0 +1,82 @@
+"""``kohort explain`` on histories: of the lab, of a live broker and of its consumers."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+from tests.client.stage import QUICK, topic
+
+from kohort import Consumer
+from kohort.broker.embedded import EmbeddedBroker
+from kohort.cli.explain import explain
+from kohort.cli.lab_scenarios import run as lab_run
+
+
+def explained(*files: Path) -> list[dict[str, Any]]:
+    done = CliRunner().invoke(explain, [*map(str, files), "--json"])
+    assert done.exit_code == 0, done.output
+    groups: list[dict[str, Any]] = json.loads(done.stdout)["groups"]
+    return groups
+
+
+def test_stops_moves_and_duplicates_of_a_history_are_those_that_the_lab_measured(
+    tmp_path: Path,
+) -> None:
+    history = tmp_path / "lab.jsonl"
+    options = ["--members", "4", "--partitions", "12", "--restore-s", "0", "--no-check", "--json"]
+    run = CliRunner().invoke(
+        lab_run, ["process-death-in-time", *options, "--history", str(history)]
+    )
+    (told,) = json.loads(run.stdout) if run.stdout.startswith("[") else [json.loads(run.stdout)]
+    real = told.get("metrics", told)
+    (group,) = explained(history)
+    assert "session expired" in {finding["name"] for finding in group["findings"]}
+    rows = group["rebalances"][1:]
+    assert {row["dead"]["known"] for row in rows} == {"measured"}
+    cost = sum(row["cost"]["value"] for row in rows if row["stops"])
+    assert cost == pytest.approx(real["unavailable_ms"] / 1_000, rel=0.02)
+    longest = max(row["dead"]["value"] for row in rows)
+    assert longest == pytest.approx(real["longest_stop_ms"] / 1_000, rel=0.02)
+    assert sum(row["moved"] for row in rows) == real["moves"]
+    assert sum(row["duplicates"]["value"] for row in rows) == real["duplicates"]
+    assert not group["dated"], "the lab's time is no time of day"
+
+
+def test_histories_of_a_broker_and_its_consumers_are_one_story(tmp_path: Path) -> None:
+    broker_file = tmp_path / "broker.jsonl"
+    with (
+        EmbeddedBroker(group_initial_rebalance_delay_ms=0, history=broker_file) as broker,
+        topic(broker.bootstrap_servers, 2) as name,
+    ):
+        settings = {**QUICK, "bootstrap.servers": broker.bootstrap_servers, "group.id": "g"}
+        files = [tmp_path / f"{client}.jsonl" for client in ("stays", "goes")]
+        stays, goes = (
+            {**settings, "client.id": file.stem, "kohort.history.file": str(file)} for file in files
+        )
+        with Consumer(stays) as first:
+            first.subscribe([name])
+            while not first.assignment():
+                first.poll(0.05)
+            with Consumer(goes) as second:
+                second.subscribe([name])
+                while not (len(first.assignment()) == len(second.assignment()) == 1):
+                    first.poll(0.05)
+                    second.poll(0.05)
+            while len(first.assignment()) < 2:
+                first.poll(0.05)
+    (whole,) = explained(broker_file, *files)
+    rows = [row for row in whole["rebalances"] if row["assigned"] is not None]
+    numbers = [row["generation"] for row in rows]
+    assert numbers == sorted(set(numbers)), "each generation is one row"
+    assert [row["cause"] for row in rows[:2]] == ["a new member joined"] * 2
+    assert [row["moved"] for row in rows[1:]] == [0, 1, 1]
+    assert [len(row["stops"]) for row in rows] == [0, 0, 1, 1]
+    assert {row["dead"]["known"] for row in rows} == {"measured"}
+    assert whole["dated"]
+    assert "kohort" in whole["written_by"]
+    (alone,) = explained(*files)
+    assert [row["generation"] for row in alone["rebalances"]] == numbers, "consumers tell the same"
