@@ -116,7 +116,7 @@ class Explainer:
         return sorted(explained, key=lambda e: (not e.story.group, -e.story.total, e.story.group))
 
     def _add_clients(self, story: Story) -> None:
-        """Join the rows of several clients, and add what clients tell of their partitions."""
+        """Join the rows of several clients, and add the stops of their partitions."""
         if not story.clients:
             return
         story.ownership.finish()
