@@ -15,24 +15,28 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from deltalake import DeltaTable, Schema
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.examples import examples
-from tests.spark.delta_world import DeltaWorld, open_delta, replay, rows_of
 from tests.spark.fake_engine import Application, Checkpoint, FakeTopics, run_until, survives
 from tests.spark.schedules import actions, play
 
 from kohort.model.errors import ConfigError
 from kohort.model.ids import TopicPartition
-from kohort.spark import delta_log
-from kohort.spark.delta_dead_letters import DeltaDeadLetters
-from kohort.spark.delta_ledger import DeltaLedger
-from kohort.spark.delta_log import COMMITS_PER_CHECKPOINT, Change, DeltaConflict, DeltaLog
 from kohort.spark.layout import DATA, DEAD_LETTERS
 from kohort.spark.ledger import LedgerError, NotedTopic, WrittenFile
 from kohort.spark.planning import Piece
 from kohort.spark.table import clean, open_ledger, orphans_of
+
+pytest.importorskip("deltalake", reason="pip install 'kohort[spark]'")
+
+from deltalake import DeltaTable, Schema
+from tests.spark.delta_world import DeltaWorld, open_delta, replay, rows_of
+
+from kohort.spark import delta_log
+from kohort.spark.delta_dead_letters import DeltaDeadLetters
+from kohort.spark.delta_ledger import DeltaLedger
+from kohort.spark.delta_log import COMMITS_PER_CHECKPOINT, Change, DeltaConflict, DeltaLog
 
 A, B = TopicPartition("t", 0), TopicPartition("t", 1)
 

@@ -8,16 +8,20 @@ from typing import Any
 
 import pyarrow.compute as pc
 import pytest
-from deltalake import DeltaTable
 from tests.spark.conftest import Feed
-from tests.spark.delta_world import replay, rows_of
 from tests.spark.tables import land
 
 from kohort.model.ids import TopicPartition
-from kohort.spark.delta_log import DeltaLog
 from kohort.spark.layout import DEAD_LETTERS
 from kohort.spark.ledger import NotedQuery
 from kohort.spark.verify import verify
+
+pytest.importorskip("deltalake", reason="pip install 'kohort[spark]'")
+
+from deltalake import DeltaTable
+from tests.spark.delta_world import replay, rows_of
+
+from kohort.spark.delta_log import DeltaLog
 
 pytestmark = pytest.mark.slow
 

@@ -124,7 +124,7 @@ class DeltaLog:
     @property
     def version(self) -> int:
         """The number of the newest commit in the snapshot."""
-        return self._table.version()
+        return int(self._table.version())
 
     @property
     def properties(self) -> dict[str, str]:
@@ -190,7 +190,8 @@ class DeltaLog:
     def number(self, name: str) -> int | None:
         """A number in the snapshot; None if it was never set."""
         if self._numbers is None:
-            return self._table.transaction_version(name)
+            number: int | None = self._table.transaction_version(name)
+            return number
         return self._numbers.get(name)
 
     def files(self) -> dict[str, int]:
@@ -205,9 +206,10 @@ class DeltaLog:
 
     def replaced_files(self) -> list[str]:
         """Files that are not in the snapshot any more, and that ``vacuum`` may remove one day."""
-        return self._table.vacuum(
+        found: list[str] = self._table.vacuum(
             retention_hours=0, dry_run=True, enforce_retention_duration=False, full=False
         )
+        return found
 
     def commits(self) -> list[int]:
         """The versions up to the snapshot that Delta has not removed yet, in order."""
