@@ -196,7 +196,7 @@ def reports(admin: Admin, group_ids: Iterable[str], *, offsets: bool = True) -> 
     brokers = {broker.node_id: broker for broker in admin.describe_cluster().brokers}
     rows: dict[str, list[PartitionRow]] = {}
     if offsets:
-        rows = _rows(admin, groups)
+        rows = offset_rows(admin, groups)
     found = []
     for group in groups:
         node = brokers.get(group.coordinator_id)
@@ -205,7 +205,8 @@ def reports(admin: Admin, group_ids: Iterable[str], *, offsets: bool = True) -> 
     return found
 
 
-def _rows(admin: Admin, groups: Sequence[GroupDescription]) -> dict[str, list[PartitionRow]]:
+def offset_rows(admin: Admin, groups: Sequence[GroupDescription]) -> dict[str, list[PartitionRow]]:
+    """The partitions of each group that are committed or owned, in order."""
     committed = {group.group_id: admin.committed(group.group_id) for group in groups}
     owners = {
         group.group_id: {tp: m for m in group.members for tp in m.partitions or ()}

@@ -25,6 +25,7 @@ from kohort.cli.group_reports import (
     warn,
 )
 from kohort.cli.group_resets import reset_offsets
+from kohort.cli.group_watch import watch
 from kohort.cli.output import bootstrap_option, json_option, print_json, print_table
 from kohort.client.descriptions import GroupListing
 
@@ -197,5 +198,5 @@ def offsets(*, groups: Groups, verbose: bool, bootstrap: str, as_json: bool) -> 
     _show(groups, bootstrap, show, Report.offsets_json if as_json else None, offsets=True)
 
 
-for command in (reset_offsets, delete, delete_offsets, remove_members):
+for command in (reset_offsets, delete, delete_offsets, remove_members, watch):
     groups.add_command(command)
