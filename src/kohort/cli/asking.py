@@ -16,7 +16,8 @@ import click
 from kohort.cli.output import configured
 from kohort.client.admin import Admin
 from kohort.client.config import ClientSettings, parse_client_settings
-from kohort.client.errors import RequestFailed
+from kohort.client.descriptions import TopicDescription
+from kohort.client.errors import ClientError, RequestFailed
 from kohort.model.errors import ErrorCode
 
 REFUSED_TRIES: Final = 4
@@ -59,3 +60,20 @@ def asking(bootstrap: str, settings: ClientSettings | None = None) -> Iterator[A
             raise
         finally:
             timer.cancel()
+
+
+def existing_topic(admin: Admin, name: str) -> TopicDescription:
+    """A topic that a command reads or writes.
+
+    Raises:
+        ClientError: the topic does not exist; the message names the commands that help.
+    """
+    try:
+        return admin.topics([name])[name]
+    except RequestFailed as error:
+        if error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            raise
+        raise ClientError(
+            f"topic {name} does not exist; `kohort topics list` shows all topics, "
+            f"`kohort topics create {name}` makes it"
+        ) from None

@@ -16,16 +16,13 @@ from types import FrameType
 
 import click
 
-from kohort.cli.asking import asking
+from kohort.cli.asking import asking, existing_topic
 from kohort.cli.output import bootstrap_option, configured, json_option
-from kohort.client.admin import Admin
 from kohort.client.config import parse_client_settings
 from kohort.client.consumer import Consumer
-from kohort.client.errors import ClientError, RequestFailed
 from kohort.client.listeners import Callbacks
 from kohort.client.records import Record
 from kohort.host.settings import parse_assignments
-from kohort.model.errors import ErrorCode
 from kohort.model.ids import TopicPartition
 
 
@@ -70,26 +67,14 @@ def consume(
         given["auto.offset.reset"] = "earliest"
     settings = parse_client_settings({**given, **parse_assignments(assignments)})
     with asking(bootstrap, settings) as admin:
-        _check_topics(admin, topics)
+        for topic in topics:
+            existing_topic(admin, topic)
     listener = Callbacks() if quiet else _talking()
     with _ended_by_signals(), Consumer(settings) as consumer:
         consumer.subscribe(topics, listener)
         # Ctrl-C and a closed pipe are ordinary ends, not failures.
         with suppress(KeyboardInterrupt, BrokenPipeError):
             _copy(consumer, max_messages, timeout_ms, show_key=show_key, as_json=as_json)
-
-
-def _check_topics(admin: Admin, topics: tuple[str, ...]) -> None:
-    for topic in topics:
-        try:
-            admin.topics([topic])
-        except RequestFailed as error:
-            if error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-                raise
-            raise ClientError(
-                f"topic {topic} does not exist; `kohort topics list` shows all topics, "
-                f"`kohort topics create {topic}` makes it"
-            ) from None
 
 
 def _copy(

@@ -225,8 +225,8 @@ def _member_table(look: Look) -> Table:
     table = Table(box=None, pad_edge=False, header_style="dim")
     for column in ("CONSUMER-ID", "HOST", "CLIENT-ID"):
         table.add_column(column, no_wrap=True, overflow="ellipsis")
-    for column in ("#PARTITIONS", "LAG"):
-        table.add_column(column, justify="right", no_wrap=True)
+    for column, width in (("#PARTITIONS", 11), ("LAG", len(str(look.lag or 0)))):
+        table.add_column(column, justify="right", min_width=max(width, 3))
     table.add_column("ASSIGNMENT", no_wrap=True, overflow="ellipsis", ratio=1)
     for member_id, member in sorted(look.members.items()):
         owned = _owned(member)

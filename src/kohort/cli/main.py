@@ -26,8 +26,9 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "demo": ("kohort.cli.demo.command:demo", "Show a group of Spark applications at work."),
     "broker": ("kohort.cli.broker:broker", "Run an embedded Kafka-compatible broker."),
     "topics": ("kohort.cli.topics:topics", "Create, list, describe and delete topics."),
-    "groups": ("kohort.cli.groups:groups", "List and describe consumer groups."),
+    "groups": ("kohort.cli.groups:groups", "Look at and change consumer groups."),
     "consume": ("kohort.cli.consume:consume", "Read topics as a member of a group."),
+    "produce": ("kohort.cli.produce:produce", "Write lines to a topic."),
     "verifiable-consumer": (
         "kohort.cli.verifiable_consumer:verifiable_consumer",
         "Read a topic and print events, as Kafka's VerifiableConsumer does.",

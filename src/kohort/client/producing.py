@@ -37,13 +37,22 @@ class IdempotentProducer:
         settings: the brokers, and the id of this client.
         batch_bytes: the largest batch. A broker refuses larger ones than ``max.message.bytes``.
         gapless: after a failed delivery no later record is written, and the producer is over.
+        compression: ``compression.type``.
+        acks: who must have a record before it counts as written. With others than ``all`` the
+            producer is not idempotent: a retry may write a record twice, as in Kafka.
 
     Raises:
         ConfigError: librdkafka refuses a setting.
     """
 
     def __init__(
-        self, settings: ClientSettings, batch_bytes: int = _BATCH_BYTES, *, gapless: bool = False
+        self,
+        settings: ClientSettings,
+        batch_bytes: int = _BATCH_BYTES,
+        *,
+        gapless: bool = False,
+        compression: str = "lz4",
+        acks: str = "all",
     ) -> None:
         try:
             self._producer = confluent_kafka.Producer(
@@ -51,10 +60,11 @@ class IdempotentProducer:
                     **settings.security_of_librdkafka(),
                     "bootstrap.servers": settings.bootstrap_servers,
                     "client.id": settings.client_id,
-                    "enable.idempotence": True,
+                    "enable.idempotence": acks == "all",
+                    "acks": acks,
                     "enable.gapless.guarantee": gapless,
                     "linger.ms": 5,
-                    "compression.type": "lz4",
+                    "compression.type": compression,
                     "batch.size": min(batch_bytes, _BATCH_BYTES),
                     "message.max.bytes": _MOST_RECORD_BYTES,
                     "message.timeout.ms": int(_LONGEST_S * 1_000),

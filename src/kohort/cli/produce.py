@@ -1,0 +1,339 @@
+"""``kohort produce``: write lines to a topic of any Kafka.
+
+In: lines of files or of standard input. Out: records; progress, errors and a last line with the
+throughput on standard error. Must not know: how records travel (``kohort.client.producing``).
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, Any, Final
+
+import click
+from confluent_kafka import KafkaError, Message
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    DownloadColumn,
+    Progress,
+    TextColumn,
+    TimeRemainingColumn,
+    TransferSpeedColumn,
+)
+
+from kohort.cli.asking import asking, existing_topic
+from kohort.cli.group_choice import complete_topics
+from kohort.cli.output import (
+    REFUSED,
+    bootstrap_option,
+    configured,
+    json_option,
+    name_and_value,
+    note,
+    print_json,
+)
+from kohort.client.admin import Admin
+from kohort.client.config import ClientSettings, parse_client_settings
+from kohort.client.errors import RequestFailed
+from kohort.client.producing import DeliveryFailed, IdempotentProducer
+from kohort.model.errors import ConfigError
+
+COMPRESSIONS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
+LOOK_EVERY: Final = 1_000
+"""Answers and the progress are looked at after so many lines."""
+
+ADVICE: Final = {
+    KafkaError.MSG_SIZE_TOO_LARGE: "the record is larger than max.message.bytes of the topic: "
+    "`kohort topics config {topic} --set max.message.bytes=N`",
+    KafkaError._MSG_TIMED_OUT: "no answer of the partition's leader for 30 s: see "
+    "`kohort topics describe {topic}`",
+    KafkaError.NOT_ENOUGH_REPLICAS: "fewer replicas are in sync than min.insync.replicas: see "
+    "`kohort topics describe {topic}`",
+    KafkaError.TOPIC_AUTHORIZATION_FAILED: "this user may not write to the topic: it needs the "
+    "operation Write",
+    KafkaError._UNKNOWN_PARTITION: "see `kohort topics describe {topic}`",
+    KafkaError.INVALID_RECORD: "a compacted topic needs keys: give --key-separator",
+}
+"""What to do about a failed delivery, by librdkafka's code."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Form:
+    """How a line becomes a record."""
+
+    key_separator: bytes | None
+    null_marker: bytes | None
+
+    def record(self, line: bytes) -> dict[str, Any] | None:
+        """Key and value of a line; None if it has no separator."""
+        key, value = None, line
+        if self.key_separator is not None:
+            key, separator, value = line.partition(self.key_separator)
+            if not separator:
+                return None
+        if self.null_marker is not None:
+            key = None if key == self.null_marker else key
+            return {"key": key, "value": None if value == self.null_marker else value}
+        return {"key": key, "value": value}
+
+
+@dataclass(slots=True)
+class Tally:
+    """The answers so far; ``size`` is the bytes of the values."""
+
+    records: int = 0
+    size: int = 0
+    partitions: Counter[int] = field(default_factory=Counter)
+    failures: Counter[int] = field(default_factory=Counter)
+    errors: dict[int, KafkaError] = field(default_factory=dict)
+
+    def answered(self, error: KafkaError | None, message: Message | None) -> None:
+        """Count one answer; librdkafka calls it."""
+        if error is None and message is not None:
+            self.records += 1
+            self.size += len(message)
+            self.partitions[message.partition() or 0] += 1
+        elif error is not None:
+            self.failures[error.code()] += 1
+            self.errors.setdefault(error.code(), error)
+
+    def problems(self, topic: str) -> list[str]:
+        """A sentence for each kind of failure."""
+        return [
+            f"{count} records were not written: {self.errors[code].str()}"
+            + (f"; {ADVICE[code].format(topic=topic)}" if code in ADVICE else "")
+            for code, count in self.failures.items()
+        ]
+
+    def line(self, seconds: float) -> str:
+        """The throughput."""
+        rate = self.records / seconds
+        return (
+            f"{self.records:,} records, {self.size / 1e6:,.1f} MB in {seconds:.2f} s: "
+            f"{rate:,.0f} records/s, {self.size / 1e6 / seconds:,.1f} MB/s"
+        )
+
+
+def lines_of(files: tuple[Path, ...]) -> Iterator[tuple[str, int, bytes]]:
+    """The lines of files, or of standard input: the file's name, the number, the line."""
+    for path in files or (Path("-"),):
+        if path == Path("-"):
+            yield from _numbered("standard input", sys.stdin.buffer)
+            continue
+        try:
+            with path.open("rb") as file:
+                yield from _numbered(str(path), file)
+        except OSError as error:
+            raise ConfigError(f"{path} cannot be read: {error.strerror}") from error
+
+
+def _numbered(name: str, file: IO[bytes]) -> Iterator[tuple[str, int, bytes]]:
+    for number, line in enumerate(file, 1):
+        yield name, number, line.rstrip(b"\r\n") if line.endswith(b"\n") else line
+
+
+@click.command()
+@click.argument("files", nargs=-1, type=click.Path(path_type=Path, allow_dash=True))
+@click.option(
+    "--topic", required=True, shell_complete=complete_topics, help="The topic; it must exist."
+)
+@click.option(
+    "--key-separator",
+    metavar="TEXT",
+    help="Text between key and value of a line; \\t is a tab. Without this records have no key.",
+)
+@click.option(
+    "--header",
+    "headers",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="A header of every record. May be repeated.",
+)
+@click.option(
+    "--partition",
+    type=click.IntRange(min=0),
+    help="Write to this partition; by default the key decides.",
+)
+@click.option("--compression", type=click.Choice(COMPRESSIONS), default="lz4", show_default=True)
+@click.option(
+    "--acks",
+    type=click.Choice(["all", "1", "0"]),
+    default="all",
+    show_default=True,
+    help="Who must have a record. With 1 or 0 a retry may write it twice.",
+)
+@click.option("--null-marker", metavar="TEXT", help="Keys and values like this are null.")
+@click.option("--quiet", is_flag=True, help="Show no progress and no throughput.")
+@bootstrap_option
+@json_option
+def produce(
+    *,
+    files: tuple[Path, ...],
+    topic: str,
+    key_separator: str | None,
+    headers: tuple[str, ...],
+    partition: int | None,
+    compression: str,
+    acks: str,
+    null_marker: str | None,
+    quiet: bool,
+    bootstrap: str,
+    as_json: bool,
+) -> None:
+    """Write lines to a topic, a record each: of FILES, or of standard input.
+
+    Each record is written once and in order, also when requests are repeated. Ctrl-C ends the
+    input, and what was read is written.
+
+    Exit status: 0 if every line was written, 1 if not, 2 if nothing was begun.
+    """
+    settings = parse_client_settings({**configured(), "bootstrap.servers": bootstrap})
+    with asking(bootstrap, settings) as admin:
+        _check_partition(admin, topic, partition)
+        largest = _largest_batch(admin, topic)
+    form = Form(
+        key_separator=_bytes(key_separator and key_separator.replace("\\t", "\t")),
+        null_marker=_bytes(null_marker),
+    )
+    more: dict[str, Any] = {} if partition is None else {"partition": partition}
+    if headers:
+        more["headers"] = [(name, value.encode()) for name, value in map(_header, headers)]
+    producer = _producer(settings, largest, compression, acks)
+    writer = Writer(producer=producer, topic=topic, form=form, more=more)
+    began = time.monotonic()
+    problems = []
+    with _progress(files, shown=not quiet and sys.stderr.isatty()) as advance:
+        with suppress(KeyboardInterrupt):
+            problems += writer.write(lines_of(files), advance)
+        problems += writer.end()
+    seconds = max(time.monotonic() - began, 1e-9)
+    tally = writer.tally
+    problems += tally.problems(topic)
+    for problem in problems:
+        note(f"Error: {problem}")
+    if as_json:
+        print_json(_as_json(topic, tally, seconds, problems))
+    elif not quiet:
+        note(tally.line(seconds))
+    if problems:
+        click.get_current_context().exit(REFUSED)
+
+
+def _header(text: str) -> tuple[str, str]:
+    return name_and_value("--header", text)
+
+
+def _bytes(text: str | None) -> bytes | None:
+    return None if text is None else text.encode()
+
+
+def _check_partition(admin: Admin, topic: str, partition: int | None) -> None:
+    count = len(existing_topic(admin, topic).partitions)
+    if partition is not None and partition >= count:
+        raise ConfigError(
+            f"--partition is {partition}, but topic {topic} has {count} partitions: expected 0 to "
+            f"{count - 1}"
+        )
+
+
+def _largest_batch(admin: Admin, topic: str) -> int | None:
+    """The largest batch that the topic takes; None if this user may not know."""
+    try:
+        return int(admin.topic_settings(topic)["max.message.bytes"].value or 1)
+    except (RequestFailed, KeyError):
+        return None
+
+
+def _producer(
+    settings: ClientSettings, largest: int | None, compression: str, acks: str
+) -> IdempotentProducer:
+    if largest is None:
+        return IdempotentProducer(settings, compression=compression, acks=acks)
+    return IdempotentProducer(settings, largest, compression=compression, acks=acks)
+
+
+@dataclass(slots=True, kw_only=True)
+class Writer:
+    """Writes lines to a topic; ``more`` are the further values of every record."""
+
+    producer: IdempotentProducer
+    topic: str
+    form: Form
+    more: dict[str, Any]
+    tally: Tally = field(default_factory=Tally)
+
+    def write(
+        self, lines: Iterable[tuple[str, int, bytes]], advance: Callable[[int], None]
+    ) -> list[str]:
+        """Write the lines; a problem that ended this early."""
+        answered, read = self.tally.answered, 0
+        try:
+            for at, (name, number, line) in enumerate(lines, 1):
+                record = self.form.record(line)
+                if record is None:
+                    return [
+                        f"line {number} of {name} has no key separator, expected KEY, the "
+                        "separator, VALUE; the lines before it were written"
+                    ]
+                self.producer.produce(self.topic, on_delivery=answered, **record, **self.more)
+                read += len(line) + 1
+                if at % LOOK_EVERY == 0:
+                    self.producer.look()
+                    advance(read)
+                    read = 0
+        except DeliveryFailed as error:
+            return [str(error)]
+        except ConfigError as error:
+            return [f"{error}; the lines before it were written"]
+        finally:
+            advance(read)
+        return []
+
+    def end(self) -> list[str]:
+        """Wait for the answers; a problem that ended this early."""
+        try:
+            self.producer.wait()
+        except DeliveryFailed as error:
+            return [str(error)]
+        finally:
+            self.producer.close()
+        return []
+
+
+@contextmanager
+def _progress(files: tuple[Path, ...], *, shown: bool) -> Iterator[Callable[[int], None]]:
+    """A function that moves a progress bar on by so many bytes."""
+    if not shown or (not files and sys.stdin.isatty()):
+        yield lambda size: None
+        return
+    known = bool(files) and all(path.is_file() for path in files)
+    total = sum(path.stat().st_size for path in files) if known else None
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        DownloadColumn(),
+        TransferSpeedColumn(),
+    )
+    with Progress(
+        *columns, TimeRemainingColumn(), console=Console(stderr=True), transient=True
+    ) as bar:
+        task = bar.add_task("writing", total=total)
+        yield lambda size: bar.advance(task, size)
+
+
+def _as_json(topic: str, tally: Tally, seconds: float, problems: list[str]) -> dict[str, object]:
+    return {
+        "topic": topic,
+        "records": tally.records,
+        "bytes": tally.size,
+        "seconds": round(seconds, 3),
+        "partitions": {str(number): count for number, count in sorted(tally.partitions.items())},
+        "failed": sum(tally.failures.values()),
+        "errors": problems,
+    }
