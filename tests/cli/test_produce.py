@@ -1,4 +1,4 @@
-"""``kohort produce``: lines become records; mistakes are told with what to do."""
+"""``kohort produce``: lines become records; mistakes are told with an advice."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def test_a_line_without_a_key_ends_the_input(kohort: Kohort, admin: Admin, tmp_p
     assert "\n3 records, " in kohort.errors
 
 
-def test_each_kind_of_failure_is_one_sentence_with_what_to_do() -> None:
+def test_failures_are_told_by_kind_with_an_advice() -> None:
     tally = Tally()
     for code in (
         confluent_kafka.KafkaError.TOPIC_AUTHORIZATION_FAILED,
@@ -129,7 +129,7 @@ def test_each_kind_of_failure_is_one_sentence_with_what_to_do() -> None:
 
 
 @pytest.mark.slow
-def test_ctrl_c_ends_the_input_and_what_was_read_is_written(
+def test_ctrl_c_ends_the_input_and_the_lines_before_it_are_written(
     kohort_broker: EmbeddedBroker, admin: Admin
 ) -> None:
     words = ["produce", "--topic", "t", "--json", "--bootstrap", kohort_broker.bootstrap_servers]

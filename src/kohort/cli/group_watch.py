@@ -90,7 +90,7 @@ def _time(at: float) -> str:
 
 
 def changes(before: Look | None, after: Look) -> list[Change]:
-    """What changed in a group between two looks; its present state at the first look."""
+    """The changes of a group between two looks; its present state at the first look."""
     if before is None:
         return [_first(after)]
     return [

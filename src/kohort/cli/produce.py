@@ -60,7 +60,7 @@ ADVICE: Final = {
     KafkaError._UNKNOWN_PARTITION: "see `kohort topics describe {topic}`",
     KafkaError.INVALID_RECORD: "a compacted topic needs keys: give --key-separator",
 }
-"""What to do about a failed delivery, by librdkafka's code."""
+"""Advice for a failed delivery, by librdkafka's code."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -166,7 +166,7 @@ def _numbered(name: str, file: IO[bytes]) -> Iterator[tuple[str, int, bytes]]:
     type=click.Choice(["all", "1", "0"]),
     default="all",
     show_default=True,
-    help="Who must have a record. With 1 or 0 a retry may write it twice.",
+    help="Replicas that must have a record. With 1 or 0 a retry may write it twice.",
 )
 @click.option("--null-marker", metavar="TEXT", help="Keys and values like this are null.")
 @click.option("--quiet", is_flag=True, help="Show no progress and no throughput.")
@@ -189,7 +189,7 @@ def produce(
     """Write lines to a topic, a record each: of FILES, or of standard input.
 
     Each record is written once and in order, also when requests are repeated. Ctrl-C ends the
-    input, and what was read is written.
+    input; the lines before it are written.
 
     Exit status: 0 if every line was written, 1 if not, 2 if nothing was begun.
     """
