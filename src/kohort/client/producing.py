@@ -38,8 +38,8 @@ class IdempotentProducer:
         batch_bytes: the largest batch. A broker refuses larger ones than ``max.message.bytes``.
         gapless: after a failed delivery no later record is written, and the producer is over.
         compression: ``compression.type``.
-        acks: the replicas that must have a record before it counts as written. With others than ``all`` the
-            producer is not idempotent: a retry may write a record twice, as in Kafka.
+        acks: the replicas that must have a record before it counts as written. Unless this is
+            ``all`` the producer is not idempotent: a retry may write a record twice, as in Kafka.
 
     Raises:
         ConfigError: librdkafka refuses a setting.
