@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from kohort.cli.config_file import config_option
 from kohort.cli.output import DIRECTORY, FILE, bootstrap_option, configured, name_and_value, note
 from kohort.model.errors import ConfigError
 
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
 
 @click.command()
+@config_option
 @bootstrap_option
 @click.option("--topic", "topics", required=True, help="Topic to read; several with commas.")
 @click.option("--group", required=True, help="Consumer group that the applications share.")

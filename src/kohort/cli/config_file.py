@@ -1,0 +1,92 @@
+"""Reads the options of a command from a TOML file: ``--config FILE``.
+
+In: a file, the options of a command. Out: the values of options that the command line leaves out.
+Must not know: the meaning of an option.
+
+A key is the name of an option without its dashes. A table holds the NAME=VALUE pairs of an option
+that takes several. Paths are relative to the file.
+"""
+
+from __future__ import annotations
+
+import difflib
+import tomllib
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from kohort.cli.output import FILE
+from kohort.model.errors import ConfigError
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+Value = str | bool | int | float | list[str]
+
+
+def config_option(command: F) -> F:
+    """Add ``--config`` to a command."""
+    return click.option(
+        "--config",
+        type=FILE,
+        is_eager=True,
+        expose_value=False,
+        callback=_read,
+        help="A TOML file with these options, without dashes; the command line goes before it.",
+    )(command)
+
+
+def _read(context: click.Context, option: click.Parameter, path: Path | None) -> None:
+    if path is None:
+        return
+    options = {
+        name.lstrip("-"): param
+        for param in context.command.params
+        if param is not option
+        for name in param.opts
+    }
+    found: dict[str, Value] = {}
+    for key, value in _document(path).items():
+        param = options.get(key)
+        if param is None:
+            near = difflib.get_close_matches(key, options, 1)
+            hint = f"did you mean {near[0]}?" if near else f"it may have {', '.join(options)}"
+            raise ConfigError(f"{path} has the key {key}, which is no option; {hint}")
+        if param.name is not None:
+            found[param.name] = _value(path, key, value, param)
+    context.default_map = found
+
+
+def _document(path: Path) -> dict[str, Any]:
+    try:
+        with path.open("rb") as file:
+            return tomllib.load(file)
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"cannot read --config {path}: {error}") from error
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"{path} is not TOML: {error}") from error
+
+
+def _value(path: Path, key: str, value: object, param: click.Parameter) -> Value:
+    """The value as click takes it from a command line, or as it is."""
+    if param.multiple:
+        if isinstance(value, Mapping):
+            return [f"{name}={each}" for name, each in _pairs(value)]
+        raise ConfigError(f"{path}: expected a table [{key}] with a line NAME = VALUE each")
+    if isinstance(value, list) and all(isinstance(each, str) for each in value):
+        return ",".join(value)
+    if not isinstance(value, str | bool | int | float):
+        raise ConfigError(f"{path}: expected a text or a number as {key}, found {value!r}")
+    if isinstance(param.type, click.Path):
+        return str(path.parent / str(value))
+    return value
+
+
+def _pairs(table: Mapping[str, object], before: str = "") -> Iterator[tuple[str, str]]:
+    """The names and values in a table; ``client.id`` may also be ``id`` in a table ``client``."""
+    for name, value in table.items():
+        if isinstance(value, Mapping):
+            yield from _pairs(value, f"{before}{name}.")
+        else:
+            yield before + name, str(value).lower() if isinstance(value, bool) else str(value)
