@@ -191,6 +191,18 @@ def test_a_kill_at_any_point_of_a_batch_loses_and_doubles_nothing(world: World, 
     assert again.calls[0] == first
 
 
+def test_the_offset_of_a_batch_tells_lag_and_generation(world: World) -> None:
+    world.topics.end.update({A: 25, B: 8})
+    app = Application(world, "a", Checkpoint(), limit=10)
+    steps = app.run()
+    for lag in (None, 23, 13, 3, 0):
+        run_until(steps, "committed")
+        found = json.loads(app.checkpoint.offsets[-1][1])
+        assert found.get("lag") == lag
+        assert found.get("generation") == (None if lag is None else 1)
+    run_until(steps, "idle")
+
+
 def test_a_replay_drops_ranges_from_an_older_fence(world: World) -> None:
     checkpoint = Checkpoint()
     app, steps = start(world, "a-1", checkpoint)

@@ -63,6 +63,8 @@ def test_every_record_becomes_one_row_with_its_offset_and_hash(
     places = ("topic", "partition", "offset", "record_hash", "key", "v")
     assert rows_of(spark, tmp_path / "table", *places) == expected
     assert [p.rows for p in progress] == [0, 300, 300, 300, 100]
+    assert [p.lag for p in progress] == [None, 700, 400, 100, 0]
+    assert len({p.generation for p in progress[1:]} - {None}) == 1
     verdict = verify(tmp_path / "table", source.settings)
     assert verdict.ok
     assert (verdict.total("records"), verdict.total("rows"), verdict.total("unread")) == (

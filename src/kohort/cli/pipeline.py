@@ -197,9 +197,11 @@ def _read_sql(path: Path) -> str:
 
 
 def _as_line(progress: Progress) -> str:
+    lag = "-" if progress.lag is None else f"{progress.lag:,}"
     return (
         f"batch {progress.batch:>4}  {progress.rows:>9,} records  {progress.seconds:6.2f} s  "
-        f"{progress.rows_per_second:>9,.0f}/s  owns {' '.join(progress.partitions) or '-'}"
+        f"{progress.rows_per_second:>9,.0f}/s  lag {lag:>9}  "
+        f"owns {' '.join(progress.partitions) or '-'}"
     )
 
 
@@ -210,5 +212,7 @@ def _as_json(progress: Progress) -> str:
             "records": progress.rows,
             "seconds": progress.seconds,
             "partitions": list(progress.partitions),
+            "lag": progress.lag,
+            "generation": progress.generation,
         }
     )

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from kohort.model.errors import InvariantViolation, KohortError
@@ -201,7 +201,7 @@ class SourceDriver:
             if end is not start:
                 self._checks.look()
                 self._pacing.begin(end, ends, self._clock())
-                return render(end)
+                return render(self._described(end, ends))
             if self._targets is None:
                 finished = self._clock() >= give_up
             else:
@@ -431,6 +431,11 @@ class SourceDriver:
         if targets is not None:
             return {p: min(end.offset, targets.get(p, 0)) for p, end in ends.items()}
         return {partition: end.offset for partition, end in ends.items()}
+
+    def _described(self, end: SourceOffset, ends: Mapping[TopicPartition, int]) -> SourceOffset:
+        lag = sum(max(0, ends.get(p, each.end) - each.end) for p, each in end.ranges.items())
+        generation = self._group.snapshot().generation
+        return replace(end, lag=lag, generation=generation if generation >= 0 else None)
 
     def _due(self) -> dict[TopicPartition, int]:
         """The ends up to which the next batch may read; empty until it is its time."""

@@ -5,7 +5,8 @@ Spark, groups, ledgers.
 
 Spark stores the document, compares its text with other documents and returns it. So equal offsets
 need equal texts (sorted keys). The document has the begin of each range, because the previous
-document does not have the partitions that were acquired since.
+document does not have the partitions that were acquired since. ``lag`` and ``generation`` are for
+people: Spark shows the document in the progress of a query.
 """
 
 from __future__ import annotations
@@ -48,14 +49,20 @@ class OwnedRange:
 class SourceOffset:
     """One offset of a source: a range for each partition that the application owned.
 
-    ``warm_up`` counts the starts of the query that began with an empty micro-batch; it is None
-    except in the offset of that batch.
+    Attributes:
+        ranges: by partition.
+        warm_up: how many starts of the query began with an empty micro-batch; None except in the
+            offset of that batch.
+        lag: the records behind the ends of the ranges when the batch was planned; None if unknown.
+        generation: the group's generation then; None if unknown.
     """
 
     ranges: Mapping[TopicPartition, OwnedRange] = field(
         default_factory=lambda: MappingProxyType({})
     )
     warm_up: int | None = None
+    lag: int | None = None
+    generation: int | None = None
 
     def warmed_up(self) -> SourceOffset:
         """The offset of a warm-up batch after this offset: no records, but another text."""
@@ -76,18 +83,17 @@ def parse(document: object) -> SourceOffset:
     version = document.get("v")
     if version != VERSION or isinstance(version, bool):
         raise _malformed(f"expected version {VERSION} under 'v', found {version!r}")
-    unknown = set(document) - {"v", "p", "w"}
+    unknown = set(document) - {"v", "p", "w", "lag", "generation"}
     if unknown:
         raise _malformed(f"unknown keys {sorted(map(str, unknown))}")
     partitions = document.get("p")
     if not isinstance(partitions, Mapping):
         raise _malformed(f"expected an object of partitions under 'p', found {partitions!r}")
-    warm_up = document.get("w")
-    if warm_up is not None and not _is_count(warm_up):
-        raise _malformed(f"expected a count under 'w', found {warm_up!r}")
     return SourceOffset(
         ranges={_partition(name): _range(name, value) for name, value in partitions.items()},
-        warm_up=warm_up,
+        warm_up=_count(document, "w"),
+        lag=_count(document, "lag"),
+        generation=_count(document, "generation"),
     )
 
 
@@ -101,9 +107,8 @@ def render(offset: SourceOffset) -> dict[str, Any]:
             for name in sorted(ranges)
         },
     }
-    if offset.warm_up is not None:
-        document["w"] = offset.warm_up
-    return document
+    counts = {"w": offset.warm_up, "lag": offset.lag, "generation": offset.generation}
+    return document | {name: count for name, count in counts.items() if count is not None}
 
 
 def _partition(name: object) -> TopicPartition:
@@ -121,6 +126,13 @@ def _range(name: object, value: object) -> OwnedRange:
     if begin > end:
         raise _malformed(f"{name} has the begin {begin}, which is greater than its end {end}")
     return OwnedRange(begin=begin, end=end, epoch=epoch)
+
+
+def _count(document: Mapping[Any, Any], name: str) -> int | None:
+    value = document.get(name)
+    if value is not None and not _is_count(value):
+        raise _malformed(f"expected a count under {name!r}, found {value!r}")
+    return value
 
 
 def _is_count(value: object) -> bool:

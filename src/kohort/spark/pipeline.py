@@ -108,13 +108,16 @@ class Progress:
     """One committed micro-batch.
 
     ``rows`` is the number of records read, ``seconds`` the time of the whole batch with planning
-    and commits, ``partitions`` the owned partitions when the batch was planned.
+    and commits, ``partitions`` the owned partitions when the batch was planned, ``lag`` the records
+    behind the batch in these partitions then, ``generation`` the group's; None if unknown.
     """
 
     batch: int
     rows: int
     seconds: float
     partitions: tuple[str, ...]
+    lag: int | None = None
+    generation: int | None = None
 
     @property
     def rows_per_second(self) -> float:
@@ -374,6 +377,8 @@ def _progress(batch: int, progress: Any) -> Progress:
         rows=int(source["numInputRows"]),
         seconds=progress["durationMs"]["triggerExecution"] / 1000,
         partitions=tuple(sorted(document.get("p", {}), key=_by_number)),
+        lag=document.get("lag"),
+        generation=document.get("generation"),
     )
 
 
