@@ -12,6 +12,7 @@ import importlib
 from typing import Any, Final
 
 import click
+from click.shell_completion import CompletionItem
 
 import kohort
 from kohort.model.errors import KohortError
@@ -61,6 +62,15 @@ class LazyGroup(click.Group):
         if not isinstance(command, click.Command):
             raise TypeError(f"{entry[0]} is not a click command")
         return command
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Names of commands and options, without imports."""
+        names = [
+            CompletionItem(name, help=text)
+            for name, (_, text) in COMMANDS.items()
+            if name.startswith(incomplete)
+        ]
+        return [*names, *click.Command.shell_complete(self, ctx, incomplete)]
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the table of ``COMMANDS`` without imports."""
