@@ -37,6 +37,7 @@ from kohort.spark import delta_log
 from kohort.spark.delta_dead_letters import DeltaDeadLetters
 from kohort.spark.delta_ledger import DeltaLedger
 from kohort.spark.delta_log import COMMITS_PER_CHECKPOINT, Change, DeltaConflict, DeltaLog
+from kohort.spark.delta_maintenance import compact, vacuum
 
 A, B = TopicPartition("t", 0), TopicPartition("t", 1)
 
@@ -223,7 +224,7 @@ def test_two_acquisitions_at_once_get_different_epochs(
     assert one.all_positions()[A].member == "one"
 
 
-def test_applications_that_commit_other_partitions_at_once_disturb_nothing(tmp_path: Path) -> None:
+def test_applications_and_a_compaction_that_commit_at_once_disturb_nothing(tmp_path: Path) -> None:
     count = 8
 
     def writes(number: int) -> None:
@@ -244,7 +245,11 @@ def test_applications_that_commit_other_partitions_at_once_disturb_nothing(tmp_p
     (tmp_path / "data").mkdir()
     open_delta(tmp_path)
     with ThreadPoolExecutor(3) as pool:
-        for done in [pool.submit(writes, n) for n in range(3)]:
+        running = [pool.submit(writes, n) for n in range(3)]
+        while not all(done.done() for done in running):
+            compact(tmp_path)
+            vacuum(tmp_path, 0)
+        for done in running:
             done.result(timeout=120)
     assert rows_of(tmp_path) == [
         (TopicPartition("t", n), offset) for n in range(3) for offset in range(10 * count)

@@ -8,9 +8,11 @@ from typing import Any
 
 import pyarrow.compute as pc
 import pytest
+from click.testing import CliRunner
 from tests.spark.conftest import Feed
 from tests.spark.tables import land
 
+from kohort.cli.table import table as table_command
 from kohort.model.ids import TopicPartition
 from kohort.spark.layout import DEAD_LETTERS
 from kohort.spark.ledger import NotedQuery
@@ -43,17 +45,27 @@ def test_a_delta_table_is_verified_before_and_after_a_compaction(
     source = feed(2, [(b"k%d" % n, b"v%d" % n) for n in range(100)])
     land(source, tmp_path, {0: (0, 20), 1: (0, 30)}, kind="delta")
     land(source, tmp_path, {0: (20, 45), 1: (30, 45)}, kind="delta", tasks=3)
-    expected = [(TopicPartition(source.topic, p), n) for p in (0, 1) for n in range(45)]
-    assert rows_of(tmp_path) == expected
+    expected = [(TopicPartition(source.topic, p), n) for p in (0, 1) for n in range(50)]
+    assert rows_of(tmp_path) == [each for each in expected if each[1] < 45]
     before = verify(tmp_path, source.settings)
     assert before.ok, before
     assert [(p.records, p.rows, p.unread) for p in before.partitions] == [(45, 45, 5)] * 2
-    DeltaTable(str(tmp_path)).optimize.compact()
+    old = set(DeltaLog(tmp_path).files())
+    done = CliRunner().invoke(table_command, ["compact", str(tmp_path)])
+    assert (done.exit_code, done.stderr.split(";")[0]) == (0, f"1 files replace {len(old)}")
     assert len(DeltaLog(tmp_path).files()) == 1
+    assert verify(tmp_path, source.settings).ok, "replaced files are no orphans"
+    assert CliRunner().invoke(table_command, ["vacuum", str(tmp_path)]).stdout == ""
+    done = CliRunner().invoke(table_command, ["vacuum", str(tmp_path), "--older-than", "0"])
+    assert set(done.stdout.split()) == {str(tmp_path / path) for path in old}
+    assert not any((tmp_path / path).exists() for path in old)
+    done = CliRunner().invoke(table_command, ["positions", str(tmp_path)])
+    assert [line.split()[1] for line in done.stdout.splitlines()] == ["POSITION", "45", "45"]
+    land(source, tmp_path, {0: (45, 50), 1: (45, 50)}, kind="delta")
     after = verify(tmp_path, source.settings)
     assert after.ok, after
     assert rows_of(tmp_path) == expected
-    [path] = [tmp_path / name for name in DeltaLog(tmp_path).files()]
+    path = next(tmp_path / name for name in DeltaLog(tmp_path).files())
     path.write_bytes(path.read_bytes() + b"x")
     assert not verify(tmp_path, source.settings).ok
 

@@ -32,7 +32,7 @@ _DIRECTORY = click.argument("directory", type=click.Path(path_type=Path))
 
 @click.group()
 def table() -> None:
-    """List, clean, verify and move a table that pipelines wrote."""
+    """List, clean, compact, verify and move a table that pipelines wrote."""
 
 
 @table.command()
@@ -88,6 +88,56 @@ def clean(directory: Path, *, older_than: float, as_json: bool) -> None:
         return
     for orphan in removed:
         click.echo(orphan.path)
+    note(f"{len(removed)} files removed")
+
+
+@table.command(short_help="Show the positions and owners of partitions.")
+@_DIRECTORY
+@json_option
+def positions(directory: Path, *, as_json: bool) -> None:
+    """Show the first offset of each partition that is not in the table yet, and its last owner."""
+    from kohort.spark.table import open_ledger  # noqa: PLC0415
+
+    with closing(open_ledger(directory)) as ledger:
+        known = sorted(ledger.all_positions().items())
+    if as_json:
+        print_json([{"partition": str(p), **dataclasses.asdict(at)} for p, at in known])
+        return
+    rows = [
+        (partition, at.next_offset, at.epoch, at.generation, at.member or "-")
+        for partition, at in known
+        if at.next_offset is not None
+    ]
+    print_table(["PARTITION", "POSITION", "EPOCH", "GENERATION", "MEMBER"], rows)
+
+
+@table.command(short_help="Make few large files of a Delta table's small ones.")
+@_DIRECTORY
+@click.option(
+    "--target-mb", type=click.IntRange(1), default=100, show_default=True, metavar="MEGABYTES",
+    help="About the size of the new files.",
+)  # fmt: skip
+def compact(directory: Path, *, target_mb: int) -> None:
+    """Make few large files of a Delta table's small ones, also while pipelines write it."""
+    from kohort.spark.table import delta_maintenance  # noqa: PLC0415
+
+    done = delta_maintenance().compact(directory, target_mb << 20)
+    note(f"{done.added} files replace {done.removed}; `kohort table vacuum` removes old ones")
+
+
+@table.command(short_help="Remove files that a compaction replaced.")
+@_DIRECTORY
+@click.option(
+    "--older-than", type=click.IntRange(0), default=168, show_default=True, metavar="HOURS",
+    help="Keep files that were replaced later: readers may still read older versions.",
+)  # fmt: skip
+def vacuum(directory: Path, *, older_than: int) -> None:
+    """Remove files of a Delta table that a compaction replaced, also while pipelines write it."""
+    from kohort.spark.table import delta_maintenance  # noqa: PLC0415
+
+    removed = delta_maintenance().vacuum(directory, older_than)
+    for path in removed:
+        click.echo(path)
     note(f"{len(removed)} files removed")
 
 

@@ -294,6 +294,48 @@ class DeltaLog:
             lambda: self._table.alter.add_columns(fields, post_commithook_properties=_NO_HOOKS)
         )
 
+    def compact(self, target_bytes: int) -> tuple[int, int]:
+        """Replace small files by larger ones; how many were replaced, and how many are new.
+
+        Raises:
+            LedgerError: the log cannot be written, or another program removes the same files.
+        """
+        before = self.files()
+        counts: list[dict[str, int]] = []
+        try:
+            self._alter(
+                lambda: counts.append(
+                    self._table.optimize.compact(
+                        target_size=target_bytes, post_commithook_properties=_NO_HOOKS
+                    )
+                )
+            )
+        except DeltaConflict as error:
+            raise LedgerError(
+                f"{self.directory} was not compacted, since another program changes the same "
+                f"files: {error}; try again later"
+            ) from error
+        new = self.files().keys() - before.keys()
+        for path in new:
+            sync(self.directory / path)
+        return counts[0]["numFilesRemoved"], counts[0]["numFilesAdded"]
+
+    def vacuum(self, keep_hours: int) -> list[Path]:
+        """Remove files that commits replaced at least so long ago; raises as ``compact``."""
+        removed: list[str] = []
+        self._alter(
+            lambda: removed.extend(
+                self._table.vacuum(
+                    retention_hours=keep_hours,
+                    dry_run=False,
+                    enforce_retention_duration=False,
+                    full=False,
+                    post_commithook_properties=_NO_HOOKS,
+                )
+            )
+        )
+        return [self.directory / path for path in removed]
+
     def checkpoint(self) -> None:
         """Make a checkpoint if one is due, then remove commits that Delta's settings let go.
 

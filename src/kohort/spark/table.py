@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from types import ModuleType
 from typing import Final
 
 import google_crc32c
@@ -95,14 +96,26 @@ def _kind_of(directory: Path) -> str | None:
 
 
 def _open_delta(directory: Path, group_id: str | None) -> Ledger:
-    try:
+    with _wanting_deltalake():
         from kohort.spark.delta_ledger import DeltaLedger  # noqa: PLC0415 - only for such tables
+    return DeltaLedger(directory, group_id)
+
+
+def delta_maintenance() -> ModuleType:
+    """The module ``kohort.spark.delta_maintenance``; ConfigError without deltalake."""
+    with _wanting_deltalake():
+        from kohort.spark import delta_maintenance  # noqa: PLC0415 - as above
+    return delta_maintenance
+
+
+@contextmanager
+def _wanting_deltalake() -> Iterator[None]:
+    try:
+        yield
     except ModuleNotFoundError as error:
         raise ConfigError(
-            f"{directory} is or becomes a Delta table, and {error.name} is not installed: run "
-            "pip install 'kohort[spark]'"
+            f"Delta tables need the package {error.name}: run pip install 'kohort[spark]'"
         ) from error
-    return DeltaLedger(directory, group_id)
 
 
 def seal_of(path: Path) -> Seal:
