@@ -15,6 +15,7 @@ from kohort.host.java import (
     archived_classes,
     find_java,
     keep_temporary_files,
+    spark_home,
     spark_java_home,
     temporary_files_of_spark,
 )
@@ -106,6 +107,25 @@ def test_a_java_that_has_the_module_is_used_as_it_is(tmp_path: Path) -> None:
     java = Java(home=home, version=17, origin="PATH")
     assert spark_java_home(java, tmp_path / "cache") == home
     assert not os.path.exists(tmp_path / "cache")
+
+
+def test_a_spark_home_has_programs_and_jars_and_no_zip_file_of_modules(tmp_path: Path) -> None:
+    package = tmp_path / "pyspark"
+    for folder in ("bin", "jars", "python/lib"):
+        (package / folder).mkdir(parents=True)
+    (package / "python" / "lib" / "pyspark.zip").touch()
+    (package / "jars" / "one.jar").touch()
+    home = spark_home(package, tmp_path / "cache")
+    assert home is not None
+    assert home == spark_home(package, tmp_path / "cache"), "a second session finds it"
+    assert (home / "bin").is_dir()
+    assert (home / "jars" / "one.jar").exists()
+    assert not (home / "python").exists()
+
+
+def test_a_package_without_programs_has_no_spark_home(tmp_path: Path) -> None:
+    (tmp_path / "jars").mkdir()
+    assert spark_home(tmp_path, tmp_path / "cache") is None
 
 
 def test_java_takes_classes_from_an_archive_and_ignores_a_damaged_one(tmp_path: Path) -> None:

@@ -63,6 +63,15 @@ def test_an_idle_worker_ends_without_output(interrupted: bool) -> None:
     assert last_words("kohort.spark.worker_daemon", interrupted=interrupted) == ""
 
 
+def test_the_imports_before_a_fork_start_no_thread() -> None:
+    program = "import os; from kohort.spark.worker_daemon import import_for_tasks as load; load(); "
+    program += "import sys; print(len(os.listdir('/proc/self/task')), *sys.modules)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    threads, *modules = done.stdout.split()
+    assert threads == "1", done.stderr
+    assert {"pyarrow", "pandas", "kohort.spark.reading", "kohort.spark.piece_files"} < {*modules}
+
+
 # Spark's worker leaves its files of the socket to the end of the process.
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_a_new_worker_with_a_socket_that_closes_before_the_answer_ends_without_output(

