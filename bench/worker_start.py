@@ -28,7 +28,11 @@ from kohort.spark.session import WORKER_DAEMON, make_session
 
 SPARKS, MODULES = "pyspark.daemon", "installed package"
 PIP = {"SPARK_HOME": str(Path(pyspark.__file__).parent)}
-WAYS = ((SPARKS, "zip file", PIP), (SPARKS, MODULES, {}), (WORKER_DAEMON, MODULES, {}))
+WAYS: tuple[tuple[str, str, dict[str, str]], ...] = (
+    (SPARKS, "zip file", PIP),
+    (SPARKS, MODULES, {}),
+    (WORKER_DAEMON, MODULES, {}),
+)
 """The daemon, where its workers find pyspark, and variables for that."""
 
 WORKERS = 8
