@@ -282,3 +282,33 @@ def test_the_log_of_a_real_kafka_is_explained(real_kafka: RealKafka) -> None:
     group, ids = two_members_come_and_one_goes(real_kafka.bootstrap_servers)
     judge(real_kafka.log(), group, ids)
     judge_moves(real_kafka.bootstrap_servers, real_kafka.log(), group, ids)
+
+
+def test_records_that_a_formatter_prints_without_line_ends_are_read(tmp_path: Path) -> None:
+    def group(generation: int, *members: str) -> str:
+        value = {
+            "protocolType": "consumer",
+            "generation": generation,
+            "protocol": "range",
+            "currentStateTimestamp": 1_795_645_896_000 + generation,
+            "members": [
+                {
+                    "memberId": name,
+                    "clientId": "c" * 30_000,
+                    "clientHost": "/127.0.0.1",
+                    "sessionTimeout": 6_000,
+                    "subscription": "",
+                    "assignment": "",
+                }
+                for name in members
+            ],
+        }
+        key = {"type": 2, "data": {"group": "g"}}
+        whole = {"key": key, "value": {"version": 3, "data": value}}
+        return json.dumps(whole, separators=(",", ":"))
+
+    path = tmp_path / "records.json"
+    path.write_text(group(1, "a") + group(2, "a", "b", "d") + group(3, "a"), encoding="utf-8")
+    (told,) = json.loads(run(path, "--json").stdout)["groups"]
+    rows = [(row["generation"], row["cause"], row["member"]) for row in told["rebalances"]]
+    assert rows == [(2, "a new member joined", "b"), (3, "a member left or expired", "b")]

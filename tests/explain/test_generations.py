@@ -18,6 +18,8 @@ from kohort.explain.generations import (
     SettledMember,
     fewest_moves,
     fewest_possible,
+    partitions_of,
+    topics_of,
 )
 from kohort.explain.joining import joined
 from kohort.explain.stories import Rebalance
@@ -30,8 +32,7 @@ def parts(text: str) -> frozenset[TopicPartition]:
 
 
 def member(name: str, owns: str, instance: str = "") -> SettledMember:
-    assignment = encode_assignment(Assignment(partitions=parts(owns)))
-    return SettledMember(member=name, instance=instance, client="c", assignment=assignment)
+    return SettledMember(member=name, instance=instance, client="c", partitions=parts(owns))
 
 
 def settled(generation: int, *members: SettledMember, protocol: str = "range") -> Settled:
@@ -85,7 +86,11 @@ def test_a_partition_between_two_owners_has_moved_once() -> None:
 
 
 def test_an_empty_group_is_no_rebalance_and_damaged_bytes_are_no_partitions() -> None:
-    broken = SettledMember(member="w", assignment=b"\xff\xff")
+    broken = SettledMember(member="w", partitions=partitions_of(b"\xff\xff"))
+    assert topics_of(b"\xff\xff") == frozenset()
+    subscription = encode_subscription(Subscription(topics=frozenset({"t"})))
+    assert topics_of(subscription) == {"t"}
+    assert partitions_of(encode_assignment(Assignment(partitions=parts("0 1")))) == parts("0 1")
     assert rows(settled(1, member("a", "0")), settled(2), settled(3, broken)) == [
         (Cause.NEW_MEMBER, "w", 0, 0)
     ]
@@ -123,8 +128,7 @@ def test_the_fewest_moves_are_those_of_a_balanced_plan() -> None:
 
 def test_members_that_want_different_topics_are_planned_exactly() -> None:
     def wants(name: str, *topics: str) -> SettledMember:
-        subscription = encode_subscription(Subscription(topics=frozenset(topics)))
-        return SettledMember(member=name, subscription=subscription)
+        return SettledMember(member=name, topics=frozenset(topics))
 
     before = {TopicPartition("t", n): "a" for n in range(4)}
     after = before | {TopicPartition("u", n): "b" for n in range(2)}

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import confluent_kafka
 import pytest
 from click.testing import CliRunner
 from tests.client.stage import QUICK, topic
@@ -45,7 +46,7 @@ def told(log: Path, group: str, finding: str) -> tuple[dict[str, Any], dict[str,
     return found, one
 
 
-def until(done: Callable[[], bool], *consumers: Consumer) -> None:
+def until(done: Callable[[], bool], *consumers: Consumer | confluent_kafka.Consumer) -> None:
     deadline = time.monotonic() + 40
     while not done():
         assert time.monotonic() < deadline
@@ -114,3 +115,25 @@ def test_a_consumer_that_does_not_poll_is_named_with_its_reason(real_kafka: Real
     left = [r for r in found["rebalances"] if r["cause"] == "a member left"]
     assert [r["member"] for r in left] == [member]
     assert finding["advice"].startswith("Processing between two polls takes too long")
+
+
+def test_a_group_of_the_new_protocol_is_explained_from_the_offsets_topic(
+    real_kafka: RealKafka,
+) -> None:
+    address, group = real_kafka.bootstrap_servers, f"new-{uuid.uuid4().hex}"
+    settings = {"bootstrap.servers": address, "group.id": group, "group.protocol": "consumer"}
+    with topic(address, 4) as name:
+        first = confluent_kafka.Consumer({**settings, "client.id": "one"})
+        second = confluent_kafka.Consumer({**settings, "client.id": "two"})
+        first.subscribe([name])
+        until(lambda: len(first.assignment()) == 4, first)
+        second.subscribe([name])
+        until(lambda: len(first.assignment()) == len(second.assignment()) == 2, first, second)
+        done = CliRunner().invoke(explain, ["--bootstrap", address, "--group", group, "--json"])
+        second.close()
+        first.close()
+    (found,) = json.loads(done.stdout)["groups"]
+    (joined,) = [row for row in found["rebalances"] if row["moved"]]
+    assert (joined["cause"], joined["client"]) == ("a new member joined", "two")
+    assert (joined["moved"], joined["needless"], len(joined["stops"])) == (2, 0, 2)
+    assert all(stop["partition"].startswith(name) for stop in joined["stops"])

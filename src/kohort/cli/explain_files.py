@@ -18,6 +18,7 @@ from typing import Any, Final
 from kohort.explain.explaining import Told
 from kohort.explain.facts import HistoryReader
 from kohort.explain.reading import Counts, LogReader
+from kohort.explain.topic_records import dumped
 from kohort.host.group_log import line_for
 from kohort.model.errors import ConfigError
 from kohort.model.facts import Fact
@@ -27,6 +28,11 @@ from kohort.storage.fact_files import Header, HistoryFileError, OpenHistory
 _HISTORY: Final = (b'{"kohort_history"', b"PAR1")
 LONGEST_LINE: Final = 65_536
 """Bytes of a line that are read; the rest is skipped."""
+LONGEST_RECORD: Final = 1 << 24
+"""Bytes of a record that a tool of Kafka printed: it holds a group with all its members."""
+_RECORDS: Final = b'{"key":{"type"'
+_DUMP: Final = b"Log starting offset: "
+_TYPED: Final = '"type":'
 _LOOKED_AT: Final = 4_096
 _GZIP: Final = b"\x1f\x8b"
 
@@ -115,6 +121,13 @@ class LogFile:
         try:
             for line, cut in self._lines(advance):
                 number += 1
+                if _TYPED in line and (records := dumped(line, self.name, number)):
+                    self._reader.counts.lines += 1
+                    self._reader.counts.understood += 1
+                    for record in records:
+                        at = record.at
+                        yield at, record
+                    continue
                 for event in self._reader.read(number, line, cut=cut):
                     at = event.at if event.at is not None else at
                     yield at, event
@@ -133,9 +146,13 @@ class LogFile:
         if b"\0" in beginning:
             self._remark = f"{self.name} is binary, no log: it was not read"
             return
-        while data := file.readline(LONGEST_LINE):
+        if beginning.startswith(_RECORDS):
+            yield from _records(file, advance)
+            return
+        longest = LONGEST_RECORD if _DUMP in beginning else LONGEST_LINE
+        while data := file.readline(longest):
             cut = False
-            while not data.endswith(b"\n") and (more := file.readline(LONGEST_LINE)):
+            while not data.endswith(b"\n") and (more := file.readline(longest)):
                 cut, ends = True, more.endswith(b"\n")
                 if ends:
                     break
@@ -173,6 +190,23 @@ class LogFile:
     def as_json(self) -> dict[str, Any]:
         """Counts and remarks, for programs."""
         return {"file": self.name, **asdict(self.counts), "remarks": list(self.remarks())}
+
+
+def _records(
+    file: io.BufferedReader | gzip.GzipFile, advance: Callable[[], None]
+) -> Iterator[tuple[str, bool]]:
+    """The records of a formatter of ``kafka-console-consumer``, which writes no line ends."""
+    rest = b""
+    while data := file.read(LONGEST_LINE):
+        *whole, rest = (rest + data).replace(b"}" + _RECORDS, b"}\n" + _RECORDS).split(b"\n")
+        if len(rest) > LONGEST_RECORD:
+            yield rest[:LONGEST_LINE].decode("utf-8", "replace"), True
+            rest = b""
+        for each in whole:
+            advance()
+            yield each.decode("utf-8", "replace"), False
+    if rest:
+        yield rest.decode("utf-8", "replace"), False
 
 
 def safe(text: str) -> str:

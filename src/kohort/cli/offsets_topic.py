@@ -8,6 +8,7 @@ read the topic.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
 
 from kohort import Consumer
 from kohort.client.admin import Admin
@@ -16,10 +17,18 @@ from kohort.coordinator.partitions import partition_for
 from kohort.coordinator.records import GroupMetadata, GroupRecord, OffsetRecord
 from kohort.explain.events import Place
 from kohort.explain.explaining import Explainer
-from kohort.explain.generations import Committed, Settled, SettledMember
+from kohort.explain.generations import (
+    Committed,
+    Settled,
+    SettledMember,
+    partitions_of,
+    topics_of,
+)
+from kohort.explain.topic_records import record_of
 from kohort.model.errors import ConfigError, ProtocolError
 from kohort.model.ids import TopicPartition
 from kohort.storage.group_records import read_record
+from kohort.storage.server_group_records import read_server_record
 
 TOPIC = "__consumer_offsets"
 _AT_ONCE = 2_000
@@ -50,6 +59,7 @@ def read_offsets(
         topics = admin.topics()
     if TOPIC not in topics:
         raise ConfigError(f"the cluster has no topic {TOPIC}: no consumer group was ever there")
+    explainer.name_topics({t.topic_id: name for name, t in topics.items() if t.topic_id})
     count = len(topics[TOPIC].partitions)
     wanted = {partition_for(group, count) for group in groups} or set(range(count))
     places = [TopicPartition(TOPIC, number) for number in sorted(wanted)]
@@ -74,7 +84,9 @@ def _feed(record: Record, groups: Collection[str], explainer: Explainer) -> bool
         read = read_record(record.key(), record.value())
     except ProtocolError:
         return False
-    if read is None or (groups and read.group_id not in groups) or read.value is None:
+    if read is None:
+        return _feed_server(record, groups, explainer)
+    if (groups and read.group_id not in groups) or read.value is None:
         return True
     partition = record.partition() or 0
     if isinstance(read, GroupRecord) and read.value is not None:
@@ -93,6 +105,21 @@ def _feed(record: Record, groups: Collection[str], explainer: Explainer) -> bool
     return True
 
 
+def _feed_server(record: Record, groups: Collection[str], explainer: Explainer) -> bool:
+    """Hand on a record of a group of the new protocol; other types are no trouble."""
+    try:
+        found = read_server_record(record.key(), record.value())
+    except ProtocolError:
+        return False
+    if found is None or (groups and found[0]["data"]["groupId"] not in groups):
+        return True
+    home = record.partition() or 0
+    place = Place(f"{TOPIC}-{home}", record.offset() or 0)
+    for told in record_of(*found, record.timestamp()[1] / 1_000, place):
+        explainer.feed(replace(told, home=home))
+    return True
+
+
 def _settled(group: str, value: GroupMetadata, place: Place, home: int) -> Settled:
     return Settled(
         group=group,
@@ -106,8 +133,8 @@ def _settled(group: str, value: GroupMetadata, place: Place, home: int) -> Settl
                 client=each.client_id,
                 host=each.client_host,
                 session_s=each.session_timeout_ms / 1_000,
-                subscription=each.subscription,
-                assignment=each.assignment,
+                topics=topics_of(each.subscription),
+                partitions=partitions_of(each.assignment),
             )
             for each in value.members
         ),

@@ -8,7 +8,7 @@ partitions is two groups, of two clusters, and each has its own story.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
@@ -17,10 +17,11 @@ from kohort.explain.findings import Finding
 from kohort.explain.generations import Committed, Generations, Planner, Settled
 from kohort.explain.joining import joined, one_row_each, with_clients
 from kohort.explain.patterns import findings
+from kohort.explain.server_groups import Bumped, Reconciled, ServerGroup, ServerMember
 from kohort.explain.stories import Story
 from kohort.explain.templates import NEWEST, version_text
 
-Told: TypeAlias = Event | Settled | Committed | Handed
+Told: TypeAlias = Event | Handed | Settled | Committed | Bumped | ServerMember | Reconciled
 """One thing that a source tells."""
 MOST_GROUPS: Final = 10_000
 _MOVES: Final = {Kind.COORDINATOR_MOVED, Kind.REPLICAS_CHANGED, Kind.STORE_FAILED}
@@ -56,6 +57,9 @@ class Explainer:
         self._stories: dict[tuple[str, int | None], Story] = {}
         self._latest: dict[str, Story] = {}
         self._generations: dict[tuple[str, int | None], Generations] = {}
+        self._servers: dict[tuple[str, int | None], ServerGroup] = {}
+        self._topics: dict[str, str] = {}
+        """Names of topics by their ids."""
         self.refused = 0
         """Events of further groups after `MOST_GROUPS`."""
 
@@ -72,6 +76,13 @@ class Explainer:
                 self._records(item.group, item.home).settled(item)
             case Committed():
                 self._records(item.group, item.home).committed(item)
+                if item.topic_id:
+                    self._topics[item.topic_id] = item.partition.topic
+            case Bumped() | ServerMember() | Reconciled():
+                key = item.group, item.home
+                if key not in self._servers:
+                    self._servers[key] = ServerGroup(self._planner, self._topics)
+                self._servers[key].feed(item)
             case Handed():
                 latest = self._latest.get(item.group)
                 if latest is not None:
@@ -84,6 +95,10 @@ class Explainer:
                 else:
                     story.feed(item)
 
+    def name_topics(self, names: Mapping[str, str]) -> None:
+        """Learn names of topics by their ids, which stand in records of the new protocol."""
+        self._topics.update(names)
+
     def _records(self, group: str, home: int | None) -> Generations:
         found = self._generations.get((group, home))
         if found is None:
@@ -94,6 +109,8 @@ class Explainer:
         """One value for each group; those with the most rebalances come first."""
         for story in self._stories.values():
             story.finish()
+        for key in self._servers:
+            self._records(*key)
         for (group, partition), generations in self._generations.items():
             story = self._latest.get(group) or Story(group=group)
             if partition is not None and story.partition not in {None, partition}:
@@ -101,10 +118,13 @@ class Explainer:
             self._stories.pop((group, story.partition), None)
             story.partition = partition if partition is not None else story.partition
             self._stories[group, story.partition] = story
-            found = generations.finish()
-            story.owned = generations.owned
+            found, owned = generations.finish(), generations.owned
+            if (server := self._servers.get((group, partition))) is not None:
+                rows, times = server.finish()
+                found, owned = [*found, *rows], [*owned, *times]
+            story.owned = owned
             story.replace(joined(story.rebalances, found))
-            if partition is not None:
+            if story.makers["kohort"] == 0:
                 story.makers[Side.OFFSETS] += len(found)
         for story in self._stories.values():
             self._add_clients(story)

@@ -12,7 +12,7 @@ from typing import Final, TypeAlias
 
 from kohort.explain.events import Event, Handed, Kind, Place, Side
 from kohort.explain.frames import Framed
-from kohort.explain.generations import Committed, Settled, SettledMember
+from kohort.explain.generations import Committed, Settled, SettledMember, partitions_of
 from kohort.explain.reading import LogReader
 from kohort.model import client_facts as c
 from kohort.model import member_facts as m
@@ -130,14 +130,14 @@ class HistoryReader:
     def _member(self, member: str, assignment: bytes) -> SettledMember:
         added = self._members.get(member)
         if added is None:
-            return SettledMember(member=member, assignment=assignment)
+            return SettledMember(member=member, partitions=partitions_of(assignment))
         return SettledMember(
             member=member,
             instance=added.group_instance_id or "",
             client=added.client_id,
             host=added.client_host,
             session_s=added.session_timeout_ms / 1_000,
-            assignment=assignment,
+            partitions=partitions_of(assignment),
         )
 
 

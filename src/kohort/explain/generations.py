@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import Final, TypeAlias
 
 from kohort.embedded.consumer import decode_assignment, decode_subscription
@@ -46,29 +47,33 @@ class SettledMember:
     host: str = ""
     session_s: float | None = None
     """``session.timeout.ms`` in seconds; None if unknown."""
-    subscription: bytes = b""
-    assignment: bytes = b""
+    topics: frozenset[str] = frozenset()
+    """The topics that the member wants; empty if it is no consumer."""
+    partitions: frozenset[TopicPartition] = frozenset()
+    """The assigned partitions; empty if the member is no consumer."""
 
     @property
     def name(self) -> str:
         """The identity that survives a restart: the instance id, if the member has one."""
         return self.instance or self.member
 
-    @property
-    def partitions(self) -> frozenset[TopicPartition]:
-        """The assigned partitions; empty if the member is no consumer."""
-        try:
-            return frozenset(decode_assignment(self.assignment).partitions)
-        except ProtocolError:
-            return frozenset()
 
-    @property
-    def topics(self) -> frozenset[str]:
-        """The topics that the member wants; empty if it is no consumer."""
-        try:
-            return decode_subscription(self.subscription).topics
-        except ProtocolError:
-            return frozenset()
+@lru_cache(maxsize=1_024)
+def partitions_of(assignment: bytes) -> frozenset[TopicPartition]:
+    """The partitions in the bytes of an assignment; empty if it is none of a consumer."""
+    try:
+        return frozenset(decode_assignment(assignment).partitions)
+    except ProtocolError:
+        return frozenset()
+
+
+@lru_cache(maxsize=1_024)
+def topics_of(subscription: bytes) -> frozenset[str]:
+    """The topics in the bytes of a subscription; empty if it is none of a consumer."""
+    try:
+        return decode_subscription(subscription).topics
+    except ProtocolError:
+        return frozenset()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,6 +99,8 @@ class Committed:
     partition: TopicPartition
     offset: int
     at: float
+    topic_id: str = ""
+    """As Kafka's tools print it; empty if unknown."""
     home: int | None = None
 
 

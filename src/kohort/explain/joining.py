@@ -81,14 +81,17 @@ def _one(first: Rebalance, second: Rebalance) -> Rebalance:
     )
 
 
-def with_clients(rows: list[Rebalance], ownership: Ownership, clients: int) -> list[Rebalance]:
+def with_clients(
+    rows: list[Rebalance], ownership: Ownership, clients: int | None
+) -> list[Rebalance]:
     """Add to each row the stops and the duplicates that clients told.
 
     Args:
         rows: in the order of their ends.
         ownership: as clients told it, to its end.
         clients: clients that told something. If a generation has more members, the stops are
-            bounds: a partition may have been with a client that told nothing.
+            bounds: a partition may have been with a client that told nothing. None: a
+            coordinator told the ownership, so that the lengths of the stops are assumed.
     """
     ends = [
         (row.ended, place)
@@ -103,8 +106,8 @@ def with_clients(rows: list[Rebalance], ownership: Ownership, clients: int) -> l
         again[_nearest(ends, handed.at)] += handed.records
     found = []
     for place, row in enumerate(rows):
-        whole = row.members is not None and row.members <= clients
-        known = Known.MEASURED if whole else Known.BOUNDED
+        whole = clients is not None and row.members is not None and row.members <= clients
+        known = Known.MEASURED if whole else Known.BOUNDED if clients else Known.ASSUMED
         mine = tuple(replace(stop, known=known) for stop in stops.get(place, ()))
         moved = {stop.partition for stop in mine}
         counted = Amount(again[place], Known.MEASURED)

@@ -1,0 +1,159 @@
+"""Records of ``__consumer_offsets`` as Kafka's tools print them, as values.
+
+In: the JSON of a key and a value, as ``kafka-dump-log`` and the formatters of
+``kafka-console-consumer`` print it. Out: records of groups and commits. Must not know: files, bytes
+of the log.
+
+The types of keys: 1 is a commit, 2 a classic group, 3 the epoch of a group of the new protocol
+(KIP-848), 5 its member, 8 the present assignment of a member. Others say nothing that is needed.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+from collections.abc import Mapping
+from typing import Any, Final, TypeAlias
+
+from kohort.explain.events import Place
+from kohort.explain.generations import Committed, Settled, SettledMember, partitions_of, topics_of
+from kohort.explain.server_groups import Bumped, Reconciled, ServerMember
+from kohort.model.ids import TopicPartition
+
+Recorded: TypeAlias = Settled | Committed | Bumped | ServerMember | Reconciled
+_DUMPED: Final = re.compile(
+    r"offset: (\d+) \w+: (\d+) .*?key: (\{.*\}) payload: (\{.*\}|<DELETE>|null)\s*$"
+)
+"""A line of ``kafka-dump-log --offsets-decoder``."""
+_CLASSIC: Final = 2
+_DELETED: Final = frozenset({"<DELETE>", "null"})
+
+
+def dumped(line: str, file: str, number: int) -> list[Recorded]:
+    """The records of a line that a tool of Kafka printed; empty for other lines."""
+    place = Place(file, number)
+    try:
+        if (found := _DUMPED.search(line)) is not None:
+            value = None if found[4] in _DELETED else json.loads(found[4])
+            return record_of(json.loads(found[3]), value, int(found[2]) / 1_000, place)
+        if line.startswith('{"key":'):
+            held = json.loads(line)
+            return record_of(held["key"], held.get("value"), None, place)
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return []
+    return []
+
+
+def record_of(
+    key: Mapping[str, Any], value: Mapping[str, Any] | None, at: float | None, place: Place
+) -> list[Recorded]:
+    """The value of one record; empty if it says nothing about members, owners or offsets.
+
+    Args:
+        key: with ``type`` and ``data``.
+        value: with ``version`` and ``data``; None for a tombstone.
+        at: the time of the record, in seconds since 1970; None if unknown.
+        place: of the record.
+
+    Raises:
+        KeyError, TypeError, ValueError: it is no such record.
+    """
+    kind, names = int(key["type"]), key["data"]
+    data = None if value is None else value["data"]
+    if at is None and kind > _CLASSIC:
+        return []  # the records of the new protocol have no time in themselves
+    found: Recorded | None = None
+    if kind == 5:
+        found = _member(names, data or {}, at or 0.0, gone=data is None)
+    elif kind == 8:
+        found = _reconciled(names, data or {}, at or 0.0, gone=data is None)
+    elif data is not None:
+        if kind == 1:
+            found = _commit(names, data)
+        elif kind == _CLASSIC:
+            found = _group(names["group"], data, place)
+        elif kind == 3:
+            found = Bumped(group=names["groupId"], epoch=data["epoch"], at=at or 0.0, place=place)
+    return [] if found is None else [found]
+
+
+def _commit(names: Mapping[str, Any], data: Mapping[str, Any]) -> Committed:
+    return Committed(
+        group=names["group"],
+        partition=TopicPartition(names["topic"], int(names["partition"])),
+        offset=int(data["offset"]),
+        at=data["commitTimestamp"] / 1_000,
+        topic_id=data.get("topicId", ""),
+    )
+
+
+def _group(group: str, data: Mapping[str, Any], place: Place) -> Settled:
+    return Settled(
+        group=group,
+        generation=int(data["generation"]),
+        at=data["currentStateTimestamp"] / 1_000,
+        protocol=data["protocol"] or "",
+        members=tuple(
+            SettledMember(
+                member=each["memberId"],
+                instance=each.get("groupInstanceId") or "",
+                client=each["clientId"],
+                host=each["clientHost"],
+                session_s=each["sessionTimeout"] / 1_000,
+                topics=_topics(each["subscription"]),
+                partitions=_partitions(each["assignment"]),
+            )
+            for each in data["members"]
+        ),
+        place=place,
+    )
+
+
+def _topics(told: str | Mapping[str, Any]) -> frozenset[str]:
+    """Tools print the bytes of a subscription as Base64, or take them apart."""
+    if isinstance(told, str):
+        return topics_of(base64.b64decode(told))
+    return frozenset(told["topics"])
+
+
+def _partitions(told: str | Mapping[str, Any]) -> frozenset[TopicPartition]:
+    if isinstance(told, str):
+        return partitions_of(base64.b64decode(told))
+    return frozenset(
+        TopicPartition(each["topic"], number)
+        for each in told["assignedPartitions"]
+        for number in each["partitions"]
+    )
+
+
+def _member(
+    names: Mapping[str, Any], data: Mapping[str, Any], at: float, *, gone: bool
+) -> ServerMember:
+    return ServerMember(
+        group=names["groupId"],
+        member=names["memberId"],
+        instance=data.get("instanceId") or "",
+        client=data.get("clientId", ""),
+        host=data.get("clientHost", ""),
+        topics=frozenset(data.get("subscribedTopicNames", ())),
+        at=at,
+        gone=gone,
+    )
+
+
+def _reconciled(
+    names: Mapping[str, Any], data: Mapping[str, Any], at: float, *, gone: bool
+) -> Reconciled:
+    both = [*data.get("assignedPartitions", ()), *data.get("partitionsPendingRevocation", ())]
+    return Reconciled(
+        group=names["groupId"],
+        member=names["memberId"],
+        epoch=-1 if gone else int(data["memberEpoch"]),
+        partitions=frozenset(
+            TopicPartition(each["topicId"], number)
+            for each in both
+            for number in each["partitions"]
+        ),
+        at=at,
+    )
